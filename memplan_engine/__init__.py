@@ -1,0 +1,1 @@
+"""memplan: plans the memory of neural-network graphs."""

@@ -1,0 +1,89 @@
+"""Lower bounds on the arena, each with the certificate by which anybody can check it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from memplan_engine.kernels.paint import cover_max
+from memplan_engine.pieces import cut
+from memplan_engine.problem import FREE, Ints, Problem
+from memplan_engine.profile import alive_at, bytes_at, cut_time, live_bytes, peak_step
+
+
+class BoundKind(StrEnum):
+    """The argument behind a bound."""
+
+    LOAD = "load"
+    ALIGNED_LOAD = "aligned load"
+    FIXED = "fixed offset"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """No placement can need fewer than `nbytes` bytes, for the reason `kind`, seen at `step`.
+
+    LOAD: the buffers alive at the step sum to it. ALIGNED_LOAD: every offset is a multiple of `unit`
+    bytes, so all buffers alive at the step but the topmost fill whole units. FIXED: a buffer alive at the
+    step has a fixed offset and ends there.
+    """
+
+    nbytes: int
+    kind: BoundKind
+    step: int
+    unit: int = 1
+
+
+def lower_bound(problem: Problem) -> Bound:
+    """The best of the three bounds; the first of them when they are equal. O(n log n)."""
+    pieces = cut(problem)
+    sections = cut_time(problem, pieces)
+    live = live_bytes(sections, pieces.high - pieces.low)
+    bounds = [Bound(int(live.max(initial=0)), BoundKind.LOAD, peak_step(sections, live))]
+    unit = offset_unit(problem)
+    if unit > 1 and not problem.gaps:
+        padding = -problem.size % unit
+        needed = live_bytes(sections, problem.size + padding)
+        # The topmost buffer need not fill its unit: grant each step the largest padding that is alive.
+        needed -= cover_max(sections.first, sections.last, padding, len(sections))
+        bounds.append(
+            Bound(int(needed.max(initial=0)), BoundKind.ALIGNED_LOAD, peak_step(sections, needed), unit)
+        )
+    ends = np.where(problem.fixed != FREE, problem.fixed + problem.size, 0)
+    if ends.any():
+        last = int(np.argmax(ends))
+        bounds.append(Bound(int(ends[last]), BoundKind.FIXED, int(problem.start[last])))
+    return max(bounds, key=lambda bound: bound.nbytes)
+
+
+def offset_unit(problem: Problem) -> int:
+    """The largest number of bytes that divides every offset a placement may use."""
+    offsets = problem.fixed[problem.fixed != FREE]
+    alignments = problem.alignment[problem.fixed == FREE]
+    return int(np.gcd.reduce(np.concatenate([offsets, alignments]))) or 1 if len(problem) else 1
+
+
+def contributors(problem: Problem, bound: Bound) -> Ints:
+    """The buffers that the certificate of `bound` names, largest first."""
+    alive = alive_at(problem, bound.step)
+    if bound.kind is BoundKind.FIXED:
+        ends = problem.fixed[alive] + problem.size[alive]
+        named: Ints = alive[(problem.fixed[alive] != FREE) & (ends == bound.nbytes)][:1]
+        return named
+    return alive
+
+
+def recompute(problem: Problem, bound: Bound) -> int:
+    """The bytes that the certificate really proves: what a checker compares with `bound.nbytes`."""
+    named = contributors(problem, bound)
+    sizes = [bytes_at(problem, int(buffer), bound.step) for buffer in named]
+    if bound.kind is BoundKind.FIXED:
+        return int(problem.fixed[named[0]] + problem.size[named[0]]) if len(named) else 0
+    if bound.kind is BoundKind.ALIGNED_LOAD:
+        if problem.gaps or bound.unit < 1 or offset_unit(problem) % bound.unit:
+            return sum(sizes)
+        paddings = [-size % bound.unit for size in sizes]
+        return sum(sizes) + sum(paddings) - max(paddings, default=0)
+    return sum(sizes)

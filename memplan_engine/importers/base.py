@@ -1,0 +1,48 @@
+"""What every importer offers, and what a person may ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from memplan_engine.graph import Graph
+from memplan_engine.plan import Plan
+from memplan_engine.problem import Problem
+
+Loaded = Graph | Problem | Plan
+HEAD_BYTES = 4096
+"""How much of a file's beginning an importer is shown to recognise it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """`dims` binds symbolic dimensions (ONNX). `offsets_as_plan` opens a list of buffers that carries all
+    its offsets as somebody's finished plan rather than as buffers with fixed offsets."""
+
+    dims: Mapping[str, int] = field(default_factory=dict)
+    offsets_as_plan: bool = False
+
+
+class Importer(Protocol):
+    """One kind of file. Implementations are frozen dataclasses; `importers.IMPORTERS` lists them."""
+
+    @property
+    def name(self) -> str:
+        """A short name, such as "onnx"."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """One line for people."""
+        ...
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Whether the file is of this kind, judged by its first HEAD_BYTES bytes and, at need, by more of
+        its content. Must not raise for whatever the file holds."""
+        ...
+
+    def load(self, path: Path, options: ImportOptions) -> Loaded:
+        """Read the file; raises InputError when it is not sound."""
+        ...

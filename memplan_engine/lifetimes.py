@@ -1,0 +1,66 @@
+"""Graph and schedule → problem: when each storage is first written and last read."""
+
+from __future__ import annotations
+
+from memplan_engine.errors import InputError
+from memplan_engine.graph import Graph, Role
+from memplan_engine.problem import Origin, Problem, make_problem
+from memplan_engine.schedule import Schedule, sequential
+
+DEFAULT_ALIGNMENT = 64
+"""Bytes; what AITemplate, TFLite and ONNX Runtime align to on CPUs with wide vectors."""
+
+
+def lifetimes(graph: Graph, schedule: Schedule) -> dict[str, tuple[int, int]]:
+    """The half-open lifetime, in steps, of every storage that some op touches or that an op could read.
+
+    A storage starts at the step of the first op that makes or reads one of its tensors (inputs and
+    constants at 0) and ends one step after the last op that touches any of them. Storages of graph
+    outputs live to the last step.
+    """
+    home = {tensor.name: tensor.storage for tensor in graph.tensors}
+    first: dict[str, int] = {home[name]: 0 for name in (*graph.inputs, *graph.constants)}
+    last: dict[str, int] = dict.fromkeys(first, 0)
+    for op, step in zip(graph.ops, schedule.step_of_op, strict=True):
+        for name in (*op.inputs, *op.mutates, *op.outputs):
+            storage = home[name]
+            first[storage] = min(first.get(storage, step), step)
+            last[storage] = max(last.get(storage, step), step)
+    last.update({home[name]: schedule.steps - 1 for name in graph.outputs if home[name] in first})
+    return {name: (first[name], max(last[name], first[name]) + 1) for name in first}
+
+
+def to_problem(
+    graph: Graph,
+    schedule: Schedule | None = None,
+    *,
+    alignment: int = DEFAULT_ALIGNMENT,
+    plan_inputs: bool = False,
+) -> Problem:
+    """The buffers of `graph` that the arena has to hold, in the order in which they come alive.
+
+    Constants have a region of their own and are never among them; graph inputs only with `plan_inputs`.
+    Storages of no bytes need no place and are left out. A storage's own alignment, where it has one, takes
+    the place of `alignment` (bytes).
+
+    Raises
+    ------
+    InputError: `alignment` below 1.
+    """
+    if alignment < 1:
+        raise InputError(graph.name, "alignment", str(alignment), "1 or more bytes")
+    schedule = schedule or sequential(graph)
+    alive = lifetimes(graph, schedule)
+    planned = {Role.ACTIVATION, Role.OUTPUT} | ({Role.INPUT} if plan_inputs else set())
+    chosen = [s for s in graph.storages if s.role in planned and s.nbytes and s.name in alive]
+    chosen.sort(key=lambda storage: alive[storage.name][0])
+    return make_problem(
+        [alive[s.name][0] for s in chosen],
+        [alive[s.name][1] for s in chosen],
+        [s.nbytes for s in chosen],
+        names=[s.name for s in chosen],
+        alignment=[s.alignment or alignment for s in chosen],
+        steps=max(schedule.steps, max((alive[s.name][1] for s in chosen), default=0)),
+        name=graph.name,
+        origin=Origin(graph, schedule),
+    )

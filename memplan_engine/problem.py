@@ -1,0 +1,243 @@
+"""The problem: every buffer that has to be placed, as numpy columns."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memplan_engine.errors import InputError
+from memplan_engine.graph import MAX_BYTES
+
+if TYPE_CHECKING:
+    from memplan_engine.graph import Graph
+    from memplan_engine.schedule import Schedule
+
+Ints = NDArray[np.int64]
+FREE = -1
+"""Value of `Problem.fixed` for a buffer whose offset the strategy may choose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Steps `[start, end)` inside a buffer's lifetime in which it needs only the bytes `[low, high)` of
+    itself (counted from its offset), or none at all when `low == high`. MiniMalloc's `gaps`."""
+
+    start: int
+    end: int
+    low: int = 0
+    high: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """One row of a Problem: bytes, steps, and the fixed offset if there is one."""
+
+    name: str
+    start: int
+    end: int
+    size: int
+    alignment: int
+    fixed: int | None
+    gaps: tuple[Gap, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The graph and schedule that a problem was made from; its buffers bear the names of the storages."""
+
+    graph: Graph
+    schedule: Schedule
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """All buffers to be placed together. Build one with `make_problem`, which checks it.
+
+    `start`, `end` (half-open, steps), `size` and `alignment` (bytes) are read-only int64 arrays of n.
+    `fixed` holds an offset in bytes, or FREE. `gaps` maps a buffer's index to its gaps, sorted by start.
+    `steps` is the number of steps on the time axis. Equality and `fingerprint` look at everything but
+    `name` and `origin`.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    start: Ints
+    end: Ints
+    size: Ints
+    alignment: Ints
+    fixed: Ints
+    gaps: dict[int, tuple[Gap, ...]]
+    steps: int
+    origin: Origin | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Problem) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __getitem__(self, index: int) -> Buffer:
+        fixed = int(self.fixed[index])
+        return Buffer(
+            self.names[index],
+            int(self.start[index]),
+            int(self.end[index]),
+            int(self.size[index]),
+            int(self.alignment[index]),
+            None if fixed == FREE else fixed,
+            self.gaps.get(index, ()),
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over names, columns, gaps and steps, in hexadecimal."""
+        digest = hashlib.sha256(f"{self.steps}|{sorted(self.gaps.items())}|".encode())
+        for column in (self.start, self.end, self.size, self.alignment, self.fixed):
+            digest.update(column.tobytes())
+        digest.update("\0".join(self.names).encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()
+
+    @property
+    def total_bytes(self) -> int:
+        """Sum of all sizes."""
+        return int(self.size.sum())
+
+
+def make_problem(
+    start: Sequence[int] | Ints,
+    end: Sequence[int] | Ints,
+    size: Sequence[int] | Ints,
+    *,
+    names: Sequence[str] | None = None,
+    alignment: int | Sequence[int] | Ints = 1,
+    fixed: Sequence[int] | Ints | None = None,
+    gaps: dict[int, tuple[Gap, ...]] | None = None,
+    steps: int | None = None,
+    name: str = "problem",
+    origin: Origin | None = None,
+) -> Problem:
+    """Check the columns and freeze them into a Problem.
+
+    Parameters are as in `Problem`; `alignment` may be one number for all; `names` default to "0", "1", …;
+    `steps` defaults to the last end.
+
+    Raises
+    ------
+    InputError: columns of unequal length; a negative start or size; an end not after its start; an
+        alignment below 1; a fixed offset that is negative or not a multiple of the alignment; a gap that
+        leaves its lifetime, its buffer or the order; sizes that sum past 2^63−1; a name twice.
+    """
+    columns = {"start": start, "end": end, "size": size}
+    arrays = {key: _column(value, key, name) for key, value in columns.items()}
+    n = len(arrays["start"])
+    arrays["alignment"] = _column(
+        np.full(n, alignment) if isinstance(alignment, int) else alignment, "alignment", name
+    )
+    arrays["fixed"] = _column(np.full(n, FREE) if fixed is None else fixed, "fixed", name)
+    labels = tuple(map(str, range(n))) if names is None else tuple(names)
+    for key, length in [*((key, len(value)) for key, value in arrays.items()), ("names", len(labels))]:
+        if length != n:
+            raise InputError(name, f"column {key}", f"{length} values", f"{n}, as many as start has")
+    _check_columns(arrays, labels, name)
+    checked_gaps = _check_gaps(gaps or {}, arrays, labels, name)
+    last = int(arrays["end"].max()) if n else 0
+    if steps is not None and steps < last:
+        raise InputError(name, "steps", str(steps), f"at least {last}, the last end")
+    for array in arrays.values():
+        array.flags.writeable = False
+    return Problem(
+        name=name,
+        names=labels,
+        gaps=checked_gaps,
+        steps=last if steps is None else steps,
+        origin=origin,
+        **arrays,
+    )
+
+
+def _column(values: Sequence[int] | Ints, key: str, source: str) -> Ints:
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "iu" and array.size:
+            raise TypeError
+        return np.array(array.astype(np.int64, casting="same_kind" if array.size else "unsafe"))
+    except (OverflowError, TypeError, ValueError):
+        raise InputError(
+            source, f"column {key}", "values that are not 64-bit integers", "whole numbers below 2^63"
+        ) from None
+
+
+def _check_columns(columns: dict[str, Ints], names: tuple[str, ...], source: str) -> None:
+    start, end, size = columns["start"], columns["end"], columns["size"]
+    alignment, fixed = columns["alignment"], columns["fixed"]
+    if len(set(names)) != len(names):
+        twice = Counter(names).most_common(1)[0][0]
+        raise InputError(source, f"buffer {twice!r}", "the name twice", "unique names")
+    rules = (
+        (start < 0, "start {start}", "0 or more"),
+        (end <= start, "end {end} (half-open) with start {start}", "an end after the start"),
+        (size < 0, "size {size}", "0 or more bytes"),
+        (alignment < 1, "alignment {alignment}", "1 or more"),
+        (fixed < FREE, "offset {fixed}", "0 or more bytes"),
+        (
+            (fixed > 0) & (fixed % np.maximum(alignment, 1) != 0),
+            "offset {fixed}",
+            "a multiple of alignment {alignment}",
+        ),
+    )
+    for broken, found, expected in rules:
+        if broken.any():
+            row = int(np.argmax(broken))
+            values = {key: int(column[row]) for key, column in columns.items()}
+            raise InputError(
+                source, f"buffer {names[row]!r}", found.format(**values), expected.format(**values)
+            )
+    # float64 is enough to see an overflow coming: the exact sum is taken only when it must fit.
+    worst = float(
+        size.astype(np.float64).sum()
+        + alignment.astype(np.float64).sum()
+        + max(float(fixed.max(initial=0)), 0.0)
+    )
+    if worst >= float(MAX_BYTES):
+        raise InputError(
+            source,
+            "column size",
+            f"sizes, alignments and offsets that sum to about {worst:.3g}",
+            "a sum below 2^63",
+        )
+
+
+def _check_gaps(
+    gaps: dict[int, tuple[Gap, ...]], columns: dict[str, Ints], names: tuple[str, ...], source: str
+) -> dict[int, tuple[Gap, ...]]:
+    checked = {}
+    for row in sorted(gaps):
+        place = f"buffer {names[row]!r}"
+        ordered = tuple(sorted(gaps[row], key=lambda gap: gap.start))
+        start, end, size = (int(columns[key][row]) for key in ("start", "end", "size"))
+        previous = start
+        for gap in ordered:
+            if not previous <= gap.start < gap.end <= end:
+                raise InputError(
+                    source,
+                    place,
+                    f"gap {gap.start}-{gap.end}",
+                    f"gaps inside the lifetime {start}-{end} that do not overlap",
+                )
+            if not 0 <= gap.low <= gap.high <= size:
+                raise InputError(
+                    source, place, f"gap window {gap.low}:{gap.high}", f"a window within 0:{size}"
+                )
+            previous = gap.end
+        if ordered:
+            checked[row] = ordered
+    return checked

@@ -1,0 +1,101 @@
+"""What lives at each step: live bytes, high water, holes, and what the peak is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from memplan_engine.kernels.paint import cover_max
+from memplan_engine.pieces import Pieces, cut
+from memplan_engine.problem import Ints, Problem
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sections:
+    """The time axis cut wherever something starts or ends; nothing changes inside a section.
+
+    Section s covers the steps `[bounds[s], bounds[s + 1])`; piece p covers the sections
+    `[first[p], last[p])`. `bounds` starts at 0 and ends at the problem's last step.
+    """
+
+    bounds: Ints
+    first: Ints
+    last: Ints
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def at(self, step: int) -> int:
+        """The section that holds `step`."""
+        return int(np.searchsorted(self.bounds, step, side="right")) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Profile:
+    """Bytes over time, a value a section: `live` is the sum of what is alive, `high_water` the end of the
+    topmost buffer alive, `holes` the free bytes below it."""
+
+    sections: Sections
+    live: Ints
+    high_water: Ints
+
+    @property
+    def holes(self) -> Ints:
+        """Free bytes below the high-water mark, a value a section."""
+        return self.high_water - self.live
+
+    @property
+    def peak_step(self) -> int:
+        """The first step with the most live bytes."""
+        return peak_step(self.sections, self.live)
+
+
+def cut_time(problem: Problem, pieces: Pieces) -> Sections:
+    """Cut the time axis at every start and end of a piece: O(n log n)."""
+    bounds = np.unique(np.concatenate([[0, problem.steps], pieces.start, pieces.end]))
+    return Sections(bounds, np.searchsorted(bounds, pieces.start), np.searchsorted(bounds, pieces.end))
+
+
+def live_bytes(sections: Sections, weight: Ints) -> Ints:
+    """The sum of `weight` (bytes a piece) over the pieces alive in each section."""
+    change = np.zeros(len(sections) + 1, dtype=np.int64)
+    np.add.at(change, sections.first, weight)
+    np.subtract.at(change, sections.last, weight)
+    return np.cumsum(change[:-1])
+
+
+def peak_step(sections: Sections, live: Ints) -> int:
+    """The first step at which `live` is largest; 0 when there is no step at all."""
+    return int(sections.bounds[int(np.argmax(live))]) if len(live) else 0
+
+
+def make_profile(problem: Problem, offsets: Ints) -> Profile:
+    """The profile of a placement; `offsets` in bytes, one a buffer."""
+    pieces = cut(problem)
+    sections = cut_time(problem, pieces)
+    live = live_bytes(sections, pieces.high - pieces.low)
+    top = offsets[pieces.owner] + pieces.high
+    return Profile(sections, live, cover_max(sections.first, sections.last, top, len(sections)))
+
+
+def alive_at(problem: Problem, step: int) -> Ints:
+    """The buffers that hold bytes at `step`, largest first, ties by index."""
+    alive = (problem.start <= step) & (step < problem.end)
+    taken = np.where(alive, problem.size, 0)
+    for buffer, gaps in problem.gaps.items():
+        for gap in gaps:
+            if gap.start <= step < gap.end:
+                taken[buffer] = gap.high - gap.low
+    ids = np.flatnonzero(taken)
+    return ids[np.argsort(-taken[ids], kind="stable")]
+
+
+def bytes_at(problem: Problem, buffer: int, step: int) -> int:
+    """The bytes that `buffer` holds at `step`: its size, the window of a gap, or 0."""
+    if not problem.start[buffer] <= step < problem.end[buffer]:
+        return 0
+    for gap in problem.gaps.get(buffer, ()):
+        if gap.start <= step < gap.end:
+            return gap.high - gap.low
+    return int(problem.size[buffer])
