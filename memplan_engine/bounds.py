@@ -10,7 +10,7 @@ import numpy as np
 from memplan_engine.kernels.paint import cover_max
 from memplan_engine.pieces import cut
 from memplan_engine.problem import FREE, Ints, Problem
-from memplan_engine.profile import alive_at, bytes_at, cut_time, live_bytes, peak_step
+from memplan_engine.profile import alive_at, cut_time, live_bytes, peak_step
 
 
 class BoundKind(StrEnum):
@@ -73,17 +73,3 @@ def contributors(problem: Problem, bound: Bound) -> Ints:
         named: Ints = alive[(problem.fixed[alive] != FREE) & (ends == bound.nbytes)][:1]
         return named
     return alive
-
-
-def recompute(problem: Problem, bound: Bound) -> int:
-    """The bytes that the certificate really proves: what a checker compares with `bound.nbytes`."""
-    named = contributors(problem, bound)
-    sizes = [bytes_at(problem, int(buffer), bound.step) for buffer in named]
-    if bound.kind is BoundKind.FIXED:
-        return int(problem.fixed[named[0]] + problem.size[named[0]]) if len(named) else 0
-    if bound.kind is BoundKind.ALIGNED_LOAD:
-        if problem.gaps or bound.unit < 1 or offset_unit(problem) % bound.unit:
-            return sum(sizes)
-        paddings = [-size % bound.unit for size in sizes]
-        return sum(sizes) + sum(paddings) - max(paddings, default=0)
-    return sum(sizes)

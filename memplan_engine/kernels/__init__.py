@@ -1,0 +1,1 @@
+"""Numba kernels: nothing but arrays in, arrays out."""

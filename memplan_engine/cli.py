@@ -1,0 +1,196 @@
+"""`memplan`: the verbs. Exit 0 fine, 1 a check failed, 2 bad input or usage."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, RenderableType
+
+from memplan_engine import compiling, summary, tables
+from memplan_engine.errors import InputError, MemplanError
+from memplan_engine.exporters import write
+from memplan_engine.graph import Graph
+from memplan_engine.importers import ImportOptions, load
+from memplan_engine.peak import find_peak
+from memplan_engine.plan import Plan
+from memplan_engine.planner import as_problem, compare, make_plan
+from memplan_engine.problem import Problem
+from memplan_engine.strategies import get_strategy, strategies
+from memplan_engine.validate import validate
+
+app = typer.Typer(
+    name="memplan",
+    help="Plan the memory of a neural-network graph: place every buffer, prove how good it is, show it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+FILE = Annotated[Path, typer.Argument(help="memplan JSON, buffer CSV, ONNX or .pt2", show_default=False)]
+AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+ALIGNMENT = Annotated[int | None, typer.Option(help="Bytes; 64 for graphs, the file's own for CSV.")]
+DIM = Annotated[list[str] | None, typer.Option("--dim", help="Bind a symbolic dimension: NAME=VALUE.")]
+PLAN_INPUTS = Annotated[bool, typer.Option("--plan-inputs", help="Give graph inputs a place in the arena.")]
+
+
+@app.command()
+def plan(
+    file: FILE,
+    strategy: Annotated[str, typer.Option(help="See `memplan strategies`.")] = "auto",
+    alignment: ALIGNMENT = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write .json or .csv.")] = None,
+    as_json: AS_JSON = False,
+    dim: DIM = None,
+    plan_inputs: PLAN_INPUTS = False,
+) -> None:
+    """Place every buffer of FILE in one arena."""
+    problem = _problem(file, dim, alignment, plan_inputs)
+    made = make_plan(problem, strategy)
+    if output:
+        write(made, output)
+    _show(as_json, lambda: summary.plan_summary(made), tables.plan_table(made))
+
+
+@app.command(name="compare")
+def compare_(
+    file: FILE,
+    names: Annotated[str, typer.Option("--strategies", help="Comma-separated, or all.")] = "all",
+    alignment: ALIGNMENT = None,
+    as_json: AS_JSON = False,
+    dim: DIM = None,
+    plan_inputs: PLAN_INPUTS = False,
+) -> None:
+    """Put strategies side by side."""
+    chosen = list(strategies()) if names == "all" else [name.strip() for name in names.split(",")]
+    for name in chosen:
+        get_strategy(name)
+    plans = compare(_problem(file, dim, alignment, plan_inputs), chosen)
+    _show(as_json, lambda: [summary.plan_summary(each) for each in plans], tables.compare_table(plans))
+
+
+@app.command()
+def peak(
+    file: FILE,
+    as_json: AS_JSON = False,
+    all_rows: Annotated[bool, typer.Option("--all", help="Show every buffer.")] = False,
+    dim: DIM = None,
+    plan_inputs: PLAN_INPUTS = False,
+) -> None:
+    """Show what the peak is made of."""
+    problem = _problem(file, dim, None, plan_inputs)
+    found = find_peak(problem)
+    _show(as_json, lambda: summary.peak_summary(found), tables.peak_table(found, problem.name, all_rows))
+
+
+@app.command(name="validate")
+def validate_(file: FILE, as_json: AS_JSON = False) -> None:
+    """Check a finished plan (memplan JSON, or CSV with offsets) against every rule."""
+    loaded = load(file, ImportOptions(offsets_as_plan=True))
+    if not isinstance(loaded, Plan):
+        kind = "a graph" if isinstance(loaded, Graph) else "buffers without offsets"
+        raise InputError(str(file), "", kind, "a finished plan")
+    report = validate(loaded)
+    _show(as_json, lambda: summary.report_summary(report), *tables.report_lines(loaded, report))
+    if not report.valid:
+        raise typer.Exit(1)
+
+
+@app.command()
+def capture(
+    factory: Annotated[str, typer.Argument(help="package.module:factory, giving (model, inputs)")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where the graph goes.")],
+    functional: Annotated[bool, typer.Option(help="Without in-place ops.")] = False,
+) -> None:
+    """Capture a torch model as a graph, without allocating its weights.
+
+    The factory takes no arguments and returns (model, args), (model, kwargs) or (model, args, kwargs). It
+    runs under the meta device where it can.
+    """
+    from memplan_engine.importers.torch_factory import capture_factory
+
+    graph = capture_factory(factory, functional=functional)
+    write(graph, output)
+    problem = as_problem(graph)
+    Console(stderr=True).print(
+        f"{output}: {len(graph.ops)} ops, {len(problem)} buffers", markup=False, highlight=False
+    )
+
+
+@app.command(name="strategies")
+def strategies_(as_json: AS_JSON = False) -> None:
+    """List the strategies with their sources."""
+    known = strategies()
+    _show(
+        as_json,
+        lambda: [
+            {"name": each.name, "description": each.description, "source": each.source}
+            for each in known.values()
+        ],
+        tables.strategies_table(known),
+    )
+
+
+@app.command()
+def dashboard(
+    files: Annotated[list[Path] | None, typer.Argument(help="Files to open.", show_default=False)] = None,
+    port: Annotated[int | None, typer.Option(help="Port on 127.0.0.1; the next free one from 8501.")] = None,
+    browser: Annotated[bool, typer.Option(help="Open a browser when there is one.")] = True,
+) -> None:
+    """Open the dashboard in the browser."""
+    for file in files or []:
+        if not file.is_file():
+            raise InputError(str(file), "", "no such file", "a file to open")
+    arguments = [str(file.resolve()) for file in files or []]
+    options = ([f"--port={port}"] if port else []) + ([] if browser else ["--no-browser"])
+    # The engine does not import the dashboard: it is started as a program of its own.
+    os.execv(sys.executable, [sys.executable, "-m", "dashboard.launch", *options, *arguments])
+
+
+def main() -> None:
+    """Run the CLI; a MemplanError becomes one line on stderr and exit code 2."""
+    compiling.on_first_compilation(
+        lambda: print(
+            "memplan: compiling kernels, once; the next run takes them from the cache", file=sys.stderr
+        )
+    )
+    try:
+        app(prog_name="memplan")
+    except MemplanError as error:
+        print(f"memplan: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def _problem(file: Path, dims: list[str] | None, alignment: int | None, plan_inputs: bool) -> Problem:
+    loaded = load(file, ImportOptions(dims=_dims(dims or [])))
+    source = loaded.problem if isinstance(loaded, Plan) else loaded
+    return as_problem(source, alignment=alignment, plan_inputs=plan_inputs)
+
+
+def _dims(pairs: list[str]) -> dict[str, int]:
+    dims = {}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        if not name or not value.isascii() or not value.isdigit() or int(value) < 1:
+            raise InputError("--dim", "", repr(pair), "NAME=VALUE with a whole number of 1 or more")
+        dims[name] = int(value)
+    return dims
+
+
+def _show(as_json: bool, machine: Callable[[], Any], *people: RenderableType) -> None:
+    if as_json:
+        print(json.dumps(machine(), indent=2, ensure_ascii=False))
+        return
+    # Into a pipe there is no width to fit: tables stay whole for grep.
+    console = Console() if sys.stdout.isatty() else Console(width=200)
+    for part in people:
+        console.print(part)

@@ -1,0 +1,39 @@
+"""First use of a kernel compiles it: say so, or do it ahead of time. Compiled kernels are cached on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba.core import event
+
+from memplan_engine.planner import compare
+from memplan_engine.problem import Gap, make_problem
+from memplan_engine.profile import make_profile
+
+
+class _FirstCompilation(event.Listener):  # type: ignore[misc]
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self.tell: Callable[[], None] | None = tell
+
+    def on_start(self, event: Any) -> None:
+        """Tell once."""
+        if self.tell:
+            tell, self.tell = self.tell, None
+            tell()
+
+    def on_end(self, event: Any) -> None:
+        """Nothing to say."""
+
+
+def on_first_compilation(tell: Callable[[], None]) -> None:
+    """Call `tell` once, when a kernel really has to be compiled; never when it comes from the cache."""
+    event.register("numba:compile", _FirstCompilation(tell))  # type: ignore[no-untyped-call]
+
+
+def compile_kernels() -> None:
+    """Compile (or load from the cache) every kernel by planning a tiny problem with every strategy."""
+    gaps: dict[int, tuple[Gap, ...]] = {0: (Gap(1, 2, 0, 4),)}
+    problem = make_problem([0, 1, 2], [3, 4, 5], [8, 16, 8], alignment=4, gaps=gaps)
+    for plan in compare(problem):
+        make_profile(problem, plan.offsets)

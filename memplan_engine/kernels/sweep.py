@@ -1,0 +1,91 @@
+"""The validator's own kernel: rectangles that overlap, by a sweep over time.
+
+A segment tree over the byte axis holds who owns each range of bytes at the current step. `owner[node]` is
+the rectangle that owns the node's whole range, `taken[node]` says whether anything in it is owned. The
+strategies use none of this.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from memplan_engine.kernels.types import Flags, Ints
+
+NOBODY = -1
+
+
+@njit(cache=True, nogil=True)
+def find_collisions(events: Ints, low: Ints, high: Ints, ranges: int) -> Ints:
+    """For each rectangle one that it overlaps and that was there before it, or NOBODY.
+
+    Parameters
+    ----------
+    events: rectangles in order of time, `r` when r begins and `−r − 1` when it ends, ends before begins.
+    low, high: the half-open range of bytes of each, as indices of `ranges` elementary ranges.
+
+    A rectangle that collides is left out of the sweep: what meets only it is not reported.
+    """
+    collides = np.full(len(low), NOBODY, dtype=np.int64)
+    owner = np.full(2 * ranges, NOBODY, dtype=np.int64)
+    taken = np.zeros(2 * ranges, dtype=np.bool_)
+    for event in events:
+        if event < 0:
+            leaving = -event - 1
+            if collides[leaving] == NOBODY:
+                _claim(owner, taken, low[leaving] + ranges, high[leaving] + ranges, NOBODY)
+        else:
+            other = _owner_within(owner, taken, low[event] + ranges, high[event] + ranges)
+            collides[event] = other
+            if other == NOBODY:
+                _claim(owner, taken, low[event] + ranges, high[event] + ranges, event)
+    return collides
+
+
+@njit(cache=True, nogil=True)
+def _owner_within(owner: Ints, taken: Flags, left: int, right: int) -> int:
+    """Somebody who owns a part of the leaves `[left, right)`."""
+    for leaf in (left, right - 1):
+        node = leaf
+        while node >= 1:
+            if owner[node] != NOBODY:
+                return owner[node]
+            node >>= 1
+    while left < right:
+        if left & 1:
+            if taken[left]:
+                return _any_owner(owner, taken, left)
+            left += 1
+        if right & 1:
+            right -= 1
+            if taken[right]:
+                return _any_owner(owner, taken, right)
+        left >>= 1
+        right >>= 1
+    return NOBODY
+
+
+@njit(cache=True, nogil=True)
+def _any_owner(owner: Ints, taken: Flags, node: int) -> int:
+    while owner[node] == NOBODY:
+        node = 2 * node if taken[2 * node] else 2 * node + 1
+    return owner[node]
+
+
+@njit(cache=True, nogil=True)
+def _claim(owner: Ints, taken: Flags, left: int, right: int, who: int) -> None:
+    first, last = left, right - 1
+    while left < right:
+        if left & 1:
+            owner[left], taken[left] = who, who != NOBODY
+            left += 1
+        if right & 1:
+            right -= 1
+            owner[right], taken[right] = who, who != NOBODY
+        left >>= 1
+        right >>= 1
+    for leaf in (first, last):
+        node = leaf >> 1
+        while node >= 1:
+            taken[node] = owner[node] != NOBODY or taken[2 * node] or taken[2 * node + 1]
+            node >>= 1

@@ -1,0 +1,119 @@
+"""Problem + strategy → plan: the one place where plans are made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from memplan_engine.bounds import lower_bound
+from memplan_engine.errors import InputError, PlanError
+from memplan_engine.graph import Graph
+from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, to_problem
+from memplan_engine.plan import Parameter, Plan, make_offsets
+from memplan_engine.problem import FREE, Ints, Problem, make_problem
+from memplan_engine.strategies import get_strategy, strategies
+from memplan_engine.strategies.base import Budget, Strategy, parameters_of
+from memplan_engine.validate import Rule, validate
+
+
+def make_plan(
+    source: Graph | Problem,
+    strategy: str | Strategy = "auto",
+    *,
+    alignment: int | None = None,
+    plan_inputs: bool = False,
+    budget: Budget | None = None,
+) -> Plan:
+    """Place every buffer and check the result with the independent validator.
+
+    Parameters
+    ----------
+    source: a problem, or a graph, of which the problem is made first.
+    strategy: a name (`strategies()` has them) or a strategy of one's own.
+    alignment: bytes; for a graph 64 unless given; for a problem what its buffers say unless given.
+    plan_inputs: graphs only: give the graph's inputs a place in the arena, too.
+    budget: time limit, seed, cancel flag and progress; none of them by default.
+
+    Raises
+    ------
+    MemplanError: no such strategy. PlanError: fixed offsets that collide, or a strategy that cannot place
+    the problem, or whose placement is not valid (a defect of the strategy, named).
+    """
+    problem = as_problem(source, alignment=alignment, plan_inputs=plan_inputs)
+    chosen = get_strategy(strategy) if isinstance(strategy, str) else strategy
+    budget = budget or Budget()
+    _check_fixed(problem)
+    with budget.running() as clock:
+        placement = chosen.place(problem, budget)
+        seconds = clock()
+    parameters: tuple[tuple[str, Parameter], ...] = parameters_of(chosen)
+    if placement.found_by:
+        parameters = (*parameters, ("found_by", placement.found_by))
+    offsets = make_offsets(placement.offsets)
+    plan = Plan(problem, offsets, chosen.name, lower_bound(problem), parameters, seconds)
+    report = validate(plan)
+    if not report.valid:
+        raise PlanError(f"{problem.name}: {chosen.name} gave an invalid plan: {report.violations[0].message}")
+    return plan
+
+
+def compare(
+    source: Graph | Problem,
+    names: Iterable[str] | None = None,
+    *,
+    alignment: int | None = None,
+    plan_inputs: bool = False,
+) -> list[Plan]:
+    """A plan of the same problem by each strategy of `names`, all of them by default, in that order."""
+    problem = as_problem(source, alignment=alignment, plan_inputs=plan_inputs)
+    return [make_plan(problem, name) for name in (strategies() if names is None else names)]
+
+
+def as_problem(
+    source: Graph | Problem, *, alignment: int | None = None, plan_inputs: bool = False
+) -> Problem:
+    """The problem behind `source`.
+
+    For a problem, `alignment` (bytes) makes every offset a multiple of it as well as of what each buffer
+    asks for; for a graph it is the default of all storages that ask for nothing.
+    """
+    if isinstance(source, Graph):
+        alignment = DEFAULT_ALIGNMENT if alignment is None else alignment
+        return to_problem(source, alignment=alignment, plan_inputs=plan_inputs)
+    if alignment is None:
+        return source
+    if alignment < 1:
+        raise InputError(source.name, "alignment", str(alignment), "1 or more bytes")
+    return make_problem(
+        source.start,
+        source.end,
+        source.size,
+        names=source.names,
+        alignment=np.lcm(source.alignment, alignment),
+        fixed=source.fixed,
+        gaps=source.gaps,
+        steps=source.steps,
+        name=source.name,
+        origin=source.origin,
+    )
+
+
+def adopt(problem: Problem, offsets: Ints, strategy: str = "imported", seconds: float = 0.0) -> Plan:
+    """Somebody else's placement as a plan, valid or not: `validate` says which."""
+    return Plan(problem, make_offsets(offsets), strategy, lower_bound(problem), (), seconds)
+
+
+def _check_fixed(problem: Problem) -> None:
+    """Raise PlanError naming both buffers when two fixed offsets collide."""
+    rows = np.flatnonzero(problem.fixed != FREE)
+    if len(rows) < 2:
+        return
+    gaps = {place: problem.gaps[row] for place, row in enumerate(rows.tolist()) if row in problem.gaps}
+    columns = {key: getattr(problem, key)[rows] for key in ("start", "end", "size", "alignment", "fixed")}
+    names = tuple(problem.names[row] for row in rows)
+    fixed = replace(problem, names=names, gaps=gaps, **columns)
+    for violation in validate(adopt(fixed, fixed.fixed)).violations:
+        if violation.rule is Rule.OVERLAP:
+            raise PlanError(f"{problem.name}: fixed offsets collide: {violation.message}")

@@ -1,0 +1,56 @@
+"""The best of a portfolio of orders × fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from memplan_engine.bounds import lower_bound
+from memplan_engine.problem import Problem
+from memplan_engine.strategies import orders
+from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.naive import Naive
+from memplan_engine.strategies.order_fit import NO_LIMIT, Fit, Order, place_by, prepare
+
+PORTFOLIO: tuple[tuple[str, Order], ...] = (
+    ("size", orders.by_size),
+    ("breadth", orders.by_breadth),
+    ("area", orders.by_area),
+    ("lifetime", orders.by_lifetime),
+    ("conflicts", orders.by_conflicts),
+    ("size, then lifetime", orders.by_size_then_lifetime),
+    ("start", orders.by_start),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """Tries every order with every fit, and stops as soon as the arena meets the lower bound.
+
+    Never worse than any constructive strategy that is an order × fit; each try is abandoned when it passes
+    the best arena so far. When the budget ends, the best placement so far counts.
+    """
+
+    name: ClassVar[str] = "auto"
+    description: ClassVar[str] = "the best of 7 orders × 2 fits, until the lower bound is met"
+    source: ClassVar[str] = "memplan"
+
+    def place(self, problem: Problem, budget: Budget) -> Placement:
+        """The best placement found; `found_by` names its order and fit."""
+        bound = lower_bound(problem).nbytes
+        prepared = prepare(problem)
+        best, arena = None, NO_LIMIT
+        for order_name, order in PORTFOLIO:
+            ordered = order(prepared)
+            for fit in (Fit.FIRST, Fit.BEST):
+                offsets = place_by(prepared, ordered, fit, budget, limit=arena - 1)
+                if offsets is None:
+                    continue
+                best = Placement(offsets, f"{order_name} × {fit} fit")
+                arena = best.arena_bytes(problem)
+                budget.report(best)
+                if arena == bound:
+                    return best
+            if budget.stopped:
+                break
+        return best or Naive().place(problem, budget)

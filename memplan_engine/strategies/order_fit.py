@@ -1,0 +1,116 @@
+"""Order × fit: the frame that all constructive strategies share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+import numpy as np
+
+from memplan_engine.errors import PlanError
+from memplan_engine.kernels import place, placed
+from memplan_engine.pieces import Pieces, cut
+from memplan_engine.problem import FREE, Ints, Problem
+from memplan_engine.profile import Sections, cut_time
+from memplan_engine.strategies.base import Budget, Placement
+
+NO_LIMIT = 2**63 - 1
+
+
+class Fit(StrEnum):
+    """The rule for choosing a hole."""
+
+    FIRST = "first"
+    BEST = "best"
+    TOP = "top"
+
+
+_KERNEL_FIT = {Fit.FIRST: place.FIRST_FIT, Fit.BEST: place.BEST_FIT, Fit.TOP: place.TOP}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A problem with its pieces and sections, worked out once for as many placements as are wanted."""
+
+    problem: Problem
+    pieces: Pieces
+    sections: Sections
+    width: int
+
+
+Order = Callable[[Prepared], Ints]
+"""Gives the buffers in the order in which they are placed: a permutation of 0 … n − 1."""
+
+
+def prepare(problem: Problem) -> Prepared:
+    """Cut `problem` into pieces and sections: O(n log n)."""
+    pieces = cut(problem)
+    sections = cut_time(problem, pieces)
+    width = int(placed.cell_width(sections.first, sections.last, len(sections)))
+    return Prepared(problem, pieces, sections, width)
+
+
+def place_by(prepared: Prepared, order: Ints, fit: Fit, budget: Budget, limit: int = NO_LIMIT) -> Ints | None:
+    """Place the buffers in `order` by the rule `fit`, those with fixed offsets before all others.
+
+    Returns the offsets in bytes, or None when the arena would pass `limit` bytes or the budget stopped it.
+    """
+    problem, pieces, sections = prepared.problem, prepared.pieces, prepared.sections
+    is_fixed = problem.fixed[order] != FREE
+    order = np.concatenate([order[is_fixed], order[~is_fixed]])
+    # Copies: numba compiles once for each mixture of read-only and writable arrays.
+    order_, first, start, end, low, high, size, alignment, fixed = (
+        np.array(column)
+        for column in (
+            order,
+            pieces.first,
+            sections.first,
+            sections.last,
+            pieces.low,
+            pieces.high,
+            problem.size,
+            problem.alignment,
+            problem.fixed,
+        )
+    )
+    offsets: Ints = place.place_in_order(
+        order_,
+        first,
+        start,
+        end,
+        low,
+        high,
+        size,
+        alignment,
+        fixed,
+        _KERNEL_FIT[fit],
+        prepared.width,
+        limit,
+        budget.stop,
+    )
+    return None if (offsets == place.UNPLACED).any() else offsets
+
+
+@dataclass(frozen=True, slots=True)
+class OrderFit:
+    """A strategy that is one order and one fit. Subclasses name the order and choose the default fit."""
+
+    fit: Fit = Fit.BEST
+
+    name: ClassVar[str]
+    description: ClassVar[str]
+    source: ClassVar[str]
+
+    def order(self, prepared: Prepared) -> Ints:
+        """The buffers in the order in which they are placed."""
+        raise NotImplementedError
+
+    def place(self, problem: Problem, budget: Budget) -> Placement:
+        """Place all buffers; raises PlanError when the budget ends before the last one has its offset."""
+        prepared = prepare(problem)
+        offsets = place_by(prepared, self.order(prepared), self.fit, budget)
+        if offsets is None:
+            raise PlanError(f"{problem.name}: {self.name} was stopped before every buffer had its offset")
+        return Placement(offsets)

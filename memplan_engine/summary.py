@@ -1,0 +1,82 @@
+"""Plans as plain values for machines: what `--json` prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memplan_engine.graph import Role, storage_bytes
+from memplan_engine.peak import Contributor, Peak
+from memplan_engine.plan import Plan
+from memplan_engine.profile import make_profile
+from memplan_engine.validate import Report
+
+
+def plan_summary(plan: Plan) -> dict[str, Any]:
+    """The figures of a plan; byte counts are exact integers."""
+    problem = plan.problem
+    profile = make_profile(problem, plan.offsets)
+    at_peak = profile.sections.at(profile.peak_step)
+    origin = problem.origin
+    return {
+        "graph": problem.name,
+        "strategy": plan.strategy,
+        "parameters": dict(plan.parameters),
+        "buffers": len(problem),
+        "steps": problem.steps,
+        "arena_bytes": plan.arena_bytes,
+        "lower_bound_bytes": plan.bound.nbytes,
+        "bound_kind": str(plan.bound.kind),
+        "bound_step": plan.bound.step,
+        "optimal": plan.optimal,
+        "gap": plan.gap,
+        "naive_bytes": plan.naive_bytes,
+        "constants_bytes": storage_bytes(origin.graph, Role.CONSTANT) if origin else 0,
+        "peak_step": profile.peak_step,
+        "peak_bytes": int(profile.live.max(initial=0)),
+        "holes_at_peak_bytes": int(profile.holes[at_peak]) if len(profile.holes) else 0,
+        "seconds": plan.seconds,
+    }
+
+
+def peak_summary(peak: Peak) -> dict[str, Any]:
+    """What the peak is made of."""
+    return {
+        "peak_step": peak.step,
+        "peak_bytes": peak.nbytes,
+        "ops": [op.name for op in peak.ops],
+        "contributors": [_contributor(contributor) for contributor in peak.contributors],
+    }
+
+
+def report_summary(report: Report) -> dict[str, Any]:
+    """The validator's findings."""
+    return {
+        "valid": report.valid,
+        "counts": {rule.name.lower(): count for rule, count in report.counts.items()},
+        "violations": [
+            {
+                "rule": violation.rule.name.lower(),
+                "buffers": list(violation.buffers),
+                "steps": violation.steps,
+                "bytes": violation.byte_range,
+                "message": violation.message,
+            }
+            for violation in report.violations
+        ],
+    }
+
+
+def _contributor(contributor: Contributor) -> dict[str, Any]:
+    known = contributor.provenance
+    return {
+        "name": contributor.name,
+        "bytes": contributor.nbytes,
+        "kind": known.kind,
+        "producer": known.producer,
+        "readers": list(known.readers),
+        "shape": list(known.shape),
+        "dtype": known.dtype,
+        "module": known.module,
+        "source": str(known.source) if known.source else "",
+        "code": known.source.code if known.source else "",
+    }

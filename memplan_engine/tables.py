@@ -1,0 +1,141 @@
+"""Tables for people: finished values in, Rich renderables out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from memplan_engine.bounds import BoundKind, contributors
+from memplan_engine.graph import Role, storage_bytes
+from memplan_engine.peak import Peak
+from memplan_engine.plan import Plan
+from memplan_engine.profile import make_profile
+from memplan_engine.strategies.base import Strategy
+from memplan_engine.units import format_bytes, format_percent
+from memplan_engine.validate import Report
+
+MOST_ROWS = 25
+
+
+def plan_table(plan: Plan) -> RenderableType:
+    """The figures of one plan, and its certificate."""
+    problem, profile = plan.problem, make_profile(plan.problem, plan.offsets)
+    section = profile.sections.at(profile.peak_step)
+    holes = int(profile.holes[section]) if len(profile.holes) else 0
+    found_by = dict(plan.parameters).get("found_by")
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    rows = [
+        ("graph", f"{problem.name}, {len(problem)} buffers, {problem.steps} steps"),
+        ("strategy", plan.strategy + (f" ({found_by})" if found_by else "")),
+        ("arena", _exact(plan.arena_bytes)),
+        ("lower bound", f"{_exact(plan.bound.nbytes)}, {plan.bound.kind}"),
+        ("gap", "none" if plan.optimal else format_percent(plan.gap)),
+        ("without reuse", f"{_exact(plan.naive_bytes)}, {format_percent(saved(plan))} saved"),
+        ("peak", f"{_exact(int(profile.live.max(initial=0)))} live at step {profile.peak_step}"),
+        ("holes at peak", _exact(holes)),
+        ("seconds", f"{plan.seconds:.3f}"),
+    ]
+    if problem.origin:
+        constants = storage_bytes(problem.origin.graph, Role.CONSTANT)
+        rows.insert(6, ("constants", f"{_exact(constants)}, in a region of their own"))
+    for label, value in rows:
+        table.add_row(label, Text(value))
+    return Group(table, Text(certificate(plan), style="green" if plan.optimal else ""))
+
+
+def certificate(plan: Plan) -> str:
+    """One sentence: what is proved, and by what."""
+    bound, problem = plan.bound, plan.problem
+    named = contributors(problem, bound)
+    proof = f"the bytes live at step {bound.step} ({len(named)} buffers)"
+    if bound.kind is BoundKind.ALIGNED_LOAD:
+        proof += f" in units of {bound.unit} bytes"
+    elif bound.kind is BoundKind.FIXED:
+        proof = f"the end of {problem.names[named[0]]}, whose offset is fixed"
+    if plan.optimal:
+        return f"optimal: the arena equals {proof}"
+    return f"not proved optimal: no arena can be smaller than {proof}, {format_bytes(bound.nbytes)}"
+
+
+def saved(plan: Plan) -> float:
+    """The share of the naive arena that the plan saves."""
+    return 1 - plan.arena_bytes / plan.naive_bytes if plan.naive_bytes else 0.0
+
+
+def compare_table(plans: Sequence[Plan]) -> Table:
+    """A row a plan, in the given order."""
+    table = Table("strategy", title=Text(_headline(plans[0])) if plans else None, title_justify="left")
+    for heading in ("arena", "over bound", "saved against naive", "seconds"):
+        table.add_column(heading, justify="right")
+    table.add_column("optimal")
+    for plan in plans:
+        table.add_row(
+            Text(plan.strategy),
+            format_bytes(plan.arena_bytes),
+            format_percent(plan.gap),
+            format_percent(saved(plan)),
+            f"{plan.seconds:.3f}",
+            "yes" if plan.optimal else "",
+        )
+    return table
+
+
+def _headline(plan: Plan) -> str:
+    problem = plan.problem
+    return f"{problem.name}: {len(problem)} buffers, lower bound {format_bytes(plan.bound.nbytes)}"
+
+
+def peak_table(peak: Peak, graph: str, every_row: bool = False) -> Table:
+    """What the peak is made of, largest first; MOST_ROWS rows unless `every_row`."""
+    at = f", op {peak.ops[0].name}" if peak.ops else ""
+    title = f"{graph}: {format_bytes(peak.nbytes)} live at step {peak.step}{at}"
+    table = Table("buffer", title=Text(title), title_justify="left")
+    table.add_column("size", justify="right")
+    table.add_column("share", justify="right")
+    for heading in ("kind", "module", "source"):
+        table.add_column(heading, overflow="fold")
+    shown = peak.contributors if every_row else peak.contributors[:MOST_ROWS]
+    for part in shown:
+        known = part.provenance
+        table.add_row(
+            Text(part.name),
+            format_bytes(part.nbytes),
+            format_percent(part.nbytes / peak.nbytes),
+            *(Text(value) for value in (known.kind, known.module, str(known.source or ""))),
+        )
+    rest = peak.contributors[len(shown) :]
+    if rest:
+        size = sum(part.nbytes for part in rest)
+        share = format_percent(size / peak.nbytes)
+        table.add_row(Text(f"and {len(rest)} more"), format_bytes(size), share, "", "", "", style="dim")
+    return table
+
+
+def report_lines(plan: Plan, report: Report) -> Iterable[Text]:
+    """The validator's findings, a line each."""
+    if report.valid:
+        size = format_bytes(plan.arena_bytes)
+        yield Text(f"valid: {len(plan.problem)} buffers in {size}; {certificate(plan)}", style="green")
+        return
+    yield Text("not valid", style="bold red")
+    for rule, count in report.counts.items():
+        yield Text(f"  broken {count} ×: {rule}")
+    for violation in report.violations:
+        yield Text(f"  {violation.message}")
+
+
+def strategies_table(known: Mapping[str, Strategy]) -> Table:
+    """All strategies with what they do and where they come from."""
+    table = Table("strategy", "what it does", "source")
+    for strategy in known.values():
+        table.add_row(Text(strategy.name), Text(strategy.description), Text(strategy.source))
+    return table
+
+
+def _exact(nbytes: int) -> str:
+    return f"{format_bytes(nbytes)} ({nbytes:,} B)" if nbytes >= 1024 else f"{nbytes} B"
