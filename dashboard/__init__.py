@@ -1,0 +1,1 @@
+"""The dashboard: a Streamlit app that draws what the engine has planned."""

@@ -1,0 +1,22 @@
+"""The dashboard: pages and navigation only."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard import state
+from dashboard.style import CSS
+
+st.set_page_config(page_title="memplan", page_icon=":material/view_quilt:", layout="wide")
+st.html(f"<style>{CSS}</style>")
+state.restore()
+state.start_compiling()
+
+st.navigation(
+    [
+        st.Page("pages/inspect_plan.py", title="Inspect", icon=":material/view_quilt:", default=True),
+        st.Page("pages/compare_plans.py", title="Compare", icon=":material/compare:", url_path="compare"),
+        st.Page("pages/import_file.py", title="Import", icon=":material/upload_file:", url_path="import"),
+    ],
+    position="top",
+).run()

@@ -1,0 +1,113 @@
+"""Colourings of the rectangles: each gives a palette index per buffer, the palette and its legend.
+
+Categories: Paul Tol's bright and muted schemes, safe for colour-blind readers. Magnitudes: cividis
+(Nuñez, Anderton and Renslow 2018), evenly sampled.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memplan_engine import Problem, provenance
+from memplan_engine.provenance import Provenance
+from memplan_engine.units import format_bytes
+
+CATEGORIES = (
+    ("#4477AA", "#5B8FC7"),
+    ("#EE6677", "#F07F8E"),
+    ("#228833", "#3FA652"),
+    ("#CCBB44", "#D6C75E"),
+    ("#66CCEE", "#66CCEE"),
+    ("#AA3377", "#C75B99"),
+    ("#EE7733", "#F28F56"),
+    ("#44AA99", "#55BDAC"),
+    ("#332288", "#8577D6"),
+    ("#999933", "#B3B34D"),
+)
+OTHER = ("#BBBBBB", "#8A8A8A")
+MAGNITUDES = ("#00224E", "#2A3F6D", "#575C6D", "#7D7C78", "#A59C74", "#D2C060", "#FEE838")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Colouring:
+    """`index` (uint8, n) into `palette`, pairs of a light and a dark colour; `legend` names the indices."""
+
+    index: NDArray[np.uint8]
+    palette: tuple[tuple[str, str], ...]
+    legend: tuple[tuple[str, int], ...]
+
+
+def by_kind(problem: Problem) -> Colouring:
+    """By the kind of the op that makes the buffer."""
+    return _categories([each.kind for each in provenance(problem)], problem)
+
+
+def by_role(problem: Problem) -> Colouring:
+    """By role: activation, output, input."""
+    return _categories([str(each.role or "buffer") for each in provenance(problem)], problem)
+
+
+def by_module(problem: Problem) -> Colouring:
+    """By the part of the module path that tells the buffers apart best in ten groups or fewer."""
+    return _categories(_module_groups(provenance(problem)), problem)
+
+
+def by_size(problem: Problem) -> Colouring:
+    """By size, in seven equal steps of its logarithm."""
+    return _magnitudes(problem.size, format_bytes)
+
+
+def by_lifetime(problem: Problem) -> Colouring:
+    """By lifetime in steps, in seven equal steps of its logarithm."""
+    return _magnitudes(problem.end - problem.start, lambda steps: f"{steps:.0f} steps")
+
+
+COLOURINGS: dict[str, Callable[[Problem], Colouring]] = {
+    "op kind": by_kind,
+    "size": by_size,
+    "lifetime": by_lifetime,
+    "role": by_role,
+    "module": by_module,
+}
+
+
+def _categories(labels: Sequence[str], problem: Problem) -> Colouring:
+    """The ten labels with the most bytes × steps get a colour of their own."""
+    weight: Counter[str] = Counter()
+    areas = problem.size.astype(float) * (problem.end - problem.start)
+    for label, area in zip(labels, areas.tolist(), strict=True):
+        weight[label] += area
+    ranked = [label for label, _ in weight.most_common()]
+    own = {label: place for place, label in enumerate(ranked[: len(CATEGORIES)])}
+    rest = len(own)
+    index = np.array([own.get(label, rest) for label in labels], dtype=np.uint8)
+    legend = [(label or "no module", place) for label, place in own.items()]
+    if len(ranked) > rest:
+        legend.append((f"{len(ranked) - rest} others", rest))
+    return Colouring(index, (*CATEGORIES[:rest], OTHER), tuple(legend))
+
+
+def _magnitudes(values: NDArray[np.int64], text: Callable[[float], str]) -> Colouring:
+    logs = np.log2(np.maximum(values, 1).astype(float))
+    low, high = (float(logs.min()), float(logs.max())) if len(logs) else (0.0, 0.0)
+    bins = len(MAGNITUDES) if high > low else 1
+    span = (high - low) or 1.0
+    index = np.minimum((logs - low) / span * bins, bins - 1).astype(np.uint8)
+    legend = [(f"from {text(2 ** (low + span * place / bins))}", place) for place in range(bins)]
+    return Colouring(index, tuple((colour, colour) for colour in MAGNITUDES[:bins]), tuple(legend))
+
+
+def _module_groups(known: Sequence[Provenance]) -> list[str]:
+    paths = [tuple(each.module.split(".")) if each.module else () for each in known]
+    best = [".".join(path[:1]) for path in paths]
+    for depth in range(2, 6):
+        groups = [".".join(path[:depth]) for path in paths]
+        if len(set(groups)) > len(CATEGORIES):
+            break
+        best = groups
+    return best

@@ -1,0 +1,1 @@
+"""Plotly charts, one a file: `data` gives plain values, `figure` draws them."""

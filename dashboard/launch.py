@@ -1,0 +1,173 @@
+"""Starts the dashboard as a process of its own: local, silent, without telemetry, and stopped with Ctrl-C.
+
+Streamlit is never imported here: `memplan` must be able to import this module without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import webbrowser
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+
+from memplan_engine.errors import MemplanError, MissingDependencyError
+
+APP = Path(__file__).with_name("app.py")
+HOST = "127.0.0.1"
+FIRST_PORT = 8501
+PORTS_TRIED = 100
+STARTUP_SECONDS = 60.0
+STOP_SECONDS = 5.0
+
+# Flags, not only .streamlit/config.toml: that file is read from the folder one happens to be in.
+# Headless for good, because Streamlit's other mode asks for an e-mail address; the browser is opened here.
+OPTIONS = {
+    "server.address": HOST,
+    "server.headless": "true",
+    "server.showEmailPrompt": "false",
+    "server.maxUploadSize": "1024",
+    "browser.gatherUsageStats": "false",
+    "client.toolbarMode": "minimal",
+    "logger.hideWelcomeMessage": "true",
+    "logger.level": "warning",
+}
+
+
+def command(files: Sequence[Path], port: int, app: Path = APP) -> list[str]:
+    """Return the command line that serves `app` on `port` with `files` as its arguments."""
+    # -P keeps the current folder off the import path: a `dashboard/` in it would shadow ours.
+    line = [sys.executable, "-P", "-m", "streamlit", "run", str(app)]
+    line += [f"--{name}={value}" for name, value in OPTIONS.items()]
+    return [*line, f"--server.port={port}", "--", *(str(Path(file).resolve()) for file in files)]
+
+
+def free_port(first: int) -> int:
+    """Return the first port from `first` on that nobody listens on; MemplanError when 100 are taken."""
+    if not 1 <= first <= 65535:
+        raise MemplanError(f"--port: found {first}, expected 1 to 65535")
+    last = min(first + PORTS_TRIED - 1, 65535)
+    for port in range(first, last + 1):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            if os.name == "posix":  # elsewhere this option would allow a port that is in use
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind((HOST, port))
+                return port
+    raise MemplanError(f"no free port on {HOST} from {first} to {last}; name another with --port")
+
+
+def has_display() -> bool:
+    """Return whether this machine has a screen to open a browser on."""
+    if sys.platform in ("win32", "darwin"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def is_healthy(url: str) -> bool:
+    """Return whether the server at `url` answers that it is up."""
+    # No proxy: http_proxy must not stand between this machine and itself.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{url}/_stcore/health", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def stop(server: subprocess.Popen[bytes]) -> None:
+    """End `server` and whatever it started, asking first; return when it is gone.
+
+    The server must lead a session of its own: the whole group is ended.
+    """
+    server.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        server.wait(STOP_SECONDS)
+    if os.name == "posix":
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(server.pid, signal.SIGKILL)
+    server.kill()
+    server.wait()
+
+
+def launch(
+    files: Sequence[Path] = (), port: int | None = None, open_browser: bool = True, app: Path = APP
+) -> int:
+    """Serve the dashboard until Ctrl-C and return an exit code: 0 after Ctrl-C, else the server's own.
+
+    `files` are opened by the app. A `port` in use is passed over for the next free one. A browser is opened
+    when asked for and when there is a screen; the address is printed either way, once the server answers.
+    Raises MissingDependencyError without Streamlit, MemplanError when no port is free.
+    """
+    if importlib.util.find_spec("streamlit") is None:
+        raise MissingDependencyError("streamlit", "dashboard", "the dashboard")
+    wanted = FIRST_PORT if port is None else port
+    chosen = free_port(wanted)
+    if chosen != wanted:
+        print(f"memplan: port {wanted} is in use, taking {chosen}", flush=True)
+    with _ends_as_interrupt(), contextlib.suppress(KeyboardInterrupt):
+        return _serve(command(files, chosen, app), f"http://{HOST}:{chosen}", open_browser)
+    return 0
+
+
+def _serve(line: list[str], url: str, open_browser: bool) -> int:
+    # A session of its own, so that the terminal's Ctrl-C reaches us alone and we end the server in order.
+    server = subprocess.Popen(line, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        deadline = time.monotonic() + STARTUP_SECONDS
+        while server.poll() is None and not is_healthy(url):
+            if time.monotonic() > deadline:
+                raise MemplanError(f"the dashboard did not answer at {url} within {STARTUP_SECONDS:.0f} s")
+            time.sleep(0.05)
+        if server.poll() is None:
+            print(f"memplan: the dashboard is at {url} (Ctrl-C stops it)", flush=True)
+            if open_browser and has_display():
+                webbrowser.open(url)
+        return server.wait()
+    finally:
+        stop(server)
+
+
+@contextlib.contextmanager
+def _ends_as_interrupt() -> Iterator[None]:
+    """Treat a polite kill or a closed terminal like Ctrl-C: the server must not outlive its launcher."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    # SIGINT too: a shell starts background jobs with it ignored.
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def main() -> int:
+    """Read the command line, serve, and return the exit code; a MemplanError is one line on stderr."""
+    parser = argparse.ArgumentParser(prog="memplan dashboard", description="Open the dashboard.")
+    parser.add_argument("files", nargs="*", type=Path, help="graphs, problems or plans to open")
+    parser.add_argument("--port", type=int, help=f"the port to try first (default: {FIRST_PORT})")
+    parser.add_argument("--no-browser", action="store_true", help="print the address, open no browser")
+    arguments = parser.parse_args()
+    try:
+        return launch(arguments.files, arguments.port, open_browser=not arguments.no_browser)
+    except MemplanError as error:
+        print(f"memplan: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""A plan as a panel of the rectangle chart."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dashboard.colours import Colouring
+from dashboard.plan_view import Panel
+from memplan_engine import Plan, make_profile
+from memplan_engine.pieces import cut
+from memplan_engine.provenance import step_labels
+from memplan_engine.units import format_bytes, format_percent
+
+MOST_STEP_LABELS = 50_000
+
+
+def make_panel(
+    plan: Plan,
+    colouring: Colouring,
+    dimmed: NDArray[np.bool_] | None = None,
+    budget: int | None = None,
+) -> Panel:
+    """The panel of `plan`; `dimmed` (bool, one a buffer) fades what a search does not want."""
+    problem, pieces = plan.problem, cut(plan.problem)
+    profile = _profile(plan)
+    owner = pieces.owner
+    over = "optimal" if plan.optimal else f"+{format_percent(plan.gap)} over bound"
+    labels = step_labels(problem) if problem.steps <= MOST_STEP_LABELS else []
+    return Panel(
+        title=plan.strategy,
+        subtitle=f"{format_bytes(plan.arena_bytes)} · {over}",
+        start=pieces.start,
+        end=pieces.end,
+        offset=plan.offsets[owner] + pieces.low,
+        size=pieces.high - pieces.low,
+        color=colouring.index[owner],
+        names=problem.names,
+        arena=plan.arena_bytes,
+        bound=plan.bound.nbytes,
+        peak_step=profile.peak_step,
+        steps=problem.steps,
+        profile_start=profile.sections.bounds[:-1],
+        profile_live=profile.live,
+        profile_high=profile.high_water,
+        budget=budget,
+        dimmed=None if dimmed is None else dimmed[owner],
+        owner=owner.astype(np.int32) if problem.gaps else None,
+        step_labels=labels or None,
+    )
+
+
+_profile = lru_cache(maxsize=32)(lambda plan: make_profile(plan.problem, plan.offsets))

@@ -1,0 +1,106 @@
+"""Mounting the chart as a Streamlit v2 component and keeping the selection straight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import streamlit as st
+from streamlit.components.v2.types import ComponentRenderer
+
+from dashboard.plan_view.bundle import script, styles
+from dashboard.plan_view.packing import pack
+from dashboard.plan_view.panel import Panel
+
+MAX_PANELS = 4
+_MEMORY = "{}:selection"
+
+
+@dataclass(frozen=True, slots=True)
+class ViewEvent:
+    """What the reader did: the buffer that is selected (a row of the columns, or an `owner`), or None."""
+
+    selected: int | None
+
+
+@dataclass(slots=True)
+class _Selection:
+    """What both sides know. Clicks made before the page last set a selection bear an old serial and lose."""
+
+    given: int | None
+    """The argument of the last run."""
+    pushed: int | None
+    """What the browser was last told."""
+    current: int | None
+    serial: int = 0
+
+    def offer(self, given: int | None, remounted: bool) -> None:
+        """Take the page's argument, which counts only when it changed since the last run."""
+        changed = given != self.given and given != self.current
+        self.given = given
+        if changed:
+            self.current = given
+        if changed or remounted:
+            self.pushed = self.current
+            self.serial += 1
+
+    def clicked(self, report: Any) -> None:
+        """Take what the browser reports, unless the page has spoken since."""
+        if isinstance(report, dict) and report.get("serial") == self.serial:
+            index = report.get("index")
+            self.current = index if isinstance(index, int) else None
+
+
+def plan_view(
+    panels: Sequence[Panel],
+    *,
+    palette: Sequence[tuple[str, str]],
+    legend: Sequence[tuple[str, int]],
+    selected: int | None,
+    key: str,
+    height: int = 520,
+) -> ViewEvent:
+    """Draw one to four plans side by side, linked: one memory scale, one zoom, one selection.
+
+    `palette` holds (light, dark) CSS colours, `legend` (label, palette index). `height` is that of a row of
+    panels in CSS pixels. `selected` sets the selection whenever it differs from the last run's; otherwise the
+    reader's last click stands, so a page may pass back what it got, or always None. Zoom and selection
+    survive reruns with the same `key`; the zoom is dropped when the time axis changes.
+
+    Raises ValueError for no panel, for more than four, and for a colour outside the palette.
+    """
+    _check(panels, palette, legend)
+    name = _MEMORY.format(key)
+    selection = st.session_state.setdefault(name, _Selection(selected, selected, selected))
+    selection.offer(selected, remounted=key not in st.session_state)
+    shared = {
+        "key": key,
+        "height": height,
+        "palette": [list(pair) for pair in palette],
+        "legend": [[label, int(index)] for label, index in legend],
+        "selected": selection.pushed,
+        "serial": selection.serial,
+    }
+    result = _renderer()(key=key, data=pack(panels, shared), on_selection_change=_ignore)
+    selection.clicked(result.selection)
+    return ViewEvent(selection.current)
+
+
+def _check(panels: Sequence[Panel], palette: Sequence[Any], legend: Sequence[tuple[str, int]]) -> None:
+    if not 1 <= len(panels) <= MAX_PANELS:
+        raise ValueError(f"{len(panels)} panels; 1 to {MAX_PANELS} can be drawn")
+    used = [int(panel.color.max()) for panel in panels if len(panel.color)]
+    worst = max([*used, *(index for _, index in legend)], default=-1)
+    if worst >= len(palette):
+        raise ValueError(f"colour {worst} is outside the palette of {len(palette)}")
+
+
+def _ignore() -> None:
+    """A component's attribute exists only when it has a callback."""
+
+
+@cache
+def _renderer() -> ComponentRenderer:
+    return st.components.v2.component("memplan.plan_view", css=styles(), js=script())

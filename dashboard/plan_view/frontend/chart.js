@@ -1,0 +1,235 @@
+// The chart: its panels, what they share (view, selection, cursor), and when they are drawn.
+
+import { readTheme } from "./color.js";
+import { decode, ownerOf } from "./decode.js";
+import { listen } from "./gestures.js";
+import { arrange, element } from "./layout.js";
+import { fillLegend } from "./legend.js";
+import { firstChoice, neighbour } from "./neighbours.js";
+import { drawOverlay } from "./overlay.js";
+import { PanelView } from "./panel.js";
+import { rectLines, spoken, stepLines, swatchOf, Tooltip } from "./tooltip.js";
+import { limitsOf, panned, revealing, zoomed } from "./viewport.js";
+
+const MAX_RATIO = 2;
+const SECOND_ROW = 0.78;
+const STACKED = 300;
+const KEY_PAUSE = 180;
+const HINT = "Wheel zooms (Shift: memory only, Alt: time only) · drag pans · double click or 0 resets · "
+  + "click selects · arrow keys move the selection, Esc clears it";
+
+export class Chart {
+  /** `memory` keeps view and selection by key, for a chart that Streamlit takes down and puts up again. */
+  constructor(parent, memory) {
+    this.memory = memory;
+    this.panels = [];
+    this.cursor = { hovered: null, step: -1 };
+    this.kept = null;
+    this.buildPage(parent);
+    this.observer = new ResizeObserver(() => this.relayout());
+    this.observer.observe(this.root);
+    document.fonts.ready.then(() => this.redraw());
+  }
+
+  buildPage(parent) {
+    this.root = element("div", "plan-view", parent);
+    this.grid = element("div", "panels", this.root);
+    this.legend = element("ul", "legend", this.root);
+    this.hint = element("p", "hint", this.root, HINT);
+    this.hint.id = "plan-view-hint";
+    this.announcer = element("p", "spoken", this.root);
+    this.announcer.setAttribute("aria-live", "polite");
+    this.tooltip = new Tooltip(this.root);
+  }
+
+  /** Take new data (or the same again, as on every rerun or change of theme). */
+  update(message, send) {
+    const began = performance.now();
+    this.send = send;
+    const fresh = message !== this.message && !this.sameBytes(message);
+    if (fresh) this.accept(decode(message));
+    this.message = message;
+    const theme = readTheme(this.root, this.header.palette);
+    if (!fresh && JSON.stringify(theme) === JSON.stringify(this.theme)) return;
+    this.theme = theme;
+    fillLegend(this.legend, this.header.legend, this.panels.map((panel) => panel.data), this.theme);
+    this.relayout();
+    this.draw();
+    this.root.dataset.loadMs = (performance.now() - began).toFixed(1);
+  }
+
+  sameBytes(message) {
+    const old = this.message;
+    if (!old || old.length !== message.length) return false;
+    for (let i = 0; i < old.length; i += 1) if (old[i] !== message[i]) return false;
+    return true;
+  }
+
+  accept({ header, panels }) {
+    this.header = header;
+    while (this.panels.length > panels.length) this.panels.pop().figure.remove();
+    while (this.panels.length < panels.length) {
+      const panel = new PanelView(this.grid, this.hint.id);
+      listen(panel, this);
+      this.panels.push(panel);
+    }
+    panels.forEach((data, i) => this.panels[i].show(data));
+    this.limits = limitsOf(panels);
+    this.recall(header);
+    this.cursor = { hovered: null, step: -1 };
+    this.tooltip.hide();
+    this.size = "";
+  }
+
+  /** The zoom lasts while the time axis does; the selection until the page sets another. */
+  recall({ key, serial, selected }) {
+    if (!this.memory.has(key)) this.memory.set(key, { view: null, steps: 0, selected: null, serial: -1 });
+    this.kept = this.memory.get(key);
+    if (this.kept.steps !== this.limits.x1) this.kept.view = null;
+    if (this.kept.view) this.kept.view = panned(this.kept.view, this.limits, 0, 0);
+    this.kept.steps = this.limits.x1;
+    if (this.kept.serial === serial) return;
+    this.kept.serial = serial;
+    this.kept.selected = selected;
+  }
+
+  get view() {
+    return this.kept.view ?? this.limits;
+  }
+
+  relayout() {
+    if (!this.header) return;
+    const width = this.root.clientWidth;
+    const ratio = Math.min(MAX_RATIO, window.devicePixelRatio || 1);
+    const size = `${width} ${ratio} ${this.panels.length} ${this.header.height}`;
+    if (width === 0 || size === this.size) return;
+    this.size = size;
+    const plan = arrange(this.panels.length, width);
+    const height = Math.round(this.header.height * (plan.rows > 1 ? SECOND_ROW : 1));
+    this.grid.style.gridTemplateColumns = plan.columns.map((column) => `${column}px`).join(" ");
+    this.grid.style.columnGap = `${plan.spacing}px`;
+    this.root.classList.toggle("stacked", width / plan.columns.length < STACKED);
+    this.panels.forEach((panel, i) => {
+      panel.figure.style.setProperty("--gutter", `${plan.gutterOf(i)}px`);
+      panel.resize(plan.columns[i % plan.columns.length], height, plan.gutterOf(i), ratio);
+    });
+    this.redraw();
+  }
+
+  /** Draw before the next frame, once however often it is asked for. */
+  redraw() {
+    if (this.waiting || !this.header) return;
+    this.waiting = requestAnimationFrame(() => this.draw());
+  }
+
+  draw() {
+    cancelAnimationFrame(this.waiting);
+    this.waiting = 0;
+    if (!this.size) return;
+    const began = performance.now();
+    let drawn = 0;
+    for (const panel of this.panels) {
+      panel.stage.dataset.drawn = panel.draw(this.view, this.limits.y1, this.theme);
+      drawn += Number(panel.stage.dataset.drawn);
+    }
+    this.drawOverlays();
+    const { x0, x1, y0, y1 } = this.view;
+    Object.assign(this.root.dataset, {
+      drawn,
+      drawMs: (performance.now() - began).toFixed(1),
+      view: [x0, x1, y0, y1].map((value) => value.toFixed(2)).join(),
+      zoomed: this.kept.view !== null,
+      selected: this.kept.selected ?? "",
+    });
+  }
+
+  drawOverlays() {
+    const state = { ...this.cursor, selected: this.kept.selected };
+    for (const panel of this.panels) drawOverlay(panel, state, this.theme);
+  }
+
+  // What the gestures ask for.
+
+  zoom(panel, point, factorX, factorY) {
+    const at = { x: panel.scales.stepAt(point.x), y: panel.scales.bytesAt(point.y) };
+    this.look(zoomed(this.view, this.limits, at, factorX, factorY));
+  }
+
+  pan(panel, dx, dy) {
+    const { stepWidth, byteHeight } = panel.scales;
+    this.look(panned(this.view, this.limits, -dx / stepWidth, dy / byteHeight));
+  }
+
+  reset() {
+    this.look(null);
+  }
+
+  look(view) {
+    this.kept.view = view;
+    this.tooltip.hide();
+    this.redraw();
+  }
+
+  hover(panel, point) {
+    const began = performance.now();
+    const rect = panel.rectAt(point.x, point.y);
+    const step = panel.stepAt(point.x);
+    this.cursor = { hovered: rect < 0 ? null : ownerOf(panel.data, rect), step };
+    this.drawOverlays();
+    this.root.dataset.hoverMs = (performance.now() - began).toFixed(3);
+    panel.stage.classList.toggle("on-rect", rect >= 0);
+    if (step < 0) this.tooltip.hide();
+    else this.tell(panel, point, rect, step);
+  }
+
+  tell(panel, point, rect, step) {
+    const [outer, inner] = [this.root.getBoundingClientRect(), panel.base.getBoundingClientRect()];
+    const top = inner.top - outer.top;
+    const place = { x: point.x + inner.left - outer.left, y: point.y + top, top };
+    if (rect < 0) this.tooltip.show(stepLines(panel, step), place);
+    else this.tooltip.show(rectLines(this.panels, panel, rect, step), place, swatchOf(panel, rect, this.theme));
+  }
+
+  leave() {
+    this.cursor = { hovered: null, step: -1 };
+    this.tooltip.hide();
+    this.drawOverlays();
+  }
+
+  click(panel, point) {
+    if (point.y < panel.parts.bottom) this.select(panel, panel.rectAt(point.x, point.y), 0);
+  }
+
+  step(panel, direction) {
+    const at = panel.data.rectsOf(this.kept.selected)[0];
+    const next = at === undefined ? firstChoice(panel.data) : neighbour(panel.data, at, direction);
+    if (next < 0) return;
+    const { start, end, offset, size } = panel.data;
+    const box = { x0: start[next], x1: end[next], y0: offset[next], y1: offset[next] + size[next] };
+    if (this.kept.view) this.look(revealing(this.view, this.limits, box));
+    this.select(panel, next, KEY_PAUSE);
+  }
+
+  deselect() {
+    this.select(null, -1, 0);
+  }
+
+  /** Select a rectangle's buffer and say so to Python, after a pause where more keys may follow. */
+  select(panel, rect, pause) {
+    const buffer = rect < 0 ? null : ownerOf(panel.data, rect);
+    if (buffer === this.kept.selected) return;
+    this.kept.selected = buffer;
+    this.root.dataset.selected = buffer ?? "";
+    this.announcer.textContent = rect < 0 ? "Nothing selected." : spoken(panel, rect);
+    this.drawOverlays();
+    clearTimeout(this.report);
+    this.report = setTimeout(() => this.send("selection", { index: buffer, serial: this.kept.serial }), pause);
+  }
+
+  dispose() {
+    this.observer.disconnect();
+    clearTimeout(this.report);
+    cancelAnimationFrame(this.waiting);
+    this.root.remove();
+  }
+}

@@ -1,0 +1,84 @@
+// The bytes that Python packed → panels of typed arrays.
+
+const COLUMN_TYPES = { u1: Uint8Array, i4: Int32Array, u4: Uint32Array, f8: Float64Array };
+const UTF8 = new TextDecoder();
+
+/** {header, panels}. The columns of bytes and steps come out as Float64Array in bytes and steps. */
+export function decode(message) {
+  const bytes = message.slice();
+  const length = new DataView(bytes.buffer).getUint32(0, true);
+  const header = JSON.parse(UTF8.decode(bytes.subarray(8, 8 + length)));
+  const reader = columnReader(bytes.buffer, 8 + length);
+  return { header, panels: header.panels.map((raw) => decodePanel(raw, reader)) };
+}
+
+/** Equal columns were packed once; they are decoded once too. */
+function columnReader(buffer, base) {
+  const done = new Map();
+  const raw = ([code, at, length]) => new COLUMN_TYPES[code](buffer, base + at, length);
+  const scaled = (entry) => {
+    const name = entry.join();
+    if (!done.has(name)) done.set(name, inUnits(raw(entry), entry[3]));
+    return done.get(name);
+  };
+  return { raw, scaled };
+}
+
+function inUnits(column, unit) {
+  const values = new Float64Array(column);
+  if (unit !== 1) for (let i = 0; i < values.length; i += 1) values[i] *= unit;
+  return values;
+}
+
+function decodePanel(raw, reader) {
+  const panel = { ...raw, count: raw.start[2] };
+  for (const name of ["start", "end", "offset", "size", "profileStart", "profileLive", "profileHigh"]) {
+    panel[name] = reader.scaled(raw[name]);
+  }
+  panel.color = reader.raw(raw.color);
+  panel.dimmed = raw.dimmed && reader.raw(raw.dimmed);
+  panel.owner = raw.owner && reader.raw(raw.owner);
+  panel.nameOf = textReader(raw.names, reader, (id) => `buffer ${id}`);
+  panel.labelOf = raw.stepLabels ? textReader(raw.stepLabels, reader, () => "") : () => "";
+  panel.rectsOf = rectFinder(panel);
+  return panel;
+}
+
+/** index → text, decoded when asked for. */
+function textReader(entry, reader, fallback) {
+  const ends = reader.raw(entry.ends);
+  const text = reader.raw(entry.text);
+  const places = entry.ids && new Map(Array.from(reader.raw(entry.ids), (id, place) => [id, place]));
+  return (index) => {
+    const place = places ? places.get(index) : index;
+    if (place === undefined || place >= ends.length) return fallback(index);
+    return UTF8.decode(text.subarray(place === 0 ? 0 : ends[place - 1], ends[place]));
+  };
+}
+
+/** buffer → its rectangles. */
+function rectFinder(panel) {
+  if (!panel.owner) return (buffer) => (buffer !== null && buffer < panel.count ? [buffer] : []);
+  const rects = new Map();
+  panel.owner.forEach((buffer, rect) => {
+    if (rects.has(buffer)) rects.get(buffer).push(rect);
+    else rects.set(buffer, [rect]);
+  });
+  return (buffer) => rects.get(buffer) ?? [];
+}
+
+export function ownerOf(panel, rect) {
+  return panel.owner ? panel.owner[rect] : rect;
+}
+
+/** The section of the profile in which a step lies, or -1. */
+export function sectionAt(panel, step) {
+  let low = 0;
+  let high = panel.profileStart.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (panel.profileStart[middle] <= step) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}

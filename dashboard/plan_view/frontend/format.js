@@ -1,0 +1,24 @@
+// Numbers as text. Byte counts are exact until here.
+
+export const BYTE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
+/** 38314967 → "36.54 MiB"; whole bytes below 1 KiB. */
+export function formatBytes(bytes) {
+  let unit = 0;
+  let value = bytes;
+  while (value >= 1023.995 && unit < BYTE_UNITS.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  return `${unit === 0 ? value : value.toFixed(2)} ${BYTE_UNITS[unit]}`;
+}
+
+/** 4194304 → "4,194,304". */
+export function formatCount(value) {
+  return value.toLocaleString("en-US", { maximumFractionDigits: 0 });
+}
+
+/** "1 step", "87 steps". */
+export function formatSteps(count) {
+  return `${formatCount(count)} ${count === 1 ? "step" : "steps"}`;
+}

@@ -1,0 +1,64 @@
+// Names inside the rectangles that have room for them.
+
+import { formatBytes } from "./format.js";
+import { ownerOf } from "./decode.js";
+import { shadeOf } from "./raster.js";
+
+const PADDING = 5;
+const TWO_LINES = 34;
+const SHORTEST = 4;
+
+/** Draw the labels of `labelled` (device pixels of the plot) in CSS pixels; none across the line at x = `peak`. */
+export function drawLabels(ctx, panel, labelled, parts, theme, ratio, peak) {
+  ctx.font = `500 11px ${theme.font}`;
+  ctx.textAlign = "left";
+  ctx.textBaseline = "middle";
+  const measure = measurer(ctx);
+  for (const box of labelled) {
+    const room = (box.right - box.left) / ratio - 2 * PADDING;
+    const name = fitted(panel.nameOf(ownerOf(panel, box.rect)), room, measure);
+    if (name === "") continue;
+    const shade = theme.shades[shadeOf(panel, box.rect, theme.shades)];
+    const middle = parts.top + (box.top + box.bottom) / 2 / ratio + 1;
+    const size = formatBytes(panel.size[box.rect]);
+    const two = (box.bottom - box.top) / ratio >= TWO_LINES && measure(size) <= room;
+    const width = Math.max(measure(name), two ? measure(size) : 0);
+    const x = startOf(parts.left + box.left / ratio + PADDING, width, room, peak);
+    ctx.fillStyle = shade.ink;
+    ctx.fillText(name, x, two ? middle - 7 : middle);
+    if (!two) continue;
+    ctx.fillStyle = shade.faint;
+    ctx.fillText(size, x, middle + 7);
+  }
+}
+
+/** Where a text begins: at the left, or just past the peak line where it would cross it and there is room. */
+function startOf(left, width, room, peak) {
+  const crosses = peak > left - 2 && peak < left + width + 2;
+  return crosses && peak + PADDING + width <= left + room ? peak + PADDING : left;
+}
+
+export function measurer(ctx) {
+  const known = new Map();
+  return (text) => {
+    if (!known.has(text)) known.set(text, ctx.measureText(text).width);
+    return known.get(text);
+  };
+}
+
+/** The name, or its last dotted parts, or its beginning; whichever fits first. "" when nothing useful does. */
+export function fitted(name, room, measure) {
+  if (measure(name) <= room) return name;
+  for (let at = 0; at < name.length - SHORTEST; at += 1) {
+    if (name[at] !== "." && name[at] !== "/") continue;
+    const tail = `…${name.slice(at + 1)}`;
+    if (measure(tail) <= room) return tail;
+  }
+  let [low, high] = [0, name.length];
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (measure(`${name.slice(0, middle)}…`) <= room) low = middle;
+    else high = middle - 1;
+  }
+  return low > SHORTEST ? `${name.slice(0, low).replace(/[./_]+$/, "")}…` : "";
+}

@@ -1,0 +1,62 @@
+// Where things are, in CSS pixels.
+
+const GUTTER = 76;
+const NARROW = 900;
+const SPACING = 14;
+const AXIS = 22;
+const STRIP_GAP = 26;
+
+/** Panels per row, the width of each, and the gutter that the first of a row has to its left. */
+export function arrange(count, width) {
+  const perRow = count >= 3 && width < NARROW ? 2 : count;
+  const gutter = Math.min(GUTTER, Math.max(56, width * 0.1));
+  const plain = Math.max(60, (width - gutter - SPACING * (perRow - 1)) / perRow);
+  return {
+    rows: Math.ceil(count / perRow),
+    spacing: SPACING,
+    columns: Array.from({ length: perRow }, (_, i) => Math.floor(plain + (i === 0 ? gutter : 0))),
+    gutterOf: (panel) => (panel % perRow === 0 ? gutter : 1),
+  };
+}
+
+/** The parts of one panel: the chart, a gap with captions, the profile strip, the time axis. */
+export function partsOf(width, height, left) {
+  const strip = Math.round(Math.min(120, Math.max(44, height * 0.2)));
+  const top = 4;
+  const plotHeight = Math.max(40, height - top - STRIP_GAP - strip - AXIS);
+  return {
+    width,
+    height,
+    left,
+    top,
+    plotWidth: Math.max(20, Math.floor(width - left - 1)),
+    plotHeight,
+    bottom: top + plotHeight,
+    stripTop: top + plotHeight + STRIP_GAP,
+    stripHeight: strip,
+    stripBottom: top + plotHeight + STRIP_GAP + strip,
+  };
+}
+
+/** Data → pixels and back, for one panel and one view. `deep` is the top of the strip's own scale. */
+export function scalesOf(parts, view, deep) {
+  const kx = parts.plotWidth / (view.x1 - view.x0);
+  const ky = parts.plotHeight / (view.y1 - view.y0);
+  return {
+    x: (step) => parts.left + (step - view.x0) * kx,
+    y: (bytes) => parts.bottom - (bytes - view.y0) * ky,
+    stripY: (bytes) => parts.stripBottom - (bytes / deep) * parts.stripHeight,
+    stepAt: (x) => view.x0 + (x - parts.left) / kx,
+    bytesAt: (y) => view.y0 + (parts.bottom - y) / ky,
+    stepWidth: kx,
+    byteHeight: ky,
+  };
+}
+
+export function element(tag, className, parent, text = "") {
+  const made = document.createElement(tag);
+  made.className = className;
+  if (text !== "") made.textContent = text;
+  parent?.append(made);
+  return made;
+}

@@ -1,0 +1,143 @@
+// Arena, lower bound, budget and peak step: the lines, and their names where the plan leaves room.
+
+import { formatBytes } from "./format.js";
+import { idAt } from "./raster.js";
+
+const LINE_HEIGHT = 14;
+
+/** The horizontal lines of a panel that are to be drawn, top first. */
+export function levelsOf(panel, theme) {
+  const optimal = panel.arena === panel.bound;
+  const levels = [
+    { value: panel.arena, name: optimal ? "arena = lower bound" : "arena", color: theme.text, dash: [], width: 1.5 },
+  ];
+  if (!optimal) levels.push({ value: panel.bound, name: "lower bound", color: theme.bound, dash: [6, 4], width: 1.5 });
+  if (panel.budget !== null) {
+    levels.push({ value: panel.budget, name: "budget", color: theme.budget, dash: [2, 3], width: 1.5 });
+  }
+  return levels;
+}
+
+export function drawLevels(ctx, panel, parts, scales, theme) {
+  for (const level of levelsOf(panel, theme)) {
+    strokeLevel(ctx, level, scales.y(level.value), parts, parts.top, parts.bottom);
+    if (level.name === "budget") continue;
+    strokeLevel(ctx, level, scales.stripY(level.value), parts, parts.stripTop - 2, parts.stripBottom);
+  }
+}
+
+function strokeLevel(ctx, level, y, parts, top, bottom) {
+  if (y < top - 0.5 || y > bottom + 0.5) return;
+  ctx.strokeStyle = level.color;
+  ctx.lineWidth = level.width;
+  ctx.setLineDash(level.dash);
+  ctx.beginPath();
+  ctx.moveTo(parts.left, Math.round(y) + 0.5);
+  ctx.lineTo(parts.left + parts.plotWidth, Math.round(y) + 0.5);
+  ctx.stroke();
+  ctx.setLineDash([]);
+}
+
+/** The vertical line through the peak step, through chart and strip, named in the gap between them. */
+export function drawPeak(ctx, panel, parts, scales, theme, from) {
+  const x = scales.x(panel.peakStep + 0.5);
+  if (x < parts.left || x > parts.left + parts.plotWidth) return;
+  ctx.strokeStyle = theme.peak;
+  ctx.lineWidth = 1;
+  ctx.setLineDash([4, 3]);
+  ctx.beginPath();
+  for (const [top, bottom] of [[parts.top, parts.bottom], [parts.stripTop - 4, parts.stripBottom]]) {
+    ctx.moveTo(Math.round(x) + 0.5, top);
+    ctx.lineTo(Math.round(x) + 0.5, bottom);
+  }
+  ctx.stroke();
+  ctx.setLineDash([]);
+  ctx.font = `500 11px ${theme.font}`;
+  ctx.textBaseline = "middle";
+  ctx.textAlign = "left";
+  ctx.fillStyle = theme.peak;
+  const text = `peak step ${panel.peakStep.toLocaleString("en-US")}`;
+  const width = ctx.measureText(text).width;
+  const place = Math.min(parts.left + parts.plotWidth - width, Math.max(from, x - width / 2));
+  if (place >= from) ctx.fillText(text, place, (parts.bottom + parts.stripTop - 4) / 2 + 1);
+}
+
+/** Name the lines beside themselves: each where it covers the fewest rectangles and no other line or name. */
+export function drawLevelNames(ctx, panel, parts, scales, theme, raster, whole) {
+  ctx.font = `600 11px ${theme.font}`;
+  ctx.textAlign = "left";
+  ctx.textBaseline = "middle";
+  const levels = levelsOf(panel, theme).map((level) => ({ ...level, y: scales.y(level.value) })).reverse();
+  const peak = scales.x(panel.peakStep + 0.5);
+  const taken = [];
+  for (const level of levels) {
+    if (whole && level.name === "budget" && level.y < parts.top) taken.push(pointUp(ctx, level, parts, theme));
+    if (level.y < parts.top || level.y > parts.bottom) continue;
+    for (const text of [`${level.name} ${formatBytes(level.value)}`, level.name]) {
+      const width = ctx.measureText(text).width + 8;
+      const spot = bestSpot(width, level, { levels, taken, peak, parts, raster });
+      if (!spot) continue;
+      taken.push(spot);
+      paintName(ctx, text, spot, level, theme);
+      break;
+    }
+  }
+}
+
+/** A budget above what is seen: its name at the top right, with an arrow. */
+function pointUp(ctx, level, parts, theme) {
+  const text = `↑ ${level.name} ${formatBytes(level.value)}`;
+  const width = ctx.measureText(text).width + 8;
+  const spot = { x: parts.left + parts.plotWidth - width, y: parts.top, width, covers: 1 };
+  paintName(ctx, text, spot, level, theme);
+  return spot;
+}
+
+function bestSpot(width, level, scene) {
+  const { parts } = scene;
+  const tries = 16;
+  let best = null;
+  for (const below of [false, true]) {
+    const y = below ? level.y + 3 : level.y - LINE_HEIGHT - 2;
+    if (y < parts.top - 2 || y + LINE_HEIGHT > parts.bottom) continue;
+    for (let i = 0; i < tries && width <= parts.plotWidth; i += 1) {
+      const x = parts.left + ((parts.plotWidth - width) * i) / (tries - 1);
+      const spot = { x, y, width, covers: covered(x, y, width, scene) };
+      spot.cost = cost(spot, level, scene) + (below ? 2 : 0) + i * 0.1;
+      if (spot.cost < 100 && (!best || spot.cost < best.cost)) best = spot;
+    }
+  }
+  return best;
+}
+
+function cost(spot, level, { levels, taken, peak }) {
+  const bottom = spot.y + LINE_HEIGHT;
+  const crossed = levels.some((other) => other !== level && other.y > spot.y - 2 && other.y < bottom + 2);
+  const clash = taken.some((other) => other.x < spot.x + spot.width && other.x + other.width > spot.x
+    && other.y < bottom && other.y + LINE_HEIGHT > spot.y);
+  const onPeak = peak > spot.x - 4 && peak < spot.x + spot.width + 4;
+  return (clash ? 1000 : 0) + (crossed ? 40 : 0) + (onPeak ? 15 : 0) + spot.covers * 30;
+}
+
+/** The share of a box that lies on rectangles. */
+function covered(x, y, width, { parts, raster }) {
+  const ratio = raster.width / parts.plotWidth;
+  let [hits, points] = [0, 0];
+  for (let dx = 0; dx <= width; dx += 5) {
+    for (let dy = 1; dy < LINE_HEIGHT; dy += 4) {
+      points += 1;
+      const [px, py] = [(x + dx - parts.left) * ratio, (y + dy - parts.top) * ratio];
+      if (idAt(raster, Math.floor(px), Math.floor(py)) >= 0) hits += 1;
+    }
+  }
+  return hits / points;
+}
+
+function paintName(ctx, text, spot, level, theme) {
+  if (spot.covers > 0) {
+    ctx.fillStyle = theme.plate;
+    ctx.fillRect(spot.x, spot.y, spot.width, LINE_HEIGHT);
+  }
+  ctx.fillStyle = level.color;
+  ctx.fillText(text, spot.x + 4, spot.y + LINE_HEIGHT / 2 + 1);
+}

@@ -1,0 +1,18 @@
+// What Streamlit calls: once when the component appears, and again whenever its data or the theme change.
+
+import { Chart } from "./chart.js";
+
+const CHARTS = new WeakMap();
+const MEMORY = new Map();
+
+export default function show({ data, parentElement, setStateValue }) {
+  if (!CHARTS.has(parentElement)) CHARTS.set(parentElement, new Chart(parentElement, MEMORY));
+  const chart = CHARTS.get(parentElement);
+  chart.update(data, setStateValue);
+  // Streamlit also calls this for a run that another one has overtaken: only a chart that left the page is done.
+  return () => setTimeout(() => {
+    if (chart.root.isConnected) return;
+    chart.dispose();
+    CHARTS.delete(parentElement);
+  });
+}

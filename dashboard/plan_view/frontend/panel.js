@@ -1,0 +1,107 @@
+// One panel: its elements and its drawing.
+
+import { formatBytes, formatCount, formatSteps } from "./format.js";
+import { element, partsOf, scalesOf } from "./layout.js";
+import { makeRaster, rasterise, rectAt } from "./raster.js";
+import { drawAxes, drawGrid } from "./axes.js";
+import { drawLabels } from "./labels.js";
+import { drawLevelNames, drawLevels, drawPeak } from "./lines.js";
+import { drawStrip, drawStripKey } from "./strip.js";
+
+const REACH = 2;
+
+/** What a panel shows, in words. */
+export function summaryOf(panel) {
+  const words = [
+    `${panel.title}: ${formatCount(panel.buffers)} buffers over ${formatSteps(panel.steps)}`,
+    `arena ${formatBytes(panel.arena)}`,
+    `lower bound ${formatBytes(panel.bound)}`,
+    `peak at step ${panel.peakStep}${panel.labelOf(panel.peakStep) && ` (${panel.labelOf(panel.peakStep)})`}`,
+  ];
+  if (panel.budget !== null) words.push(`budget ${formatBytes(panel.budget)}`);
+  return `${words.join(", ")}.`;
+}
+
+export class PanelView {
+  constructor(parent, hintId) {
+    this.figure = element("figure", "panel", parent);
+    const caption = element("figcaption", "caption", this.figure);
+    this.title = element("span", "title", caption);
+    this.subtitle = element("span", "subtitle", caption);
+    this.stage = element("div", "stage", this.figure);
+    this.stage.tabIndex = 0;
+    this.stage.setAttribute("role", "group");
+    this.stage.setAttribute("aria-describedby", hintId);
+    this.base = element("canvas", "base", this.stage);
+    this.base.setAttribute("role", "img");
+    this.overlay = element("canvas", "overlay", this.stage);
+    this.overlay.setAttribute("aria-hidden", "true");
+  }
+
+  show(data) {
+    this.data = data;
+    this.title.textContent = data.title;
+    this.subtitle.textContent = data.subtitle;
+    this.base.setAttribute("aria-label", summaryOf(data));
+    this.stage.setAttribute("aria-label", `Plan ${data.title}`);
+  }
+
+  resize(width, height, left, ratio) {
+    this.parts = partsOf(width, height, left);
+    this.ratio = ratio;
+    for (const canvas of [this.base, this.overlay]) {
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(height * ratio);
+      canvas.style.width = `${width}px`;
+      canvas.style.height = `${height}px`;
+    }
+    const { plotWidth, plotHeight } = this.parts;
+    const size = [Math.round(plotWidth * ratio), Math.round(plotHeight * ratio)];
+    if (this.raster?.width !== size[0] || this.raster.height !== size[1]) this.raster = makeRaster(...size);
+  }
+
+  /** Draw everything but what follows the pointer. */
+  draw(view, deep, theme) {
+    const { data, parts, raster, ratio } = this;
+    const ctx = this.base.getContext("2d");
+    const scales = scalesOf(parts, view, deep);
+    this.scales = scales;
+    const { drawn, labelled } = rasterise(raster, data, view, theme.shades, ratio);
+    ctx.setTransform(1, 0, 0, 1, 0, 0);
+    ctx.clearRect(0, 0, this.base.width, this.base.height);
+    ctx.putImageData(raster.image, Math.round(parts.left * ratio), Math.round(parts.top * ratio));
+    ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+    drawGrid(ctx, parts, scales, view, theme);
+    drawStrip(ctx, data, parts, scales, view, theme, ratio);
+    drawAxes(ctx, parts, scales, view, deep, theme);
+    if (data.count === 0) {
+      this.sayEmpty(ctx, theme);
+      return 0;
+    }
+    drawLevels(ctx, data, parts, scales, theme);
+    drawPeak(ctx, data, parts, scales, theme, drawStripKey(ctx, parts, theme));
+    drawLabels(ctx, data, labelled, parts, theme, ratio, scales.x(data.peakStep + 0.5));
+    drawLevelNames(ctx, data, parts, scales, theme, raster, view.y1 >= deep * 0.999);
+    return drawn;
+  }
+
+  sayEmpty(ctx, theme) {
+    ctx.font = `400 13px ${theme.font}`;
+    ctx.textAlign = "center";
+    ctx.fillStyle = theme.muted;
+    ctx.fillText("no buffers", this.parts.left + this.parts.plotWidth / 2, this.parts.top + this.parts.plotHeight / 2);
+  }
+
+  /** The rectangle under a point of the stage (CSS pixels), or -1. */
+  rectAt(x, y) {
+    const { parts, ratio } = this;
+    if (x < parts.left || y < parts.top || y >= parts.bottom || x >= parts.left + parts.plotWidth) return -1;
+    return rectAt(this.raster, Math.floor((x - parts.left) * ratio), Math.floor((y - parts.top) * ratio), REACH);
+  }
+
+  /** The step under a point, or -1 outside the time axis. */
+  stepAt(x) {
+    const step = Math.floor(this.scales.stepAt(x));
+    return x >= this.parts.left && step >= 0 && step < this.data.steps ? step : -1;
+  }
+}

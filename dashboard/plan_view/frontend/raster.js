@@ -1,0 +1,115 @@
+// Rectangles → pixels, and in a second array of the same shape, pixel → rectangle.
+
+const LABEL_WIDTH = 30;
+const LABEL_HEIGHT = 13;
+
+/** Pixels and ids for a plot of width × height device pixels, kept from frame to frame. */
+export function makeRaster(width, height) {
+  const image = new ImageData(width, height);
+  return {
+    width,
+    height,
+    image,
+    pixels: new Uint32Array(image.data.buffer),
+    ids: new Int32Array(width * height),
+    box: new Int32Array(4),
+  };
+}
+
+/**
+ * Draw the rectangles of `panel` that `view` shows. Those thinner than a pixel come last and get one, so that
+ * nothing vanishes. Returns how many were drawn, and those with room for a label.
+ */
+export function rasterise(raster, panel, view, shades, ratio) {
+  raster.pixels.fill(0);
+  raster.ids.fill(-1);
+  const colors = Uint32Array.from(shades, (shade) => shade.pixel);
+  const border = Math.round(ratio);
+  const thin = [];
+  const labelled = [];
+  let drawn = 0;
+  for (let rect = 0; rect < panel.count; rect += 1) {
+    if (!visible(panel, rect, view)) continue;
+    drawn += 1;
+    if (!place(raster, panel, rect, view)) {
+      thin.push(rect);
+      continue;
+    }
+    fill(raster, rect, colors[shadeOf(panel, rect, shades)], border);
+    const [left, top, right, bottom] = raster.box;
+    if (right - left >= LABEL_WIDTH * ratio && bottom - top >= LABEL_HEIGHT * ratio) {
+      labelled.push({ rect, left, top, right, bottom });
+    }
+  }
+  for (const rect of thin) {
+    place(raster, panel, rect, view);
+    fill(raster, rect, colors[shadeOf(panel, rect, shades)], border);
+  }
+  return { drawn, labelled };
+}
+
+export function shadeOf(panel, rect, shades) {
+  return panel.color[rect] + (panel.dimmed && panel.dimmed[rect] ? shades.length >> 1 : 0);
+}
+
+function visible(panel, rect, view) {
+  const low = panel.offset[rect];
+  return panel.end[rect] > view.x0 && panel.start[rect] < view.x1
+    && low + panel.size[rect] > view.y0 && low < view.y1;
+}
+
+/** Put the rectangle's device pixels into raster.box; false when it is thinner than one. */
+function place(raster, panel, rect, view) {
+  const { width, height, box } = raster;
+  const kx = width / (view.x1 - view.x0);
+  const ky = height / (view.y1 - view.y0);
+  let left = Math.max(0, Math.round((panel.start[rect] - view.x0) * kx));
+  let right = Math.min(width, Math.round((panel.end[rect] - view.x0) * kx));
+  let top = Math.max(0, height - Math.round((panel.offset[rect] + panel.size[rect] - view.y0) * ky));
+  let bottom = Math.min(height, height - Math.round((panel.offset[rect] - view.y0) * ky));
+  const wide = right > left && bottom > top;
+  if (right <= left) {
+    left = Math.min(left, width - 1);
+    right = left + 1;
+  }
+  if (bottom <= top) {
+    bottom = Math.max(1, bottom);
+    top = bottom - 1;
+  }
+  box[0] = left;
+  box[1] = top;
+  box[2] = right;
+  box[3] = bottom;
+  return wide;
+}
+
+/** The ids take the whole box; the colour leaves a hairline at the right and the top where there is room. */
+function fill(raster, rect, color, border) {
+  const { width, pixels, ids, box } = raster;
+  const right = box[2] - (box[2] - box[0] >= 4 * border ? border : 0);
+  const first = box[1] + (box[3] - box[1] >= 3 * border ? border : 0);
+  for (let row = box[1]; row < box[3]; row += 1) {
+    const from = row * width + box[0];
+    ids.fill(rect, from, row * width + box[2]);
+    if (row >= first) pixels.fill(color, from, row * width + right);
+  }
+}
+
+/** The rectangle at a device pixel, or the nearest within `reach`, or -1. */
+export function rectAt(raster, x, y, reach) {
+  for (let away = 0; away <= reach; away += 1) {
+    for (let dy = -away; dy <= away; dy += 1) {
+      for (let dx = -away; dx <= away; dx += 1) {
+        if (Math.max(Math.abs(dx), Math.abs(dy)) !== away) continue;
+        const id = idAt(raster, x + dx, y + dy);
+        if (id >= 0) return id;
+      }
+    }
+  }
+  return -1;
+}
+
+export function idAt(raster, x, y) {
+  if (x < 0 || y < 0 || x >= raster.width || y >= raster.height) return -1;
+  return raster.ids[y * raster.width + x];
+}

@@ -1,0 +1,87 @@
+// The profile under the chart: live bytes, and the holes above them up to the high-water mark.
+
+const HATCH = 5;
+
+/** Largest live and high-water bytes in each of `width` pixel columns of the view; 0 where nothing lives. */
+export function columnMaxima(panel, view, width) {
+  const live = new Float64Array(width);
+  const high = new Float64Array(width);
+  const k = width / (view.x1 - view.x0);
+  const sections = panel.profileStart.length;
+  for (let j = 0; j < sections; j += 1) {
+    const from = panel.profileStart[j];
+    const to = j + 1 < sections ? panel.profileStart[j + 1] : panel.steps;
+    if (to <= view.x0 || from >= view.x1) continue;
+    const first = Math.max(0, Math.round((from - view.x0) * k));
+    const last = Math.min(width, Math.max(first + 1, Math.round((to - view.x0) * k)));
+    for (let column = Math.min(first, width - 1); column < last; column += 1) {
+      live[column] = Math.max(live[column], panel.profileLive[j]);
+      high[column] = Math.max(high[column], panel.profileHigh[j]);
+    }
+  }
+  return { live, high };
+}
+
+export function drawStrip(ctx, panel, parts, scales, view, theme, ratio) {
+  const width = Math.round(parts.plotWidth * ratio);
+  const { live, high } = columnMaxima(panel, view, width);
+  const holes = outline(high, parts, scales, ratio);
+  ctx.fillStyle = theme.holes;
+  ctx.fill(holes);
+  drawHatch(ctx, holes, parts, theme);
+  ctx.fillStyle = theme.live;
+  ctx.fill(outline(live, parts, scales, ratio));
+}
+
+function outline(values, parts, scales, ratio) {
+  const path = new Path2D();
+  path.moveTo(parts.left, parts.stripBottom);
+  let from = 0;
+  for (let column = 1; column <= values.length; column += 1) {
+    if (column < values.length && values[column] === values[from]) continue;
+    const y = Math.round(scales.stripY(values[from]) * ratio) / ratio;
+    path.lineTo(parts.left + from / ratio, y);
+    path.lineTo(parts.left + column / ratio, y);
+    from = column;
+  }
+  path.lineTo(parts.left + values.length / ratio, parts.stripBottom);
+  path.closePath();
+  return path;
+}
+
+/** Holes are hatched as well as coloured, so that they do not rest on colour alone. */
+function drawHatch(ctx, area, parts, theme) {
+  ctx.save();
+  ctx.clip(area);
+  ctx.strokeStyle = theme.hatch;
+  ctx.lineWidth = 0.75;
+  ctx.beginPath();
+  for (let x = parts.left - parts.stripHeight; x < parts.left + parts.plotWidth; x += HATCH) {
+    ctx.moveTo(x, parts.stripBottom);
+    ctx.lineTo(x + parts.stripHeight, parts.stripTop);
+  }
+  ctx.stroke();
+  ctx.restore();
+}
+
+/** "live" and "holes" above the strip; returns where the words end. */
+export function drawStripKey(ctx, parts, theme) {
+  ctx.font = `500 11px ${theme.font}`;
+  ctx.textBaseline = "middle";
+  ctx.textAlign = "left";
+  const y = (parts.bottom + parts.stripTop - 4) / 2 + 1;
+  let x = parts.left;
+  for (const [name, color] of [["live", theme.live], ["holes", theme.holes]]) {
+    ctx.fillStyle = color;
+    ctx.fillRect(x, y - 5, 9, 9);
+    if (name === "holes") {
+      ctx.strokeStyle = theme.hatch;
+      ctx.lineWidth = 1;
+      ctx.strokeRect(x + 0.5, y - 4.5, 8, 8);
+    }
+    ctx.fillStyle = theme.muted;
+    ctx.fillText(name, x + 13, y);
+    x += 13 + ctx.measureText(name).width + 12;
+  }
+  return x;
+}

@@ -1,0 +1,87 @@
+// What the pointer is over, in words. Text goes in as text, never as markup.
+
+import { formatBytes, formatCount, formatSteps } from "./format.js";
+import { ownerOf, sectionAt } from "./decode.js";
+import { element } from "./layout.js";
+import { shadeOf } from "./raster.js";
+
+const AWAY = 14;
+
+/** Lines of {text, className}: a rectangle, with its offsets in the other panels when there are several. */
+export function rectLines(panels, panel, rect, step) {
+  const { data } = panel;
+  const buffer = ownerOf(data, rect);
+  const [start, end] = [data.start[rect], data.end[rect]];
+  const lines = [
+    { text: data.nameOf(buffer), className: "name" },
+    { text: `${formatBytes(data.size[rect])} at offset ${formatBytes(data.offset[rect])}` },
+    { text: `live [${formatCount(start)}, ${formatCount(end)}), ${formatSteps(end - start)}` },
+  ];
+  for (const other of panels) {
+    const places = other === panel ? [] : other.data.rectsOf(buffer);
+    if (!places.length) continue;
+    lines.push({ text: `${other.data.title}: offset ${formatBytes(other.data.offset[places[0]])}`, className: "more" });
+  }
+  lines.push({ text: stepName(data, step), className: "more" });
+  return lines;
+}
+
+function stepName(data, step) {
+  const label = data.labelOf(step);
+  return `step ${formatCount(step)}${label && ` · ${label}`}`;
+}
+
+/** A step: its op, live bytes, high water, holes. */
+export function stepLines(panel, step) {
+  const { data } = panel;
+  const section = sectionAt(data, step);
+  const lines = [{ text: stepName(data, step), className: "name" }];
+  if (section < 0) return lines;
+  const [live, high] = [data.profileLive[section], data.profileHigh[section]];
+  lines.push({ text: `live ${formatBytes(live)} · high water ${formatBytes(high)}` });
+  lines.push({ text: `holes ${formatBytes(high - live)}` });
+  return lines;
+}
+
+/** The same for a screen reader, in one sentence. */
+export function spoken(panel, rect) {
+  const { data } = panel;
+  return `${data.nameOf(ownerOf(data, rect))}, ${formatBytes(data.size[rect])} at offset `
+    + `${formatBytes(data.offset[rect])}, live from step ${data.start[rect]} up to ${data.end[rect]}, `
+    + `in ${data.title}.`;
+}
+
+export class Tooltip {
+  constructor(root) {
+    this.root = root;
+    this.box = element("div", "tooltip", root);
+    this.box.setAttribute("role", "tooltip");
+    this.hide();
+  }
+
+  hide() {
+    this.box.hidden = true;
+  }
+
+  /** Show `lines` beside a point of the root (CSS pixels); below it where `top` leaves no room above. */
+  show(lines, { x, y, top }, swatch) {
+    const text = lines.map((line) => line.text).join("\n");
+    if (this.text !== text) {
+      this.text = text;
+      this.box.replaceChildren();
+      for (const line of lines) element("div", line.className ?? "line", this.box, line.text);
+    }
+    this.box.style.setProperty("--swatch", swatch ?? "transparent");
+    this.box.classList.toggle("swatched", Boolean(swatch));
+    this.box.hidden = false;
+    const { offsetWidth: width, offsetHeight: height } = this.box;
+    const fits = x + AWAY + width <= this.root.clientWidth;
+    const left = fits ? x + AWAY : Math.max(0, x - AWAY - width);
+    const above = y - AWAY - height >= top ? y - AWAY - height : y + AWAY;
+    this.box.style.transform = `translate(${Math.round(left)}px, ${Math.round(above)}px)`;
+  }
+}
+
+export function swatchOf(panel, rect, theme) {
+  return theme.shades[shadeOf(panel.data, rect, theme.shades)].css;
+}

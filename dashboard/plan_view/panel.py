@@ -1,0 +1,66 @@
+"""What one panel of the rectangle chart shows: a finished plan as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+MAX_COLORS = 128
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Panel:
+    """One plan as columns of n rectangles. Offsets and sizes in bytes, times in steps, lifetimes half-open.
+
+    `start`, `end`, `offset`, `size` are int64 of shape (n,). `color` (uint8, n) indexes the palette given to
+    `plan_view`; `dimmed` (bool, n) marks rectangles to be faded, None when there are none. `owner` (int32, n)
+    maps a rectangle to its buffer, for buffers drawn as several pieces; None means rectangle i is buffer i.
+    `names` is indexed by buffer, `step_labels` by step (None when unknown or too many).
+
+    `profile_start`, `profile_live`, `profile_high` (int64, k) describe the strip below the chart: section j
+    covers the steps from `profile_start[j]` up to `profile_start[j + 1]` (the last one up to `steps`) with
+    that many live bytes and that high-water mark.
+
+    Raises ValueError when the columns of a panel do not belong together.
+    """
+
+    title: str
+    subtitle: str
+    start: Ints
+    end: Ints
+    offset: Ints
+    size: Ints
+    color: NDArray[np.uint8]
+    names: Sequence[str]
+    arena: int
+    bound: int
+    peak_step: int
+    steps: int
+    profile_start: Ints
+    profile_live: Ints
+    profile_high: Ints
+    budget: int | None = None
+    dimmed: NDArray[np.bool_] | None = None
+    owner: NDArray[np.int32] | None = None
+    step_labels: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        n, k = len(self.start), len(self.profile_start)
+        for field in ("end", "offset", "size", "color", "dimmed", "owner"):
+            column = getattr(self, field)
+            if column is not None and len(column) != n:
+                raise ValueError(f"panel {self.title!r}: {field} has {len(column)} rows, start has {n}")
+        for field in ("profile_live", "profile_high"):
+            if len(getattr(self, field)) != k:
+                raise ValueError(f"panel {self.title!r}: {field} has not the {k} rows of profile_start")
+        if n and int(self.color.max()) >= MAX_COLORS:
+            raise ValueError(f"panel {self.title!r}: color {int(self.color.max())} is past {MAX_COLORS - 1}")
+        buffers = n if self.owner is None else int(self.owner.max(initial=-1)) + 1
+        if len(self.names) < buffers:
+            raise ValueError(f"panel {self.title!r}: {len(self.names)} names for {buffers} buffers")
+        if self.step_labels is not None and len(self.step_labels) != self.steps:
+            raise ValueError(f"panel {self.title!r}: {len(self.step_labels)} step labels, {self.steps} steps")

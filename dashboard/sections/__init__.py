@@ -1,0 +1,1 @@
+"""Parts of pages: finished values in, widgets out."""

@@ -1,0 +1,63 @@
+"""Everything about the selected buffer."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard.documents import Document
+from memplan_engine import Plan, provenance
+from memplan_engine.neighbours import find_neighbours
+from memplan_engine.provenance import ops_at
+from memplan_engine.units import format_bytes
+
+MOST_NAMES = 6
+
+
+def show_details(document: Document, plan: Plan, selected: int) -> None:
+    """Size, place, lifetime, who makes and reads it, where in the code, and what lies above and below."""
+    buffer, known = document.problem[selected], provenance(document.problem)[selected]
+    offset = int(plan.offsets[selected])
+    near = find_neighbours(plan, selected)
+    names = document.problem.names
+    facts = [
+        ("size", f"{format_bytes(buffer.size)} ({buffer.size:,} B)"),
+        ("offset", f"{offset:,} to {offset + buffer.size:,} B ({format_bytes(offset)})"),
+        ("lifetime", _lifetime(document, buffer.start, buffer.end)),
+        ("alignment", f"{buffer.alignment} B" + ("" if buffer.fixed is None else ", offset fixed")),
+        ("tensor", f"{known.dtype} {list(known.shape)}" if known.dtype else ""),
+        ("shared by", _names(known.tensors[1:])),
+        ("producer", " · ".join(filter(None, (known.producer, known.kind if known.producer else "")))),
+        ("readers", _names(known.readers)),
+        ("module", known.module),
+        ("source", str(known.source) if known.source else ""),
+        ("above", _near(near.above, near.room_above, names, "the arena's end")),
+        ("below", _near(near.below, near.room_below, names, "the arena's start")),
+    ]
+    with st.container(border=True):
+        st.markdown("**Selected buffer**")
+        st.text(buffer.name)
+        filled = [fact for fact in facts if fact[1]]
+        half = (len(filled) + 1) // 2
+        for column, part in zip(st.columns(2), (filled[:half], filled[half:]), strict=True):
+            for label, value in part:
+                left, right = column.columns([1, 4.5], vertical_alignment="top")
+                left.caption(label)
+                right.text(value)
+        if known.source and known.source.code:
+            st.code(known.source.code, language="python")
+
+
+def _lifetime(document: Document, start: int, end: int) -> str:
+    text = f"steps {start:,} to {end - 1:,}, {end - start:,} in all"
+    first, last = ops_at(document.problem, start), ops_at(document.problem, end - 1)
+    return text + (f" ({first[0].name} … {last[0].name})" if first and last else "")
+
+
+def _names(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
+
+
+def _near(found: tuple[int, ...], room: int, names: tuple[str, ...], end: str) -> str:
+    who = _names(tuple(names[buffer] for buffer in found)) or end
+    return who + (f", {format_bytes(room)} between" if room else ", touching")
