@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import streamlit as st
 
 from dashboard import state
 from dashboard.style import CSS
 
-st.set_page_config(page_title="memplan", page_icon=":material/view_quilt:", layout="wide")
+st.set_page_config(page_title="memplan", page_icon=str(Path(__file__).with_name("icon.png")), layout="wide")
 st.html(f"<style>{CSS}</style>")
 state.restore()
 state.start_compiling()

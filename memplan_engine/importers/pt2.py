@@ -1,0 +1,130 @@
+"""A saved exported program (`torch.export.save`) → Graph, without reading its weights.
+
+The file is a zip: the graph is JSON in it, the weights are records of their own that stay closed. Nothing is
+ever unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memplan_engine.errors import InputError
+from memplan_engine.importers.torch_fake import require_torch
+
+if TYPE_CHECKING:
+    from memplan_engine.graph import Graph
+    from memplan_engine.importers.base import ImportOptions
+
+MODEL = re.compile(r"(?P<root>.+?)/models/(?P<model>[^/]+)\.json")
+OLD_MODEL = "serialized_exported_program.json"
+"""Where the graph stands in files saved before there was an archive format (torch 2.7 and older)."""
+MAX_JSON_BYTES = 2**30
+MAX_RATIO = 200
+"""A member that inflates to more than this many times its packed size is taken for a zip bomb. (torch
+packs nothing, and text like this packs 10 to 30 times.)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pt2Importer:
+    """Programs saved by `torch.export.save`."""
+
+    name: str = "pt2"
+    description: str = "a PyTorch exported program"
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Whether the file is a zip with an exported program in it, or the remains of one."""
+        if not head.startswith(b"PK"):
+            return False
+        try:
+            with zipfile.ZipFile(path) as archive:
+                return any(MODEL.fullmatch(name) or name == OLD_MODEL for name in archive.namelist())
+        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+            # Cut short, a zip has lost its table of contents, but torch's names still stand in its head.
+            return path.suffix == ".pt2" or b"/data/weights/" in head or b"/archive_format" in head
+
+    def load(self, path: Path, options: ImportOptions) -> Graph:
+        """The graph in the file, as `torch_graph.graph_from_exported` has it; weights are not read.
+
+        Symbolic sizes take the values of the inputs that the program was exported with. A file of several
+        programs gives the one called "model".
+
+        Raises
+        ------
+        InputError: a damaged zip, one that holds no exported program or several, one that inflates beyond
+            reason, a program of another schema version, one that uses custom objects or unknown operators.
+        MissingDependencyError: torch is not installed.
+        """
+        require_torch("reading a .pt2 file")
+        from memplan_engine.importers.torch_graph import graph_of_program
+        from memplan_engine.importers.torch_serde import read_program
+
+        source = path.name
+        try:
+            with zipfile.ZipFile(path) as archive:
+                member = _model_member(archive, source)
+                model = _read_json(archive, member, source)
+                payloads = _payloads(archive, member, source)
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+            raise InputError(source, "", f"a damaged zip ({error})", "a file of torch.export.save") from error
+        except (OSError, ValueError) as error:
+            raise InputError(source, "", str(error), "a readable file of torch.export.save") from error
+        return graph_of_program(read_program(model, payloads, source), path.stem)
+
+
+def _model_member(archive: zipfile.ZipFile, source: str) -> str:
+    """The name of the member that holds the graph."""
+    names = [name for name in archive.namelist() if MODEL.fullmatch(name)]
+    if OLD_MODEL in archive.namelist():
+        return OLD_MODEL
+    chosen = [name for name in names if name.endswith("/models/model.json")] if len(names) > 1 else names
+    if len(chosen) == 1:
+        return chosen[0]
+    if not names:
+        raise InputError(
+            source, "", "a zip without models/*.json", "an exported program of torch.export.save"
+        )
+    raise InputError(source, "models", f"{len(names)} programs", 'one, or one called "model"')
+
+
+def _read_json(archive: zipfile.ZipFile, member: str, source: str) -> Any:
+    info = archive.getinfo(member)
+    packed, declared = max(info.compress_size, 1), info.file_size
+    if declared > MAX_JSON_BYTES:
+        raise InputError(source, member, f"{declared:,} bytes", f"at most {MAX_JSON_BYTES:,}")
+    if declared > MAX_RATIO * packed:
+        found = f"{declared:,} bytes packed into {packed:,}"
+        raise InputError(source, member, found, f"a packing ratio of at most {MAX_RATIO} (a zip bomb?)")
+    with archive.open(info) as stream:
+        data = stream.read(declared + 1)
+    if len(data) != declared:
+        raise InputError(source, member, f"{len(data):,} bytes or more", f"{declared:,}, as declared")
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InputError(source, member, f"no JSON ({error})", "JSON") from None
+
+
+def _payloads(archive: zipfile.ZipFile, member: str, source: str) -> dict[str, tuple[Any, dict[str, int]]]:
+    """For weights and constants: the configuration, and the bytes of each record."""
+    match = MODEL.fullmatch(member)
+    found: dict[str, tuple[Any, dict[str, int]]] = {}
+    if match is None:
+        return found
+    names = set(archive.namelist())
+    for kind in ("weights", "constants"):
+        folder = f"{match['root']}/data/{kind}/"
+        config = f"{folder}{match['model']}_{kind}_config.json"
+        if config in names:
+            sizes = {
+                info.filename.removeprefix(folder): info.file_size
+                for info in archive.infolist()
+                if info.filename.startswith(folder)
+            }
+            found[kind] = (_read_json(archive, config, source), sizes)
+    return found

@@ -1,0 +1,116 @@
+"""A live `nn.Module` with example inputs → Graph, without allocating or copying a weight."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from memplan_engine.errors import InputError
+from memplan_engine.importers.torch_fake import FakeTwins, fake_mode, quiet, require_torch
+from memplan_engine.importers.torch_graph import graph_from_exported
+from memplan_engine.importers.torch_run import brief
+
+if TYPE_CHECKING:
+    import torch
+
+    from memplan_engine.graph import Graph
+
+log = logging.getLogger(__name__)
+
+
+def capture(
+    model: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    functional: bool = False,
+    name: str | None = None,
+) -> Graph:
+    """The graph that `model(*args, **kwargs)` runs, by `torch.export` (non-strict) on fake tensors.
+
+    The model is taken in the mode it is in (train or eval) and is not changed; gradients are off. It and
+    its inputs may be real, meta or fake, inputs also nested in tuples, lists, dicts and dataclasses; meta
+    tensors are treated as lying on the CPU. Tied weights stay tied. `functional` replaces in-place ops by
+    functional ones (`run_decompositions({})`); nothing is ever decomposed. `name` defaults to the class's.
+
+    Raises
+    ------
+    InputError: a model that cannot be exported (control flow that depends on data, unsupported ops or
+        inputs), with the first line of torch's message.
+    MissingDependencyError: torch is not installed.
+    """
+    require_torch("capturing a model")
+    import torch
+
+    label = name or type(model).__name__
+    if not isinstance(model, torch.nn.Module):
+        raise InputError(label, "model", f"a {type(model).__name__}", "a torch.nn.Module")
+    twins = FakeTwins(fake_mode(), meta_device="cpu")
+    try:
+        with torch.no_grad(), quiet():
+            exported = torch.export.export(
+                fake_model(model, twins),
+                tuple(fake_inputs(list(args), twins)),
+                fake_inputs(dict(kwargs or {}), twins),
+                strict=False,
+            )
+            if functional:
+                exported = exported.run_decompositions({})
+    except InputError as error:
+        raise InputError(label, error.place, error.found, error.expected) from error
+    except Exception as error:
+        raise InputError(
+            label, "torch.export", brief(error), "a model that torch.export can trace with these inputs"
+        ) from error
+    return graph_from_exported(exported, label)
+
+
+def fake_model(model: torch.nn.Module, twins: FakeTwins) -> torch.nn.Module:
+    """A copy of `model` with fake parameters and buffers; `model` itself where it cannot be copied, which
+    torch.export can bear as long as nothing in it is on the meta device."""
+    memo = _tensor_memo(model, twins)
+    try:
+        return copy.deepcopy(model, memo)
+    except Exception as error:
+        if any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers())):
+            raise InputError(
+                type(model).__name__, "copy.deepcopy", brief(error), "a model on meta that can be copied"
+            ) from error
+        log.warning("%s cannot be copied (%s): exporting it as it is", type(model).__name__, brief(error))
+        return model
+
+
+def _tensor_memo(model: torch.nn.Module, twins: FakeTwins) -> dict[int, Any]:
+    """What `copy.deepcopy` shall use for each tensor of `model`, by the tensor's id: its twin, or, for a real
+    tensor that is a plain attribute (its values may steer the trace), the tensor itself."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    memo: dict[int, Any] = {}
+    for module in model.modules():
+        plain = {key: value for key, value in vars(module).items() if key not in ("_parameters", "_buffers")}
+        for leaf in pytree.tree_leaves(plain):
+            if isinstance(leaf, torch.Tensor):
+                memo[id(leaf)] = twins.twin(leaf) if leaf.is_meta else leaf
+    for tensor in (*model.parameters(), *model.buffers()):
+        memo[id(tensor)] = twins.twin(tensor)
+    return memo
+
+
+def fake_inputs(value: Any, twins: FakeTwins) -> Any:
+    """`value` with a fake twin for every tensor in it. Dataclasses met for the first time are registered
+    with torch.export, which refuses them otherwise."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    while unknown := {
+        type(leaf)
+        for leaf in pytree.tree_leaves(value)
+        if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type)
+    }:
+        for kind in unknown:
+            torch.export.register_dataclass(kind)
+    return pytree.tree_map(lambda leaf: twins.twin(leaf) if isinstance(leaf, torch.Tensor) else leaf, value)

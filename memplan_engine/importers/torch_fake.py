@@ -1,0 +1,140 @@
+"""Fake twins of tensors: the same shapes and the same sharing of storages, and no bytes."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
+from typing import TYPE_CHECKING, Any
+
+from memplan_engine.errors import InputError, MissingDependencyError
+
+if TYPE_CHECKING:
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+
+def require_torch(purpose: str) -> None:
+    """Raise MissingDependencyError where torch is not installed."""
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise MissingDependencyError("torch", "torch", purpose) from None
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without torch's warnings and dumps of graphs: what matters is in the error, if there is one."""
+    logger = logging.getLogger("torch.fx.experimental.symbolic_shapes")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def fake_mode() -> FakeTensorMode:
+    """A mode in which every size is a plain number, but for those that depend on the data."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    return FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
+
+
+def fake_storage(nbytes: int) -> torch.UntypedStorage:
+    """A storage of `nbytes` bytes that takes no memory."""
+    import torch
+
+    return torch.UntypedStorage(nbytes, device="meta")  # type: ignore[no-untyped-call]
+
+
+def fake_view(
+    mode: FakeTensorMode,
+    storage: torch.UntypedStorage,
+    dtype: torch.dtype,
+    shape: Sequence[int],
+    stride: Sequence[int],
+    offset: int,
+    device: torch.device,
+) -> torch.Tensor:
+    """A fake tensor that shows `storage` (one of `fake_storage`); stride and offset in elements."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    shell: torch.Tensor = torch.empty(0, dtype=dtype, device="meta")
+    with torch.no_grad():
+        shell.set_(storage, offset, tuple(shape), tuple(stride))
+    return FakeTensor(mode, shell, device)
+
+
+class FakeTwins:
+    """Makes fake tensors of `mode` after real, meta or fake ones. The twins of tensors that share a
+    storage share one too: tied weights stay tied. Those of meta tensors claim to lie on `meta_device`."""
+
+    def __init__(self, mode: FakeTensorMode, meta_device: str = "meta") -> None:
+        self.mode, self.meta_device = mode, meta_device
+        self._twins: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._storages: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
+
+    def twin(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The fake twin of `tensor`, the same object each time.
+
+        Raises
+        ------
+        InputError: a tensor without a storage of its own (sparse, MKL-DNN, a wrapper subclass).
+        """
+        if id(tensor) not in self._twins:
+            # Both are kept: an id means nothing once its object is gone.
+            self._twins[id(tensor)] = (tensor, self._make(tensor))
+        return self._twins[id(tensor)][1]
+
+    def _make(self, tensor: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        if tensor.layout is not torch.strided:
+            raise InputError("torch", "tensor", f"layout {tensor.layout}", "a strided tensor")
+        fake = fake_view(
+            self.mode,
+            self._storage(tensor),
+            tensor.dtype,
+            [concrete(size) for size in tensor.shape],
+            [concrete(stride) for stride in tensor.stride()],
+            concrete(tensor.storage_offset()),
+            torch.device(self.meta_device) if tensor.device.type == "meta" else tensor.device,
+        )
+        if isinstance(tensor, torch.nn.Parameter):
+            with self.mode:
+                return torch.nn.Parameter(fake, requires_grad=tensor.requires_grad)
+        return fake
+
+    def _storage(self, tensor: torch.Tensor) -> torch.UntypedStorage:
+
+        try:
+            storage = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            raise InputError(
+                "torch", "tensor", f"a {type(tensor).__name__} without storage", "a plain strided tensor"
+            ) from None
+        if storage._cdata not in self._storages:
+            self._storages[storage._cdata] = (storage, fake_storage(concrete(storage.nbytes())))
+        return self._storages[storage._cdata][1]
+
+
+def concrete(value: Any) -> int:
+    """`value` as a number; of a symbolic one its hint, which is its value for the example inputs.
+
+    Raises
+    ------
+    InputError: a symbol without a hint: a size that depends on the data.
+    """
+    if isinstance(value, int):
+        return value
+    hint = value.node.hint if value.node.has_hint() else None
+    if hint is None:
+        raise InputError("torch", "shape", f"symbol {value} without a value", "sizes known before the run")
+    return int(hint)

@@ -1,0 +1,51 @@
+"""Where an exported node comes from: the user's source line, and a path that is the same on every machine."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePosixPath
+
+from memplan_engine.graph import Source
+
+FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+), in .*$')
+PACKAGES = re.compile(r"^.*/(?:site|dist)-packages/")
+MAX_CODE = 200
+"""Characters of a source line that are kept."""
+
+
+def source_of(stack_trace: str | None) -> Source | None:
+    """The innermost frame of `stack_trace` that is neither torch's own nor generated code, or just the
+    innermost one if all are.
+
+    `stack_trace` is Python's format, outermost frame first, as `torch.export` keeps it in a node's meta.
+    """
+    frames = _frames(stack_trace or "")
+    ours = [frame for frame in frames if not frame.file.startswith(("torch/", "<"))]
+    best = ours or frames
+    return best[-1] if best else None
+
+
+def _frames(stack_trace: str) -> list[Source]:
+    frames: list[Source] = []
+    lines = stack_trace.splitlines()
+    for number, text in enumerate(lines):
+        frame = FRAME.match(text)
+        if frame is None:
+            continue
+        after = lines[number + 1].strip() if number + 1 < len(lines) else ""
+        code = "" if FRAME.match(after) else after[:MAX_CODE]
+        frames.append(Source(portable_path(frame["file"]), int(frame["line"]), code))
+    return frames
+
+
+def portable_path(file: str) -> str:
+    """`file` relative to site-packages or to the current folder where it lies in one, with "/" between
+    the parts."""
+    posix = file.replace("\\", "/")
+    inside = PACKAGES.sub("", posix)
+    if inside != posix:
+        return inside
+    try:
+        return str(PurePosixPath(Path(file).relative_to(Path.cwd())))
+    except (ValueError, OSError):
+        return posix

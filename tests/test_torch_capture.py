@@ -1,0 +1,341 @@
+"""Capturing live modules: exact graphs of small ones, the model left alone, no weights allocated, errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from memplan_engine.errors import InputError
+from memplan_engine.graph import Role, Source, storage_bytes
+from memplan_engine.importers.torch_capture import capture
+from memplan_engine.importers.torch_factory import capture_factory
+from memplan_engine.importers.torch_graph import graph_from_exported
+from memplan_engine.importers.torch_source import portable_path, source_of
+
+HERE = Path(__file__)
+
+
+class Block(nn.Module):
+    """One of each: a view, an in-place op, several outputs of which one is unused, a mutated buffer, a
+    constant that is lifted, and an output that is the input."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 6)
+        self.register_buffer("count", torch.zeros(2))
+
+    def forward(self, x):
+        y = self.fc(x).relu_()
+        left, _, right = y.split(2, dim=1)
+        self.count.add_(1)
+        return left + right + torch.tensor([1.0, 2.0]), x
+
+
+def by_name(items):
+    return {item.name: item for item in items}
+
+
+def calls(function, **extra):
+    """A module whose forward is `function`, with a linear layer to call."""
+
+    class Calls(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+
+        def forward(self, *args, **kwargs):
+            return function(self, *args, **kwargs)
+
+    model = Calls()
+    for name, value in extra.items():
+        setattr(model, name, value)
+    return model
+
+
+def test_ops_storages_and_roles_of_a_small_module():
+    graph = capture(Block(), (torch.ones(3, 4),))
+    ops = by_name(graph.ops)
+    assert list(ops) == [
+        "linear", "relu_", "split", "add_", "add", "lift_fresh_copy", "detach_", "add_1",
+    ]  # fmt: skip
+    assert ops["relu_"].mutates == ("linear",)
+    assert ops["split"].outputs == ("split.0", "split.1", "split.2")
+    assert ops["add"].inputs == ("split.0", "split.2")
+    assert ops["add_"].mutates == ("b_count",)
+    homes = {tensor.name: tensor.storage for tensor in graph.tensors}
+    assert {homes[name] for name in ("linear", "relu_", "split.0", "split.1", "split.2")} == {"linear"}
+    assert homes["add_"] == "b_count"
+    assert homes["detach_"] == "lift_fresh_copy"
+    assert {(s.name, s.nbytes, s.role.value) for s in graph.storages} == {
+        ("p_fc_weight", 96, "constant"),
+        ("p_fc_bias", 24, "constant"),
+        ("b_count", 8, "constant"),
+        ("c_lifted_tensor_0", 8, "constant"),
+        ("x", 48, "input"),
+        ("linear", 72, "activation"),
+        ("add", 24, "activation"),
+        ("lift_fresh_copy", 8, "activation"),
+        ("add_1", 24, "output"),
+    }
+    assert (graph.inputs, graph.outputs) == (("x",), ("add_1", "x"))
+    assert by_name(graph.tensors)["split.1"].shape == (3, 2)
+    assert by_name(graph.tensors)["split.1"].dtype == "float32"
+
+
+def test_every_op_knows_its_kind_module_and_source_line():
+    ops = by_name(capture(Block(), (torch.ones(3, 4),)).ops)
+    assert (ops["linear"].kind, ops["linear"].module) == ("aten.linear", "fc")
+    assert (ops["split"].kind, ops["split"].module) == ("aten.split", "")
+    lines = HERE.read_text().splitlines()
+    for name, text in (("linear", "y = self.fc(x).relu_()"), ("add_", "self.count.add_(1)")):
+        line = next(i for i, code in enumerate(lines, 1) if code.strip() == text)
+        assert ops[name].source == Source(portable_path(str(HERE)), line, text)
+
+
+def test_functional_form_has_no_writes_and_returns_the_new_buffer():
+    graph = capture(Block(), (torch.ones(3, 4),), functional=True)
+    assert [op.mutates for op in graph.ops] == [()] * len(graph.ops)
+    assert "aten.relu" in {op.kind for op in graph.ops}
+    updated = next(op for op in graph.ops if "b_count" in op.inputs)
+    assert graph.outputs[0] == updated.outputs[0]
+
+
+def test_expanded_and_strided_tensors_count_their_storage():
+    graph = capture(
+        calls(lambda self, x: (self.fc(x)[:1].expand(50, 4), torch.empty(10, 4)[::2])), (torch.ones(3, 4),)
+    )
+    tensors, storages = by_name(graph.tensors), by_name(graph.storages)
+    wide, thin = (tensors[name] for name in graph.outputs)
+    assert (wide.nbytes, storages[wide.storage].nbytes) == (800, 48)
+    assert (thin.nbytes, storages[thin.storage].nbytes) == (80, 160)
+
+
+def test_batch_norm_writes_its_statistics_only_in_training():
+    model, x = nn.BatchNorm1d(4), torch.ones(3, 4)
+    (running,) = (op for op in capture(model, (x,)).ops if op.kind == "aten.batch_norm")
+    assert running.mutates == ("b_running_mean", "b_running_var")
+    assert all(op.mutates == () for op in capture(model.eval(), (x,)).ops)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_tied_weights_stay_tied(device):
+    first, second = nn.Embedding(10, 4, device=device), nn.Linear(4, 10, bias=False, device=device)
+    second.weight = first.weight
+    tied = capture(nn.Sequential(first, second), (torch.zeros(3, dtype=torch.long),))
+    assert storage_bytes(tied, Role.CONSTANT) == 160
+    second.weight = nn.Parameter(first.weight.detach().view(10, 4))
+    shared = capture(nn.Sequential(first, second), (torch.zeros(3, dtype=torch.long),))
+    assert storage_bytes(shared, Role.CONSTANT) == 160
+
+
+def test_the_model_is_left_as_it_was():
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    before = {name: (id(value), value.clone()) for name, value in model.state_dict(keep_vars=True).items()}
+    modules = [vars(module).copy() for module in model.modules()]
+    x = torch.ones(3, 4)
+    capture(model, (x,))
+    after = model.state_dict(keep_vars=True)
+    assert {name: id(value) for name, value in after.items()} == {k: v[0] for k, v in before.items()}
+    assert all(torch.equal(value, before[name][1]) for name, value in after.items())
+    assert [vars(module) for module in model.modules()] == modules
+    assert model.training
+    assert torch.equal(x, torch.ones(3, 4))
+
+
+@dataclasses.dataclass
+class Pair:
+    first: torch.Tensor
+    rest: list
+
+
+def test_inputs_may_be_nested_and_of_any_device():
+    pair = Pair(torch.ones(2, 4, device="meta"), [torch.ones(2, 4)])
+    graph = capture(
+        calls(lambda self, pair, scale=None: self.fc(pair.first) + pair.rest[0] * scale["by"]),
+        (pair,),
+        {"scale": {"by": torch.ones(2, 1, device="meta")}},
+    )
+    assert [by_name(graph.tensors)[name].shape for name in graph.inputs] == [(2, 4), (2, 4), (2, 1)]
+    assert [op.kind for op in graph.ops] == ["aten.linear", "aten.mul", "aten.add"]
+
+
+def test_a_module_that_is_meta_gives_the_graph_of_the_real_one():
+    model = calls(lambda self, x: self.fc(x) + self.shift + torch.arange(4), shift=torch.ones(4))
+    real = capture(model, (torch.ones(2, 4),))
+    model.shift = model.shift.to("meta")
+    assert capture(model.to("meta"), (torch.ones(2, 4, device="meta"),)) == real
+
+
+def test_no_tensor_among_the_inputs():
+    graph = capture(calls(lambda self, n: self.fc(torch.ones(n, 4))), (3,))
+    assert graph.inputs == ()
+    assert by_name(graph.tensors)["linear"].shape == (3, 4)
+
+
+def test_a_branch_is_one_op_with_fresh_outputs():
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda x: self.fc(x), lambda x: x.cos(), (x,))
+
+    graph = capture(calls(forward), (torch.ones(2, 4),))
+    (op,) = (op for op in graph.ops if op.kind == "cond")
+    assert set(op.inputs) == {"gt", graph.inputs[0], "p_fc_weight", "p_fc_bias"}
+    assert op.outputs == graph.outputs == ("cond.0",)
+    assert by_name(graph.storages)["cond.0"].role is Role.OUTPUT
+
+
+def test_vmap_is_made_functional():
+    graph = capture(calls(lambda self, x: torch.vmap(lambda row: row.sin())(x)), (torch.ones(2, 4),))
+    assert [op.kind for op in graph.ops] == ["aten.sin"]
+
+
+def test_dynamic_shapes_take_the_values_of_the_example():
+    model = calls(lambda self, x: torch.zeros(x.shape[0] * 2) + self.fc(x).sum())
+    batch = torch.export.Dim("batch", min=2, max=64)
+    exported = torch.export.export(
+        model, (torch.ones(6, 4),), dynamic_shapes={"args": ({0: batch},)}, strict=False
+    )
+    graph = graph_from_exported(exported, "dynamic")
+    assert by_name(graph.storages)["zeros"].nbytes == 48
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda self, x: x if x.sum() > 0 else self.fc(x), ["torch.export", "data-dependent"]),
+        (lambda self, x: self.fc(x)[x.nonzero()[:, 0]], ["nonzero", "sizes known before the run"]),
+        (lambda self, x, y: x, ["torch.export", "missing 1 required positional argument: 'y'"]),
+    ],
+)
+def test_what_cannot_be_captured_is_one_line_naming_the_model(function, words):
+    with pytest.raises(InputError) as caught:
+        capture(calls(function), (torch.ones(2, 4),), name="Mine")
+    message = str(caught.value)
+    assert message.startswith("Mine: ")
+    assert "\n" not in message
+    assert all(word in message for word in words)
+
+
+def test_sparse_inputs_and_things_that_are_no_module_are_refused():
+    with pytest.raises(InputError, match=r"^Linear: tensor: found layout torch.sparse_coo"):
+        capture(nn.Linear(2, 2), (torch.ones(2, 2).to_sparse(),))
+    with pytest.raises(InputError, match="found a builtin_function_or_method"):
+        capture(torch.sin, (torch.ones(2),))
+
+
+def peak_mib(script):
+    """Peak resident memory of a Python process that runs `script`, in MiB."""
+    report = "\nimport resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script) + report], capture_output=True, text=True, check=True
+    )
+    return [int(line) for line in done.stdout.split()]
+
+
+def test_seven_billion_parameters_in_under_two_gibibytes():
+    pytest.importorskip("transformers")
+    constants, peak = peak_mib(
+        """
+        import torch, transformers
+        from memplan_engine.graph import Role, storage_bytes
+        from memplan_engine.importers.torch_capture import capture
+        with torch.device("meta"):
+            model = transformers.LlamaForCausalLM(transformers.LlamaConfig()).eval()
+        graph = capture(model, (torch.zeros(1, 128, dtype=torch.long),), {"use_cache": False})
+        print(storage_bytes(graph, Role.CONSTANT))
+        """
+    )
+    assert constants == 4 * (6_738_415_616 + 2 * 64)
+    assert peak < 2048
+
+
+def test_a_real_models_weights_are_not_copied():
+    before, after, _ = peak_mib(
+        """
+        import resource, torch
+        from memplan_engine.importers.torch_capture import capture
+        capture(torch.nn.Linear(4, 4), (torch.ones(1, 4),))
+        model = torch.nn.Linear(8192, 8192)
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+        capture(model, (torch.ones(1, 8192),))
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+        """
+    )
+    assert after - before < 64
+
+
+FACTORIES = """
+import torch
+from torch import nn
+
+def args(): return nn.Linear(4, 2), (torch.ones(3, 4),)
+def both(): return nn.Linear(4, 2), [], {"input": torch.ones(3, 4)}
+def kwargs(): return nn.Linear(4, 2), {"input": torch.ones(3, 4)}
+class Nested:
+    make = staticmethod(args)
+def needs_values():
+    assert not torch.ones(1).is_meta, "values needed"
+    return args()
+def alone(): return nn.Linear(4, 2)
+def broken(): raise RuntimeError("first line\\nsecond line")
+def wrong_shape(): return nn.Linear(4, 2), (torch.ones(3, 5),)
+text = "no function"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "my_factories.py").write_text(FACTORIES)
+    (tmp_path / "my_broken_module.py").write_text("import no_such_package_anywhere")
+    monkeypatch.chdir(tmp_path)
+    yield
+    sys.modules.pop("my_factories", None)
+
+
+@pytest.mark.parametrize("name", ["args", "both", "kwargs", "Nested.make", "needs_values"])
+def test_factories_of_every_form(folder, name, caplog):
+    path = list(sys.path)
+    graph = capture_factory(f"my_factories:{name}")
+    assert [op.kind for op in graph.ops] == ["aten.linear"]
+    assert graph.name == name
+    assert sys.path == path
+    assert ("values needed" in caplog.text) == (name == "needs_values")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("my_factories", "found 'my_factories', expected package.module:function"),
+        ("no_such_module_here:f", "ModuleNotFoundError: No module named 'no_such_module_here'"),
+        ("my_broken_module:f", "ModuleNotFoundError: No module named 'no_such_package_anywhere'"),
+        ("my_factories:nothing", "module my_factories: found no 'nothing' in it"),
+        ("my_factories:text", "found a str, expected a function without arguments"),
+        ("my_factories:alone", "return value: found Linear, expected (model, args)"),
+        ("my_factories:broken", "found RuntimeError: first line, expected a factory that runs"),
+        ("my_factories:wrong_shape", "torch.export: found RuntimeError"),
+    ],
+)
+def test_errors_name_the_factory(folder, spec, message):
+    with pytest.raises(InputError) as caught:
+        capture_factory(spec)
+    assert str(caught.value).startswith(f"factory {spec}: ")
+    assert message in str(caught.value)
+
+
+def test_source_is_the_innermost_frame_outside_torch():
+    trace = (
+        'File "/x/site-packages/transformers/models/a.py", line 7, in forward\n    y = self.fc(x)\n'
+        '  File "/x/site-packages/torch/nn/modules/linear.py", line 134, in forward\n    return F.linear()\n'
+        '  File "<eval_with_key>.3", line 9, in forward\n    linear = 1'
+    )
+    assert source_of(trace) == Source("transformers/models/a.py", 7, "y = self.fc(x)")
+    assert source_of('File "/x/dist-packages/torch/f.py", line 2, in g') == Source("torch/f.py", 2, "")
+    assert source_of("") is None
+    assert portable_path(str(Path.cwd() / "a" / "b.py")) == "a/b.py"
+    assert portable_path("/elsewhere/b.py") == "/elsewhere/b.py"

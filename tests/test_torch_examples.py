@@ -1,0 +1,36 @@
+"""The script that makes the example graphs."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers")
+SCRIPT = Path(__file__).parents[1] / "example_graphs" / "capture.py"
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("example_capture", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_an_example_is_the_same_bytes_each_time(script, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    written = []
+    for folder in (first, second):
+        folder.mkdir()
+        written.append(script.write_example("mobilenet_v2", folder).read_bytes())
+    assert written[0] == written[1]
+    assert b"site-packages" not in written[0]
+    assert b"transformers/models/mobilenet_v2/modeling_mobilenet_v2.py" in written[0]
+
+
+def test_an_example_above_the_limit_is_refused(script, tmp_path, monkeypatch):
+    monkeypatch.setattr(script, "MAX_BYTES", 1000)
+    with pytest.raises(RuntimeError, match=r"mobilenet_v2\.json has [0-9,]+ bytes, more than 1,000"):
+        script.write_example("mobilenet_v2", tmp_path)
