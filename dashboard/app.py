@@ -16,9 +16,9 @@ state.start_compiling()
 
 st.navigation(
     [
-        st.Page("pages/inspect_plan.py", title="Inspect", icon=":material/view_quilt:", default=True),
-        st.Page("pages/compare_plans.py", title="Compare", icon=":material/compare:", url_path="compare"),
-        st.Page("pages/import_file.py", title="Import", icon=":material/upload_file:", url_path="import"),
+        st.Page("views/inspect_plan.py", title="Inspect", icon=":material/view_quilt:", default=True),
+        st.Page("views/compare_plans.py", title="Compare", icon=":material/compare:", url_path="compare"),
+        st.Page("views/import_file.py", title="Import", icon=":material/upload_file:", url_path="import"),
     ],
     position="top",
 ).run()

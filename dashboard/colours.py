@@ -53,7 +53,7 @@ def by_role(problem: Problem) -> Colouring:
 
 
 def by_module(problem: Problem) -> Colouring:
-    """By the part of the module path that tells the buffers apart best in ten groups or fewer."""
+    """By module path, as deep as ten colours reach, all layers of one kind taken together."""
     return _categories(_module_groups(provenance(problem)), problem)
 
 
@@ -103,9 +103,10 @@ def _magnitudes(values: NDArray[np.int64], text: Callable[[float], str]) -> Colo
 
 
 def _module_groups(known: Sequence[Provenance]) -> list[str]:
-    paths = [tuple(each.module.split(".")) if each.module else () for each in known]
+    """Module paths cut at the greatest depth that leaves ten groups or fewer; layers count as one: `h.*`."""
+    paths = [tuple("*" if part.isdigit() else part for part in each.module.split(".")) for each in known]
     best = [".".join(path[:1]) for path in paths]
-    for depth in range(2, 6):
+    for depth in range(2, max(map(len, paths), default=1) + 1):
         groups = [".".join(path[:depth]) for path in paths]
         if len(set(groups)) > len(CATEGORIES):
             break

@@ -39,6 +39,9 @@ OPTIONS = {
     "server.maxUploadSize": "1024",
     "browser.gatherUsageStats": "false",
     "client.toolbarMode": "minimal",
+    "runner.magicEnabled": "false",
+    "theme.light.primaryColor": "#3B6FA8",
+    "theme.dark.primaryColor": "#5B8FC7",
     "logger.hideWelcomeMessage": "true",
     "logger.level": "warning",
 }

@@ -11,6 +11,18 @@ from memplan_engine import Plan
 from memplan_engine.units import format_bytes, format_percent
 
 MEBI = 2**20
+SYMBOLS = ("star", "circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "pentagon")
+COLOURS = (
+    "#228833",
+    "#4477AA",
+    "#EE6677",
+    "#AA3377",
+    "#CCBB44",
+    "#66CCEE",
+    "#EE7733",
+    "#44AA99",
+    "#999933",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,33 +55,34 @@ def data(plans: Sequence[Plan]) -> Points:
 
 
 def figure(values: Points) -> go.Figure:
-    """Milliseconds on a logarithmic axis, MiB upwards, the lower bound dashed."""
+    """Milliseconds on a logarithmic axis, MiB upwards, the lower bound dashed; a colour and a symbol each."""
     chart = go.Figure()
-    for shown, symbol, name in ((True, "star", "optimal"), (False, "circle", "above the bound")):
-        group = [point for point in values.points if point.optimal == shown]
+    for place, point in enumerate(values.points):
         chart.add_scatter(
-            x=[1000 * point.seconds for point in group],
-            y=[point.arena_bytes / MEBI for point in group],
-            mode="markers+text",
-            name=name,
-            text=[point.strategy for point in group],
-            textposition="top center",
-            marker={"size": 13, "symbol": symbol, "color": "#228833" if shown else "#4477AA"},
-            customdata=[[format_bytes(point.arena_bytes), format_percent(point.gap)] for point in group],
-            hovertemplate="%{text}<br>%{customdata[0]}, +%{customdata[1]} over bound<br>%{x:.3g} ms"
-            "<extra></extra>",
+            x=[1000 * point.seconds],
+            y=[point.arena_bytes / MEBI],
+            mode="markers",
+            name=point.strategy,
+            marker={
+                "size": 15 if point.optimal else 11,
+                "symbol": SYMBOLS[place % len(SYMBOLS)],
+                "color": COLOURS[place % len(COLOURS)],
+                "line": {"width": 1, "color": "white"},
+            },
+            customdata=[[format_bytes(point.arena_bytes), format_percent(point.gap)]],
+            hovertemplate="%{customdata[0]}, +%{customdata[1]} over bound<br>%{x:.3g} ms",
         )
     chart.add_hline(
         y=values.bound_bytes / MEBI,
-        line={"dash": "dash", "width": 1.5},
+        line={"dash": "dash", "width": 1.5, "color": "#4477AA"},
         annotation_text=f"lower bound {format_bytes(values.bound_bytes)}",
         annotation_position="bottom right",
     )
     chart.update_layout(
         height=380,
-        margin={"l": 0, "r": 0, "t": 24, "b": 0},
-        xaxis={"title": "planning time, ms (log)", "type": "log"},
+        margin={"l": 0, "r": 0, "t": 8, "b": 0},
+        xaxis={"title": "planning time, ms (log)", "type": "log", "dtick": "D2", "showgrid": True},
         yaxis={"title": "arena, MiB"},
-        legend={"orientation": "h", "y": 1.12},
+        legend={"orientation": "v"},
     )
     return chart

@@ -20,7 +20,7 @@ def show_tables(plan: Plan, selected: int | None) -> None:
     with at_peak:
         at = f", {peak.ops[0].name}" if peak.ops else ""
         st.caption(f"{format_bytes(peak.nbytes)} live at step {peak.step:,}{at}")
-        left, right = st.columns([1, 1.35], gap="medium")
+        left, right = st.columns([1, 2], gap="medium")
         bars = peak_bars.data(peak)
         left.plotly_chart(peak_bars.figure(bars, selected), key="peak_bars", config={"displayModeBar": False})
         with right:
@@ -62,9 +62,9 @@ def _peak_rows(peak: Peak) -> pd.DataFrame:
             "size": [format_bytes(part.nbytes) for part in peak.contributors],
             "bytes": [part.nbytes for part in peak.contributors],
             "share": [part.nbytes / peak.nbytes for part in peak.contributors],
+            "source": [str(part.provenance.source or "") for part in peak.contributors],
             "kind": [part.provenance.kind for part in peak.contributors],
             "module": [part.provenance.module for part in peak.contributors],
-            "source": [str(part.provenance.source or "") for part in peak.contributors],
         }
     ).head(MOST_ROWS)
 

@@ -2,7 +2,7 @@
 
 export const BYTE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
-/** 38314967 → "36.54 MiB"; whole bytes below 1 KiB. */
+/** 38314967 → "36.54 MiB", 54525952 → "52 MiB": two decimals at most, none that are zero. */
 export function formatBytes(bytes) {
   let unit = 0;
   let value = bytes;
@@ -10,7 +10,7 @@ export function formatBytes(bytes) {
     value /= 1024;
     unit += 1;
   }
-  return `${unit === 0 ? value : value.toFixed(2)} ${BYTE_UNITS[unit]}`;
+  return `${unit === 0 ? value : Number(value.toFixed(2))} ${BYTE_UNITS[unit]}`;
 }
 
 /** 4194304 → "4,194,304". */

@@ -15,8 +15,8 @@ from memplan_engine import MemplanError, Plan, strategies, validate
 from memplan_engine.tables import saved
 from memplan_engine.units import format_bytes
 
+# Above this, all strategies are planned only when asked for.
 MANY_BUFFERS = 50_000
-"""Above this, all strategies are planned only when asked for."""
 
 
 def _panels(document: Document, plans: list[Plan], colour: str, budget: int | None) -> None:
@@ -42,11 +42,11 @@ def _table(plans: list[Plan]) -> None:
             "arena, bytes": [plan.arena_bytes for plan in plans],
             "over bound": [plan.gap for plan in plans],
             "saved against naive": [saved(plan) for plan in plans],
-            "seconds": [plan.seconds for plan in plans],
+            "ms": [1000 * plan.seconds for plan in plans],
             "valid": [validate(plan).valid for plan in plans],
             "optimal": [plan.optimal for plan in plans],
         }
-    ).sort_values(["arena, bytes", "seconds"], kind="stable")
+    ).sort_values(["arena, bytes", "ms"], kind="stable")
     finite = [plan.gap for plan in plans if plan.strategy != "naive"]
     st.dataframe(
         rows,
@@ -57,7 +57,7 @@ def _table(plans: list[Plan]) -> None:
                 format="percent", min_value=0.0, max_value=max([*finite, 1e-9])
             ),
             "saved against naive": st.column_config.NumberColumn(format="percent"),
-            "seconds": st.column_config.NumberColumn(format="%.4f"),
+            "ms": st.column_config.NumberColumn(format="%.2f"),
         },
     )
 
@@ -103,7 +103,7 @@ def _page() -> None:
         _table(plans)
         return
     everything = _all_plans(document)
-    left, right = st.columns([1.5, 1], gap="medium")
+    left, right = st.columns([1.75, 1], gap="medium")
     with left:
         _table(everything)
     right.plotly_chart(arena_seconds.figure(arena_seconds.data(everything)), key="arena_seconds")

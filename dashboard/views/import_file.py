@@ -98,7 +98,7 @@ def _open(key: str, options: Options, document: Document) -> None:
         as_plan="1" if options.offsets_as_plan else "",
         strategy="imported" if document.plan else "auto",
     )
-    st.switch_page("pages/inspect_plan.py")
+    st.switch_page("views/inspect_plan.py")
 
 
 def _source() -> str | None:

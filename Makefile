@@ -1,0 +1,69 @@
+# Two commands: `make run` opens the dashboard, `make test` runs every test. `make help` lists the rest.
+#
+#   EXTRAS=dashboard,onnx   what `make run` installs (default: all)
+#   ARGS="…"                passed on: files to open for `run`, pytest's options for `test`
+#   PYTHON=python3.12       the Python that makes .venv (default: the first one found that is 3.11 or newer)
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+EXTRAS ?= all
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+comma := ,
+
+# One stamp for each set of extras: a second run finds it fresh and starts at once.
+stamp = $(VENV)/.installed-$(subst $(comma),-,$(1))
+RUN_STAMP := $(call stamp,$(EXTRAS))
+TEST_STAMP := $(call stamp,test)
+PINS := pyproject.toml constraints.txt
+
+.PHONY: help run test lint format bench wheel browser clean
+
+help: ## list these targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r target text; do \
+		printf '%-14s %s\n' "$$target" "$$text"; done
+
+run: $(RUN_STAMP) ## install what is missing, then open the dashboard on 127.0.0.1 (ARGS="file.csv")
+	@exec $(BIN)/memplan dashboard $(ARGS)
+
+test: $(TEST_STAMP) browser ## run every test (ARGS="-k name" for some)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -rs $(ARGS)
+
+browser: $(TEST_STAMP) ## find or install the browser that the tests drive
+	@scripts/install-browser.sh $(BIN)/python
+
+lint: $(TEST_STAMP) ## ruff, and mypy --strict on the engine
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(TEST_STAMP) ## put the code into ruff's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(TEST_STAMP) ## run the benchmarks and print their tables
+	$(BIN)/python -m benchmarks $(ARGS)
+
+wheel: $(TEST_STAMP) ## build the wheel and try it outside the checkout
+	@scripts/check-wheel.sh $(BIN)/python
+
+clean: ## remove the virtual environment, caches and build leftovers
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@scripts/make-venv.sh $(VENV) $(PYTHON)
+
+# setuptools is pinned and installed first: pip's build isolation would fetch one that no constraint reaches.
+$(VENV)/.installed-%: $(PINS) | $(BIN)/python
+	@echo "memplan: installing into $(VENV) (the first time takes a few minutes)"
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt setuptools
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt --no-build-isolation \
+		-e '.[$(subst -,$(comma),$*)]'
+	@echo "memplan: compiling the kernels, once"
+	@$(BIN)/python -c 'from memplan_engine.compiling import compile_kernels; compile_kernels()'
+	@touch $@

@@ -1,0 +1,138 @@
+"""A real browser on a real server, for tests: finding Chromium, serving an app, opening a tab."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, Request
+
+ROOT = Path(__file__).resolve().parents[1]
+FIRST_TEST_PORT = 8701
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--force-color-profile=srgb",
+]
+
+
+def find_chromium() -> str | None:
+    """Return the path of a Chromium to drive: $MEMPLAN_CHROMIUM, one on the path, or Playwright's own."""
+    if chosen := os.environ.get("MEMPLAN_CHROMIUM"):
+        return chosen
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        path = shutil.which(name)
+        # Ubuntu's chromium is a wrapper that only works where snap does.
+        if path and subprocess.run([path, "--version"], capture_output=True).returncode == 0:
+            return path
+    return _playwrights_own()
+
+
+def _playwrights_own() -> str | None:
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        return None
+    with sync_playwright() as playwright:
+        path = playwright.chromium.executable_path
+    return path if Path(path).exists() else None
+
+
+@dataclass
+class Tab:
+    """An open page and what went wrong on it: `errors` must be empty (or cleared) when the test ends."""
+
+    page: Page
+    errors: list[str] = field(default_factory=list)
+    foreign_hosts: set[str] = field(default_factory=set)
+
+    def close(self) -> None:
+        """Close the page: needed before its server stops, since losing the server is an error, too."""
+        self.page.context.close()
+
+    def settle(self, timeout_s: float = 20) -> None:
+        """Wait until the app has run its script to the end and the page shows the result."""
+        ready = (
+            "() => document.querySelector('[data-testid=stApp]')?.dataset.testScriptState === 'notRunning'"
+        )
+        self.page.wait_for_function(ready, timeout=timeout_s * 1000)
+
+
+def open_tab(browser: Browser, url: str, width: int, height: int, scheme: str) -> Tab:
+    """Open `url` in a context of its own, with everything the console and the page complain of collected."""
+    context = browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if scheme == "dark" else "light",
+        reduced_motion="reduce",
+    )
+    tab = Tab(context.new_page())
+    home = urlsplit(url).netloc
+
+    def note_request(request: Request) -> None:
+        target = urlsplit(request.url)
+        if target.scheme in ("http", "https", "ws", "wss") and target.netloc != home:
+            tab.foreign_hosts.add(target.netloc)
+
+    tab.page.on("console", lambda message: message.type == "error" and tab.errors.append(message.text))
+    tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
+    tab.page.on("request", note_request)
+    tab.page.goto(url)
+    return tab
+
+
+@contextlib.contextmanager
+def serve(app: Path, *files: Path, startup_s: float = 60) -> Iterator[str]:
+    """Serve `app` on a free port, exactly as `memplan dashboard` does, and yield its address.
+
+    The server is gone when this returns; what it printed goes into the error if it did not start.
+    """
+    # Imported here: finding the browser must not need the project to be installed.
+    from dashboard.launch import command, free_port, is_healthy, stop
+
+    port = free_port(FIRST_TEST_PORT + 100 * _worker())
+    url = f"http://127.0.0.1:{port}"
+    with tempfile.TemporaryDirectory() as folder, open(Path(folder) / "log", "w+b") as log:
+        server = subprocess.Popen(
+            command(files, port, app),
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            deadline = time.monotonic() + startup_s
+            while not is_healthy(url):
+                if server.poll() is not None or time.monotonic() > deadline:
+                    log.seek(0)
+                    raise RuntimeError(f"{app} did not start: {log.read().decode(errors='replace')}")
+                time.sleep(0.05)
+            yield url
+        finally:
+            stop(server)
+
+
+def _worker() -> int:
+    """Return this pytest-xdist worker's number, so that workers never race for a port."""
+    return int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+
+
+if __name__ == "__main__":
+    sys.exit(find_chromium() is None)

@@ -1,0 +1,67 @@
+"""Fixtures shared by all tests: the browser, and the dashboard it looks at."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from browser_support import FLAGS, ROOT, Tab, find_chromium, open_tab, serve
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test that drives a browser, so that `-m "not browser"` leaves them out."""
+    for item in items:
+        if "chromium" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """A headless Chromium, fresh for each test file.
+
+    Not for the session: while Playwright runs, its event loop counts as running in this thread, and a later
+    test that calls `asyncio.run` would fail. Where CI=true a missing browser is a failure, else a skip.
+    """
+    path = find_chromium()
+    if path is None:
+        reason = "no Chromium found: `make browser` installs one, or set MEMPLAN_CHROMIUM"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # Playwright makes a new user folder for each launch and removes it.
+        browser = playwright.chromium.launch(executable_path=path, headless=True, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium: Browser) -> Iterator[Callable[..., Tab]]:
+    """`open_page(url, width=1280, height=800, scheme="light")` gives a Tab, whose errors fail the test."""
+    tabs: list[Tab] = []
+
+    def open_one(url: str, *, width: int = 1280, height: int = 800, scheme: str = "light") -> Tab:
+        tabs.append(open_tab(chromium, url, width, height, scheme))
+        return tabs[-1]
+
+    yield open_one
+    for tab in tabs:
+        tab.close()
+    errors = [error for tab in tabs for error in tab.errors]
+    foreign: set[Any] = {host for tab in tabs for host in tab.foreign_hosts}
+    assert not errors, f"the browser complained: {errors}"
+    assert not foreign, f"the page asked other hosts than its own: {foreign}"
+
+
+@pytest.fixture(scope="session")
+def dashboard_url() -> Iterator[str]:
+    """The address of the real dashboard, served once for all tests (once a worker)."""
+    with serve(ROOT / "dashboard" / "app.py") as url:
+        yield url

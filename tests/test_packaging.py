@@ -1,0 +1,120 @@
+"""What `pip install` and `make` rely on: packages, data files, pins, entry points."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from browser_support import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+TOP_LEVEL = ("memplan_engine", "dashboard", "example_graphs")
+
+
+def normal(name: str) -> str:
+    """Return a distribution's name in the form in which names compare."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def required_name(requirement: str) -> str:
+    found = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert found, requirement
+    return normal(found[0])
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    entries = [line.split("#")[0].strip() for line in lines]
+    pairs = [entry.split("==") for entry in entries if entry]
+    assert all(len(pair) == 2 for pair in pairs), "constraints.txt holds something else than name==version"
+    return {normal(name): version for name, version in pairs}
+
+
+def test_every_package_folder_is_listed() -> None:
+    """They are named one by one in pyproject.toml: a forgotten one would be missing from the wheel only."""
+    folders = {
+        ".".join(init.parent.relative_to(ROOT).parts)
+        for top in TOP_LEVEL
+        for init in (ROOT / top).rglob("__init__.py")
+    }
+    assert folders == set(PROJECT["tool"]["setuptools"]["packages"])
+
+
+def test_every_module_lies_in_a_package() -> None:
+    lost = [
+        str(module.relative_to(ROOT))
+        for top in TOP_LEVEL
+        for module in (ROOT / top).rglob("*.py")
+        if not (module.parent / "__init__.py").exists()
+    ]
+    assert lost == []
+
+
+def data_files() -> list[Path]:
+    """Return the packages' files, without Python and what git ignores."""
+    command = ["git", "ls-files", "-co", "--exclude-standard", "--", *TOP_LEVEL]
+    try:
+        listed = subprocess.run(
+            command, cwd=ROOT, check=True, capture_output=True, text=True
+        ).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout")
+    return [Path(name) for name in listed if not name.endswith(".py") and (ROOT / name).is_file()]
+
+
+def test_every_data_file_is_shipped() -> None:
+    shipped = PROJECT["tool"]["setuptools"]["package-data"]
+    files = data_files()
+    assert Path("memplan_engine/py.typed") in files
+
+    matched = {
+        path.relative_to(ROOT)
+        for package, patterns in shipped.items()
+        for pattern in patterns
+        for path in (ROOT / package.replace(".", "/")).glob(pattern)
+    }
+    assert [str(file) for file in files if file not in matched] == []
+
+
+def test_every_requirement_is_pinned() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    wanted = [*PROJECT["project"]["dependencies"], *(name for names in extras.values() for name in names)]
+    names = {required_name(requirement) for requirement in wanted} - {"memplan"}
+    assert "numpy" in names
+    assert names - pins().keys() == set()
+    assert "setuptools" in pins(), "the build would take whatever setuptools is newest"
+
+
+def test_the_commands_module_of_the_wheel_exists() -> None:
+    module, function = PROJECT["project"]["scripts"]["memplan"].split(":")
+    assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_examples_lists_the_data_files() -> None:
+    example_graphs = importlib.import_module("example_graphs")
+    expected = sorted(
+        path
+        for path in (ROOT / "example_graphs").rglob("*")
+        if path.suffix in (".json", ".csv", ".onnx", ".pt2")
+    )
+    assert example_graphs.examples() == expected
+
+
+def test_make_alone_lists_the_two_commands() -> None:
+    printed = subprocess.run(["make"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert re.search(r"^ *make run +\S", printed, re.MULTILINE)
+    assert re.search(r"^ *make test +\S", printed, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "script", [".ci/run", *(f"scripts/{s.name}" for s in (ROOT / "scripts").glob("*.sh"))]
+)
+def test_scripts_run_and_stop_at_the_first_error(script: str) -> None:
+    path = ROOT / script
+    assert path.stat().st_mode & 0o111, f"{script} is not executable"
+    assert "\nset -euo pipefail\n" in path.read_text()
+    subprocess.run(["bash", "-n", str(path)], check=True)
