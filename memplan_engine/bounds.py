@@ -67,9 +67,9 @@ def offset_unit(problem: Problem) -> int:
 
 def contributors(problem: Problem, bound: Bound) -> Ints:
     """The buffers that the certificate of `bound` names, largest first."""
-    alive = alive_at(problem, bound.step)
-    if bound.kind is BoundKind.FIXED:
-        ends = problem.fixed[alive] + problem.size[alive]
-        named: Ints = alive[(problem.fixed[alive] != FREE) & (ends == bound.nbytes)][:1]
-        return named
-    return alive
+    if bound.kind is not BoundKind.FIXED:
+        return alive_at(problem, bound.step)
+    # Not `alive_at`: a buffer without bytes, or one that begins in a gap, bounds the arena as well.
+    alive = (problem.start <= bound.step) & (bound.step < problem.end)
+    ends_there = problem.fixed + problem.size == bound.nbytes
+    return np.flatnonzero(alive & ends_there & (problem.fixed != FREE))[:1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -148,9 +149,10 @@ def dashboard(
         if not file.is_file():
             raise InputError(str(file), "", "no such file", "a file to open")
     arguments = [str(file.resolve()) for file in files or []]
-    options = ([f"--port={port}"] if port else []) + ([] if browser else ["--no-browser"])
-    # The engine does not import the dashboard: it is started as a program of its own.
-    os.execv(sys.executable, [sys.executable, "-m", "dashboard.launch", *options, *arguments])
+    options = ([] if port is None else [f"--port={port}"]) + ([] if browser else ["--no-browser"])
+    # The engine does not import the dashboard: it is started as a program of its own. -P: a folder called
+    # dashboard where one happens to be must not be taken for it.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "dashboard.launch", *options, *arguments])
 
 
 def main() -> None:
@@ -160,14 +162,15 @@ def main() -> None:
             "memplan: compiling kernels, once; the next run takes them from the cache", file=sys.stderr
         )
     )
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A name that the terminal has no letters for is no reason to fail.
+            stream.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="memplan")
     except MemplanError as error:
         print(f"memplan: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
 
 
 def _problem(file: Path, dims: list[str] | None, alignment: int | None, plan_inputs: bool) -> Problem:
@@ -180,7 +183,7 @@ def _dims(pairs: list[str]) -> dict[str, int]:
     dims = {}
     for pair in pairs:
         name, _, value = pair.partition("=")
-        if not name or not value.isascii() or not value.isdigit() or int(value) < 1:
+        if not name or not value.isascii() or not value.isdigit() or len(value) > 18 or int(value) < 1:
             raise InputError("--dim", "", repr(pair), "NAME=VALUE with a whole number of 1 or more")
         dims[name] = int(value)
     return dims
@@ -188,9 +191,16 @@ def _dims(pairs: list[str]) -> dict[str, int]:
 
 def _show(as_json: bool, machine: Callable[[], Any], *people: RenderableType) -> None:
     if as_json:
-        print(json.dumps(machine(), indent=2, ensure_ascii=False))
-        return
-    # Into a pipe there is no width to fit: tables stay whole for grep.
-    console = Console() if sys.stdout.isatty() else Console(width=200)
-    for part in people:
-        console.print(part)
+        text = json.dumps(machine(), indent=2) + "\n"
+    else:
+        # Into a pipe there is no width to fit: tables stay whole for grep.
+        console = Console() if sys.stdout.isatty() else Console(width=200)
+        with console.capture() as captured:
+            for part in people:
+                console.print(part)
+        text = captured.get()
+    try:
+        print(text, end="", flush=True)
+    except BrokenPipeError:
+        # Who read the pipe has seen enough: no failure, and nothing left to flush at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

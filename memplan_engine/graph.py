@@ -192,7 +192,8 @@ def _order_error(graph: Graph, op: Op, name: str, producer: dict[str, str], sour
             source, f"op {op.name!r}", f"input {name!r}, which nothing makes", "a tensor with a producer"
         )
     cycle = find_cycle(
-        {o.name: o.inputs for o in graph.ops}, {t: o.name for o in graph.ops for t in o.outputs}
+        {o.name: (*o.inputs, *o.mutates) for o in graph.ops},
+        {t: o.name for o in graph.ops for t in o.outputs},
     )
     if cycle:
         return InputError(source, "ops", f"a cycle: {' → '.join(cycle)}", "a graph without cycles")

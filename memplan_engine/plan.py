@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from memplan_engine.bounds import Bound
-from memplan_engine.problem import Ints, Problem
+from memplan_engine.kernels.stack import stack_up
+from memplan_engine.problem import FREE, Ints, Problem, int_column
 
 Parameter = str | int | float | bool | None
 
@@ -60,25 +62,24 @@ class Plan:
 
     @property
     def naive_bytes(self) -> int:
-        """The arena without any reuse: every buffer behind the one before it, aligned."""
-        return naive_bytes(self.problem)
+        """The arena without any reuse: what the strategy `naive` needs."""
+        return int((naive_offsets(self.problem) + self.problem.size).max(initial=0))
 
 
-def naive_bytes(problem: Problem) -> int:
-    """The arena of the `naive` strategy: buffers one behind the other, each at its alignment."""
-    end = 0
-    if not len(problem):
-        return 0
-    if (problem.alignment == problem.alignment[0]).all():
-        padded = problem.size + -problem.size % problem.alignment[0]
-        return int(padded.sum() - padded[-1] + problem.size[-1])
-    for size, alignment in zip(problem.size.tolist(), problem.alignment.tolist(), strict=True):
-        end += -end % alignment + size
-    return int(end)
+def naive_offsets(problem: Problem) -> Ints:
+    """No reuse: the buffers one behind the other in the problem's order, each at its alignment.
+
+    Those with fixed offsets stay where they are; the rest is stacked above the topmost of them.
+    """
+    is_fixed = problem.fixed != FREE
+    offsets = np.array(problem.fixed)
+    base = int((problem.fixed + problem.size)[is_fixed].max(initial=0))
+    offsets[~is_fixed] = stack_up(problem.size[~is_fixed], problem.alignment[~is_fixed], base)
+    return offsets
 
 
-def make_offsets(values: Ints | list[int]) -> Ints:
-    """`values` as a read-only int64 array."""
-    offsets = np.array(values, dtype=np.int64)
+def make_offsets(values: Ints | Sequence[int]) -> Ints:
+    """`values` as a read-only int64 array; raises InputError when they are no 64-bit integers."""
+    offsets = int_column(values, "offsets", "plan")
     offsets.flags.writeable = False
     return offsets

@@ -134,15 +134,16 @@ def make_problem(
     ------
     InputError: columns of unequal length; a negative start or size; an end not after its start; an
         alignment below 1; a fixed offset that is negative or not a multiple of the alignment; a gap that
-        leaves its lifetime, its buffer or the order; sizes that sum past 2^63−1; a name twice.
+        leaves its lifetime, its buffer or the order; sizes, alignments and the largest fixed offset that sum
+        past 2^63−1; a name twice.
     """
     columns = {"start": start, "end": end, "size": size}
-    arrays = {key: _column(value, key, name) for key, value in columns.items()}
+    arrays = {key: int_column(value, key, name) for key, value in columns.items()}
     n = len(arrays["start"])
-    arrays["alignment"] = _column(
-        np.full(n, alignment) if isinstance(alignment, int) else alignment, "alignment", name
+    arrays["alignment"] = int_column(
+        np.full(n, alignment) if np.ndim(alignment) == 0 else alignment, "alignment", name
     )
-    arrays["fixed"] = _column(np.full(n, FREE) if fixed is None else fixed, "fixed", name)
+    arrays["fixed"] = int_column(np.full(n, FREE) if fixed is None else fixed, "fixed", name)
     labels = tuple(map(str, range(n))) if names is None else tuple(names)
     for key, length in [*((key, len(value)) for key, value in arrays.items()), ("names", len(labels))]:
         if length != n:
@@ -164,11 +165,14 @@ def make_problem(
     )
 
 
-def _column(values: Sequence[int] | Ints, key: str, source: str) -> Ints:
+def int_column(values: int | Sequence[int] | Ints, key: str, source: str) -> Ints:
+    """`values` as an int64 array of one dimension, a copy; raises InputError naming the column `key`."""
     try:
         array = np.asarray(values)
-        if array.dtype.kind not in "iu" and array.size:
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
             raise TypeError
+        if array.dtype.kind == "u" and int(array.max(initial=0)) > MAX_BYTES:
+            raise OverflowError
         return np.array(array.astype(np.int64, casting="same_kind" if array.size else "unsafe"))
     except (OverflowError, TypeError, ValueError):
         raise InputError(
@@ -201,19 +205,20 @@ def _check_columns(columns: dict[str, Ints], names: tuple[str, ...], source: str
             raise InputError(
                 source, f"buffer {names[row]!r}", found.format(**values), expected.format(**values)
             )
-    # float64 is enough to see an overflow coming: the exact sum is taken only when it must fit.
-    worst = float(
-        size.astype(np.float64).sum()
-        + alignment.astype(np.float64).sum()
-        + max(float(fixed.max(initial=0)), 0.0)
-    )
-    if worst >= float(MAX_BYTES):
+    # No placement passes this: below 2^63 no kernel overflows.
+    worst = _exact_sum(size) + _exact_sum(alignment) + int(fixed.max(initial=0))
+    if worst > MAX_BYTES:
         raise InputError(
             source,
             "column size",
-            f"sizes, alignments and offsets that sum to about {worst:.3g}",
+            f"sizes, alignments and offsets that sum to {worst}",
             "a sum below 2^63",
         )
+
+
+def _exact_sum(column: Ints) -> int:
+    """The sum of non-negative numbers, in two halves of 32 bits so that neither overflows."""
+    return (int((column >> 32).sum()) << 32) + int((column & 0xFFFFFFFF).sum())
 
 
 def _check_gaps(
@@ -221,6 +226,8 @@ def _check_gaps(
 ) -> dict[int, tuple[Gap, ...]]:
     checked = {}
     for row in sorted(gaps):
+        if not 0 <= row < len(names):
+            raise InputError(source, "gaps", f"buffer {row}", f"an index below {len(names)}")
         place = f"buffer {names[row]!r}"
         ordered = tuple(sorted(gaps[row], key=lambda gap: gap.start))
         start, end, size = (int(columns[key][row]) for key in ("start", "end", "size"))
@@ -239,5 +246,8 @@ def _check_gaps(
                 )
             previous = gap.end
         if ordered:
-            checked[row] = ordered
+            # Plain integers: the fingerprint is taken from their text.
+            checked[int(row)] = tuple(
+                Gap(int(gap.start), int(gap.end), int(gap.low), int(gap.high)) for gap in ordered
+            )
     return checked

@@ -52,8 +52,12 @@ class Profile:
 
 
 def cut_time(problem: Problem, pieces: Pieces) -> Sections:
-    """Cut the time axis at every start and end of a piece: O(n log n)."""
-    bounds = np.unique(np.concatenate([[0, problem.steps], pieces.start, pieces.end]))
+    """Cut the time axis at every start and end of a buffer and of a piece: O(n log n)."""
+    edges = [pieces.start, pieces.end]
+    if problem.gaps:
+        # A lifetime that begins or ends in a gap has no piece there.
+        edges += [problem.start, problem.end]
+    bounds = np.unique(np.concatenate([[0, problem.steps], *edges]))
     return Sections(bounds, np.searchsorted(bounds, pieces.start), np.searchsorted(bounds, pieces.end))
 
 

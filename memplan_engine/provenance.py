@@ -60,23 +60,22 @@ def _of_storages(graph: Graph) -> dict[str, Provenance]:
     home = {tensor.name: tensor.storage for tensor in graph.tensors}
     makers: dict[str, Op] = {}
     readers: dict[str, dict[str, None]] = {}
+    roles = {storage.name: storage.role for storage in graph.storages}
+    # A storage that the caller brings is made by no op, whatever view of it some op returns.
+    brought = {name for name, role in roles.items() if role in (Role.INPUT, Role.CONSTANT)}
     for op in graph.ops:
         for name in (*op.outputs, *op.inputs, *op.mutates):
             storage = home[name]
-            if name in op.outputs:
+            if name in op.outputs and storage not in brought:
                 makers.setdefault(storage, op)
             if makers.get(storage) is not op:
                 readers.setdefault(storage, {})[op.name] = None
     sharing: dict[str, list[int]] = {}
     for index, tensor in enumerate(graph.tensors):
         sharing.setdefault(tensor.storage, []).append(index)
-    roles = {storage.name: storage.role for storage in graph.storages}
     found = {}
     for storage, members in sharing.items():
         maker, first = makers.get(storage), graph.tensors[members[0]]
-        # A storage that the caller brings is made by no op, whatever view of it some op returns.
-        if roles[storage] in (Role.INPUT, Role.CONSTANT):
-            maker = None
         found[storage] = Provenance(
             kind=maker.kind if maker else roles[storage].value,
             role=roles[storage],

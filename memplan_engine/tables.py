@@ -44,8 +44,8 @@ def plan_table(plan: Plan) -> RenderableType:
         constants = storage_bytes(problem.origin.graph, Role.CONSTANT)
         rows.insert(6, ("constants", f"{_exact(constants)}, in a region of their own"))
     for label, value in rows:
-        table.add_row(label, Text(value))
-    return Group(table, Text(certificate(plan), style="green" if plan.optimal else ""))
+        table.add_row(label, _text(value))
+    return Group(table, _text(certificate(plan), style="green" if plan.optimal else ""))
 
 
 def certificate(plan: Plan) -> str:
@@ -69,13 +69,13 @@ def saved(plan: Plan) -> float:
 
 def compare_table(plans: Sequence[Plan]) -> Table:
     """A row a plan, in the given order."""
-    table = Table("strategy", title=Text(_headline(plans[0])) if plans else None, title_justify="left")
+    table = Table("strategy", title=_text(_headline(plans[0])) if plans else None, title_justify="left")
     for heading in ("arena", "over bound", "saved against naive", "seconds"):
         table.add_column(heading, justify="right")
     table.add_column("optimal")
     for plan in plans:
         table.add_row(
-            Text(plan.strategy),
+            _text(plan.strategy),
             format_bytes(plan.arena_bytes),
             format_percent(plan.gap),
             format_percent(saved(plan)),
@@ -94,7 +94,7 @@ def peak_table(peak: Peak, graph: str, every_row: bool = False) -> Table:
     """What the peak is made of, largest first; MOST_ROWS rows unless `every_row`."""
     at = f", op {peak.ops[0].name}" if peak.ops else ""
     title = f"{graph}: {format_bytes(peak.nbytes)} live at step {peak.step}{at}"
-    table = Table("buffer", title=Text(title), title_justify="left")
+    table = Table("buffer", title=_text(title), title_justify="left")
     table.add_column("size", justify="right")
     table.add_column("share", justify="right")
     for heading in ("kind", "module", "source"):
@@ -103,16 +103,16 @@ def peak_table(peak: Peak, graph: str, every_row: bool = False) -> Table:
     for part in shown:
         known = part.provenance
         table.add_row(
-            Text(part.name),
+            _text(part.name),
             format_bytes(part.nbytes),
             format_percent(part.nbytes / peak.nbytes),
-            *(Text(value) for value in (known.kind, known.module, str(known.source or ""))),
+            *(_text(value) for value in (known.kind, known.module, str(known.source or ""))),
         )
     rest = peak.contributors[len(shown) :]
     if rest:
         size = sum(part.nbytes for part in rest)
         share = format_percent(size / peak.nbytes)
-        table.add_row(Text(f"and {len(rest)} more"), format_bytes(size), share, "", "", "", style="dim")
+        table.add_row(_text(f"and {len(rest)} more"), format_bytes(size), share, "", "", "", style="dim")
     return table
 
 
@@ -120,21 +120,26 @@ def report_lines(plan: Plan, report: Report) -> Iterable[Text]:
     """The validator's findings, a line each."""
     if report.valid:
         size = format_bytes(plan.arena_bytes)
-        yield Text(f"valid: {len(plan.problem)} buffers in {size}; {certificate(plan)}", style="green")
+        yield _text(f"valid: {len(plan.problem)} buffers in {size}; {certificate(plan)}", style="green")
         return
-    yield Text("not valid", style="bold red")
+    yield _text("not valid", style="bold red")
     for rule, count in report.counts.items():
-        yield Text(f"  broken {count} ×: {rule}")
+        yield _text(f"  broken {count} ×: {rule}")
     for violation in report.violations:
-        yield Text(f"  {violation.message}")
+        yield _text(f"  {violation.message}")
 
 
 def strategies_table(known: Mapping[str, Strategy]) -> Table:
     """All strategies with what they do and where they come from."""
     table = Table("strategy", "what it does", "source")
     for strategy in known.values():
-        table.add_row(Text(strategy.name), Text(strategy.description), Text(strategy.source))
+        table.add_row(_text(strategy.name), _text(strategy.description), _text(strategy.source))
     return table
+
+
+def _text(value: str, style: str = "") -> Text:
+    """`value` as it stands, without markup; names from a file must not reach the terminal as commands."""
+    return Text("".join(c if c.isprintable() else " " for c in value), style)
 
 
 def _exact(nbytes: int) -> str:

@@ -69,9 +69,7 @@ def place_in_order(
             return offsets
         offset = fixed[buffer]
         if offset == FREE:
-            run_count = _find_neighbours(placed, buffer, first, start, end, low, high, size)
-            one = first[buffer]
-            offset = choose(placed, run_count, start[one], end[one], size[buffer], alignment[buffer], fit)
+            offset = _find_offset(placed, buffer, first, start, end, low, high, size, alignment, fit)
         if offset + size[buffer] > limit:
             return offsets
         offsets[buffer] = offset
@@ -84,51 +82,92 @@ def place_in_order(
 
 
 @njit(cache=True, nogil=True)
-def _find_neighbours(
-    placed: Placed, buffer: int, first: Ints, start: Ints, end: Ints, low: Ints, high: Ints, size: Ints
+def _find_offset(
+    placed: Placed,
+    buffer: int,
+    first: Ints,
+    start: Ints,
+    end: Ints,
+    low: Ints,
+    high: Ints,
+    size: Ints,
+    alignment: Ints,
+    fit: int,
 ) -> int:
-    """Put what `buffer` meets into the found rectangles, by low; return how many rows of the long run the
-    sweep has to read besides.
-
-    A piece that leaves out the bytes below its `low` or above its `high` may reach over a neighbour.
-    Lifting the neighbour's low by what is left out above and lowering its high by what is left out below
-    lets one sweep treat the buffer as if it filled its whole size.
-    """
+    """The offset of `buffer` among its neighbours in time, by the rule `fit`."""
+    one, last = first[buffer], first[buffer + 1]
     placed.counts[FOUND] = 0
-    one = first[buffer]
-    if first[buffer + 1] - one == 1 and low[one] == 0 and high[one] == size[buffer]:
+    if last - one == 1 and low[one] == 0 and high[one] == size[buffer]:
         find_short(placed, start, end, start[one], end[one])
         if end[one] - start[one] <= placed.width:
             sort_found(placed)
-        return placed.counts[LONG]
-    for piece in range(one, first[buffer + 1]):
-        before = placed.counts[FOUND]
-        find_short(placed, start, end, start[piece], end[piece])
-        find_long(placed, start[piece], end[piece])
-        for i in range(before, placed.counts[FOUND]):
-            placed.found_low[i] += size[buffer] - high[piece]
-            placed.found_high[i] -= low[piece]
-    sort_found(placed)
-    return 0
+        found = placed.counts[FOUND]
+        found_low, found_high = placed.found_low[:found], placed.found_high[:found]
+        run = placed.long_run[: placed.counts[LONG]]
+        begin, finish = start[one], end[one]
+    else:
+        found_low, found_high = _gather(placed, one, last, start, end, low, high, size[buffer])
+        run, begin, finish = placed.long_run[:0], 0, 0
+    return choose(found_low, found_high, run, begin, finish, size[buffer], alignment[buffer], fit)
 
 
 @njit(cache=True, nogil=True)
-def choose(placed: Placed, run_count: int, start: int, end: int, size: int, alignment: int, fit: int) -> int:
+def _gather(
+    placed: Placed, one: int, last: int, start: Ints, end: Ints, low: Ints, high: Ints, size: int
+) -> tuple[Ints, Ints]:
+    """The lows and highs of what the pieces `[one, last)` of one buffer of `size` bytes meet, by low.
+
+    A piece that leaves out the bytes below its `low` or above its `high` may reach over a neighbour.
+    Lifting the neighbour's low by what is left out above and lowering its high by what is left out below
+    lets one sweep treat the buffer as if it filled its whole size. A neighbour that fits into what is left
+    out is in nobody's way. One that meets several pieces is gathered once for each.
+    """
+    gathered = np.empty((64, 2), dtype=np.int64)
+    count = 0
+    for piece in range(one, last):
+        placed.counts[FOUND] = 0
+        find_short(placed, start, end, start[piece], end[piece])
+        find_long(placed, start[piece], end[piece])
+        found = placed.counts[FOUND]
+        if count + found > len(gathered):
+            larger = np.empty((2 * (count + found), 2), dtype=np.int64)
+            larger[:count] = gathered[:count]
+            gathered = larger
+        for i in range(found):
+            lifted, lowered = placed.found_low[i] + size - high[piece], placed.found_high[i] - low[piece]
+            if lifted - size < lowered:
+                gathered[count, 0], gathered[count, 1] = lifted, lowered
+                count += 1
+    by_low = np.argsort(gathered[:count, 0])
+    return gathered[:count, 0][by_low], gathered[:count, 1][by_low]
+
+
+@njit(cache=True, nogil=True)
+def choose(
+    found_low: Ints,
+    found_high: Ints,
+    run: Ints,
+    start: int,
+    end: int,
+    size: int,
+    alignment: int,
+    fit: int,
+) -> int:
     """The offset that `fit` gives to a buffer of `size` bytes among its neighbours in time.
 
-    The neighbours are the found rectangles and those of the first `run_count` long ones that meet the
-    sections `[start, end)`, both by low. One sweep upwards over both; `reach` is the end of what it passed.
+    The neighbours are the found rectangles and those rows of `run` that meet the sections `[start, end)`,
+    both by low. One sweep upwards over both; `reach` is the end of what it passed.
     """
-    run, found = placed.long_run, placed.counts[FOUND]
+    found, rows = len(found_low), len(run)
     reach, chosen, tightest = 0, -1, np.iinfo(np.int64).max
     i, j = 0, 0
     while True:
-        while j < run_count and (run[j, 0] >= end or run[j, 1] <= start):
+        while j < rows and (run[j, 0] >= end or run[j, 1] <= start):
             j += 1
-        if i < found and (j == run_count or placed.found_low[i] <= run[j, 2]):
-            next_low, next_high = placed.found_low[i], placed.found_high[i]
+        if i < found and (j == rows or found_low[i] <= run[j, 2]):
+            next_low, next_high = found_low[i], found_high[i]
             i += 1
-        elif j < run_count:
+        elif j < rows:
             next_low, next_high = run[j, 2], run[j, 3]
             j += 1
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from memplan_engine.bounds import lower_bound
@@ -10,7 +10,7 @@ from memplan_engine.problem import Problem
 from memplan_engine.strategies import orders
 from memplan_engine.strategies.base import Budget, Placement
 from memplan_engine.strategies.naive import Naive
-from memplan_engine.strategies.order_fit import NO_LIMIT, Fit, Order, place_by, prepare
+from memplan_engine.strategies.order_fit import Fit, Order, place_by, prepare
 
 PORTFOLIO: tuple[tuple[str, Order], ...] = (
     ("size", orders.by_size),
@@ -27,8 +27,8 @@ PORTFOLIO: tuple[tuple[str, Order], ...] = (
 class Auto:
     """Tries every order with every fit, and stops as soon as the arena meets the lower bound.
 
-    Never worse than any constructive strategy that is an order × fit; each try is abandoned when it passes
-    the best arena so far. When the budget ends, the best placement so far counts.
+    Never worse than any of its orders × fits, nor than no reuse, where it starts. Each try is abandoned when
+    it cannot beat the best arena so far. When the budget ends, the best placement so far counts.
     """
 
     name: ClassVar[str] = "auto"
@@ -39,8 +39,12 @@ class Auto:
         """The best placement found; `found_by` names its order and fit."""
         bound = lower_bound(problem).nbytes
         prepared = prepare(problem)
-        best, arena = None, NO_LIMIT
+        best = replace(Naive().place(problem, budget), found_by="no reuse")
+        arena = best.arena_bytes(problem)
+        budget.report(best)
         for order_name, order in PORTFOLIO:
+            if budget.stopped or arena == bound:
+                break
             ordered = order(prepared)
             for fit in (Fit.FIRST, Fit.BEST):
                 offsets = place_by(prepared, ordered, fit, budget, limit=arena - 1)
@@ -50,7 +54,5 @@ class Auto:
                 arena = best.arena_bytes(problem)
                 budget.report(best)
                 if arena == bound:
-                    return best
-            if budget.stopped:
-                break
-        return best or Naive().place(problem, budget)
+                    break
+        return best

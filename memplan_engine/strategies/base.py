@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Protocol
 
 import numpy as np
@@ -93,7 +93,7 @@ class Strategy(Protocol):
 
 def parameters_of(strategy: Strategy) -> tuple[tuple[str, Parameter], ...]:
     """The strategy's parameters, as (name, value) in the order of its fields."""
-    fields = getattr(strategy, "__dataclass_fields__", {})
-    return tuple(
-        (key, getattr(strategy, key)) for key in fields if key not in ("name", "description", "source")
-    )
+    if not is_dataclass(strategy):
+        return ()
+    own = (parameter.name for parameter in fields(strategy))
+    return tuple((key, getattr(strategy, key)) for key in own if key not in ("name", "description", "source"))

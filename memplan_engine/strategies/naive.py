@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from memplan_engine.kernels.stack import stack_up
-from memplan_engine.problem import FREE, Problem
+from memplan_engine.plan import naive_offsets
+from memplan_engine.problem import Problem
 from memplan_engine.strategies.base import Budget, Placement
 
 
@@ -22,8 +20,4 @@ class Naive:
 
     def place(self, problem: Problem, budget: Budget) -> Placement:
         """Stack the buffers in the problem's order."""
-        is_fixed = problem.fixed != FREE
-        offsets = np.array(problem.fixed)
-        base = int((problem.fixed + problem.size)[is_fixed].max(initial=0))
-        offsets[~is_fixed] = stack_up(problem.size[~is_fixed], problem.alignment[~is_fixed], base)
-        return Placement(offsets)
+        return Placement(naive_offsets(problem))

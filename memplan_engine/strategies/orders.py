@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from memplan_engine.graph import MAX_BYTES
 from memplan_engine.kernels.breadth import busiest_section
 from memplan_engine.problem import Ints, Problem
 from memplan_engine.profile import live_bytes
@@ -30,8 +31,12 @@ def by_size_then_lifetime(prepared: Prepared) -> Ints:
 def by_area(prepared: Prepared) -> Ints:
     """Largest size × lifetime first."""
     problem = prepared.problem
-    # Products of two 63-bit numbers: long doubles keep the order, integers would wrap around.
-    area = problem.size.astype(np.longdouble) * (problem.end - problem.start)
+    length = problem.end - problem.start
+    area = problem.size * length
+    if int(problem.size.max(initial=0)) * int(length.max(initial=0)) > MAX_BYTES:
+        # Ranks of exact products stand for products that would wrap around.
+        exact = problem.size.astype(object) * length
+        area = np.unique(exact, return_inverse=True)[1]
     return np.lexsort((problem.start, -area))
 
 

@@ -1,0 +1,143 @@
+"""Greedy by size on many buffers, against the same algorithm as a loop in plain Python.
+
+    python benchmarks/greedy_speed.py [--million] [--data FOLDER]
+
+The loop is what AITemplate publishes: the largest buffer first; all buffers that have an offset in one list
+sorted by it; one scan over that list finds the tightest gap. It is quadratic, so it runs up to 10,000 buffers.
+Both start from the same columns and give the same offsets, which is asserted. Seconds are wall time, the median
+of three, on one thread, with the kernels compiled. Published instances are added where FOLDER (../shared/data)
+has them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import bisect
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from memplan_engine.bounds import lower_bound  # noqa: E402
+from memplan_engine.compiling import compile_kernels  # noqa: E402
+from memplan_engine.importers import load  # noqa: E402
+from memplan_engine.planner import adopt  # noqa: E402
+from memplan_engine.problem import Problem, make_problem  # noqa: E402
+from memplan_engine.strategies.base import Budget  # noqa: E402
+from memplan_engine.strategies.greedy_by_size import GreedyBySize  # noqa: E402
+from memplan_engine.validate import validate  # noqa: E402
+
+COUNTS = (1_000, 10_000, 100_000)
+MOST_FOR_THE_LOOP = 10_000
+REPEATS = 3
+HEADINGS = ("buffers", "lifetimes", "memplan s", "loop s", "times faster", "arena / LOAD", "validate s")
+
+Result = TypeVar("Result")
+
+
+def mixed(count: int, long_lived: float) -> Problem:
+    """`count` buffers, one made at each step, in units of 64 bytes up to 4 MiB, small ones most often.
+
+    Most are read for the last time within a few steps (8 on average), a share `long_lived` anywhere up to the
+    end, as training keeps activations for the backward pass.
+    """
+    random = np.random.default_rng(count)
+    start = np.arange(count)
+    length = random.geometric(1 / 8, count)
+    kept = random.random(count) < long_lived
+    length[kept] = random.integers(1, count, count)[kept]
+    size = 64 * np.exp2(random.uniform(0, 16, count)).astype(np.int64)
+    return make_problem(start, np.minimum(start + length, count), size, name=f"{count}", alignment=64)
+
+
+def greedy_by_size_loop(records: list[tuple[int, int, int]]) -> list[int]:
+    """The offsets of the buffers (start, end, size), by the plain loop; steps are half-open."""
+    offsets = [0] * len(records)
+    placed: list[tuple[int, int, int, int]] = []
+    for index in sorted(range(len(records)), key=lambda i: records[i][2], reverse=True):
+        start, end, size = records[index]
+        reach, best, tightest = 0, -1, 2**63
+        for offset, top, other_start, other_end in placed:
+            if other_start < end and start < other_end:
+                gap = offset - reach
+                if size <= gap < tightest:
+                    best, tightest = reach, gap
+                if top > reach:
+                    reach = top
+        offsets[index] = best if best >= 0 else reach
+        bisect.insort(placed, (offsets[index], offsets[index] + size, start, end))
+    return offsets
+
+
+def median_seconds(work: Callable[[], Result]) -> tuple[float, Result]:
+    """The median of REPEATS runs, and what the last one gave."""
+    seconds = []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        result = work()
+        seconds.append(time.perf_counter() - began)
+    return statistics.median(seconds), result
+
+
+def row(problem: Problem, label: str, with_loop: bool) -> list[str]:
+    """One line of the table."""
+    seconds, placement = median_seconds(lambda: GreedyBySize().place(problem, Budget()))
+    loop, ratio = "", ""
+    if with_loop:
+        records = list(zip(problem.start.tolist(), problem.end.tolist(), problem.size.tolist(), strict=True))
+        loop_seconds, offsets = median_seconds(lambda: greedy_by_size_loop(records))
+        assert placement.offsets.tolist() == offsets
+        loop, ratio = f"{loop_seconds:.3f}", f"{loop_seconds / seconds:.0f}"
+    plan = adopt(problem, placement.offsets)
+    began = time.perf_counter()
+    assert validate(plan).valid
+    checked = time.perf_counter() - began
+    above = f"{plan.arena_bytes / lower_bound(problem).nbytes:.4f}"
+    return [f"{len(problem):,}", label, f"{seconds:.4f}", loop, ratio, above, f"{checked:.3f}"]
+
+
+def published(folder: Path) -> list[Problem]:
+    """The instances below `folder`, as problems; none when there is no such folder."""
+    loaded = [load(path) for path in sorted(folder.glob("*/*.csv"))]
+    return [problem for problem in loaded if isinstance(problem, Problem)]
+
+
+def show(rows: list[list[str]]) -> None:
+    """Print the rows as a Markdown table, as each comes."""
+    print("| " + " | ".join(HEADINGS) + " |")
+    print("|" + "-|" * len(HEADINGS))
+    for cells in rows:
+        print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--million", action="store_true", help="one million buffers, too")
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", metavar="FOLDER")
+    options = parser.parse_args()
+    compile_kernels()
+    regimes = (("short", 0.0), ("a tenth long-lived", 0.1))
+    counts = (*COUNTS, 1_000_000) if options.million else COUNTS
+    show(
+        [
+            row(mixed(count, share), label, count <= MOST_FOR_THE_LOOP)
+            for count in counts
+            for label, share in regimes
+        ]
+    )
+    instances = published(options.data)
+    if instances:
+        print()
+        show([row(problem, problem.name, len(problem) <= 2_000) for problem in instances])
+
+
+if __name__ == "__main__":
+    main()

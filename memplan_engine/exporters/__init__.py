@@ -1,0 +1,31 @@
+"""Graph, Problem or Plan → files. One target a file; all are written whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from memplan_engine.errors import InputError
+from memplan_engine.exporters.csv_file import write_csv
+from memplan_engine.exporters.json_file import write_json
+from memplan_engine.graph import Graph
+from memplan_engine.plan import Plan
+from memplan_engine.problem import Problem
+
+__all__ = ["write", "write_csv", "write_json"]
+
+
+def write(value: Graph | Problem | Plan, path: Path | str) -> None:
+    """Write `value` as the suffix of `path` asks: .json, or .csv for problems and plans.
+
+    Raises
+    ------
+    InputError: another suffix, a graph as CSV, or a place that cannot be written.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix == ".json":
+        write_json(value, path)
+    elif suffix == ".csv" and not isinstance(value, Graph):
+        write_csv(value, path)
+    else:
+        expected = ".json" if isinstance(value, Graph) else ".json or .csv"
+        raise InputError(str(path), "", f"the suffix {suffix!r}", expected)

@@ -1,0 +1,39 @@
+"""memplan JSON: compact, stable, read back byte-equal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from memplan_engine.atomic import write_atomically
+from memplan_engine.formats.base import explain, render
+from memplan_engine.formats.graph_format import file_of
+from memplan_engine.formats.plan_format import file_of_plan
+from memplan_engine.formats.problem_format import file_of_problem
+from memplan_engine.graph import Graph
+from memplan_engine.plan import Plan
+from memplan_engine.problem import Problem
+
+
+def write_json(value: Graph | Problem | Plan, path: Path | str) -> None:
+    """Write `value` to `path`, atomically; raises InputError when that cannot be done."""
+    write_atomically(path, dumps(value))
+
+
+def dumps(value: Graph | Problem | Plan) -> bytes:
+    """`value` as memplan JSON in UTF-8, with one line break at the end.
+
+    Raises
+    ------
+    InputError: a plan with negative offsets, or a value with names that are no valid text.
+    """
+    name = value.problem.name if isinstance(value, Plan) else value.name
+    try:
+        if isinstance(value, Plan):
+            return render(file_of_plan(value), name)
+        if isinstance(value, Problem):
+            return render(file_of_problem(value), name)
+        return render(file_of(value), name)
+    except ValidationError as error:
+        raise explain(error, name) from None

@@ -1,0 +1,84 @@
+"""What all memplan JSON files share: strictness, columns, and errors that say where."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from memplan_engine.errors import InputError
+from memplan_engine.graph import MAX_BYTES
+
+Count = Annotated[int, Field(ge=0, le=MAX_BYTES)]
+"""Bytes or steps: a whole number from 0 to 2^63−1."""
+Counts = Annotated[tuple[Count, ...], FailFast()]
+Names = Annotated[tuple[str, ...], FailFast()]
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Strict(BaseModel):
+    """A part of a file: no unknown fields, no conversions, no NaN."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class Head(BaseModel):
+    """The two fields that say what a file is."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+    format: str
+    version: int
+
+
+def parse(model: type[Model], text: str, source: str) -> Model:
+    """Read JSON as `model`; raises InputError with the path of the first field that is wrong."""
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        raise explain(error, source) from None
+
+
+def parse_head(text: str, source: str) -> Head:
+    """Read what kind of file it is; raises InputError when it does not say, or is no JSON object."""
+    try:
+        return Head.model_validate_json(text)
+    except ValidationError as error:
+        raise explain(error, source) from None
+
+
+def render(model: BaseModel, source: str) -> bytes:
+    """The model as one line of JSON: fields in their order, what equals its default left out."""
+    try:
+        return model.model_dump_json(exclude_defaults=True).encode() + b"\n"
+    except (PydanticSerializationError, UnicodeEncodeError):
+        raise InputError(source, "", "a name that is no valid text", "names in Unicode") from None
+
+
+def explain(error: ValidationError, source: str) -> InputError:
+    """The first thing that is wrong, as an InputError with the path of its field."""
+    first = error.errors(include_url=False)[0]
+    message = str(first["msg"])
+    if first["type"] == "json_invalid":
+        return InputError(source, "", "broken JSON", message.removeprefix("Invalid JSON: "))
+    place = f"field {path(first['loc'])}" if first["loc"] else ""
+    if first["type"] == "missing":
+        return InputError(source, place, "nothing", "a value")
+    if first["type"] == "extra_forbidden":
+        return InputError(source, place, "an unknown field", "only the fields of the schema")
+    return InputError(source, place, shown(first["input"]), message.removeprefix("Input should be "))
+
+
+def path(parts: tuple[int | str, ...]) -> str:
+    """`("ops", 3, "name")` as `ops[3].name`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
+    return text.removeprefix(".")
+
+
+def shown(value: Any) -> str:
+    """`value` as an error shows it: short."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:39]}…"

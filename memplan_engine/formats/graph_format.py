@@ -1,0 +1,192 @@
+"""The JSON of a graph: tensors and ops by name, source lines in a table of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from pydantic import FailFast, Field
+
+from memplan_engine.errors import InputError
+from memplan_engine.formats.base import Count, Counts, Names, Strict
+from memplan_engine.graph import Graph, Op, Source, Storage, Tensor, check_graph, storage_role
+
+
+class TensorEntry(Strict):
+    """One tensor; `storage` is its own name unless given."""
+
+    name: str
+    nbytes: Count
+    shape: Counts = ()
+    dtype: str = ""
+    storage: str | None = None
+
+
+class StorageEntry(Strict):
+    """One storage; `alignment` 0 means the plan's own."""
+
+    name: str
+    nbytes: Count
+    alignment: Count = 0
+
+
+class SourceEntry(Strict):
+    """A line of the user's code."""
+
+    file: str
+    line: Count
+    code: str = ""
+
+
+class OpEntry(Strict):
+    """One op; `source` is a place in the file's table `sources`."""
+
+    name: str
+    kind: str = "op"
+    inputs: Names = ()
+    outputs: Names = ()
+    mutates: Names = ()
+    module: str = ""
+    source: Count | None = None
+
+
+class GraphBody(Strict):
+    """A graph inside another file.
+
+    Without `storages` every storage takes the size of its largest tensor, in the order in which the
+    tensors name them.
+    """
+
+    name: str = "graph"
+    inputs: Names = ()
+    outputs: Names = ()
+    constants: Names = ()
+    tensors: Annotated[tuple[TensorEntry, ...], FailFast()]
+    storages: Annotated[tuple[StorageEntry, ...], FailFast()] = ()
+    ops: Annotated[tuple[OpEntry, ...], FailFast()]
+    sources: Annotated[tuple[SourceEntry, ...], FailFast()] = ()
+
+
+class About(Strict):
+    """What a teaching graph says about itself, `optimum` as "12 bytes"; not part of the graph."""
+
+    title: str = ""
+    shows: str = ""
+    optimum: str = ""
+    why: str = ""
+
+
+class GraphFile(GraphBody):
+    """A file in the format memplan/graph, version 1."""
+
+    format: Literal["memplan/graph"]
+    version: Literal[1]
+    about: About | None = Field(default=None, description="For people; ignored when the graph is read.")
+
+
+def graph_from(body: GraphBody, source: str) -> Graph:
+    """The checked graph; raises InputError naming what is not sound in `source`."""
+    tensors = tuple(
+        Tensor(entry.name, entry.shape, entry.dtype, entry.nbytes, entry.storage or entry.name)
+        for entry in body.tensors
+    )
+    lists = {"inputs": body.inputs, "constants": body.constants, "outputs": body.outputs}
+    storages = body.storages or _largest(tensors)
+    graph = Graph(
+        body.name,
+        _with_roles(storages, tensors, lists),
+        tensors,
+        tuple(_op(body, entry, source) for entry in body.ops),
+        body.inputs,
+        body.outputs,
+        body.constants,
+    )
+    return check_graph(graph, source)
+
+
+def body_of(graph: Graph) -> GraphBody:
+    """`graph` as it is written inside another file."""
+    return GraphBody.model_validate(_fields(graph))
+
+
+def file_of(graph: Graph) -> GraphFile:
+    """`graph` as a file of its own."""
+    return GraphFile.model_validate({"format": "memplan/graph", "version": 1, **_fields(graph)})
+
+
+def _op(body: GraphBody, entry: OpEntry, source: str) -> Op:
+    line = None
+    if entry.source is not None:
+        if entry.source >= len(body.sources):
+            raise InputError(
+                source, f"op {entry.name!r}", f"source {entry.source}", f"below {len(body.sources)}"
+            )
+        where = body.sources[entry.source]
+        line = Source(where.file, where.line, where.code)
+    return Op(
+        entry.name,
+        entry.kind,
+        entry.inputs,
+        entry.outputs,
+        entry.mutates,
+        entry.module,
+        line,
+    )
+
+
+def _largest(tensors: Iterable[Tensor]) -> tuple[StorageEntry, ...]:
+    """The storages that `tensors` name, each as large as its largest tensor."""
+    sizes: dict[str, int] = {}
+    for tensor in tensors:
+        sizes[tensor.storage] = max(sizes.get(tensor.storage, 0), tensor.nbytes)
+    return tuple(StorageEntry(name=name, nbytes=nbytes) for name, nbytes in sizes.items())
+
+
+def _with_roles(
+    storages: Iterable[StorageEntry], tensors: Iterable[Tensor], lists: dict[str, tuple[str, ...]]
+) -> tuple[Storage, ...]:
+    home = {tensor.name: tensor.storage for tensor in tensors}
+    owned = {kind: {home[name] for name in names if name in home} for kind, names in lists.items()}
+    return tuple(
+        Storage(entry.name, entry.nbytes, storage_role(entry.name, **owned), entry.alignment)
+        for entry in storages
+    )
+
+
+def _fields(graph: Graph) -> dict[str, object]:
+    distinct = dict.fromkeys(op.source for op in graph.ops if op.source)
+    sources = {source: place for place, source in enumerate(distinct)}
+    storages = tuple(
+        StorageEntry(name=storage.name, nbytes=storage.nbytes, alignment=storage.alignment)
+        for storage in graph.storages
+    )
+    return {
+        "name": graph.name,
+        "inputs": graph.inputs,
+        "outputs": graph.outputs,
+        "constants": graph.constants,
+        "tensors": tuple(
+            TensorEntry(
+                name=t.name,
+                nbytes=t.nbytes,
+                shape=t.shape,
+                dtype=t.dtype,
+                storage=None if t.storage == t.name else t.storage,
+            )
+            for t in graph.tensors
+        ),
+        "storages": () if storages == _largest(graph.tensors) else storages,
+        "ops": tuple(
+            OpEntry(
+                name=op.name,
+                kind=op.kind,
+                inputs=op.inputs,
+                outputs=op.outputs,
+                mutates=op.mutates,
+                module=op.module,
+                source=sources[op.source] if op.source else None,
+            )
+            for op in graph.ops
+        ),
+        "sources": tuple(SourceEntry(file=s.file, line=s.line, code=s.code) for s in sources),
+    }

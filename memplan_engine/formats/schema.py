@@ -1,0 +1,33 @@
+"""The published JSON Schemas. `python -m memplan_engine.formats.schema` writes them anew."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from memplan_engine.atomic import write_atomically
+from memplan_engine.formats.base import Strict
+from memplan_engine.formats.graph_format import GraphFile
+from memplan_engine.formats.plan_format import PlanFile
+from memplan_engine.formats.problem_format import ProblemFile
+
+FOLDER = Path(__file__).parent.parent / "schema"
+_FILES: dict[str, type[Strict]] = {"graph": GraphFile, "problem": ProblemFile, "plan": PlanFile}
+
+
+def schemas() -> dict[str, bytes]:
+    """File name → JSON Schema (draft 2020-12) of each format, as it is published."""
+    made = {}
+    for kind, model in _FILES.items():
+        schema = {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            **model.model_json_schema(),
+            "title": f"memplan/{kind}, version 1",
+        }
+        made[f"{kind}.v1.json"] = json.dumps(schema, indent=2).encode() + b"\n"
+    return made
+
+
+if __name__ == "__main__":
+    for name, text in schemas().items():
+        write_atomically(FOLDER / name, text)

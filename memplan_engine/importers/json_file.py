@@ -1,0 +1,48 @@
+"""memplan JSON: graphs, problems and plans."""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass
+from pathlib import Path
+
+from memplan_engine.errors import InputError
+from memplan_engine.formats.base import parse, parse_head
+from memplan_engine.formats.graph_format import GraphFile, graph_from
+from memplan_engine.formats.plan_format import PlanFile, plan_from
+from memplan_engine.formats.problem_format import ProblemFile, problem_from
+from memplan_engine.importers.base import ImportOptions, Loaded
+from memplan_engine.importers.limits import read_text
+
+_FORMATS = "memplan/graph, memplan/problem or memplan/plan"
+
+
+@dataclass(frozen=True, slots=True)
+class JsonImporter:
+    """Reads the formats that `memplan_engine.formats` describes, version 1."""
+
+    name: str = "json"
+    description: str = "memplan JSON: a graph, a problem or a plan"
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Whether the first character is an opening brace."""
+        return head.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"{"
+
+    def load(self, path: Path, options: ImportOptions) -> Loaded:
+        """Read the file; raises InputError with the path of the first field that is wrong."""
+        return loads(read_text(path), path.name)
+
+
+def loads(text: str, source: str) -> Loaded:
+    """Read memplan JSON; `source` names it in errors."""
+    head = parse_head(text, source)
+    if head.version != 1 and head.format.startswith("memplan/"):
+        raise InputError(source, "field version", str(head.version), "1, all that this memplan can read")
+    match head.format:
+        case "memplan/graph":
+            return graph_from(parse(GraphFile, text, source), source)
+        case "memplan/problem":
+            return problem_from(parse(ProblemFile, text, source), source)
+        case "memplan/plan":
+            return plan_from(parse(PlanFile, text, source), source)
+    raise InputError(source, "field format", repr(head.format), _FORMATS)

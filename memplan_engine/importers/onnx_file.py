@@ -1,0 +1,121 @@
+"""ONNX models → Graph, without their weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memplan_engine.errors import InputError, MissingDependencyError
+from memplan_engine.graph import Graph
+from memplan_engine.importers.base import ImportOptions
+from memplan_engine.importers.limits import read_bytes
+from memplan_engine.importers.onnx_evaluate import infer_fixed
+from memplan_engine.importers.onnx_graph import to_graph
+from memplan_engine.importers.onnx_nodes import check_order, check_text, node_names
+from memplan_engine.importers.onnx_values import bind
+from memplan_engine.importers.onnx_wire import looks_like_onnx
+
+MAX_MODEL_BYTES = 2**31 - 1
+"""What protobuf can read; larger models keep their weights in files of their own."""
+_SMALL = 4096
+"""Bytes of a weight up to which it may be a shape, and is kept for shape inference."""
+_DATA_FIELDS = (
+    "raw_data",
+    "float_data",
+    "int32_data",
+    "int64_data",
+    "double_data",
+    "uint64_data",
+    "string_data",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxImporter:
+    """Models in ONNX's own format. Weights in other files are not opened and need not be there.
+
+    The graphs inside If, Loop and Scan are not planned: what they read from outside counts as read by their
+    node. Reshape, Squeeze, Unsqueeze, Flatten, Identity and Dropout at inference share their input's storage.
+    Nodes that only make constants are folded; outputs that are optional and unused are left out.
+    """
+
+    name: str = "onnx"
+    description: str = "an ONNX model"
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Whether the file has the frame of a ModelProto."""
+        return looks_like_onnx(path)
+
+    def load(self, path: Path, options: ImportOptions) -> Graph:
+        """The graph, its symbolic dimensions bound by `options.dims`.
+
+        Raises
+        ------
+        InputError: a damaged model, one whose shapes contradict each other, or tensors without a fixed
+            shape, which are named together with the dimensions that can be bound.
+        MissingDependencyError: onnx is not installed.
+        """
+        model = _read(path)
+        check_order(model.graph, node_names(model.graph), path.name)
+        _drop_weights(model.graph)
+        bind(model.graph, options.dims, path.name)
+        inferred = infer_fixed(model, lambda model: _infer(model, path.name), options.dims)
+        return to_graph(inferred, path, options.dims)
+
+
+def _read(path: Path) -> Any:
+    """The ModelProto in the file, with calls of its own functions replaced by what they do."""
+    if not looks_like_onnx(path):
+        raise InputError(path.name, "", "bytes that are no ONNX model", "an ONNX model")
+    try:
+        import onnx
+        import onnx.inliner
+        from google.protobuf.message import DecodeError
+    except ImportError:
+        raise MissingDependencyError("onnx", "onnx", "reading an ONNX model") from None
+    try:
+        model = onnx.load_model_from_string(read_bytes(path, MAX_MODEL_BYTES))
+    except DecodeError:
+        raise InputError(path.name, "", "a truncated or damaged model", "a whole ONNX model") from None
+    check_text(model.graph, path.name)
+    if not model.functions:
+        return model
+    try:
+        return onnx.inliner.inline_local_functions(model)
+    except (onnx.checker.ValidationError, RuntimeError, ValueError) as error:
+        raise InputError(path.name, "functions", str(error), "functions that can be put in place") from None
+
+
+def _drop_weights(graph: Any) -> None:
+    """Forget the numbers of all weights but the small ones, so that inference copies no gigabytes.
+
+    Sparse weights become dense ones, as runtimes make of them: inference cannot follow them otherwise.
+    """
+    from onnx import TensorProto
+
+    for sparse in graph.sparse_initializer:
+        graph.initializer.add(
+            name=sparse.values.name,
+            dims=sparse.dims,
+            data_type=sparse.values.data_type,
+            data_location=TensorProto.EXTERNAL,
+        )
+    del graph.sparse_initializer[:]
+
+    for tensor in graph.initializer:
+        if tensor.ByteSize() > _SMALL:
+            for field in _DATA_FIELDS:
+                tensor.ClearField(field)
+            tensor.data_location = TensorProto.EXTERNAL
+
+
+def _infer(model: Any, source: str) -> Any:
+    import onnx
+
+    try:
+        return onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=False)
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
+        raise InputError(
+            source, "shape inference", str(error), "shapes and types that fit each other"
+        ) from None

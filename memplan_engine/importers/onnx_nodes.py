@@ -1,0 +1,160 @@
+"""What the nodes of an ONNX graph read, and which of them only make constants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from memplan_engine.errors import InputError
+from memplan_engine.graph import find_cycle
+
+STANDARD_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
+_RANDOM = frozenset(
+    {
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+        "Multinomial",
+        "Bernoulli",
+        "Dropout",
+    }
+)
+_VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
+_DROPOUT_IS_INFERENCE = 7
+"""Before this version of the operator set Dropout had a mode of its own (`is_test`)."""
+
+
+def subgraphs(node: Any) -> Iterator[Any]:
+    """The graphs inside a node: branches and loop bodies."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def reads(node: Any) -> tuple[str, ...]:
+    """The values a node reads, each once: its inputs, and what the graphs inside it take from outside."""
+    names = dict.fromkeys(name for name in node.input if name)
+    for graph in subgraphs(node):
+        names.update(dict.fromkeys(_captured(graph)))
+    return tuple(names)
+
+
+def _captured(graph: Any) -> Iterator[str]:
+    own = {value.name for value in graph.input} | initializers(graph)
+    for node in graph.node:
+        yield from (name for name in reads(node) if name not in own)
+        own.update(node.output)
+    yield from (value.name for value in graph.output if value.name not in own)
+
+
+def initializers(graph: Any) -> set[str]:
+    """The names of a graph's weights, sparse ones included."""
+    sparse = {tensor.values.name for tensor in graph.sparse_initializer}
+    return sparse | {tensor.name for tensor in graph.initializer}
+
+
+def check_text(graph: Any, source: str) -> None:
+    """Raise InputError when a name in the graph, or in one inside it, is no text: protobuf hands damaged
+    ones over as bytes."""
+    values = [*graph.input, *graph.output, *graph.value_info]
+    symbols = [dim.dim_param for value in values for dim in value.type.tensor_type.shape.dim]
+    names = [item.name for item in (*values, *graph.initializer)] + symbols
+    names += [tensor.values.name for tensor in graph.sparse_initializer]
+    for node in graph.node:
+        names += [node.name, node.op_type, node.domain, *node.input, *node.output]
+        names += [attribute.name for attribute in node.attribute]
+        for inner in subgraphs(node):
+            check_text(inner, source)
+    for name in names:
+        if not isinstance(name, str):
+            raise InputError(source, "", f"the name {name!r}", "names in UTF-8")
+
+
+def node_names(graph: Any) -> list[str]:
+    """A name a node: its own, or Kind_index; a name that is in use gets the index, too."""
+    names: dict[str, None] = {}
+    for index, node in enumerate(graph.node):
+        name = node.name or f"{node.op_type}_{index}"
+        while name in names:
+            name = f"{name}_{index}"
+        names[name] = None
+    return list(names)
+
+
+def check_order(graph: Any, names: list[str], source: str) -> None:
+    """Raise InputError when a node reads a value that nothing has made before it."""
+    ready = {value.name for value in graph.input} | initializers(graph)
+    maker = {out: name for name, node in zip(names, graph.node, strict=True) for out in node.output if out}
+    for name, node in zip(names, graph.node, strict=True):
+        for read in reads(node):
+            if read in ready:
+                continue
+            if read not in maker:
+                raise InputError(
+                    source, f"node {name!r}", f"input {read!r}, which nothing makes", "a value of the graph"
+                )
+            cycle = find_cycle({n: reads(node) for n, node in zip(names, graph.node, strict=True)}, maker)
+            if cycle:
+                raise InputError(source, "nodes", f"a cycle: {' → '.join(cycle)}", "a graph without cycles")
+            raise InputError(
+                source,
+                f"node {name!r}",
+                f"{read!r} read before node {maker[read]!r} makes it",
+                "nodes in an order in which they can run",
+            )
+        ready.update(out for out in node.output if out)
+    for value in graph.output:
+        if value.name not in ready:
+            raise InputError(
+                source, f"output {value.name!r}", "no node that makes it", "a value of the graph"
+            )
+
+
+def is_view(node: Any, opset: int, false: set[str]) -> bool:
+    """Whether a node's first output is its first input in another shape, as runtimes share it: Reshape and
+    its kin, and Dropout when it does not train. `false` names the values that are a constant False."""
+    if node.domain not in STANDARD_DOMAINS:
+        return False
+    if node.op_type == "Dropout":
+        mode = node.input[2] if len(node.input) > 2 else ""
+        return opset >= _DROPOUT_IS_INFERENCE and (not mode or mode in false)
+    return node.op_type in _VIEWS
+
+
+def false_values(graph: Any) -> set[str]:
+    """The names of the values that are one constant False: what switches training off."""
+    constant = {
+        node.output[0]: attribute.t
+        for node in graph.node
+        if node.op_type == "Constant" and node.output
+        for attribute in node.attribute
+        if attribute.name == "value"
+    }
+    tensors = {**constant, **{tensor.name: tensor for tensor in graph.initializer}}
+    return {
+        name
+        for name, tensor in tensors.items()
+        if tensor.raw_data == b"\0" or (list(tensor.int32_data) == [0] and not tensor.dims)
+    }
+
+
+def makes_constant(node: Any, constants: set[str], static: set[str]) -> bool:
+    """Whether a node's outputs are known before the model runs.
+
+    So are those of a standard node that reads only constants (or nothing) and draws no random numbers, and
+    the Shape and Size of a value in `static`, those of fixed shape.
+    """
+    if node.domain not in STANDARD_DOMAINS or any(kind in _RANDOM for kind in _kinds(node)):
+        return False
+    if node.op_type in ("Shape", "Size") and static.issuperset(node.input[:1]):
+        return True
+    return all(name in constants for name in reads(node))
+
+
+def _kinds(node: Any) -> Iterator[str]:
+    yield node.op_type
+    for graph in subgraphs(node):
+        for inner in graph.node:
+            yield from _kinds(inner)

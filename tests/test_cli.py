@@ -1,0 +1,307 @@
+"""The `memplan` command: verbs, exit codes, one-line errors, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from test_lifetimes import CHAIN
+
+from memplan_engine import cli, compiling, load, make_plan, strategies
+from memplan_engine.exporters import write
+from memplan_engine.plan import Plan
+
+#   steps   0   1   2   3   4     live: 100, 150, 150, 170, 120
+#   a (100) ├───────────┤         The optimum is 170, the bytes live at step 3: c and a at the bottom,
+#   b  (50)     ├───────────┤     b above c.
+#   c (120)             ├───────┤
+BUFFERS = "id,lower,upper,size\na,0,3,100\nb,1,4,50\nc,3,5,120\n"
+
+
+@pytest.fixture
+def memplan(monkeypatch, capsys, tmp_path):
+    """`memplan("plan", …)` gives (exit code, stdout, stderr) in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(compiling, "on_first_compilation", lambda tell: None)
+    (tmp_path / "list.csv").write_text(BUFFERS)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["memplan", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return ended.value.code, out, err
+
+    return run
+
+
+def test_plan_as_a_table(memplan):
+    code, out, err = memplan("plan", "list.csv")
+    assert (code, err) == (0, "")
+    rows = dict(line.split(maxsplit=1) for line in out.splitlines() if " " in line)
+    assert rows["graph"].strip() == "list, 3 buffers, 5 steps"
+    assert rows["strategy"].startswith("auto (")
+    assert rows["arena"].strip() == "170 B"
+    assert rows["peak"].strip() == "170 B live at step 3"
+    assert "270 B, 37.0 % saved" in out
+    assert "optimal: the arena equals the bytes live at step 3 (2 buffers)" in out
+
+
+def test_plan_for_machines(memplan):
+    code, out, _ = memplan("plan", "list.csv", "--strategy", "linear_scan", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found.pop("seconds") >= 0
+    assert found == {
+        "graph": "list",
+        "strategy": "linear_scan",
+        "parameters": {"fit": "first"},
+        "buffers": 3,
+        "steps": 5,
+        "arena_bytes": 270,
+        "lower_bound_bytes": 170,
+        "bound_kind": "load",
+        "bound_step": 3,
+        "optimal": False,
+        "gap": pytest.approx(100 / 170),
+        "naive_bytes": 270,
+        "constants_bytes": 0,
+        "peak_step": 3,
+        "peak_bytes": 170,
+        "holes_at_peak_bytes": 100,
+    }
+
+
+def test_alignment_is_asked_for_in_bytes(memplan):
+    found = json.loads(memplan("plan", "list.csv", "--alignment", "64", "--json")[1])
+    assert (found["lower_bound_bytes"], found["bound_kind"], found["naive_bytes"]) == (
+        178,
+        "aligned load",
+        312,
+    )
+
+
+@pytest.mark.parametrize("suffix", ["json", "csv"])
+def test_a_plan_that_is_written_is_valid_and_comes_back(memplan, tmp_path, suffix):
+    code, _, err = memplan("plan", "list.csv", "-o", f"out.{suffix}")
+    assert (code, err) == (0, "")
+    code, out, err = memplan("validate", f"out.{suffix}")
+    assert (code, err) == (0, "")
+    assert out.startswith("valid: 3 buffers in 170 B; optimal")
+    first = json.loads(memplan("plan", f"out.{suffix}", "--strategy", "greedy_by_size", "--json")[1])
+    assert first["arena_bytes"] == 170
+    again = load(tmp_path / f"out.{suffix}")
+    assert isinstance(again, Plan) == (suffix == "json")
+    if suffix == "json":
+        assert again == make_plan(load(tmp_path / "list.csv"))
+
+
+def test_a_suffix_that_cannot_be_written_is_named_and_nothing_is_left(memplan, tmp_path):
+    code, out, err = memplan("plan", "list.csv", "-o", "out.xml")
+    assert (code, out) == (2, "")
+    assert err == "memplan: out.xml: found the suffix '.xml', expected .json or .csv\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["list.csv"]
+
+
+def test_a_folder_that_is_not_there_is_named(memplan):
+    code, _, err = memplan("plan", "list.csv", "-o", "none/out.json")
+    assert code == 2
+    assert err == "memplan: none/out.json: found a folder that does not exist, expected an existing folder\n"
+
+
+def test_compare_all_as_a_table(memplan):
+    code, out, err = memplan("compare", "list.csv")
+    assert (code, err) == (0, "")
+    assert "list: 3 buffers, lower bound 170 B" in out
+    rows = [line.split("│") for line in out.splitlines() if line.startswith("│")]
+    assert [row[1].strip() for row in rows] == list(strategies())
+    naive = [cell.strip() for cell in rows[-1][1:-1]]
+    assert naive[:4] == ["naive", "270 B", "58.8 %", "0.0 %"]
+    assert [cell.strip() for cell in rows[0][1:4]] == ["auto", "170 B", "0.0 %"]
+    assert rows[0][6].strip() == "yes"
+
+
+def test_compare_some_for_machines_in_the_order_asked_for(memplan):
+    code, out, _ = memplan("compare", "list.csv", "--strategies", "naive, auto", "--json")
+    assert code == 0
+    assert [(row["strategy"], row["arena_bytes"]) for row in json.loads(out)] == [
+        ("naive", 270),
+        ("auto", 170),
+    ]
+
+
+def test_peak_as_a_table_and_for_machines(memplan):
+    code, out, _ = memplan("peak", "list.csv")
+    assert code == 0
+    assert out.splitlines()[0].strip() == "list: 170 B live at step 3"
+    rows = [[cell.strip() for cell in line.split("│")[1:4]] for line in out.splitlines() if line[:1] == "│"]
+    assert rows == [["c", "120 B", "70.6 %"], ["b", "50 B", "29.4 %"]]
+    found = json.loads(memplan("peak", "list.csv", "--json")[1])
+    assert (found["peak_step"], found["peak_bytes"], found["ops"]) == (3, 170, [])
+    assert [(part["name"], part["bytes"]) for part in found["contributors"]] == [("c", 120), ("b", 50)]
+
+
+def test_peak_shows_25_rows_unless_all_are_asked_for(memplan, tmp_path):
+    (tmp_path / "many.csv").write_text("id,lower,upper,size\n" + "".join(f"b{i},0,1,10\n" for i in range(30)))
+    short, whole = memplan("peak", "many.csv")[1], memplan("peak", "many.csv", "--all")[1]
+    assert "and 5 more" in short
+    assert "50 B" in short
+    assert "b29" in whole
+    assert "more" not in whole
+
+
+def test_a_graph_has_ops_constants_and_inputs(memplan, tmp_path):
+    write(CHAIN, tmp_path / "net.json")
+    code, out, _ = memplan("peak", "net.json")
+    assert code == 0
+    assert "op i" in out.splitlines()[0]
+    found = json.loads(memplan("plan", "net.json", "--json")[1])
+    assert (found["graph"], found["buffers"], found["steps"], found["constants_bytes"]) == ("net", 4, 4, 100)
+    assert json.loads(memplan("plan", "net.json", "--plan-inputs", "--json")[1])["buffers"] == 5
+    assert "100 B, in a region of their own" in memplan("plan", "net.json")[1]
+
+
+def test_validate_fails_with_1_and_names_both_buffers(memplan, tmp_path):
+    (tmp_path / "bad.csv").write_text("id,lower,upper,size,offset\na,0,3,100,0\nb,1,4,50,90\n")
+    code, out, err = memplan("validate", "bad.csv")
+    assert (code, err) == (1, "")
+    assert out.splitlines()[0] == "not valid"
+    assert "a and b overlap at steps 1–2 in bytes 90–99 (10 bytes)" in out
+    code, out, _ = memplan("validate", "bad.csv", "--json")
+    found = json.loads(out)
+    assert (code, found["valid"], found["counts"]) == (1, False, {"overlap": 1})
+    assert found["violations"][0] | {"message": ""} == {
+        "rule": "overlap",
+        "buffers": ["a", "b"],
+        "steps": [1, 3],
+        "bytes": [90, 100],
+        "message": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("list.csv", "list.csv: line 1: found no column offset, expected an offset for every buffer"),
+        ("net.json", "net.json: found a graph, expected a finished plan"),
+        ("problem.json", "problem.json: found buffers without offsets, expected a finished plan"),
+    ],
+)
+def test_validate_wants_a_finished_plan(memplan, tmp_path, file, message):
+    write(CHAIN, tmp_path / "net.json")
+    write(load(tmp_path / "list.csv"), tmp_path / "problem.json")
+    assert memplan("validate", file) == (2, "", f"memplan: {message}\n")
+
+
+def test_strategies_with_their_sources(memplan):
+    code, out, _ = memplan("strategies", "--json")
+    assert code == 0
+    assert [row["name"] for row in json.loads(out)] == list(strategies())
+    table = memplan("strategies")[1]
+    for strategy in strategies().values():
+        assert strategy.name in table
+        assert strategy.source in table
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["plan", "none.csv"], "none.csv: found no such file, expected a file"),
+        (["plan", "."], ".: found a folder, expected a file"),
+        (["plan", "list.csv", "--strategy", "best"], "no strategy 'best'; there are: auto, "),
+        (["compare", "list.csv", "--strategies", "auto,"], "no strategy ''; there are: auto, "),
+        (["plan", "list.csv", "--alignment", "0"], "list: alignment: found 0, expected 1 or more bytes"),
+        (["plan", "list.csv", "--alignment", "9" * 30], "list: column alignment: found values that are not"),
+        (["plan", "list.csv", "--dim", "batch"], "--dim: found 'batch', expected NAME=VALUE"),
+        (["plan", "list.csv", "--dim", "batch=0"], "--dim: found 'batch=0'"),
+        (["plan", "list.csv", "--dim", "batch=" + "1" * 5000], "--dim: found 'batch=111"),
+        (["plan", "list.csv", "--dim", "=4"], "--dim: found '=4'"),
+        (["dashboard", "none.csv"], "none.csv: found no such file, expected a file to open"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(memplan, arguments, message):
+    code, out, err = memplan(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"memplan: {message}")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["plan"], ["frobnicate"], ["plan", "list.csv", "--alignment", "x"], ["plan", "list.csv", "--no"]],
+)
+def test_wrong_usage_is_exit_2(memplan, arguments):
+    code, out, err = memplan(*arguments)
+    assert (code, out) == (2, "")
+    assert "Usage: memplan" in err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "an empty file"),
+        (b"id,lower,upper,size\n", "no rows"),
+        (b"id,lower,upper,size\na,0,3,-1\n", "line 2, field size: found '-1'"),
+        (b"id,lower,upper,size\na,0,3,nan\n", "line 2, field size: found 'nan'"),
+        (b"id,lower,upper,size\na,3,3,1\n", "line 2"),
+        (b"id,lower,upper,size\na,0,1,1\na,0,1,1\n", "line 3, field id: found 'a', already on line 2"),
+        (b"id,lower,upper,size\na,0,1,99999999999999999999\n", "whole number below 2^63"),
+        (b"id,lower,upper,size\n\xff,0,1,1\n", "0xff"),
+        (b"{", "broken.csv"),
+        (os.urandom(4096), "broken.csv"),
+    ],
+    ids=["empty", "no rows", "negative", "nan", "end", "twice", "huge", "latin", "brace", "garbage"],
+)
+@pytest.mark.parametrize("verb", ["plan", "compare", "peak", "validate"])
+def test_no_verb_fails_with_a_traceback_on_a_broken_file(memplan, tmp_path, verb, content, message):
+    (tmp_path / "broken.csv").write_bytes(content)
+    code, out, err = memplan(verb, "broken.csv")
+    assert (code, out) == (2, "")
+    assert err.startswith("memplan: broken.csv")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_markup_and_control_characters_in_names_are_only_text(memplan, tmp_path):
+    (tmp_path / "names.csv").write_text(
+        "id,lower,upper,size\n[red]x[/red],0,1,5\n\x1b[2Jy,0,1,5\n", encoding="utf-8"
+    )
+    out = memplan("peak", "names.csv")[1]
+    assert "[red]x[/red]" in out
+    assert "\x1b" not in out
+
+
+def run(arguments, folder, **environment):
+    (folder / "list.csv").write_text(BUFFERS.replace("a,", "é,"), encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, "-c", "from memplan_engine.cli import main; main()", *arguments],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        timeout=120,
+    )
+
+
+def test_a_terminal_without_the_letters_is_no_reason_to_fail(tmp_path):
+    table = run(["peak", "list.csv"], tmp_path, PYTHONIOENCODING="ascii")
+    assert (table.returncode, table.stderr) == (0, b"")
+    assert b"170 B live at step 3" in table.stdout
+    found = json.loads(run(["plan", "list.csv", "--json"], tmp_path, PYTHONIOENCODING="ascii").stdout)
+    assert found["graph"] == "list"
+
+
+def test_a_reader_that_closes_the_pipe_early_is_no_failure(tmp_path):
+    read, write_ = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-c", "from memplan_engine.cli import main; main()", "strategies"],
+        stdout=write_,
+        stderr=subprocess.PIPE,
+        timeout=120,
+    )
+    os.close(write_)
+    assert (done.returncode, done.stderr) == (0, b"")

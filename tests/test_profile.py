@@ -1,0 +1,91 @@
+"""Live bytes, high water, holes and the peak."""
+
+from __future__ import annotations
+
+import drawn
+import numpy as np
+import reference
+from hypothesis import given, settings
+
+from memplan_engine.peak import contents_of, find_peak
+from memplan_engine.problem import Gap, make_problem
+from memplan_engine.profile import alive_at, bytes_at, make_profile
+
+#   step  0  1  2  3  4      0: [0, 2) of 4 bytes at 0, 1: [1, 4) of 3 bytes at 6, 2: [3, 5) of 2 bytes at 0,
+#   live  4  7  3  5  2      3: [3, 4) of no bytes.
+THREE = make_problem([0, 1, 3, 3], [2, 4, 5, 4], [4, 3, 2, 0])
+OFFSETS = np.array([0, 6, 0, 0])
+
+
+def test_a_profile_by_hand():
+    profile = make_profile(THREE, OFFSETS)
+    assert profile.sections.bounds.tolist() == [0, 1, 2, 3, 4, 5]
+    assert profile.live.tolist() == [4, 7, 3, 5, 2]
+    assert profile.high_water.tolist() == [4, 9, 9, 9, 2]
+    assert profile.holes.tolist() == [0, 2, 6, 4, 0]
+    assert profile.peak_step == 1
+
+
+def test_the_peak_is_the_first_step_of_equals():
+    assert make_profile(make_problem([1, 5], [2, 7], [4, 4]), np.zeros(2, dtype=np.int64)).peak_step == 1
+
+
+def test_steps_before_and_after_all_buffers_are_empty():
+    profile = make_profile(make_problem([2], [3], [5], steps=6), np.array([7]))
+    assert profile.sections.bounds.tolist() == [0, 2, 3, 6]
+    assert profile.live.tolist() == [0, 5, 0]
+    assert profile.high_water.tolist() == [0, 12, 0]
+
+
+def test_no_buffers():
+    for steps in (None, 3):
+        profile = make_profile(make_problem([], [], [], steps=steps), np.zeros(0, dtype=np.int64))
+        assert profile.live.sum() == profile.high_water.sum() == 0
+        assert profile.peak_step == 0
+        assert len(profile.live) == len(profile.sections) == (1 if steps else 0)
+
+
+def test_what_is_alive_largest_first():
+    assert alive_at(THREE, 1).tolist() == [0, 1]
+    assert alive_at(THREE, 3).tolist() == [1, 2]
+    assert alive_at(THREE, 9).tolist() == []
+    assert alive_at(make_problem([0, 0, 0], [1, 1, 1], [2, 5, 2]), 0).tolist() == [1, 0, 2]
+
+
+def test_bytes_in_a_gap_are_those_of_its_window():
+    problem = make_problem([0, 0], [9, 9], [10, 4], gaps={0: (Gap(2, 4), Gap(5, 7, 3, 6))})
+    assert [bytes_at(problem, 0, step) for step in range(10)] == [10, 10, 0, 0, 10, 3, 3, 10, 10, 0]
+    assert [alive_at(problem, step).tolist() for step in (1, 3, 5)] == [[0, 1], [1], [1, 0]]
+
+
+def test_the_contributors_of_the_peak_sum_to_it():
+    problem = make_problem(
+        [0, 0, 0], [2, 9, 9], [7, 10, 4], gaps={1: (Gap(1, 3, 0, 2),)}, names=["a", "b", "c"]
+    )
+    peak = find_peak(problem)
+    assert (peak.step, peak.nbytes, peak.ops) == (0, 21, ())
+    assert [(part.name, part.nbytes, part.buffer) for part in peak.contributors] == [
+        ("b", 10, 1),
+        ("a", 7, 0),
+        ("c", 4, 2),
+    ]
+    later = contents_of(problem, 1)
+    assert [(part.name, part.nbytes) for part in later.contributors] == [("a", 7), ("c", 4), ("b", 2)]
+    assert later.nbytes == 13
+
+
+@given(drawn.problems())
+@settings(max_examples=120, deadline=None)
+def test_every_step_agrees_with_counting(problem):
+    offsets = np.array(reference.place(problem, range(len(problem)), "first"), dtype=np.int64)
+    profile = make_profile(problem, offsets)
+    for step in range(problem.steps):
+        section = profile.sections.at(step)
+        spans = [(b, reference.held(problem, b, step)) for b in range(len(problem))]
+        tops = [int(offsets[b]) + span[1] for b, span in spans if span]
+        assert profile.live[section] == reference.live_at(problem, step)
+        assert profile.high_water[section] == max(tops, default=0)
+        assert profile.holes[section] >= 0
+        alive = [(b, span[1] - span[0]) for b, span in spans if span and span[1] > span[0]]
+        assert alive_at(problem, step).tolist() == [b for b, _ in sorted(alive, key=lambda x: (-x[1], x[0]))]
+    assert profile.live.max(initial=0) == reference.load(problem) == find_peak(problem).nbytes
