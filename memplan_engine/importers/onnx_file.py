@@ -114,6 +114,8 @@ def _infer(model: Any, source: str) -> Any:
     import onnx
 
     try:
+        # Without data_prop: it takes all memory on shapes that a damaged model inflates, and infer_fixed
+        # follows the arithmetic on shapes further than it does.
         return onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=False)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
         raise InputError(
