@@ -57,6 +57,21 @@ def test_many_placed_buffers_take_the_quicksort_and_the_merge():
             assert place_by(replace(prepared, width=width), order, fit, Budget()).tolist() == expected
 
 
+@pytest.mark.parametrize("fit", list(Fit))
+def test_thousands_of_buffers_lie_the_same_whatever_counts_as_long(fit):
+    # With the largest width all are short and there is no run at all; with 1 nearly all stand in one.
+    random = np.random.default_rng(6)
+    n = 3000
+    start = random.integers(0, 500, n)
+    length = np.where(random.random(n) < 0.1, random.integers(1, 500, n), random.integers(1, 12, n))
+    gaps = {b: (Gap(int(start[b]), int(start[b]) + 1, 0, 3),) for b in range(0, n, 50) if length[b] > 1}
+    problem = make_problem(start, start + length, random.integers(4, 1000, n), gaps=gaps)
+    order, prepared = random.permutation(n), prepare(problem)
+    expected = place_by(replace(prepared, width=10**6), order, fit, Budget()).tolist()
+    for width in (1, 6, 12, 100):
+        assert place_by(replace(prepared, width=width), order, fit, Budget()).tolist() == expected
+
+
 #   14 ┌────┐            By hand: 0 lies at [0, 4), 1 at [4, 6), 2 at [6, 14), all at fixed offsets, but 1 is
 #      │ 2  │            gone at step 1. So at step 1 the hole [4, 6) is free, and from 14 upwards.
 #    6 ├────┤

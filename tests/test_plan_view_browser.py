@@ -107,7 +107,7 @@ def test_every_panel_says_in_words_what_it_shows(open_chart):
     chart = open_chart()
     label = chart.base.get_attribute("aria-label")
     assert label == (
-        "plain: 3 buffers over 10 steps, arena 10.00 MiB, lower bound 10.00 MiB, peak at step 0 (op0)."
+        "plain: 3 buffers over 10 steps, arena 10 MiB, lower bound 10 MiB, peak at step 0 (op0)."
     )
     assert chart.base.get_attribute("role") == "img"
     assert chart.page.locator(".legend .label").all_inner_texts()[:3] == ["conv", "norm", "relu"]
@@ -118,12 +118,12 @@ def test_hover_shows_the_buffer_and_elsewhere_the_step(open_chart):
     chart.mouse(*chart.at(7.5, 2))
     assert chart.tooltip.inner_text().splitlines() == [
         "second",
-        "4.00 MiB at offset 0 B",
+        "4 MiB at offset 0 B",
         "live [5, 10), 5 steps",
         "step 7 · op7",
     ]
     chart.mouse(*chart.at(3.5, 10.5))
-    step = ["step 3 · op3", "live 10.00 MiB · high water 10.00 MiB", "holes 0 B"]
+    step = ["step 3 · op3", "live 10 MiB · high water 10 MiB", "holes 0 B"]
     assert chart.tooltip.inner_text().splitlines() == step
     chart.mouse(chart.at(3.5, 0)[0], HEIGHT - AXIS - 20)
     assert chart.tooltip.inner_text().splitlines() == step
@@ -144,7 +144,7 @@ def test_a_click_selects_and_python_hears_it(open_chart):
     chart = open_chart()
     chart.click(*chart.at(7.5, 2))
     chart.reported(1)
-    assert "second, 4.00 MiB at offset 0 B" in chart.page.locator(".spoken").inner_text()
+    assert "second, 4 MiB at offset 0 B" in chart.page.locator(".spoken").inner_text()
     chart.click(*chart.at(4, 10.6))
     chart.reported(None)
 

@@ -10,16 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from memplan_engine.kernels.placed import (
-    FOUND,
-    LONG,
-    Placed,
-    add_rectangle,
-    find_long,
-    find_short,
-    make_placed,
-    sort_found,
-)
+from memplan_engine.kernels.placed import FOUND, FOUND_LONG, Placed, add_rectangle, find, make_placed
 from memplan_engine.kernels.types import Flags, Ints
 
 FIRST_FIT = 0
@@ -75,9 +66,7 @@ def place_in_order(
         offsets[buffer] = offset
         for piece in range(first[buffer], first[buffer + 1]):
             if low[piece] < high[piece]:
-                add_rectangle(
-                    placed, piece, start[piece], end[piece], offset + low[piece], offset + high[piece]
-                )
+                add_rectangle(placed, start, end, piece, offset + low[piece], offset + high[piece])
     return offsets
 
 
@@ -96,19 +85,15 @@ def _find_offset(
 ) -> int:
     """The offset of `buffer` among its neighbours in time, by the rule `fit`."""
     one, last = first[buffer], first[buffer + 1]
-    placed.counts[FOUND] = 0
     if last - one == 1 and low[one] == 0 and high[one] == size[buffer]:
-        find_short(placed, start, end, start[one], end[one])
-        if end[one] - start[one] <= placed.width:
-            sort_found(placed)
-        found = placed.counts[FOUND]
-        found_low, found_high = placed.found_low[:found], placed.found_high[:found]
-        run = placed.long_run[: placed.counts[LONG]]
-        begin, finish = start[one], end[one]
+        find(placed, start, end, start[one], end[one])
+        short, long = placed.counts[FOUND], placed.counts[FOUND_LONG]
+        found_low, found_high = placed.found_low[:short], placed.found_high[:short]
+        more_low, more_high = placed.found_long_low[:long], placed.found_long_high[:long]
     else:
         found_low, found_high = _gather(placed, one, last, start, end, low, high, size[buffer])
-        run, begin, finish = placed.long_run[:0], 0, 0
-    return choose(found_low, found_high, run, begin, finish, size[buffer], alignment[buffer], fit)
+        more_low, more_high = placed.found_long_low[:0], placed.found_long_high[:0]
+    return choose(found_low, found_high, more_low, more_high, size[buffer], alignment[buffer], fit)
 
 
 @njit(cache=True, nogil=True)
@@ -119,24 +104,24 @@ def _gather(
 
     A piece that leaves out the bytes below its `low` or above its `high` may reach over a neighbour.
     Lifting the neighbour's low by what is left out above and lowering its high by what is left out below
-    lets one sweep treat the buffer as if it filled its whole size. A neighbour that fits into what is left
-    out is in nobody's way. One that meets several pieces is gathered once for each.
+    lets one sweep treat the buffer as if it filled its whole size. A neighbour that meets several pieces is
+    gathered once for each.
     """
     gathered = np.empty((64, 2), dtype=np.int64)
     count = 0
     for piece in range(one, last):
-        placed.counts[FOUND] = 0
-        find_short(placed, start, end, start[piece], end[piece])
-        find_long(placed, start[piece], end[piece])
-        found = placed.counts[FOUND]
-        if count + found > len(gathered):
-            larger = np.empty((2 * (count + found), 2), dtype=np.int64)
-            larger[:count] = gathered[:count]
-            gathered = larger
-        for i in range(found):
-            lifted, lowered = placed.found_low[i] + size - high[piece], placed.found_high[i] - low[piece]
-            if lifted - size < lowered:
-                gathered[count, 0], gathered[count, 1] = lifted, lowered
+        find(placed, start, end, start[piece], end[piece])
+        above, below = size - high[piece], low[piece]
+        for found_low, found_high, found in (
+            (placed.found_low, placed.found_high, placed.counts[FOUND]),
+            (placed.found_long_low, placed.found_long_high, placed.counts[FOUND_LONG]),
+        ):
+            if count + found > len(gathered):
+                larger = np.empty((2 * (count + found), 2), dtype=np.int64)
+                larger[:count] = gathered[:count]
+                gathered = larger
+            for i in range(found):
+                gathered[count, 0], gathered[count, 1] = found_low[i] + above, found_high[i] - below
                 count += 1
     by_low = np.argsort(gathered[:count, 0])
     return gathered[:count, 0][by_low], gathered[:count, 1][by_low]
@@ -144,41 +129,30 @@ def _gather(
 
 @njit(cache=True, nogil=True)
 def choose(
-    found_low: Ints,
-    found_high: Ints,
-    run: Ints,
-    start: int,
-    end: int,
-    size: int,
-    alignment: int,
-    fit: int,
+    found_low: Ints, found_high: Ints, more_low: Ints, more_high: Ints, size: int, alignment: int, fit: int
 ) -> int:
     """The offset that `fit` gives to a buffer of `size` bytes among its neighbours in time.
 
-    The neighbours are the found rectangles and those rows of `run` that meet the sections `[start, end)`,
-    both by low. One sweep upwards over both; `reach` is the end of what it passed.
+    The neighbours stand in two lists, both by low. One sweep upwards over both; `reach` is the end of what
+    it passed.
     """
-    found, rows = len(found_low), len(run)
+    found, more = len(found_low), len(more_low)
     reach, chosen, tightest = 0, -1, np.iinfo(np.int64).max
     i, j = 0, 0
-    while True:
-        while j < rows and (run[j, 0] >= end or run[j, 1] <= start):
-            j += 1
-        if i < found and (j == rows or found_low[i] <= run[j, 2]):
+    while i < found or j < more:
+        if i < found and (j == more or found_low[i] <= more_low[j]):
             next_low, next_high = found_low[i], found_high[i]
             i += 1
-        elif j < rows:
-            next_low, next_high = run[j, 2], run[j, 3]
-            j += 1
         else:
-            break
+            next_low, next_high = more_low[j], more_high[j]
+            j += 1
         hole = next_low - reach
-        if hole >= size and fit != TOP:
+        # Only a hole that would be chosen is worth the division.
+        if size <= hole < tightest and fit != TOP:
             candidate = reach + -reach % alignment
             if candidate + size <= next_low:
                 if fit == FIRST_FIT:
                     return candidate
-                if hole < tightest:
-                    chosen, tightest = candidate, hole
+                chosen, tightest = candidate, hole
         reach = max(reach, next_high)
     return chosen if chosen >= 0 else reach + -reach % alignment

@@ -1,15 +1,14 @@
 """The rectangles that are already placed, kept so that those alive at a time come out by offset.
 
 - *Long* rectangles, longer than `width` sections, stand in one run sorted by their low byte. Nearly every
-  buffer meets most of them, so reading the run from end to end is the fastest way through.
+  buffer meets many of them, so reading the run from end to end is the fastest way through.
 - *Short* ones hang in cells of `width` sections by where they start: a short buffer looks at the few cells
   around it and sorts the little it finds there.
-- A long buffer meets nearly all short ones, too: they stand in a second sorted run, into which the short
-  rectangles placed since the last long buffer are merged only when a long one asks.
+- A long buffer meets many short ones, too: they stand in a second sorted run. Those placed last wait outside,
+  unsorted, and are merged into it only when there are many.
 
-`cell_width` picks the width by counting what each would cost. A run is an int64 array of shape
-(capacity, 4), a row a rectangle, sorted by low: start and end in sections, low and high in bytes. Rows keep
-a rectangle's four numbers in one cache line for the scan.
+`cell_width` picks the width by counting what each would cost. A run is read in two passes: one over the times
+alone, which the compiler turns into vector instructions, and one over the rows that it lets through.
 """
 
 from __future__ import annotations
@@ -19,26 +18,40 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from memplan_engine.kernels.types import Ints
+from memplan_engine.kernels.types import Flags, Ints, Shorts
 
-LONG, SHORT, PENDING, FOUND = 0, 1, 2, 3
+LONG, SHORT, WAITING, FOUND, FOUND_LONG = 0, 1, 2, 3, 4
 """Rows of `Placed.counts`."""
+MOST_WAITING = 256
+
+
+class Run(NamedTuple):
+    """Rectangles sorted by low: start and end in sections (int32), low and high in bytes (int64)."""
+
+    start: Shorts
+    end: Shorts
+    low: Ints
+    high: Ints
 
 
 class Placed(NamedTuple):
-    """The state: runs, cells, and the neighbours that the last look-up found (`low`, `high`)."""
+    """The state, and what the last look-up found: short rectangles and long ones, each by low."""
 
     width: int
     counts: Ints
-    long_run: Ints
-    short_run: Ints
-    pending: Ints
+    long_run: Run
+    short_run: Run
+    waiting: Ints
     cell_head: Ints
     cell_next: Ints
     low: Ints
     high: Ints
     found_low: Ints
     found_high: Ints
+    found_long_low: Ints
+    found_long_high: Ints
+    meets: Flags
+    rows: Ints
 
 
 @njit(cache=True, nogil=True)
@@ -46,23 +59,38 @@ def make_placed(pieces: int, sections: int, width: int) -> Placed:
     """Nothing placed yet, with room for `pieces` rectangles over `sections` sections of time."""
     return Placed(
         width,
-        np.zeros(4, dtype=np.int64),
-        np.empty((pieces, 4), dtype=np.int64),
-        np.empty((pieces, 4), dtype=np.int64),
-        np.empty(pieces, dtype=np.int64),
+        np.zeros(5, dtype=np.int64),
+        _make_run(pieces),
+        _make_run(pieces),
+        np.empty(MOST_WAITING, dtype=np.int64),
         np.full(sections // width + 1, -1, dtype=np.int64),
         np.full(pieces, -1, dtype=np.int64),
         np.empty(pieces, dtype=np.int64),
         np.empty(pieces, dtype=np.int64),
         np.empty(pieces + 1, dtype=np.int64),
         np.empty(pieces + 1, dtype=np.int64),
+        np.empty(pieces + 1, dtype=np.int64),
+        np.empty(pieces + 1, dtype=np.int64),
+        np.empty(pieces, dtype=np.bool_),
+        np.empty(pieces + 1, dtype=np.int64),
     )
 
 
 @njit(cache=True, nogil=True)
-def add_rectangle(placed: Placed, piece: int, start: int, end: int, low: int, high: int) -> None:
-    """Place `piece` over the sections `[start, end)` and the bytes `[low, high)`."""
+def _make_run(pieces: int) -> Run:
+    return Run(
+        np.empty(pieces, dtype=np.int32),
+        np.empty(pieces, dtype=np.int32),
+        np.empty(pieces, dtype=np.int64),
+        np.empty(pieces, dtype=np.int64),
+    )
+
+
+@njit(cache=True, nogil=True)
+def add_rectangle(placed: Placed, starts: Ints, ends: Ints, piece: int, low: int, high: int) -> None:
+    """Place `piece` of the sections `[starts[piece], ends[piece])` over the bytes `[low, high)`."""
     placed.low[piece], placed.high[piece] = low, high
+    start, end = starts[piece], ends[piece]
     if end - start > placed.width:
         _insert_into_run(placed.long_run, placed.counts[LONG], start, end, low, high)
         placed.counts[LONG] += 1
@@ -70,21 +98,60 @@ def add_rectangle(placed: Placed, piece: int, start: int, end: int, low: int, hi
     cell = start // placed.width
     placed.cell_next[piece] = placed.cell_head[cell]
     placed.cell_head[cell] = piece
-    placed.pending[placed.counts[PENDING]] = piece
-    placed.counts[PENDING] += 1
+    if placed.counts[WAITING] == MOST_WAITING:
+        _merge_waiting(placed, starts, ends)
+    placed.waiting[placed.counts[WAITING]] = piece
+    placed.counts[WAITING] += 1
 
 
 @njit(cache=True, nogil=True)
-def find_short(placed: Placed, starts: Ints, ends: Ints, start: int, end: int) -> None:
-    """Append the short rectangles that meet the sections `[start, end)` to the found ones.
-
-    In order of low if the asking rectangle is long, in no order if it is short.
-    """
+def find(placed: Placed, starts: Ints, ends: Ints, start: int, end: int) -> None:
+    """Find the rectangles that meet the sections `[start, end)`: short and long ones, each by low."""
+    placed.counts[FOUND_LONG] = _scan_run(
+        placed.long_run,
+        placed.counts[LONG],
+        start,
+        end,
+        placed.found_long_low,
+        placed.found_long_high,
+        placed.meets,
+        placed.rows,
+    )
     if end - start > placed.width:
-        _merge_pending(placed, starts, ends)
-        _scan_run(placed, placed.short_run, placed.counts[SHORT], start, end)
-        return
-    found = placed.counts[FOUND]
+        _find_short_for_long(placed, starts, ends, start, end)
+    else:
+        _find_short_for_short(placed, starts, ends, start, end)
+
+
+@njit(cache=True, nogil=True)
+def _find_short_for_long(placed: Placed, starts: Ints, ends: Ints, start: int, end: int) -> None:
+    low, high = placed.found_low, placed.found_high
+    sorted_count = _scan_run(
+        placed.short_run, placed.counts[SHORT], start, end, low, high, placed.meets, placed.rows
+    )
+    waiting = np.empty((placed.counts[WAITING], 2), dtype=np.int64)
+    count = 0
+    for piece in placed.waiting[: placed.counts[WAITING]]:
+        if starts[piece] < end and start < ends[piece]:
+            waiting[count, 0], waiting[count, 1] = placed.low[piece], placed.high[piece]
+            count += 1
+    placed.counts[FOUND] = sorted_count + count
+    order = np.argsort(waiting[:count, 0])
+    target, source, other = sorted_count + count - 1, sorted_count - 1, count - 1
+    while other >= 0:
+        waits = order[other]
+        if source >= 0 and low[source] > waiting[waits, 0]:
+            low[target], high[target] = low[source], high[source]
+            source -= 1
+        else:
+            low[target], high[target] = waiting[waits, 0], waiting[waits, 1]
+            other -= 1
+        target -= 1
+
+
+@njit(cache=True, nogil=True)
+def _find_short_for_short(placed: Placed, starts: Ints, ends: Ints, start: int, end: int) -> None:
+    found = 0
     # A short rectangle is at most `width` long, so one that meets [start, end) starts after start − width.
     for cell in range(max(0, start - placed.width + 1) // placed.width, (end - 1) // placed.width + 1):
         piece = placed.cell_head[cell]
@@ -94,18 +161,12 @@ def find_short(placed: Placed, starts: Ints, ends: Ints, start: int, end: int) -
                 found += 1
             piece = placed.cell_next[piece]
     placed.counts[FOUND] = found
+    _sort_by_low(placed.found_low, placed.found_high, found)
 
 
 @njit(cache=True, nogil=True)
-def find_long(placed: Placed, start: int, end: int) -> None:
-    """Append the long rectangles that meet the sections `[start, end)` to the found ones, by low."""
-    _scan_run(placed, placed.long_run, placed.counts[LONG], start, end)
-
-
-@njit(cache=True, nogil=True)
-def sort_found(placed: Placed) -> None:
-    """Sort the found rectangles by low: insertion for a few, quicksort for many."""
-    low, high, count = placed.found_low, placed.found_high, placed.counts[FOUND]
+def _sort_by_low(low: Ints, high: Ints, count: int) -> None:
+    """Insertion for a few, quicksort for many."""
     if count > 24:
         order = np.argsort(low[:count])
         low[:count] = low[:count][order]
@@ -143,41 +204,55 @@ def cell_width(first: Ints, last: Ints, sections: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _insert_into_run(run: Ints, count: int, start: int, end: int, low: int, high: int) -> None:
-    place = count
-    while place > 0 and run[place - 1, 2] > low:
-        run[place] = run[place - 1]
-        place -= 1
-    run[place, 0], run[place, 1], run[place, 2], run[place, 3] = start, end, low, high
+def _insert_into_run(run: Run, count: int, start: int, end: int, low: int, high: int) -> None:
+    place = np.searchsorted(run.low[:count], low, side="right")
+    for row in range(count, place, -1):
+        run.start[row] = run.start[row - 1]
+    for row in range(count, place, -1):
+        run.end[row] = run.end[row - 1]
+    for row in range(count, place, -1):
+        run.low[row] = run.low[row - 1]
+    for row in range(count, place, -1):
+        run.high[row] = run.high[row - 1]
+    run.start[place], run.end[place], run.low[place], run.high[place] = start, end, low, high
 
 
 @njit(cache=True, nogil=True)
-def _scan_run(placed: Placed, run: Ints, count: int, start: int, end: int) -> None:
-    found = placed.counts[FOUND]
+def _scan_run(
+    run: Run, count: int, start: int, end: int, low: Ints, high: Ints, meets: Flags, rows: Ints
+) -> int:
+    """Copy the bytes of the rows that meet the sections `[start, end)` to `low` and `high`; how many."""
+    begin, finish = np.int32(start), np.int32(end)
     for row in range(count):
-        if run[row, 0] < end and start < run[row, 1]:
-            placed.found_low[found], placed.found_high[found] = run[row, 2], run[row, 3]
-            found += 1
-    placed.counts[FOUND] = found
+        meets[row] = (run.start[row] < finish) & (begin < run.end[row])
+    found = 0
+    for row in range(count):
+        # No branch that nobody could predict: write in any case, count only what meets.
+        rows[found] = row
+        found += meets[row]
+    for i in range(found):
+        low[i], high[i] = run.low[rows[i]], run.high[rows[i]]
+    return found
 
 
 @njit(cache=True, nogil=True)
-def _merge_pending(placed: Placed, starts: Ints, ends: Ints) -> None:
-    """Merge the pending short rectangles into their run, from the back so that no row is lost."""
-    run, low, high = placed.short_run, placed.low, placed.high
-    waiting = placed.pending[: placed.counts[PENDING]].copy()
+def _merge_waiting(placed: Placed, starts: Ints, ends: Ints) -> None:
+    """Merge the waiting rectangles into the short run, from the back so that no row is lost."""
+    run, low = placed.short_run, placed.low
+    waiting = placed.waiting[: placed.counts[WAITING]].copy()
     waiting = waiting[np.argsort(low[waiting])]
     source, other = placed.counts[SHORT] - 1, len(waiting) - 1
     target = source + len(waiting)
     while other >= 0:
         piece = waiting[other]
-        if source >= 0 and run[source, 2] > low[piece]:
-            run[target] = run[source]
+        if source >= 0 and run.low[source] > low[piece]:
+            run.start[target], run.end[target] = run.start[source], run.end[source]
+            run.low[target], run.high[target] = run.low[source], run.high[source]
             source -= 1
         else:
-            run[target, 0], run[target, 1] = starts[piece], ends[piece]
-            run[target, 2], run[target, 3] = low[piece], high[piece]
+            run.start[target], run.end[target] = starts[piece], ends[piece]
+            run.low[target], run.high[target] = low[piece], placed.high[piece]
             other -= 1
         target -= 1
     placed.counts[SHORT] += len(waiting)
-    placed.counts[PENDING] = 0
+    placed.counts[WAITING] = 0

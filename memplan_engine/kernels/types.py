@@ -7,3 +7,4 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Shorts = NDArray[np.int32]

@@ -1,0 +1,5 @@
+"""`python -m memplan_engine` is `memplan`."""
+
+from memplan_engine.cli import main
+
+main()
