@@ -34,7 +34,7 @@ from memplan_engine.planner import adopt  # noqa: E402
 from memplan_engine.problem import Problem, make_problem  # noqa: E402
 from memplan_engine.strategies.base import Budget  # noqa: E402
 from memplan_engine.strategies.greedy_by_size import GreedyBySize  # noqa: E402
-from memplan_engine.validate import validate  # noqa: E402
+from memplan_engine.validate import validate_plan  # noqa: E402
 
 COUNTS = (1_000, 10_000, 100_000)
 MOST_FOR_THE_LOOPS = 10_000
@@ -137,7 +137,7 @@ def row(problem: Problem, label: str, with_loops: bool) -> list[str]:
         loops = [f"{plain:.3f}", f"{plain / seconds:.0f}", f"{tuned:.3f}", f"{tuned / seconds:.0f}"]
     plan = adopt(problem, placement.offsets)
     began = time.perf_counter()
-    assert validate(plan).valid
+    assert validate_plan(plan).valid
     checked = time.perf_counter() - began
     above = f"{plan.arena_bytes / lower_bound(problem).nbytes:.4f}"
     return [f"{len(problem):,}", label, f"{seconds:.4f}", *loops, above, f"{checked:.3f}"]

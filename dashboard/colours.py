@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memplan_engine import Problem, provenance
+from memplan_engine import Problem, find_provenance
 from memplan_engine.provenance import Provenance
 from memplan_engine.units import format_bytes
 
@@ -30,7 +30,16 @@ CATEGORIES = (
     ("#999933", "#B3B34D"),
 )
 OTHER = ("#BBBBBB", "#8A8A8A")
-MAGNITUDES = ("#00224E", "#2A3F6D", "#575C6D", "#7D7C78", "#A59C74", "#D2C060", "#FEE838")
+MAGNITUDES = (
+    ("#00224E", "#45516C"),
+    ("#2A3F6D", "#5B606E"),
+    ("#575C6D", "#707173"),
+    ("#7D7C78", "#8A8779"),
+    ("#A59C74", "#A69D75"),
+    ("#D2C060", "#C9B868"),
+    ("#FEE838", "#FEE838"),
+)
+"""On a dark ground the scale begins where it can be seen."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,17 +53,17 @@ class Colouring:
 
 def by_kind(problem: Problem) -> Colouring:
     """By the kind of the op that makes the buffer."""
-    return _categories([each.kind for each in provenance(problem)], problem)
+    return _categories([each.kind for each in find_provenance(problem)], problem)
 
 
 def by_role(problem: Problem) -> Colouring:
     """By role: activation, output, input."""
-    return _categories([str(each.role or "buffer") for each in provenance(problem)], problem)
+    return _categories([str(each.role or "buffer") for each in find_provenance(problem)], problem)
 
 
 def by_module(problem: Problem) -> Colouring:
     """By module path, as deep as ten colours reach, all layers of one kind taken together."""
-    return _categories(_module_groups(provenance(problem)), problem)
+    return _categories(_module_groups(find_provenance(problem)), problem)
 
 
 def by_size(problem: Problem) -> Colouring:
@@ -64,7 +73,7 @@ def by_size(problem: Problem) -> Colouring:
 
 def by_lifetime(problem: Problem) -> Colouring:
     """By lifetime in steps, in seven equal steps of its logarithm."""
-    return _magnitudes(problem.end - problem.start, lambda steps: f"{steps:.0f} steps")
+    return _magnitudes(problem.end - problem.start, lambda steps: f"{steps:,} step{'s' * (steps != 1)}")
 
 
 COLOURINGS: dict[str, Callable[[Problem], Colouring]] = {
@@ -92,14 +101,17 @@ def _categories(labels: Sequence[str], problem: Problem) -> Colouring:
     return Colouring(index, (*CATEGORIES[:rest], OTHER), tuple(legend))
 
 
-def _magnitudes(values: NDArray[np.int64], text: Callable[[float], str]) -> Colouring:
+def _magnitudes(values: NDArray[np.int64], text: Callable[[int], str]) -> Colouring:
     logs = np.log2(np.maximum(values, 1).astype(float))
     low, high = (float(logs.min()), float(logs.max())) if len(logs) else (0.0, 0.0)
     bins = len(MAGNITUDES) if high > low else 1
     span = (high - low) or 1.0
     index = np.minimum((logs - low) / span * bins, bins - 1).astype(np.uint8)
-    legend = [(f"from {text(2 ** (low + span * place / bins))}", place) for place in range(bins)]
-    return Colouring(index, tuple((colour, colour) for colour in MAGNITUDES[:bins]), tuple(legend))
+    # The smallest value of each colour; colours that nothing has are left out.
+    legend = [
+        (f"from {text(int(values[index == place].min()))}", place) for place in np.unique(index).tolist()
+    ]
+    return Colouring(index, MAGNITUDES[:bins], tuple(legend))
 
 
 def _module_groups(known: Sequence[Provenance]) -> list[str]:

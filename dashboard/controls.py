@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
 import streamlit as st
 
 from dashboard import documents, state
+from dashboard.choices import MOST_MEBIBYTES, parse_mebibytes
 from dashboard.colours import COLOURINGS
 from dashboard.documents import Document
-from memplan_engine import strategies
+from memplan_engine import known_strategies
 
 IMPORTED = "imported"
+MOST_PANELS = 4
+MOST_PATTERN = 200
+
+
+def row(weights: Sequence[float]) -> list[AbstractContextManager[object]]:
+    """The columns for a row of widgets; where the window is narrow they wrap."""
+    return list(st.container(key="controls").columns(list(weights), gap="small"))
 
 
 def pick_document() -> None:
@@ -18,85 +29,81 @@ def pick_document() -> None:
     current = state.get("doc")
     if current not in known:
         known = {current: current.partition(":")[2], **known}
-    _keep("doc_widget", current, list(known))
+    _keep("doc_widget", current)
     st.selectbox("Graph", list(known), format_func=known.__getitem__, key="doc_widget", on_change=_document)
 
 
 def pick_strategy(document: Document) -> str:
     """The strategy; a file that brought its own plan offers that first."""
-    names = _strategy_names(document)
-    current = state.get("strategy")
-    if current not in names:
-        current = names[0]
-    _keep("strategy_widget", current, names)
+    names, current = strategy_names(document), current_strategy(document)
+    _keep("strategy_widget", current)
     st.selectbox(
         "Strategy",
         names,
         key="strategy_widget",
-        on_change=_take,
-        args=("strategy", "strategy_widget"),
+        on_change=_taker("strategy", "strategy_widget"),
         help="How buffers get their offsets. `memplan strategies` lists the sources.",
     )
     return current
 
 
 def pick_strategies(document: Document) -> list[str]:
-    """Two to four strategies to put side by side."""
-    names = _strategy_names(document)
-    chosen = [name for name in state.get("compare").split(",") if name in names][:4]
-    for name in names:
-        if len(chosen) >= 2:
-            break
-        if name not in chosen:
-            chosen.append(name)
-    _keep("compare_widget", chosen, None)
+    """The strategies to put side by side, up to four; a file's own plan is among them unless others were
+    picked."""
+    names = strategy_names(document)
+    wanted = state.get("compare")
+    if document.plan and wanted == state.PARAMETERS["compare"]:
+        wanted = f"{IMPORTED},{wanted}"
+    chosen = [name for name in dict.fromkeys(wanted.split(",")) if name in names][:MOST_PANELS]
+    if wanted and not chosen:
+        chosen = state.PARAMETERS["compare"].split(",")
+    _keep("compare_widget", chosen)
     st.multiselect(
         "Strategies, two to four",
         names,
         key="compare_widget",
-        max_selections=4,
+        max_selections=MOST_PANELS,
+        placeholder="pick two to four",
         on_change=_compared,
     )
     return chosen
 
 
-def pick_colouring() -> str:
-    """What the colours mean."""
-    current = state.get("colour") if state.get("colour") in COLOURINGS else "op kind"
-    _keep("colour_widget", current, list(COLOURINGS))
+def pick_colouring(document: Document) -> str:
+    """What the colours mean: op kinds where a graph is known, else sizes, unless something was picked."""
+    current = state.get("colour")
+    if current not in COLOURINGS:
+        current = "op kind" if document.graph else "size"
+    _keep("colour_widget", current)
     st.selectbox(
-        "Colour by", list(COLOURINGS), key="colour_widget", on_change=_take, args=("colour", "colour_widget")
+        "Colour by", list(COLOURINGS), key="colour_widget", on_change=_taker("colour", "colour_widget")
     )
     return current
 
 
 def pick_search() -> str:
     """A regular expression; what it does not find is dimmed."""
-    _keep("find_widget", state.get("find"), None)
+    current = state.get("find")[:MOST_PATTERN]
+    _keep("find_widget", current)
     st.text_input(
         "Find (regex)",
         key="find_widget",
         placeholder="attn|mlp",
-        on_change=_take,
-        args=("find", "find_widget"),
+        max_chars=MOST_PATTERN,
+        on_change=_taker("find", "find_widget"),
         help="In name, op kind and module path. The rest is dimmed.",
     )
-    return state.get("find")
+    return current
 
 
 def pick_budget() -> int | None:
     """A budget in bytes, given in MiB; None when there is none."""
-    try:
-        current = min(max(float(state.get("budget")), 0.0), 2.0**40) or None
-    except ValueError:
-        current = None
-    if current is not None and current != current:
-        current = None
-    _keep("budget_widget", current, None)
+    current = parse_mebibytes(state.get("budget"))
+    _keep("budget_widget", current)
     st.number_input(
         "Budget, MiB",
         min_value=0.0,
-        max_value=2.0**40,
+        max_value=MOST_MEBIBYTES,
         step=1.0,
         value=None,
         placeholder="none",
@@ -107,18 +114,24 @@ def pick_budget() -> int | None:
     return None if current is None else round(current * 2**20)
 
 
-def _strategy_names(document: Document) -> list[str]:
-    return ([IMPORTED] if document.plan else []) + list(strategies())
+def strategy_names(document: Document) -> list[str]:
+    """What can be chosen for `document`."""
+    return ([IMPORTED] if document.plan else []) + list(known_strategies())
 
 
-def _keep(key: str, value: object, options: list[str] | None) -> None:
-    """Set a widget to `value` when it is new or when something else has changed the choice."""
-    if st.session_state.get(key) != value or (options is not None and value not in options):
-        st.session_state[key] = value
+def current_strategy(document: Document) -> str:
+    """The strategy of choice; the first that there is where the choice makes no sense for `document`."""
+    names, chosen = strategy_names(document), state.get("strategy")
+    return chosen if chosen in names else names[0]
 
 
-def _take(name: str, key: str) -> None:
-    state.choose(**{name: st.session_state[key] or ""})
+def _keep(key: str, value: object) -> None:
+    """Have a widget show the choice, on whichever page it was made: widgets forget when the page changes."""
+    st.session_state[key] = value
+
+
+def _taker(name: str, key: str) -> Callable[[], None]:
+    return lambda: state.choose(**{name: st.session_state[key] or ""})
 
 
 def _compared() -> None:
@@ -127,8 +140,8 @@ def _compared() -> None:
 
 def _budget() -> None:
     value = st.session_state.budget_widget
-    state.choose(budget="" if not value else f"{value:g}")
+    state.choose(budget=repr(value).removesuffix(".0") if value else "")
 
 
 def _document() -> None:
-    state.choose(doc=st.session_state.doc_widget, selected="", dims="", alignment="", inputs="", as_plan="")
+    state.choose_document(st.session_state.doc_widget)

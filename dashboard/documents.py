@@ -6,7 +6,8 @@ import hashlib
 import re
 import sys
 import time
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from platformdirs import user_cache_path
@@ -17,7 +18,7 @@ from memplan_engine.lifetimes import DEFAULT_ALIGNMENT
 from memplan_engine.planner import as_problem
 
 MOST_UPLOADS = 50
-DEFAULT = "example:gpt2"
+EXAMPLE = "example:gpt2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +33,36 @@ class Options:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Document:
-    """An opened file: its problem, the graph behind it, and the finished plan that it brought, if any."""
+    """An opened file: its problem, the graph behind it, and the finished plan that it brought, if any.
+
+    `index_of` gives a buffer's index by its name.
+    """
 
     key: str
     label: str
     problem: Problem
     graph: Graph | None
     plan: Plan | None
+    index_of: dict[str, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "index_of", {name: i for i, name in enumerate(self.problem.names)})
+
+
+def first_key() -> str:
+    """What opens when nothing else is asked for: the first file of the command line, or an example."""
+    return next(iter(_given()), EXAMPLE)
 
 
 def catalogue() -> dict[str, str]:
     """Every document that can be chosen, key → label: command-line files, uploads of late, examples."""
-    found = {f"file:{path.name}": path.name for path in given_files()}
-    found |= {f"upload:{path.parent.name}": path.name for path in _uploads()}
+    found = {key: path.name for key, path in _given().items()}
+    uploads = {f"upload:{path.parent.name}": path.name for path in _uploads()}
+    names = Counter(uploads.values())
+    found |= {
+        key: name if names[name] == 1 else f"{name} ({key.partition(':')[2][:4]})"
+        for key, name in uploads.items()
+    }
     return found | {f"example:{path.stem}": _title(path) for path in example_graphs.examples()}
 
 
@@ -60,20 +78,30 @@ def path_of(key: str) -> Path:
     if kind == "example":
         candidates = [path for path in example_graphs.examples() if path.stem == name]
     elif kind == "file":
-        candidates = [path for path in given_files() if path.name == name]
+        candidates = [path for known, path in _given().items() if known == key]
     elif kind == "upload" and re.fullmatch(r"[0-9a-f]{16}", name):
-        candidates = sorted((_store() / name).glob("*"))
+        candidates = [path for path in sorted((_store() / name).glob("*")) if path.suffix != ".part"]
     if not candidates:
         raise InputError(key[:80], "", "no such document", "one of those in the list, or a new upload")
     return candidates[0]
 
 
-def keep_upload(name: str, content: bytes) -> str:
-    """Keep an uploaded file and give its key. The oldest uploads beyond MOST_UPLOADS are removed."""
+def version_of(key: str) -> tuple[int, int]:
+    """Changes when the file behind `key` does: time of change and size; InputError when there is none."""
+    try:
+        status = path_of(key).stat()
+    except OSError:
+        return (0, 0)
+    return (status.st_mtime_ns, status.st_size)
+
+
+def keep_upload(name: str, content: bytes) -> tuple[str, bool]:
+    """Keep an uploaded file; its key, and whether it is new. The oldest beyond MOST_UPLOADS are removed."""
     digest = hashlib.sha256(content).hexdigest()[:16]
     folder = _store() / digest
     safe = re.sub(r"[^\w.+-]", "_", Path(name).name)[-100:] or "upload"
-    if not (folder / safe).exists():
+    is_new = not (folder / safe).exists()
+    if is_new:
         folder.mkdir(parents=True, exist_ok=True)
         for stale in folder.iterdir():
             stale.unlink()
@@ -81,9 +109,14 @@ def keep_upload(name: str, content: bytes) -> str:
         part.write_bytes(content)
         part.rename(folder / safe)
         for old in _uploads()[MOST_UPLOADS:]:
-            old.unlink(missing_ok=True)
-            old.parent.rmdir()
-    return f"upload:{digest}"
+            _remove(old)
+    return f"upload:{digest}", is_new
+
+
+def drop_upload(key: str) -> None:
+    """Forget an upload that cannot be opened; anything else is left alone."""
+    if key.startswith("upload:"):
+        _remove(path_of(key))
 
 
 def open_document(key: str, options: Options) -> Document:
@@ -101,6 +134,21 @@ def open_document(key: str, options: Options) -> Document:
         alignment = DEFAULT_ALIGNMENT
     problem = as_problem(loaded, alignment=alignment, plan_inputs=options.plan_inputs)
     return Document(key, path.name, problem, problem.origin.graph if problem.origin else None, None)
+
+
+def _given() -> dict[str, Path]:
+    """The files of the command line by key; of two with one name the second is "name (2)"."""
+    found: dict[str, Path] = {}
+    for path in given_files():
+        names = (path.name, *(f"{path.name} ({n})" for n in range(2, len(found) + 2)))
+        found[next(key for key in (f"file:{name}" for name in names) if key not in found)] = path
+    return found
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    if path.parent.exists() and not any(path.parent.iterdir()):
+        path.parent.rmdir()
 
 
 def _store() -> Path:

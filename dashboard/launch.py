@@ -39,6 +39,7 @@ OPTIONS = {
     "server.maxUploadSize": "1024",
     "browser.gatherUsageStats": "false",
     "client.toolbarMode": "minimal",
+    "client.showErrorLinks": "false",
     "runner.magicEnabled": "false",
     "theme.light.primaryColor": "#3B6FA8",
     "theme.dark.primaryColor": "#5B8FC7",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 from numpy.typing import NDArray
 
 from dashboard.colours import Colouring
+from dashboard.facts import Facts
 from dashboard.plan_view import Panel
-from memplan_engine import Plan, make_profile
 from memplan_engine.pieces import cut
 from memplan_engine.provenance import step_labels
 from memplan_engine.units import format_bytes, format_percent
@@ -18,16 +16,18 @@ MOST_STEP_LABELS = 50_000
 
 
 def make_panel(
-    plan: Plan,
+    facts: Facts,
     colouring: Colouring,
     dimmed: NDArray[np.bool_] | None = None,
     budget: int | None = None,
 ) -> Panel:
-    """The panel of `plan`; `dimmed` (bool, one a buffer) fades what a search does not want."""
+    """The panel of a plan; `dimmed` (bool, one a buffer) fades what a search does not want."""
+    plan, profile = facts.plan, facts.profile
     problem, pieces = plan.problem, cut(plan.problem)
-    profile = _profile(plan)
     owner = pieces.owner
     over = "optimal" if plan.optimal else f"+{format_percent(plan.gap)} over bound"
+    if not facts.report.valid:
+        over = "not valid"
     labels = step_labels(problem) if problem.steps <= MOST_STEP_LABELS else []
     return Panel(
         title=plan.strategy,
@@ -50,6 +50,3 @@ def make_panel(
         owner=owner.astype(np.int32) if problem.gaps else None,
         step_labels=labels or None,
     )
-
-
-_profile = lru_cache(maxsize=32)(lambda plan: make_profile(plan.problem, plan.offsets))

@@ -7,14 +7,17 @@ import threading
 import streamlit as st
 
 from dashboard import documents
+from dashboard.choices import option_choices, parse_options
 from dashboard.documents import Document, Options
-from memplan_engine import MemplanError, Plan, make_plan
+from dashboard.facts import Facts, make_facts
+from dashboard.words import plain
+from memplan_engine import Budget, MemplanError, PlanError, make_plan
 from memplan_engine.compiling import compile_kernels
 
 PARAMETERS = {
-    "doc": documents.DEFAULT,
+    "doc": "",
     "strategy": "auto",
-    "colour": "op kind",
+    "colour": "",
     "find": "",
     "budget": "",
     "selected": "",
@@ -26,25 +29,42 @@ PARAMETERS = {
 }
 """Every choice that the URL can hold, with its default; defaults are left out of the URL."""
 
+OPENING = ("doc", "dims", "alignment", "inputs", "as_plan")
+"""The choices that say what is open and how."""
+
+AUTO_SECONDS = 1.5
+"""How long `auto` looks for something better before the best so far is shown."""
+MOST_SECONDS = 60.0
+"""When any other strategy is stopped: longer work belongs on the command line."""
+
 
 def restore() -> None:
     """Take the session's choices from the URL on its first run, then write them back on every run."""
     if "choices" not in st.session_state:
         given = {name: st.query_params.get(name, default) for name, default in PARAMETERS.items()}
         st.session_state.choices = given
+        st.session_state.opened = {}
     mirror()
 
 
 def get(name: str) -> str:
     """The choice called `name`."""
     choices: dict[str, str] = st.session_state.choices
-    return choices[name]
+    return choices[name] or (documents.first_key() if name == "doc" else "")
 
 
 def choose(**changes: str) -> None:
     """Change choices and the URL with them."""
     st.session_state.choices.update(changes)
     mirror()
+
+
+def choose_document(key: str, options: Options | None = None) -> None:
+    """Open another document: with `options`, or as this session opened it last."""
+    if options is not None:
+        st.session_state.opened[key] = options
+    known: Options = st.session_state.opened.get(key, Options())
+    choose(doc=key, selected="", **option_choices(known))
 
 
 def mirror() -> None:
@@ -54,48 +74,58 @@ def mirror() -> None:
         st.query_params.from_dict(wanted)
 
 
-def current_options() -> Options:
-    """How the current document is to be opened; what the URL says is checked, not trusted."""
-    dims = []
-    for pair in filter(None, get("dims").split(",")):
-        name, _, value = pair.partition("=")
-        if not (name and value.isascii() and value.isdigit() and 0 < int(value) < 2**31):
-            raise MemplanError(f"dimensions: found {pair[:40]!r}, expected NAME=VALUE with a number from 1")
-        dims.append((name, int(value)))
-    alignment = get("alignment")
-    if alignment and not (alignment.isascii() and alignment.isdigit() and 0 < int(alignment) <= 2**30):
-        raise MemplanError(f"alignment: found {alignment[:40]!r}, expected 1 to 2^30 bytes")
-    return Options(
-        tuple(dims), get("as_plan") == "1", get("inputs") == "1", int(alignment) if alignment else None
-    )
-
-
 def current_document() -> Document:
-    """The chosen document; when it cannot be read, its error above the example that opens by default."""
+    """The chosen document; when it cannot be read, its error above the one that was open before."""
     try:
-        return load_document(get("doc"), current_options())
+        document = load_document(get("doc"), parse_options(st.session_state.choices))
     except MemplanError as error:
-        st.error(str(error), icon=":material/error:")
-        choose(doc=documents.DEFAULT, dims="", alignment="", inputs="", as_plan="", selected="")
-        return load_document(documents.DEFAULT, Options())
+        st.error(plain(error), icon=":material/error:")
+        before = st.session_state.get("last_opening", {name: PARAMETERS[name] for name in OPENING})
+        choose(**before, selected="")
+        try:
+            return load_document(get("doc"), parse_options(st.session_state.choices))
+        except MemplanError:
+            choose_document(documents.EXAMPLE, Options())
+            return load_document(documents.EXAMPLE, Options())
+    st.session_state.last_opening = {name: st.session_state.choices[name] for name in OPENING}
+    return document
+
+
+def load_document(key: str, options: Options) -> Document:
+    """Read a document once for all sessions, and again when its file changes."""
+    return _load(key, options, documents.version_of(key))
 
 
 @st.cache_resource(max_entries=12, show_spinner="Reading the file …")
-def load_document(key: str, options: Options) -> Document:
-    """Read a document once for all sessions."""
+def _load(key: str, options: Options, version: tuple[int, int]) -> Document:
     return documents.open_document(key, options)
 
 
-def plan_of(document: Document, strategy: str) -> Plan:
-    """The plan of `document` by `strategy`; "imported" is the plan that the file brought."""
+def facts_of(document: Document, strategy: str) -> Facts:
+    """The plan of `document` by `strategy` and all about it; "imported" is the plan that the file brought.
+
+    Raises MemplanError when the strategy cannot place the problem, or not in the time it has here.
+    """
+    compiling = start_compiling()
+    if compiling.is_alive():
+        with st.spinner("Compiling kernels, once on this machine …"):
+            compiling.join()
+    return _facts(document, strategy)
+
+
+# By identity: the entry holds the document, so that its id cannot become another's.
+@st.cache_resource(max_entries=48, show_spinner="Planning …", hash_funcs={Document: id})
+def _facts(document: Document, strategy: str) -> Facts:
     if strategy == "imported" and document.plan is not None:
-        return document.plan
-    return _plan(document.problem.fingerprint, document.problem.name, strategy, document)
-
-
-@st.cache_resource(max_entries=64, show_spinner="Planning …")
-def _plan(fingerprint: str, name: str, strategy: str, _document: Document) -> Plan:
-    return make_plan(_document.problem, strategy)
+        return make_facts(document, document.plan)
+    budget = Budget(AUTO_SECONDS if strategy == "auto" else MOST_SECONDS)
+    try:
+        plan = make_plan(document.problem, strategy, budget=budget)
+    except PlanError as error:
+        if not budget.stopped:
+            raise
+        raise PlanError(f"{error} (after {MOST_SECONDS:g} s; `memplan plan` has no limit)") from error
+    return make_facts(document, plan, budget.stopped)
 
 
 @st.cache_resource(show_spinner=False)

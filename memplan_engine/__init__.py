@@ -15,11 +15,11 @@ from memplan_engine.plan import Plan
 from memplan_engine.planner import adopt, compare, make_plan
 from memplan_engine.problem import FREE, Buffer, Gap, Problem, make_problem
 from memplan_engine.profile import Profile, alive_at, make_profile
-from memplan_engine.provenance import Provenance, provenance
+from memplan_engine.provenance import Provenance, find_provenance
 from memplan_engine.schedule import Schedule, sequential
-from memplan_engine.strategies import get_strategy, strategies
+from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import Budget, Placement, Strategy
-from memplan_engine.validate import Report, Rule, Violation, validate
+from memplan_engine.validate import Report, Rule, Violation, validate_plan
 
 __all__ = [
     "FREE",
@@ -63,11 +63,11 @@ __all__ = [
     "make_plan",
     "make_problem",
     "make_profile",
-    "provenance",
+    "find_provenance",
     "sequential",
-    "strategies",
+    "known_strategies",
     "to_problem",
-    "validate",
+    "validate_plan",
     "write_csv",
     "write_json",
 ]

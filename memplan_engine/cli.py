@@ -22,8 +22,8 @@ from memplan_engine.peak import find_peak
 from memplan_engine.plan import Plan
 from memplan_engine.planner import as_problem, compare, make_plan
 from memplan_engine.problem import Problem
-from memplan_engine.strategies import get_strategy, strategies
-from memplan_engine.validate import validate
+from memplan_engine.strategies import get_strategy, known_strategies
+from memplan_engine.validate import validate_plan
 
 app = typer.Typer(
     name="memplan",
@@ -69,7 +69,7 @@ def compare_(
     plan_inputs: PLAN_INPUTS = False,
 ) -> None:
     """Put strategies side by side."""
-    chosen = list(strategies()) if names == "all" else [name.strip() for name in names.split(",")]
+    chosen = list(known_strategies()) if names == "all" else [name.strip() for name in names.split(",")]
     for name in chosen:
         get_strategy(name)
     plans = compare(_problem(file, dim, alignment, plan_inputs), chosen)
@@ -97,7 +97,7 @@ def validate_(file: FILE, as_json: AS_JSON = False) -> None:
     if not isinstance(loaded, Plan):
         kind = "a graph" if isinstance(loaded, Graph) else "buffers without offsets"
         raise InputError(str(file), "", kind, "a finished plan")
-    report = validate(loaded)
+    report = validate_plan(loaded)
     _show(as_json, lambda: summary.report_summary(report), *tables.report_lines(loaded, report))
     if not report.valid:
         raise typer.Exit(1)
@@ -127,7 +127,7 @@ def capture(
 @app.command(name="strategies")
 def strategies_(as_json: AS_JSON = False) -> None:
     """List the strategies with their sources."""
-    known = strategies()
+    known = known_strategies()
     _show(
         as_json,
         lambda: [

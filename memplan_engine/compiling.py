@@ -12,7 +12,7 @@ from memplan_engine.problem import Gap, make_problem
 from memplan_engine.profile import make_profile
 
 
-class _FirstCompilation(event.Listener):  # type: ignore[misc]
+class _FirstCompilation(event.Listener):
     def __init__(self, tell: Callable[[], None]) -> None:
         self.tell: Callable[[], None] | None = tell
 

@@ -8,7 +8,7 @@ from memplan_engine.graph import Op
 from memplan_engine.pieces import cut
 from memplan_engine.problem import Problem
 from memplan_engine.profile import alive_at, bytes_at, cut_time, live_bytes, peak_step
-from memplan_engine.provenance import Provenance, ops_at, provenance
+from memplan_engine.provenance import Provenance, ops_at, find_provenance
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def find_peak(problem: Problem) -> Peak:
 
 def contents_of(problem: Problem, step: int) -> Peak:
     """Everything that is alive at `step`, as for the peak."""
-    known = provenance(problem)
+    known = find_provenance(problem)
     contributors = tuple(
         Contributor(buffer, problem.names[buffer], bytes_at(problem, buffer, step), known[buffer])
         for buffer in alive_at(problem, step).tolist()

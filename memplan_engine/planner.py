@@ -15,9 +15,9 @@ from memplan_engine.graph import Graph
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, to_problem
 from memplan_engine.plan import Parameter, Plan, make_offsets
 from memplan_engine.problem import FREE, Ints, Problem, make_problem
-from memplan_engine.strategies import BUILT_IN, get_strategy, strategies
+from memplan_engine.strategies import BUILT_IN, get_strategy, known_strategies
 from memplan_engine.strategies.base import Budget, Strategy, parameters_of
-from memplan_engine.validate import Rule, validate
+from memplan_engine.validate import Rule, validate_plan
 
 
 def make_plan(
@@ -33,7 +33,7 @@ def make_plan(
     Parameters
     ----------
     source: a problem, or a graph, of which the problem is made first.
-    strategy: a name (`strategies()` has them) or a strategy of one's own.
+    strategy: a name (`known_strategies()` has them) or a strategy of one's own.
     alignment: bytes; for a graph 64 unless given; for a problem what its buffers say unless given.
     plan_inputs: graphs only: give the graph's inputs a place in the arena, too.
     budget: time limit, seed, cancel flag and progress; none of them by default.
@@ -48,7 +48,7 @@ def make_plan(
     budget = budget or Budget()
     _check_fixed(problem)
     if chosen in BUILT_IN:
-        _warm_up(chosen)
+        _warm_up(chosen.name)
     with budget.running() as clock:
         placement = chosen.place(problem, budget)
         seconds = clock()
@@ -57,7 +57,7 @@ def make_plan(
         parameters = (*parameters, ("found_by", placement.found_by))
     offsets = make_offsets(placement.offsets)
     plan = Plan(problem, offsets, chosen.name, lower_bound(problem), parameters, seconds)
-    report = validate(plan)
+    report = validate_plan(plan)
     if not report.valid:
         raise PlanError(f"{problem.name}: {chosen.name} gave an invalid plan: {report.violations[0].message}")
     return plan
@@ -72,7 +72,7 @@ def compare(
 ) -> list[Plan]:
     """A plan of the same problem by each strategy of `names`, all of them by default, in that order."""
     problem = as_problem(source, alignment=alignment, plan_inputs=plan_inputs)
-    return [make_plan(problem, name) for name in (strategies() if names is None else names)]
+    return [make_plan(problem, name) for name in (known_strategies() if names is None else names)]
 
 
 def as_problem(
@@ -107,14 +107,14 @@ def as_problem(
 
 
 def adopt(problem: Problem, offsets: Ints, strategy: str = "imported", seconds: float = 0.0) -> Plan:
-    """Somebody else's placement as a plan, valid or not: `validate` says which."""
+    """Somebody else's placement as a plan, valid or not: `validate_plan` says which."""
     return Plan(problem, make_offsets(offsets), strategy, lower_bound(problem), (), seconds)
 
 
 @cache
-def _warm_up(strategy: Strategy) -> None:
+def _warm_up(name: str) -> None:
     """Have the kernels compiled or loaded before the clock starts: seconds and limits are the strategy's."""
-    strategy.place(make_problem([0, 1], [2, 3], [1, 3], alignment=2), Budget())
+    get_strategy(name).place(make_problem([0, 1], [2, 3], [1, 3], alignment=2), Budget())
 
 
 def _check_fixed(problem: Problem) -> None:
@@ -126,6 +126,6 @@ def _check_fixed(problem: Problem) -> None:
     columns = {key: getattr(problem, key)[rows] for key in ("start", "end", "size", "alignment", "fixed")}
     names = tuple(problem.names[row] for row in rows)
     fixed = replace(problem, names=names, gaps=gaps, **columns)
-    for violation in validate(adopt(fixed, fixed.fixed)).violations:
+    for violation in validate_plan(adopt(fixed, fixed.fixed)).violations:
         if violation.rule is Rule.OVERLAP:
             raise PlanError(f"{problem.name}: fixed offsets collide: {violation.message}")

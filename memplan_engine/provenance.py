@@ -30,7 +30,7 @@ class Provenance:
 UNKNOWN = Provenance()
 
 
-def provenance(problem: Problem) -> tuple[Provenance, ...]:
+def find_provenance(problem: Problem) -> tuple[Provenance, ...]:
     """The provenance of every buffer, in the problem's order: O(ops + tensors)."""
     if problem.origin is None:
         return (UNKNOWN,) * len(problem)

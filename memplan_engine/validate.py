@@ -54,7 +54,7 @@ class Report:
         return not self.violations
 
 
-def validate(plan: Plan) -> Report:
+def validate_plan(plan: Plan) -> Report:
     """Check every rule on `plan`: O(n log n), one million buffers in seconds."""
     problem, offsets = plan.problem, plan.offsets
     found: list[Violation] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,10 +17,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page, Request
+    from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST_TEST_PORT = 8701
+# Opened at /compare, Streamlit's browser side first asks for these two below /compare, then at the root.
+STREAMLITS_OWN = re.compile(r"^http://127\.0\.0\.1:\d+/(compare|import)/_stcore/(health|host-config)$")
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -89,7 +92,12 @@ def open_tab(browser: Browser, url: str, width: int, height: int, scheme: str) -
         if target.scheme in ("http", "https", "ws", "wss") and target.netloc != home:
             tab.foreign_hosts.add(target.netloc)
 
-    tab.page.on("console", lambda message: message.type == "error" and tab.errors.append(message.text))
+    def note_message(message: ConsoleMessage) -> None:
+        at = message.location.get("url", "")
+        if message.type == "error" and not STREAMLITS_OWN.search(at):
+            tab.errors.append(f"{message.text} {at}")
+
+    tab.page.on("console", note_message)
     tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
     tab.page.on("request", note_request)
     tab.page.goto(url)
@@ -111,7 +119,8 @@ def serve(app: Path, *files: Path, startup_s: float = 60) -> Iterator[str]:
         server = subprocess.Popen(
             command(files, port, app),
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            # A cache of its own: uploads of a test must not show up in the dashboard of whoever runs it.
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": folder},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

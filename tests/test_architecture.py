@@ -264,3 +264,11 @@ def test_the_checks_see_what_they_should(tmp_path: Path, monkeypatch: pytest.Mon
         "memplan_engine.errors", "json", "onnx", "plotly",
     }  # fmt: skip
     assert imported("memplan_engine.sample_of_imports") - at_import == {"torch.export"}
+
+
+def test_no_public_name_hides_a_module() -> None:
+    """`import memplan_engine.validate as v` must give the module, so no function may bear its name."""
+    import memplan_engine
+
+    modules = {name.split(".")[1] for name in ENGINE if name.count(".") == 1}
+    assert modules & set(memplan_engine.__all__) == set()

@@ -10,7 +10,7 @@ import sys
 import pytest
 from test_lifetimes import CHAIN
 
-from memplan_engine import cli, compiling, load, make_plan, strategies
+from memplan_engine import cli, compiling, load, make_plan, known_strategies
 from memplan_engine.exporters import write
 from memplan_engine.plan import Plan
 
@@ -118,7 +118,7 @@ def test_compare_all_as_a_table(memplan):
     assert (code, err) == (0, "")
     assert "list: 3 buffers, lower bound 170 B" in out
     rows = [line.split("│") for line in out.splitlines() if line.startswith("│")]
-    assert [row[1].strip() for row in rows] == list(strategies())
+    assert [row[1].strip() for row in rows] == list(known_strategies())
     naive = [cell.strip() for cell in rows[-1][1:-1]]
     assert naive[:4] == ["naive", "270 B", "58.8 %", "0.0 %"]
     assert [cell.strip() for cell in rows[0][1:4]] == ["auto", "170 B", "0.0 %"]
@@ -200,9 +200,9 @@ def test_validate_wants_a_finished_plan(memplan, tmp_path, file, message):
 def test_strategies_with_their_sources(memplan):
     code, out, _ = memplan("strategies", "--json")
     assert code == 0
-    assert [row["name"] for row in json.loads(out)] == list(strategies())
+    assert [row["name"] for row in json.loads(out)] == list(known_strategies())
     table = memplan("strategies")[1]
-    for strategy in strategies().values():
+    for strategy in known_strategies().values():
         assert strategy.name in table
         assert strategy.source in table
 

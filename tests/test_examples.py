@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import example_graphs
 import pytest
 
+import example_graphs
 from memplan_engine import Graph, Problem, load, make_plan, to_problem
 
 # name: buffers, LOAD, and the arenas of auto, greedy_by_size and linear_scan, in bytes

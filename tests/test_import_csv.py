@@ -20,7 +20,7 @@ from memplan_engine import (
     Rule,
     load,
     make_problem,
-    validate,
+    validate_plan,
 )
 from memplan_engine.exporters import write, write_csv
 from memplan_engine.exporters.csv_file import to_csv
@@ -126,7 +126,7 @@ def test_offsets_as_a_plan_may_be_wrong_and_validate_says_so(tmp_path: Path) -> 
         8,
     )
     assert (plan.problem.fixed == FREE).all()
-    assert {v.rule for v in validate(plan).violations} == {Rule.ALIGNMENT, Rule.OVERLAP}
+    assert {v.rule for v in validate_plan(plan).violations} == {Rule.ALIGNMENT, Rule.OVERLAP}
     assert refusal(tmp_path, text) == (
         "a.csv: line 3, buffer 'b': found offset 2, expected a multiple of alignment 4"
     )

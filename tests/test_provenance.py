@@ -6,7 +6,7 @@ from memplan_engine.graph import Graph, Op, Role, Source, Storage, Tensor, check
 from memplan_engine.lifetimes import to_problem
 from memplan_engine.peak import find_peak
 from memplan_engine.problem import make_problem
-from memplan_engine.provenance import UNKNOWN, Provenance, ops_at, provenance, step_labels
+from memplan_engine.provenance import UNKNOWN, Provenance, ops_at, find_provenance, step_labels
 from memplan_engine.schedule import Schedule
 
 FC, RELU = Source("net.py", 10, "x = self.fc(x)"), Source("net.py", 11, "x.relu_()")
@@ -41,7 +41,7 @@ NET = check_graph(
 
 
 def test_an_activation_has_the_op_that_first_made_it_and_all_others_as_readers():
-    known = dict(zip(to_problem(NET).names, provenance(to_problem(NET)), strict=True))
+    known = dict(zip(to_problem(NET).names, find_provenance(to_problem(NET)), strict=True))
     assert known["a"] == Provenance(
         kind="linear",
         role=Role.ACTIVATION,
@@ -60,7 +60,7 @@ def test_an_activation_has_the_op_that_first_made_it_and_all_others_as_readers()
 
 def test_an_input_is_made_by_no_op_and_read_by_the_one_that_views_it_first():
     problem = to_problem(NET, plan_inputs=True)
-    found = provenance(problem)[problem.names.index("x")]
+    found = find_provenance(problem)[problem.names.index("x")]
     assert (found.kind, found.role, found.producer, found.module) == ("input", Role.INPUT, "", "")
     assert found.readers == ("view", "fc")
     assert found.tensors == ("x", "xv")
@@ -88,7 +88,7 @@ def test_the_peak_knows_its_op_and_where_its_buffers_come_from():
 
 def test_buffers_of_no_graph_are_just_buffers():
     problem = make_problem([0, 1], [2, 3], [4, 5])
-    assert provenance(problem) == (UNKNOWN, UNKNOWN)
+    assert find_provenance(problem) == (UNKNOWN, UNKNOWN)
     assert UNKNOWN.kind == "buffer"
     assert ops_at(problem, 0) == ()
     assert step_labels(problem) == []

@@ -19,17 +19,17 @@ from memplan_engine.bounds import lower_bound
 from memplan_engine.errors import MemplanError, PlanError
 from memplan_engine.planner import adopt, compare, make_plan
 from memplan_engine.problem import Gap, make_problem
-from memplan_engine.strategies import get_strategy, strategies
+from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import Budget, Placement, parameters_of
 from memplan_engine.strategies.greedy_by_conflicts import GreedyByConflicts
 from memplan_engine.strategies.greedy_by_size import GreedyBySize
 from memplan_engine.strategies.order_fit import Fit, OrderFit, prepare
-from memplan_engine.validate import validate
+from memplan_engine.validate import validate_plan
 
 # The package's own function of this name hides the module from `import … as`.
 registry = import_module("memplan_engine.strategies")
-NAMES = list(strategies())
-ORDERED = [name for name, strategy in strategies().items() if isinstance(strategy, OrderFit)]
+NAMES = list(known_strategies())
+ORDERED = [name for name, strategy in known_strategies().items() if isinstance(strategy, OrderFit)]
 
 
 def test_the_strategies_that_people_know_are_there():
@@ -44,7 +44,7 @@ def test_the_strategies_that_people_know_are_there():
         "linear_scan",
         "naive",
     ]
-    for name, strategy in strategies().items():
+    for name, strategy in known_strategies().items():
         assert strategy.name == name
         assert strategy.description
         assert strategy.source
@@ -56,10 +56,10 @@ def test_the_strategies_that_people_know_are_there():
 def test_every_placement_is_sound_and_none_is_below_the_bound(problem):
     before, bound = problem.fingerprint, lower_bound(problem).nbytes
     arenas = {}
-    for name, strategy in strategies().items():
+    for name, strategy in known_strategies().items():
         offsets = strategy.place(problem, Budget()).offsets
         reference.assert_sound(problem, offsets.tolist())
-        assert validate(adopt(problem, offsets)).valid
+        assert validate_plan(adopt(problem, offsets)).valid
         assert strategy.place(problem, Budget()).offsets.tolist() == offsets.tolist()
         arenas[name] = reference.arena(problem, offsets)
         assert bound <= arenas[name]
@@ -119,7 +119,7 @@ def test_where_greedy_by_size_fails_by_hand():
 @given(problem=drawn.problems(fixed=False))
 @settings(max_examples=60, deadline=None)
 def test_each_order_follows_its_definition(name, problem):
-    strategy = strategies()[name]
+    strategy = known_strategies()[name]
     order = strategy.order(prepare(problem)).tolist()
     assert order == reference.order_of(problem, name)
     expected = reference.place(problem, order, strategy.fit.value)
@@ -133,7 +133,7 @@ def test_each_order_is_exact_for_numbers_that_floats_cannot_tell_apart(name):
     start = [0, 2**40, 2**41, 2**42]
     size = [2**40 + k for k in range(n)]
     problem = make_problem(start, [begin + 2**40 for begin in start], size)
-    assert strategies()[name].order(prepare(problem)).tolist() == reference.order_of(problem, name)
+    assert known_strategies()[name].order(prepare(problem)).tolist() == reference.order_of(problem, name)
 
 
 def test_each_order_by_hand():
@@ -142,7 +142,7 @@ def test_each_order_by_hand():
     #  1        [1, 4)   3      9   2 (0, 2)
     #  2        [3, 4)   4      4   1 (1)
     problem = make_problem([0, 1, 3], [2, 4, 4], [6, 3, 4])
-    orders = {name: strategies()[name].order(prepare(problem)).tolist() for name in ORDERED}
+    orders = {name: known_strategies()[name].order(prepare(problem)).tolist() for name in ORDERED}
     assert orders == {
         "greedy_by_size": [0, 2, 1],
         "greedy_by_breadth": [0, 1, 2],
@@ -156,8 +156,8 @@ def test_each_order_by_hand():
 
 def test_best_fit_decreasing_breaks_ties_by_lifetime():
     problem = make_problem([0, 1], [1, 5], [4, 4])
-    assert strategies()["best_fit_decreasing"].order(prepare(problem)).tolist() == [1, 0]
-    assert strategies()["greedy_by_size"].order(prepare(problem)).tolist() == [0, 1]
+    assert known_strategies()["best_fit_decreasing"].order(prepare(problem)).tolist() == [1, 0]
+    assert known_strategies()["greedy_by_size"].order(prepare(problem)).tolist() == [0, 1]
 
 
 def test_naive_stacks_in_the_given_order_above_what_is_fixed():
@@ -259,7 +259,7 @@ def test_a_time_limit_ends_auto_early_with_the_best_so_far():
     budget = Budget(seconds=0.05, report=lambda placement: reports.append(placement.arena_bytes(problem)))
     plan = make_plan(problem, "auto", budget=budget)
     assert budget.stopped
-    assert validate(plan).valid
+    assert validate_plan(plan).valid
     assert reports[-1] == plan.arena_bytes
 
 
@@ -352,15 +352,15 @@ def entry_point(monkeypatch):
         entry = EntryPoint("theirs", f"{__name__}:{value}", registry.ENTRY_POINTS)
         monkeypatch.setattr(EntryPoint, "load", lambda self: globals()[value])
         monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
-        strategies.cache_clear()
+        known_strategies.cache_clear()
 
     yield install
-    strategies.cache_clear()
+    known_strategies.cache_clear()
 
 
 def test_another_package_adds_a_strategy_through_an_entry_point(entry_point):
     entry_point("Upwards")
-    assert list(strategies()) == [*NAMES, "upwards"]
+    assert list(known_strategies()) == [*NAMES, "upwards"]
     plan = make_plan(make_problem([0, 0], [1, 1], [9, 9]), "upwards")
     assert plan.offsets.tolist() == [0, 16]
     assert plan.parameters == (("step", 16),)
@@ -376,7 +376,7 @@ def test_another_package_adds_a_strategy_through_an_entry_point(entry_point):
 def test_a_strategy_that_cannot_be_added_is_named(entry_point, value, message):
     entry_point(value)
     with pytest.raises(MemplanError, match=message):
-        strategies()
+        known_strategies()
 
 
 def test_a_strategy_whose_placement_is_wrong_is_caught_and_named():

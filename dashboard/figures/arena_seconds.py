@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil, floor, log10
 
 import plotly.graph_objects as go
 
@@ -59,7 +60,7 @@ def figure(values: Points) -> go.Figure:
     chart = go.Figure()
     for place, point in enumerate(values.points):
         chart.add_scatter(
-            x=[1000 * point.seconds],
+            x=[max(1000 * point.seconds, 1e-3)],
             y=[point.arena_bytes / MEBI],
             mode="markers",
             name=point.strategy,
@@ -81,8 +82,20 @@ def figure(values: Points) -> go.Figure:
     chart.update_layout(
         height=380,
         margin={"l": 0, "r": 0, "t": 8, "b": 0},
-        xaxis={"title": "planning time, ms (log)", "type": "log", "dtick": "D2", "showgrid": True},
+        xaxis={"title": "planning time, ms", "type": "log", "showgrid": True, **_ticks(values)},
         yaxis={"title": "arena, MiB"},
         legend={"orientation": "v"},
     )
     return chart
+
+
+def _ticks(values: Points) -> dict[str, object]:
+    """1, 2, 5, 10 … milliseconds, written out: Plotly would write 0.5 as a small 5."""
+    times = [max(1000 * point.seconds, 1e-3) for point in values.points] or [1.0]
+    decades = range(floor(log10(min(times))) - 1, ceil(log10(max(times))) + 2)
+    ticks = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
+    return {
+        "tickvals": ticks,
+        "ticktext": [f"{tick:g}" for tick in ticks],
+        "range": [log10(min(times) / 1.5), log10(max(times) * 1.5)],
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -61,13 +61,15 @@ def plan_view(
     selected: int | None,
     key: str,
     height: int = 520,
+    on_select: Callable[[int | None], None] | None = None,
 ) -> ViewEvent:
     """Draw one to four plans side by side, linked: one memory scale, one zoom, one selection.
 
     `palette` holds (light, dark) CSS colours, `legend` (label, palette index). `height` is that of a row of
     panels in CSS pixels. `selected` sets the selection whenever it differs from the last run's; otherwise the
-    reader's last click stands, so a page may pass back what it got, or always None. Zoom and selection
-    survive reruns with the same `key`; the zoom is dropped when the time axis changes.
+    reader's last click stands, so a page may pass back what it got, or always None. `on_select` hears a click
+    before the page runs again: a page that sets the selection from elsewhere, too, keeps it there. Zoom and
+    selection survive reruns with the same `key`; the zoom is dropped when the time axis changes.
 
     Raises ValueError for no panel, for more than four, and for a colour outside the palette.
     """
@@ -83,7 +85,14 @@ def plan_view(
         "selected": selection.pushed,
         "serial": selection.serial,
     }
-    result = _renderer()(key=key, data=pack(panels, shared), on_selection_change=_ignore)
+
+    def clicked() -> None:
+        selection.clicked(st.session_state[key].get("selection"))
+        if on_select:
+            on_select(selection.current)
+
+    # A component's attribute exists only when it has a callback.
+    result = _renderer()(key=key, data=pack(panels, shared), on_selection_change=clicked)
     selection.clicked(result.selection)
     return ViewEvent(selection.current)
 
@@ -95,10 +104,6 @@ def _check(panels: Sequence[Panel], palette: Sequence[Any], legend: Sequence[tup
     worst = max([*used, *(index for _, index in legend)], default=-1)
     if worst >= len(palette):
         raise ValueError(f"colour {worst} is outside the palette of {len(palette)}")
-
-
-def _ignore() -> None:
-    """A component's attribute exists only when it has a callback."""
 
 
 @cache

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard.documents import Document
-from memplan_engine import Plan, provenance
+from dashboard.facts import Facts
+from memplan_engine import Problem, find_provenance
 from memplan_engine.neighbours import find_neighbours
 from memplan_engine.provenance import ops_at
 from memplan_engine.units import format_bytes
@@ -13,16 +13,36 @@ from memplan_engine.units import format_bytes
 MOST_NAMES = 6
 
 
-def show_details(document: Document, plan: Plan, selected: int) -> None:
+def show_details(facts: Facts, selected: int) -> None:
     """Size, place, lifetime, who makes and reads it, where in the code, and what lies above and below."""
-    buffer, known = document.problem[selected], provenance(document.problem)[selected]
+    problem = facts.plan.problem
+    known = find_provenance(problem)[selected]
+    filled = [fact for fact in _facts_of(facts, selected) if fact[1]]
+    half = (len(filled) + 1) // 2
+    with st.container(border=True, key="details"):
+        st.markdown("**Selected buffer**")
+        st.text(problem.names[selected])
+        with st.container(key="halves_details"):
+            for column, part in zip(st.columns(2), (filled[:half], filled[half:]), strict=True):
+                for label, value in part:
+                    left, right = column.columns([1, 4.5], vertical_alignment="top")
+                    left.caption(label)
+                    right.text(value)
+        if known.source and known.source.code:
+            st.code(known.source.code, language="python")
+
+
+def _facts_of(facts: Facts, selected: int) -> list[tuple[str, str]]:
+    plan, problem = facts.plan, facts.plan.problem
+    buffer, known = problem[selected], find_provenance(problem)[selected]
     offset = int(plan.offsets[selected])
     near = find_neighbours(plan, selected)
-    names = document.problem.names
-    facts = [
+    names = problem.names
+    return [
         ("size", f"{format_bytes(buffer.size)} ({buffer.size:,} B)"),
         ("offset", f"{offset:,} to {offset + buffer.size:,} B ({format_bytes(offset)})"),
-        ("lifetime", _lifetime(document, buffer.start, buffer.end)),
+        ("lifetime", _lifetime(problem, buffer.start, buffer.end)),
+        ("gaps", _names(tuple(f"steps {gap.start} to {gap.end - 1}" for gap in buffer.gaps))),
         ("alignment", f"{buffer.alignment} B" + ("" if buffer.fixed is None else ", offset fixed")),
         ("tensor", f"{known.dtype} {list(known.shape)}" if known.dtype else ""),
         ("shared by", _names(known.tensors[1:])),
@@ -33,24 +53,14 @@ def show_details(document: Document, plan: Plan, selected: int) -> None:
         ("above", _near(near.above, near.room_above, names, "the arena's end")),
         ("below", _near(near.below, near.room_below, names, "the arena's start")),
     ]
-    with st.container(border=True):
-        st.markdown("**Selected buffer**")
-        st.text(buffer.name)
-        filled = [fact for fact in facts if fact[1]]
-        half = (len(filled) + 1) // 2
-        for column, part in zip(st.columns(2), (filled[:half], filled[half:]), strict=True):
-            for label, value in part:
-                left, right = column.columns([1, 4.5], vertical_alignment="top")
-                left.caption(label)
-                right.text(value)
-        if known.source and known.source.code:
-            st.code(known.source.code, language="python")
 
 
-def _lifetime(document: Document, start: int, end: int) -> str:
-    text = f"steps {start:,} to {end - 1:,}, {end - start:,} in all"
-    first, last = ops_at(document.problem, start), ops_at(document.problem, end - 1)
-    return text + (f" ({first[0].name} … {last[0].name})" if first and last else "")
+def _lifetime(problem: Problem, start: int, end: int) -> str:
+    span = f"steps {start:,} to {end - 1:,}, {end - start:,} in all" if end - start > 1 else f"step {start:,}"
+    first, last = ops_at(problem, start), ops_at(problem, end - 1)
+    if not (first and last):
+        return span
+    return f"{span} ({first[0].name}{f' … {last[0].name}' if end - start > 1 else ''})"
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -4,46 +4,28 @@ from __future__ import annotations
 
 import streamlit as st
 
-from memplan_engine import Plan, Role, make_profile, validate
+from dashboard.facts import Facts
+from dashboard.words import plain
+from memplan_engine import Role
 from memplan_engine.graph import storage_bytes
-from memplan_engine.provenance import ops_at
 from memplan_engine.tables import certificate, saved
 from memplan_engine.units import format_bytes, format_percent
 
+MOST_VIOLATIONS = 20
 
-def show_figures(plan: Plan, budget: int | None) -> None:
-    """Arena, bound, peak, holes, saving and budget of `plan`."""
-    profile = make_profile(plan.problem, plan.offsets)
-    section = profile.sections.at(profile.peak_step)
-    holes = int(profile.holes[section]) if len(profile.holes) else 0
-    ops = ops_at(plan.problem, profile.peak_step)
-    row = st.columns(6 if budget else 5, gap="small")
+
+def show_figures(facts: Facts, budget: int | None) -> None:
+    """Arena, bound, peak, holes, saving and budget of a plan."""
+    plan, peak = facts.plan, facts.peak
+    row = st.container(key="figures").columns(6 if budget else 5, gap="small")
     over = "meets the bound" if plan.optimal else f"+{format_percent(plan.gap)} over bound"
-    row[0].metric(
-        "Arena", format_bytes(plan.arena_bytes), over, delta_color=_tone(plan.optimal), delta_arrow="off"
-    )
-    row[1].metric(
-        "Lower bound",
-        format_bytes(plan.bound.nbytes),
-        str(plan.bound.kind),
-        delta_color="off",
-        delta_arrow="off",
-    )
-    row[2].metric(
-        "Peak step",
-        f"{profile.peak_step:,}",
-        ops[0].name if ops else None,
-        delta_color="off",
-        delta_arrow="off",
-    )
-    row[3].metric("Holes at peak", format_bytes(holes))
-    row[4].metric(
-        "Saved",
-        format_percent(saved(plan)),
-        f"naive {format_bytes(plan.naive_bytes)}",
-        delta_color="off",
-        delta_arrow="off",
-    )
+    tone = "normal" if plan.optimal else "off"
+    row[0].metric("Arena", format_bytes(plan.arena_bytes), over, delta_color=tone, delta_arrow="off")
+    quiet = {"delta_color": "off", "delta_arrow": "off"}
+    row[1].metric("Lower bound", format_bytes(plan.bound.nbytes), str(plan.bound.kind), **quiet)
+    row[2].metric("Peak step", f"{peak.step:,}", plain(peak.ops[0].name) if peak.ops else None, **quiet)
+    row[3].metric("Holes at peak", format_bytes(facts.holes_at_peak))
+    row[4].metric("Saved", format_percent(saved(plan)), f"naive {format_bytes(plan.naive_bytes)}", **quiet)
     if budget:
         room = budget - plan.arena_bytes
         row[5].metric(
@@ -53,26 +35,32 @@ def show_figures(plan: Plan, budget: int | None) -> None:
             delta_color="normal" if room >= 0 else "inverse",
             delta_arrow="off",
         )
-    _notes(plan)
+    st.caption(plain(" · ".join(_notes(facts))))
+    _violations(facts)
 
 
-def _notes(plan: Plan) -> None:
-    problem = plan.problem
+def _notes(facts: Facts) -> list[str]:
+    plan, problem = facts.plan, facts.plan.problem
     notes = [certificate(plan), f"{len(problem):,} buffers, {problem.steps:,} steps"]
     found_by = dict(plan.parameters).get("found_by")
     if found_by:
         notes.append(f"found by {found_by}")
+    if facts.cut_short:
+        notes.append(f"search ended after {plan.seconds:.1f} s; `memplan plan` has no limit")
     if problem.origin:
         constants = storage_bytes(problem.origin.graph, Role.CONSTANT)
         notes.append(f"constants {format_bytes(constants)} in a region of their own")
-    st.caption(" · ".join(notes))
-    report = validate(plan)
-    if not report.valid:
-        count = sum(report.counts.values())
-        with st.expander(f"Not valid: {count} violations", icon=":material/error:", expanded=True):
-            for violation in report.violations[:20]:
-                st.text(violation.message)
+    return notes
 
 
-def _tone(good: bool) -> str:
-    return "normal" if good else "off"
+def _violations(facts: Facts) -> None:
+    report = facts.report
+    if report.valid:
+        return
+    count = sum(report.counts.values())
+    found = f"{count:,} violation{'s' * (count != 1)}"
+    with st.expander(f"Not valid: {found}", icon=":material/error:", expanded=True):
+        for violation in report.violations[:MOST_VIOLATIONS]:
+            st.text(violation.message)
+        if count > MOST_VIOLATIONS:
+            st.caption(f"and {count - MOST_VIOLATIONS:,} more")

@@ -2,88 +2,137 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import pandas as pd
 import streamlit as st
 
 from dashboard import state
+from dashboard.facts import Facts
 from dashboard.figures import peak_bars
-from memplan_engine import Peak, Plan, find_peak, provenance
-from memplan_engine.units import format_bytes, format_percent
+from dashboard.words import plain
+from memplan_engine import Peak, Plan, find_provenance
+from memplan_engine.units import format_bytes
 
-MOST_ROWS = 20_000
+MOST_ROWS = 5_000
 
 
-def show_tables(plan: Plan, selected: int | None) -> None:
+def show_tables(facts: Facts, selected: int | None) -> None:
     """The peak's contributors as bars and a table, and the table of all buffers."""
-    peak = find_peak(plan.problem)
-    at_peak, every = st.tabs(["What the peak is made of", "All buffers"])
-    with at_peak:
-        at = f", {peak.ops[0].name}" if peak.ops else ""
-        st.caption(f"{format_bytes(peak.nbytes)} live at step {peak.step:,}{at}")
+    at_peak, every = st.tabs(["What the peak is made of", "All buffers"], key="tables", on_change="rerun")
+    if at_peak.open:
+        with at_peak:
+            _show_peak(facts, selected)
+    if every.open:
+        with every:
+            _show_all(facts, selected)
+
+
+def _show_peak(facts: Facts, selected: int | None) -> None:
+    peak = facts.peak
+    at = f", {peak.ops[0].name}" if peak.ops else ""
+    st.caption(plain(f"{format_bytes(peak.nbytes)} live at step {peak.step:,}{at}"))
+    bars = peak_bars.data(peak)
+    with st.container(key="halves_peak"):
         left, right = st.columns([1, 2], gap="medium")
-        bars = peak_bars.data(peak)
-        left.plotly_chart(peak_bars.figure(bars, selected), key="peak_bars", config={"displayModeBar": False})
-        with right:
-            _selectable(_peak_rows(peak), [part.buffer for part in peak.contributors], selected, "peak", plan)
-    with every:
-        rows = _rows_of_all(plan)
-        _selectable(rows, rows.index.tolist(), selected, "all", plan)
+    left.plotly_chart(peak_bars.figure(bars, selected), key="peak_bars", config={"displayModeBar": False})
+    buffers = [part.buffer for part in peak.contributors[:MOST_ROWS]]
+    with right:
+        _selectable(_peak_rows(peak), buffers, selected, "peak", facts)
 
 
-def _selectable(rows: pd.DataFrame, buffers: list[int], selected: int | None, name: str, plan: Plan) -> None:
+def _show_all(facts: Facts, selected: int | None) -> None:
+    problem = facts.plan.problem
+    buffers = np.argsort(-problem.size, kind="stable")[:MOST_ROWS].tolist()
+    if selected is not None and selected not in buffers:
+        buffers[-1] = selected
+    if len(problem) > MOST_ROWS:
+        st.caption(
+            f"The largest {MOST_ROWS:,} of {len(problem):,} buffers. One that is selected in the chart "
+            "is always among them."
+        )
+    _selectable(_rows_of(facts.plan, buffers), buffers, selected, "all", facts)
+
+
+def _selectable(
+    rows: pd.DataFrame, buffers: Sequence[int], selected: int | None, name: str, facts: Facts
+) -> None:
     """A table whose selected row is the selected buffer, whichever of them is clicked."""
     place = buffers.index(selected) if selected in buffers else None
-    # A table keeps what was clicked in it: a new key makes it take the selection from elsewhere.
-    key = f"table_{name}_{selected}"
+    key = _table_key(name, place, facts)
+
+    def clicked() -> None:
+        picked = st.session_state[key].selection.rows
+        row = picked[0] if picked and picked[0] < len(buffers) else None
+        st.session_state[f"row_{name}"] = row
+        state.choose(selected="" if row is None else facts.plan.problem.names[buffers[row]])
+
     st.dataframe(
         rows,
         key=key,
         hide_index=True,
         height=min(460, 38 + 35 * max(1, len(rows))),
-        on_select=lambda: _clicked(key, buffers, plan),
+        on_select=clicked,
         selection_mode="single-row",
         selection_default=None if place is None else {"selection": {"rows": [place]}},
         column_config={
             "bytes": st.column_config.NumberColumn(format="localized"),
+            "offset": st.column_config.NumberColumn(format="localized"),
+            "start": st.column_config.NumberColumn(format="localized"),
+            "end": st.column_config.NumberColumn(format="localized"),
             "share": st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1),
         },
     )
 
 
-def _clicked(key: str, buffers: list[int], plan: Plan) -> None:
-    rows = st.session_state[key].selection.rows
-    state.choose(selected=plan.problem.names[buffers[rows[0]]] if rows else "")
+def _table_key(name: str, place: int | None, facts: Facts) -> str:
+    """A table keeps what was clicked in it; a new key makes it take a selection that comes from elsewhere."""
+    times = st.session_state.setdefault(f"times_{name}", 0)
+    if st.session_state.get(f"row_{name}") != place:
+        times += 1
+        st.session_state[f"row_{name}"], st.session_state[f"times_{name}"] = place, times
+    return f"table_{name}_{times}_{facts.document.key}"
 
 
 def _peak_rows(peak: Peak) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "buffer": [part.name for part in peak.contributors],
-            "size": [format_bytes(part.nbytes) for part in peak.contributors],
-            "bytes": [part.nbytes for part in peak.contributors],
-            "share": [part.nbytes / peak.nbytes for part in peak.contributors],
-            "source": [str(part.provenance.source or "") for part in peak.contributors],
-            "kind": [part.provenance.kind for part in peak.contributors],
-            "module": [part.provenance.module for part in peak.contributors],
-        }
-    ).head(MOST_ROWS)
-
-
-def _rows_of_all(plan: Plan) -> pd.DataFrame:
-    problem = plan.problem
-    known = provenance(problem)
+    parts = peak.contributors[:MOST_ROWS]
     rows = pd.DataFrame(
         {
-            "buffer": problem.names,
-            "bytes": problem.size,
-            "offset": plan.offsets,
-            "start": problem.start,
-            "end": problem.end,
-            "kind": [each.kind for each in known],
-            "module": [each.module for each in known],
+            "buffer": [part.name for part in parts],
+            "size": [format_bytes(part.nbytes) for part in parts],
+            "bytes": [part.nbytes for part in parts],
+            "share": [part.nbytes / peak.nbytes for part in parts],
+            "source": [str(part.provenance.source or "") for part in parts],
+            "kind": [part.provenance.kind for part in parts],
+            "module": [part.provenance.module for part in parts],
         }
-    ).sort_values("bytes", ascending=False, kind="stable")
-    if len(rows) > MOST_ROWS:
-        share = format_percent(MOST_ROWS / len(rows))
-        st.caption(f"The largest {MOST_ROWS:,} of {len(rows):,} buffers ({share})")
-    return rows.head(MOST_ROWS)
+    )
+    return _without_empty(rows)
+
+
+def _rows_of(plan: Plan, buffers: Sequence[int]) -> pd.DataFrame:
+    problem, known = plan.problem, find_provenance(plan.problem)
+    rows = pd.DataFrame(
+        {
+            "buffer": [problem.names[buffer] for buffer in buffers],
+            "size": [format_bytes(int(problem.size[buffer])) for buffer in buffers],
+            "bytes": problem.size[buffers],
+            "offset": plan.offsets[buffers],
+            "start": problem.start[buffers],
+            "end": problem.end[buffers],
+            "kind": [known[buffer].kind for buffer in buffers],
+            "module": [known[buffer].module for buffer in buffers],
+        }
+    )
+    return _without_empty(rows)
+
+
+def _without_empty(rows: pd.DataFrame) -> pd.DataFrame:
+    """Leave out what the file does not say of any buffer."""
+    says_nothing = [
+        name
+        for name in ("source", "module", "kind")
+        if name in rows and rows[name].isin(["", "buffer"]).all()
+    ]
+    return rows.drop(columns=says_nothing)

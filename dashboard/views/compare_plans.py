@@ -2,111 +2,122 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pandas as pd
 import streamlit as st
 
 from dashboard import controls, state
 from dashboard.colours import COLOURINGS
 from dashboard.documents import Document
+from dashboard.facts import Facts
 from dashboard.figures import arena_seconds
 from dashboard.panels import make_panel
 from dashboard.plan_view import plan_view
-from memplan_engine import MemplanError, Plan, strategies, validate
+from dashboard.words import plain
+from memplan_engine import MemplanError
 from memplan_engine.tables import saved
 from memplan_engine.units import format_bytes
 
 # Above this, all strategies are planned only when asked for.
-MANY_BUFFERS = 50_000
+MANY_BUFFERS = 20_000
 
 
-def _panels(document: Document, plans: list[Plan], colour: str, budget: int | None) -> None:
+def _panels(document: Document, several: list[Facts], colour: str, budget: int | None) -> None:
     colouring = COLOURINGS[colour](document.problem)
-    names = document.problem.names
-    selected = state.get("selected")
-    event = plan_view(
-        [make_panel(plan, colouring, budget=budget) for plan in plans],
+
+    def select(index: int | None) -> None:
+        state.choose(selected="" if index is None else document.problem.names[index])
+
+    plan_view(
+        [make_panel(facts, colouring, budget=budget) for facts in several],
         palette=colouring.palette,
         legend=colouring.legend,
-        selected=names.index(selected) if selected in set(names) else None,
+        selected=document.index_of.get(state.get("selected")),
         key="compare_view",
         height=440,
+        on_select=select,
     )
-    state.choose(selected="" if event.selected is None else names[event.selected])
 
 
-def _table(plans: list[Plan]) -> None:
+def _table(several: list[Facts]) -> None:
+    plans = [facts.plan for facts in several]
     rows = pd.DataFrame(
         {
             "strategy": [plan.strategy for plan in plans],
             "arena": [format_bytes(plan.arena_bytes) for plan in plans],
-            "arena, bytes": [plan.arena_bytes for plan in plans],
+            "bytes": [plan.arena_bytes for plan in plans],
             "over bound": [plan.gap for plan in plans],
-            "saved against naive": [saved(plan) for plan in plans],
+            "saved": [saved(plan) for plan in plans],
             "ms": [1000 * plan.seconds for plan in plans],
-            "valid": [validate(plan).valid for plan in plans],
+            "valid": [facts.report.valid for facts in several],
             "optimal": [plan.optimal for plan in plans],
         }
-    ).sort_values(["arena, bytes", "ms"], kind="stable")
+    ).sort_values(["bytes", "ms"], kind="stable")
     finite = [plan.gap for plan in plans if plan.strategy != "naive"]
     st.dataframe(
         rows,
         hide_index=True,
+        height=38 + 35 * len(rows),
         column_config={
-            "arena, bytes": st.column_config.NumberColumn(format="localized"),
+            "bytes": st.column_config.NumberColumn("arena, bytes", format="localized"),
             "over bound": st.column_config.ProgressColumn(
                 format="percent", min_value=0.0, max_value=max([*finite, 1e-9])
             ),
-            "saved against naive": st.column_config.NumberColumn(format="percent"),
-            "ms": st.column_config.NumberColumn(format="%.2f"),
+            "saved": st.column_config.NumberColumn("saved against naive", format="percent"),
+            "ms": st.column_config.NumberColumn(format="%.2f", help="What placing took, without reading."),
         },
     )
 
 
-def _all_plans(document: Document) -> list[Plan]:
-    names = list(strategies())
-    plans = []
-    with st.spinner(f"Planning with {len(names)} strategies …"):
-        for name in names:
-            try:
-                plans.append(state.plan_of(document, name))
-            except MemplanError as error:
-                st.warning(f"{name}: {error}", icon=":material/warning:")
-    if document.plan is not None:
-        plans.insert(0, document.plan)
-    return plans
+def _plan_all(document: Document, names: Iterable[str]) -> list[Facts]:
+    """The plans that can be made; the error of each that cannot."""
+    several = []
+    for name in names:
+        try:
+            several.append(state.facts_of(document, name))
+        except MemplanError as error:
+            st.error(plain(f"{name}: {error}"), icon=":material/error:")
+    return several
+
+
+def _show_all(document: Document, chosen: list[Facts]) -> None:
+    st.subheader("All strategies")
+    count = len(document.problem)
+    if count > MANY_BUFFERS and not st.toggle(f"Plan {count:,} buffers with all strategies"):
+        _table(chosen)
+        return
+    everything = _plan_all(document, controls.strategy_names(document))
+    if not everything:
+        return
+    with st.container(key="halves_all"):
+        left, right = st.columns([1.75, 1], gap="medium")
+    with left:
+        _table(everything)
+    points = arena_seconds.data([facts.plan for facts in everything])
+    right.plotly_chart(arena_seconds.figure(points), key="arena_seconds", config={"displayModeBar": False})
 
 
 def _page() -> None:
     document = state.current_document()
-    row = st.columns([2, 3.4, 1.2, 1.1], gap="small")
+    row = controls.row([2, 3.4, 1.2, 1.1])
     with row[0]:
         controls.pick_document()
     with row[1]:
-        chosen = controls.pick_strategies(document)
+        names = controls.pick_strategies(document)
     with row[2]:
-        colour = controls.pick_colouring()
+        colour = controls.pick_colouring(document)
     with row[3]:
         budget = controls.pick_budget()
     if not len(document.problem):
         st.info("There is nothing to place: every tensor is a constant, an input or empty.")
         return
-    try:
-        plans = [state.plan_of(document, name) for name in chosen]
-    except MemplanError as error:
-        st.error(str(error), icon=":material/error:")
-        return
-    _panels(document, plans, colour, budget)
-    st.subheader("All strategies")
-    if len(document.problem) > MANY_BUFFERS and not st.toggle(
-        f"Plan {len(document.problem):,} buffers with all"
-    ):
-        _table(plans)
-        return
-    everything = _all_plans(document)
-    left, right = st.columns([1.75, 1], gap="medium")
-    with left:
-        _table(everything)
-    right.plotly_chart(arena_seconds.figure(arena_seconds.data(everything)), key="arena_seconds")
+    if len(names) < 2:
+        st.info("Pick two to four strategies to put them side by side.")
+    chosen = _plan_all(document, names)
+    if chosen:
+        _panels(document, chosen, colour, budget)
+    _show_all(document, chosen)
 
 
 _page()

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import streamlit as st
 
-from dashboard import documents, state
-from dashboard.colours import by_kind
+from dashboard import choices, controls, documents, state
+from dashboard.colours import COLOURINGS
 from dashboard.documents import Document, Options
+from dashboard.facts import Facts
 from dashboard.panels import make_panel
 from dashboard.plan_view import plan_view
+from dashboard.words import plain
 from memplan_engine import MemplanError, Role
 from memplan_engine.graph import storage_bytes
 from memplan_engine.importers import IMPORTERS, recognise
 from memplan_engine.units import format_bytes
-
-KEPT = "imported_key"
 
 
 def _options() -> Options:
@@ -22,35 +24,36 @@ def _options() -> Options:
         left, middle, right = st.columns(3)
         dims = left.text_input("Symbolic dimensions (ONNX)", placeholder="batch=1, sequence=128")
         alignment = middle.number_input(
-            "Alignment, bytes", min_value=1, value=None, placeholder="as in the file"
+            "Alignment, bytes",
+            min_value=1,
+            max_value=choices.MOST_ALIGNMENT,
+            value=None,
+            placeholder="as in the file",
         )
         plan_inputs = right.checkbox("Plan graph inputs, too", help="Give them a place in the arena.")
         as_plan = right.checkbox(
             "Open offsets as a finished plan", value=True, help="CSV with an offset column."
         )
-    pairs = []
-    for pair in filter(None, (part.strip() for part in dims.split(","))):
-        name, _, value = pair.partition("=")
-        if not (name.strip() and value.strip().isascii() and value.strip().isdigit() and int(value) > 0):
-            left.error(f"found {pair!r}, expected NAME=VALUE with a whole number of 1 or more")
-            continue
-        pairs.append((name.strip(), int(value)))
-    return Options(tuple(pairs), as_plan, plan_inputs, int(alignment) if alignment else None)
+        try:
+            pairs = choices.parse_dims(dims)
+        except MemplanError as error:
+            left.error(plain(error), icon=":material/error:")
+            pairs = ()
+    return Options(pairs, as_plan, plan_inputs, int(alignment) if alignment else None)
 
 
-def _read(key: str, options: Options) -> tuple[Document, Options] | None:
+def _read(key: str, options: Options) -> tuple[Document, Options]:
     """The document; a CSV without all its offsets is opened as buffers, whatever the option says."""
     try:
         return state.load_document(key, options), options
     except MemplanError as error:
-        if options.offsets_as_plan:
-            plain = Options(options.dims, False, options.plan_inputs, options.alignment)
-            try:
-                return state.load_document(key, plain), plain
-            except MemplanError:
-                pass
-        st.error(str(error), icon=":material/error:")
-        return None
+        if not options.offsets_as_plan:
+            raise
+        plain_buffers = replace(options, offsets_as_plan=False)
+        try:
+            return state.load_document(key, plain_buffers), plain_buffers
+        except MemplanError:
+            raise error from None
 
 
 def _counts(document: Document, key: str) -> None:
@@ -66,71 +69,93 @@ def _counts(document: Document, key: str) -> None:
     else:
         figures += [("steps", f"{problem.steps:,}"), ("bytes in all", format_bytes(problem.total_bytes))]
     if document.plan:
-        figures.append(("brings", f"a plan ({document.plan.strategy})"))
-    for column, (label, value) in zip(st.columns(len(figures)), figures, strict=True):
+        figures.append(("brings a plan", document.plan.strategy))
+    columns = st.container(key="figures").columns(len(figures))
+    for column, (label, value) in zip(columns, figures, strict=True):
         column.metric(label, value)
 
 
-def _preview(document: Document) -> None:
+def _preview(facts: Facts, title: str) -> None:
+    document = facts.document
+    st.caption(plain(f"{title}: {document.label}, {facts.plan.strategy}"))
     if not len(document.problem):
         st.info("There is nothing to place: every tensor is a constant, an input or empty.")
         return
-    plan = document.plan or state.plan_of(document, "greedy_by_size")
-    colouring = by_kind(document.problem)
-    st.caption(f"Preview: {plan.strategy}")
+    colouring = COLOURINGS["op kind" if document.graph else "size"](document.problem)
     plan_view(
-        [make_panel(plan, colouring)],
+        [make_panel(facts, colouring)],
         palette=colouring.palette,
         legend=colouring.legend,
         selected=None,
         key="import_view",
         height=300,
     )
+    if not facts.report.valid:
+        count = sum(facts.report.counts.values())
+        st.warning(plain(f"Not valid: {facts.report.violations[0].message} ({count:,} in all)"))
 
 
 def _open(key: str, options: Options, document: Document) -> None:
-    state.choose(
-        doc=key,
-        selected="",
-        dims=",".join(f"{name}={value}" for name, value in options.dims),
-        alignment=str(options.alignment or ""),
-        inputs="1" if options.plan_inputs else "",
-        as_plan="1" if options.offsets_as_plan else "",
-        strategy="imported" if document.plan else "auto",
-    )
+    state.choose_document(key, options)
+    state.choose(strategy="imported" if document.plan else "auto")
     st.switch_page("views/inspect_plan.py")
 
 
-def _source() -> str | None:
-    left, right = st.columns([1.4, 1], gap="large")
+def _source() -> tuple[str | None, bool]:
+    """The key of what was chosen, and whether it is an upload that was not known before."""
+    with st.container(key="halves_source"):
+        left, right = st.columns([1.4, 1], gap="large")
     uploaded = left.file_uploader("Upload a model, a graph or a list of buffers", key="uploader")
-    examples = [key for key in documents.catalogue() if key.startswith("example:")]
     labels = documents.catalogue()
+    examples = [key for key in labels if key.startswith("example:")]
     example = right.selectbox(
         "or pick an example", examples, index=None, format_func=labels.__getitem__, placeholder="an example"
     )
     with right:
-        st.caption("Reads " + "; ".join(importer.description for importer in IMPORTERS) + ".")
+        st.caption(plain("Reads " + "; ".join(importer.description for importer in IMPORTERS) + "."))
     if uploaded is not None:
         return documents.keep_upload(uploaded.name, uploaded.getvalue())
-    return example
+    return example, False
+
+
+def _show_open() -> None:
+    """What is open now, so that it stays in sight while nothing else can be opened."""
+    document = state.current_document()
+    try:
+        _preview(state.facts_of(document, controls.current_strategy(document)), "Open now")
+    except MemplanError as error:
+        st.error(plain(error), icon=":material/error:")
+
+
+def _show_new(key: str, is_new: bool, options: Options) -> None:
+    try:
+        document, used = _read(key, options)
+    except MemplanError as error:
+        if is_new:
+            documents.drop_upload(key)
+        st.error(plain(error), icon=":material/error:")
+        _show_open()
+        return
+    _counts(document, key)
+    try:
+        facts = state.facts_of(document, "imported" if document.plan else "auto")
+    except MemplanError as error:
+        st.error(plain(error), icon=":material/error:")
+        _show_open()
+        return
+    if st.button("Open in Inspect", type="primary", icon=":material/open_in_new:"):
+        _open(key, used, document)
+    _preview(facts, "Preview")
 
 
 def _page() -> None:
-    key = _source()
+    key, is_new = _source()
     options = _options()
     if key is None:
         st.info("The kind of file is recognised from its content. Nothing in a file is ever run.")
+        _show_open()
         return
-    read = _read(key, options)
-    if read is None:
-        st.caption("The plan that was open stays as it was.")
-        return
-    document, used = read
-    _counts(document, key)
-    if st.button("Open in Inspect", type="primary", icon=":material/open_in_new:"):
-        _open(key, used, document)
-    _preview(document)
+    _show_new(key, is_new, options)
 
 
 _page()

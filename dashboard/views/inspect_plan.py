@@ -2,71 +2,97 @@
 
 from __future__ import annotations
 
+import numpy as np
 import streamlit as st
+from numpy.typing import NDArray
 
 from dashboard import controls, state
 from dashboard.colours import COLOURINGS
 from dashboard.documents import Document
+from dashboard.facts import Facts
 from dashboard.panels import make_panel
 from dashboard.plan_view import plan_view
 from dashboard.search import misses
 from dashboard.sections.buffer_details import show_details
 from dashboard.sections.figures_row import show_figures
 from dashboard.sections.tables import show_tables
-from memplan_engine import MemplanError, Plan
+from dashboard.words import plain
+from memplan_engine import MemplanError
+
+LAST = "last_strategy"
 
 
-def _selected(document: Document) -> int | None:
-    name = state.get("selected")
-    return document.problem.names.index(name) if name in set(document.problem.names) else None
+def _facts(document: Document, strategy: str) -> Facts | None:
+    """The plan; where the strategy fails, its error above the plan that was shown before."""
+    try:
+        facts = state.facts_of(document, strategy)
+    except MemplanError as error:
+        st.error(plain(error), icon=":material/error:")
+        key, before = st.session_state.get(LAST, ("", ""))
+        if key != document.key or before == strategy:
+            return None
+        try:
+            return state.facts_of(document, before)
+        except MemplanError:
+            return None
+    st.session_state[LAST] = (document.key, strategy)
+    return facts
 
 
-def _chart(document: Document, plan: Plan, colour: str, pattern: str, budget: int | None) -> None:
-    colouring = COLOURINGS[colour](document.problem)
+def _dimmed(document: Document, pattern: str) -> NDArray[np.bool_] | None:
     try:
         dimmed = misses(document.problem, pattern)
     except MemplanError as error:
-        st.error(str(error), icon=":material/error:")
-        dimmed = None
+        st.error(plain(error), icon=":material/error:")
+        return None
     if dimmed is not None:
-        st.caption(f"{int((~dimmed).sum())} of {len(dimmed)} buffers found")
+        st.caption(f"{int((~dimmed).sum()):,} of {len(dimmed):,} buffers found")
+    return dimmed
+
+
+def _chart(facts: Facts, colour: str, pattern: str, budget: int | None) -> int | None:
+    """Draw the plan; gives the selected buffer."""
+    document = facts.document
+    colouring = COLOURINGS[colour](document.problem)
+
+    def select(index: int | None) -> None:
+        state.choose(selected="" if index is None else document.problem.names[index])
+
     event = plan_view(
-        [make_panel(plan, colouring, dimmed, budget)],
+        [make_panel(facts, colouring, _dimmed(document, pattern), budget)],
         palette=colouring.palette,
         legend=colouring.legend,
-        selected=_selected(document),
+        selected=document.index_of.get(state.get("selected")),
         key="inspect_view",
+        on_select=select,
     )
-    state.choose(selected="" if event.selected is None else document.problem.names[event.selected])
+    return event.selected
 
 
 def _page() -> None:
     document = state.current_document()
-    row = st.columns([2.2, 1.6, 1.2, 1.8, 1.1], gap="small")
+    row = controls.row([2.2, 1.7, 1.2, 1.7, 1.1])
     with row[0]:
         controls.pick_document()
     with row[1]:
         strategy = controls.pick_strategy(document)
     with row[2]:
-        colour = controls.pick_colouring()
+        colour = controls.pick_colouring(document)
     with row[3]:
         pattern = controls.pick_search()
     with row[4]:
         budget = controls.pick_budget()
-    try:
-        plan = state.plan_of(document, strategy)
-    except MemplanError as error:
-        st.error(str(error), icon=":material/error:")
+    facts = _facts(document, strategy)
+    if facts is None:
         return
-    show_figures(plan, budget)
+    show_figures(facts, budget)
     if not len(document.problem):
         st.info("There is nothing to place: every tensor is a constant, an input or empty.")
         return
-    _chart(document, plan, colour, pattern, budget)
-    selected = _selected(document)
+    selected = _chart(facts, colour, pattern, budget)
     if selected is not None:
-        show_details(document, plan, selected)
-    show_tables(plan, selected)
+        show_details(facts, selected)
+    show_tables(facts, selected)
 
 
 _page()

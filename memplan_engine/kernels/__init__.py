@@ -1,1 +1,38 @@
-"""Numba kernels: nothing but arrays in, arrays out."""
+"""Numba kernels: nothing but arrays in, arrays out.
+
+Compiled kernels are cached on disk in a folder named after all kernel sources together: numba looks only at
+the file of the function itself, and would go on using a kernel whose callee in another file has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from pathlib import Path
+
+from numba import config
+
+_HERE = Path(__file__).parent
+_SOURCES = sorted(_HERE.glob("[!_]*.py"))
+
+
+def _cache_folder() -> str:
+    digest = hashlib.sha256()
+    for source in _SOURCES:
+        digest.update(source.read_bytes())
+    return str(_HERE / "__pycache__" / f"kernels-{digest.hexdigest()[:16]}")
+
+
+def _import_kernels() -> None:
+    """Import every kernel while numba's cache folder is ours, unless the user has set one."""
+    theirs = config.CACHE_DIR  # type: ignore[attr-defined]
+    if not theirs:
+        config.CACHE_DIR = _cache_folder()  # type: ignore[attr-defined]
+    try:
+        for source in _SOURCES:
+            importlib.import_module(f"{__name__}.{source.stem}")
+    finally:
+        config.CACHE_DIR = theirs  # type: ignore[attr-defined]
+
+
+_import_kernels()

@@ -37,7 +37,7 @@ BUILT_IN: tuple[Strategy, ...] = (
 
 
 @cache
-def strategies() -> dict[str, Strategy]:
+def known_strategies() -> dict[str, Strategy]:
     """Every strategy by name: ours first, then those of other packages.
 
     Raises
@@ -60,7 +60,7 @@ def strategies() -> dict[str, Strategy]:
 
 def get_strategy(name: str) -> Strategy:
     """The strategy called `name`; raises MemplanError with the names that exist."""
-    known = strategies()
+    known = known_strategies()
     if name not in known:
         raise MemplanError(f"no strategy {name!r}; there are: {', '.join(known)}")
     return known[name]

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from memplan_engine.errors import PlanError
-from memplan_engine.kernels import place, placed
+from memplan_engine.kernels import online, place, placed
 from memplan_engine.pieces import Pieces, cut
 from memplan_engine.problem import FREE, Ints, Problem
 from memplan_engine.profile import Sections, cut_time
@@ -58,6 +58,8 @@ def place_by(prepared: Prepared, order: Ints, fit: Fit, budget: Budget, limit: i
     Returns the offsets in bytes, or None when the arena would pass `limit` bytes or the budget stopped it.
     """
     problem, pieces, sections = prepared.problem, prepared.pieces, prepared.sections
+    if fit is Fit.FIRST and _is_online(problem, order):
+        return _place_online(problem, order, budget, limit)
     is_fixed = problem.fixed[order] != FREE
     order = np.concatenate([order[is_fixed], order[~is_fixed]])
     # Copies: numba compiles once for each mixture of read-only and writable arrays.
@@ -91,6 +93,21 @@ def place_by(prepared: Prepared, order: Ints, fit: Fit, budget: Budget, limit: i
         budget.stop,
     )
     return None if (offsets == place.UNPLACED).any() else offsets
+
+
+def _is_online(problem: Problem, order: Ints) -> bool:
+    """Whether `order` is that of time and every buffer is a plain rectangle: then holes can be kept."""
+    is_plain = not problem.gaps and bool((problem.fixed == FREE).all())
+    return is_plain and bool((np.diff(problem.start[order]) >= 0).all())
+
+
+def _place_online(problem: Problem, order: Ints, budget: Budget, limit: int) -> Ints | None:
+    columns = (order, problem.start, problem.end, problem.size, problem.alignment)
+    # Seconds at most for a million buffers: not worth a flag that would end it without any placement.
+    if budget.stopped:
+        return None
+    offsets: Ints = online.first_fit_by_start(*(np.array(column) for column in columns), limit)
+    return None if (offsets == online.UNPLACED).any() else offsets
 
 
 @dataclass(frozen=True, slots=True)

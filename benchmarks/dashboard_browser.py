@@ -1,0 +1,161 @@
+"""How long the dashboard takes from a click until the result is drawn, in headless Chromium.
+
+    python benchmarks/dashboard_browser.py [N]
+
+Swapping the strategy on GPT-2 (each strategy for the first time, so that it really plans), opening a CSV of
+N = 200,000 buffers (each time another file, so that it is really read and planned: by its address, and through
+the Import page), and a click on a rectangle until its details are there. Seconds; medians of five.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from browser_support import FLAGS, find_chromium, open_tab, serve  # noqa: E402
+from dashboard_page import DashboardPage  # noqa: E402
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+REPEATS = 5
+SWAPS = ("linear_scan", "greedy_by_size", "greedy_by_breadth", "greedy_by_area", "greedy_by_lifetime")
+Seconds = list[float]
+
+
+def write_csv(path: Path, count: int, seed: int) -> None:
+    """A buffer list: one made at each step, most of them short-lived, one in twenty up to 2,000 steps."""
+    random = np.random.default_rng(seed)
+    length = np.where(
+        random.random(count) < 0.95, random.geometric(1 / 8, count), random.integers(1, 2_000, count)
+    )
+    size = 64 * np.exp2(random.uniform(0, 16, count)).astype(np.int64)
+    rows = (f"t{i},{i},{i + length[i]},{size[i]}" for i in range(count))
+    path.write_text("\n".join(["id,lower,upper,size", *rows, ""]))
+
+
+@contextmanager
+def opened(browser: Browser, url: str) -> Iterator[DashboardPage]:
+    """The dashboard in a tab of its own, not waited for."""
+    tab = open_tab(browser, url, 1440, 900, "light")
+    yield DashboardPage(tab, wait=False)
+    tab.close()
+
+
+def swaps(browser: Browser, url: str) -> Seconds:
+    """Choosing another strategy until its plan is drawn."""
+    taken = []
+    with opened(browser, url) as page:
+        page.titled("auto")
+        page.settled()
+        for name in SWAPS:
+            page.open_list("Strategy")
+            option = page.page.get_by_role("option", name=name, exact=True)
+            option.wait_for()
+            began = time.perf_counter()
+            option.click()
+            page.titled(name)
+            taken.append(time.perf_counter() - began)
+            page.settled()
+    return taken
+
+
+def addresses(browser: Browser, url: str, files: list[Path]) -> Seconds:
+    """From the address of a file that nobody has opened until its plan is drawn."""
+    taken = []
+    for file in files:
+        began = time.perf_counter()
+        with opened(browser, f"{url}/?doc=file:{file.name}") as page:
+            page.titled("auto")
+            taken.append(time.perf_counter() - began)
+    return taken
+
+
+def imports(browser: Browser, url: str, files: list[Path]) -> tuple[Seconds, Seconds]:
+    """From giving a file to the Import page until its preview is drawn; from there until Inspect has it."""
+    uploads, opens = [], []
+    for file in files:
+        with opened(browser, f"{url}/import?doc=example:teaching_gaps") as page:
+            page.titled("auto")
+            page.settled()
+            chosen = page.page.locator("input[type=file]")
+            button = page.page.get_by_role("button", name="Open in Inspect")
+            began = time.perf_counter()
+            chosen.set_input_files(file)
+            page.page.get_by_text("Preview: ").wait_for()
+            button.wait_for()
+            uploads.append(time.perf_counter() - began)
+            page.settled()
+            began = time.perf_counter()
+            button.click()
+            page.page.get_by_text("Holes at peak").wait_for()
+            page.titled("auto")
+            opens.append(time.perf_counter() - began)
+    return uploads, opens
+
+
+def clicks(browser: Browser, url: str) -> Seconds:
+    """From a click on a rectangle until the details of its buffer are there."""
+    taken = []
+    with opened(browser, url) as page:
+        page.titled("auto")
+        page.settled()
+        for place in range(REPEATS):
+            left = 0.12 + 0.16 * place
+            x, y = page.find_rectangle([(left + i / 200, 0.99 - j / 40) for i in range(12) for j in range(4)])
+            before = page.data("selected") or ""
+            began = time.perf_counter()
+            page.page.mouse.click(x, y)
+            page.drawn("selected", before, other=True)
+            name = page.root.locator(".spoken").inner_text().partition(", ")[0]
+            page.details.get_by_text(name, exact=True).first.wait_for()
+            taken.append(time.perf_counter() - began)
+            page.settled()
+    return taken
+
+
+def show(what: str, taken: Seconds, target: str = "") -> None:
+    print(
+        f"| {what} | {statistics.median(taken):.2f} | {min(taken):.2f} | {max(taken):.2f} | {target} |",
+        flush=True,
+    )
+
+
+def main() -> None:
+    from playwright.sync_api import sync_playwright
+
+    count = int(sys.argv[1].replace(",", "")) if sys.argv[1:] else 200_000
+    app = ROOT / "dashboard" / "app.py"
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder) / f"buffers{seed}.csv" for seed in range(2 * REPEATS)]
+        for seed, file in enumerate(files):
+            write_csv(file, count, seed)
+        with serve(app, *files[:REPEATS]) as url, sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
+            gpt2 = f"{url}/?doc=example:gpt2"
+            with opened(browser, gpt2) as page:  # kernels and Chromium warm
+                page.titled("auto")
+            print("| from click to drawn, s | median | least | most | target |\n|-|-|-|-|-|")
+            show("another strategy on GPT-2", swaps(browser, gpt2), "1")
+            show("a rectangle of GPT-2 → details", clicks(browser, gpt2))
+            show(f"a CSV of {count:,} buffers, by address", addresses(browser, url, files[:REPEATS]), "5")
+            uploads, opens = imports(browser, url, files[REPEATS:])
+            show("the same, uploaded → preview", uploads, "5")
+            show("the same, preview → Inspect", opens, "5")
+            show(f"a rectangle of {count:,} → details", clicks(browser, f"{url}/?doc=file:{files[0].name}"))
+            browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,12 @@
+"""Text of files and people, made safe for Streamlit's Markdown."""
+
+from __future__ import annotations
+
+import re
+
+_MARKS = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:^&])")
+
+
+def plain(text: object) -> str:
+    """`text` so that Markdown shows it as it stands, on one line."""
+    return _MARKS.sub(r"\\\1", " ".join(str(text).split()))

@@ -1,0 +1,429 @@
+"""Every widget of every page, without a browser: what it changes, what it remembers, what it refuses."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("streamlit")
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
+
+from dashboard import documents, state
+from memplan_engine import known_strategies, make_plan, make_problem, write_json
+
+APP = Path(__file__).resolve().parents[1] / "dashboard" / "app.py"
+NAMES = list(known_strategies())
+CSV = "id,lower,upper,size\na,0,4,10\nb,1,3,20\nc,2,4,10\n"
+PLAN = "id,lower,upper,size,offset\na,0,4,10,0\nb,1,3,20,10\nc,2,4,10,30\n"
+OVERLAPPING = PLAN.replace("10,30", "10,25")
+COLLIDING = "id,lower,upper,size,offset\na,0,4,10,0\nb,1,3,20,5\nc,2,4,10,\n"
+
+
+@pytest.fixture(autouse=True)
+def _own_uploads(tmp_path, monkeypatch):
+    monkeypatch.setattr(documents, "_store", lambda: tmp_path / "uploads")
+    monkeypatch.setattr("sys.argv", ["app.py"])
+
+
+def open_app(page="", **parameters):
+    """The app at an address; `page` is "compare", "import" or nothing for Inspect."""
+    app = AppTest.from_file(APP, default_timeout=60)
+    for name, value in parameters.items():
+        app.query_params[name] = value
+    # AppTest itself can only go to such a page from another one; by its address one comes straight.
+    app._page_hash = calc_hash(page) if page else ""
+    check(app.run())
+    app._page_hash = ""
+    return app
+
+
+def check(app):
+    assert not app.exception, app.exception
+    return app
+
+
+def widget(kind, label):
+    return next(each for each in kind if each.label == label)
+
+
+def figure(app, label):
+    return next(each.value for each in app.metric if each.label == label)
+
+
+def address(app):
+    given = app.query_params.items()
+    return {name: value if isinstance(value, str) else value[0] for name, value in given}
+
+
+def upload(app, name, content, **options):
+    raw = content if isinstance(content, bytes) else content.encode()
+    app.file_uploader[0].upload(name, raw)
+    return check(app.run())
+
+
+# Inspect.
+
+
+def test_what_opens_by_itself_is_gpt2_and_its_address_is_empty():
+    app = open_app()
+    assert app.selectbox[0].value == "example:gpt2"
+    figures = [(each.label, each.value) for each in app.metric]
+    assert figures == [
+        ("Arena", "52 MiB"), ("Lower bound", "52 MiB"), ("Peak step", "74"), ("Holes at peak", "0 B"),
+        ("Saved", "96.9 %"),
+    ]  # fmt: skip
+    assert address(app) == {}
+    assert "optimal: the arena equals the bytes live at step 74" in app.caption[0].value.replace("\\", "")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_strategy_widget_plans_by_every_strategy(name):
+    app = open_app(doc="example:teaching_linear_scan")
+    widget(app.selectbox, "Strategy").set_value(name)
+    check(app.run())
+    document = state.load_document("example:teaching_linear_scan", documents.Options())
+    assert figure(app, "Arena") == f"{make_plan(document.problem, name).arena_bytes} B"
+    assert address(app).get("strategy", "auto") == name
+
+
+@pytest.mark.parametrize("colouring", ["size", "lifetime", "role", "module", "op kind"])
+def test_the_colour_widget_is_kept_in_the_address(colouring):
+    app = open_app()
+    assert widget(app.selectbox, "Colour by").value == "op kind"
+    widget(app.selectbox, "Colour by").set_value(colouring)
+    check(app.run())
+    assert widget(app.selectbox, "Colour by").value == colouring
+
+
+def test_a_buffer_list_is_coloured_by_size_as_it_has_no_ops():
+    app = open_app(doc="example:teaching_gaps")
+    assert widget(app.selectbox, "Colour by").value == "size"
+    assert "colour" not in address(app)
+
+
+def test_the_search_counts_and_explains():
+    app = open_app()
+    for pattern, counted, told in [
+        ("^add_1$", "1 of 230 buffers found", ""),
+        ("ADD_1$", "1 of 230 buffers found", ""),
+        ("(", None, "is not a regular expression"),
+        ("a{99999999}", None, "repeats more than 10,000 times"),
+        ("", None, ""),
+    ]:
+        app.text_input[0].set_value(pattern)
+        check(app.run())
+        captions = [
+            each.value for each in app.caption if "found" in each.value and "buffers found" in each.value
+        ]
+        assert captions == ([counted] if counted else [])
+        assert [told in each.value for each in app.error] == ([True] if told else [])
+        assert address(app).get("find", "") == pattern
+
+
+def test_the_budget_widget_takes_mebibytes_exactly():
+    app = open_app()
+    app.number_input[0].set_value(1234567.125)
+    check(app.run())
+    assert app.number_input[0].value == 1234567.125
+    assert address(app)["budget"] == "1234567.125"
+    app.number_input[0].set_value(50.0)
+    check(app.run())
+    assert figure(app, "Budget headroom") == "-2 MiB"
+    assert next(each.delta for each in app.metric if each.label == "Budget headroom") == "does not fit"
+    app.number_input[0].set_value(0.0)
+    check(app.run())
+    assert "budget" not in address(app)
+
+
+def test_another_graph_drops_the_selection_and_keeps_the_other_choices():
+    app = open_app(selected="add_4", strategy="naive", budget="60", find="mlp", colour="role")
+    assert any(each.value == "add_4" for each in app.text)
+    widget(app.selectbox, "Graph").set_value("example:resnet50")
+    check(app.run())
+    assert address(app) == {
+        "doc": "example:resnet50", "strategy": "naive", "budget": "60", "find": "mlp", "colour": "role",
+    }  # fmt: skip
+
+
+def test_the_details_of_a_buffer_are_complete():
+    app = open_app(selected="add_4")
+    shown = [each.value for each in app.text]
+    for fact in (
+        "add_4",
+        "3 MiB (3,145,728 B)",
+        "float32 [1, 1024, 768]",
+        "add_4 · aten.add",
+        "layer_norm_1, add_7",
+    ):
+        assert fact in shown
+    assert "steps 67 to 84, 18 in all (add_4 … add_7)" in shown
+    assert [each for each in shown if "modeling_gpt2.py:" in each]
+    assert app.code[0].value == "hidden_states = attn_output + residual"
+
+
+def test_the_peak_table_and_the_table_of_all_buffers():
+    app = open_app()
+    assert app.dataframe[0].value["buffer"].tolist() == ["addmm_2", "mul", "pow_1", "mul_1", "add_4", "and_2"]
+    assert app.dataframe[0].value["bytes"].sum() == 52 * 2**20
+
+
+NONSENSE = {
+    "doc": [
+        "nothing",
+        "upload:../../etc/passwd",
+        "upload:0123456789abcdef",
+        "example:",
+        "file:x",
+        "<b>x</b>",
+    ],
+    "strategy": ["nonsense", "imported"],
+    "colour": ["nonsense"],
+    "budget": ["nan", "-5", "1e999", "abc", "-inf"],
+    "find": ["(", "(" * 500],
+    "selected": ["no such buffer", "<script>"],
+    "compare": ["a,b", ",,,", "auto,auto,naive,naive", ","],
+    "dims": ["batch", "batch=-1", "=3", "batch=" + "9" * 5000, "x=²"],
+    "alignment": ["0", "-1", "x", "9" * 5000, "²"],
+    "inputs": ["maybe"],
+    "as_plan": ["maybe"],
+    "unknown": ["x"],
+}
+TOLD = {
+    "doc": "no such document",
+    "dims": "expected NAME=VALUE",
+    "alignment": "expected 1 to 2^30 bytes",
+    "find": "is not a regular expression",
+}
+
+
+@pytest.mark.parametrize("page", ["", "compare", "import"])
+@pytest.mark.parametrize("parameter", NONSENSE)
+def test_nonsense_in_the_address_is_told_or_ignored(parameter, page):
+    told = None if parameter == "find" and page else TOLD.get(parameter)
+    for value in NONSENSE[parameter]:
+        app = open_app(page, **{parameter: value})
+        errors = [each.value.replace("\\", "") for each in app.error]
+        assert len(errors) == (1 if told else 0)
+        assert not told or told in errors[0]
+        if page != "import":
+            assert app.selectbox[0].value == "example:gpt2"
+
+
+def test_a_file_that_turns_bad_leaves_the_one_that_was_open(tmp_path, monkeypatch):
+    good, bad = tmp_path / "good.csv", tmp_path / "bad.csv"
+    good.write_text(CSV)
+    bad.write_text("id,lower,upper,size\na,3,2,1\n")
+    monkeypatch.setattr("sys.argv", ["app.py", str(good), str(bad)])
+    app = open_app()
+    assert (app.selectbox[0].value, figure(app, "Arena")) == ("file:good.csv", "40 B")
+    app.selectbox[0].set_value("file:bad.csv")
+    check(app.run())
+    assert "bad.csv: line 2" in app.error[0].value.replace("\\", "")
+    assert (app.selectbox[0].value, figure(app, "Arena")) == ("file:good.csv", "40 B")
+    check(app.run())
+    assert not app.error
+    bad.write_text(CSV.replace("a,0,4,10", "a,0,4,70"))
+    app.selectbox[0].set_value("file:bad.csv")
+    check(app.run())
+    assert figure(app, "Arena") == "100 B"
+    bad.write_text(CSV)
+    assert figure(check(app.run()), "Arena") == "40 B"
+
+
+def test_a_strategy_that_fails_leaves_the_plan_that_was_shown(monkeypatch):
+    app = open_app(doc="example:teaching_gaps", strategy="naive")
+    arena = figure(app, "Arena")
+
+    def fail(*_, **__):
+        raise state.PlanError("out of luck")
+
+    monkeypatch.setattr(state, "make_plan", fail)
+    widget(app.selectbox, "Strategy").set_value("greedy_by_breadth")
+    check(app.run())
+    assert [each.value for each in app.error] == ["out of luck"]
+    assert figure(app, "Arena") == arena
+
+
+def test_sessions_do_not_disturb_each_other():
+    one, other = open_app(), open_app()
+    widget(one.selectbox, "Strategy").set_value("naive")
+    check(one.run())
+    check(other.run())
+    assert widget(other.selectbox, "Strategy").value == "auto"
+    assert (figure(one, "Arena"), figure(other, "Arena")) == ("1.63 GiB", "52 MiB")
+
+
+def test_compiling_is_announced_and_waited_for(monkeypatch):
+    slow = threading.Thread(target=time.sleep, args=(0.3,))
+    slow.start()
+    monkeypatch.setattr(state, "start_compiling", lambda: slow)
+    said = []
+    spinner = state.st.spinner
+    monkeypatch.setattr(state.st, "spinner", lambda text: said.append(text) or spinner(text))
+    app = open_app()
+    assert not slow.is_alive()
+    assert said == ["Compiling kernels, once on this machine …"]
+    assert figure(app, "Arena") == "52 MiB"
+
+
+def test_a_graph_without_anything_to_place_says_so(tmp_path, monkeypatch):
+    path = tmp_path / "none.json"
+    write_json(make_problem([], [], []), path)
+    monkeypatch.setattr("sys.argv", ["app.py", str(path)])
+    for page in ("", "compare"):
+        app = open_app(page)
+        assert [each.value for each in app.info][:1] == [
+            "There is nothing to place: every tensor is a constant, an input or empty."
+        ]
+
+
+# Compare.
+
+
+def test_compare_shows_every_strategy_in_its_table():
+    app = open_app("compare")
+    assert app.multiselect[0].value == ["auto", "greedy_by_size", "linear_scan"]
+    table = app.dataframe[0].value
+    assert sorted(table["strategy"]) == sorted(NAMES)
+    assert table["bytes"].tolist() == sorted(table["bytes"])
+    assert table["valid"].all()
+    naive = table.set_index("strategy").loc["naive"]
+    assert (naive["saved"], naive["arena"], naive["bytes"]) == (0.0, "1.63 GiB", 1_753_519_684)
+
+
+def test_strategies_can_be_removed_down_to_none_and_come_back():
+    app = open_app("compare")
+    for chosen in (["auto", "naive"], ["naive"], [], ["greedy_by_area", "auto", "naive", "linear_scan"]):
+        app.multiselect[0].set_value(chosen)
+        check(app.run())
+        assert app.multiselect[0].value == chosen
+        assert address(app)["compare"] == ",".join(chosen)
+        assert bool(app.info) == (len(chosen) < 2)
+        assert sorted(app.dataframe[0].value["strategy"]) == sorted(NAMES)
+
+
+def test_pages_share_graph_colouring_and_budget():
+    app = open_app(doc="example:resnet50", budget="7", colour="role", strategy="naive", compare="auto,naive")
+    app.switch_page("views/compare_plans.py")
+    check(app.run())
+    assert app.selectbox[0].value == "example:resnet50"
+    assert widget(app.selectbox, "Colour by").value == "role"
+    assert app.number_input[0].value == 7.0
+    app.selectbox[0].set_value("example:vit_b16")
+    check(app.run())
+    app.switch_page("views/inspect_plan.py")
+    check(app.run())
+    assert app.selectbox[0].value == "example:vit_b16"
+    assert widget(app.selectbox, "Strategy").value == "naive"
+    assert address(app)["compare"] == "auto,naive"
+
+
+# Import.
+
+
+def test_import_previews_and_opens_an_example():
+    app = open_app("import")
+    assert "Open now: gpt2.json, auto" in [each.value.replace("\\", "") for each in app.caption]
+    app.selectbox[0].set_value("example:resnet50")
+    check(app.run())
+    assert (figure(app, "recognised as"), figure(app, "buffers"), figure(app, "ops")) == (
+        "json",
+        "158",
+        "175",
+    )
+    assert "Preview: resnet50.json, auto" in [each.value.replace("\\", "") for each in app.caption]
+    app.button[0].click()
+    check(app.run())
+    assert address(app)["doc"] == "example:resnet50"
+    assert figure(app, "Arena") == "9.19 MiB"
+
+
+def test_import_opens_offsets_as_a_plan_or_as_fixed():
+    app = upload(open_app("import"), "p.csv", PLAN)
+    assert figure(app, "brings a plan") == "imported"
+    widget(app.checkbox, "Open offsets as a finished plan").uncheck()
+    check(app.run())
+    assert "brings a plan" not in [each.label for each in app.metric]
+    widget(app.checkbox, "Open offsets as a finished plan").check()
+    check(app.run())
+    app.button[0].click()
+    check(app.run())
+    assert widget(app.selectbox, "Strategy").value == "imported"
+    assert address(app)["as_plan"] == "1"
+    assert figure(app, "Arena") == "40 B"
+
+
+def test_a_plan_that_overlaps_is_shown_with_its_violations():
+    app = upload(open_app("import"), "p.csv", OVERLAPPING)
+    message = "b and c overlap at steps 2–2 in bytes 25–29 (5 bytes)"
+    assert message in app.warning[0].value.replace("\\", "")
+    app.button[0].click()
+    check(app.run())
+    assert [each.label for each in app.expander] == ["Not valid: 1 violation"]
+    assert message in [each.value for each in app.text]
+
+
+def test_fixed_offsets_that_collide_are_told_and_cannot_be_opened():
+    app = upload(open_app("import"), "p.csv", COLLIDING)
+    assert "fixed offsets collide: a and b overlap" in app.error[0].value.replace("\\", "")
+    assert not app.button
+
+
+def test_import_options_reach_the_plan():
+    app = upload(open_app("import"), "p.csv", CSV)
+    widget(app.number_input, "Alignment, bytes").set_value(64)
+    check(app.run())
+    app.button[0].click()
+    check(app.run())
+    assert figure(app, "Arena") == "138 B"
+    assert address(app)["alignment"] == "64"
+    key = address(app)["doc"]
+    widget(app.selectbox, "Graph").set_value("example:gpt2")
+    check(app.run())
+    assert "alignment" not in address(app)
+    widget(app.selectbox, "Graph").set_value(key)
+    check(app.run())
+    assert figure(app, "Arena") == "138 B"
+
+
+def test_graph_inputs_are_planned_on_request():
+    app = open_app("import")
+    app.selectbox[0].set_value("example:teaching_view")
+    check(app.run())
+    before = int(figure(app, "buffers"))
+    widget(app.checkbox, "Plan graph inputs, too").check()
+    check(app.run())
+    assert int(figure(app, "buffers")) == before + 1
+
+
+def test_an_onnx_with_open_dimensions_names_its_tensors_until_they_are_bound(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    info, node = onnx.helper.make_tensor_value_info, onnx.helper.make_node
+    graph = onnx.helper.make_graph(
+        [node("Relu", ["x"], ["h"]), node("Relu", ["h"], ["y"])], "g",
+        [info("x", 1, ["batch", 8])], [info("y", 1, ["batch", 8])],
+    )  # fmt: skip
+    app = upload(open_app("import"), "m.onnx", onnx.helper.make_model(graph).SerializeToString())
+    assert "tensors 'x', 'h', 'y': found no fixed shape" in app.error[0].value.replace("\\", "")
+    field = widget(app.text_input, "Symbolic dimensions (ONNX)")
+    field.set_value("batch")
+    check(app.run())
+    assert "expected NAME=VALUE" in app.error[0].value.replace("\\", "")
+    widget(app.text_input, "Symbolic dimensions (ONNX)").set_value("batch=4")
+    check(app.run())
+    assert not app.error
+    app.button[0].click()
+    check(app.run())
+    assert address(app)["dims"] == "batch=4"
+    assert figure(app, "Arena") == "256 B"
+
+
+def test_an_upload_that_cannot_be_read_is_not_kept():
+    app = upload(open_app("import"), "row.csv", CSV + "d,3,2,5\n")
+    assert "row.csv: line 5" in app.error[0].value.replace("\\", "")
+    assert not [key for key in documents.catalogue() if key.startswith("upload:")]
+    assert not app.button
