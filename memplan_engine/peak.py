@@ -8,7 +8,7 @@ from memplan_engine.graph import Op
 from memplan_engine.pieces import cut
 from memplan_engine.problem import Problem
 from memplan_engine.profile import alive_at, bytes_at, cut_time, live_bytes, peak_step
-from memplan_engine.provenance import Provenance, ops_at, find_provenance
+from memplan_engine.provenance import Provenance, find_provenance, ops_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import sys
 import pytest
 from test_lifetimes import CHAIN
 
-from memplan_engine import cli, compiling, load, make_plan, known_strategies
+from memplan_engine import cli, compiling, known_strategies, load, make_plan
 from memplan_engine.exporters import write
 from memplan_engine.plan import Plan
 

@@ -102,11 +102,13 @@ def _is_online(problem: Problem, order: Ints) -> bool:
 
 
 def _place_online(problem: Problem, order: Ints, budget: Budget, limit: int) -> Ints | None:
-    columns = (order, problem.start, problem.end, problem.size, problem.alignment)
     # Seconds at most for a million buffers: not worth a flag that would end it without any placement.
     if budget.stopped:
         return None
-    offsets: Ints = online.first_fit_by_start(*(np.array(column) for column in columns), limit)
+    start, end, size, alignment = (
+        np.array(column) for column in (problem.start, problem.end, problem.size, problem.alignment)
+    )
+    offsets: Ints = online.first_fit_by_start(np.array(order), start, end, size, alignment, limit)
     return None if (offsets == online.UNPLACED).any() else offsets
 
 

@@ -1,0 +1,42 @@
+"""First fit by start with kept holes gives the offsets that first fit gives by its definition."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import reference
+from drawn import problems
+from hypothesis import given, settings
+
+from memplan_engine import FREE, Problem, make_problem
+from memplan_engine.kernels.online import UNPLACED, first_fit_by_start
+
+NO_LIMIT = 2**63 - 1
+
+
+def placed(problem: Problem, limit: int = NO_LIMIT) -> list[int]:
+    columns = (np.argsort(problem.start, kind="stable"), problem.start, problem.end, problem.size)
+    return first_fit_by_start(*map(np.array, columns), np.array(problem.alignment), limit).tolist()
+
+
+@given(problems())
+@settings(max_examples=200, deadline=None)
+def test_same_offsets_as_the_definition(problem: Problem) -> None:
+    plain = replace(problem, gaps={}, fixed=np.full(len(problem), FREE))
+    order = np.argsort(plain.start, kind="stable").tolist()
+    assert placed(plain) == reference.place(plain, order, "first")
+
+
+def test_worked_by_hand() -> None:
+    # a and b leave a hole of 12 bytes below c: d and e fill 11 of them.
+    problem = make_problem([0, 0, 0, 2, 2], [2, 2, 5, 4, 4], [8, 4, 4, 6, 5])
+    assert placed(problem) == [0, 8, 12, 0, 6]
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"), [(16, [0, 8, 12]), (15, [0, 8, UNPLACED]), (7, [UNPLACED] * 3)]
+)
+def test_gives_up_at_the_limit(limit: int, expected: list[int]) -> None:
+    assert placed(make_problem([0, 0, 0], [1, 1, 1], [8, 4, 4]), limit) == expected
