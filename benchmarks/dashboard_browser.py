@@ -3,8 +3,8 @@
     python benchmarks/dashboard_browser.py [N]
 
 Swapping the strategy on GPT-2 (each strategy for the first time, so that it really plans), opening a CSV of
-N = 200,000 buffers (each time another file, so that it is really read and planned: by its address, and through
-the Import page), and a click on a rectangle until its details are there. Seconds; medians of five.
+N = 200,000 buffers (each time another file, so that it is really read and planned: by its address, and
+through the Import page), and a click on a rectangle until its details are there. Seconds; medians of five.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ class Facts:
         return int(self.profile.holes[section]) if len(self.profile.holes) else 0
 
 
-def make_facts(document: Document, plan: Plan, cut_short: bool = False) -> Facts:
-    """Everything about `plan`: O(n log n)."""
+def make_facts(document: Document, plan: Plan, cut_short: bool = False, checked: bool = False) -> Facts:
+    """Everything about `plan`: O(n log n). `checked`: it comes from `make_plan`, which has validated it."""
     profile = make_profile(plan.problem, plan.offsets)
-    return Facts(document, plan, profile, validate_plan(plan), find_peak(plan.problem), cut_short)
+    report = Report((), {}) if checked else validate_plan(plan)
+    return Facts(document, plan, profile, report, find_peak(plan.problem), cut_short)

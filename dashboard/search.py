@@ -24,7 +24,8 @@ _COUNTS = re.compile(r"\{(\d*)\s*(?:,\s*(\d*))?")
 def misses(problem: Problem, pattern: str) -> NDArray[np.bool_] | None:
     """Which buffers `pattern` does not find in their name, op kind or module; None for an empty pattern.
 
-    Case does not matter; ^ and $ are the ends of each of the three. Raises MemplanError for a pattern that is not valid or takes too long.
+    Case does not matter; ^ and $ are the ends of each of the three. Raises MemplanError for a pattern that is
+    not valid or takes too long.
     """
     if not pattern:
         return None

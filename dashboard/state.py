@@ -32,7 +32,7 @@ PARAMETERS = {
 OPENING = ("doc", "dims", "alignment", "inputs", "as_plan")
 """The choices that say what is open and how."""
 
-AUTO_SECONDS = 1.5
+AUTO_SECONDS = 1.0
 """How long `auto` looks for something better before the best so far is shown."""
 MOST_SECONDS = 60.0
 """When any other strategy is stopped: longer work belongs on the command line."""
@@ -108,7 +108,7 @@ def facts_of(document: Document, strategy: str) -> Facts:
     """
     compiling = start_compiling()
     if compiling.is_alive():
-        with st.spinner("Compiling kernels, once on this machine …"):
+        with st.spinner("Compiling kernels, once on this machine: half a minute …"):
             compiling.join()
     return _facts(document, strategy)
 
@@ -124,8 +124,8 @@ def _facts(document: Document, strategy: str) -> Facts:
     except PlanError as error:
         if not budget.stopped:
             raise
-        raise PlanError(f"{error} (after {MOST_SECONDS:g} s; `memplan plan` has no limit)") from error
-    return make_facts(document, plan, budget.stopped)
+        raise PlanError(f"{error} (after {MOST_SECONDS:g} s; on the command line it has no limit)") from error
+    return make_facts(document, plan, budget.stopped, checked=True)
 
 
 @st.cache_resource(show_spinner=False)

@@ -9,6 +9,7 @@ CSS = """
   .st-key-figures [data-testid="stHorizontalBlock"],
   [class*="st-key-halves"] [data-testid="stHorizontalBlock"] { flex-wrap: wrap; }
   .st-key-controls [data-testid="stColumn"] { flex: 1 1 12rem; min-width: 12rem; }
+  .st-key-controls [data-testid="stColumn"]:has([data-testid="stMultiSelect"]) { flex-basis: 100%; }
   .st-key-figures [data-testid="stColumn"] { flex: 1 1 10rem; min-width: 10rem; }
   [class*="st-key-halves"] [data-testid="stColumn"] { flex: 1 1 100%; min-width: 100%; }
   [data-testid="stMetricValue"] { font-size: 1.75rem; }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
@@ -115,6 +117,19 @@ class DashboardPage:
     def data(self, name: str) -> str | None:
         """A data attribute of the chart."""
         return self.root.get_attribute(f"data-{name}")
+
+    def unselected(self) -> None:
+        """Wait until nothing is selected, neither in the chart nor below it."""
+        self.drawn("selected", "")
+        self.details.wait_for(state="detached")
+        self.settled()
+
+    def eventually(self, look: Callable[[], object], expected: object) -> None:
+        """Wait until `look()` gives what is expected: a rerun may still be on its way."""
+        deadline = time.monotonic() + 20
+        while (found := look()) != expected and time.monotonic() < deadline:
+            self.page.wait_for_timeout(50)
+        assert found == expected
 
     def find_rectangle(self, among: list[tuple[float, float]]) -> tuple[float, float]:
         """The first of these places (shares of the first plot) that lies on a rectangle."""

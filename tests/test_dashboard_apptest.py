@@ -266,7 +266,7 @@ def test_compiling_is_announced_and_waited_for(monkeypatch):
     monkeypatch.setattr(state.st, "spinner", lambda text: said.append(text) or spinner(text))
     app = open_app()
     assert not slow.is_alive()
-    assert said == ["Compiling kernels, once on this machine …"]
+    assert said == ["Compiling kernels, once on this machine: half a minute …"]
     assert figure(app, "Arena") == "52 MiB"
 
 
@@ -363,7 +363,7 @@ def test_a_plan_that_overlaps_is_shown_with_its_violations():
     assert message in app.warning[0].value.replace("\\", "")
     app.button[0].click()
     check(app.run())
-    assert [each.label for each in app.expander] == ["Not valid: 1 violation"]
+    assert [each.label for each in app.expander] == [":red[**Not valid: 1 violation**]"]
     assert message in [each.value for each in app.text]
 
 

@@ -21,14 +21,15 @@ OVERFLOWING = """() => {
             && getComputedStyle(e).overflowX !== 'visible'));
     const wide = [...main.querySelectorAll('*')].filter((each) =>
         each.getBoundingClientRect().right > window.innerWidth + 1
-        && !each.closest('[data-testid=stDataFrame], [data-testid=stCode], [data-testid=stTooltipContent]'));
+        && !each.closest('[data-testid=stDataFrame], [data-testid=stCode], .draglayer'));
     return [main.scrollWidth - main.clientWidth, cut.map((e) => e.innerText),
         wide.map((e) => e.outerHTML.slice(0, 90))];
 }"""
 NAMELESS = """() => [...document.querySelectorAll('input, button, textarea, select, canvas, a')]
     .filter((e) => e.offsetParent !== null && e.getAttribute('aria-hidden') !== 'true')
     .filter((e) => !(e.ariaLabel || e.labels?.length || e.innerText?.trim()
-        || e.getAttribute('aria-labelledby') || e.title || e.querySelector('svg title, img[alt]') || e.closest('[aria-label]')
+        || e.getAttribute('aria-labelledby') || e.title || e.querySelector('svg title, img[alt]')
+        || e.closest('[aria-label]')
         || e.closest('[data-testid=stDataFrame], .js-plotly-plot')))
     .map((e) => e.outerHTML.slice(0, 160))"""
 
@@ -64,24 +65,22 @@ def test_another_strategy_is_another_arena(dashboard):
     page.titled("linear_scan")
     expected = make_plan(load(EXAMPLES / "gpt2.json"), "linear_scan").arena_bytes
     assert expected != 52 * 2**20
-    assert page.metric("Arena") == f"{expected / 2**20:.2f} MiB"
-    assert page.address == {"strategy": "linear_scan"}
+    page.eventually(lambda: page.metric("Arena"), f"{expected / 2**20:.2f} MiB")
+    page.eventually(lambda: page.address, {"strategy": "linear_scan"})
 
 
-@pytest.mark.parametrize(
-    ("colouring", "entry"),
-    [
+def test_every_colouring_has_its_legend(dashboard):
+    page = dashboard()
+    for colouring, entry in [
         ("size", "from "),
         ("lifetime", " steps"),
         ("role", "activation"),
         ("module", "transformer"),
         ("op kind", "aten."),
-    ],
-)
-def test_every_colouring_has_its_legend(dashboard, colouring, entry):
-    page = dashboard(f"/?colour={colouring}")
-    assert any(entry in label for label in page.root.locator(".legend .label").all_inner_texts())
-    assert page.data("drawn") == "230"
+    ]:
+        page.select("Colour by", colouring)
+        page.root.locator(".legend .label").filter(has_text=entry).first.wait_for()
+        assert page.data("drawn") == "230"
 
 
 def test_search_dims_and_bad_patterns_are_explained(dashboard):
@@ -96,7 +95,7 @@ def test_search_dims_and_bad_patterns_are_explained(dashboard):
         page.type("Find (regex)", pattern)
         page.page.get_by_text(says).first.wait_for()
         assert page.data("drawn") == "230"
-        assert page.address["find"] == pattern
+        page.eventually(lambda: page.address["find"], pattern)
 
 
 def test_hovering_names_the_buffer_and_the_step(dashboard):
@@ -128,11 +127,10 @@ def test_chart_details_and_table_share_one_selection(dashboard):
     first = page.data("selected")
     row_of(page, 3)
     page.drawn("selected", first, other=True)
-    assert page.address["selected"] == "mul_1"
-    assert "mul_1" in page.details.inner_text()
+    page.eventually(lambda: page.address["selected"], "mul_1")
+    page.details.get_by_text("mul_1", exact=True).first.wait_for()
     row_of(page, 3)
-    page.drawn("selected", "")
-    assert page.details.count() == 0
+    page.unselected()
     assert "selected" not in page.address
 
 
@@ -141,19 +139,18 @@ def test_a_selection_ends_with_its_graph_and_follows_from_page_to_page(dashboard
     click_a_rectangle(page)
     name = page.address["selected"]
     page.visit("Compare")
-    assert page.address["selected"] == name
+    page.eventually(lambda: page.address, {"doc": "example:gpt2", "selected": name})
+    assert page.page.get_by_role("combobox", name="Graph").first.input_value() == "gpt2"
     page.root.locator(".stage").first.focus()
     page.page.keyboard.press("Escape")
     page.drawn("selected", "")
     page.settled()
     page.visit("Inspect")
-    page.drawn("selected", "")
-    assert page.details.count() == 0
+    page.unselected()
     click_a_rectangle(page)
     page.select("Graph", "resnet50")
-    page.drawn("selected", "")
-    assert page.details.count() == 0
-    assert page.address == {"doc": "example:resnet50"}
+    page.unselected()
+    page.eventually(lambda: page.address, {"doc": "example:resnet50"})
 
 
 def test_the_address_restores_everything_in_another_browser(dashboard, open_page):
@@ -179,38 +176,13 @@ def test_the_address_restores_everything_in_another_browser(dashboard, open_page
         assert other.address == wanted
 
 
-NONSENSE = {
-    "doc": ["nothing", "upload:../../etc/passwd", "example:", "file:x", "<b>x</b>"],
-    "strategy": ["nonsense", "imported"],
-    "colour": ["nonsense"],
-    "budget": ["nan", "-5", "1e999", "abc"],
-    "selected": ["no such buffer", "<script>"],
-    "compare": ["a,b", ",,,", "auto,auto,naive,naive"],
-    "dims": ["batch", "batch=-1", "=3", "batch=" + "9" * 5000],
-    "alignment": ["0", "-1", "x", "9" * 5000],
-    "inputs": ["maybe"],
-    "as_plan": ["maybe"],
-    "unknown": ["x"],
-}
-
-
-TOLD = {
-    "doc": "no such document",
-    "dims": "expected NAME=VALUE",
-    "alignment": "expected 1 to 2^30 bytes",
-}
-
-
-@pytest.mark.parametrize("parameter", NONSENSE)
-def test_nonsense_in_the_address_is_told_or_ignored(dashboard, parameter):
-    told = TOLD.get(parameter)
-    for value in NONSENSE[parameter]:
-        page = dashboard(f"{'/compare' if parameter == 'compare' else '/'}?{parameter}={value}")
-        assert page.page.get_by_test_id("stException").count() == 0
-        assert int(page.data("drawn") or 0) >= 230
-        assert len(page.alerts) == (1 if told else 0)
-        assert not told or told in page.alerts[0]
-        page.tab.close()
+def test_an_address_of_nonsense_opens_all_the_same(dashboard):
+    page = dashboard(
+        "/?doc=%3Cb%3Ex%3C/b%3E&strategy=x&colour=x&budget=nan&find=(&selected=%3Cscript%3E&dims=x&alignment=x&y=z"
+    )
+    assert page.page.get_by_test_id("stException").count() == 0
+    assert page.data("drawn") == "230"
+    assert len(page.alerts) == 2  # the options, and the pattern
 
 
 def test_strategies_side_by_side(dashboard):
@@ -234,7 +206,7 @@ def test_strategies_side_by_side(dashboard):
                 arg=len(left),
             )
             assert page.titles == left
-    assert page.address["compare"] == ""
+    page.eventually(lambda: page.address["compare"], "")
     assert page.alerts == ["Pick two to four strategies to put them side by side."]
     page.page.get_by_text("All strategies").wait_for()
 
@@ -242,10 +214,10 @@ def test_strategies_side_by_side(dashboard):
 BAD_UPLOADS = {
     "empty.csv": (b"", "empty"),
     "garbage.bin": (bytes(range(256)) * 40, "not known"),
-    "row.csv": (CSV.encode() + b"d,3,2,5\n", "row 5"),
+    "row.csv": (CSV.encode() + b"d,3,2,5\n", "line 5"),
     "columns.csv": (b"id,size\na,1\n", "lower"),
-    "nan.csv": (b"id,lower,upper,size\na,0,1,NaN\n", "row 2"),
-    "twice.csv": (CSV.encode() + b"a,0,1,5\n", "row 5"),
+    "nan.csv": (b"id,lower,upper,size\na,0,1,NaN\n", "line 2, field size"),
+    "twice.csv": (CSV.encode() + b"a,0,1,5\n", "line 5, field id"),
     "latin.csv": ("id,lower,upper,size\n\u00e9,0,1,5\n".encode("latin-1"), "UTF-8"),
     "broken.json": (b'{"format": "memplan/graph", ', "broken.json"),
     "cut.onnx": ((EXAMPLES / "squeezenet.onnx").read_bytes()[:5000], "cut.onnx"),
@@ -268,7 +240,7 @@ def test_bad_uploads_are_explained_and_the_open_plan_stays(dashboard, tmp_path):
         assert page.page.get_by_text("Open now: resnet50.json, greedy_by_area").is_visible()
         assert page.title == "greedy_by_area"
     page.visit("Inspect")
-    assert page.address == {"doc": "example:resnet50", "strategy": "greedy_by_area"}
+    page.eventually(lambda: page.address, {"doc": "example:resnet50", "strategy": "greedy_by_area"})
     page.open_list("Graph")
     shown = page.page.get_by_role("option").all_inner_texts()
     assert not set(shown) & set(uploads)
@@ -278,19 +250,20 @@ def test_an_upload_is_previewed_opened_and_shared(dashboard, open_page):
     page = dashboard("/import?doc=example:gpt2")
     page.upload("mine.csv", CSV)
     assert page.metric("recognised as") == "csv"
-    assert page.metric("buffers") == "3"
+    page.eventually(lambda: page.metric("buffers"), "3")
     page.page.get_by_text("Preview: mine.csv, auto").wait_for()
     page.page.get_by_role("button", name="Open in Inspect").click()
     page.page.get_by_text("Holes at peak").wait_for()
     page.settled()
-    assert page.metric("Arena") == "4 MiB"
+    page.eventually(lambda: page.metric("Arena"), "4 MiB")
     assert page.address["doc"].startswith("upload:")
     other = DashboardPage(open_page(page.page.url))
     assert other.metric("Arena") == "4 MiB"
     assert other.data("drawn") == "3"
     other.select("Graph", "gpt2")
-    assert page.metric("Arena") == "4 MiB"
+    page.eventually(lambda: page.metric("Arena"), "4 MiB")
     page.select("Strategy", "naive")
+    page.titled("naive")
     assert (page.data("drawn"), other.title) == ("3", "auto")
 
 
@@ -305,7 +278,7 @@ def test_a_finished_plan_that_overlaps_is_drawn_and_its_violations_listed(dashbo
     assert page.page.get_by_text("a and b overlap at steps 1–2 in bytes 5–9 (5 bytes)").is_visible()
     assert page.address["strategy"] == "imported"
     page.visit("Compare")
-    assert page.titles[0] == "imported"
+    page.eventually(lambda: page.titles[:1], ["imported"])
 
 
 def test_the_keyboard_alone_selects_and_clears(dashboard):
@@ -318,10 +291,9 @@ def test_the_keyboard_alone_selects_and_clears(dashboard):
     page.page.keyboard.press("ArrowUp")
     page.details.wait_for()
     page.settled()
-    assert page.address["selected"] == "addmm_2"
+    page.eventually(lambda: page.address.get("selected"), "addmm_2")
     page.page.keyboard.press("Escape")
-    page.drawn("selected", "")
-    page.details.wait_for(state="detached")
+    page.unselected()
 
 
 @pytest.mark.parametrize("address", ["/?selected=add_4&budget=60", "/compare", "/import"])
@@ -330,9 +302,13 @@ def test_every_control_has_a_name(dashboard, address):
     assert page.page.evaluate(NAMELESS) == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
-    "address", ["/?doc=example:resnet50&selected=relu_3&budget=20", "/compare", "/import"]
+    ("address", "scheme"),
+    [
+        ("/?doc=example:resnet50&selected=relu_3&budget=20", "dark"),
+        ("/compare", "light"),
+        ("/import", "dark"),
+    ],
 )
 def test_nothing_is_cut_at_800_pixels(dashboard, address, scheme):
     page = dashboard(address, width=800, height=1000, scheme=scheme)

@@ -10,7 +10,7 @@ import reference
 from drawn import problems
 from hypothesis import given, settings
 
-from memplan_engine import FREE, Problem, make_problem
+from memplan_engine import FREE, Budget, Problem, make_plan, make_problem
 from memplan_engine.kernels.online import UNPLACED, first_fit_by_start
 
 NO_LIMIT = 2**63 - 1
@@ -40,3 +40,13 @@ def test_worked_by_hand() -> None:
 )
 def test_gives_up_at_the_limit(limit: int, expected: list[int]) -> None:
     assert placed(make_problem([0, 0, 0], [1, 1, 1], [8, 4, 4]), limit) == expected
+
+
+def test_auto_has_it_however_little_time_there_is() -> None:
+    random = np.random.default_rng(3)
+    n = 100_000
+    start = random.integers(0, n, n)
+    problem = make_problem(start, start + random.integers(1, 2_000, n), random.integers(1, 10**6, n))
+    plan = make_plan(problem, "auto", budget=Budget(seconds=0.01))
+    assert dict(plan.parameters)["found_by"] == "start × first fit"
+    assert plan.gap < 0.2

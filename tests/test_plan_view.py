@@ -232,3 +232,21 @@ def test_a_panel_is_a_value():
         panel().title = "other"
     assert replace(panel(), title="other").title == "other"
     assert component.MAX_PANELS == 4
+
+
+def test_a_page_that_passes_back_what_it_got_does_not_undo_a_click():
+    selection = _Selection(given=None, pushed=None, current=None)
+    selection.offer(1, remounted=False)
+    selection.clicked({"serial": selection.serial, "index": None})
+    selection.offer(1, remounted=False)
+    assert selection.current is None
+    selection.clicked({"serial": selection.serial, "index": 2})
+    selection.offer(None, remounted=False)
+    assert selection.current == 2
+
+
+def test_a_page_can_take_back_what_it_selected():
+    selection = _Selection(given=None, pushed=None, current=None)
+    selection.offer(1, remounted=False)
+    selection.offer(None, remounted=False)
+    assert selection.current is None

@@ -78,6 +78,7 @@ def figure(values: Points) -> go.Figure:
         line={"dash": "dash", "width": 1.5, "color": "#4477AA"},
         annotation_text=f"lower bound {format_bytes(values.bound_bytes)}",
         annotation_position="bottom right",
+        annotation_yshift=-10,
     )
     chart.update_layout(
         height=380,

@@ -35,13 +35,17 @@ class _Selection:
     """What the browser was last told."""
     current: int | None
     serial: int = 0
+    before: int | None = None
+    """What was selected before the last click."""
 
     def offer(self, given: int | None, remounted: bool) -> None:
         """Take the page's argument, which counts only when it changed since the last run."""
-        changed = given != self.given and given != self.current
+        # A page that passes back what it got may still hold what was selected before the click.
+        changed = given != self.given and given not in (self.current, self.before)
         self.given = given
         if changed:
             self.current = given
+        self.before = self.current
         if changed or remounted:
             self.pushed = self.current
             self.serial += 1
@@ -50,6 +54,7 @@ class _Selection:
         """Take what the browser reports, unless the page has spoken since."""
         if isinstance(report, dict) and report.get("serial") == self.serial:
             index = report.get("index")
+            self.before = self.current
             self.current = index if isinstance(index, int) else None
 
 

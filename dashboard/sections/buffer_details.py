@@ -22,10 +22,10 @@ def show_details(facts: Facts, selected: int) -> None:
     with st.container(border=True, key="details"):
         st.markdown("**Selected buffer**")
         st.text(problem.names[selected])
-        with st.container(key="halves_details"):
+        with st.container(key="facts"):
             for column, part in zip(st.columns(2), (filled[:half], filled[half:]), strict=True):
                 for label, value in part:
-                    left, right = column.columns([1, 4.5], vertical_alignment="top")
+                    left, right = column.columns([1, 3.5], vertical_alignment="top")
                     left.caption(label)
                     right.text(value)
         if known.source and known.source.code:

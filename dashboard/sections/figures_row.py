@@ -46,7 +46,7 @@ def _notes(facts: Facts) -> list[str]:
     if found_by:
         notes.append(f"found by {found_by}")
     if facts.cut_short:
-        notes.append(f"search ended after {plan.seconds:.1f} s; `memplan plan` has no limit")
+        notes.append(f"search ended after {plan.seconds:.1f} s, on the command line it has no limit")
     if problem.origin:
         constants = storage_bytes(problem.origin.graph, Role.CONSTANT)
         notes.append(f"constants {format_bytes(constants)} in a region of their own")
@@ -59,7 +59,7 @@ def _violations(facts: Facts) -> None:
         return
     count = sum(report.counts.values())
     found = f"{count:,} violation{'s' * (count != 1)}"
-    with st.expander(f"Not valid: {found}", icon=":material/error:", expanded=True):
+    with st.expander(f":red[**Not valid: {found}**]", icon=":material/error:", expanded=True):
         for violation in report.violations[:MOST_VIOLATIONS]:
             st.text(violation.message)
         if count > MOST_VIOLATIONS:

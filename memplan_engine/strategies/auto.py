@@ -10,7 +10,7 @@ from memplan_engine.problem import Ints, Problem
 from memplan_engine.strategies import orders
 from memplan_engine.strategies.base import Budget, Placement
 from memplan_engine.strategies.naive import Naive
-from memplan_engine.strategies.order_fit import Fit, Order, place_by, prepare
+from memplan_engine.strategies.order_fit import Fit, Order, is_plain, place_by, prepare
 
 PORTFOLIO: tuple[tuple[str, Order], ...] = (
     ("size", orders.by_size),
@@ -30,7 +30,7 @@ TRIES: tuple[tuple[str, Order, Fit], ...] = (
         if (name, fit) != ("start", Fit.FIRST)
     ),
 )
-"""By far the quickest comes first, so that a budget that ends early leaves more than no reuse."""
+"""By far the quickest comes first: however early a budget ends, it leaves more than no reuse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +47,21 @@ class Auto:
 
     def place(self, problem: Problem, budget: Budget) -> Placement:
         """The best placement found; `found_by` names its order and fit."""
+        # What keeps holes is quick enough to be waited for, unless the budget was spent before we began.
+        first = Budget() if is_plain(problem) and not budget.stopped else budget
         bound = lower_bound(problem).nbytes
         prepared = prepare(problem)
         best = replace(Naive().place(problem, budget), found_by="no reuse")
         arena = best.arena_bytes(problem)
         budget.report(best)
         ordered: dict[str, Ints] = {}
-        for name, order, fit in TRIES:
-            if budget.stopped or arena == bound:
+        for place, (name, order, fit) in enumerate(TRIES):
+            given = first if place == 0 else budget
+            if given.stopped or arena == bound:
                 break
             if name not in ordered:
                 ordered[name] = order(prepared)
-            offsets = place_by(prepared, ordered[name], fit, budget, limit=arena - 1)
+            offsets = place_by(prepared, ordered[name], fit, given, limit=arena - 1)
             if offsets is not None:
                 best = Placement(offsets, f"{name} × {fit} fit")
                 arena = best.arena_bytes(problem)

@@ -97,8 +97,12 @@ def place_by(prepared: Prepared, order: Ints, fit: Fit, budget: Budget, limit: i
 
 def _is_online(problem: Problem, order: Ints) -> bool:
     """Whether `order` is that of time and every buffer is a plain rectangle: then holes can be kept."""
-    is_plain = not problem.gaps and bool((problem.fixed == FREE).all())
-    return is_plain and bool((np.diff(problem.start[order]) >= 0).all())
+    return is_plain(problem) and bool((np.diff(problem.start[order]) >= 0).all())
+
+
+def is_plain(problem: Problem) -> bool:
+    """Whether every buffer is a rectangle without gaps that may lie anywhere."""
+    return not problem.gaps and bool((problem.fixed == FREE).all())
 
 
 def _place_online(problem: Problem, order: Ints, budget: Budget, limit: int) -> Ints | None:
