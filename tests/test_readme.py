@@ -34,7 +34,7 @@ def written_as_told(folder: Path, name: str, block: int) -> ModuleType:
 
 
 def without_seconds(text: str) -> list[str]:
-    return [line.rstrip() for line in text.splitlines() if not line.startswith("seconds")]
+    return [line.rstrip() for line in text.splitlines() if not line.startswith("planned in")]
 
 
 def test_the_command_line_example_prints_what_the_readme_shows() -> None:

@@ -7,24 +7,28 @@ import streamlit as st
 from dashboard.facts import Facts
 from dashboard.words import plain
 from memplan_engine import Role
+from memplan_engine.formats.graph_format import About
 from memplan_engine.graph import storage_bytes
 from memplan_engine.tables import certificate, saved
 from memplan_engine.units import format_bytes, format_percent
 
 MOST_VIOLATIONS = 20
+BOUND = "No arena can be smaller. Load: the most bytes that are alive at one step."
+HOLES = "Free bytes below the topmost buffer alive at the peak step; the strip shows them for every step."
 
 
 def show_figures(facts: Facts, budget: int | None) -> None:
     """Arena, bound, peak, holes, saving and budget of a plan."""
     plan, peak = facts.plan, facts.peak
+    _lesson(facts.document.about)
     row = st.container(key="figures").columns(6 if budget else 5, gap="small")
     over = "meets the bound" if plan.optimal else f"+{format_percent(plan.gap)} over bound"
     tone = "normal" if plan.optimal else "off"
     row[0].metric("Arena", format_bytes(plan.arena_bytes), over, delta_color=tone, delta_arrow="off")
     quiet = {"delta_color": "off", "delta_arrow": "off"}
-    row[1].metric("Lower bound", format_bytes(plan.bound.nbytes), str(plan.bound.kind), **quiet)
+    row[1].metric("Lower bound", format_bytes(plan.bound.nbytes), str(plan.bound.kind), help=BOUND, **quiet)
     row[2].metric("Peak step", f"{peak.step:,}", plain(peak.ops[0].name) if peak.ops else None, **quiet)
-    row[3].metric("Holes at peak", format_bytes(facts.holes_at_peak))
+    row[3].metric("Holes at peak", format_bytes(facts.holes_at_peak), help=HOLES)
     row[4].metric("Saved", format_percent(saved(plan)), f"naive {format_bytes(plan.naive_bytes)}", **quiet)
     if budget:
         room = budget - plan.arena_bytes
@@ -37,6 +41,14 @@ def show_figures(facts: Facts, budget: int | None) -> None:
         )
     st.caption(plain(" · ".join(_notes(facts))))
     _violations(facts)
+
+
+def _lesson(about: About) -> None:
+    """What a teaching graph shows, in its own words."""
+    if about.title:
+        st.info(f"**{plain(about.title)}.** {plain(about.shows)}", icon=":material/school:")
+        with st.expander(plain(f"The optimum is {about.optimum}: why?")):
+            st.text(about.why)
 
 
 def _notes(facts: Facts) -> list[str]:

@@ -11,7 +11,19 @@ from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 
-__all__ = ["write", "write_csv", "write_json"]
+__all__ = ["check_target", "write", "write_csv", "write_json"]
+
+
+def check_target(path: Path | str, suffixes: tuple[str, ...], source: Path | None = None) -> None:
+    """Raise InputError, before long work, when `path` could not be written: its suffix is none of `suffixes`,
+    its folder is not there, or it is the very file that was read."""
+    path = Path(path)
+    if path.suffix.lower() not in suffixes:
+        raise InputError(str(path), "", f"the suffix {path.suffix!r}", " or ".join(suffixes))
+    if not path.parent.is_dir():
+        raise InputError(str(path), "", "a folder that does not exist", "an existing folder")
+    if source is not None and path.exists() and path.samefile(source):
+        raise InputError(str(path), "", "the input file as the output", "another name: it would be lost")
 
 
 def write(value: Graph | Problem | Plan, path: Path | str) -> None:

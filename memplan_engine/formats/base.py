@@ -61,7 +61,7 @@ def explain(error: ValidationError, source: str) -> InputError:
     first = error.errors(include_url=False)[0]
     message = str(first["msg"])
     if first["type"] == "json_invalid":
-        return InputError(source, "", "broken JSON", message.removeprefix("Invalid JSON: "))
+        return InputError(source, "", f"broken JSON ({message.removeprefix('Invalid JSON: ')})", "valid JSON")
     place = f"field {path(first['loc'])}" if first["loc"] else ""
     if first["type"] == "missing":
         return InputError(source, place, "nothing", "a value")
@@ -80,5 +80,5 @@ def shown(value: Any) -> str:
     """`value` as an error shows it: short."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
-    text = repr(value)
+    text = "null" if value is None else repr(value)
     return text if len(text) <= 40 else f"{text[:39]}…"

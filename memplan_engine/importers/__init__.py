@@ -43,8 +43,13 @@ def recognise(path: Path | str) -> Importer:
 
 def load(path: Path | str, options: ImportOptions | None = None) -> Loaded:
     """Read a file of any known kind; raises InputError when it is not sound."""
-    path = Path(path)
-    return recognise(path).load(path, options or ImportOptions())
+    path, options = Path(path), options or ImportOptions()
+    importer = recognise(path)
+    if options.dims and not isinstance(importer, OnnxImporter):
+        # Taken silently, a dimension that binds nothing would give a plan of other sizes than were asked for.
+        dims = ", ".join(f"{name}={value}" for name, value in options.dims.items())
+        raise InputError(path.name, "--dim", dims, "no dimensions to bind: only ONNX files have them")
+    return importer.load(path, options)
 
 
 def _kinds() -> str:

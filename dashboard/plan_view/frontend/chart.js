@@ -15,7 +15,8 @@ const MAX_RATIO = 2;
 const SECOND_ROW = 0.78;
 const STACKED = 300;
 const KEY_PAUSE = 180;
-const HINT = "Wheel zooms (Shift: memory only, Alt: time only) · drag pans · double click or 0 resets · "
+const HINT = "Each rectangle is a buffer: across the steps it lives, upwards its bytes in the arena · "
+  + "wheel zooms (Shift: memory only, Alt: time only) · drag pans · double click or 0 resets · "
   + "click selects · arrow keys move the selection, Esc clears it";
 
 export class Chart {
