@@ -43,8 +43,6 @@ ALIGNMENT = Annotated[int | None, typer.Option(help="Bytes; 64 for graphs, the f
 DIM = Annotated[
     list[str] | None, typer.Option("--dim", help="Bind a symbolic dimension of an ONNX file: NAME=VALUE.")
 ]
-    list[str] | None, typer.Option("--dim", help="Bind a symbolic dimension of an ONNX file: NAME=VALUE.")
-]
 PLAN_INPUTS = Annotated[bool, typer.Option("--plan-inputs", help="Give graph inputs a place in the arena.")]
 
 

@@ -306,3 +306,47 @@ def test_a_reader_that_closes_the_pipe_early_is_no_failure(tmp_path):
     )
     os.close(write_)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["plan", "list.csv", "--dim", "b=3"],
+            "list.csv: --dim: found b=3, expected no dimensions to bind: only ONNX files have them",
+        ),
+        (
+            ["plan", "list.csv", "-o", "list.csv"],
+            "list.csv: found the input file as the output, expected another name: it would be lost",
+        ),
+        (["plan", "list.csv", "-o", "list.txt"], "list.txt: found the suffix '.txt', expected .json or .csv"),
+        (
+            ["capture", "nowhere:at_all", "-o", "no/folder.json"],
+            "no/folder.json: found a folder that does not exist, expected an existing folder",
+        ),
+    ],
+)
+def test_what_cannot_be_is_said_before_the_work_and_changes_nothing(memplan, tmp_path, arguments, message):
+    assert memplan(*arguments) == (2, "", f"memplan: {message}\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["list.csv"]
+    assert (tmp_path / "list.csv").read_text() == BUFFERS
+
+
+def test_an_example_tells_its_lesson(memplan, tmp_path):
+    header = "# title: A lesson\n# shows: how it goes\n# optimum: 170 bytes\n# why: two of them meet\n"
+    (tmp_path / "lesson.csv").write_text(header + BUFFERS)
+    _, out, _ = memplan("plan", "lesson.csv")
+    assert out.splitlines()[-3:] == ["A lesson", "how it goes", "optimum: 170 bytes, for two of them meet"]
+    assert "lesson" not in memplan("plan", "list.csv")[1]
+
+
+def test_a_full_disk_is_one_line():
+    with open("/dev/full", "w") as full:
+        line = [sys.executable, "-m", "memplan_engine", "strategies"]
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "memplan: cannot write: No space left on device\n"
+
+
+def test_version(memplan):
+    assert memplan("--version") == (0, "memplan 0.1.0\n", "")

@@ -427,3 +427,10 @@ def test_an_upload_that_cannot_be_read_is_not_kept():
     assert "row.csv: line 5" in app.error[0].value.replace("\\", "")
     assert not [key for key in documents.catalogue() if key.startswith("upload:")]
     assert not app.button
+
+
+def test_a_teaching_graph_says_what_it_shows():
+    app = open_app(doc="example:teaching_best_fit")
+    assert any("Best fit loses to first fit" in box.value for box in app.info)
+    assert any("every step holds exactly 10 bytes" in text.value for text in app.text)
+    assert not open_app(doc="example:gpt2").info

@@ -46,7 +46,10 @@ def show_figures(facts: Facts, budget: int | None) -> None:
 def _lesson(about: About) -> None:
     """What a teaching graph shows, in its own words."""
     if about.title:
-        st.info(f"**{plain(about.title)}.** {plain(about.shows)}", icon=":material/school:")
+        st.info(
+            f"**{plain(about.title)}.** {plain(about.shows[:1].upper() + about.shows[1:])}",
+            icon=":material/school:",
+        )
         with st.expander(plain(f"The optimum is {about.optimum}: why?")):
             st.text(about.why)
 
