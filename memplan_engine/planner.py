@@ -116,7 +116,7 @@ def _warm_up(name: str) -> None:
     """Have the kernels compiled or loaded before the clock starts: seconds and limits are the strategy's."""
     # The portfolio stops at the bound, before it has used all its kernels.
     for each in ("greedy_by_size", "greedy_by_breadth", name) if name == "auto" else (name,):
-        get_strategy(each).place(make_problem([0, 1], [2, 3], [1, 3], alignment=2), Budget())
+        get_strategy(each).place(make_problem([0, 1, 3], [2, 3, 4], [1, 3, 3], alignment=2), Budget())
 
 
 def _check_fixed(problem: Problem) -> None:

@@ -309,3 +309,8 @@ def test_a_list_is_recognised_by_its_header_whatever_it_is_called() -> None:
     assert importer.recognises(b"id,lower\n", Path("x"))
     assert not importer.recognises(b"name,age\n", Path("x.csv"))
     assert not importer.recognises(b"id,lower,upper,size\n\0", Path("x.csv"))
+
+
+def test_an_empty_alignment_is_one(tmp_path: Path) -> None:
+    loaded = problem(tmp_path, "id,lower,upper,size,alignment\na,0,1,4,\nb,0,1,4,8\nc,0,1,4, \n")
+    assert loaded.alignment.tolist() == [1, 8, 1]

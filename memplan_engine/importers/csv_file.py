@@ -132,7 +132,7 @@ def _to_problem(table: Table, columns: dict[str, str], name: str, as_plan: bool)
             end + inclusive,
             table.whole_numbers("size"),
             names=ids,
-            alignment=table.whole_numbers("alignment") if "alignment" in columns else 1,
+            alignment=table.whole_numbers("alignment", empty="1") if "alignment" in columns else 1,
             fixed=None if as_plan else offsets,
             gaps=gaps,
             name=name,

@@ -38,10 +38,12 @@ class Table:
     columns: dict[str, Sequence[str]]
     lines: Sequence[int]
 
-    def whole_numbers(self, column: str) -> Ints:
-        """The column as int64; raises InputError with the line of the first field that is no whole number
-        from 0 to 2^63−1."""
+    def whole_numbers(self, column: str, empty: str = "") -> Ints:
+        """The column as int64, `empty` in the place of fields that are empty; raises InputError with the line
+        of the first field that is no whole number from 0 to 2^63−1."""
         fields = self.columns[column]
+        if empty:
+            fields = [field if field.strip() else empty for field in fields]
         if not _all_digits(fields):
             fields = [field.strip() for field in fields]
         if not _all_digits(fields):
