@@ -16,7 +16,6 @@ import example_graphs
 from memplan_engine import Graph, ImportOptions, InputError, MemplanError, Plan, Problem, load
 from memplan_engine.formats.graph_format import About
 from memplan_engine.importers.about import read_about
-from memplan_engine.lifetimes import DEFAULT_ALIGNMENT
 from memplan_engine.planner import as_problem
 
 MOST_UPLOADS = 50
@@ -133,13 +132,9 @@ def open_document(key: str, options: Options) -> Document:
     if isinstance(loaded, Plan):
         graph = loaded.problem.origin.graph if loaded.problem.origin else None
         return Document(key, path.name, loaded.problem, graph, loaded)
-    about = read_about(path) if path.suffix in (".csv", ".json") else About()
-    alignment = options.alignment
-    if isinstance(loaded, Graph) and alignment is None:
-        alignment = DEFAULT_ALIGNMENT
-    problem = as_problem(loaded, alignment=alignment, plan_inputs=options.plan_inputs)
+    problem = as_problem(loaded, alignment=options.alignment, plan_inputs=options.plan_inputs)
     graph = problem.origin.graph if problem.origin else None
-    return Document(key, path.name, problem, graph, None, about)
+    return Document(key, path.name, problem, graph, None, read_about(path))
 
 
 def _given() -> dict[str, Path]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+NOTHING_TO_PLACE = "There is nothing to place: every tensor is a constant, an input or empty."
+
 _MARKS = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:^&])")
 
 

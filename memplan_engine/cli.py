@@ -6,7 +6,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -78,12 +78,10 @@ def plan(
     made = make_plan(problem, strategy)
     if output:
         write(made, output)
-    lesson = tables.lesson(read_about(file)) if file.suffix in (".csv", ".json") else []
     _show(
         as_json,
         lambda: summary.plan_summary(made) | {"offsets": summary.offsets(made)},
-        tables.plan_table(made),
-        *lesson,
+        lambda: [tables.plan_table(made), *tables.lesson(read_about(file))],
     )
 
 
@@ -101,7 +99,9 @@ def compare_(
     for name in chosen:
         get_strategy(name)
     plans = compare(_problem(file, dim, alignment, plan_inputs), chosen)
-    _show(as_json, lambda: [summary.plan_summary(each) for each in plans], tables.compare_table(plans))
+    _show(
+        as_json, lambda: [summary.plan_summary(each) for each in plans], lambda: [tables.compare_table(plans)]
+    )
 
 
 @app.command()
@@ -115,7 +115,11 @@ def peak(
     """Show what the peak is made of."""
     problem = _problem(file, dim, None, plan_inputs)
     found = find_peak(problem)
-    _show(as_json, lambda: summary.peak_summary(found), tables.peak_table(found, problem.name, all_rows))
+    _show(
+        as_json,
+        lambda: summary.peak_summary(found),
+        lambda: [tables.peak_table(found, problem.name, all_rows)],
+    )
 
 
 @app.command(name="validate")
@@ -126,7 +130,11 @@ def validate_(file: PLAN_FILE, as_json: AS_JSON = False) -> None:
         kind = "a graph" if isinstance(loaded, Graph) else "buffers without offsets"
         raise InputError(str(file), "", kind, "a finished plan")
     report = validate_plan(loaded)
-    _show(as_json, lambda: summary.report_summary(loaded, report), *tables.report_lines(loaded, report))
+    _show(
+        as_json,
+        lambda: summary.report_summary(loaded, report),
+        lambda: tables.report_lines(loaded, report),
+    )
     if not report.valid:
         raise typer.Exit(1)
 
@@ -163,7 +171,7 @@ def strategies_(as_json: AS_JSON = False) -> None:
             {"name": each.name, "description": each.description, "source": each.source}
             for each in known.values()
         ],
-        tables.strategies_table(known),
+        lambda: [tables.strategies_table(known)],
     )
 
 
@@ -222,14 +230,15 @@ def _dims(pairs: list[str]) -> dict[str, int]:
     return dims
 
 
-def _show(as_json: bool, machine: Callable[[], Any], *people: RenderableType) -> None:
+def _show(as_json: bool, machine: Callable[[], Any], people: Callable[[], Iterable[RenderableType]]) -> None:
+    """Print what one of the two gives; the other is never worked out."""
     if as_json:
         text = json.dumps(machine(), indent=2) + "\n"
     else:
         # Into a pipe there is no width to fit: tables stay whole for grep.
         console = Console() if sys.stdout.isatty() else Console(width=200)
         with console.capture() as captured:
-            for part in people:
+            for part in people():
                 console.print(part)
         text = "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
     try:

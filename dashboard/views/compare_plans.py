@@ -14,7 +14,7 @@ from dashboard.facts import Facts
 from dashboard.figures import arena_seconds
 from dashboard.panels import make_panel
 from dashboard.plan_view import plan_view
-from dashboard.words import plain
+from dashboard.words import NOTHING_TO_PLACE, plain
 from memplan_engine import MemplanError
 from memplan_engine.tables import saved
 from memplan_engine.units import format_bytes
@@ -110,7 +110,7 @@ def _page() -> None:
     with row[3]:
         budget = controls.pick_budget()
     if not len(document.problem):
-        st.info("There is nothing to place: every tensor is a constant, an input or empty.")
+        st.info(NOTHING_TO_PLACE)
         return
     if len(names) < 2:
         st.info("Pick two to four strategies to put them side by side.")

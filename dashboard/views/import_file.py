@@ -12,7 +12,7 @@ from dashboard.documents import Document, Options
 from dashboard.facts import Facts
 from dashboard.panels import make_panel
 from dashboard.plan_view import plan_view
-from dashboard.words import plain
+from dashboard.words import NOTHING_TO_PLACE, plain
 from memplan_engine import MemplanError, Role
 from memplan_engine.graph import storage_bytes
 from memplan_engine.importers import IMPORTERS, recognise
@@ -79,7 +79,7 @@ def _preview(facts: Facts, title: str) -> None:
     document = facts.document
     st.caption(plain(f"{title}: {document.label}, {facts.plan.strategy}"))
     if not len(document.problem):
-        st.info("There is nothing to place: every tensor is a constant, an input or empty.")
+        st.info(NOTHING_TO_PLACE)
         return
     colouring = COLOURINGS["op kind" if document.graph else "size"](document.problem)
     plan_view(

@@ -16,7 +16,7 @@ from dashboard.search import misses
 from dashboard.sections.buffer_details import show_details
 from dashboard.sections.figures_row import show_figures
 from dashboard.sections.tables import show_tables
-from dashboard.words import plain
+from dashboard.words import NOTHING_TO_PLACE, plain
 from memplan_engine import MemplanError
 
 LAST = "last_strategy"
@@ -87,7 +87,7 @@ def _page() -> None:
         return
     show_figures(facts, budget)
     if not len(document.problem):
-        st.info("There is nothing to place: every tensor is a constant, an input or empty.")
+        st.info(NOTHING_TO_PLACE)
         return
     selected = _chart(facts, colour, pattern, budget)
     if selected is not None:

@@ -18,8 +18,7 @@ def check_target(path: Path | str, suffixes: tuple[str, ...], source: Path | Non
     """Raise InputError, before long work, when `path` could not be written: its suffix is none of `suffixes`,
     its folder is not there, or it is the very file that was read."""
     path = Path(path)
-    if path.suffix.lower() not in suffixes:
-        raise InputError(str(path), "", f"the suffix {path.suffix!r}", " or ".join(suffixes))
+    _check_suffix(path, suffixes)
     if not path.parent.is_dir():
         raise InputError(str(path), "", "a folder that does not exist", "an existing folder")
     if source is not None and path.exists() and path.samefile(source):
@@ -33,11 +32,18 @@ def write(value: Graph | Problem | Plan, path: Path | str) -> None:
     ------
     InputError: another suffix, a graph as CSV, or a place that cannot be written.
     """
-    suffix = Path(path).suffix.lower()
-    if suffix == ".json":
+    path = Path(path)
+    if isinstance(value, Graph):
+        _check_suffix(path, (".json",))
         write_json(value, path)
-    elif suffix == ".csv" and not isinstance(value, Graph):
-        write_csv(value, path)
+        return
+    _check_suffix(path, (".json", ".csv"))
+    if path.suffix.lower() == ".json":
+        write_json(value, path)
     else:
-        expected = ".json" if isinstance(value, Graph) else ".json or .csv"
-        raise InputError(str(path), "", f"the suffix {suffix!r}", expected)
+        write_csv(value, path)
+
+
+def _check_suffix(path: Path, suffixes: tuple[str, ...]) -> None:
+    if path.suffix.lower() not in suffixes:
+        raise InputError(str(path), "", f"the suffix {path.suffix.lower()!r}", " or ".join(suffixes))
