@@ -6,17 +6,38 @@ from memplan_engine.bounds import Bound, BoundKind, contributors, lower_bound
 from memplan_engine.errors import InputError, MemplanError, MissingDependencyError, PlanError
 from memplan_engine.exporters.csv_file import write_csv
 from memplan_engine.exporters.json_file import write_json
-from memplan_engine.graph import Graph, Op, Role, Source, Storage, Tensor, check_graph
+from memplan_engine.graph import (
+    Graph,
+    Op,
+    Phase,
+    Role,
+    Source,
+    Storage,
+    Symbol,
+    Tensor,
+    Workspace,
+    check_graph,
+)
 from memplan_engine.importers import ImportOptions, load
+from memplan_engine.importers.schedule_file import load_schedule
 from memplan_engine.importers.torch_capture import capture
-from memplan_engine.lifetimes import to_problem
+from memplan_engine.layout import Layout, make_layout
+from memplan_engine.lifetimes import Unread, to_problem
 from memplan_engine.peak import Peak, find_peak
 from memplan_engine.plan import Plan
 from memplan_engine.planner import adopt, compare, make_plan
 from memplan_engine.problem import FREE, Buffer, Gap, Problem, make_problem
 from memplan_engine.profile import Profile, alive_at, make_profile
 from memplan_engine.provenance import Provenance, find_provenance
-from memplan_engine.schedule import Schedule, sequential
+from memplan_engine.records import UsageRecord, records_problem, usage_records
+from memplan_engine.schedule import (
+    Schedule,
+    by_steps,
+    by_streams,
+    check_schedule,
+    multi_stream,
+    sequential,
+)
 from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import Budget, Placement, Strategy
 from memplan_engine.validate import Report, Rule, Violation, validate_plan
@@ -31,10 +52,12 @@ __all__ = [
     "Graph",
     "ImportOptions",
     "InputError",
+    "Layout",
     "MemplanError",
     "MissingDependencyError",
     "Op",
     "Peak",
+    "Phase",
     "Placement",
     "Plan",
     "PlanError",
@@ -48,12 +71,19 @@ __all__ = [
     "Source",
     "Storage",
     "Strategy",
+    "Symbol",
     "Tensor",
+    "Unread",
+    "UsageRecord",
     "Violation",
+    "Workspace",
     "adopt",
     "alive_at",
+    "by_steps",
+    "by_streams",
     "capture",
     "check_graph",
+    "check_schedule",
     "compare",
     "contributors",
     "find_peak",
@@ -61,12 +91,17 @@ __all__ = [
     "get_strategy",
     "known_strategies",
     "load",
+    "load_schedule",
     "lower_bound",
+    "make_layout",
     "make_plan",
     "make_problem",
     "make_profile",
+    "multi_stream",
+    "records_problem",
     "sequential",
     "to_problem",
+    "usage_records",
     "validate_plan",
     "write_csv",
     "write_json",

@@ -11,7 +11,7 @@ from memplan_engine.errors import InputError
 
 MAX_BYTES = 2**63 - 1
 
-Named = TypeVar("Named", "Storage", "Tensor", "Op")
+Named = TypeVar("Named", "Storage", "Tensor", "Op", "Symbol")
 
 
 class Role(StrEnum):
@@ -23,31 +23,75 @@ class Role(StrEnum):
     OUTPUT = "output"
 
 
+class Phase(StrEnum):
+    """The part of a training step that an op belongs to."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    OPTIMIZER = "optimizer"
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Scratch of one op, bytes: `shared` may be reused by other ops, so the maximum over all ops counts;
+    `unique` is kept for this op alone, so the sum counts."""
+
+    shared: int = 0
+    unique: int = 0
+
+
+NO_WORKSPACE = Workspace()
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A size that is not known before the run: any whole number from `low` to `high` (None: no limit known).
+
+    `hint` is the value at which the plain numbers of the graph were taken; None for a size that depends on
+    the data, which has no value before an op has made it.
+    """
+
+    name: str
+    low: int = 1
+    high: int | None = None
+    hint: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Storage:
     """What is allocated once. Views, getitems and in-place results are tensors of one storage.
 
-    `nbytes` is the whole allocation in bytes, whatever part of it the tensors show. `role` is INPUT or
-    CONSTANT when the storage belongs to the caller or to the weights, even if the graph returns it;
-    OUTPUT when the graph made it and returns it; else ACTIVATION. `alignment` 0 means the plan's own.
+    `nbytes` is the whole allocation in bytes, whatever part of it the tensors show; where the graph has
+    symbols, at their hints, and `formula` is the size as text in the symbols ("4*batch*seq"; "" for a plain
+    number). `role` is INPUT or CONSTANT when the storage belongs to the caller or to the weights, even if the
+    graph returns it; OUTPUT when the graph made it and returns it; else ACTIVATION. `alignment` 0 means the
+    plan's own.
     """
 
     name: str
     nbytes: int
     role: Role
     alignment: int = 0
+    formula: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """One value of the graph. `nbytes` is elements × item size, which for an expanded view is more than
-    its storage holds."""
+    its storage holds.
+
+    `strides` are in elements, None when contiguous (row-major); `offset` is in bytes from the storage's
+    start. `formulas` are the dimensions as text in the graph's symbols, () when all are plain numbers.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     nbytes: int
     storage: str
+    strides: tuple[int, ...] | None = None
+    offset: int = 0
+    formulas: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +109,8 @@ class Source:
 @dataclass(frozen=True, slots=True)
 class Op:
     """One operation. `inputs`, `outputs` and `mutates` are tensor names; `mutates` are inputs written in
-    place. `module` is the dotted `nn.Module` path, "" when there is none."""
+    place. `module` is the dotted `nn.Module` path, "" when there is none. `out_variant` says whether the op
+    can write into memory that it is given; None when that is not known."""
 
     name: str
     kind: str
@@ -74,12 +119,16 @@ class Op:
     mutates: tuple[str, ...] = ()
     module: str = ""
     source: Source | None = None
+    workspace: Workspace = NO_WORKSPACE
+    phase: Phase | None = None
+    out_variant: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
     """A model's graph with its ops in a valid order. `inputs`, `outputs` and `constants` are tensor names;
-    every other tensor is made by exactly one op. Check one with `check_graph`."""
+    every other tensor is made by exactly one op. A graph with `symbols` is a graph at their hints that also
+    carries formulas. Check one with `check_graph`."""
 
     name: str
     storages: tuple[Storage, ...]
@@ -88,6 +137,7 @@ class Graph:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     constants: tuple[str, ...] = ()
+    symbols: tuple[Symbol, ...] = ()
 
 
 def storage_bytes(graph: Graph, role: Role) -> int:
@@ -113,10 +163,12 @@ def check_graph(graph: Graph, source: str = "graph") -> Graph:
     storages = _by_name(graph.storages, "storage", source)
     tensors = _by_name(graph.tensors, "tensor", source)
     _by_name(graph.ops, "op", source)
+    _by_name(graph.symbols, "symbol", source)
     for storage in graph.storages:
         _check_bytes(storage.nbytes, f"storage {storage.name!r}", source)
     for tensor in graph.tensors:
         _check_bytes(tensor.nbytes, f"tensor {tensor.name!r}", source)
+        _check_layout(tensor, source)
         if tensor.storage not in storages:
             raise InputError(
                 source, f"tensor {tensor.name!r}", f"storage {tensor.storage!r}", "a storage of the graph"
@@ -131,6 +183,8 @@ def check_graph(graph: Graph, source: str = "graph") -> Graph:
                 raise InputError(source, field, f"tensor {name!r}", "a tensor of the graph")
     _check_order(graph, tensors, source)
     _check_roles(graph, tensors, source)
+    _check_symbols(graph, source)
+    _check_workspaces(graph, source)
     if sum(storage.nbytes for storage in graph.storages) > MAX_BYTES:
         raise InputError(source, "storages", "sizes whose sum passes 2^63-1", "a smaller total")
     return graph
@@ -148,6 +202,40 @@ def _by_name(items: Iterable[Named], what: str, source: str) -> dict[str, Named]
 def _check_bytes(nbytes: int, place: str, source: str) -> None:
     if not 0 <= nbytes <= MAX_BYTES:
         raise InputError(source, place, f"{nbytes} bytes", "0 to 2^63-1 bytes")
+
+
+def _check_layout(tensor: Tensor, source: str) -> None:
+    place = f"tensor {tensor.name!r}"
+    strides = tensor.strides
+    if strides is not None and len(strides) != len(tensor.shape):
+        expected = f"one for each of {len(tensor.shape)} dimensions"
+        raise InputError(source, place, f"{len(strides)} strides", expected)
+    if strides is not None and min(strides, default=0) < 0:
+        raise InputError(source, place, f"stride {min(strides)}", "strides of 0 or more elements")
+    if not 0 <= tensor.offset <= MAX_BYTES:
+        raise InputError(source, place, f"offset {tensor.offset}", "0 to 2^63-1 bytes")
+    if tensor.formulas and len(tensor.formulas) != len(tensor.shape):
+        expected = f"one for each of {len(tensor.shape)} dimensions"
+        raise InputError(source, place, f"{len(tensor.formulas)} formulas", expected)
+
+
+def _check_symbols(graph: Graph, source: str) -> None:
+    for symbol in graph.symbols:
+        place, high = f"symbol {symbol.name!r}", MAX_BYTES if symbol.high is None else symbol.high
+        if not symbol.name.isidentifier():
+            raise InputError(source, place, "a name that is no identifier", "letters, digits and _")
+        if not 0 <= symbol.low <= high <= MAX_BYTES:
+            raise InputError(source, place, f"range {symbol.low} to {symbol.high}", "0 ≤ low ≤ high < 2^63")
+        if symbol.hint is not None and not symbol.low <= symbol.hint <= high:
+            raise InputError(source, place, f"hint {symbol.hint}", f"within {symbol.low} to {symbol.high}")
+
+
+def _check_workspaces(graph: Graph, source: str) -> None:
+    for op in graph.ops:
+        for nbytes in (op.workspace.shared, op.workspace.unique):
+            _check_bytes(nbytes, f"op {op.name!r}, workspace", source)
+    if sum(op.workspace.unique for op in graph.ops) > MAX_BYTES:
+        raise InputError(source, "workspaces", "sizes whose sum passes 2^63-1", "a smaller total")
 
 
 def _check_order(graph: Graph, tensors: dict[str, Tensor], source: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Role
 from memplan_engine.problem import Origin, Problem, make_problem
@@ -11,12 +13,25 @@ DEFAULT_ALIGNMENT = 64
 """Bytes; what AITemplate, TFLite and ONNX Runtime align to on CPUs with wide vectors."""
 
 
-def lifetimes(graph: Graph, schedule: Schedule) -> dict[str, tuple[int, int]]:
-    """The half-open lifetime, in steps, of every storage that some op touches or that an op could read.
+class Unread(StrEnum):
+    """What becomes of a value that no op reads and that the graph does not return.
+
+    FREED: it dies with the step that makes it, as in a planned arena. HELD: it lives to the last step, as in
+    `torch.fx.Interpreter`, which frees a value at its last reader and so never one that has none.
+    """
+
+    FREED = "freed"
+    HELD = "held"
+
+
+def lifetimes(graph: Graph, schedule: Schedule, unread: Unread = Unread.FREED) -> dict[str, tuple[int, int]]:
+    """The half-open lifetime, in steps, of every storage that some op touches or that an op could read,
+    in the order in which the ops touch them.
 
     A storage starts at the step of the first op that makes or reads one of its tensors (inputs and
-    constants at 0) and ends one step after the last op that touches any of them. Storages of graph
-    outputs live to the last step.
+    constants at 0) and ends one step after the last op that touches any of them: views, also views of views,
+    extend the storage they show. Storages of graph outputs live to the last step, and with HELD so do those
+    that nobody reads.
     """
     home = {tensor.name: tensor.storage for tensor in graph.tensors}
     first: dict[str, int] = {home[name]: 0 for name in (*graph.inputs, *graph.constants)}
@@ -26,8 +41,16 @@ def lifetimes(graph: Graph, schedule: Schedule) -> dict[str, tuple[int, int]]:
             storage = home[name]
             first[storage] = min(first.get(storage, step), step)
             last[storage] = max(last.get(storage, step), step)
-    last.update({home[name]: schedule.steps - 1 for name in graph.outputs if home[name] in first})
+    kept = (*graph.outputs, *(_unread(graph) if unread is Unread.HELD else ()))
+    last.update({home[name]: schedule.steps - 1 for name in kept if home[name] in first})
     return {name: (first[name], max(last[name], first[name]) + 1) for name in first}
+
+
+def _unread(graph: Graph) -> list[str]:
+    """The outputs of the ops none of whose outputs is read or returned: of several outputs together, those
+    that nobody asks for go with the others."""
+    wanted = {name for op in graph.ops for name in (*op.inputs, *op.mutates)} | set(graph.outputs)
+    return [name for op in graph.ops if not wanted.intersection(op.outputs) for name in op.outputs]
 
 
 def to_problem(
@@ -36,12 +59,15 @@ def to_problem(
     *,
     alignment: int = DEFAULT_ALIGNMENT,
     plan_inputs: bool = False,
+    unread: Unread = Unread.FREED,
+    round_sizes: bool = False,
 ) -> Problem:
     """The buffers of `graph` that the arena has to hold, in the order in which they come alive.
 
     Constants have a region of their own and are never among them; graph inputs only with `plan_inputs`.
     Storages of no bytes need no place and are left out. A storage's own alignment, where it has one, takes
-    the place of `alignment` (bytes).
+    the place of `alignment` (bytes). `round_sizes` makes every size a multiple of its alignment, as
+    AITemplate and TFLite do.
 
     Raises
     ------
@@ -50,16 +76,20 @@ def to_problem(
     if alignment < 1:
         raise InputError(graph.name, "alignment", str(alignment), "1 or more bytes")
     schedule = schedule or sequential(graph)
-    alive = lifetimes(graph, schedule)
+    alive = lifetimes(graph, schedule, unread)
     planned = {Role.ACTIVATION, Role.OUTPUT} | ({Role.INPUT} if plan_inputs else set())
-    chosen = [s for s in graph.storages if s.role in planned and s.nbytes and s.name in alive]
-    chosen.sort(key=lambda storage: alive[storage.name][0])
+    storages = {s.name: s for s in graph.storages if s.role in planned and s.nbytes}
+    chosen = [storages[name] for name in sorted(alive, key=lambda name: alive[name][0]) if name in storages]
+    alignments = [s.alignment or alignment for s in chosen]
     return make_problem(
         [alive[s.name][0] for s in chosen],
         [alive[s.name][1] for s in chosen],
-        [s.nbytes for s in chosen],
+        [
+            -(-s.nbytes // unit) * unit if round_sizes else s.nbytes
+            for s, unit in zip(chosen, alignments, strict=True)
+        ],
         names=[s.name for s in chosen],
-        alignment=[s.alignment or alignment for s in chosen],
+        alignment=alignments,
         steps=max(schedule.steps, max((alive[s.name][1] for s in chosen), default=0)),
         name=graph.name,
         origin=Origin(graph, schedule),

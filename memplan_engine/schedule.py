@@ -1,10 +1,16 @@
-"""Which ops run at which step."""
+"""Which ops run at which step: one after another, or several at once on parallel streams."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from memplan_engine.graph import Graph
+from memplan_engine.dependencies import dependencies
+from memplan_engine.errors import InputError
+from memplan_engine.graph import Graph, find_cycle
+
+MOST_STEPS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +24,123 @@ class Schedule:
 def sequential(graph: Graph) -> Schedule:
     """One op a step, in the graph's order."""
     return Schedule(tuple(range(len(graph.ops))), len(graph.ops))
+
+
+def multi_stream(graph: Graph, streams: int) -> Schedule:
+    """Ops as soon as their inputs are there, at most `streams` of them at one step.
+
+    AITemplate's simple multi-stream: an op's level is one more than the highest level it depends on; the ops
+    of a level are taken in the graph's order, `streams` at a time, one step after another. Beyond theirs, an
+    op that writes in place waits for those that read what it overwrites.
+
+    Raises
+    ------
+    InputError: `streams` below 1.
+    """
+    if streams < 1:
+        raise InputError(graph.name, "streams", str(streams), "1 or more")
+    by_level: dict[int, list[int]] = {}
+    for op, level in enumerate(_levels(dependencies(graph))):
+        by_level.setdefault(level, []).append(op)
+    step_of_op = [0] * len(graph.ops)
+    steps = 0
+    for level in sorted(by_level):
+        ops = by_level[level]
+        for place, op in enumerate(ops):
+            step_of_op[op] = steps + place // streams
+        steps += -(-len(ops) // streams)
+    return Schedule(tuple(step_of_op), steps)
+
+
+def by_steps(graph: Graph, steps: Mapping[str, int], source: str = "schedule") -> Schedule:
+    """The schedule that a person gives as op name → step; checked.
+
+    Raises
+    ------
+    InputError: an op without a step, a name that is no op, a step that is negative or passes MOST_STEPS, an
+        op that does not run after what it depends on.
+    """
+    _check_names(graph, steps, source)
+    for name, step in steps.items():
+        if not 0 <= step < MOST_STEPS:
+            raise InputError(source, f"op {name!r}", f"step {step}", f"0 to {MOST_STEPS - 1}")
+    schedule = Schedule(tuple(steps[op.name] for op in graph.ops), max(steps.values(), default=-1) + 1)
+    return check_schedule(graph, schedule, source)
+
+
+def by_streams(graph: Graph, streams: Sequence[Sequence[str]], source: str = "schedule") -> Schedule:
+    """The schedule of ops that a person has put on streams: each stream runs its ops in the order given,
+    and every op runs as soon as its stream and its inputs let it.
+
+    Raises
+    ------
+    InputError: an op on no stream or on two, a name that is no op, streams that wait for each other in a
+        circle.
+    """
+    seen: set[str] = set()
+    for name in (name for stream in streams for name in stream):
+        if name in seen:
+            raise InputError(source, f"op {name!r}", "the op twice", "one place on one stream")
+        seen.add(name)
+    _check_names(graph, seen, source)
+    index = {op.name: place for place, op in enumerate(graph.ops)}
+    before = [dict.fromkeys(earlier) for earlier in dependencies(graph)]
+    for stream in streams:
+        for first, second in pairwise(stream):
+            before[index[second]][index[first]] = None
+    waits = {op.name: tuple(graph.ops[e].name for e in before[place]) for place, op in enumerate(graph.ops)}
+    cycle = find_cycle(waits, {name: name for name in waits})
+    if cycle:
+        found = f"streams that wait for each other: {' → '.join(cycle)}"
+        raise InputError(source, "streams", found, "an assignment without cycles")
+    step_of_op = _levels(before)
+    return Schedule(tuple(step_of_op), max(step_of_op, default=-1) + 1)
+
+
+def check_schedule(graph: Graph, schedule: Schedule, source: str = "schedule") -> Schedule:
+    """Return `schedule` if every op runs after all that it depends on; raise InputError naming both ops."""
+    found, expected = len(schedule.step_of_op), len(graph.ops)
+    if found != expected:
+        raise InputError(source, "step_of_op", f"{found} steps", f"{expected}, one for each op")
+    for op, step in zip(graph.ops, schedule.step_of_op, strict=True):
+        if not 0 <= step < schedule.steps:
+            raise InputError(source, f"op {op.name!r}", f"step {step}", f"below {schedule.steps}, the steps")
+    for index, (step, earlier) in enumerate(zip(schedule.step_of_op, dependencies(graph), strict=True)):
+        for other in earlier:
+            if schedule.step_of_op[other] >= step:
+                raise InputError(
+                    source,
+                    f"op {graph.ops[index].name!r}",
+                    f"step {step}, but {graph.ops[other].name!r}, which it depends on, runs at step "
+                    f"{schedule.step_of_op[other]}",
+                    "a step after all that it depends on",
+                )
+    return schedule
+
+
+def _levels(before: Sequence[Iterable[int]]) -> list[int]:
+    """The length of the longest chain of dependencies that ends at each op."""
+    level = [-1] * len(before)
+    for root in range(len(before)):
+        stack = [root]
+        while stack:
+            op = stack[-1]
+            waiting = [other for other in before[op] if level[other] < 0] if level[op] < 0 else []
+            if waiting:
+                stack.extend(waiting)
+                continue
+            if level[op] < 0:
+                level[op] = 1 + max((level[other] for other in before[op]), default=-1)
+            stack.pop()
+    return level
+
+
+def _check_names(graph: Graph, given: Iterable[str], source: str) -> None:
+    names = {op.name for op in graph.ops}
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise InputError(source, f"op {unknown[0]!r}", "no such op", f"an op of {graph.name}")
+    missing = names.difference(given)
+    if missing:
+        first = next(op.name for op in graph.ops if op.name in missing)
+        raise InputError(source, f"op {first!r}", "no step", "a step for every op")

@@ -34,6 +34,7 @@ from memplan_engine import (
 from memplan_engine.exporters import write
 from memplan_engine.exporters.json_file import dumps, write_json
 from memplan_engine.formats.schema import FOLDER, schemas
+from memplan_engine.graph import Phase, Symbol, Workspace
 from memplan_engine.importers.json_file import loads
 from memplan_engine.plan import make_offsets
 from memplan_engine.problem import Origin
@@ -47,24 +48,35 @@ def graph() -> Graph:
         (
             Storage("x", 16, Role.INPUT),
             Storage("w", 64, Role.CONSTANT),
-            Storage("h", 16, Role.ACTIVATION, 128),
+            Storage("h", 16, Role.ACTIVATION, 128, "4*n"),
             Storage("y", 16, Role.OUTPUT),
         ),
         (
             Tensor("x", (4,), "float32", 16, "x"),
             Tensor("w", (4, 4), "float32", 64, "w"),
             Tensor("h", (4,), "float32", 16, "h"),
-            Tensor("v", (2, 2), "float32", 16, "h"),
+            Tensor("v", (2, 2), "float32", 16, "h", (1, 2), 0, ("n // 2", "2")),
             Tensor("y", (), "float32", 16, "y"),
         ),
         (
             Op("lin", "linear", ("x", "w"), ("h",), module="body.lin", source=line),
             Op("view", "reshape", ("h",), ("v",), source=line),
-            Op("out", "relu", ("v",), ("y",), mutates=("v",), source=Source("other.py", 3)),
+            Op(
+                "out",
+                "relu",
+                ("v",),
+                ("y",),
+                mutates=("v",),
+                source=Source("other.py", 3),
+                workspace=Workspace(100, 7),
+                phase=Phase.BACKWARD,
+                out_variant=False,
+            ),
         ),
         ("x",),
         ("y",),
         ("w",),
+        (Symbol("n", 2, 64, 4), Symbol("u0", 0)),
     )
 
 
@@ -140,12 +152,12 @@ def test_the_schema_refuses_what_the_reader_refuses(change: dict[str, Any]) -> N
 
 
 def test_a_problem_keeps_its_graph_schedule_and_time_axis() -> None:
-    schedule = Schedule((0, 0, 1), 2)
+    schedule = Schedule((0, 1, 3), 5)
     made = to_problem(graph(), schedule)
     back = loads(dumps(made).decode(), "x")
     assert isinstance(back, Problem)
     assert back.origin == Origin(graph(), schedule)
-    assert (back.name, back.steps) == ("net ü", 2)
+    assert (back.name, back.steps) == ("net ü", 5)
     assert (back.names, back.alignment.tolist()) == (("h", "y"), [128, 64])
 
 
@@ -295,7 +307,7 @@ BAD_FIELDS = [
     (plan(), "bound/kind", '"hope"', "field bound.kind: found 'hope', expected 'load'"),
     (plan(), "seconds", "NaN", "field seconds: found nan, expected a finite number"),
     (plan(), "problem/origin/graph/ops/0/kind", "7", "field problem.origin.graph.ops[0].kind: found 7"),
-    (to_problem(graph(), Schedule((0, 0, 1), 2)), "origin/schedule/steps", "1", "schedule: found 3 steps"),
+    (to_problem(graph(), Schedule((0, 1, 3), 5)), "origin/schedule/steps", "3", "op 'out': found step 3"),
 ]  # fmt: skip
 
 

@@ -9,25 +9,57 @@ from pydantic import FailFast, Field
 
 from memplan_engine.errors import InputError
 from memplan_engine.formats.base import Count, Counts, Names, Strict
-from memplan_engine.graph import Graph, Op, Source, Storage, Tensor, check_graph, storage_role
+from memplan_engine.formats.views import storages_of
+from memplan_engine.graph import (
+    Graph,
+    Op,
+    Phase,
+    Source,
+    Storage,
+    Symbol,
+    Tensor,
+    Workspace,
+    check_graph,
+    storage_role,
+)
+
+PhaseName = Literal["forward", "backward", "optimizer"]
+
+
+class SymbolEntry(Strict):
+    """A size from `low` to `high` (no limit without); without `hint` it depends on the data."""
+
+    name: str
+    low: Count = 1
+    high: Count | None = None
+    hint: Count | None = None
 
 
 class TensorEntry(Strict):
-    """One tensor; `storage` is its own name unless given."""
+    """One tensor; `storage` is its own name unless given, or that of the tensor it is a view of.
+
+    Without `strides` (elements) it is contiguous; `offset` is in bytes from the storage's start; `formulas`
+    are its dimensions in the graph's symbols.
+    """
 
     name: str
     nbytes: Count
     shape: Counts = ()
     dtype: str = ""
     storage: str | None = None
+    view_of: str | None = None
+    strides: tuple[int, ...] | None = None
+    offset: Count = 0
+    formulas: Names = ()
 
 
 class StorageEntry(Strict):
-    """One storage; `alignment` 0 means the plan's own."""
+    """One storage; `alignment` 0 means the plan's own; `formula` is its size in the graph's symbols."""
 
     name: str
     nbytes: Count
     alignment: Count = 0
+    formula: str = ""
 
 
 class SourceEntry(Strict):
@@ -38,8 +70,16 @@ class SourceEntry(Strict):
     code: str = ""
 
 
+class WorkspaceEntry(Strict):
+    """Scratch of one op in bytes: `shared` with other ops, or `unique`."""
+
+    shared: Count = 0
+    unique: Count = 0
+
+
 class OpEntry(Strict):
-    """One op; `source` is a place in the file's table `sources`."""
+    """One op; `source` is a place in the file's table `sources`. `out_variant` says whether it can write into
+    memory that it is given."""
 
     name: str
     kind: str = "op"
@@ -48,6 +88,9 @@ class OpEntry(Strict):
     mutates: Names = ()
     module: str = ""
     source: Count | None = None
+    workspace: WorkspaceEntry = WorkspaceEntry()
+    phase: PhaseName | None = None
+    out_variant: bool | None = None
 
 
 class GraphBody(Strict):
@@ -65,6 +108,7 @@ class GraphBody(Strict):
     storages: Annotated[tuple[StorageEntry, ...], FailFast()] = ()
     ops: Annotated[tuple[OpEntry, ...], FailFast()]
     sources: Annotated[tuple[SourceEntry, ...], FailFast()] = ()
+    symbols: Annotated[tuple[SymbolEntry, ...], FailFast()] = ()
 
 
 class About(Strict):
@@ -86,10 +130,7 @@ class GraphFile(GraphBody):
 
 def graph_from(body: GraphBody, source: str) -> Graph:
     """The checked graph; raises InputError naming what is not sound in `source`."""
-    tensors = tuple(
-        Tensor(entry.name, entry.shape, entry.dtype, entry.nbytes, entry.storage or entry.name)
-        for entry in body.tensors
-    )
+    tensors = _tensors(body, source)
     lists = {"inputs": body.inputs, "constants": body.constants, "outputs": body.outputs}
     storages = body.storages or _largest(tensors)
     graph = Graph(
@@ -100,6 +141,7 @@ def graph_from(body: GraphBody, source: str) -> Graph:
         body.inputs,
         body.outputs,
         body.constants,
+        tuple(Symbol(entry.name, entry.low, entry.high, entry.hint) for entry in body.symbols),
     )
     return check_graph(graph, source)
 
@@ -112,6 +154,23 @@ def body_of(graph: Graph) -> GraphBody:
 def file_of(graph: Graph) -> GraphFile:
     """`graph` as a file of its own."""
     return GraphFile.model_validate({"format": "memplan/graph", "version": 1, **_fields(graph)})
+
+
+def _tensors(body: GraphBody, source: str) -> tuple[Tensor, ...]:
+    homes = storages_of([(entry.name, entry.storage, entry.view_of) for entry in body.tensors], source)
+    return tuple(
+        Tensor(
+            entry.name,
+            entry.shape,
+            entry.dtype,
+            entry.nbytes,
+            home,
+            entry.strides,
+            entry.offset,
+            entry.formulas,
+        )
+        for entry, home in zip(body.tensors, homes, strict=True)
+    )
 
 
 def _op(body: GraphBody, entry: OpEntry, source: str) -> Op:
@@ -131,6 +190,9 @@ def _op(body: GraphBody, entry: OpEntry, source: str) -> Op:
         entry.mutates,
         entry.module,
         line,
+        Workspace(entry.workspace.shared, entry.workspace.unique),
+        Phase(entry.phase) if entry.phase else None,
+        entry.out_variant,
     )
 
 
@@ -138,7 +200,7 @@ def _largest(tensors: Iterable[Tensor]) -> tuple[StorageEntry, ...]:
     """The storages that `tensors` name, each as large as its largest tensor."""
     sizes: dict[str, int] = {}
     for tensor in tensors:
-        sizes[tensor.storage] = max(sizes.get(tensor.storage, 0), tensor.nbytes)
+        sizes[tensor.storage] = max(sizes.get(tensor.storage, 0), tensor.offset + tensor.nbytes)
     return tuple(StorageEntry(name=name, nbytes=nbytes) for name, nbytes in sizes.items())
 
 
@@ -148,7 +210,7 @@ def _with_roles(
     home = {tensor.name: tensor.storage for tensor in tensors}
     owned = {kind: {home[name] for name in names if name in home} for kind, names in lists.items()}
     return tuple(
-        Storage(entry.name, entry.nbytes, storage_role(entry.name, **owned), entry.alignment)
+        Storage(entry.name, entry.nbytes, storage_role(entry.name, **owned), entry.alignment, entry.formula)
         for entry in storages
     )
 
@@ -157,7 +219,9 @@ def _fields(graph: Graph) -> dict[str, object]:
     distinct = dict.fromkeys(op.source for op in graph.ops if op.source)
     sources = {source: place for place, source in enumerate(distinct)}
     storages = tuple(
-        StorageEntry(name=storage.name, nbytes=storage.nbytes, alignment=storage.alignment)
+        StorageEntry(
+            name=storage.name, nbytes=storage.nbytes, alignment=storage.alignment, formula=storage.formula
+        )
         for storage in graph.storages
     )
     return {
@@ -172,6 +236,9 @@ def _fields(graph: Graph) -> dict[str, object]:
                 shape=t.shape,
                 dtype=t.dtype,
                 storage=None if t.storage == t.name else t.storage,
+                strides=t.strides,
+                offset=t.offset,
+                formulas=t.formulas,
             )
             for t in graph.tensors
         ),
@@ -185,8 +252,14 @@ def _fields(graph: Graph) -> dict[str, object]:
                 mutates=op.mutates,
                 module=op.module,
                 source=sources[op.source] if op.source else None,
+                workspace=WorkspaceEntry(shared=op.workspace.shared, unique=op.workspace.unique),
+                phase=op.phase.value if op.phase else None,
+                out_variant=op.out_variant,
             )
             for op in graph.ops
         ),
         "sources": tuple(SourceEntry(file=s.file, line=s.line, code=s.code) for s in sources),
+        "symbols": tuple(
+            SymbolEntry(name=s.name, low=s.low, high=s.high, hint=s.hint) for s in graph.symbols
+        ),
     }

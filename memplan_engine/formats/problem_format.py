@@ -11,7 +11,7 @@ from memplan_engine.errors import InputError
 from memplan_engine.formats.base import Count, Counts, Names, Strict
 from memplan_engine.formats.graph_format import GraphBody, body_of, graph_from
 from memplan_engine.problem import FREE, Gap, Origin, Problem, make_problem
-from memplan_engine.schedule import Schedule, sequential
+from memplan_engine.schedule import Schedule, check_schedule, sequential
 
 
 class GapEntry(Strict):
@@ -104,15 +104,8 @@ def _origin(entry: OriginEntry, source: str) -> Origin:
     graph = graph_from(entry.graph, source)
     if entry.schedule is None:
         return Origin(graph, sequential(graph))
-    steps, step_of_op = entry.schedule.steps, entry.schedule.step_of_op
-    if len(step_of_op) != len(graph.ops) or max(step_of_op, default=-1) >= max(steps, 0):
-        raise InputError(
-            source,
-            "schedule",
-            f"{len(step_of_op)} steps up to {max(step_of_op, default=0)}",
-            f"one for each of {len(graph.ops)} ops, below {steps}",
-        )
-    return Origin(graph, Schedule(step_of_op, steps))
+    schedule = Schedule(entry.schedule.step_of_op, entry.schedule.steps)
+    return Origin(graph, check_schedule(graph, schedule, source))
 
 
 def _fields(problem: Problem) -> dict[str, object]:

@@ -10,9 +10,15 @@ from memplan_engine.formats.base import Strict
 from memplan_engine.formats.graph_format import GraphFile
 from memplan_engine.formats.plan_format import PlanFile
 from memplan_engine.formats.problem_format import ProblemFile
+from memplan_engine.formats.schedule_format import ScheduleFile
 
 FOLDER = Path(__file__).parent.parent / "schema"
-_FILES: dict[str, type[Strict]] = {"graph": GraphFile, "problem": ProblemFile, "plan": PlanFile}
+_FILES: dict[str, type[Strict]] = {
+    "graph": GraphFile,
+    "problem": ProblemFile,
+    "plan": PlanFile,
+    "schedule": ScheduleFile,
+}
 
 
 def schemas() -> dict[str, bytes]:
