@@ -77,11 +77,11 @@ def by_streams(graph: Graph, streams: Sequence[Sequence[str]], source: str = "sc
     InputError: an op on no stream or on two, a name that is no op, streams that wait for each other in a
         circle.
     """
-    seen: set[str] = set()
+    seen: dict[str, None] = {}
     for name in (name for stream in streams for name in stream):
         if name in seen:
             raise InputError(source, f"op {name!r}", "the op twice", "one place on one stream")
-        seen.add(name)
+        seen[name] = None
     _check_names(graph, seen, source)
     index = {op.name: place for place, op in enumerate(graph.ops)}
     before = [dict.fromkeys(earlier) for earlier in dependencies(graph)]

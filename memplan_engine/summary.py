@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memplan_engine.graph import Role, storage_bytes
+from memplan_engine.layout import Layout
 from memplan_engine.peak import Contributor, Peak
 from memplan_engine.plan import Plan
 from memplan_engine.profile import make_profile
@@ -51,6 +52,25 @@ def peak_summary(peak: Peak) -> dict[str, Any]:
 def offsets(plan: Plan) -> dict[str, int]:
     """The offset in bytes of every buffer, by name."""
     return dict(zip(plan.problem.names, plan.offsets.tolist(), strict=True))
+
+
+def layout_summary(layout: Layout) -> dict[str, Any]:
+    """The regions with their entries; offsets count from the start of each region, bytes."""
+    return {
+        "bytes": layout.nbytes,
+        "regions": [
+            {
+                "kind": str(region.kind),
+                "start": region.start,
+                "bytes": region.nbytes,
+                "entries": [
+                    {"name": entry.name, "offset": entry.offset, "bytes": entry.nbytes}
+                    for entry in region.entries
+                ],
+            }
+            for region in layout.regions
+        ],
+    }
 
 
 def report_summary(plan: Plan, report: Report) -> dict[str, Any]:

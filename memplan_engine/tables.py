@@ -11,14 +11,17 @@ from rich.text import Text
 from memplan_engine.bounds import BoundKind, contributors
 from memplan_engine.formats.graph_format import About
 from memplan_engine.graph import Role, storage_bytes
+from memplan_engine.layout import Layout, shared_workspace, unique_workspaces
 from memplan_engine.peak import Peak
 from memplan_engine.plan import Plan
+from memplan_engine.problem import Problem
 from memplan_engine.profile import make_profile
 from memplan_engine.strategies.base import Strategy
 from memplan_engine.units import format_bytes, format_percent
 from memplan_engine.validate import Report
 
 MOST_ROWS = 25
+MOST_ENTRIES = 8
 
 
 def plan_table(plan: Plan) -> RenderableType:
@@ -44,9 +47,18 @@ def plan_table(plan: Plan) -> RenderableType:
     constants = storage_bytes(problem.origin.graph, Role.CONSTANT) if problem.origin else 0
     if constants:
         rows.insert(6, ("constants", f"{_exact(constants)}, in a region of their own"))
+    rows += _workspaces(problem)
     for label, value in rows:
         table.add_row(label, _text(value))
     return Group(table, _text(certificate(plan), style="green" if plan.optimal else ""))
+
+
+def _workspaces(problem: Problem) -> list[tuple[str, str]]:
+    if problem.origin is None:
+        return []
+    unique, shared = (region(problem.origin.graph)[0] for region in (unique_workspaces, shared_workspace))
+    parts = (f"{_exact(unique)} unique" if unique else "", f"{_exact(shared)} shared" if shared else "")
+    return [("workspaces", f"{', '.join(filter(None, parts))}, beside the arena")] if any(parts) else []
 
 
 def lesson(about: About) -> list[RenderableType]:
@@ -127,6 +139,28 @@ def peak_table(peak: Peak, graph: str, every_row: bool = False) -> Table:
         share = format_percent(size / peak.nbytes)
         table.add_row(_text(f"and {len(rest)} more"), format_bytes(size), share, "", "", "", style="dim")
     return table
+
+
+def layout_table(layout: Layout, every_row: bool = False) -> RenderableType:
+    """The regions, and the largest entries of each; all entries when `every_row`."""
+    regions = Table("region", title=_text(f"{format_bytes(layout.nbytes)} in all"), title_justify="left")
+    entries = Table("region", "entry")
+    for heading in ("starts at", "bytes", "size", "entries"):
+        regions.add_column(heading, justify="right")
+    for heading in ("offset", "bytes", "size"):
+        entries.add_column(heading, justify="right")
+    for region in layout.regions:
+        size = (f"{region.nbytes:,}", format_bytes(region.nbytes))
+        regions.add_row(_text(region.kind), f"{region.start:,}", *size, f"{len(region.entries):,}")
+        largest = sorted(region.entries, key=lambda entry: -entry.nbytes)[:MOST_ENTRIES]
+        shown = region.entries if every_row else [entry for entry in region.entries if entry in largest]
+        for entry in shown:
+            size = (f"{entry.nbytes:,}", format_bytes(entry.nbytes))
+            entries.add_row(_text(region.kind), _text(entry.name), f"{entry.offset:,}", *size)
+        if len(shown) < len(region.entries):
+            left = f"and {len(region.entries) - len(shown)} smaller ones"
+            entries.add_row(_text(region.kind), _text(left), "", "", "", style="dim")
+    return Group(regions, entries)
 
 
 def report_lines(plan: Plan, report: Report) -> Iterable[Text]:

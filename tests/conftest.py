@@ -1,13 +1,18 @@
-"""Fixtures shared by all tests: the browser, and the dashboard it looks at."""
+"""Fixtures shared by all tests: the command line, the browser, and the dashboard it looks at."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser_support import FLAGS, ROOT, Tab, find_chromium, open_tab, serve
+from cli_support import BUFFERS
+
+from memplan_engine import cli, compiling
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -65,3 +70,23 @@ def dashboard_url() -> Iterator[str]:
     """The address of the real dashboard, served once for all tests (once a worker)."""
     with serve(ROOT / "dashboard" / "app.py") as url:
         yield url
+
+
+@pytest.fixture
+def memplan(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., tuple[int | str | None, str, str]]:
+    """`memplan("plan", …)` gives (exit code, stdout, stderr) in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(compiling, "on_first_compilation", lambda tell: None)
+    (tmp_path / "list.csv").write_text(BUFFERS)
+
+    def run(*arguments: object) -> tuple[int | str | None, str, str]:
+        monkeypatch.setattr(sys, "argv", ["memplan", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return ended.value.code, out, err
+
+    return run

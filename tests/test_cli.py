@@ -8,35 +8,12 @@ import subprocess
 import sys
 
 import pytest
+from cli_support import BUFFERS
 from test_lifetimes import CHAIN
 
-from memplan_engine import cli, compiling, known_strategies, load, make_plan
+from memplan_engine import known_strategies, load, make_plan
 from memplan_engine.exporters import write
 from memplan_engine.plan import Plan
-
-#   steps   0   1   2   3   4     live: 100, 150, 150, 170, 120
-#   a (100) ├───────────┤         The optimum is 170, the bytes live at step 3: c and a at the bottom,
-#   b  (50)     ├───────────┤     b above c.
-#   c (120)             ├───────┤
-BUFFERS = "id,lower,upper,size\na,0,3,100\nb,1,4,50\nc,3,5,120\n"
-
-
-@pytest.fixture
-def memplan(monkeypatch, capsys, tmp_path):
-    """`memplan("plan", …)` gives (exit code, stdout, stderr) in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(compiling, "on_first_compilation", lambda tell: None)
-    (tmp_path / "list.csv").write_text(BUFFERS)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["memplan", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return ended.value.code, out, err
-
-    return run
 
 
 def test_plan_as_a_table(memplan):
@@ -217,10 +194,10 @@ def test_strategies_with_their_sources(memplan):
         (["compare", "list.csv", "--strategies", "auto,"], "no strategy ''; there are: auto, "),
         (["plan", "list.csv", "--alignment", "0"], "list: alignment: found 0, expected 1 or more bytes"),
         (["plan", "list.csv", "--alignment", "9" * 30], "list: column alignment: found values that are not"),
-        (["plan", "list.csv", "--dim", "batch"], "--dim: found 'batch', expected NAME=VALUE"),
-        (["plan", "list.csv", "--dim", "batch=0"], "--dim: found 'batch=0'"),
-        (["plan", "list.csv", "--dim", "batch=" + "1" * 5000], "--dim: found 'batch=111"),
-        (["plan", "list.csv", "--dim", "=4"], "--dim: found '=4'"),
+        (["plan", "list.csv", "--symbol", "batch"], "--symbol: found 'batch', expected NAME=VALUE"),
+        (["plan", "list.csv", "--symbol", "batch=0"], "--symbol: found 'batch=0'"),
+        (["plan", "list.csv", "--dim", "batch=" + "1" * 5000], "--symbol: found 'batch=111"),
+        (["plan", "list.csv", "--dim", "=4"], "--symbol: found '=4'"),
         (["dashboard", "none.csv"], "none.csv: found no such file, expected a file to open"),
     ],
 )
@@ -312,8 +289,8 @@ def test_a_reader_that_closes_the_pipe_early_is_no_failure(tmp_path):
     ("arguments", "message"),
     [
         (
-            ["plan", "list.csv", "--dim", "b=3"],
-            "list.csv: --dim: found b=3, expected no dimensions to bind: only ONNX files have them",
+            ["plan", "list.csv", "--symbol", "b=3"],
+            "list.csv: symbols: found b=3, expected a graph: buffers have no ops",
         ),
         (
             ["plan", "list.csv", "-o", "list.csv"],

@@ -1,0 +1,105 @@
+"""The options that verbs share, and what they mean together."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from memplan_engine.errors import InputError
+from memplan_engine.importers import ImportOptions, load, recognise
+from memplan_engine.importers.base import Loaded
+from memplan_engine.importers.onnx_file import OnnxImporter
+from memplan_engine.lifetimes import Unread
+from memplan_engine.preparation import Preparation, prepare
+from memplan_engine.problem import Problem
+
+FILE = Annotated[Path, typer.Argument(help="memplan JSON, buffer CSV, ONNX or .pt2", show_default=False)]
+PLAN_FILE = Annotated[Path, typer.Argument(help="memplan JSON, or CSV with offsets", show_default=False)]
+AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+STRATEGY = Annotated[str, typer.Option(help="See `memplan strategies`.")]
+ALIGNMENT = Annotated[int | None, typer.Option(help="Bytes; 64 for graphs, the file's own for CSV.")]
+SYMBOLS = Annotated[
+    list[str] | None,
+    typer.Option("--symbol", "--dim", help="Give a symbolic size its value: NAME=VALUE. May be repeated."),
+]
+OUTPUT = Annotated[Path, typer.Option("-o", "--output", help="Where the graph goes.")]
+
+
+def _preparation(
+    alignment: Annotated[
+        int | None, typer.Option(help="Bytes; 64 for graphs, the file's own for CSV.")
+    ] = None,
+    plan_inputs: Annotated[
+        bool, typer.Option("--plan-inputs", help="Give graph inputs a place in the arena.")
+    ] = False,
+    symbol: SYMBOLS = None,
+    streams: Annotated[
+        int | None, typer.Option(help="Run up to this many ops at one step, as soon as they can.")
+    ] = None,
+    schedule: Annotated[
+        Path | None, typer.Option(help="memplan/schedule JSON: a step for each op, or ops on streams.")
+    ] = None,
+    unread: Annotated[
+        Unread, typer.Option(help="Values that nobody reads: freed at once, or held to the end.")
+    ] = Unread.FREED,
+    round_sizes: Annotated[
+        bool, typer.Option("--round-sizes", help="Round sizes up to the alignment, as AITemplate does.")
+    ] = False,
+) -> Preparation:
+    return Preparation(
+        alignment=alignment,
+        plan_inputs=plan_inputs,
+        symbols=parse_symbols(symbol or []),
+        streams=streams,
+        schedule=schedule,
+        unread=unread,
+        round_sizes=round_sizes,
+    )
+
+
+def with_preparation(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give `verb`, in place of its parameter `how`, the options that make a Preparation."""
+    own, shared = inspect.signature(verb).parameters, inspect.signature(_preparation).parameters
+
+    @wraps(verb)
+    def run(**given: Any) -> None:
+        how = _preparation(**{name: given.pop(name) for name in shared})
+        verb(**given, how=how)
+
+    hints = get_type_hints(_preparation, include_extras=True) | get_type_hints(verb, include_extras=True)
+    parameters = [
+        parameter.replace(annotation=hints[parameter.name])
+        for parameter in (*own.values(), *shared.values())
+        if parameter.name != "how"
+    ]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def open_file(file: Path, how: Preparation) -> tuple[Loaded, Preparation]:
+    """Load `file`; ONNX binds symbols as it is read, every other kind of graph keeps them."""
+    if not isinstance(recognise(file), OnnxImporter):
+        return load(file), how
+    return load(file, ImportOptions(dims=how.symbols)), how.without_symbols()
+
+
+def open_problem(file: Path, how: Preparation) -> Problem:
+    """The problem of `file`, made as `how` asks."""
+    return prepare(*open_file(file, how), file.name)
+
+
+def parse_symbols(pairs: list[str]) -> dict[str, int]:
+    """ "batch=8" … as values by name; raises InputError naming the pair that is none."""
+    values = {}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        if not name or not value.isascii() or not value.isdigit() or len(value) > 18 or int(value) < 1:
+            raise InputError("--symbol", "", repr(pair), "NAME=VALUE with a whole number of 1 or more")
+        values[name] = int(value)
+    return values

@@ -1,0 +1,129 @@
+"""The verbs around plans: make one, compare several, explain the peak, check a finished one, lay it out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memplan_engine import summary, tables
+from memplan_engine.cli.app import app
+from memplan_engine.cli.options import AS_JSON, FILE, PLAN_FILE, STRATEGY, open_problem, with_preparation
+from memplan_engine.cli.output import show
+from memplan_engine.errors import InputError
+from memplan_engine.exporters import check_target, write
+from memplan_engine.graph import Graph
+from memplan_engine.importers import ImportOptions, load
+from memplan_engine.importers.about import read_about
+from memplan_engine.layout import make_layout
+from memplan_engine.peak import find_peak
+from memplan_engine.plan import Plan
+from memplan_engine.planner import compare, make_plan
+from memplan_engine.preparation import Preparation
+from memplan_engine.strategies import get_strategy, known_strategies
+from memplan_engine.validate import validate_plan
+
+
+@app.command()
+@with_preparation
+def plan(
+    file: FILE,
+    how: Preparation,
+    strategy: STRATEGY = "auto",
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write .json or .csv.")] = None,
+    as_json: AS_JSON = False,
+) -> None:
+    """Place every buffer of FILE in one arena."""
+    problem = open_problem(file, how)
+    if output:
+        check_target(output, (".json", ".csv"), file)
+    made = make_plan(problem, strategy)
+    if output:
+        write(made, output)
+    show(
+        as_json,
+        lambda: summary.plan_summary(made) | {"offsets": summary.offsets(made)},
+        lambda: [tables.plan_table(made), *tables.lesson(read_about(file))],
+    )
+
+
+@app.command(name="compare")
+@with_preparation
+def compare_(
+    file: FILE,
+    how: Preparation,
+    names: Annotated[str, typer.Option("--strategies", help="Comma-separated, or all.")] = "all",
+    as_json: AS_JSON = False,
+) -> None:
+    """Put strategies side by side."""
+    chosen = list(known_strategies()) if names == "all" else [name.strip() for name in names.split(",")]
+    for name in chosen:
+        get_strategy(name)
+    plans = compare(open_problem(file, how), chosen)
+    show(
+        as_json, lambda: [summary.plan_summary(each) for each in plans], lambda: [tables.compare_table(plans)]
+    )
+
+
+@app.command()
+@with_preparation
+def peak(
+    file: FILE,
+    how: Preparation,
+    as_json: AS_JSON = False,
+    all_rows: Annotated[bool, typer.Option("--all", help="Show every buffer.")] = False,
+) -> None:
+    """Show what the peak is made of."""
+    problem = open_problem(file, how)
+    found = find_peak(problem)
+    show(
+        as_json,
+        lambda: summary.peak_summary(found),
+        lambda: [tables.peak_table(found, problem.name, all_rows)],
+    )
+
+
+@app.command()
+@with_preparation
+def layout(
+    file: FILE,
+    how: Preparation,
+    strategy: STRATEGY = "auto",
+    as_json: AS_JSON = False,
+    all_rows: Annotated[bool, typer.Option("--all", help="Show every entry.")] = False,
+) -> None:
+    """Show the whole memory: constants, activations, workspaces."""
+    made = make_layout(make_plan(open_problem(file, how), strategy))
+    show(as_json, lambda: summary.layout_summary(made), lambda: [tables.layout_table(made, all_rows)])
+
+
+@app.command(name="validate")
+def validate_(file: PLAN_FILE, as_json: AS_JSON = False) -> None:
+    """Check a finished plan against every rule."""
+    loaded = load(file, ImportOptions(offsets_as_plan=True))
+    if not isinstance(loaded, Plan):
+        kind = "a graph" if isinstance(loaded, Graph) else "buffers without offsets"
+        raise InputError(str(file), "", kind, "a finished plan")
+    report = validate_plan(loaded)
+    show(
+        as_json,
+        lambda: summary.report_summary(loaded, report),
+        lambda: tables.report_lines(loaded, report),
+    )
+    if not report.valid:
+        raise typer.Exit(1)
+
+
+@app.command(name="strategies")
+def strategies_(as_json: AS_JSON = False) -> None:
+    """List the strategies with their sources."""
+    known = known_strategies()
+    show(
+        as_json,
+        lambda: [
+            {"name": each.name, "description": each.description, "source": each.source}
+            for each in known.values()
+        ],
+        lambda: [tables.strategies_table(known)],
+    )

@@ -1,0 +1,87 @@
+"""What was loaded → problem, with everything that a person may ask for on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+
+from memplan_engine.errors import InputError
+from memplan_engine.graph import Graph
+from memplan_engine.importers.base import Loaded
+from memplan_engine.importers.schedule_file import load_schedule
+from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread, to_problem
+from memplan_engine.plan import Plan
+from memplan_engine.planner import as_problem
+from memplan_engine.problem import Problem
+from memplan_engine.schedule import Schedule, multi_stream, sequential
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """How a graph becomes a problem. For buffers without a graph only `alignment` makes sense.
+
+    `symbols` gives symbolic sizes their values, those left out keep their hints. `streams` runs as many ops
+    at one step as can and may; `schedule` is a memplan/schedule file. `alignment` is in bytes, None for 64
+    (of graphs) or what each buffer says.
+    """
+
+    alignment: int | None = None
+    plan_inputs: bool = False
+    symbols: Mapping[str, int] = field(default_factory=dict)
+    streams: int | None = None
+    schedule: Path | None = None
+    unread: Unread = Unread.FREED
+    round_sizes: bool = False
+
+    def without_symbols(self) -> Preparation:
+        """The same, of a graph whose symbols have their values already."""
+        return replace(self, symbols={})
+
+
+def prepare(loaded: Loaded, how: Preparation, source: str = "") -> Problem:
+    """The problem of `loaded`, made as `how` asks; `source` names it in errors.
+
+    Raises
+    ------
+    InputError: something that only a graph can give, asked of a list of buffers; streams together with a
+        schedule; and all that the steps on the way raise.
+    """
+    if isinstance(loaded, Graph):
+        graph = prepared_graph(loaded, how)
+        return to_problem(
+            graph,
+            prepared_schedule(graph, how),
+            alignment=DEFAULT_ALIGNMENT if how.alignment is None else how.alignment,
+            plan_inputs=how.plan_inputs,
+            unread=how.unread,
+            round_sizes=how.round_sizes,
+        )
+    problem = loaded.problem if isinstance(loaded, Plan) else loaded
+    # Taken silently, an option that does nothing would give a plan of something else than was asked for.
+    for option in fields(Preparation):
+        asked = getattr(how, option.name)
+        if option.name not in ("alignment", "plan_inputs") and asked and asked != option.default:
+            place = option.name.replace("_", " ")
+            raise InputError(source or problem.name, place, _shown(asked), "a graph: buffers have no ops")
+    return as_problem(problem, alignment=how.alignment)
+
+
+def prepared_graph(graph: Graph, how: Preparation) -> Graph:
+    """`graph` at the sizes that `how` asks for."""
+    return graph
+
+
+def prepared_schedule(graph: Graph, how: Preparation) -> Schedule:
+    """The schedule of `graph` that `how` asks for; one op a step when it asks for none."""
+    if how.schedule is not None:
+        if how.streams is not None:
+            raise InputError(str(how.schedule), "", f"a schedule and {how.streams} streams", "one of them")
+        return load_schedule(how.schedule, graph)
+    return sequential(graph) if how.streams is None else multi_stream(graph, how.streams)
+
+
+def _shown(asked: object) -> str:
+    if isinstance(asked, Mapping):
+        return ", ".join(f"{name}={value}" for name, value in asked.items())
+    return str(asked)

@@ -1,0 +1,101 @@
+"""The verbs and options that a graph gives sense to."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from graphs import make_graph
+from test_layout import NET
+from test_schedule import DIAMOND
+
+from memplan_engine import Op
+from memplan_engine.exporters import write
+
+
+@pytest.fixture
+def files(memplan, tmp_path):
+    write(DIAMOND, tmp_path / "diamond.json")
+    write(NET, tmp_path / "net.json")
+    head = {"format": "memplan/schedule", "version": 1}
+    (tmp_path / "good.json").write_text(json.dumps(head | {"streams": [["a", "c", "d", "e"], ["b", "f"]]}))
+    (tmp_path / "cycle.json").write_text(json.dumps(head | {"streams": [["a", "e", "c"], ["b", "f", "d"]]}))
+    return tmp_path
+
+
+def bound(memplan, *arguments) -> int:
+    code, out, err = memplan("plan", "diamond.json", "--alignment", 1, "--json", *arguments)
+    assert (code, err) == (0, "")
+    return json.loads(out)["lower_bound_bytes"]
+
+
+def test_streams_and_schedules_change_who_is_alive_together(memplan, files):
+    assert bound(memplan) == 160
+    assert bound(memplan, "--streams", 3) == 220
+    # a b | c | d f | e: at step 2 B, C, D and F.
+    assert bound(memplan, "--schedule", "good.json") == 20 + 30 + 40 + 60
+
+
+def test_sizes_are_rounded_when_asked_for(memplan, files):
+    code, out, _ = memplan("plan", "diamond.json", "--round-sizes", "--json")
+    # Step 5: B, C, E and F, 64 bytes each.
+    assert (code, json.loads(out)["lower_bound_bytes"]) == (0, 4 * 64)
+
+
+def test_values_without_readers_are_freed_or_held(memplan, tmp_path):
+    ops = [Op("f", "f", ("x",), ("a",)), Op("g", "g", ("x",), ("b",)), Op("h", "h", ("b",), ("c",))]
+    net = make_graph(ops, {"x": 1, "a": 10, "b": 20, "c": 30}, inputs=("x",), outputs=("c",))
+    write(net, tmp_path / "diamond.json")
+    assert bound(memplan) == 50
+    assert bound(memplan, "--unread", "freed") == 50
+    assert bound(memplan, "--unread", "held") == 60
+
+
+def test_the_layout_as_tables_and_for_machines(memplan, files):
+    code, out, _ = memplan("layout", "net.json")
+    assert code == 0
+    assert "741 B in all" in out
+    assert "│ unique workspaces │       384 │" in out
+    assert out.index("constants") < out.index("activations") < out.index("unique") < out.index("shared")
+    code, out, _ = memplan("layout", "net.json", "--json")
+    told = json.loads(out)
+    assert told["bytes"] == 741
+    assert [(r["kind"], r["start"], r["bytes"]) for r in told["regions"]][2:] == [
+        ("unique workspaces", 384, 57),
+        ("shared workspace", 441, 300),
+    ]
+    assert told["regions"][0]["entries"][1] == {"name": "w2", "offset": 128, "bytes": 128}
+
+
+def test_a_plan_tells_of_workspaces(memplan, files):
+    assert "workspaces     57 B unique, 300 B shared, beside the arena" in memplan("plan", "net.json")[1]
+    assert "workspaces" not in memplan("plan", "diamond.json")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["diamond.json", "--streams", "0"], "net: streams: found 0, expected 1 or more"),
+        (
+            ["diamond.json", "--schedule", "cycle.json"],
+            "cycle.json: streams: found streams that wait for each",
+        ),
+        (
+            ["diamond.json", "--schedule", "good.json", "--streams", "2"],
+            "good.json: found a schedule and 2 streams, expected one of them",
+        ),
+        (["diamond.json", "--schedule", "none.json"], "none.json: found no such file, expected a file"),
+        (
+            ["net.json", "--schedule", "good.json"],
+            "good.json: op 'a': found no such op, expected an op of net",
+        ),
+        (["list.csv", "--streams", "2"], "list.csv: streams: found 2, expected a graph: buffers have no ops"),
+        (["list.csv", "--round-sizes"], "list.csv: round sizes: found True, expected a graph"),
+        (["list.csv", "--unread", "held"], "list.csv: unread: found held, expected a graph"),
+    ],
+)
+def test_what_a_graph_cannot_do_is_one_line(memplan, files, arguments, message):
+    code, out, err = memplan("plan", *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"memplan: {message}")
+    assert err.count("\n") == 1
