@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 
 from dashboard.documents import Options
-from memplan_engine import MemplanError
+from memplan_engine import MemplanError, Unread
+from memplan_engine.preparation import Preparation
 
 MOST_ALIGNMENT = 2**30
 MOST_DIM = 2**31 - 1
+MOST_STREAMS = 1024
 MOST_MEBIBYTES = 2.0**40
 
 
@@ -28,22 +30,35 @@ def parse_dims(text: str) -> tuple[tuple[str, int], ...]:
 
 def parse_options(choices: dict[str, str]) -> Options:
     """How the document is to be opened; raises MemplanError."""
-    text = choices["alignment"]
-    alignment = _whole(text) if text else None
-    if text and (alignment is None or not 1 <= alignment <= MOST_ALIGNMENT):
-        raise MemplanError(f"alignment: found {text[:40]!r}, expected 1 to 2^30 bytes")
-    dims = parse_dims(choices["dims"])
-    return Options(dims, choices["as_plan"] == "1", choices["inputs"] == "1", alignment)
+    how = Preparation(
+        alignment=_number(choices, "alignment", MOST_ALIGNMENT, "bytes"),
+        plan_inputs=choices["inputs"] == "1",
+        symbols=parse_dims(choices["symbols"]),
+        streams=_number(choices, "streams", MOST_STREAMS, "ops a step"),
+        unread=Unread.HELD if choices["unread"] == Unread.HELD else Unread.FREED,
+        round_sizes=choices["round"] == "1",
+    )
+    return Options(parse_dims(choices["dims"]), choices["as_plan"] == "1", how)
 
 
 def option_choices(options: Options) -> dict[str, str]:
     """The same back as text."""
+    how = options.how
     return {
-        "dims": ",".join(f"{name}={value}" for name, value in options.dims),
-        "alignment": str(options.alignment or ""),
-        "inputs": "1" if options.plan_inputs else "",
+        "dims": pairs_text(options.dims),
         "as_plan": "1" if options.offsets_as_plan else "",
+        "alignment": str(how.alignment or ""),
+        "inputs": "1" if how.plan_inputs else "",
+        "symbols": pairs_text(how.symbols),
+        "streams": str(how.streams or ""),
+        "unread": "" if how.unread is Unread.FREED else str(how.unread),
+        "round": "1" if how.round_sizes else "",
     }
+
+
+def pairs_text(pairs: tuple[tuple[str, int], ...]) -> str:
+    """ "batch=1,sequence=128"."""
+    return ",".join(f"{name}={value}" for name, value in pairs)
 
 
 def parse_mebibytes(text: str) -> float | None:
@@ -53,6 +68,14 @@ def parse_mebibytes(text: str) -> float | None:
     except ValueError:
         return None
     return min(value, MOST_MEBIBYTES) if not math.isnan(value) and value > 0 else None
+
+
+def _number(choices: dict[str, str], name: str, most: int, unit: str) -> int | None:
+    text = choices[name]
+    value = _whole(text) if text else None
+    if text and (value is None or not 1 <= value <= most):
+        raise MemplanError(f"{name}: found {text[:40]!r}, expected 1 to {most:,} {unit}")
+    return value
 
 
 def _whole(text: str) -> int | None:

@@ -16,40 +16,54 @@ import example_graphs
 from memplan_engine import Graph, ImportOptions, InputError, MemplanError, Plan, Problem, load
 from memplan_engine.formats.graph_format import About
 from memplan_engine.importers.about import read_about
-from memplan_engine.planner import as_problem
+from memplan_engine.importers.base import Loaded
+from memplan_engine.preparation import Preparation, prepare
 
 MOST_UPLOADS = 50
 EXAMPLE = "example:gpt2"
 
 
+AS_IT_IS = Preparation()
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a file is to be opened."""
+    """How a file is to be opened: `dims` are bound while it is read (ONNX), `how` is done with what was
+    read."""
 
     dims: tuple[tuple[str, int], ...] = ()
     offsets_as_plan: bool = False
-    plan_inputs: bool = False
-    alignment: int | None = None
+    how: Preparation = AS_IT_IS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Document:
-    """An opened file: its problem, the graph behind it, the finished plan that it brought, if any, and what
-    the header of an example says that it shows.
+    """An opened file: what was `loaded` from it, the problem made of that, the graph behind the problem, the
+    finished plan that the file brought, if any, and what the header of an example says that it shows.
 
     `index_of` gives a buffer's index by its name.
     """
 
     key: str
     label: str
+    loaded: Loaded
+    options: Options
     problem: Problem
-    graph: Graph | None
-    plan: Plan | None
     about: About = field(default_factory=About, repr=False)
     index_of: dict[str, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "index_of", {name: i for i, name in enumerate(self.problem.names)})
+
+    @property
+    def graph(self) -> Graph | None:
+        """The graph that the problem was made from."""
+        return self.problem.origin.graph if self.problem.origin else None
+
+    @property
+    def plan(self) -> Plan | None:
+        """The finished plan that the file brought."""
+        return self.loaded if isinstance(self.loaded, Plan) else None
 
 
 def first_key() -> str:
@@ -122,19 +136,22 @@ def drop_upload(key: str) -> None:
         _remove(path_of(key))
 
 
-def open_document(key: str, options: Options) -> Document:
-    """Read the document; a MemplanError names the file as the person knows it."""
+def read_document(key: str, dims: tuple[tuple[str, int], ...], offsets_as_plan: bool) -> tuple[Loaded, About]:
+    """What the file holds; a MemplanError names the file as the person knows it."""
     path = path_of(key)
     try:
-        loaded = load(path, ImportOptions(dict(options.dims), options.offsets_as_plan))
+        loaded = load(path, ImportOptions(dict(dims), offsets_as_plan))
     except MemplanError as error:
         raise MemplanError(str(error).replace(str(path), path.name)) from error
+    return loaded, About() if isinstance(loaded, Plan) else read_about(path)
+
+
+def make_document(key: str, options: Options, loaded: Loaded, about: About) -> Document:
+    """The document of what was read; a finished plan stays as it is."""
+    name = path_of(key).name
     if isinstance(loaded, Plan):
-        graph = loaded.problem.origin.graph if loaded.problem.origin else None
-        return Document(key, path.name, loaded.problem, graph, loaded)
-    problem = as_problem(loaded, alignment=options.alignment, plan_inputs=options.plan_inputs)
-    graph = problem.origin.graph if problem.origin else None
-    return Document(key, path.name, problem, graph, None, read_about(path))
+        return Document(key, name, loaded, options, loaded.problem, about)
+    return Document(key, name, loaded, options, prepare(loaded, options.how, name), about)
 
 
 def _given() -> dict[str, Path]:

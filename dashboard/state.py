@@ -13,6 +13,8 @@ from dashboard.facts import Facts, make_facts
 from dashboard.words import plain
 from memplan_engine import Budget, MemplanError, PlanError, make_plan
 from memplan_engine.compiling import compile_kernels
+from memplan_engine.formats.graph_format import About
+from memplan_engine.importers.base import Loaded
 
 PARAMETERS = {
     "doc": "",
@@ -26,10 +28,14 @@ PARAMETERS = {
     "alignment": "",
     "inputs": "",
     "as_plan": "",
+    "symbols": "",
+    "streams": "",
+    "unread": "",
+    "round": "",
 }
 """Every choice that the URL can hold, with its default; defaults are left out of the URL."""
 
-OPENING = ("doc", "dims", "alignment", "inputs", "as_plan")
+OPENING = ("doc", "dims", "alignment", "inputs", "as_plan", "symbols", "streams", "unread", "round")
 """The choices that say what is open and how."""
 
 AUTO_SECONDS = 1.0
@@ -93,12 +99,20 @@ def current_document() -> Document:
 
 def load_document(key: str, options: Options) -> Document:
     """Read a document once for all sessions, and again when its file changes."""
-    return _load(key, options, documents.version_of(key))
+    return _prepare(key, options, documents.version_of(key))
+
+
+@st.cache_resource(max_entries=24, show_spinner=False)
+def _prepare(key: str, options: Options, version: tuple[int, int]) -> Document:
+    loaded, about = _read(key, options.dims, options.offsets_as_plan, version)
+    return documents.make_document(key, options, loaded, about)
 
 
 @st.cache_resource(max_entries=12, show_spinner="Reading the file …")
-def _load(key: str, options: Options, version: tuple[int, int]) -> Document:
-    return documents.open_document(key, options)
+def _read(
+    key: str, dims: tuple[tuple[str, int], ...], offsets_as_plan: bool, version: tuple[int, int]
+) -> tuple[Loaded, About]:
+    return documents.read_document(key, dims, offsets_as_plan)
 
 
 def facts_of(document: Document, strategy: str) -> Facts:

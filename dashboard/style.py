@@ -3,6 +3,7 @@
 CSS = """
 .block-container { padding-top: 4rem; padding-bottom: 3rem; max-width: 1800px; }
 [data-testid="stMetricValue"] { font-variant-numeric: tabular-nums; }
+.st-key-options { padding-top: 1.75rem; }
 .st-key-details [data-testid="stHorizontalBlock"] { gap: 0 1rem; }
 @media (max-width: 1100px) {
   .st-key-controls [data-testid="stHorizontalBlock"],

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from memplan_engine.errors import InputError
@@ -21,14 +20,14 @@ from memplan_engine.schedule import Schedule, multi_stream, sequential
 class Preparation:
     """How a graph becomes a problem. For buffers without a graph only `alignment` makes sense.
 
-    `symbols` gives symbolic sizes their values, those left out keep their hints. `streams` runs as many ops
+    `symbols` gives symbolic sizes their values, as (name, value); those left out keep their hints. `streams` runs as many ops
     at one step as can and may; `schedule` is a memplan/schedule file. `alignment` is in bytes, None for 64
     (of graphs) or what each buffer says.
     """
 
     alignment: int | None = None
     plan_inputs: bool = False
-    symbols: Mapping[str, int] = field(default_factory=dict)
+    symbols: tuple[tuple[str, int], ...] = ()
     streams: int | None = None
     schedule: Path | None = None
     unread: Unread = Unread.FREED
@@ -36,7 +35,7 @@ class Preparation:
 
     def without_symbols(self) -> Preparation:
         """The same, of a graph whose symbols have their values already."""
-        return replace(self, symbols={})
+        return replace(self, symbols=())
 
 
 def prepare(loaded: Loaded, how: Preparation, source: str = "") -> Problem:
@@ -82,6 +81,6 @@ def prepared_schedule(graph: Graph, how: Preparation) -> Schedule:
 
 
 def _shown(asked: object) -> str:
-    if isinstance(asked, Mapping):
-        return ", ".join(f"{name}={value}" for name, value in asked.items())
+    if isinstance(asked, tuple):
+        return ", ".join(f"{name}={value}" for name, value in asked)
     return str(asked)

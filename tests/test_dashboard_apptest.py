@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -189,13 +188,19 @@ NONSENSE = {
     "dims": ["batch", "batch=-1", "=3", "batch=" + "9" * 5000, "x=²"],
     "alignment": ["0", "-1", "x", "9" * 5000, "²"],
     "inputs": ["maybe"],
+    "symbols": ["batch", "batch=x"],
+    "streams": ["0", "x", "1025"],
+    "unread": ["maybe"],
+    "round": ["maybe"],
     "as_plan": ["maybe"],
     "unknown": ["x"],
 }
 TOLD = {
     "doc": "no such document",
     "dims": "expected NAME=VALUE",
-    "alignment": "expected 1 to 2^30 bytes",
+    "alignment": "expected 1 to 1,073,741,824 bytes",
+    "symbols": "expected NAME=VALUE",
+    "streams": "expected 1 to 1,024 ops a step",
     "find": "is not a regular expression",
 }
 
@@ -258,12 +263,19 @@ def test_sessions_do_not_disturb_each_other():
 
 
 def test_compiling_is_announced_and_waited_for(monkeypatch):
-    slow = threading.Thread(target=time.sleep, args=(0.3,))
+    announced = threading.Event()
+    slow = threading.Thread(target=announced.wait, args=(60,))
     slow.start()
     monkeypatch.setattr(state, "start_compiling", lambda: slow)
     said = []
     spinner = state.st.spinner
-    monkeypatch.setattr(state.st, "spinner", lambda text: said.append(text) or spinner(text))
+
+    def announce(text):
+        said.append(text)
+        announced.set()
+        return spinner(text)
+
+    monkeypatch.setattr(state.st, "spinner", announce)
     app = open_app()
     assert not slow.is_alive()
     assert said == ["Compiling kernels, once on this machine: half a minute …"]

@@ -20,6 +20,7 @@ from memplan_engine import (
     Graph,
     InputError,
     MemplanError,
+    Unread,
     adopt,
     find_peak,
     load,
@@ -27,12 +28,13 @@ from memplan_engine import (
     make_problem,
     to_problem,
 )
+from memplan_engine.preparation import Preparation
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "example_graphs"
 
 
 def document(problem):
-    return Document("k", "k.csv", problem, None, None)
+    return Document("k", "k.csv", problem, Options(), problem)
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +224,15 @@ def test_dimensions_that_are_none_are_refused(text):
 
 
 def test_options_survive_the_way_through_the_address():
-    options = Options((("batch", 2), ("n", 3)), True, True, 128)
+    how = Preparation(
+        alignment=128,
+        plan_inputs=True,
+        symbols=(("seq", 7),),
+        streams=4,
+        unread=Unread.HELD,
+        round_sizes=True,
+    )
+    options = Options((("batch", 2), ("n", 3)), True, how)
     assert choices.parse_options(choices.option_choices(options)) == options
     assert choices.parse_options(choices.option_choices(Options())) == Options()
 
@@ -284,7 +294,8 @@ def test_files_of_the_command_line_come_first_and_keep_apart(store, tmp_path, mo
 
 def test_what_opens_when_nothing_is_named(store):
     assert documents.first_key() == documents.EXAMPLE
-    opened = documents.open_document(documents.EXAMPLE, Options())
+    read = documents.read_document(documents.EXAMPLE, (), False)
+    opened = documents.make_document(documents.EXAMPLE, Options(), *read)
     assert (opened.label, len(opened.problem), opened.index_of["add_4"]) == (
         "gpt2.json", 230, opened.problem.names.index("add_4"),
     )  # fmt: skip

@@ -11,6 +11,7 @@ import streamlit as st
 from dashboard import state
 from dashboard.facts import Facts
 from dashboard.figures import peak_bars
+from dashboard.sections.layout_table import show_layout
 from dashboard.words import plain
 from memplan_engine import Peak, Plan, find_provenance
 from memplan_engine.units import format_bytes
@@ -19,14 +20,19 @@ MOST_ROWS = 5_000
 
 
 def show_tables(facts: Facts, selected: int | None) -> None:
-    """The peak's contributors as bars and a table, and the table of all buffers."""
-    at_peak, every = st.tabs(["What the peak is made of", "All buffers"], key="tables", on_change="rerun")
+    """The peak's contributors as bars and a table, the table of all buffers, and the whole layout."""
+    at_peak, every, layout = st.tabs(
+        ["What the peak is made of", "All buffers", "Layout"], key="tables", on_change="rerun"
+    )
     if at_peak.open:
         with at_peak:
             _show_peak(facts, selected)
     if every.open:
         with every:
             _show_all(facts, selected)
+    if layout.open:
+        with layout:
+            show_layout(facts)
 
 
 def _show_peak(facts: Facts, selected: int | None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pandas as pd
 import streamlit as st
 
-from dashboard import controls, state
+from dashboard import controls, preparing, state
 from dashboard.colours import COLOURINGS
 from dashboard.documents import Document
 from dashboard.facts import Facts
@@ -100,7 +100,7 @@ def _show_all(document: Document, chosen: list[Facts]) -> None:
 
 def _page() -> None:
     document = state.current_document()
-    row = controls.row([2, 3.4, 1.2, 1.1])
+    row = controls.row([2, 3.4, 1.2, 1.1, 1.1])
     with row[0]:
         controls.pick_document()
     with row[1]:
@@ -109,6 +109,8 @@ def _page() -> None:
         colour = controls.pick_colouring(document)
     with row[3]:
         budget = controls.pick_budget()
+    with row[4]:
+        preparing.pick_preparation(document)
     if not len(document.problem):
         st.info(NOTHING_TO_PLACE)
         return

@@ -16,6 +16,7 @@ from dashboard.words import NOTHING_TO_PLACE, plain
 from memplan_engine import MemplanError, Role
 from memplan_engine.graph import storage_bytes
 from memplan_engine.importers import IMPORTERS, recognise
+from memplan_engine.preparation import Preparation
 from memplan_engine.units import format_bytes
 
 
@@ -39,7 +40,8 @@ def _options() -> Options:
         except MemplanError as error:
             left.error(plain(error), icon=":material/error:")
             pairs = ()
-    return Options(pairs, as_plan, plan_inputs, int(alignment) if alignment else None)
+    how = Preparation(alignment=int(alignment) if alignment else None, plan_inputs=plan_inputs)
+    return Options(pairs, as_plan, how)
 
 
 def _read(key: str, options: Options) -> tuple[Document, Options]:

@@ -6,7 +6,7 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
-from dashboard import controls, state
+from dashboard import controls, preparing, state
 from dashboard.colours import COLOURINGS
 from dashboard.documents import Document
 from dashboard.facts import Facts
@@ -71,7 +71,7 @@ def _chart(facts: Facts, colour: str, pattern: str, budget: int | None) -> int |
 
 def _page() -> None:
     document = state.current_document()
-    row = controls.row([2.2, 1.7, 1.2, 1.7, 1.1])
+    row = controls.row([2.2, 1.7, 1.2, 1.5, 1.1, 1.1])
     with row[0]:
         controls.pick_document()
     with row[1]:
@@ -82,6 +82,8 @@ def _page() -> None:
         pattern = controls.pick_search()
     with row[4]:
         budget = controls.pick_budget()
+    with row[5]:
+        preparing.pick_preparation(document)
     facts = _facts(document, strategy)
     if facts is None:
         return

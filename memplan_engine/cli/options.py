@@ -54,7 +54,7 @@ def _preparation(
     return Preparation(
         alignment=alignment,
         plan_inputs=plan_inputs,
-        symbols=parse_symbols(symbol or []),
+        symbols=tuple(parse_symbols(symbol or []).items()),
         streams=streams,
         schedule=schedule,
         unread=unread,
@@ -86,7 +86,7 @@ def open_file(file: Path, how: Preparation) -> tuple[Loaded, Preparation]:
     """Load `file`; ONNX binds symbols as it is read, every other kind of graph keeps them."""
     if not isinstance(recognise(file), OnnxImporter):
         return load(file), how
-    return load(file, ImportOptions(dims=how.symbols)), how.without_symbols()
+    return load(file, ImportOptions(dims=dict(how.symbols))), how.without_symbols()
 
 
 def open_problem(file: Path, how: Preparation) -> Problem:
