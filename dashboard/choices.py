@@ -37,6 +37,8 @@ def parse_options(choices: dict[str, str]) -> Options:
         streams=_number(choices, "streams", MOST_STREAMS, "ops a step"),
         unread=Unread.HELD if choices["unread"] == Unread.HELD else Unread.FREED,
         round_sizes=choices["round"] == "1",
+        in_place=choices["in_place"] == "1",
+        concat=choices["concat"] == "1",
     )
     return Options(parse_dims(choices["dims"]), choices["as_plan"] == "1", how)
 
@@ -53,6 +55,8 @@ def option_choices(options: Options) -> dict[str, str]:
         "streams": str(how.streams or ""),
         "unread": "" if how.unread is Unread.FREED else str(how.unread),
         "round": "1" if how.round_sizes else "",
+        "in_place": "1" if how.in_place else "",
+        "concat": "1" if how.concat else "",
     }
 
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memplan_engine import Problem, find_provenance
+from memplan_engine import Phase, Problem, find_provenance
 from memplan_engine.provenance import Provenance
+from memplan_engine.training import saved_activations
 from memplan_engine.units import format_bytes
 
 CATEGORIES = (
@@ -29,6 +30,9 @@ CATEGORIES = (
     ("#332288", "#8577D6"),
     ("#999933", "#B3B34D"),
 )
+SAVED, NO_PHASE = "saved for backward", "no phase"
+PHASE_ORDER = ("forward", "backward", "optimizer", SAVED, NO_PHASE)
+PHASE_COLOURS = dict(zip((Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER), CATEGORIES, strict=False))
 OTHER = ("#BBBBBB", "#8A8A8A")
 MAGNITUDES = (
     ("#00224E", "#45516C"),
@@ -76,22 +80,48 @@ def by_lifetime(problem: Problem) -> Colouring:
     return _magnitudes(problem.end - problem.start, lambda steps: f"{steps:,} step{'s' * (steps != 1)}")
 
 
+def by_phase(problem: Problem) -> Colouring:
+    """By the phase of a training step that makes the buffer; what forward saves for backward is apart."""
+    return _categories(_phases(problem), problem, PHASE_ORDER)
+
+
 COLOURINGS: dict[str, Callable[[Problem], Colouring]] = {
     "op kind": by_kind,
     "size": by_size,
     "lifetime": by_lifetime,
     "role": by_role,
     "module": by_module,
+    "phase": by_phase,
 }
 
 
-def _categories(labels: Sequence[str], problem: Problem) -> Colouring:
-    """The ten labels with the most bytes × steps get a colour of their own."""
+def _phases(problem: Problem) -> list[str]:
+    if problem.origin is None:
+        return [NO_PHASE] * len(problem)
+    graph = problem.origin.graph
+    home = {tensor.name: tensor.storage for tensor in graph.tensors}
+    found: dict[str, str] = {}
+    for op in graph.ops:
+        for name in op.outputs:
+            found.setdefault(home[name], str(op.phase or NO_PHASE))
+    found |= dict.fromkeys(saved_activations(graph), SAVED)
+    return [found.get(name, NO_PHASE) for name in problem.names]
+
+
+def _categories(labels: Sequence[str], problem: Problem, first: Sequence[str] = ()) -> Colouring:
+    """The ten labels with the most bytes × steps get a colour of their own; those of `first` always the
+    same."""
     weight: Counter[str] = Counter()
     areas = problem.size.astype(float) * (problem.end - problem.start)
     for label, area in zip(labels, areas.tolist(), strict=True):
         weight[label] += area
     ranked = [label for label, _ in weight.most_common()]
+    if set(ranked) <= set(first):
+        palette = dict(zip(first, CATEGORIES, strict=False))
+        ranked = [label for label in first if label in weight]
+        index = np.array([ranked.index(label) for label in labels], dtype=np.uint8)
+        legend = tuple((label, place) for place, label in enumerate(ranked))
+        return Colouring(index, tuple(palette[label] for label in ranked), legend)
     own = {label: place for place, label in enumerate(ranked[: len(CATEGORIES)])}
     rest = len(own)
     index = np.array([own.get(label, rest) for label in labels], dtype=np.uint8)

@@ -11,7 +11,7 @@ from dashboard import documents, state
 from dashboard.choices import MOST_MEBIBYTES, parse_mebibytes
 from dashboard.colours import COLOURINGS
 from dashboard.documents import Document
-from memplan_engine import known_strategies
+from memplan_engine.planner import strategies_for
 
 IMPORTED = "imported"
 MOST_PANELS = 4
@@ -73,7 +73,8 @@ def pick_colouring(document: Document) -> str:
     """What the colours mean: op kinds where a graph is known, else sizes, unless something was picked."""
     current = state.get("colour")
     if current not in COLOURINGS:
-        current = "op kind" if document.graph else "size"
+        in_phases = document.graph is not None and any(op.phase for op in document.graph.ops)
+        current = "phase" if in_phases else "op kind" if document.graph else "size"
     _keep("colour_widget", current)
     st.selectbox(
         "Colour by", list(COLOURINGS), key="colour_widget", on_change=_taker("colour", "colour_widget")
@@ -116,7 +117,7 @@ def pick_budget() -> int | None:
 
 def strategy_names(document: Document) -> list[str]:
     """What can be chosen for `document`."""
-    return ([IMPORTED] if document.plan else []) + list(known_strategies())
+    return ([IMPORTED] if document.plan else []) + list(strategies_for(document.problem))
 
 
 def current_strategy(document: Document) -> str:

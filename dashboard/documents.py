@@ -140,7 +140,7 @@ def read_document(key: str, dims: tuple[tuple[str, int], ...], offsets_as_plan: 
     """What the file holds; a MemplanError names the file as the person knows it."""
     path = path_of(key)
     try:
-        loaded = load(path, ImportOptions(dict(dims), offsets_as_plan))
+        loaded = load(path, ImportOptions(dims=dict(dims), offsets_as_plan=offsets_as_plan))
     except MemplanError as error:
         raise MemplanError(str(error).replace(str(path), path.name)) from error
     return loaded, About() if isinstance(loaded, Plan) else read_about(path)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.colours import Colouring
+from dashboard.colours import PHASE_COLOURS, Colouring
 from dashboard.facts import Facts
-from dashboard.plan_view import Panel
+from dashboard.plan_view import Band, Panel
+from memplan_engine import Problem
 from memplan_engine.pieces import cut
 from memplan_engine.provenance import step_labels
+from memplan_engine.training import phase_steps
 from memplan_engine.units import format_bytes, format_percent
 
 MOST_STEP_LABELS = 50_000
+MOST_BANDS = 64
 
 
 def make_panel(
@@ -49,4 +52,18 @@ def make_panel(
         dimmed=None if dimmed is None else dimmed[owner],
         owner=owner.astype(np.int32) if problem.gaps else None,
         step_labels=labels or None,
+        bands=_bands(problem),
     )
+
+
+def _bands(problem: Problem) -> tuple[Band, ...]:
+    """A band for each stretch of steps that belongs to one phase of a training step."""
+    if problem.origin is None:
+        return ()
+    steps = phase_steps(problem.origin.graph, problem.origin.schedule)
+    bands = [
+        Band(str(phase), start, end, PHASE_COLOURS[phase])
+        for phase, stretches in steps.items()
+        for start, end in stretches
+    ]
+    return tuple(sorted(bands, key=lambda band: band.start)[:MOST_BANDS])

@@ -1,4 +1,4 @@
-"""The widgets that change what is planned: streams, rounding, values that nobody reads."""
+"""The widgets that change what is planned: streams, reuse, rounding, values that nobody reads."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ def pick_preparation(document: Document) -> None:
     if document.graph is None or document.plan is not None:
         return
     how = document.options.how
-    asked = sum((how.streams is not None, how.unread is Unread.HELD, how.round_sizes, how.plan_inputs))
+    switches = (how.round_sizes, how.plan_inputs, how.in_place, how.concat, how.unread is Unread.HELD)
+    asked = sum((how.streams is not None, *switches))
     label = f"Options ({asked})" if asked else "Options"
     with st.container(key="options"), st.popover(label, icon=":material/tune:", width="stretch"):
         _streams(how.streams)
+        _switch("Write in place", "in_place", how.in_place, "1", "Elementwise ops, into an input that dies.")
+        _switch("Concatenate without copies", "concat", how.concat, "1", "Inputs made inside the output.")
         _switch("Give graph inputs a place", "inputs", how.plan_inputs, "1", "They belong to the caller.")
         _switch(
             "Hold values that nobody reads",

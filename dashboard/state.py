@@ -32,10 +32,26 @@ PARAMETERS = {
     "streams": "",
     "unread": "",
     "round": "",
+    "in_place": "",
+    "concat": "",
+    "other": "",
+    "over": "",
 }
 """Every choice that the URL can hold, with its default; defaults are left out of the URL."""
 
-OPENING = ("doc", "dims", "alignment", "inputs", "as_plan", "symbols", "streams", "unread", "round")
+OPENING = (
+    "doc",
+    "dims",
+    "alignment",
+    "inputs",
+    "as_plan",
+    "symbols",
+    "streams",
+    "unread",
+    "round",
+    "in_place",
+    "concat",
+)
 """The choices that say what is open and how."""
 
 AUTO_SECONDS = 1.0
@@ -70,7 +86,7 @@ def choose_document(key: str, options: Options | None = None) -> None:
     if options is not None:
         st.session_state.opened[key] = options
     known: Options = st.session_state.opened.get(key, Options())
-    choose(doc=key, selected="", **option_choices(known))
+    choose(doc=key, selected="", other="", over="", **option_choices(known))
 
 
 def mirror() -> None:

@@ -21,6 +21,8 @@ from memplan_engine.graph import (
 from memplan_engine.importers import ImportOptions, load
 from memplan_engine.importers.schedule_file import load_schedule
 from memplan_engine.importers.torch_capture import capture
+from memplan_engine.importers.torch_step import capture_step
+from memplan_engine.importers.torch_training import TrainingCapture, capture_training
 from memplan_engine.layout import Layout, make_layout
 from memplan_engine.lifetimes import Unread, to_problem
 from memplan_engine.peak import Peak, find_peak
@@ -40,6 +42,7 @@ from memplan_engine.schedule import (
 )
 from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import Budget, Placement, Strategy
+from memplan_engine.training import min_cut_difference, phase_steps, saved_activations
 from memplan_engine.validate import Report, Rule, Violation, validate_plan
 
 __all__ = [
@@ -73,6 +76,7 @@ __all__ = [
     "Strategy",
     "Symbol",
     "Tensor",
+    "TrainingCapture",
     "Unread",
     "UsageRecord",
     "Violation",
@@ -82,6 +86,8 @@ __all__ = [
     "by_steps",
     "by_streams",
     "capture",
+    "capture_step",
+    "capture_training",
     "check_graph",
     "check_schedule",
     "compare",
@@ -97,8 +103,11 @@ __all__ = [
     "make_plan",
     "make_problem",
     "make_profile",
+    "min_cut_difference",
     "multi_stream",
+    "phase_steps",
     "records_problem",
+    "saved_activations",
     "sequential",
     "to_problem",
     "usage_records",

@@ -18,7 +18,9 @@ Parameter = str | int | float | bool | None
 class Plan:
     """Offsets in bytes, one a buffer of `problem` (read-only int64 array of n).
 
-    `parameters` are the strategy's own. `seconds` is what placing took and is no part of equality.
+    `parameters` are the strategy's own. `seconds` is what placing took and is no part of equality. `objects`
+    is the shared object of each buffer (read-only int64 array of n), 0 … k − 1, where buffers are assigned
+    to whole objects; None where they only have offsets.
     """
 
     problem: Problem
@@ -27,12 +29,16 @@ class Plan:
     bound: Bound
     parameters: tuple[tuple[str, Parameter], ...] = ()
     seconds: float = field(default=0.0)
+    objects: Ints | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Plan):
             return NotImplemented
         mine, theirs = (
-            (p.problem.fingerprint, p.strategy, p.bound, p.parameters, p.offsets.tobytes())
+            (
+                *(p.problem.fingerprint, p.strategy, p.bound, p.parameters, p.offsets.tobytes()),
+                None if p.objects is None else p.objects.tobytes(),
+            )
             for p in (self, other)
         )
         return mine == theirs
@@ -78,8 +84,13 @@ def naive_offsets(problem: Problem) -> Ints:
     return offsets
 
 
-def make_offsets(values: Ints | Sequence[int]) -> Ints:
-    """`values` as a read-only int64 array; raises InputError when they are no 64-bit integers."""
-    offsets = int_column(values, "offsets", "plan")
-    offsets.flags.writeable = False
-    return offsets
+def make_offsets(values: Ints | Sequence[int], key: str = "offsets") -> Ints:
+    """`values` as a read-only int64 array; raises InputError naming `key` if they are no 64-bit integers."""
+    column = int_column(values, key, "plan")
+    column.flags.writeable = False
+    return column
+
+
+def make_objects(values: Ints | Sequence[int] | None) -> Ints | None:
+    """The column `Plan.objects` as a read-only int64 array, None as it is; raises as `make_offsets` does."""
+    return None if values is None else make_offsets(values, "objects")

@@ -13,10 +13,10 @@ from memplan_engine.bounds import lower_bound
 from memplan_engine.errors import InputError, PlanError
 from memplan_engine.graph import Graph
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, to_problem
-from memplan_engine.plan import Parameter, Plan, make_offsets
+from memplan_engine.plan import Parameter, Plan, make_objects, make_offsets
 from memplan_engine.problem import FREE, Ints, Problem, make_problem
 from memplan_engine.strategies import BUILT_IN, get_strategy, known_strategies
-from memplan_engine.strategies.base import Budget, Strategy, parameters_of
+from memplan_engine.strategies.base import Budget, Strategy, obstacle, parameters_of
 from memplan_engine.validate import Rule, validate_plan
 
 
@@ -55,8 +55,8 @@ def make_plan(
     parameters: tuple[tuple[str, Parameter], ...] = parameters_of(chosen)
     if placement.found_by:
         parameters = (*parameters, ("found_by", placement.found_by))
-    offsets = make_offsets(placement.offsets)
-    plan = Plan(problem, offsets, chosen.name, lower_bound(problem), parameters, seconds)
+    offsets, objects = make_offsets(placement.offsets), make_objects(placement.objects)
+    plan = Plan(problem, offsets, chosen.name, lower_bound(problem), parameters, seconds, objects)
     report = validate_plan(plan)
     if not report.valid:
         raise PlanError(f"{problem.name}: {chosen.name} gave an invalid plan: {report.violations[0].message}")
@@ -70,9 +70,22 @@ def compare(
     alignment: int | None = None,
     plan_inputs: bool = False,
 ) -> list[Plan]:
-    """A plan of the same problem by each strategy of `names`, all of them by default, in that order."""
+    """A plan of the same problem by each strategy of `names`, in that order; by default all that can.
+
+    Raises
+    ------
+    MemplanError: no such strategy. PlanError: one that is named cannot place the problem.
+    """
     problem = as_problem(source, alignment=alignment, plan_inputs=plan_inputs)
-    return [make_plan(problem, name) for name in (known_strategies() if names is None else names)]
+    return [make_plan(problem, name) for name in (strategies_for(problem) if names is None else names)]
+
+
+def strategies_for(problem: Problem) -> tuple[str, ...]:
+    """The names of the known strategies that can place `problem`, in their order.
+
+    Shared objects, for one, have no place for buffers with fixed offsets.
+    """
+    return tuple(name for name, known in known_strategies().items() if not obstacle(known, problem))
 
 
 def as_problem(
@@ -106,9 +119,16 @@ def as_problem(
     )
 
 
-def adopt(problem: Problem, offsets: Ints, strategy: str = "imported", seconds: float = 0.0) -> Plan:
+def adopt(
+    problem: Problem,
+    offsets: Ints,
+    strategy: str = "imported",
+    seconds: float = 0.0,
+    objects: Ints | None = None,
+) -> Plan:
     """Somebody else's placement as a plan, valid or not: `validate_plan` says which."""
-    return Plan(problem, make_offsets(offsets), strategy, lower_bound(problem), (), seconds)
+    bound = lower_bound(problem)
+    return Plan(problem, make_offsets(offsets), strategy, bound, (), seconds, make_objects(objects))
 
 
 @cache

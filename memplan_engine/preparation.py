@@ -9,10 +9,11 @@ from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
 from memplan_engine.importers.base import Loaded
 from memplan_engine.importers.schedule_file import load_schedule
-from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread, to_problem
+from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
 from memplan_engine.plan import Plan
 from memplan_engine.planner import as_problem
 from memplan_engine.problem import Problem
+from memplan_engine.reuse import Reused, reuse, reused_problem
 from memplan_engine.schedule import Schedule, multi_stream, sequential
 
 
@@ -20,9 +21,10 @@ from memplan_engine.schedule import Schedule, multi_stream, sequential
 class Preparation:
     """How a graph becomes a problem. For buffers without a graph only `alignment` makes sense.
 
-    `symbols` gives symbolic sizes their values, as (name, value); those left out keep their hints. `streams` runs as many ops
-    at one step as can and may; `schedule` is a memplan/schedule file. `alignment` is in bytes, None for 64
-    (of graphs) or what each buffer says.
+    `alignment` is in bytes, None for 64 (of graphs) or what each buffer says. `symbols` gives symbolic sizes
+    their values, as (name, value); those left out keep their hints. `streams` runs as many ops at one step as
+    can and may; `schedule` is a memplan/schedule file. `in_place` lets elementwise ops write into an input
+    that dies, `concat` makes the inputs of a concatenation inside its output; both are proved safe first.
     """
 
     alignment: int | None = None
@@ -32,6 +34,8 @@ class Preparation:
     schedule: Path | None = None
     unread: Unread = Unread.FREED
     round_sizes: bool = False
+    in_place: bool = False
+    concat: bool = False
 
     def without_symbols(self) -> Preparation:
         """The same, of a graph whose symbols have their values already."""
@@ -48,10 +52,14 @@ def prepare(loaded: Loaded, how: Preparation, source: str = "") -> Problem:
     """
     if isinstance(loaded, Graph):
         graph = prepared_graph(loaded, how)
-        return to_problem(
-            graph,
-            prepared_schedule(graph, how),
-            alignment=DEFAULT_ALIGNMENT if how.alignment is None else how.alignment,
+        schedule = prepared_schedule(graph, how)
+        alignment = DEFAULT_ALIGNMENT if how.alignment is None else how.alignment
+        reused = Reused(graph, schedule)
+        if how.in_place or how.concat:
+            reused = reuse(graph, schedule, in_place=how.in_place, concat=how.concat, alignment=alignment)
+        return reused_problem(
+            reused,
+            alignment=alignment,
             plan_inputs=how.plan_inputs,
             unread=how.unread,
             round_sizes=how.round_sizes,
@@ -68,7 +76,12 @@ def prepare(loaded: Loaded, how: Preparation, source: str = "") -> Problem:
 
 def prepared_graph(graph: Graph, how: Preparation) -> Graph:
     """`graph` at the sizes that `how` asks for."""
-    return graph
+    if not how.symbols:
+        return graph
+    # Here, not above: without symbols nobody need wait for sympy.
+    from memplan_engine.symbolic.resolve import resolve
+
+    return resolve(graph, dict(how.symbols))
 
 
 def prepared_schedule(graph: Graph, how: Preparation) -> Schedule:

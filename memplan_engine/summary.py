@@ -6,6 +6,7 @@ from typing import Any
 
 from memplan_engine.graph import Role, storage_bytes
 from memplan_engine.layout import Layout
+from memplan_engine.object_tables import object_summary
 from memplan_engine.peak import Contributor, Peak
 from memplan_engine.plan import Plan
 from memplan_engine.profile import make_profile
@@ -36,6 +37,19 @@ def plan_summary(plan: Plan) -> dict[str, Any]:
         "peak_bytes": int(profile.live.max(initial=0)),
         "holes_at_peak_bytes": int(profile.holes[at_peak]) if len(profile.holes) else 0,
         "seconds": plan.seconds,
+        **_objects(plan),
+    }
+
+
+def _objects(plan: Plan) -> dict[str, Any]:
+    """Of a plan with shared objects: how many, how large, and their own bound; bytes."""
+    if plan.objects is None:
+        return {}
+    found = object_summary(plan)
+    return {
+        "objects": found.objects,
+        "objects_bytes": found.objects_bytes,
+        "objects_bound_bytes": found.objects_bound,
     }
 
 

@@ -12,6 +12,7 @@ from memplan_engine.bounds import BoundKind, contributors
 from memplan_engine.formats.graph_format import About
 from memplan_engine.graph import Role, storage_bytes
 from memplan_engine.layout import Layout, shared_workspace, unique_workspaces
+from memplan_engine.object_tables import object_summary
 from memplan_engine.peak import Peak
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
@@ -47,10 +48,21 @@ def plan_table(plan: Plan) -> RenderableType:
     constants = storage_bytes(problem.origin.graph, Role.CONSTANT) if problem.origin else 0
     if constants:
         rows.insert(6, ("constants", f"{_exact(constants)}, in a region of their own"))
-    rows += _workspaces(problem)
+    rows += [*_objects(plan), *_workspaces(problem)]
     for label, value in rows:
-        table.add_row(label, _text(value))
-    return Group(table, _text(certificate(plan), style="green" if plan.optimal else ""))
+        table.add_row(label, plain_text(value))
+    return Group(table, plain_text(certificate(plan), style="green" if plan.optimal else ""))
+
+
+def _objects(plan: Plan) -> list[tuple[str, str]]:
+    if plan.objects is None:
+        return []
+    found = object_summary(plan)
+    over = "which they meet" if found.optimal else f"{format_percent(found.gap)} over"
+    return [
+        ("shared objects", f"{found.objects}, {_exact(found.objects_bytes)}"),
+        ("their bound", f"{_exact(found.objects_bound)}, the sum of positional maxima, {over}"),
+    ]
 
 
 def _workspaces(problem: Problem) -> list[tuple[str, str]]:
@@ -66,7 +78,7 @@ def lesson(about: About) -> list[RenderableType]:
     if not about.title:
         return []
     parts = (about.title, about.shows, f"optimum: {about.optimum}, for {about.why}" if about.why else "")
-    return [_text(part) for part in ("", *filter(None, parts))]
+    return [plain_text(part) for part in ("", *filter(None, parts))]
 
 
 def certificate(plan: Plan) -> str:
@@ -91,7 +103,7 @@ def saved(plan: Plan) -> float:
 
 def compare_table(plans: Sequence[Plan]) -> Table:
     """A row a plan, in the given order."""
-    table = Table(title=_text(_headline(plans[0])) if plans else None, title_justify="left")
+    table = Table(title=plain_text(_headline(plans[0])) if plans else None, title_justify="left")
     table.add_column(
         "strategy", no_wrap=True, min_width=max((len(plan.strategy) for plan in plans), default=0)
     )
@@ -100,7 +112,7 @@ def compare_table(plans: Sequence[Plan]) -> Table:
     table.add_column("optimal")
     for plan in plans:
         table.add_row(
-            _text(plan.strategy),
+            plain_text(plan.strategy),
             format_bytes(plan.arena_bytes),
             format_percent(plan.gap),
             format_percent(saved(plan)),
@@ -119,7 +131,7 @@ def peak_table(peak: Peak, graph: str, every_row: bool = False) -> Table:
     """What the peak is made of, largest first; MOST_ROWS rows unless `every_row`."""
     at = f", op {peak.ops[0].name}" if peak.ops else ""
     title = f"{graph}: {format_bytes(peak.nbytes)} live at step {peak.step}{at}"
-    table = Table("buffer", title=_text(title), title_justify="left")
+    table = Table("buffer", title=plain_text(title), title_justify="left")
     table.add_column("size", justify="right")
     table.add_column("share", justify="right")
     for heading in ("kind", "module", "source"):
@@ -128,22 +140,22 @@ def peak_table(peak: Peak, graph: str, every_row: bool = False) -> Table:
     for part in shown:
         known = part.provenance
         table.add_row(
-            _text(part.name),
+            plain_text(part.name),
             format_bytes(part.nbytes),
             format_percent(part.nbytes / peak.nbytes),
-            *(_text(value) for value in (known.kind, known.module, str(known.source or ""))),
+            *(plain_text(value) for value in (known.kind, known.module, str(known.source or ""))),
         )
     rest = peak.contributors[len(shown) :]
     if rest:
         size = sum(part.nbytes for part in rest)
         share = format_percent(size / peak.nbytes)
-        table.add_row(_text(f"and {len(rest)} more"), format_bytes(size), share, "", "", "", style="dim")
+        table.add_row(plain_text(f"and {len(rest)} more"), format_bytes(size), share, "", "", "", style="dim")
     return table
 
 
 def layout_table(layout: Layout, every_row: bool = False) -> RenderableType:
     """The regions, and the largest entries of each; all entries when `every_row`."""
-    regions = Table("region", title=_text(f"{format_bytes(layout.nbytes)} in all"), title_justify="left")
+    regions = Table("region", title=plain_text(f"{format_bytes(layout.nbytes)} in all"), title_justify="left")
     entries = Table("region", "entry")
     for heading in ("starts at", "bytes", "size", "entries"):
         regions.add_column(heading, justify="right")
@@ -151,15 +163,15 @@ def layout_table(layout: Layout, every_row: bool = False) -> RenderableType:
         entries.add_column(heading, justify="right")
     for region in layout.regions:
         size = (f"{region.nbytes:,}", format_bytes(region.nbytes))
-        regions.add_row(_text(region.kind), f"{region.start:,}", *size, f"{len(region.entries):,}")
+        regions.add_row(plain_text(region.kind), f"{region.start:,}", *size, f"{len(region.entries):,}")
         largest = sorted(region.entries, key=lambda entry: -entry.nbytes)[:MOST_ENTRIES]
         shown = region.entries if every_row else [entry for entry in region.entries if entry in largest]
         for entry in shown:
             size = (f"{entry.nbytes:,}", format_bytes(entry.nbytes))
-            entries.add_row(_text(region.kind), _text(entry.name), f"{entry.offset:,}", *size)
+            entries.add_row(plain_text(region.kind), plain_text(entry.name), f"{entry.offset:,}", *size)
         if len(shown) < len(region.entries):
             left = f"and {len(region.entries) - len(shown)} smaller ones"
-            entries.add_row(_text(region.kind), _text(left), "", "", "", style="dim")
+            entries.add_row(plain_text(region.kind), plain_text(left), "", "", "", style="dim")
     return Group(regions, entries)
 
 
@@ -167,24 +179,26 @@ def report_lines(plan: Plan, report: Report) -> Iterable[Text]:
     """The validator's findings, a line each."""
     if report.valid:
         size = format_bytes(plan.arena_bytes)
-        yield _text(f"valid: {len(plan.problem)} buffers in {size}; {certificate(plan)}", style="green")
+        yield plain_text(f"valid: {len(plan.problem)} buffers in {size}; {certificate(plan)}", style="green")
         return
-    yield _text("not valid", style="bold red")
+    yield plain_text("not valid", style="bold red")
     for rule, count in report.counts.items():
-        yield _text(f"  broken {count} ×: {rule}")
+        yield plain_text(f"  broken {count} ×: {rule}")
     for violation in report.violations:
-        yield _text(f"  {violation.message}")
+        yield plain_text(f"  {violation.message}")
 
 
 def strategies_table(known: Mapping[str, Strategy]) -> Table:
     """All strategies with what they do and where they come from."""
     table = Table("strategy", "what it does", "source")
     for strategy in known.values():
-        table.add_row(_text(strategy.name), _text(strategy.description), _text(strategy.source))
+        table.add_row(
+            plain_text(strategy.name), plain_text(strategy.description), plain_text(strategy.source)
+        )
     return table
 
 
-def _text(value: str, style: str = "") -> Text:
+def plain_text(value: str, style: str = "") -> Text:
     """`value` as it stands, without markup; names from a file must not reach the terminal as commands."""
     return Text("".join(c if c.isprintable() else " " for c in value), style)
 

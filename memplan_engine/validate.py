@@ -11,6 +11,7 @@ from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.kernels.sweep import NOBODY, find_collisions
 from memplan_engine.plan import Plan
 from memplan_engine.problem import FREE, Ints, Problem
+from memplan_engine.validate_objects import check_objects
 
 MOST_VIOLATIONS = 100
 """How many violations of each rule are listed by name."""
@@ -24,6 +25,7 @@ class Rule(StrEnum):
     ALIGNMENT = "the offset is a multiple of the alignment"
     FIXED = "fixed offsets are kept"
     OVERLAP = "buffers that are alive together share no bytes"
+    OBJECTS = "buffers of one object are never alive together, and objects share no bytes"
     BOUND = "the certificate proves the lower bound"
 
 
@@ -72,6 +74,11 @@ def validate_plan(plan: Plan) -> Report:
         if colliding:
             counts[Rule.OVERLAP] = colliding
             found += overlaps
+    if plan.objects is not None and Rule.RANGE not in counts:
+        wrong, broken_objects = check_objects(problem, offsets, plan.objects)
+        if broken_objects:
+            counts[Rule.OBJECTS] = broken_objects
+            found += [Violation(Rule.OBJECTS, *fields) for fields in wrong[:MOST_VIOLATIONS]]
     proved = proved_bytes(problem, plan.bound)
     if proved != plan.bound.nbytes:
         counts[Rule.BOUND] = 1

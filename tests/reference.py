@@ -135,7 +135,7 @@ def order_of(problem: Problem, name: str) -> list[int]:
     if name == "greedy_by_breadth":
         return _breadth_order(problem)
     keys = {
-        "linear_scan": lambda b: (start[b], b),
+        "first_fit_by_start": lambda b: (start[b], b),
         "greedy_by_size": lambda b: (-size[b], start[b], b),
         "best_fit_decreasing": lambda b: (-size[b], start[b] - end[b], start[b], b),
         "greedy_by_area": lambda b: (-size[b] * (end[b] - start[b]), start[b], b),

@@ -99,3 +99,57 @@ def test_what_a_graph_cannot_do_is_one_line(memplan, files, arguments, message):
     assert (code, out) == (2, "")
     assert err.startswith(f"memplan: {message}")
     assert err.count("\n") == 1
+
+
+def test_values_with_the_reasons_of_those_that_cannot_be_planned(memplan, files):
+    code, out, _ = memplan("values", "net.json")
+    assert code == 0
+    assert out.splitlines()[0].strip() == "net: 3 of 7 values can be planned, 192 B"
+    assert "│ it belongs to the caller " in out
+    assert "│ d           │ the graph returns it │ 10 B │" in out
+    assert "│ w1 " not in out
+    assert "│ w1 " in memplan("values", "net.json", "--all")[1]
+    told = json.loads(memplan("values", "net.json", "--json")[1])
+    assert (told["managed"], told["managed_bytes"]) == (3, 192)
+    assert {"reason": "constant", "storages": 2, "bytes": 193} in told["outside"]
+    assert told["values"][-1]["reason"] == "graph_output"
+
+
+#  relu may write over a, and b and c may be made inside d.
+REUSE = make_graph(
+    [
+        Op("conv", "conv", ("x",), ("a",)),
+        Op("relu", "Relu", ("a",), ("b",)),
+        Op("conv2", "conv", ("x",), ("c",)),
+        Op("cat", "Concat", ("b", "c"), ("d",)),
+    ],
+    {"x": 1, "a": 64, "b": 64, "c": 64, "d": 128},
+    inputs=("x",),
+    outputs=("d",),
+)
+
+
+def test_reuse_says_what_each_way_saves(memplan, tmp_path):
+    write(REUSE, tmp_path / "net.json")
+    code, out, _ = memplan("reuse", "net.json", "--json")
+    assert code == 0
+    ways = {row["way"]: row["arena_bytes"] for row in json.loads(out)["ways"]}
+    #  As it is cat has b, c and d, also when relu works in place. In one piece b and c lie in d, and as long
+    #  as c is not made a can lie where it will be.
+    assert ways == {"as it is": 256, "in place": 256, "concat": 128, "both": 128}
+    assert [(row["op"], row["way"]) for row in json.loads(out)["rewritten"]] == [
+        ("relu", "in place"), ("cat", "concat"), ("cat", "concat"),
+    ]  # fmt: skip
+    out = memplan("reuse", "net.json")[1]
+    assert "│ both     │ 128 B │ 50.0 % │       128 B │ 128 B │   2 │" in out
+    planned = [
+        json.loads(memplan("plan", "net.json", "--json", *options)[1])["arena_bytes"]
+        for options in ([], ["--in-place"], ["--concat"], ["--in-place", "--concat"])
+    ]
+    assert planned == list(ways.values())
+
+
+def test_a_list_of_buffers_has_no_graph_to_ask(memplan):
+    for verb in ("values", "reuse"):
+        message = "memplan: list.csv: found buffers without a graph, expected a graph\n"
+        assert memplan(verb, "list.csv") == (2, "", message)

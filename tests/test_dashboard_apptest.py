@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("streamlit")
-from streamlit.testing.v1 import AppTest
-from streamlit.util import calc_hash
+from apptest_support import address, check, figure, open_app, widget
 
 from dashboard import documents, state
 from memplan_engine import known_strategies, make_plan, make_problem, write_json
 
-APP = Path(__file__).resolve().parents[1] / "dashboard" / "app.py"
 NAMES = list(known_strategies())
 CSV = "id,lower,upper,size\na,0,4,10\nb,1,3,20\nc,2,4,10\n"
 PLAN = "id,lower,upper,size,offset\na,0,4,10,0\nb,1,3,20,10\nc,2,4,10,30\n"
@@ -26,36 +23,6 @@ COLLIDING = "id,lower,upper,size,offset\na,0,4,10,0\nb,1,3,20,5\nc,2,4,10,\n"
 def _own_uploads(tmp_path, monkeypatch):
     monkeypatch.setattr(documents, "_store", lambda: tmp_path / "uploads")
     monkeypatch.setattr("sys.argv", ["app.py"])
-
-
-def open_app(page="", **parameters):
-    """The app at an address; `page` is "compare", "import" or nothing for Inspect."""
-    app = AppTest.from_file(APP, default_timeout=60)
-    for name, value in parameters.items():
-        app.query_params[name] = value
-    # AppTest itself can only go to such a page from another one; by its address one comes straight.
-    app._page_hash = calc_hash(page) if page else ""
-    check(app.run())
-    app._page_hash = ""
-    return app
-
-
-def check(app):
-    assert not app.exception, app.exception
-    return app
-
-
-def widget(kind, label):
-    return next(each for each in kind if each.label == label)
-
-
-def figure(app, label):
-    return next(each.value for each in app.metric if each.label == label)
-
-
-def address(app):
-    given = app.query_params.items()
-    return {name: value if isinstance(value, str) else value[0] for name, value in given}
 
 
 def upload(app, name, content, **options):
@@ -192,6 +159,9 @@ NONSENSE = {
     "streams": ["0", "x", "1025"],
     "unread": ["maybe"],
     "round": ["maybe"],
+    "in_place": ["maybe"],
+    "concat": ["maybe"],
+    "other": ["maybe"],
     "as_plan": ["maybe"],
     "unknown": ["x"],
 }

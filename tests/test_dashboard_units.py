@@ -231,6 +231,8 @@ def test_options_survive_the_way_through_the_address():
         streams=4,
         unread=Unread.HELD,
         round_sizes=True,
+        in_place=True,
+        concat=True,
     )
     options = Options((("batch", 2), ("n", 3)), True, how)
     assert choices.parse_options(choices.option_choices(options)) == options

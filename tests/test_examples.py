@@ -6,14 +6,21 @@ import pytest
 
 import example_graphs
 from memplan_engine import Graph, Problem, load, make_plan, to_problem
+from memplan_engine.positional import shared_objects_bound
 
-# name: buffers, LOAD, and the arenas of auto, greedy_by_size and linear_scan, in bytes
+# name: buffers, LOAD, and the arenas of auto, greedy_by_size and first_fit_by_start, in bytes
 GOLDEN = {
     "bert_base.json": (160, 10_617_216, 10_617_216, 10_617_216, 10_617_216),
+    "bert_training_default.json": (330, 752_635_076, 752_635_076, 752_635_076, 771_613_696),
+    "bert_training_min_cut.json": (321, 598_494_404, 598_494_404, 598_494_404, 611_714_048),
     "gpt2.json": (230, 54_525_952, 54_525_952, 54_525_952, 62_930_944),
     "gpt2_all_logits.json": (230, 104_499_200, 104_499_200, 104_499_200, 104_499_200),
+    "gpt2_dynamic.json": (94, 6_692_864, 6_692_864, 6_692_864, 7_107_200),
+    "gpt2_training_step.json": (489, 579_726_340, 589_169_728, 591_372_292, 751_793_152),
     "llama_7b.json": (1124, 76_808_192, 76_808_192, 76_808_192, 94_138_368),
+    "mobilenet_v1_tflite.json": (30, 4_816_896, 4_816_896, 4_816_896, 6_422_528),
     "mobilenet_v2.json": (203, 9_720_192, 10_436_608, 14_450_688, 10_436_608),
+    "mobilenet_v2_tflite.json": (65, 6_021_120, 6_021_120, 6_021_120, 6_823_936),
     "resnet50.json": (158, 9_633_792, 9_633_792, 9_633_792, 10_436_608),
     "squeezenet.onnx": (64, 6_308_352, 6_308_352, 6_308_352, 6_308_352),
     "teaching_alignment.csv": (4, 11, 11, 11, 11),
@@ -24,11 +31,38 @@ GOLDEN = {
     "teaching_linear_scan.csv": (4, 7, 7, 7, 12),
     "teaching_no_way_out.csv": (9, 5, 6, 6, 7),
     "teaching_view.json": (4, 16_384, 16_384, 16_384, 16_384),
+    "transformer_dynamic.onnx": (50, 36_864, 36_864, 36_864, 36_864),
     "unet_training.csv": (582, 211_318_784, 211_318_784, 219_558_144, 217_270_272),
     "vit_b16.json": (156, 5_446_853, 5_446_853, 5_446_853, 6_052_096),
     "whisper_tiny.json": (219, 20_736_000, 20_736_000, 20_736_000, 23_040_000),
 }
-STRATEGIES = ("auto", "greedy_by_size", "linear_scan")
+STRATEGIES = ("auto", "greedy_by_size", "first_fit_by_start")
+
+# name: the sum of the positional maxima and the arenas of linear_scan and of the shared objects, in bytes
+GOLDEN_JIT = {
+    "gpt2.json": (54_534_153, 72_351_744, 54_542_401, 54_534_209, 54_542_400, 61_018_496, 70_254_657),
+    "mobilenet_v2.json": (10_021_248, 13_452_608, 14_938_496, 10_121_600, 12_128_640, 11_526_528, 12_994_176),
+    "resnet50.json": (9_633_792, 12_845_056, 9_633_792, 9_633_792, 10_436_608, 9_633_792, 11_239_424),
+    "squeezenet.onnx": (7_082_752, 6_308_352, 7_857_152, 7_082_752, 7_276_352, 7_857_152, 8_672_768),
+    "unet_training.csv": (
+        236_288_000,
+        234_356_736,
+        236_602_368,
+        236_288_000,
+        240_482_304,
+        546_656_256,
+        269_466_624,
+    ),
+    "vit_b16.json": (6_657_221, 8_469_504, 6_657_221, 7_262_405, 6_657_280, 6_657_280, 7_867_648),
+}
+JIT_STRATEGIES = (
+    "linear_scan",
+    "shared_objects_by_size",
+    "shared_objects_by_size_improved",
+    "shared_objects_by_breadth",
+    "shared_objects_in_order",
+    "shared_objects_min_cost_flow",
+)
 
 
 def test_every_example_has_its_golden_row() -> None:
@@ -46,6 +80,13 @@ def test_golden_arena(name: str) -> None:
     assert len(plans[0].problem) == buffers
     assert plans[0].bound.nbytes == bound
     assert [plan.arena_bytes for plan in plans] == arenas
+
+
+@pytest.mark.parametrize("name", GOLDEN_JIT)
+def test_golden_arena_of_the_jit_planner_and_of_shared_objects(name: str) -> None:
+    plans = [make_plan(load(example_graphs.PATH / name), strategy) for strategy in JIT_STRATEGIES]
+    bound = shared_objects_bound(plans[0].problem)
+    assert (bound, *(plan.arena_bytes for plan in plans)) == GOLDEN_JIT[name]
 
 
 @pytest.mark.parametrize("name", [name for name in GOLDEN if name.endswith((".json", ".onnx"))])

@@ -11,8 +11,8 @@ from example_graphs import PATH
 from example_graphs.make_unet_csv import buffers
 from memplan_engine import FREE, Graph, Problem, load, lower_bound, make_plan, to_problem
 from memplan_engine.importers.about import read_about
+from memplan_engine.strategies.first_fit_by_start import FirstFitByStart
 from memplan_engine.strategies.greedy_by_size import GreedyBySize
-from memplan_engine.strategies.linear_scan import LinearScan
 from memplan_engine.strategies.order_fit import Fit
 
 TEACHING = sorted(PATH.glob("teaching_*"))
@@ -109,8 +109,9 @@ def test_best_fit_loses_to_first_fit() -> None:
 
 def test_first_fit_loses_to_best_fit() -> None:
     made = problem("first_fit")
-    assert make_plan(made, LinearScan(Fit.FIRST)).arena_bytes == 10
-    assert make_plan(made, LinearScan(Fit.BEST)).arena_bytes == 7 == lower_bound(made).nbytes
+    assert make_plan(made, FirstFitByStart(Fit.FIRST)).arena_bytes == 10
+    assert make_plan(made, FirstFitByStart(Fit.BEST)).arena_bytes == 7 == lower_bound(made).nbytes
+    assert (arena("first_fit", "first_fit_by_start"), arena("first_fit", "linear_scan")) == (10, 7)
 
 
 def test_no_way_out_is_above_its_bound() -> None:

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from example_graphs import PATH
 from example_graphs.make_onnx import build
 from memplan_engine import Graph, ImportOptions, InputError, Role, load, lower_bound, to_problem
-from memplan_engine.graph import storage_bytes
+from memplan_engine.graph import Symbol, storage_bytes
 from memplan_engine.importers.onnx_file import OnnxImporter
 from memplan_engine.importers.onnx_graph import module_path
 from memplan_engine.importers.onnx_wire import looks_like_onnx
@@ -328,12 +328,13 @@ def test_symbolic_dimensions_are_bound(tmp_path: Path) -> None:
     assert [(t.shape, t.nbytes) for t in graph.tensors] == [((2, 5, 8), 320)] * 3
 
 
-def test_open_dimensions_are_named(tmp_path: Path) -> None:
-    assert refusal(tmp_path, SYMBOLIC, {"seq": 5}) == (
-        "m.onnx: tensors 'x', 'h', 'y': found no fixed shape, expected fixed shapes: "
-        "bind batch with --dim NAME=VALUE"
-    )
-    assert "bind batch, seq with --dim" in refusal(tmp_path, SYMBOLIC)
+def test_open_dimensions_are_symbols(tmp_path: Path) -> None:
+    graph = read(tmp_path, SYMBOLIC, seq=5)
+    assert graph.symbols == (Symbol("batch", 1, None, 2),)
+    assert [(t.shape, t.nbytes, t.formulas) for t in graph.tensors] == [
+        ((2, 5, 8), 320, ("batch", "5", "8"))
+    ] * 3
+    assert [storage.formula for storage in graph.storages] == ["160*batch"] * 3
 
 
 def test_dimensions_that_are_not_there_are_refused(tmp_path: Path) -> None:
@@ -348,7 +349,9 @@ def test_dimensions_that_are_not_there_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [None, -1])
 def test_a_dimension_without_a_name_is_bound_by_its_place(tmp_path: Path, size: int | None) -> None:
     made = model([node("Relu", "x", "y")], [value("x", size, 3)], [value("y", None, 3)])
-    assert "bind x[0] with --dim" in refusal(tmp_path, made)
+    graph = read(tmp_path, made)
+    assert graph.symbols == (Symbol("s0", 1, None, 2),)
+    assert [tensor.formulas for tensor in graph.tensors] == [("s0", "3")] * 2
     assert read(tmp_path, made, **{"x[0]": 4}).tensors[1].nbytes == 48
 
 

@@ -116,7 +116,12 @@ def test_dynamic_shapes_take_the_values_of_the_example(tmp_path):
     torch.export.save(exported, tmp_path / "double.pt2")
     graph = load(tmp_path / "double.pt2")
     assert {storage.name: storage.nbytes for storage in graph.storages}["zeros"] == 52
-    assert graph == graph_from_exported(exported, "double")
+    # A file has lost the names of its Dims.
+    live = graph_from_exported(exported, "double")
+    assert {s.name: s.formula.replace("batch", "s0") for s in live.storages} == {
+        s.name: s.formula for s in graph.storages
+    }
+    assert [(s.low, s.high, s.hint) for s in graph.symbols] == [(2, 64, 6)]
 
 
 def test_weights_are_neither_read_nor_needed(saved, tmp_path):

@@ -17,18 +17,21 @@ from hypothesis import strategies as st
 
 from memplan_engine.bounds import lower_bound
 from memplan_engine.errors import MemplanError, PlanError
-from memplan_engine.planner import adopt, compare, make_plan
+from memplan_engine.planner import adopt, compare, make_plan, strategies_for
+from memplan_engine.positional import shared_objects_bound
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import Budget, Placement, parameters_of
 from memplan_engine.strategies.greedy_by_conflicts import GreedyByConflicts
 from memplan_engine.strategies.greedy_by_size import GreedyBySize
 from memplan_engine.strategies.order_fit import Fit, OrderFit, prepare
+from memplan_engine.strategies.shared_objects import SharedObjects
 from memplan_engine.validate import validate_plan
 
 # The package's own function of this name hides the module from `import … as`.
 registry = import_module("memplan_engine.strategies")
 NAMES = list(known_strategies())
+FAMILY = [name for name, strategy in known_strategies().items() if isinstance(strategy, SharedObjects)]
 ORDERED = [name for name, strategy in known_strategies().items() if isinstance(strategy, OrderFit)]
 
 
@@ -42,7 +45,14 @@ def test_the_strategies_that_people_know_are_there():
         "greedy_by_conflicts",
         "best_fit_decreasing",
         "linear_scan",
+        "first_fit_by_start",
         "naive",
+        "shared_objects_by_size",
+        "shared_objects_by_size_improved",
+        "shared_objects_by_breadth",
+        "shared_objects_in_order",
+        "shared_objects_min_cost_flow",
+        "partition",
     ]
     for name, strategy in known_strategies().items():
         assert strategy.name == name
@@ -56,14 +66,19 @@ def test_the_strategies_that_people_know_are_there():
 def test_every_placement_is_sound_and_none_is_below_the_bound(problem):
     before, bound = problem.fingerprint, lower_bound(problem).nbytes
     arenas = {}
-    for name, strategy in known_strategies().items():
-        offsets = strategy.place(problem, Budget()).offsets
+    for name in strategies_for(problem):
+        placement, again = (known_strategies()[name].place(problem, Budget()) for _ in "12")
+        offsets = placement.offsets
         reference.assert_sound(problem, offsets.tolist())
-        assert validate_plan(adopt(problem, offsets)).valid
-        assert strategy.place(problem, Budget()).offsets.tolist() == offsets.tolist()
+        assert validate_plan(adopt(problem, offsets, objects=placement.objects)).valid
+        assert again.offsets.tolist() == offsets.tolist()
+        assert (placement.objects is not None) == (name in FAMILY)
+        if placement.objects is not None:
+            assert again.objects.tolist() == placement.objects.tolist()
+            assert shared_objects_bound(problem) <= reference.arena(problem, offsets)
         arenas[name] = reference.arena(problem, offsets)
         assert bound <= arenas[name]
-    assert arenas["auto"] == min(arenas.values())
+    assert arenas["auto"] == min(arenas[name] for name in ("auto", "naive", *ORDERED))
     assert problem.fingerprint == before
 
 
@@ -71,6 +86,8 @@ def test_every_placement_is_sound_and_none_is_below_the_bound(problem):
 @settings(max_examples=100, deadline=None)
 def test_without_alignment_and_fixed_offsets_no_strategy_is_above_naive(problem):
     arenas = {plan.strategy: plan.arena_bytes for plan in compare(problem)}
+    # Linear scan may: what it moves up leaves bytes behind that nobody asks for again.
+    del arenas["linear_scan"]
     assert max(arenas.values()) == arenas["naive"] == problem.total_bytes
 
 
@@ -82,12 +99,8 @@ def test_alignment_alone_can_lift_a_greedy_above_naive_but_never_auto():
     # In the order of their starts, too, 1 comes first here: only starting from naive saves auto.
     later = make_problem([1, 0], [3, 3], [64, 100], alignment=[64, 1])
     arenas = {plan.strategy: plan.arena_bytes for plan in compare(later)}
-    assert (arenas["greedy_by_size"], arenas["linear_scan"], arenas["naive"], arenas["auto"]) == (
-        192,
-        192,
-        164,
-        164,
-    )
+    names = ("greedy_by_size", "first_fit_by_start", "naive", "auto")
+    assert [arenas[name] for name in names] == [192, 192, 164, 164]
 
 
 @given(
@@ -150,7 +163,7 @@ def test_each_order_by_hand():
         "greedy_by_lifetime": [1, 0, 2],
         "greedy_by_conflicts": [1, 0, 2],
         "best_fit_decreasing": [0, 2, 1],
-        "linear_scan": [0, 1, 2],
+        "first_fit_by_start": [0, 1, 2],
     }
 
 
@@ -213,7 +226,7 @@ def test_sizes_near_the_limit_and_times_of_10_to_the_18(name):
     reference.assert_sound(problem, plan.offsets.tolist())
     if name == "naive":
         assert plan.arena_bytes == plan.naive_bytes > 2**62
-    else:
+    elif name != "linear_scan":
         assert plan.arena_bytes < 2**62
 
 
@@ -230,7 +243,8 @@ def test_gaps_that_cover_a_whole_lifetime(name):
     problem = make_problem([0, 2, 0], [3, 10, 12], [5, 7, 2], gaps={1: (Gap(2, 10),)}, steps=12)
     plan = make_plan(problem, name)
     reference.assert_sound(problem, plan.offsets.tolist())
-    assert plan.arena_bytes == (14 if name == "naive" else 7)
+    # Only those that choose offsets give the bytes away that a buffer does not need in its gaps.
+    assert plan.arena_bytes == (14 if name in ("naive", "linear_scan", *FAMILY) else 7)
 
 
 @pytest.mark.parametrize("name", ORDERED)
@@ -319,7 +333,10 @@ def test_plans_made_in_threads_are_the_same_as_one_by_one():
 
 
 def test_an_unknown_name_lists_those_there_are():
-    with pytest.raises(MemplanError, match=r"no strategy 'best'; there are: auto, greedy_by_size, .*, naive"):
+    with pytest.raises(
+        MemplanError,
+        match=r"no strategy 'best'; there are: auto, greedy_by_size, .*, naive, shared_objects_by_size, ",
+    ):
         get_strategy("best")
 
 

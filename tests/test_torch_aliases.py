@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import operator
-import weakref
 
 import numpy as np
 import pytest
 import torch
+from measured import measure_graph_module
 from torch import nn
 from torch.utils import _pytree as pytree
 
@@ -113,38 +113,23 @@ def real_inputs(exported):
 class RealRun:
     """Runs a graph on real tensors, written without looking at the importer.
 
-    `owner` maps every tensor's name to the identity of its storage. With `drop`, values are dropped after
-    their last use, and `live` lists for each step the bytes of the storages made in the run that some
-    tensor still holds just after the op has run; without it, everything is kept, so that no identity is
-    seen twice."""
+    `owner` maps every tensor's name to the identity of its storage. Everything is kept, so that no identity
+    is seen twice."""
 
-    def __init__(self, exported, *, drop):
-        self.drop, self.owner, self.kept, self.live = drop, {}, [], []
-        self.holders = {}
-        inputs = real_inputs(exported)
-        self.given = {value.untyped_storage()._cdata for value in inputs if isinstance(value, torch.Tensor)}
+    def __init__(self, exported):
+        self.owner, self.kept = {}, []
         with torch.no_grad():
-            self.result = self.run(exported.graph_module, inputs, "")
+            self.result = self.run(exported.graph_module, real_inputs(exported), "")
 
     def note(self, name, value):
         for index, leaf in enumerate(pytree.tree_leaves(value)):
-            if not isinstance(leaf, torch.Tensor):
-                continue
-            storage = leaf.untyped_storage()
-            self.owner[name if isinstance(value, torch.Tensor) else f"{name}.{index}"] = storage._cdata
-            if not self.drop:
+            if isinstance(leaf, torch.Tensor):
+                label = name if isinstance(value, torch.Tensor) else f"{name}.{index}"
+                self.owner[label] = leaf.untyped_storage()._cdata
                 self.kept.append(leaf)
-            elif storage._cdata not in self.given:
-                self.holders.setdefault((storage._cdata, storage.nbytes()), []).append(weakref.ref(leaf))
-
-    def measure(self):
-        alive = {key: [ref for ref in refs if ref() is not None] for key, refs in self.holders.items()}
-        self.holders = {key: refs for key, refs in alive.items() if refs}
-        self.live.append(sum(nbytes for _, nbytes in self.holders))
 
     def run(self, module, inputs, prefix):
         env, values = {}, iter(inputs)
-        last = {used: node for node in module.graph.nodes for used in node.all_input_nodes}
         for node in module.graph.nodes:
             args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: env[n])
             if node.op == "output":
@@ -165,13 +150,6 @@ class RealRun:
             else:
                 env[node] = node.target(*args, **kwargs)
                 self.note(prefix + node.name, env[node])
-                self.measure()
-            del args, kwargs
-            if self.drop:
-                for dead in [used for used, user in last.items() if user is node]:
-                    del env[dead]
-                if node not in last:
-                    del env[node]
         return None
 
 
@@ -183,7 +161,7 @@ def partition(owner):
 
 def test_every_tensor_has_the_owner_it_has_in_a_real_run(program):
     graph = graph_from_exported(program, "captured")
-    real = partition(RealRun(program, drop=False).owner)
+    real = partition(RealRun(program).owner)
     assert {tensor.name: tensor.storage for tensor in graph.tensors} == real
 
 
@@ -197,5 +175,6 @@ def live_bytes(problem):
 def test_planned_live_bytes_are_those_of_a_real_run_that_frees_at_the_last_use(program):
     if any(str(node.target).startswith("wrap_with") for node in program.graph.nodes):
         pytest.skip("a wrapped sub-graph holds its operands until it returns")
-    problem = to_problem(graph_from_exported(program, "captured"), alignment=1)
-    assert live_bytes(problem) == RealRun(program, drop=True).live
+    graph = graph_from_exported(program, "captured")
+    after = measure_graph_module(program.graph_module, real_inputs(program))
+    assert live_bytes(to_problem(graph, alignment=1)) == [after[op.name] for op in graph.ops]

@@ -209,7 +209,6 @@ def test_dynamic_shapes_take_the_values_of_the_example():
     ("function", "words"),
     [
         (lambda self, x: x if x.sum() > 0 else self.fc(x), ["torch.export", "data-dependent"]),
-        (lambda self, x: self.fc(x)[x.nonzero()[:, 0]], ["nonzero", "sizes known before the run"]),
         (lambda self, x, y: x, ["torch.export", "missing 1 required positional argument: 'y'"]),
     ],
 )

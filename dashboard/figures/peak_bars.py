@@ -57,7 +57,7 @@ def figure(bars: list[Bar], selected: int | None) -> go.Figure:
     chart.update_layout(
         height=60 + 28 * len(bars),
         margin={"l": 0, "r": 0, "t": 8, "b": 8},
-        xaxis={"visible": False, "range": [0, 1.45 * largest]},
+        xaxis={"visible": False, "range": [0, 1.9 * largest]},
         yaxis={"autorange": "reversed", "title": None},
         bargap=0.25,
     )

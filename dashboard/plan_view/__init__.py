@@ -7,6 +7,6 @@ Plain values in, one number out: nothing is computed here that belongs to the en
 """
 
 from dashboard.plan_view.component import ViewEvent, plan_view
-from dashboard.plan_view.panel import Panel
+from dashboard.plan_view.panel import Band, Panel
 
-__all__ = ["Panel", "ViewEvent", "plan_view"]
+__all__ = ["Band", "Panel", "ViewEvent", "plan_view"]

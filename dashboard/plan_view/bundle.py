@@ -18,6 +18,7 @@ MODULES = (
     "labels.js",
     "lines.js",
     "axes.js",
+    "bands.js",
     "strip.js",
     "panel.js",
     "overlay.js",

@@ -78,6 +78,10 @@ def _panel(panel: Panel, blob: _Blob) -> dict[str, Any]:
         "profileLive": blob.add(*bytes_column(panel.profile_live)),
         "profileHigh": blob.add(*bytes_column(panel.profile_high)),
         "names": _names(panel, blob),
+        "bands": [
+            {"label": band.label, "start": band.start, "end": band.end, "color": band.color}
+            for band in panel.bands
+        ],
         "stepLabels": None if panel.step_labels is None else _texts(panel.step_labels, blob),
     }
 

@@ -12,6 +12,16 @@ Ints = NDArray[np.int64]
 MAX_COLORS = 128
 
 
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A stretch of time with a name: steps `[start, end)`, a colour on light and one on dark ground."""
+
+    label: str
+    start: int
+    end: int
+    color: tuple[str, str]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Panel:
     """One plan as columns of n rectangles. Offsets and sizes in bytes, times in steps, lifetimes half-open.
@@ -47,6 +57,7 @@ class Panel:
     dimmed: NDArray[np.bool_] | None = None
     owner: NDArray[np.int32] | None = None
     step_labels: Sequence[str] | None = None
+    bands: tuple[Band, ...] = ()
 
     def __post_init__(self) -> None:
         n, k = len(self.start), len(self.profile_start)

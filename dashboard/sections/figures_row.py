@@ -64,7 +64,8 @@ def _notes(facts: Facts) -> list[str]:
         notes.append(f"search ended after {plan.seconds:.1f} s, on the command line it has no limit")
     if problem.origin:
         constants = storage_bytes(problem.origin.graph, Role.CONSTANT)
-        notes.append(f"constants {format_bytes(constants)} in a region of their own")
+        if constants:
+            notes.append(f"constants {format_bytes(constants)} in a region of their own")
     return notes
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -12,27 +12,41 @@ from dashboard import state
 from dashboard.facts import Facts
 from dashboard.figures import peak_bars
 from dashboard.sections.layout_table import show_layout
+from dashboard.sections.objects_table import show_objects
+from dashboard.sections.reuse_table import show_reuse
+from dashboard.sections.sizes import show_sizes
+from dashboard.sections.training import is_training, show_training
+from dashboard.sections.values_table import show_values
+from dashboard.symbols import symbols_of
 from dashboard.words import plain
-from memplan_engine import Peak, Plan, find_provenance
+from memplan_engine import Graph, Peak, Plan, find_provenance
 from memplan_engine.units import format_bytes
 
 MOST_ROWS = 5_000
 
 
 def show_tables(facts: Facts, selected: int | None) -> None:
-    """The peak's contributors as bars and a table, the table of all buffers, and the whole layout."""
-    at_peak, every, layout = st.tabs(
-        ["What the peak is made of", "All buffers", "Layout"], key="tables", on_change="rerun"
-    )
-    if at_peak.open:
-        with at_peak:
-            _show_peak(facts, selected)
-    if every.open:
-        with every:
-            _show_all(facts, selected)
-    if layout.open:
-        with layout:
-            show_layout(facts)
+    """A tab for each of: what the peak is made of, all buffers, and what the graph behind them offers."""
+    parts: dict[str, Callable[[], None]] = {
+        "What the peak is made of": lambda: _show_peak(facts, selected),
+        "All buffers": lambda: _show_all(facts, selected),
+        "Layout": lambda: show_layout(facts),
+    }
+    graph = facts.document.graph
+    if facts.plan.objects is not None:
+        parts["Shared objects"] = lambda: show_objects(facts.plan)
+    if graph is not None:
+        parts["Values"] = lambda: show_values(graph)
+    if isinstance(facts.document.loaded, Graph):
+        parts["Reuse"] = lambda: show_reuse(facts)
+    if symbols_of(facts.document):
+        parts["Sizes"] = lambda: show_sizes(facts)
+    if is_training(facts):
+        parts["Training"] = lambda: show_training(facts)
+    for tab, show in zip(st.tabs(list(parts), key="tables", on_change="rerun"), parts.values(), strict=True):
+        if tab.open:
+            with tab:
+                show()
 
 
 def _show_peak(facts: Facts, selected: int | None) -> None:

@@ -14,6 +14,7 @@ from dashboard.facts import Facts
 from dashboard.figures import arena_seconds
 from dashboard.panels import make_panel
 from dashboard.plan_view import plan_view
+from dashboard.symbols import pick_symbols
 from dashboard.words import NOTHING_TO_PLACE, plain
 from memplan_engine import MemplanError
 from memplan_engine.tables import saved
@@ -111,6 +112,7 @@ def _page() -> None:
         budget = controls.pick_budget()
     with row[4]:
         preparing.pick_preparation(document)
+    pick_symbols(document)
     if not len(document.problem):
         st.info(NOTHING_TO_PLACE)
         return

@@ -16,6 +16,7 @@ from dashboard.search import misses
 from dashboard.sections.buffer_details import show_details
 from dashboard.sections.figures_row import show_figures
 from dashboard.sections.tables import show_tables
+from dashboard.symbols import pick_symbols
 from dashboard.words import NOTHING_TO_PLACE, plain
 from memplan_engine import MemplanError
 
@@ -84,6 +85,7 @@ def _page() -> None:
         budget = controls.pick_budget()
     with row[5]:
         preparing.pick_preparation(document)
+    pick_symbols(document)
     facts = _facts(document, strategy)
     if facts is None:
         return

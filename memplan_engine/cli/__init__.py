@@ -7,11 +7,11 @@ import os
 import sys
 
 from memplan_engine import compiling
-from memplan_engine.cli import capturing, planning, serving
+from memplan_engine.cli import capturing, graphs, planning, serving, symbols
 from memplan_engine.cli.app import app
 from memplan_engine.errors import MemplanError
 
-__all__ = ["app", "capturing", "main", "planning", "serving"]
+__all__ = ["app", "capturing", "graphs", "main", "planning", "serving", "symbols"]
 
 
 def main() -> None:

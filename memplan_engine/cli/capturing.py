@@ -1,32 +1,136 @@
-"""The verbs that need torch: capturing models."""
+"""The verbs that need torch: capturing models, for inference and for training."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from memplan_engine import graph_tables
 from memplan_engine.cli.app import app
-from memplan_engine.cli.options import OUTPUT
-from memplan_engine.cli.output import tell
-from memplan_engine.exporters import check_target, write
+from memplan_engine.cli.options import AS_JSON, OUTPUT
+from memplan_engine.cli.output import show, tell
+from memplan_engine.errors import InputError
+from memplan_engine.estimates import about_estimates, estimate_peaks
+from memplan_engine.exporters import check_target, write_json
 from memplan_engine.planner import as_problem
+
+FACTORY = Annotated[
+    str, typer.Argument(help="package.module:factory, giving (model, inputs)", show_default=False)
+]
+
+
+class Training(StrEnum):
+    """What of a training step is captured."""
+
+    STEP = "step"
+    JOINT = "joint"
+
+
+class Partition(StrEnum):
+    """How AOTAutograd cuts a joint graph."""
+
+    DEFAULT = "default"
+    MIN_CUT = "min_cut"
+
+
+class Optimizer(StrEnum):
+    """What updates the weights of a whole step."""
+
+    SGD = "sgd"
+    ADAM = "adam"
+    ADAMW = "adamw"
 
 
 @app.command()
 def capture(
-    factory: Annotated[str, typer.Argument(help="package.module:factory, giving (model, inputs)")],
+    factory: FACTORY,
     output: OUTPUT,
     functional: Annotated[bool, typer.Option(help="Without in-place ops.")] = False,
+    dynamic: Annotated[
+        list[str] | None,
+        typer.Option(help="Symbolic sizes: INPUT:DIMENSION=NAME[LOW:HIGH], as input_ids:1=seq[2:1024]."),
+    ] = None,
+    training: Annotated[
+        Training | None, typer.Option(help="A whole step, or forward and backward as AOTAutograd cuts them.")
+    ] = None,
+    partition: Annotated[
+        Partition | None, typer.Option(help="Of a joint graph; default unless given.")
+    ] = None,
+    optimizer: Annotated[Optimizer | None, typer.Option(help="Of a whole step; sgd unless given.")] = None,
 ) -> None:
     """Capture a torch model without allocating its weights.
 
     The factory takes no arguments and returns (model, args), (model, kwargs) or (model, args, kwargs). It
-    runs under the meta device where it can.
+    runs under the meta device where it can. For --training the model needs a loss: those of Hugging Face
+    compute one when labels are among their inputs.
     """
-    from memplan_engine.importers.torch_factory import capture_factory
+    from memplan_engine.importers.torch_factory import (
+        capture_factory,
+        capture_pair_factory,
+        capture_training_factory,
+    )
 
     check_target(output, (".json",))
-    graph = capture_factory(factory, functional=functional)
-    write(graph, output)
+    _check(training, partition, optimizer, dynamic)
+    if functional and training is Training.JOINT:
+        raise InputError("--functional", "", "training joint", "another capture: joint graphs are functional")
+    about = None
+    if training is Training.JOINT:
+        pair = capture_pair_factory(factory, partition=str(partition or Partition.DEFAULT))
+        graph, about = pair.joint, about_estimates(estimate_peaks(pair))
+    elif training is Training.STEP:
+        graph = capture_training_factory(
+            factory, "step", optimizer=str(optimizer or Optimizer.SGD), functional=functional
+        )
+    else:
+        graph = capture_factory(factory, functional=functional, dynamic=tuple(dynamic or ()))
+    write_json(graph, output, about)
     tell(f"{output}: {len(graph.ops)} ops, {len(as_problem(graph))} buffers")
+
+
+@app.command()
+def estimate(
+    factory: FACTORY,
+    partition: Annotated[Partition, typer.Option(help="How AOTAutograd cuts the joint graph.")] = (
+        Partition.DEFAULT
+    ),
+    as_json: AS_JSON = False,
+) -> None:
+    """Estimate the peak of a forward and backward pass by PyTorch's published rule and by storages."""
+    from memplan_engine.importers.torch_factory import capture_pair_factory
+
+    found = estimate_peaks(capture_pair_factory(factory, partition=str(partition)))
+    show(
+        as_json,
+        lambda: [
+            entry.model_dump() | {"peak": max(entry.forward_peak, entry.backward_peak)}
+            for entry in about_estimates(found).estimates
+        ],
+        lambda: [graph_tables.estimates_table(f"{factory}, {partition} partition", found)],
+    )
+
+
+def _check(
+    training: Training | None,
+    partition: Partition | None,
+    optimizer: Optimizer | None,
+    dynamic: list[str] | None,
+) -> None:
+    """Raise InputError for options that would do nothing."""
+    if partition and training is not Training.JOINT:
+        raise InputError(
+            "--partition", "", f"--training {training}" if training else "no --training", "--training joint"
+        )
+    if optimizer and training is not Training.STEP:
+        raise InputError(
+            "--optimizer", "", f"--training {training}" if training else "no --training", "--training step"
+        )
+    if dynamic and training:
+        raise InputError(
+            "--dynamic",
+            "",
+            f"--training {training}" if training else "no --training",
+            "a capture for inference",
+        )

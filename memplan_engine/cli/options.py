@@ -11,11 +11,13 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from memplan_engine.errors import InputError
+from memplan_engine.graph import Graph
 from memplan_engine.importers import ImportOptions, load, recognise
 from memplan_engine.importers.base import Loaded
 from memplan_engine.importers.onnx_file import OnnxImporter
 from memplan_engine.lifetimes import Unread
-from memplan_engine.preparation import Preparation, prepare
+from memplan_engine.plan import Plan
+from memplan_engine.preparation import Preparation, prepare, prepared_graph
 from memplan_engine.problem import Problem
 
 FILE = Annotated[Path, typer.Argument(help="memplan JSON, buffer CSV, ONNX or .pt2", show_default=False)]
@@ -50,6 +52,12 @@ def _preparation(
     round_sizes: Annotated[
         bool, typer.Option("--round-sizes", help="Round sizes up to the alignment, as AITemplate does.")
     ] = False,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Let elementwise ops write into an input that dies.")
+    ] = False,
+    concat: Annotated[
+        bool, typer.Option("--concat", help="Make the inputs of concatenations inside their output.")
+    ] = False,
 ) -> Preparation:
     return Preparation(
         alignment=alignment,
@@ -59,6 +67,8 @@ def _preparation(
         schedule=schedule,
         unread=unread,
         round_sizes=round_sizes,
+        in_place=in_place,
+        concat=concat,
     )
 
 
@@ -87,6 +97,17 @@ def open_file(file: Path, how: Preparation) -> tuple[Loaded, Preparation]:
     if not isinstance(recognise(file), OnnxImporter):
         return load(file), how
     return load(file, ImportOptions(dims=dict(how.symbols))), how.without_symbols()
+
+
+def open_graph(file: Path, how: Preparation) -> Graph:
+    """The graph of `file` at the sizes that `how` asks for; raises InputError when it holds none."""
+    loaded, how = open_file(file, how)
+    if isinstance(loaded, Graph):
+        return prepared_graph(loaded, how)
+    problem = loaded.problem if isinstance(loaded, Plan) else loaded
+    if problem.origin is None:
+        raise InputError(file.name, "", "buffers without a graph", "a graph")
+    return problem.origin.graph
 
 
 def open_problem(file: Path, how: Preparation) -> Problem:

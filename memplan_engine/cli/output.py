@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 
 def show(as_json: bool, machine: Callable[[], Any], people: Callable[[], Iterable[RenderableType]]) -> None:
@@ -20,7 +21,8 @@ def show(as_json: bool, machine: Callable[[], Any], people: Callable[[], Iterabl
         console = Console() if sys.stdout.isatty() else Console(width=200)
         with console.capture() as captured:
             for part in people():
-                console.print(part)
+                # Lines of text stay whole: a terminal wraps them, a pipe must not.
+                console.print(part, soft_wrap=isinstance(part, Text))
         text = "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
     try:
         print(text, end="", flush=True)

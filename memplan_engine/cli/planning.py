@@ -57,8 +57,8 @@ def compare_(
     as_json: AS_JSON = False,
 ) -> None:
     """Put strategies side by side."""
-    chosen = list(known_strategies()) if names == "all" else [name.strip() for name in names.split(",")]
-    for name in chosen:
+    chosen = None if names == "all" else [name.strip() for name in names.split(",")]
+    for name in chosen or ():
         get_strategy(name)
     plans = compare(open_problem(file, how), chosen)
     show(

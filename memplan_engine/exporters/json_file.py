@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from memplan_engine.atomic import write_atomically
 from memplan_engine.formats.base import explain, render
-from memplan_engine.formats.graph_format import file_of
+from memplan_engine.formats.graph_format import About, file_of
 from memplan_engine.formats.plan_format import file_of_plan
 from memplan_engine.formats.problem_format import file_of_problem
 from memplan_engine.graph import Graph
@@ -16,12 +16,13 @@ from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 
 
-def write_json(value: Graph | Problem | Plan, path: Path | str) -> None:
-    """Write `value` to `path`, atomically; raises InputError when that cannot be done."""
-    write_atomically(path, dumps(value))
+def write_json(value: Graph | Problem | Plan, path: Path | str, about: About | None = None) -> None:
+    """Write `value` to `path`, atomically, a graph with its header `about`; raises InputError when that
+    cannot be done."""
+    write_atomically(path, dumps(value, about))
 
 
-def dumps(value: Graph | Problem | Plan) -> bytes:
+def dumps(value: Graph | Problem | Plan, about: About | None = None) -> bytes:
     """`value` as memplan JSON in UTF-8, with one line break at the end.
 
     Raises
@@ -34,6 +35,6 @@ def dumps(value: Graph | Problem | Plan) -> bytes:
             return render(file_of_plan(value), name)
         if isinstance(value, Problem):
             return render(file_of_problem(value), name)
-        return render(file_of(value), name)
+        return render(file_of(value, about), name)
     except ValidationError as error:
         raise explain(error, name) from None

@@ -111,13 +111,25 @@ class GraphBody(Strict):
     symbols: Annotated[tuple[SymbolEntry, ...], FailFast()] = ()
 
 
+class EstimateEntry(Strict):
+    """Peaks in bytes by one rule of the FX memory estimator, inputs and parameters counted."""
+
+    rule: str
+    unread: Literal["freed", "held"]
+    forward_peak: Count
+    baseline: Count
+    backward_peak: Count
+
+
 class About(Strict):
-    """What a teaching graph says about itself, `optimum` as "12 bytes"; not part of the graph."""
+    """What a teaching graph says about itself, `optimum` as "12 bytes", and what estimators said when a
+    training graph was captured; not part of the graph."""
 
     title: str = ""
     shows: str = ""
     optimum: str = ""
     why: str = ""
+    estimates: tuple[EstimateEntry, ...] = ()
 
 
 class GraphFile(GraphBody):
@@ -151,9 +163,10 @@ def body_of(graph: Graph) -> GraphBody:
     return GraphBody.model_validate(_fields(graph))
 
 
-def file_of(graph: Graph) -> GraphFile:
+def file_of(graph: Graph, about: About | None = None) -> GraphFile:
     """`graph` as a file of its own."""
-    return GraphFile.model_validate({"format": "memplan/graph", "version": 1, **_fields(graph)})
+    head = {"format": "memplan/graph", "version": 1, "about": about}
+    return GraphFile.model_validate({**head, **_fields(graph)})
 
 
 def _tensors(body: GraphBody, source: str) -> tuple[Tensor, ...]:

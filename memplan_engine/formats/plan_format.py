@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import FailFast, Field
 
 from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.errors import InputError
 from memplan_engine.formats.base import Count, Counts, Strict
 from memplan_engine.formats.problem_format import ProblemBody, body_of_problem, problem_from
 from memplan_engine.graph import MAX_BYTES
-from memplan_engine.plan import Parameter, Plan, make_offsets
+from memplan_engine.plan import Parameter, Plan, make_objects, make_offsets
 
 
 class BoundEntry(Strict):
@@ -24,7 +24,8 @@ class BoundEntry(Strict):
 
 
 class PlanFile(Strict):
-    """A file in the format memplan/plan, version 1. `offsets` and `arena_bytes` are bytes."""
+    """A file in the format memplan/plan, version 1. `offsets` and `arena_bytes` are bytes; `objects` is the
+    shared object of each buffer, where buffers are assigned to whole objects."""
 
     format: Literal["memplan/plan"]
     version: Literal[1]
@@ -34,6 +35,7 @@ class PlanFile(Strict):
     bound: BoundEntry
     seconds: Annotated[float, Field(ge=0)] = 0.0
     offsets: Counts
+    objects: Annotated[tuple[Count, ...] | None, FailFast()] = None
     problem: ProblemBody
 
 
@@ -47,6 +49,10 @@ def plan_from(file: PlanFile, source: str) -> Plan:
         raise InputError(
             source, "field offsets", f"{len(file.offsets)} offsets", f"{len(problem)}, one for each buffer"
         )
+    if file.objects is not None and len(file.objects) != len(problem):
+        raise InputError(
+            source, "field objects", f"{len(file.objects)} objects", f"{len(problem)}, one for each buffer"
+        )
     ends = [offset + size for offset, size in zip(file.offsets, problem.size.tolist(), strict=True)]
     arena = max(ends, default=0)
     if arena > MAX_BYTES:
@@ -58,7 +64,8 @@ def plan_from(file: PlanFile, source: str) -> Plan:
         )
     bound = Bound(file.bound.nbytes, file.bound.kind, file.bound.step, file.bound.unit)
     parameters = tuple((file.parameters or {}).items())
-    return Plan(problem, make_offsets(list(file.offsets)), file.strategy, bound, parameters, file.seconds)
+    offsets, objects = make_offsets(file.offsets), make_objects(file.objects)
+    return Plan(problem, offsets, file.strategy, bound, parameters, file.seconds, objects)
 
 
 def file_of_plan(plan: Plan) -> PlanFile:
@@ -77,6 +84,7 @@ def file_of_plan(plan: Plan) -> PlanFile:
             "bound": BoundEntry(nbytes=bound.nbytes, kind=bound.kind, step=bound.step, unit=bound.unit),
             "seconds": float(plan.seconds),
             "offsets": tuple(plan.offsets.tolist()),
+            "objects": None if plan.objects is None else tuple(plan.objects.tolist()),
             "problem": body_of_problem(plan.problem),
         }
     )

@@ -45,10 +45,11 @@ def load(path: Path | str, options: ImportOptions | None = None) -> Loaded:
     """Read a file of any known kind; raises InputError when it is not sound."""
     path, options = Path(path), options or ImportOptions()
     importer = recognise(path)
-    if options.dims and not isinstance(importer, OnnxImporter):
-        # Taken silently, a dimension that binds nothing would give a plan of other sizes than were asked for.
-        dims = ", ".join(f"{name}={value}" for name, value in options.dims.items())
-        raise InputError(path.name, "--dim", dims, "no dimensions to bind: only ONNX files have them")
+    for option, values in (("--dim", options.dims), ("hints", options.hints)):
+        if values and not isinstance(importer, OnnxImporter):
+            # Taken silently, what binds nothing would give a plan of other sizes than were asked for.
+            given = ", ".join(f"{name}={value}" for name, value in values.items())
+            raise InputError(path.name, option, given, "no dimensions to bind: only ONNX files have them")
     return importer.load(path, options)
 
 

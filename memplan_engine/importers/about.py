@@ -32,4 +32,4 @@ def read_about(path: Path | str) -> About:
         return parse(_Only, read_text(path, MAX_TEXT_BYTES), path.name).about
     lines = head.decode("utf-8-sig", errors="replace").splitlines()
     matches = (_LINE.fullmatch(line.strip()) for line in lines)
-    return About(**{match[1]: match[2] for match in matches if match})
+    return About.model_validate({match[1]: match[2] for match in matches if match})

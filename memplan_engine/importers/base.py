@@ -18,10 +18,12 @@ HEAD_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """`dims` binds symbolic dimensions (ONNX). `offsets_as_plan` opens a list of buffers that carries all
-    its offsets as somebody's finished plan rather than as buffers with fixed offsets."""
+    """`dims` binds symbolic dimensions (ONNX) to numbers. Those left are symbols of the graph; `hints` are
+    the values at which it is taken, 2 where there is none. `offsets_as_plan` opens a list of buffers that
+    carries all its offsets as somebody's finished plan rather than as buffers with fixed offsets."""
 
     dims: Mapping[str, int] = field(default_factory=dict)
+    hints: Mapping[str, int] = field(default_factory=dict)
     offsets_as_plan: bool = False
 
 

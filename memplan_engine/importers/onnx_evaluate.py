@@ -43,7 +43,7 @@ def infer_fixed(model: Any, infer: Callable[[Any], Any], dims: Mapping[str, int]
     """`infer(model)`, repeated while evaluating constant nodes of `model` (in place) brings more shapes."""
     inferred = infer(model)
     for _ in range(MOST_ROUNDS):
-        shapes = _shapes(inferred.graph, dims)
+        shapes = shapes_of(inferred.graph, dims)
         missing = any(out and out not in shapes for node in model.graph.node for out in node.output)
         if not missing or not _evaluate(model.graph, shapes, _opset(model)):
             return inferred
@@ -55,7 +55,8 @@ def _opset(model: Any) -> int:
     return next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
 
 
-def _shapes(graph: Any, dims: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+def shapes_of(graph: Any, dims: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """The shapes of all values that have a fixed one, symbolic dimensions looked up in `dims`."""
     shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for values in (graph.value_info, graph.output, graph.input):
         for value in values:

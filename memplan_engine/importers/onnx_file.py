@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ from memplan_engine.errors import InputError, MissingDependencyError
 from memplan_engine.graph import Graph
 from memplan_engine.importers.base import ImportOptions
 from memplan_engine.importers.limits import read_bytes
-from memplan_engine.importers.onnx_evaluate import infer_fixed
+from memplan_engine.importers.onnx_evaluate import infer_fixed, shapes_of
 from memplan_engine.importers.onnx_graph import to_graph
 from memplan_engine.importers.onnx_nodes import check_order, check_text, node_names
-from memplan_engine.importers.onnx_values import bind
+from memplan_engine.importers.onnx_symbols import check_hints, hints_refused, symbol_names, with_formulas
+from memplan_engine.importers.onnx_values import bind, input_symbols
 from memplan_engine.importers.onnx_wire import looks_like_onnx
 
 MAX_MODEL_BYTES = 2**31 - 1
@@ -48,20 +50,45 @@ class OnnxImporter:
         return looks_like_onnx(path)
 
     def load(self, path: Path, options: ImportOptions) -> Graph:
-        """The graph, its symbolic dimensions bound by `options.dims`.
+        """The graph, its named dimensions bound by `options.dims`. Those of its inputs that are left are
+        symbols of the graph, from 1 on, at `options.hints` or `onnx_symbols.DEFAULT_HINT`.
 
         Raises
         ------
-        InputError: a damaged model, one whose shapes contradict each other, or tensors without a fixed
-            shape, which are named together with the dimensions that can be bound.
+        InputError: a damaged model, one whose shapes contradict each other, tensors without a fixed shape or
+            with one that is no formula, which are named together with the dimensions that can be bound.
         MissingDependencyError: onnx is not installed.
         """
         model = _read(path)
         check_order(model.graph, node_names(model.graph), path.name)
         _drop_weights(model.graph)
         bind(model.graph, options.dims, path.name)
+        free = [name for name in input_symbols(model.graph) if name not in options.dims]
+        hints = check_hints(options.hints, free, path.name)
+        if free:
+            return _symbolic(model, hints, options.dims, path)
         inferred = infer_fixed(model, lambda model: _infer(model, path.name), options.dims)
         return to_graph(inferred, path, options.dims)
+
+
+def _symbolic(model: Any, hints: Mapping[str, int], dims: Mapping[str, int], path: Path) -> Graph:
+    """The graph with formulas in the dimensions that have hints; those in `dims` are bound already."""
+
+    def at(point: Mapping[str, int]) -> Any:
+        copied = type(model)()
+        copied.CopyFrom(model)
+        bind(copied.graph, point, path.name)
+        return infer_fixed(copied, lambda model: _infer(model, path.name), point)
+
+    try:
+        inferred = at(hints)
+    except InputError as error:
+        raise hints_refused(error, path.name, hints) from None
+    graph = to_graph(inferred, path, {**dims, **hints})
+    names = symbol_names(list(hints))
+    return with_formulas(
+        graph, names, hints, lambda point: shapes_of(at(point).graph, point), inferred.graph.node
+    )
 
 
 def _read(path: Path) -> Any:

@@ -51,8 +51,9 @@ class Pt2Importer:
     def load(self, path: Path, options: ImportOptions) -> Graph:
         """The graph in the file, as `torch_graph.graph_from_exported` has it; weights are not read.
 
-        Symbolic sizes take the values of the inputs that the program was exported with. A file of several
-        programs gives the one called "model".
+        Symbolic sizes keep their formulas, in symbols `s0`, `s1`, … (torch does not save the names of Dims),
+        at the values of the inputs that the program was exported with. A file of several programs gives the
+        one called "model".
 
         Raises
         ------

@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memplan_engine.errors import InputError
+from memplan_engine.errors import InputError, one_line
+from memplan_engine.importers.torch_dims import parse_dynamic, torch_dynamic_shapes
 from memplan_engine.importers.torch_fake import FakeTwins, fake_mode, quiet, require_torch
 from memplan_engine.importers.torch_graph import graph_from_exported
 from memplan_engine.importers.torch_run import brief
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
     from memplan_engine.graph import Graph
 
+INPUT_SIZE = re.compile(r"L\['(\w+)'\]\.size\(\)\[(\d+)\]")
+"""A dimension of an input, as torch.export calls it in messages."""
+BROKEN = ("Constraints violated", "Specializations unexpectedly required", "not in range")
 log = logging.getLogger(__name__)
 
 
@@ -26,6 +31,7 @@ def capture(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
+    dynamic_shapes: Any = None,
     functional: bool = False,
     name: str | None = None,
 ) -> Graph:
@@ -36,10 +42,16 @@ def capture(
     tensors are treated as lying on the CPU. Tied weights stay tied. `functional` replaces in-place ops by
     functional ones (`run_decompositions({})`); nothing is ever decomposed. `name` defaults to the class's.
 
+    `dynamic_shapes` is torch.export's (of `Dim`, `Dim.AUTO`, …), or text in the form of `torch_dims`:
+    "input_ids:0=batch[1:64],input_ids:1=seq[2:1024]". The graph then has a symbol for each dynamic dimension,
+    and formulas; its numbers are those of the sizes of the inputs given, which must be 2 or more in these
+    dimensions, since torch takes sizes of 0 and 1 for fixed ones.
+
     Raises
     ------
     InputError: a model that cannot be exported (control flow that depends on data, unsupported ops or
-        inputs), with the first line of torch's message.
+        inputs), with the first line of torch's message; a dimension that the model does not leave free,
+        with torch's reason.
     MissingDependencyError: torch is not installed.
     """
     require_torch("capturing a model")
@@ -48,6 +60,7 @@ def capture(
     label = name or type(model).__name__
     if not isinstance(model, torch.nn.Module):
         raise InputError(label, "model", f"a {type(model).__name__}", "a torch.nn.Module")
+    shapes = _dynamic_shapes(dynamic_shapes, model, args, kwargs or {}, label)
     twins = FakeTwins(fake_mode(), meta_device="cpu")
     try:
         with torch.no_grad(), quiet():
@@ -55,17 +68,43 @@ def capture(
                 fake_model(model, twins),
                 tuple(fake_inputs(list(args), twins)),
                 fake_inputs(dict(kwargs or {}), twins),
+                dynamic_shapes=shapes,
                 strict=False,
+                # Conditions on symbols that are no range (a size is even) then are checks in the program,
+                # where they would be errors otherwise.
+                prefer_deferred_runtime_asserts_over_guards=shapes is not None,
             )
             if functional:
                 exported = exported.run_decompositions({})
     except InputError as error:
         raise InputError(label, error.place, error.found, error.expected) from error
     except Exception as error:
+        if dynamic_shapes is not None and (reasons := broken_constraints(error)):
+            expected = "dimensions that the model leaves free"
+            raise InputError(label, "dynamic_shapes", reasons, expected) from error
         raise InputError(
             label, "torch.export", brief(error), "a model that torch.export can trace with these inputs"
         ) from error
     return graph_from_exported(exported, label)
+
+
+def _dynamic_shapes(
+    given: Any, model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], label: str
+) -> Any:
+    """`given` as torch.export takes it: text is read, everything else is torch's own form already."""
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, (list, tuple)) or not texts or not all(isinstance(text, str) for text in texts):
+        return given
+    return torch_dynamic_shapes(parse_dynamic(texts, label), model, args, kwargs, label)
+
+
+def broken_constraints(error: BaseException) -> str:
+    """What torch.export says of the dynamic dimensions that cannot be so, with what it suggests; "" where
+    `error` is another."""
+    lines = [line.strip() for line in str(error).split("The error above")[0].splitlines() if line.strip()]
+    if lines and any(sign in lines[0] for sign in BROKEN):
+        return one_line(INPUT_SIZE.sub(r"\1[\2]", " ".join(lines[1:] or lines).replace("- ", "")), 400)
+    return ""
 
 
 def fake_model(model: torch.nn.Module, twins: FakeTwins) -> torch.nn.Module:

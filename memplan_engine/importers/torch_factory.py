@@ -5,43 +5,92 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memplan_engine.errors import InputError
 from memplan_engine.importers.torch_capture import capture
 from memplan_engine.importers.torch_fake import require_torch
 from memplan_engine.importers.torch_run import brief
+from memplan_engine.importers.torch_step import capture_step
+from memplan_engine.importers.torch_training import TrainingCapture, capture_training
 
 if TYPE_CHECKING:
     from memplan_engine.graph import Graph
 
 log = logging.getLogger(__name__)
 
+Captured = TypeVar("Captured")
 RETURNS = "(model, args), (model, args, kwargs) or (model, kwargs)"
+KEYS = ("model", "args", "kwargs", "dynamic_shapes")
+TRAINING = ("step", "joint")
 
 
-def capture_factory(spec: str, *, functional: bool = False) -> Graph:
+def capture_factory(spec: str, *, functional: bool = False, dynamic: Sequence[str] = ()) -> Graph:
     """The graph of what the factory `spec`, "package.module:function", builds.
 
     The module is imported with the current folder on the path; the factory takes no arguments and returns
     `(model, args)`, `(model, args, kwargs)` or `(model, kwargs)`. It is called under the meta device, so
     that weights take no memory; where that fails it is called again without, with a logged warning.
 
+    `dynamic` says in the form of `torch_dims` which input dimensions are symbols: "input_ids:1=seq[2:1024]".
+    A factory can say so itself: as a fourth element, or by a dict of "model", "args", "kwargs" and
+    "dynamic_shapes" (in torch's form or in that of `dynamic`); `dynamic`, where given, takes its place.
+
     Raises
     ------
     InputError: names the factory: no such module or function, an error in it, a wrong return value, a
-        model that torch.export cannot trace.
+        model that torch.export cannot trace, a dimension that cannot be dynamic.
     MissingDependencyError: torch is not installed.
     """
+    return _captured(spec, partial(capture, functional=functional), dynamic)
+
+
+def capture_training_factory(
+    spec: str,
+    training: str = "step",
+    *,
+    optimizer: str = "sgd",
+    partition: str = "default",
+    functional: bool = False,
+) -> Graph:
+    """The training graph of what the factory `spec` builds, as `capture_factory` finds and calls it.
+
+    `training` is "step" (`capture_step`, with `optimizer` and `functional`) or "joint" (the joint graph of
+    `capture_training`, with `partition`). The model is trained in the mode in which the factory leaves it, on
+    its own loss: HuggingFace models need `labels` among their inputs.
+
+    Raises
+    ------
+    InputError: as `capture_factory`; no loss, no parameter that requires a gradient, or an unknown
+        `training`, `optimizer` or `partition`.
+    MissingDependencyError: torch is not installed.
+    """
+    if training == "step":
+        return _captured(spec, partial(capture_step, optimizer=optimizer, functional=functional))
+    if training == "joint":
+        return capture_pair_factory(spec, partition=partition).joint
+    raise InputError(f"factory {spec}", "training", repr(training), f"one of {', '.join(TRAINING)}")
+
+
+def capture_pair_factory(spec: str, *, partition: str = "default") -> TrainingCapture:
+    """Forward and backward of what the factory `spec` builds, apart and joined; raises as
+    `capture_training_factory` does."""
+    return _captured(spec, partial(capture_training, partition=partition))
+
+
+def _captured(spec: str, how: Callable[..., Captured], dynamic: Sequence[str] | None = None) -> Captured:
+    """What `how` makes of the factory's model; `dynamic` None: with plain sizes, whatever it says itself."""
     require_torch("capturing a model")
     with _current_folder_on_path():
         factory = _find(spec)
-        model, args, kwargs = _unpack(spec, _build(spec, factory))
+        model, args, kwargs, shapes = _unpack(spec, _build(spec, factory))
+        symbols = {} if dynamic is None else {"dynamic_shapes": tuple(dynamic) or shapes}
         try:
-            return capture(model, args, kwargs, functional=functional, name=spec.rpartition(":")[2])
+            return how(model, args, kwargs, name=spec.rpartition(":")[2], **symbols)
         except InputError as error:
             raise InputError(f"factory {spec}", error.place, error.found, error.expected) from error
 
@@ -92,18 +141,23 @@ def _build(spec: str, factory: Callable[[], Any]) -> Any:
         raise InputError(f"factory {spec}", "", brief(error), "a factory that runs") from error
 
 
-def _unpack(spec: str, built: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+def _unpack(spec: str, built: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any], Any]:
+    """The model, its inputs by place and by name, and its dynamic shapes (None where there are none)."""
     import torch
 
-    parts = list(built) if isinstance(built, (tuple, list)) else [built]
+    if isinstance(built, Mapping) and "model" in built and set(built) <= set(KEYS):
+        defaults: tuple[Any, ...] = (None, (), {}, None)
+        parts = [built.get(key, default) for key, default in zip(KEYS, defaults, strict=True)]
+    else:
+        parts = list(built) if isinstance(built, (tuple, list)) else [built]
     args: Any = ()
     kwargs: Any = {}
     if len(parts) == 2 and isinstance(parts[1], Mapping):
         kwargs = parts[1]
-    elif len(parts) in (2, 3):
-        args, kwargs = parts[1], parts[2] if len(parts) == 3 else {}
+    elif len(parts) in (2, 3, 4):
+        args, kwargs = parts[1], parts[2] if len(parts) > 2 else {}
     if (
-        len(parts) not in (2, 3)
+        len(parts) not in (2, 3, 4)
         or not isinstance(parts[0], torch.nn.Module)
         or not isinstance(args, (tuple, list))
         or not isinstance(kwargs, Mapping)
@@ -111,4 +165,4 @@ def _unpack(spec: str, built: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]
         kinds = ", ".join(type(part).__name__ for part in parts)
         found = f"({kinds})" if isinstance(built, (tuple, list)) else kinds
         raise InputError(f"factory {spec}", "return value", found, RETURNS)
-    return parts[0], tuple(args), dict(kwargs)
+    return parts[0], tuple(args), dict(kwargs), parts[3] if len(parts) == 4 else None

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Storage, Tensor, check_graph, storage_role
 from memplan_engine.importers.torch_fake import FakeTwins, concrete, fake_mode, quiet
 from memplan_engine.importers.torch_run import Run, Slot, is_transform, labels
+from memplan_engine.importers.torch_symbols import Size, Sizes, SymbolicRun, symbolic_mode
 
 if TYPE_CHECKING:
-    import torch
     from torch.export import ExportedProgram
     from torch.export.graph_signature import ExportGraphSignature, InputSpec
     from torch.fx import GraphModule, Node
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 class Program:
     """The parts of an exported program that a graph is made of. `state` holds parameters, buffers and
     lifted constants by the names the signature gives them; fake and meta tensors will do, and what is
-    missing is taken from the placeholder's recorded value."""
+    missing is taken from the placeholder's recorded value. `ranges` are the range constraints by symbol."""
 
     module: GraphModule
     signature: ExportGraphSignature
     state: Mapping[str, Any]
+    ranges: Mapping[Any, Any] = field(default_factory=dict)
 
 
 def graph_from_exported(exported: ExportedProgram, name: str) -> Graph:
@@ -37,25 +39,43 @@ def graph_from_exported(exported: ExportedProgram, name: str) -> Graph:
     `wrap_with_autocast` are ops of their own (`wrap.add`); `cond`, `while_loop` and the like are one op
     with fresh outputs, and the insides of their sub-graphs are not counted. Parameters, buffers (also those
     written in place) and lifted constants are CONSTANT. In a functional program the new values of mutated
-    buffers are graph outputs; one with function transforms in it (vmap) is made functional first. Symbolic
-    sizes take their hints: their values for the example inputs.
+    buffers are graph outputs; one with function transforms in it (vmap) is made functional first.
+
+    A program with dynamic shapes gives a graph with `symbols`: plain numbers are those of the example inputs,
+    and every size that is not the same for all inputs has its formula. A size that depends on the data has no
+    number: its symbol has no hint, and storages of it count 0 bytes. Asking for sizes, reckoning with them
+    and checking them are no ops.
 
     Raises
     ------
-    InputError: a size that depends on the data, an op that fake tensors cannot run, a sparse tensor.
+    InputError: a size that is no formula of whole numbers, an op that fake tensors cannot run, a sparse
+        tensor.
     """
     if any(is_transform(node) for node in exported.graph.nodes):
         with quiet():
             exported = exported.run_decompositions({})
     state = {**exported.constants, **exported.state_dict}
-    return graph_of_program(Program(exported.graph_module, exported.graph_signature, state), name)
+    program = Program(exported.graph_module, exported.graph_signature, state, exported.range_constraints)
+    return graph_of_program(program, name)
 
 
 def graph_of_program(program: Program, name: str) -> Graph:
-    """As `graph_from_exported`, from the parts of a program."""
+    """As `graph_from_exported`, from the parts of a program. It is run on plain numbers for what shares which
+    storage; where sizes are symbolic, once more on symbols for the formulas."""
+    run = Run(name, fake_mode())
+    inputs, outputs = run_program(program, run)
+    mode = symbolic_mode(program.module)
+    traced = None
+    if mode is not None:
+        traced = SymbolicRun(name, mode)
+        run_program(program, traced)
+    return assemble(run, Sizes(name, program.ranges), inputs, outputs, traced)
+
+
+def run_program(program: Program, run: Run) -> tuple[list[str], list[str]]:
+    """Run the program from its placeholders on; the names of its inputs and of its outputs."""
     import torch
 
-    run = Run(name, fake_mode())
     twins = FakeTwins(run.mode)
     specs = {spec.arg.name: spec for spec in program.signature.input_specs}
     inputs: list[str] = []
@@ -66,9 +86,9 @@ def graph_of_program(program: Program, name: str) -> Graph:
             slots.append(run.keep(node.name, _placeholder(node, spec, program.state, twins)))
             owner = inputs if spec is None or spec.kind.name == "USER_INPUT" else run.constants
             owner.extend(labels(slots[-1].names))
-    with torch.no_grad():
+    with torch.no_grad(), quiet():
         outputs = labels(run.graph(program.module, slots).names)
-    return _assemble(name, run, inputs, list(dict.fromkeys(outputs)))
+    return inputs, list(dict.fromkeys(outputs))
 
 
 def _placeholder(node: Node, spec: InputSpec | None, state: Mapping[str, Any], twins: FakeTwins) -> Any:
@@ -80,12 +100,19 @@ def _placeholder(node: Node, spec: InputSpec | None, state: Mapping[str, Any], t
         value = state.get(str(spec.target), value)
     elif spec is not None and hasattr(spec.arg, "value"):
         value = spec.arg.value
+    if isinstance(value, torch.Tensor) and getattr(value, "fake_mode", None) is twins.mode:
+        with twins.mode:
+            return value.detach()
     if isinstance(value, torch.Tensor):
         return twins.twin(value)
-    return concrete(value) if isinstance(value, torch.SymInt) else value
+    dynamic = isinstance(value, torch.SymInt) and value.node.shape_env is twins.mode.shape_env
+    return concrete(value) if isinstance(value, torch.SymInt) and not dynamic else value
 
 
-def _assemble(name: str, run: Run, inputs: list[str], outputs: list[str]) -> Graph:
+def assemble(
+    run: Run, sizes: Sizes, inputs: list[str], outputs: list[str], traced: Run | None = None
+) -> Graph:
+    """The checked graph of a finished run; formulas are those of the same graph run on symbols, `traced`."""
     first: dict[int, str] = {}
     for tensor, identity in run.storages.items():
         first.setdefault(identity, tensor)
@@ -94,29 +121,52 @@ def _assemble(name: str, run: Run, inputs: list[str], outputs: list[str]) -> Gra
         kind: {home[tensor] for tensor in tensors}
         for kind, tensors in (("inputs", inputs), ("constants", run.constants), ("outputs", outputs))
     }
-    storages = tuple(
-        Storage(owner, _storage_bytes(run, identity, owner), storage_role(owner, **owned))
-        for identity, owner in first.items()
-    )
-    tensors = tuple(_tensor(name, tensor, value, home[tensor]) for tensor, value in run.tensors.items())
+    tensors = tuple(_tensor(sizes, tensor, run, traced or run, home[tensor]) for tensor in run.tensors)
+    storages = []
+    for owner in first.values():
+        nbytes = _storage_size(sizes, owner, run, traced or run)
+        role = storage_role(owner, **owned)
+        storages.append(Storage(owner, nbytes.number, role, formula=nbytes.formula))
     lists = (tuple(inputs), tuple(outputs), tuple(run.constants))
-    return check_graph(Graph(name, storages, tensors, tuple(run.ops), *lists), name)
+    graph = Graph(run.source, tuple(storages), tensors, tuple(run.ops), *lists, tuple(sizes.symbols))
+    return check_graph(graph, run.source)
 
 
-def _storage_bytes(run: Run, identity: int, owner: str) -> int:
-    try:
-        return run.nbytes(identity)
-    except InputError as error:
-        raise InputError(run.source, f"tensor {owner!r}", error.found, error.expected) from None
+def _storage_size(sizes: Sizes, owner: str, run: Run, traced: Run) -> Size:
+    """The size of the storage that the tensor `owner` is the first in."""
+    place = f"tensor {owner!r}"
+    symbolic = sizes.size(traced.nbytes(traced.storages[owner]), place)
+    nbytes = run.nbytes(run.storages[owner])
+    if isinstance(nbytes, int) and nbytes != symbolic.number:
+        found = f"{nbytes} bytes, but {symbolic.formula or symbolic.number} in symbols"
+        raise InputError(run.source, place, found, "the same size by number and by formula")
+    return symbolic
 
 
-def _tensor(source: str, name: str, value: torch.Tensor, storage: str) -> Tensor:
-    try:
-        shape = tuple(concrete(size) for size in value.shape)
-    except InputError as error:
-        raise InputError(source, f"tensor {name!r}", error.found, error.expected) from None
-    elements = 1
-    for size in shape:
-        elements *= size
-    dtype = str(value.dtype).removeprefix("torch.")
-    return Tensor(name, shape, dtype, elements * value.element_size(), storage)
+def _tensor(sizes: Sizes, name: str, run: Run, traced: Run, storage: str) -> Tensor:
+    value, place = run.tensors[name], f"tensor {name!r}"
+    dims = [sizes.size(size, place) for size in traced.tensors[name].shape]
+    shape = tuple(dim.number for dim in dims)
+    strides = tuple(stride if isinstance(stride, int) else 0 for stride in value.stride())
+    offset = value.storage_offset()
+    return Tensor(
+        name,
+        shape,
+        str(value.dtype).removeprefix("torch."),
+        math.prod(shape) * value.element_size(),
+        storage,
+        None if is_contiguous(shape, strides) else strides,
+        offset * value.element_size() if isinstance(offset, int) else 0,
+        tuple(dim.formula or str(dim.number) for dim in dims) if any(dim.formula for dim in dims) else (),
+    )
+
+
+def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether a tensor of this shape and these strides (elements) is row-major without holes. Strides of
+    dimensions of size 1 say nothing, and nor do those of a tensor without elements."""
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size > 1 and stride != expected:
+            return 0 in shape
+        expected *= size
+    return True

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError, MemplanError, one_line
 from memplan_engine.graph import Op
-from memplan_engine.importers.torch_fake import concrete
+from memplan_engine.importers.torch_out import out_variant_of
 from memplan_engine.importers.torch_source import source_of
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 INLINED = {"wrap_with_set_grad_enabled", "wrap_with_autocast"}
 """Higher-order ops that only set a mode around their sub-graph: its nodes are steps like any others."""
+
+SIZE_CHECKS = {"aten._assert_scalar", "aten.sym_constrain_range", "aten.sym_constrain_range_for_size"}
+SIZE_FUNCTIONS = ("aten.sym_", "torch.sym_", "torch._sym_", "operator.", "math.")
 
 WRITES_UNSAID = {
     "aten::batch_norm": ("running_mean", "running_var"),
@@ -75,9 +78,9 @@ class Run:
             names.append(label)
         return Slot(value, pytree.tree_unflatten(names, form))
 
-    def nbytes(self, identity: int) -> int:
+    def nbytes(self, identity: int) -> int | torch.SymInt:
         """Bytes of the storage `identity`, at the end of the run."""
-        return concrete(self.sizes[identity].nbytes())
+        return self.sizes[identity].nbytes()
 
     def graph(self, module: GraphModule, inputs: list[Slot], prefix: str = "") -> Slot:
         """Run `module` on `inputs`, one for each placeholder; what its output node returns."""
@@ -118,7 +121,7 @@ class Run:
             raise InputError(self.source, f"node {name}", f"torch.func's {kind_of(node)}", "a plain operator")
         try:
             with self.mode:
-                value = node.target(*args, **kwargs)  # type: ignore[operator]
+                value = self.execute(node, args, kwargs)
             slot = self.keep(name, fresh(value) if is_higher_order(node) else value)
         except MemplanError:
             raise
@@ -126,8 +129,13 @@ class Run:
             raise InputError(
                 self.source, f"node {name} ({kind_of(node)})", brief(error), "an op that fake tensors can run"
             ) from error
-        self._record(node, name, slot, env, arguments.names)
+        if labels(slot.names) or not is_arithmetic_on_sizes(node):
+            self._record(node, name, slot, env, arguments.names)
         return slot
+
+    def execute(self, node: Node, args: Any, kwargs: Any) -> Any:
+        """What the operator of `node` gives for these arguments."""
+        return node.target(*args, **kwargs)  # type: ignore[operator]
 
     def _inline(self, node: Node, args: Any, names: Any, name: str) -> Slot:
         from torch.fx import GraphModule
@@ -149,6 +157,7 @@ class Run:
                 mutates=tuple(dict.fromkeys(written(node, *arguments))),
                 module=str(stack[-1][0]).split("@")[0] if stack else "",
                 source=source_of(node.meta.get("stack_trace")),
+                out_variant=out_variant_of(node.target),
             )
         )
 
@@ -180,6 +189,13 @@ def is_higher_order(node: Node) -> bool:
     from torch._ops import HigherOrderOperator
 
     return isinstance(node.target, HigherOrderOperator)
+
+
+def is_arithmetic_on_sizes(node: Node) -> bool:
+    """Whether `node` only asks for a size, reckons with sizes or checks one: it touches no memory, and is in
+    no graph of plain sizes, so it is no step, and what it asks about lives no longer for it."""
+    kind = kind_of(node)
+    return kind in SIZE_CHECKS or kind.startswith(SIZE_FUNCTIONS)
 
 
 def is_transform(node: Node) -> bool:

@@ -78,7 +78,7 @@ def _deserialize(model: dict[str, Any], state: dict[str, Any]) -> Program:
     read = serialize.GraphModuleDeserializer().deserialize(
         _decoded(schema.GraphModule, parts), {}, {}, None, ranges
     )
-    return Program(read.graph_module, read.signature, state)
+    return Program(read.graph_module, read.signature, state, ranges)
 
 
 def _decoded(kind: type, data: Any) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from memplan_engine.kernels.holes import give_back, take
 from memplan_engine.kernels.types import Ints
 
 UNPLACED = -1
@@ -31,7 +32,7 @@ def first_fit_by_start(order: Ints, start: Ints, end: Ints, size: Ints, alignmen
         while ended < n and end[by_end[ended]] <= start[buffer]:
             gone = by_end[ended]
             if size[gone] > 0:
-                count = _free(holes, count, offsets[gone], offsets[gone] + size[gone])
+                count = give_back(holes, count, offsets[gone], offsets[gone] + size[gone])
             ended += 1
         if size[buffer] == 0:
             offsets[buffer] = 0
@@ -44,58 +45,5 @@ def first_fit_by_start(order: Ints, start: Ints, end: Ints, size: Ints, alignmen
         if offset + size[buffer] > limit:
             return offsets
         offsets[buffer] = offset
-        count = _take(holes, count, hole, offset, offset + size[buffer])
+        count = take(holes, count, hole, offset, offset + size[buffer])
     return offsets
-
-
-@njit(cache=True, nogil=True)
-def _take(holes: Ints, count: int, hole: int, low: int, high: int) -> int:
-    """Take the bytes `[low, high)` out of a hole; gives how many holes there are then."""
-    before, after = low > holes[hole, 0], high < holes[hole, 1]
-    if before and after:
-        for row in range(count, hole, -1):
-            holes[row, 0], holes[row, 1] = holes[row - 1, 0], holes[row - 1, 1]
-        holes[hole, 1], holes[hole + 1, 0] = low, high
-        return count + 1
-    if before:
-        holes[hole, 1] = low
-    elif after:
-        holes[hole, 0] = high
-    else:
-        _drop(holes, count, hole)
-        return count - 1
-    return count
-
-
-@njit(cache=True, nogil=True)
-def _free(holes: Ints, count: int, low: int, high: int) -> int:
-    """Give the bytes `[low, high)` back, as one with the holes that they touch."""
-    row, last = 0, count
-    while row < last:
-        middle = (row + last) // 2
-        if holes[middle, 0] < low:
-            row = middle + 1
-        else:
-            last = middle
-    joins_below = row > 0 and holes[row - 1, 1] == low
-    joins_above = row < count and holes[row, 0] == high
-    if joins_below and joins_above:
-        holes[row - 1, 1] = holes[row, 1]
-        _drop(holes, count, row)
-        return count - 1
-    if joins_below:
-        holes[row - 1, 1] = high
-    elif joins_above:
-        holes[row, 0] = low
-    else:
-        for other in range(count, row, -1):
-            holes[other, 0], holes[other, 1] = holes[other - 1, 0], holes[other - 1, 1]
-        holes[row, 0], holes[row, 1] = low, high
-        return count + 1
-    return count
-
-
-@njit(cache=True, nogil=True)
-def _drop(holes: Ints, count: int, hole: int) -> None:
-    for row in range(hole, count - 1):
-        holes[row, 0], holes[row, 1] = holes[row + 1, 0], holes[row + 1, 1]

@@ -14,6 +14,7 @@ from memplan_engine.errors import MemplanError
 from memplan_engine.strategies.auto import Auto
 from memplan_engine.strategies.base import Strategy
 from memplan_engine.strategies.best_fit_decreasing import BestFitDecreasing
+from memplan_engine.strategies.first_fit_by_start import FirstFitByStart
 from memplan_engine.strategies.greedy_by_area import GreedyByArea
 from memplan_engine.strategies.greedy_by_breadth import GreedyByBreadth
 from memplan_engine.strategies.greedy_by_conflicts import GreedyByConflicts
@@ -21,6 +22,12 @@ from memplan_engine.strategies.greedy_by_lifetime import GreedyByLifetime
 from memplan_engine.strategies.greedy_by_size import GreedyBySize
 from memplan_engine.strategies.linear_scan import LinearScan
 from memplan_engine.strategies.naive import Naive
+from memplan_engine.strategies.partition import Partition
+from memplan_engine.strategies.shared_objects_by_breadth import SharedObjectsByBreadth
+from memplan_engine.strategies.shared_objects_by_size import SharedObjectsBySize
+from memplan_engine.strategies.shared_objects_by_size_improved import SharedObjectsBySizeImproved
+from memplan_engine.strategies.shared_objects_in_order import SharedObjectsInOrder
+from memplan_engine.strategies.shared_objects_min_cost_flow import SharedObjectsMinCostFlow
 
 ENTRY_POINTS = "memplan.strategies"
 BUILT_IN: tuple[Strategy, ...] = (
@@ -32,7 +39,14 @@ BUILT_IN: tuple[Strategy, ...] = (
     GreedyByConflicts(),
     BestFitDecreasing(),
     LinearScan(),
+    FirstFitByStart(),
     Naive(),
+    SharedObjectsBySize(),
+    SharedObjectsBySizeImproved(),
+    SharedObjectsByBreadth(),
+    SharedObjectsInOrder(),
+    SharedObjectsMinCostFlow(),
+    Partition(),
 )
 
 

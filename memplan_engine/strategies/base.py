@@ -18,10 +18,15 @@ from memplan_engine.problem import Ints, Problem
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
-    """Offsets in bytes, one a buffer; `found_by` says which part of a portfolio they come from."""
+    """Offsets in bytes, one a buffer; `found_by` says which part of a portfolio they come from.
+
+    `objects` is the shared object of each buffer, 0 … k − 1, where the strategy assigns buffers to whole
+    objects; None where it only chooses offsets.
+    """
 
     offsets: Ints
     found_by: str = ""
+    objects: Ints | None = None
 
     def arena_bytes(self, problem: Problem) -> int:
         """max(offset + size)."""
@@ -89,6 +94,16 @@ class Strategy(Protocol):
         Deterministic for a seed; never changes `problem`. Fixed offsets are known not to collide.
         """
         ...
+
+
+def obstacle(strategy: Strategy, problem: Problem) -> str:
+    """Why `strategy` cannot place `problem`, for people; "" when it can.
+
+    A strategy that cannot place everything says so with a method `obstacle(problem)`, so that a comparison
+    can leave it out without trying.
+    """
+    method = getattr(strategy, "obstacle", None)
+    return str(method(problem)) if method else ""
 
 
 def parameters_of(strategy: Strategy) -> tuple[tuple[str, Parameter], ...]:

@@ -20,9 +20,9 @@ export function arrange(count, width) {
 }
 
 /** The parts of one panel: the chart, a gap with captions, the profile strip, the time axis. */
-export function partsOf(width, height, left) {
+export function partsOf(width, height, left, ribbon = 0) {
   const strip = Math.round(Math.min(120, Math.max(44, height * 0.2)));
-  const top = 4;
+  const top = 4 + ribbon;
   const plotHeight = Math.max(40, height - top - STRIP_GAP - strip - AXIS);
   return {
     width,

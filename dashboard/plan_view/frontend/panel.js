@@ -4,6 +4,7 @@ import { formatBytes, formatCount, formatSteps } from "./format.js";
 import { element, partsOf, scalesOf } from "./layout.js";
 import { makeRaster, rasterise, rectAt } from "./raster.js";
 import { drawAxes, drawGrid } from "./axes.js";
+import { drawBands, RIBBON } from "./bands.js";
 import { drawLabels } from "./labels.js";
 import { drawLevelNames, drawLevels, drawPeak } from "./lines.js";
 import { drawStrip, drawStripKey } from "./strip.js";
@@ -18,6 +19,7 @@ export function summaryOf(panel) {
     `lower bound ${formatBytes(panel.bound)}`,
     `peak at step ${panel.peakStep}${panel.labelOf(panel.peakStep) && ` (${panel.labelOf(panel.peakStep)})`}`,
   ];
+  if (panel.bands.length > 0) words.push(panel.bands.map(({ label }) => label).join(", "));
   if (panel.budget !== null) words.push(`budget ${formatBytes(panel.budget)}`);
   return `${words.join(", ")}.`;
 }
@@ -47,7 +49,7 @@ export class PanelView {
   }
 
   resize(width, height, left, ratio) {
-    this.parts = partsOf(width, height, left);
+    this.parts = partsOf(width, height, left, this.data.bands.length > 0 ? RIBBON : 0);
     this.ratio = ratio;
     for (const canvas of [this.base, this.overlay]) {
       canvas.width = Math.round(width * ratio);
@@ -72,6 +74,7 @@ export class PanelView {
     ctx.putImageData(raster.image, Math.round(parts.left * ratio), Math.round(parts.top * ratio));
     ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
     drawGrid(ctx, parts, scales, view, theme);
+    drawBands(ctx, data, parts, scales, theme);
     drawStrip(ctx, data, parts, scales, view, theme, ratio);
     drawAxes(ctx, parts, scales, view, deep, theme);
     if (data.count === 0) {

@@ -1,0 +1,102 @@
+"""What is worked out once of a graph, for all sessions: reuse, and plans over the range of its symbols."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from dashboard.documents import Document
+from dashboard.state import AUTO_SECONDS, facts_of
+from memplan_engine import Budget, Graph, MemplanError
+from memplan_engine.lifetimes import DEFAULT_ALIGNMENT
+from memplan_engine.preparation import Preparation, prepared_graph, prepared_schedule
+from memplan_engine.reuse import Saving, savings
+from memplan_engine.strategies import known_strategies
+from memplan_engine.symbolic import (
+    BucketTable,
+    MemorySchema,
+    RangeReport,
+    Sweep,
+    plan_buckets,
+    revalidate,
+    schema_of,
+    sweep,
+)
+
+POINTS = 24
+OF_DOCUMENT = {Document: id}
+"""By identity: the entry holds the document, so that its id cannot become another's."""
+
+
+@st.cache_resource(max_entries=12, show_spinner="Looking for reuse …", hash_funcs=OF_DOCUMENT)
+def savings_of(document: Document) -> tuple[Saving, ...]:
+    """What reuse saves on the graph of `document`, planned by `auto`; raises MemplanError."""
+    how = document.options.how
+    graph = prepared_graph(_graph(document), how)
+    return savings(
+        graph,
+        prepared_schedule(graph, how),
+        alignment=_alignment(how),
+        plan_inputs=how.plan_inputs,
+        budget=Budget(AUTO_SECONDS),
+    )
+
+
+@st.cache_resource(max_entries=24, show_spinner="Planning over the range …", hash_funcs=OF_DOCUMENT)
+def sweep_of(document: Document, symbol: str, strategy: str) -> Sweep:
+    """The arena over `symbol`, the others where the sliders are; raises MemplanError."""
+    how, graph = document.options.how, _graph(document)
+    at = {name: value for name, value in how.symbols if name != symbol}
+    return sweep(graph, symbol, None, _known(strategy), at=at, points=POINTS, **_asked(graph, how))
+
+
+@st.cache_resource(max_entries=24, show_spinner="Checking the range …", hash_funcs=OF_DOCUMENT)
+def range_of(document: Document, strategy: str) -> RangeReport:
+    """Whether the offsets of the plan that is shown hold over the symbols' range; raises MemplanError."""
+    how = document.options.how
+    _asked(_graph(document), how)
+    return revalidate(facts_of(document, _known(strategy)).plan)
+
+
+@st.cache_resource(max_entries=12, show_spinner=False, hash_funcs=OF_DOCUMENT)
+def schema_of_document(document: Document) -> MemorySchema:
+    """tract's memory schema of the graph, decided at the hints; raises MemplanError."""
+    graph = _graph(document)
+    return schema_of(graph, None, **_asked(graph, document.options.how))
+
+
+@st.cache_resource(max_entries=24, show_spinner="Planning the buckets …", hash_funcs=OF_DOCUMENT)
+def buckets_of(document: Document, symbol: str, highs: tuple[int, ...], strategy: str) -> BucketTable:
+    """A plan for each bucket of `symbol`; raises MemplanError."""
+    how, graph = document.options.how, _graph(document)
+    at = {name: value for name, value in how.symbols if name != symbol}
+    return plan_buckets(graph, symbol, highs, _known(strategy), values=at, **_asked(graph, how))
+
+
+def _graph(document: Document) -> Graph:
+    if not isinstance(document.loaded, Graph):
+        raise MemplanError(f"{document.label}: found no graph, expected one: buffers have no ops")
+    return document.loaded
+
+
+def _known(strategy: str) -> str:
+    return strategy if strategy in known_strategies() else "auto"
+
+
+def _alignment(how: Preparation) -> int:
+    return DEFAULT_ALIGNMENT if how.alignment is None else how.alignment
+
+
+def _asked(graph: Graph, how: Preparation) -> dict[str, Any]:
+    """What of the options a problem over a range can take; raises MemplanError for what it cannot."""
+    if how.in_place or how.concat or how.round_sizes:
+        raise MemplanError(
+            "sizes: found reuse or rounding switched on, expected options that hold for every value"
+        )
+    return {
+        "schedule": prepared_schedule(graph, how),
+        "alignment": _alignment(how),
+        "plan_inputs": how.plan_inputs,
+        "unread": how.unread,
+    }

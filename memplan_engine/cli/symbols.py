@@ -1,0 +1,142 @@
+"""The verbs about symbolic sizes: formulas, one plan over a range, buckets, the arena over one symbol."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from memplan_engine import symbol_tables
+from memplan_engine.cli.app import app
+from memplan_engine.cli.options import AS_JSON, FILE, STRATEGY, open_file, with_preparation
+from memplan_engine.cli.output import show
+from memplan_engine.errors import InputError
+from memplan_engine.graph import Graph
+from memplan_engine.lifetimes import DEFAULT_ALIGNMENT
+from memplan_engine.planner import make_plan
+from memplan_engine.preparation import Preparation, prepare, prepared_schedule
+from memplan_engine.symbolic import plan_buckets, revalidate, schema_of
+from memplan_engine.symbolic.sweep import POINTS
+from memplan_engine.symbolic.sweep import sweep as sweep_over
+
+SYMBOL = Annotated[str, typer.Argument(help="The symbol that changes.", metavar="symbol", show_default=False)]
+
+
+@app.command()
+@with_preparation
+def symbols(
+    file: FILE,
+    how: Preparation,
+    as_json: AS_JSON = False,
+    names: Annotated[bool, typer.Option("--names", help="Names instead of numbers in the table.")] = False,
+    table: Annotated[bool, typer.Option("--table", help="Print the step × partition table, too.")] = False,
+) -> None:
+    """Show the symbols of FILE, its peak as a formula, and a plan that holds for all their values.
+
+    The plan is tract's memory schema: buffers of disjoint lifetimes share a partition.
+    """
+    graph, at = _symbolic(file, how)
+    schema = schema_of(graph, at, **_asked(graph, how))
+    show(
+        as_json,
+        lambda: symbol_tables.symbols_summary(graph, schema, at),
+        lambda: symbol_tables.symbols_tables(graph, schema, at, names if table else None),
+    )
+
+
+@app.command(name="range")
+@with_preparation
+def range_(file: FILE, how: Preparation, strategy: STRATEGY = "auto", as_json: AS_JSON = False) -> None:
+    """Plan at the hints (or at --symbol), and check the offsets over the whole range of the symbols.
+
+    Exit code 1 when they fail somewhere; the first failing value is named.
+    """
+    graph, _ = _symbolic(file, how)
+    _asked(graph, how)
+    plan = make_plan(prepare(graph, how), strategy)
+    report = revalidate(plan)
+    show(
+        as_json,
+        lambda: symbol_tables.range_summary(plan, report),
+        lambda: symbol_tables.range_tables(plan, report),
+    )
+    if not report.valid:
+        raise typer.Exit(1)
+
+
+@app.command()
+@with_preparation
+def buckets(
+    file: FILE,
+    over: SYMBOL,
+    highs: Annotated[str, typer.Argument(help="Largest values, as 128,256,512.", show_default=False)],
+    how: Preparation,
+    strategy: STRATEGY = "auto",
+    as_json: AS_JSON = False,
+) -> None:
+    """Make a plan for each bucket of one symbol, and show what each wastes inside it."""
+    graph, at = _symbolic(file, how)
+    at.pop(over, None)
+    made = plan_buckets(graph, over, _numbers(highs), strategy, values=at, **_asked(graph, how))
+    show(
+        as_json,
+        lambda: symbol_tables.buckets_summary(made),
+        lambda: [symbol_tables.buckets_table(graph.name, made)],
+    )
+
+
+@app.command()
+@with_preparation
+def sweep(
+    file: FILE,
+    over: SYMBOL,
+    how: Preparation,
+    strategy: STRATEGY = "auto",
+    values: Annotated[str, typer.Option(help="As 1,2,4; spread over the range when left out.")] = "",
+    points: Annotated[int, typer.Option(help="How many values to spread.")] = POINTS,
+    as_json: AS_JSON = False,
+) -> None:
+    """Show the arena, the bound and the partition plan as functions of one symbol."""
+    graph, at = _symbolic(file, how)
+    chosen = _numbers(values) if values else None
+    made = sweep_over(graph, over, chosen, strategy, at=at, points=points, **_asked(graph, how))
+    show(
+        as_json,
+        lambda: symbol_tables.sweep_summary(made),
+        lambda: [symbol_tables.sweep_table(graph.name, made)],
+    )
+
+
+def _symbolic(file: Path, how: Preparation) -> tuple[Graph, dict[str, int]]:
+    """The graph of `file` with its symbols, and the values given for some of them."""
+    loaded, left = open_file(file, how)
+    if not isinstance(loaded, Graph):
+        raise InputError(file.name, "", "no graph", "a graph with symbols")
+    if not loaded.symbols:
+        raise InputError(file.name, "", "a graph without symbols", "one captured with symbolic sizes")
+    return loaded, dict(left.symbols)
+
+
+def _asked(graph: Graph, how: Preparation) -> dict[str, Any]:
+    """What of `how` a symbolic problem can take; raises InputError for what it cannot."""
+    for option in ("in_place", "concat", "round_sizes"):
+        if getattr(how, option):
+            found = f"--{option.replace('_', '-')}"
+            raise InputError(graph.name, "", found, "options that hold for every value of the symbols")
+    return {
+        "schedule": prepared_schedule(graph, how),
+        "alignment": DEFAULT_ALIGNMENT if how.alignment is None else how.alignment,
+        "plan_inputs": how.plan_inputs,
+        "unread": how.unread,
+    }
+
+
+def _numbers(text: str) -> list[int]:
+    """ "128,256" as numbers; raises InputError naming the one that is none."""
+    found = []
+    for part in (part.strip() for part in text.split(",")):
+        if not part.isascii() or not part.isdigit() or len(part) > 18:
+            raise InputError("values", "", repr(part), "whole numbers with commas between")
+        found.append(int(part))
+    return found

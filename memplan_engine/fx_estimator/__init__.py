@@ -1,0 +1,31 @@
+"""The memory of fx graphs, estimated as PyTorch's FX memory estimator does: by a published rule for what
+shares memory, or by storages."""
+
+from memplan_engine.fx_estimator.aliasing import Aliasing, FxStorage, Interactions, Pair, Storages
+from memplan_engine.fx_estimator.profile import build_memory_profile
+from memplan_engine.fx_estimator.published import PublishedAliasing
+from memplan_engine.fx_estimator.sizes import is_not_primal, size_of_node
+from memplan_engine.fx_estimator.storage import StorageAliasing
+from memplan_engine.fx_estimator.training import (
+    Estimate,
+    estimate_training,
+    get_fwd_bwd_interactions,
+    get_peak_memory,
+)
+
+__all__ = [
+    "Aliasing",
+    "Estimate",
+    "FxStorage",
+    "Interactions",
+    "Pair",
+    "PublishedAliasing",
+    "StorageAliasing",
+    "Storages",
+    "build_memory_profile",
+    "estimate_training",
+    "get_fwd_bwd_interactions",
+    "get_peak_memory",
+    "is_not_primal",
+    "size_of_node",
+]

@@ -1,0 +1,53 @@
+"""A forward graph and the backward graph that belongs to it, matched by the names of nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memplan_engine.errors import InputError
+from memplan_engine.fx_estimator.aliasing import SizeOf
+
+if TYPE_CHECKING:
+    from torch.fx import Graph, Node
+
+FORWARD, BACKWARD = "forward graph", "backward graph"
+
+
+def matched(forward: Graph, backward: Graph, size_of: SizeOf) -> tuple[dict[str, Node], dict[str, Node]]:
+    """The nodes that `forward` returns and the placeholders of `backward`, by name.
+
+    Raises
+    ------
+    InputError: a graph that returns nothing; a placeholder called `view…` that the forward does not return
+        (a saved view has to come from somewhere); one of another size than the node that the forward returns
+        under its name.
+    """
+    returned = {node.name: node for node in returned_nodes(forward, FORWARD)}
+    returned_nodes(backward, BACKWARD)
+    taken = {node.name: node for node in backward.nodes if node.op == "placeholder"}
+    for name, node in taken.items():
+        place = f"placeholder {name}"
+        if name in returned:
+            here, there = size_of(node), size_of(returned[name])
+            if here != there:
+                expected = f"the {there} bytes that the forward graph returns under this name"
+                raise InputError(BACKWARD, place, f"{here} bytes", expected)
+        elif name.startswith("view"):
+            raise InputError(
+                BACKWARD, place, "a saved view that the forward graph does not return", "one of its outputs"
+            )
+    return returned, taken
+
+
+def returned_nodes(graph: Graph, source: str) -> list[Node]:
+    """The nodes that `graph` returns, each once, in order.
+
+    Raises
+    ------
+    InputError: a graph whose last node is not its output.
+    """
+    nodes = list(graph.nodes)
+    if not nodes or nodes[-1].op != "output":
+        found = f"{nodes[-1].op} {nodes[-1].name} as the last node" if nodes else "no nodes"
+        raise InputError(source, "", found, "an output node at the end")
+    return list(nodes[-1].all_input_nodes)

@@ -1,0 +1,31 @@
+"""tract's partitions: each buffer joins the fullest one that is free over its lifetime."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from memplan_engine.kernels.objects import NOBODY, idle_steps, join, make_objects
+from memplan_engine.kernels.types import Flags, Ints
+
+
+@njit(cache=True, nogil=True)
+def assign_to_fullest(order: Ints, start: Ints, end: Ints, size: Ints, stop: Flags) -> Ints:
+    """The partition of each buffer when each, in `order`, joins the one with the largest sum of sizes among
+    those in which nothing is alive with it, the one made first of equals; a new one when there is none.
+
+    NOBODY for those that were left when `stop` was raised.
+    """
+    partitions = make_objects(len(start))
+    total = np.zeros(len(start), dtype=np.int64)
+    chosen = np.full(len(start), NOBODY, dtype=np.int64)
+    for buffer in order:
+        if stop[0]:
+            return chosen
+        best, most = NOBODY, -1
+        for other in range(partitions.counts[0]):
+            if total[other] > most and idle_steps(partitions, other, start[buffer], end[buffer]) >= 0:
+                best, most = other, total[other]
+        chosen[buffer] = join(partitions, best, start[buffer], end[buffer], size[buffer])
+        total[chosen[buffer]] += size[buffer]
+    return chosen

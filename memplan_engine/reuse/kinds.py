@@ -1,0 +1,69 @@
+"""What is known of op kinds by name: which are elementwise, which join tensors, which give other layouts.
+
+Facts only. Kinds are spelled as their sources do: `aten.add`, `aten.add.Tensor`, ONNX `LeakyRelu`, TFLite
+`HARD_SWISH`, plain `relu`; case, underscores and overloads make no difference, but for a few ONNX names.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+_UNARY = """
+abs acos acosh asin asinh atan atanh bitwisenot ceil celu clamp clampmax clampmin clip cos cosh deg2rad
+digamma dropout elu erf erfc erfinv exp exp2 expm1 floor frac gelu hardshrink hardsigmoid hardswish hardtanh
+leakyrelu lgamma log log10 log1p log2 logicalnot logistic logit logsigmoid mish nantonum neg negative
+not positive quickgelu rad2deg reciprocal relu relu6 relu0to1 relun1to1 round rsqrt selu sgn sigmoid sign
+silu sin sinc sinh softplus softshrink softsign sqrt square swish tan tanh thresholdedrelu threshold
+trunc
+"""
+
+_OF_SEVERAL = """
+add addcdiv addcmul and atan2 bitshift bitwiseand bitwiseor bitwisexor copysign div divide eq equal
+floordiv floormod fmax
+fmin fmod ge greater greaterequal greaterorequal gt hypot le lerp less lessequal lessorequal logaddexp
+logicaland logicalor logicalxor lt maskedfill maximum minimum mod mul multiply ne notequal pow prelu
+or remainder rsub squareddifference sub subtract truedivide where xlogy xor
+"""
+
+_BACKWARD = """
+elubackward gelubackward hardsigmoidbackward hardswishbackward hardtanhbackward leakyrelubackward
+logitbackward mishbackward nativedropoutbackward sigmoidbackward silubackward softplusbackward
+tanhbackward thresholdbackward
+"""
+
+ELEMENTWISE = frozenset(f"{_UNARY} {_OF_SEVERAL} {_BACKWARD}".split())
+"""Ops whose output's element i depends on element i of every input of the same shape, and on nothing else
+of that input: it may be read, worked on and written back."""
+
+_ELEMENTWISE_IN_ONNX = frozenset({"Max", "Mean", "Min", "Sum"})
+"""Elementwise over several inputs in ONNX; the same words reduce a tensor elsewhere."""
+
+_CONCAT = frozenset({"cat", "concat", "concatenate", "concatenation", "concatv2"})
+
+_MOVING = """
+asstrided broadcastto chunk diagonal expand expandas mt movedim moveaxis narrow numpyt permute select
+slice split splitwithsizes splitwithsizescopy swapaxes swapdims t transpose unbind unfold
+"""
+
+REORDERING = frozenset(_MOVING.split())
+"""Views whose elements do not lie one after another from their own first byte, unless strides say so."""
+
+
+def is_elementwise(kind: str) -> bool:
+    """Whether every element of the output depends on that element of the inputs alone."""
+    return kind in _ELEMENTWISE_IN_ONNX or plain_kind(kind) in ELEMENTWISE
+
+
+def is_concat(kind: str) -> bool:
+    """Whether the output is the inputs one behind the other along one axis."""
+    return plain_kind(kind) in _CONCAT
+
+
+@cache
+def plain_kind(kind: str) -> str:
+    """`kind` without library, overload, case and underscores: "aten.leaky_relu.default" → "leakyrelu"."""
+    name = kind.removeprefix("torch.ops.")
+    for library in ("aten.", "prims.", "onnx."):
+        if name.startswith(library):
+            name = name[len(library) :].split(".")[0]
+    return name.replace("_", "").lower()

@@ -1,0 +1,52 @@
+"""Both transforms, one after the other, and their proof."""
+
+from __future__ import annotations
+
+from memplan_engine.errors import PlanError
+from memplan_engine.graph import Graph
+from memplan_engine.lifetimes import DEFAULT_ALIGNMENT
+from memplan_engine.reuse.check import check_reuse
+from memplan_engine.reuse.concat import place_concats
+from memplan_engine.reuse.in_place import write_in_place
+from memplan_engine.reuse.reused import Reused
+from memplan_engine.schedule import Schedule, sequential
+
+
+def reuse(
+    graph: Graph,
+    schedule: Schedule | None = None,
+    *,
+    in_place: bool = True,
+    concat: bool = True,
+    alignment: int = DEFAULT_ALIGNMENT,
+) -> Reused:
+    """`graph` with the reuse that is asked for, checked by `check_reuse`; with neither, as it is.
+
+    In-place writes come first: a block inside a concatenation covers no storage any more, and an op could no
+    longer write into it. `alignment` in bytes; plan with the same.
+
+    Raises
+    ------
+    InputError: `alignment` below 1. PlanError: the checker's first breach; a defect of a transform.
+    """
+    schedule = schedule or sequential(graph)
+    first = write_in_place(graph, schedule) if in_place else Reused(graph, schedule)
+    if not concat:
+        return _checked(graph, first, alignment)
+    second = place_concats(first.graph, schedule, alignment=alignment)
+    both = Reused(
+        second.graph,
+        schedule,
+        in_place=first.in_place,
+        concats=second.concats,
+        kept=(*first.kept, *second.kept),
+        windows=second.windows,
+    )
+    return _checked(graph, both, alignment)
+
+
+def _checked(graph: Graph, reused: Reused, alignment: int) -> Reused:
+    breaches = check_reuse(graph, reused.graph, reused.schedule, alignment=alignment)
+    if breaches:
+        raise PlanError(f"{graph.name}: reuse is not sound: {breaches[0]}")
+    return reused

@@ -1,0 +1,182 @@
+"""Symbolic sizes as Rich tables for people and as plain values for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from memplan_engine.graph import Graph
+from memplan_engine.plan import Plan
+from memplan_engine.symbolic import BucketTable, MemorySchema, RangeReport, Sweep, to_text
+from memplan_engine.tables import plain_text
+from memplan_engine.units import format_bytes, format_percent
+
+MOST_FORMULA = 2_000
+
+
+def symbols_summary(graph: Graph, schema: MemorySchema, at: Mapping[str, int]) -> dict[str, Any]:
+    """Symbols, formulas and the partition schema; bytes at `at`, hints for the rest."""
+    return {
+        "graph": graph.name,
+        "symbols": [asdict(symbol) for symbol in graph.symbols],
+        "formulas": sorted({storage.formula for storage in graph.storages if storage.formula}),
+        "peak": to_text(schema.peak_size()),
+        "memory_size": to_text(schema.memory_size()),
+        "partitions": [to_text(size) for size in schema.size_by_partition()],
+        "peak_bytes": schema.peak(at),
+        "memory_bytes": schema.memory_bytes(at),
+        "usage": schema.usage(at),
+    }
+
+
+def symbols_tables(
+    graph: Graph, schema: MemorySchema, at: Mapping[str, int], names: bool | None
+) -> list[RenderableType]:
+    """The symbols, then the schema: its partitions, sizes and usage; `names` None leaves out its steps."""
+    table = Table("symbol", title=plain_text(graph.name), title_justify="left")
+    for heading in ("from", "to", "hint"):
+        table.add_column(heading, justify="right")
+    for symbol in graph.symbols:
+        high = "no limit" if symbol.high is None else f"{symbol.high:,}"
+        hint = "by data" if symbol.hint is None else f"{symbol.hint:,}"
+        table.add_row(plain_text(symbol.name), f"{symbol.low:,}", high, hint)
+    partitions = Table("partition", "buffers", "size in bytes", title="memory schema", title_justify="left")
+    partitions.add_column("here", justify="right")
+    columns = (schema.partitions, schema.size_by_partition(), schema.sizes_at(at))
+    for number, (members, formula, size) in enumerate(zip(*columns, strict=True)):
+        partitions.add_row(str(number), f"{len(members):,}", _formula(formula), format_bytes(size))
+    lines = [
+        f"peak: {_formula(schema.peak_size())} bytes, {format_bytes(schema.peak(at))} here",
+        f"memory size: {format_bytes(schema.memory_bytes(at))} here, of which the peak "
+        f"uses {format_percent(schema.usage(at))}",
+    ]
+    steps = [] if names is None else [Text(schema.table(names=names))]
+    return [table, partitions, *map(plain_text, lines), *steps]
+
+
+def _formula(expression: Any) -> str:
+    text = to_text(expression)
+    return text if len(text) <= MOST_FORMULA else f"{text[: MOST_FORMULA - 1]}…"
+
+
+def range_summary(plan: Plan, report: RangeReport) -> dict[str, Any]:
+    """What the offsets of `plan` are worth over the symbols' range."""
+    failure = report.failure
+    return {
+        "strategy": plan.strategy,
+        "valid": report.valid,
+        "proof": str(report.proof),
+        "reason": report.reason,
+        "ranges": {name: [low, high] for name, low, high in report.ranges},
+        "unlimited": list(report.unlimited),
+        "points": report.points,
+        "impossible": report.impossible,
+        "arena_bytes": report.arena_bytes,
+        "limits": dict(report.limits),
+        "failure": None
+        if failure is None
+        else {
+            "values": dict(failure.values),
+            "buffers": list(failure.buffers),
+            "message": failure.message,
+        },
+    }
+
+
+def range_tables(plan: Plan, report: RangeReport) -> list[RenderableType]:
+    """One line with the verdict, and how far each symbol may go by itself."""
+    style = "green" if report.valid else "bold red"
+    table = Table("symbol", title=plain_text(f"{plan.strategy}, {plan.problem.name}"), title_justify="left")
+    for heading in ("from", "to", "offsets fail from"):
+        table.add_column(heading, justify="right")
+    limits = dict(report.limits)
+    for name, low, high in report.ranges:
+        fails = limits.get(name)
+        end = f"{high:,}{', no limit known' if name in report.unlimited else ''}"
+        table.add_row(plain_text(name), f"{low:,}", end, "nowhere" if fails is None else f"{fails:,}")
+    return [plain_text(report.summary, style), table]
+
+
+def buckets_summary(made: BucketTable) -> dict[str, Any]:
+    """The buckets with what each needs and wastes; bytes."""
+    return {
+        "symbol": made.symbol,
+        "others": dict(made.others),
+        "arena_bytes": made.arena_bytes,
+        "separate_bytes": made.separate_bytes,
+        "table_bytes": made.table_bytes,
+        "buckets": [
+            {
+                "low": bucket.low,
+                "high": bucket.high,
+                "arena_bytes": bucket.arena_bytes,
+                "worst_waste_bytes": bucket.worst_waste,
+                "worst_at": bucket.worst_at,
+                "mean_waste_bytes": bucket.mean_waste,
+                "valid": bucket.report.valid,
+                "proof": str(bucket.report.proof),
+            }
+            for bucket in made.buckets
+        ],
+    }
+
+
+def buckets_table(graph: str, made: BucketTable) -> Table:
+    """A row a bucket, and what keeping all of them takes."""
+    others = "".join(f", {name} {value:,}" for name, value in made.others)
+    table = Table(made.symbol, title=plain_text(f"{graph}{others}"), title_justify="left")
+    for heading in ("arena", "mean waste", "worst waste", "at"):
+        table.add_column(heading, justify="right")
+    table.add_column("offsets")
+    for bucket in made.buckets:
+        verdict = f"hold: {bucket.report.proof}" if bucket.report.valid else bucket.report.summary
+        table.add_row(
+            f"{bucket.low:,} to {bucket.high:,}",
+            format_bytes(bucket.arena_bytes),
+            format_bytes(round(bucket.mean_waste)),
+            format_bytes(bucket.worst_waste),
+            f"{bucket.worst_at:,}",
+            plain_text(verdict),
+        )
+    table.caption = plain_text(
+        f"one arena for all: {format_bytes(made.arena_bytes)}; one each: "
+        f"{format_bytes(made.separate_bytes)}; the offsets themselves: {format_bytes(made.table_bytes)}"
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def sweep_summary(made: Sweep) -> dict[str, Any]:
+    """The columns of a sweep; bytes."""
+    return asdict(made) | {"others": dict(made.others)}
+
+
+def sweep_table(graph: str, made: Sweep) -> Table:
+    """A row a value; the hint is marked."""
+    others = "".join(f", {name} {value:,}" for name, value in made.others)
+    table = Table(title=plain_text(f"{graph}{others}"), title_justify="left")
+    table.add_column(made.symbol, justify="right")
+    for heading in ("lower bound", made.strategy, "over bound", "partition plan", "over bound"):
+        table.add_column(heading, justify="right")
+    for value, bound, arena, partition in zip(
+        made.values, made.bound, made.arena, made.partition, strict=True
+    ):
+        mark = " ← hint" if value == made.hint else ""
+        table.add_row(
+            f"{value:,}{mark}",
+            format_bytes(bound),
+            format_bytes(arena),
+            _over(arena, bound),
+            format_bytes(partition),
+            _over(partition, bound),
+        )
+    return table
+
+
+def _over(nbytes: int, bound: int) -> str:
+    return format_percent(nbytes / bound - 1) if bound else ""

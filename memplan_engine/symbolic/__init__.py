@@ -1,0 +1,43 @@
+"""Sizes that depend on symbols: formulas, values, plans for whole ranges. sympy is imported when used."""
+
+from __future__ import annotations
+
+from memplan_engine.symbolic.buckets import Bucket, BucketTable, plan_buckets
+from memplan_engine.symbolic.expression import Formula, parse, to_sympy, to_text
+from memplan_engine.symbolic.maxima import symbolic_max, symbolic_peak
+from memplan_engine.symbolic.monotone import Trend, trend
+from memplan_engine.symbolic.partition import MemorySchema, Requirement, build_schema, schema_of
+from memplan_engine.symbolic.problem import SymbolicProblem, symbolic_problem
+from memplan_engine.symbolic.resolve import resolve
+from memplan_engine.symbolic.revalidate import Proof, RangeReport, revalidate
+from memplan_engine.symbolic.sweep import Sweep, sweep
+from memplan_engine.symbolic.values import check_values, corners, samples
+
+__all__ = [
+    "Bucket",
+    "BucketTable",
+    "Formula",
+    "MemorySchema",
+    "Proof",
+    "RangeReport",
+    "Requirement",
+    "Sweep",
+    "SymbolicProblem",
+    "Trend",
+    "build_schema",
+    "check_values",
+    "corners",
+    "parse",
+    "plan_buckets",
+    "resolve",
+    "revalidate",
+    "samples",
+    "schema_of",
+    "sweep",
+    "symbolic_max",
+    "symbolic_peak",
+    "symbolic_problem",
+    "to_sympy",
+    "to_text",
+    "trend",
+]

@@ -1,0 +1,148 @@
+"""Plan tables for a few buckets of one symbol: each plan is made at a bucket's largest value and used for all
+values below it, down to the bucket before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from memplan_engine.bounds import lower_bound
+from memplan_engine.errors import InputError
+from memplan_engine.graph import Graph
+from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
+from memplan_engine.plan import Plan
+from memplan_engine.planner import make_plan
+from memplan_engine.schedule import Schedule
+from memplan_engine.strategies.base import Strategy
+from memplan_engine.symbolic.problem import SymbolicProblem, symbolic_problem
+from memplan_engine.symbolic.resolve import ImpossibleSizeError
+from memplan_engine.symbolic.revalidate import RangeReport, revalidate
+from memplan_engine.symbolic.values import check_values, steps_between, symbol_named
+
+MOST_BUCKETS = 64
+TRIED = 33
+"""Values of a bucket at which its waste is worked out, at most."""
+OFFSET_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """The plan for values `low` … `high` of the symbol, made at `high`; `report` says whether its offsets
+    hold for all of them. `arena_bytes` is what it needs for each of them. Waste is arena − lower bound, in
+    bytes: the worst of the values tried, at `worst_at`, and the mean over them, evenly spaced by ratio."""
+
+    low: int
+    high: int
+    plan: Plan
+    report: RangeReport
+    arena_bytes: int
+    worst_waste: int
+    worst_at: int
+    mean_waste: float
+
+
+@dataclass(frozen=True, slots=True)
+class BucketTable:
+    """All buckets of `symbol`, with the values of the other symbols, which are the same for all."""
+
+    symbol: str
+    others: tuple[tuple[str, int], ...]
+    buckets: tuple[Bucket, ...]
+
+    @property
+    def arena_bytes(self) -> int:
+        """One arena that serves whichever bucket is used: the largest."""
+        return max(bucket.arena_bytes for bucket in self.buckets)
+
+    @property
+    def separate_bytes(self) -> int:
+        """An arena for each bucket, all kept: the sum."""
+        return sum(bucket.arena_bytes for bucket in self.buckets)
+
+    @property
+    def table_bytes(self) -> int:
+        """The plans themselves: an offset of 8 bytes for each buffer of each bucket."""
+        return sum(OFFSET_BYTES * len(bucket.plan.problem) for bucket in self.buckets)
+
+    def bucket(self, value: int) -> Bucket:
+        """The bucket whose plan is used at `value` of the symbol; raises InputError for one outside them."""
+        for bucket in self.buckets:
+            if bucket.low <= value <= bucket.high:
+                return bucket
+        expected = f"{self.buckets[0].low} to {self.buckets[-1].high}"
+        raise InputError("buckets", f"symbol {self.symbol!r}", str(value), expected)
+
+
+def plan_buckets(
+    graph: Graph,
+    symbol: str,
+    highs: Sequence[int],
+    strategy: str | Strategy = "auto",
+    *,
+    values: Mapping[str, int] | None = None,
+    schedule: Schedule | None = None,
+    alignment: int = DEFAULT_ALIGNMENT,
+    plan_inputs: bool = False,
+    unread: Unread = Unread.FREED,
+) -> BucketTable:
+    """Plan `graph` once for each of `highs`, the buckets' largest values of `symbol`, with the other symbols
+    at `values` or their hints. The first bucket begins at the symbol's smallest value.
+
+    Raises
+    ------
+    InputError: no such symbol; no buckets, too many, a value out of range or twice; values as `check_values`.
+    PlanError: as `make_plan`.
+    """
+    known = symbol_named(graph, symbol)
+    ordered = _ordered(graph.name, symbol, highs)
+    problem = symbolic_problem(graph, schedule, alignment=alignment, plan_inputs=plan_inputs, unread=unread)
+    low, buckets = known.low, []
+    for high in ordered:
+        at = check_values(graph.symbols, {**(values or {}), symbol: high}, graph.name)
+        buckets.append(_bucket(problem, symbol, low, at, strategy))
+        low = high + 1
+    others = tuple((name, value) for name, value in at.items() if name != symbol)
+    return BucketTable(symbol, others, tuple(buckets))
+
+
+def _ordered(source: str, symbol: str, highs: Sequence[int]) -> list[int]:
+    place = f"buckets of {symbol!r}"
+    if not 1 <= len(highs) <= MOST_BUCKETS:
+        raise InputError(source, place, f"{len(highs)} values", f"1 to {MOST_BUCKETS}")
+    twice = [value for value in highs if list(highs).count(value) > 1]
+    if twice:
+        raise InputError(source, place, f"{twice[0]} twice", "each value once")
+    return sorted(highs)
+
+
+def _bucket(
+    problem: SymbolicProblem, symbol: str, low: int, at: Mapping[str, int], strategy: str | Strategy
+) -> Bucket:
+    high = at[symbol]
+    plan = make_plan(problem.at(at), strategy)
+    report = _report(plan, symbol, low)
+    # Where a size falls as the symbol grows, a value inside may need more than the largest one.
+    arena = max(plan.arena_bytes, report.arena_bytes)
+    wastes: dict[int, int] = {}
+    for value in steps_between(low, high, TRIED):
+        try:
+            inside = problem.at({**at, symbol: value}, origin=False)
+        except ImpossibleSizeError:
+            continue
+        wastes[value] = arena - lower_bound(inside).nbytes
+    worst = max(wastes, key=lambda value: (wastes[value], -value))
+    mean = sum(wastes.values()) / len(wastes)
+    return Bucket(low, high, plan, report, arena, wastes[worst], worst, mean)
+
+
+def _report(plan: Plan, symbol: str, low: int) -> RangeReport:
+    """Whether the offsets hold from `low` to where the plan was made, the other symbols standing still."""
+    origin = plan.problem.origin
+    assert origin is not None
+    at = check_values(origin.graph.symbols)
+    narrow = tuple(
+        replace(each, low=low if each.name == symbol else at[each.name], high=at[each.name])
+        for each in origin.graph.symbols
+    )
+    graph = replace(origin.graph, symbols=narrow)
+    return revalidate(replace(plan, problem=replace(plan.problem, origin=replace(origin, graph=graph))))

@@ -1,0 +1,122 @@
+"""A graph with symbols, at other values of them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from memplan_engine.errors import InputError
+from memplan_engine.graph import MAX_BYTES, Graph, Tensor
+from memplan_engine.symbolic.expression import Formula, parse
+from memplan_engine.symbolic.values import Values, check_values, hinted, in_words
+
+
+class ImpossibleSizeError(InputError):
+    """A size that is negative or no whole number: a model does not run at such values."""
+
+
+def resolve(graph: Graph, values: Mapping[str, int] | None = None) -> Graph:
+    """`graph` with all plain sizes taken at `values`, hints for the symbols that are not among them.
+
+    The symbols' hints become the values, and formulas stay, so that the result can be resolved again. Every
+    distinct formula is evaluated once. Strides that fill memory without holes (also transposed ones, and 0
+    for expanded dimensions) follow the shape; others, and offsets, have no formulas and stay.
+
+    Raises
+    ------
+    InputError: values as in `check_values`; a formula that cannot be read or has an unknown symbol; a size
+        that is negative, no whole number (ImpossibleSizeError), or above 2^63−1, naming storage or tensor.
+    """
+    at = check_values(graph.symbols, values, graph.name)
+    if not graph.symbols:
+        return graph
+    sizes = Sizes(graph, at)
+    storages = tuple(
+        replace(storage, nbytes=sizes.size(storage.formula, f"storage {storage.name!r}"))
+        if storage.formula
+        else storage
+        for storage in graph.storages
+    )
+    if sum(storage.nbytes for storage in storages) > MAX_BYTES:
+        found = f"sizes whose sum passes 2^63-1 at {in_words(at)}"
+        raise InputError(graph.name, "storages", found, "a smaller total")
+    tensors = tuple(_tensor(tensor, sizes) if any(tensor.formulas) else tensor for tensor in graph.tensors)
+    return replace(graph, storages=storages, tensors=tensors, symbols=hinted(graph.symbols, at))
+
+
+class Sizes:
+    """The sizes that formulas give at one set of values, each worked out once."""
+
+    def __init__(self, graph: Graph, values: Values) -> None:
+        self.source, self.values = graph.name, values
+        self._known: dict[str, int] = {}
+
+    def size(self, text: str, place: str) -> int:
+        """The value of `text`, 0 … 2^63−1; raises InputError naming `place`."""
+        if text not in self._known:
+            formula = parse(text, self.values, self.source, place)
+            self._known[text] = size_at(formula, self.values, self.source, place)
+        return self._known[text]
+
+
+def size_at(formula: Formula, values: Mapping[str, int], source: str, place: str) -> int:
+    """`formula` at `values` as a size: a whole number from 0 to 2^63−1.
+
+    Raises
+    ------
+    ImpossibleSizeError: negative, no whole number, or a division by zero. InputError: above 2^63−1.
+    """
+    try:
+        value = formula.at(values)
+    except ZeroDivisionError:
+        found = f"{formula.text}, a division by zero at {in_words(values)}"
+        raise ImpossibleSizeError(source, place, found, "a whole number from 0 to 2^63-1") from None
+    if isinstance(value, int) and 0 <= value <= MAX_BYTES:
+        return value
+    found = f"{formula.text} = {value} at {in_words(values)}"
+    kind = InputError if value > MAX_BYTES else ImpossibleSizeError
+    raise kind(source, place, found, "a whole number from 0 to 2^63-1")
+
+
+def _tensor(tensor: Tensor, sizes: Sizes) -> Tensor:
+    place = f"tensor {tensor.name!r}"
+    shape = tuple(
+        sizes.size(text, place) if text else known
+        for text, known in zip(tensor.formulas, tensor.shape, strict=True)
+    )
+    if shape == tensor.shape:
+        return tensor
+    before, now = math.prod(tensor.shape), math.prod(shape)
+    nbytes = -(-now * tensor.nbytes // before) if before else now * item_bytes(tensor.dtype)
+    if nbytes > MAX_BYTES:
+        raise InputError(
+            sizes.source, place, f"{nbytes} bytes at {in_words(sizes.values)}", "below 2^63 bytes"
+        )
+    return replace(tensor, shape=shape, nbytes=nbytes, strides=_strides(tensor, shape))
+
+
+def _strides(tensor: Tensor, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The strides for `shape` where those of `tensor` fill memory in some order of its dimensions."""
+    if tensor.strides is None:
+        return None
+    expected, product, made = 1, 1, list(tensor.strides)
+    # Inner dimensions first; one that holds a single element lies inside those of equal stride.
+    order = sorted(
+        (axis for axis, stride in enumerate(tensor.strides) if stride),
+        key=lambda axis: (tensor.strides[axis], tensor.shape[axis], -axis),  # type: ignore[index]
+    )
+    for axis in order:
+        if tensor.strides[axis] != expected and tensor.shape[axis] != 1:
+            return tensor.strides
+        made[axis] = product
+        expected *= max(tensor.shape[axis], 1)
+        product *= max(shape[axis], 1)
+    return tuple(made)
+
+
+def item_bytes(dtype: str) -> int:
+    """Bytes of one element, by the digits in the name of its type: 4 for "float32", 1 for "bool"."""
+    digits = re.search(r"\d+", dtype)
+    return max(1, int(digits[0]) // 8) if digits else 1

@@ -1,0 +1,90 @@
+"""The arena as a function of one symbol: plain values for a chart or a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from memplan_engine.errors import InputError
+from memplan_engine.graph import Graph
+from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
+from memplan_engine.planner import make_plan
+from memplan_engine.schedule import Schedule
+from memplan_engine.strategies.base import Strategy
+from memplan_engine.symbolic.partition import schema_of
+from memplan_engine.symbolic.problem import symbolic_problem
+from memplan_engine.symbolic.resolve import ImpossibleSizeError
+from memplan_engine.symbolic.values import check_values, ends, steps_between, symbol_named
+
+MOST_POINTS = 60
+POINTS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Bytes at each of `values` of `symbol`, the others at `others`.
+
+    `bound`: the lower bound. `arena`: `strategy` planned anew at every value. `partition`: what the one
+    partition schema decided at `hint` allocates, the same assignment for all values. `peak` is the largest
+    sum of live bytes. `skipped` values have sizes that are negative or not whole.
+    """
+
+    symbol: str
+    hint: int
+    others: tuple[tuple[str, int], ...]
+    strategy: str
+    values: tuple[int, ...]
+    bound: tuple[int, ...]
+    arena: tuple[int, ...]
+    partition: tuple[int, ...]
+    peak: tuple[int, ...]
+    skipped: tuple[int, ...] = ()
+
+
+def sweep(
+    graph: Graph,
+    symbol: str,
+    values: Sequence[int] | None = None,
+    strategy: str | Strategy = "auto",
+    *,
+    at: Mapping[str, int] | None = None,
+    points: int = POINTS,
+    schedule: Schedule | None = None,
+    alignment: int = DEFAULT_ALIGNMENT,
+    plan_inputs: bool = False,
+    unread: Unread = Unread.FREED,
+) -> Sweep:
+    """Plan `graph` at `values` of `symbol`, or at `points` values over its range, evenly spaced by ratio and
+    with the hint among them. `at` has values for the other symbols (their hints for the rest), and may have
+    one for `symbol`, which then takes the place of its hint.
+
+    Raises
+    ------
+    InputError: no such symbol, more than 60 values or none, values out of range, no possible sizes at any.
+    PlanError: as `make_plan`.
+    """
+    known = symbol_named(graph, symbol)
+    count = points if values is None else len(values)
+    if not 2 - (values is not None) <= count <= MOST_POINTS:
+        raise InputError(graph.name, f"values of {symbol!r}", f"{count} of them", f"2 to {MOST_POINTS}")
+    base = check_values(graph.symbols, at, graph.name)
+    chosen = sorted({*steps_between(*ends(known), points - 1), base[symbol]} if values is None else {*values})
+    problem = symbolic_problem(graph, schedule, unread=unread, alignment=alignment, plan_inputs=plan_inputs)
+    schema = schema_of(graph, base, schedule, unread=unread, alignment=alignment, plan_inputs=plan_inputs)
+    columns: list[tuple[int, int, int, int, int]] = []
+    skipped: dict[int, ImpossibleSizeError] = {}
+    name = strategy if isinstance(strategy, str) else strategy.name
+    for value in chosen:
+        here = check_values(graph.symbols, {**base, symbol: value}, graph.name)
+        try:
+            plan = make_plan(problem.at(here, origin=False), strategy)
+        except ImpossibleSizeError as error:
+            skipped[value] = error
+            continue
+        bytes_here = (plan.bound.nbytes, plan.arena_bytes, schema.memory_bytes(here), schema.peak(here))
+        columns.append((value, *bytes_here))
+    if not columns:
+        raise next(iter(skipped.values()))
+    kept, bound, arena, partition, peak = zip(*columns, strict=True)
+    others = tuple((each, value) for each, value in base.items() if each != symbol)
+    return Sweep(symbol, base[symbol], others, name, kept, bound, arena, partition, peak, tuple(skipped))

@@ -1,0 +1,47 @@
+"""The app without a browser, as the tests of the pages drive it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
+
+APP = Path(__file__).resolve().parents[1] / "dashboard" / "app.py"
+
+
+def open_app(page="", tab="", **parameters):
+    """The app at an address; `page` is "compare", "import" or nothing for Inspect; `tab` is one below the
+    chart."""
+    app = AppTest.from_file(APP, default_timeout=60)
+    for name, value in parameters.items():
+        app.query_params[name] = value
+    if tab:
+        app.session_state["tables"] = tab
+    # AppTest itself can only go to such a page from another one; by its address one comes straight.
+    app._page_hash = calc_hash(page) if page else ""
+    check(app.run())
+    app._page_hash = ""
+    return app
+
+
+def check(app):
+    """`app`, which must not have failed."""
+    assert not app.exception, app.exception
+    return app
+
+
+def widget(kind, label):
+    """The widget of that label."""
+    return next(each for each in kind if each.label == label)
+
+
+def figure(app, label):
+    """The value of the metric of that label."""
+    return next(each.value for each in app.metric if each.label == label)
+
+
+def address(app):
+    """The query parameters."""
+    given = app.query_params.items()
+    return {name: value if isinstance(value, str) else value[0] for name, value in given}
