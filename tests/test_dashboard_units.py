@@ -23,6 +23,7 @@ from memplan_engine import (
     Unread,
     adopt,
     find_peak,
+    known_strategies,
     load,
     make_plan,
     make_problem,
@@ -186,6 +187,13 @@ def test_the_selected_bar_stands_out_and_names_are_text():
     assert bar.y[0] == "1 &lt;b&gt;bold&lt;/b&gt;"
     assert len(bar.y[1]) == len("2 ") + 27
     assert list(bar.x) == [2, 1]
+
+
+def test_every_strategy_has_a_mark_of_its_own():
+    problem = make_problem([0, 1, 2], [2, 3, 4], [10, 20, 5])
+    plans = [make_plan(problem, name) for name in known_strategies()]
+    marks = [trace.marker for trace in arena_seconds.figure(arena_seconds.data(plans)).data]
+    assert len({(mark.symbol, mark.color) for mark in marks}) == len(marks) == len(plans) - 1
 
 
 def test_arena_against_time_leaves_naive_out():

@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(path for path in (ROOT / "docs").rglob("*.md") if path.name != "extending.md")
+NAME = {"ids": lambda page: page.stem}
 CHECKER = doctest.OutputChecker()
 
 
@@ -42,7 +43,7 @@ def plain(text: str) -> str:
     return "\n".join(lines).strip() + "\n"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], **NAME)
 def test_commands_print_what_is_shown(page: Path, folder: Path) -> None:
     """`...` stands for any text."""
     for command, shown in commands(page):
@@ -58,7 +59,7 @@ def test_commands_print_what_is_shown(page: Path, folder: Path) -> None:
             assert done.returncode == 0, f"$ {command}\n{done.stderr}"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], **NAME)
 def test_python_examples_run(page: Path, folder: Path) -> None:
     program = "\n".join(blocks(page, "python"))
     done = subprocess.run(

@@ -208,8 +208,8 @@ def test_a_size_that_is_no_formula_is_named_with_what_to_bind(tmp_path: Path) ->
     with pytest.raises(InputError) as caught:
         read(path)
     assert str(caught.value) == (
-        "m: tensor 'part': found a size that is no formula in seq, expected sizes that follow from theirs: "
-        "bind seq with --dim NAME=VALUE"
+        "m.onnx: tensor 'part': found a size that is no formula in seq, expected sizes that follow from "
+        "theirs: bind seq with --dim NAME=VALUE"
     )
     assert read(path, dims={"seq": 100}).tensors[-1].shape == (64,)
 
@@ -218,8 +218,8 @@ def test_hints_at_which_a_window_does_not_fit_are_refused(tmp_path: Path) -> Non
     with pytest.raises(InputError) as caught:
         read(images(tmp_path / "m.onnx"))
     assert str(caught.value) == (
-        "m: hints batch=2, height=2, width=2: found a size of 1, which is less than its window (node 'p'), "
-        "expected hints at which the model has shapes"
+        "m.onnx: hints batch=2, height=2, width=2: found a size of 1, which is less than its window (node "
+        "'p'), expected hints at which the model has shapes"
     )
 
 

@@ -12,6 +12,8 @@ from memplan_engine import Plan
 from memplan_engine.units import format_bytes, format_percent
 
 MEBI = 2**20
+LEGEND_ROW = 19
+"""Pixels."""
 SYMBOLS = ("star", "circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "pentagon")
 COLOURS = (
     "#228833",
@@ -66,9 +68,9 @@ def figure(values: Points) -> go.Figure:
             name=point.strategy,
             marker={
                 "size": 15 if point.optimal else 11,
-                "symbol": SYMBOLS[place % len(SYMBOLS)],
+                "symbol": _symbol(place),
                 "color": COLOURS[place % len(COLOURS)],
-                "line": {"width": 1, "color": "white"},
+                "line": {"width": 2} if place >= len(SYMBOLS) else {"width": 1, "color": "white"},
             },
             customdata=[[format_bytes(point.arena_bytes), format_percent(point.gap)]],
             hovertemplate="%{customdata[0]}, +%{customdata[1]} over bound<br>%{x:.3g} ms",
@@ -81,13 +83,18 @@ def figure(values: Points) -> go.Figure:
         annotation_yshift=-10,
     )
     chart.update_layout(
-        height=380,
-        margin={"l": 0, "r": 0, "t": 8, "b": 0},
+        height=340 + LEGEND_ROW * len(values.points),
+        margin={"l": 0, "r": 0, "t": 8, "b": 50 + LEGEND_ROW * len(values.points)},
         xaxis={"title": "planning time, ms", "type": "log", "showgrid": True, **_ticks(values)},
         yaxis={"title": "arena, MiB"},
-        legend={"orientation": "v"},
+        legend={"yref": "container", "y": 0, "yanchor": "bottom", "x": 0},
     )
     return chart
+
+
+def _symbol(place: int) -> str:
+    """Filled for the first strategies, open for the next: with its colour no two are alike."""
+    return SYMBOLS[place % len(SYMBOLS)] + ("-open" if place // len(SYMBOLS) % 2 else "")
 
 
 def _ticks(values: Points) -> dict[str, object]:

@@ -61,6 +61,7 @@ def _table(several: list[Facts]) -> None:
         hide_index=True,
         height=38 + 35 * len(rows),
         column_config={
+            "strategy": st.column_config.TextColumn(width="medium"),
             "bytes": st.column_config.NumberColumn("arena, bytes", format="localized"),
             "over bound": st.column_config.ProgressColumn(
                 format="percent", min_value=0.0, max_value=max([*finite, 1e-9])

@@ -23,7 +23,11 @@ from memplan_engine.units import format_bytes
 def _options() -> Options:
     with st.expander("Options", icon=":material/tune:"):
         left, middle, right = st.columns(3)
-        dims = left.text_input("Symbolic dimensions (ONNX)", placeholder="batch=1, sequence=128")
+        dims = left.text_input(
+            "Symbolic dimensions (ONNX)",
+            placeholder="batch=1, sequence=128",
+            help="Bound as the file is read. Dimensions left open become symbols with sliders.",
+        )
         alignment = middle.number_input(
             "Alignment, bytes",
             min_value=1,
@@ -68,6 +72,8 @@ def _counts(document: Document, key: str) -> None:
             ("storages", f"{len(graph.storages):,}"),
             ("constants", format_bytes(storage_bytes(graph, Role.CONSTANT))),
         ]
+        if graph.symbols:
+            figures.append(("symbols", ", ".join(plain(symbol.name) for symbol in graph.symbols)))
     else:
         figures += [("steps", f"{problem.steps:,}"), ("bytes in all", format_bytes(problem.total_bytes))]
     if document.plan:

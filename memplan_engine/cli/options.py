@@ -27,7 +27,11 @@ STRATEGY = Annotated[str, typer.Option(help="See `memplan strategies`.")]
 ALIGNMENT = Annotated[int | None, typer.Option(help="Bytes; 64 for graphs, the file's own for CSV.")]
 SYMBOLS = Annotated[
     list[str] | None,
-    typer.Option("--symbol", "--dim", help="Give a symbolic size its value: NAME=VALUE. May be repeated."),
+    typer.Option(
+        "--symbol",
+        "--dim",
+        help="Give a symbolic size its value: NAME=VALUE; else it has its hint. Repeatable.",
+    ),
 ]
 OUTPUT = Annotated[Path, typer.Option("-o", "--output", help="Where the graph goes.")]
 
@@ -92,11 +96,14 @@ def with_preparation(verb: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def open_file(file: Path, how: Preparation) -> tuple[Loaded, Preparation]:
-    """Load `file`; ONNX binds symbols as it is read, every other kind of graph keeps them."""
+def open_file(file: Path, how: Preparation, keep_symbols: bool = False) -> tuple[Loaded, Preparation]:
+    """Load `file`. ONNX binds the symbols that have values as it is read, or takes the values for their hints
+    when `keep_symbols`; every other kind of graph keeps its symbols."""
     if not isinstance(recognise(file), OnnxImporter):
         return load(file), how
-    return load(file, ImportOptions(dims=dict(how.symbols))), how.without_symbols()
+    values = dict(how.symbols)
+    options = ImportOptions(hints=values) if keep_symbols else ImportOptions(dims=values)
+    return load(file, options), how.without_symbols()
 
 
 def open_graph(file: Path, how: Preparation) -> Graph:

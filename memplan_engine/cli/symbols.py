@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,9 +53,9 @@ def range_(file: FILE, how: Preparation, strategy: STRATEGY = "auto", as_json: A
 
     Exit code 1 when they fail somewhere; the first failing value is named.
     """
-    graph, _ = _symbolic(file, how)
+    graph, at = _symbolic(file, how)
     _asked(graph, how)
-    plan = make_plan(prepare(graph, how), strategy)
+    plan = make_plan(prepare(graph, replace(how, symbols=tuple(at.items()))), strategy)
     report = revalidate(plan)
     show(
         as_json,
@@ -110,7 +111,7 @@ def sweep(
 
 def _symbolic(file: Path, how: Preparation) -> tuple[Graph, dict[str, int]]:
     """The graph of `file` with its symbols, and the values given for some of them."""
-    loaded, left = open_file(file, how)
+    loaded, left = open_file(file, how, keep_symbols=True)
     if not isinstance(loaded, Graph):
         raise InputError(file.name, "", "no graph", "a graph with symbols")
     if not loaded.symbols:

@@ -55,8 +55,6 @@ def rerun(graph: Graph, source: str, handed: Mapping[str, Any] | None = None) ->
     import torch
 
     mode = fake_mode()
-    # What torch's cache gives back can lie in a storage smaller than the op's own: `copy` of a slice.
-    mode.cache_enabled = False
     twins = FakeTwins(mode)
     done = Rerun()
 

@@ -86,9 +86,11 @@ def _symbolic(model: Any, hints: Mapping[str, int], dims: Mapping[str, int], pat
         raise hints_refused(error, path.name, hints) from None
     graph = to_graph(inferred, path, {**dims, **hints})
     names = symbol_names(list(hints))
-    return with_formulas(
-        graph, names, hints, lambda point: shapes_of(at(point).graph, point), inferred.graph.node
-    )
+
+    def shapes_at(point: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+        return shapes_of(at(point).graph, point)
+
+    return with_formulas(graph, names, hints, shapes_at, inferred.graph.node, path.name)
 
 
 def _read(path: Path) -> Any:

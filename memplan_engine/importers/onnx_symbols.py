@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from memplan_engine.errors import InputError
-from memplan_engine.graph import Graph, Symbol, Tensor
+from memplan_engine.graph import Graph, Symbol, Tensor, check_graph
 from memplan_engine.importers.formula_text import is_symbol_name, size_text
 from memplan_engine.importers.onnx_fit import Fit, Known, Numbers, Window
 from memplan_engine.importers.onnx_values import ELEMENTS
@@ -42,9 +42,14 @@ def points(names: Sequence[str], hints: Point) -> list[dict[str, int]]:
 
 
 def with_formulas(
-    graph: Graph, names: Mapping[str, str], hints: Point, shapes_at: Callable[[Point], Shapes], nodes: Any
+    graph: Graph,
+    names: Mapping[str, str],
+    hints: Point,
+    shapes_at: Callable[[Point], Shapes],
+    nodes: Any,
+    source: str,
 ) -> Graph:
-    """`graph`, which is the model at `hints`, with its symbols and the formulas of its sizes.
+    """`graph`, which is the model in the file `source` at `hints`, with symbols and formulas.
 
     `names` says how each dimension is called as a symbol, `shapes_at` gives the shapes of all tensors at
     other values of the dimensions, and `nodes` are the model's.
@@ -58,16 +63,16 @@ def with_formulas(
 
     def checked(point: Point) -> Shapes:
         shapes = shapes_at(point)
-        _check_windows(nodes, shapes, graph.name)
+        _check_windows(nodes, shapes, source)
         return shapes
 
     try:
         checked(hints)
     except InputError as error:
-        raise hints_refused(error, graph.name, hints) from None
+        raise hints_refused(error, source, hints) from None
     tried, refusals = _tried(list(names), hints, checked)
     if len(tried) < FEWEST_POINTS:
-        raise _not_free(graph.name, names, refusals)
+        raise _not_free(source, names, refusals)
     columns = {t.name: [shapes.get(t.name) for _, shapes in tried] for t in graph.tensors}
     fit = Fit(
         tuple(
@@ -75,14 +80,15 @@ def with_formulas(
             for name, symbol in names.items()
         )
     )
-    formulas = _fitted(graph, fit, columns, {name: node for node in nodes for name in node.output}, names)
+    makers = {name: node for node in nodes for name in node.output}
+    formulas = _fitted(graph, fit, columns, makers, names, source)
     low = {name: _lowest(name, hints, checked) for name in names}
     symbols = tuple(Symbol(symbol, low[name], None, hints[name]) for name, symbol in names.items())
     tensors = tuple(_tensor(tensor, formulas[tensor.name]) for tensor in graph.tensors)
     sizes = {tensor.name: _bytes_text(tensor, formulas[tensor.name]) for tensor in graph.tensors}
     largest = {tensor.storage: tensor.name for tensor in sorted(graph.tensors, key=lambda t: t.nbytes)}
     storages = tuple(replace(storage, formula=sizes[largest[storage.name]]) for storage in graph.storages)
-    return replace(graph, storages=storages, tensors=tensors, symbols=symbols)
+    return check_graph(replace(graph, storages=storages, tensors=tensors, symbols=symbols), source)
 
 
 def check_hints(given: Mapping[str, int], free: Sequence[str], source: str) -> dict[str, int]:
@@ -138,6 +144,7 @@ def _fitted(
     columns: Mapping[str, Sequence[tuple[int, ...] | None]],
     nodes: Mapping[str, Any],
     names: Mapping[str, str],
+    source: str,
 ) -> dict[str, list[Any]]:
     """Tensor → the formulas of its dimensions."""
     made_by = {name: op for op in graph.ops for name in op.outputs}
@@ -152,7 +159,7 @@ def _fitted(
         if shape is None or formulas is None:
             found = f"a size that is no formula in {', '.join(names.values())}"
             expected = f"sizes that follow from theirs: bind {', '.join(names)} with --dim NAME=VALUE"
-            raise InputError(graph.name, f"tensor {tensor.name!r}", found, expected)
+            raise InputError(source, f"tensor {tensor.name!r}", found, expected)
         known[tensor.name] = [Known(*pair) for pair in zip(shape, formulas, strict=True)]
     return {name: [size.formula for size in shape] for name, shape in known.items()}
 

@@ -24,22 +24,24 @@ MOST_TERMS = 500
 
 
 def symbolic_max(expressions: Iterable[sympy.Expr], symbols: Sequence[Symbol]) -> sympy.Expr:
-    """The maximum of `expressions` over the ranges of `symbols`; 0 of none.
+    """The maximum of `expressions`, which are sizes and so never negative, over the ranges of `symbols`; 0 of
+    none.
 
-    An expression is left out when another one minus it is a sum of terms none of which is negative, with the
-    symbols counted from their smallest values. That is a proof; what it does not reach stays.
+    An expression is left out when another one is a multiple of it, or minus it is a sum of terms none of
+    which is negative, with the symbols counted from their smallest values. What these proofs do not reach
+    stays.
     """
     import sympy
 
     distinct = sorted(dict.fromkeys(expressions), key=sympy.default_sort_key)
     if len(distinct) > MOST_COMPARED:
         return sympy.Max(*distinct, evaluate=False)
-    terms = [_terms(expression, symbols) for expression in distinct]
+    terms = [(_unit(expression), _terms(expression, symbols)) for expression in distinct]
     kept: list[int] = []
     for place in range(len(distinct)):
-        if any(_covers(terms[other], terms[place]) for other in kept):
+        if any(_covers(*terms[other], *terms[place]) for other in kept):
             continue
-        kept = [other for other in kept if not _covers(terms[place], terms[other])] + [place]
+        kept = [other for other in kept if not _covers(*terms[place], *terms[other])] + [place]
     # Not evaluated: sympy would ask of every pair once more which is larger, which takes seconds.
     remaining = [distinct[place] for place in kept]
     return sympy.Max(*remaining, evaluate=False) if len(remaining) > 1 else sympy.Add(*remaining)
@@ -50,12 +52,28 @@ def symbolic_peak(problem: SymbolicProblem) -> sympy.Expr:
     import sympy
 
     symbols = sympy_symbols(problem.graph.symbols)
-    sizes = [to_sympy(formula, symbols) for formula in problem.formulas]
-    sums = (
-        _expanded(sympy.Add(*(count * sizes[formula] for formula, count in alive.items())))
-        for alive in distinct_loads(problem)
-    )
+    sizes = [_unit(to_sympy(formula, symbols)) for formula in problem.formulas]
+    loads: list[dict[Any, Any]] = []
+    for alive in distinct_loads(problem):
+        load: dict[Any, Any] = {}
+        for formula, count in alive.items():
+            factor, unit = sizes[formula]
+            load[unit] = load.get(unit, 0) + count * factor
+        loads.append(load)
+    kept = [load for load in loads if not any(_holds(other, load) for other in loads)]
+    sums = (sympy.Add(*(factor * unit for unit, factor in load.items())) for load in kept)
     return symbolic_max(sums, problem.graph.symbols)
+
+
+def _unit(size: Any) -> tuple[Any, Any]:
+    """`size` as a positive number times something that, as the size itself, is never negative."""
+    factor, unit = size.as_coeff_Mul()
+    return (factor, unit) if factor > 0 else (1, size)
+
+
+def _holds(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
+    """Whether `one` has at least as much of everything as `other`, and is not the same."""
+    return one != other and all(factor <= one.get(unit, 0) for unit, factor in other.items())
 
 
 def distinct_loads(problem: SymbolicProblem) -> list[Counter[int]]:
@@ -105,7 +123,12 @@ def _most_terms(expression: Any) -> int:
     return inside if inside > MOST_TERMS else 1
 
 
-def _covers(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
-    """Whether `one` is proved never to be below `other`."""
-    differences = {term: one.get(term, 0) - other.get(term, 0) for term in {**one, **other}}
+def _covers(
+    one: tuple[Any, Any], one_terms: dict[Any, Any], other: tuple[Any, Any], other_terms: dict[Any, Any]
+) -> bool:
+    """Whether the first expression is proved never to be below the other."""
+    if one[1] == other[1] and one[0] >= other[0]:
+        return True
+    terms = {**one_terms, **other_terms}
+    differences = {term: one_terms.get(term, 0) - other_terms.get(term, 0) for term in terms}
     return all(value == 0 or (value > 0 and bool(term.is_nonnegative)) for term, value in differences.items())

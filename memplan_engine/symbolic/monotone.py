@@ -51,11 +51,6 @@ def trend(formula: Formula, name: str, symbols: Sequence[Symbol]) -> Trend:
     return _span(formula.root, name, ranges).trend
 
 
-def grows(formula: Formula, symbols: Sequence[Symbol]) -> bool:
-    """Whether it is proved that `formula` never falls when any symbol grows."""
-    return all(trend(formula, name, symbols) in (Trend.UP, Trend.CONSTANT) for name in formula.names)
-
-
 def _span(node: Node, name: str, ranges: Mapping[str, Symbol]) -> Span:
     if node.kind == "number":
         return Span(node.value, node.value, Trend.CONSTANT)
