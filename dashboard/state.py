@@ -36,6 +36,7 @@ PARAMETERS = {
     "concat": "",
     "other": "",
     "over": "",
+    "tab": "",
 }
 """Every choice that the URL can hold, with its default; defaults are left out of the URL."""
 

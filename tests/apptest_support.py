@@ -17,7 +17,7 @@ def open_app(page="", tab="", **parameters):
     for name, value in parameters.items():
         app.query_params[name] = value
     if tab:
-        app.session_state["tables"] = tab
+        app.query_params["tab"] = tab
     # AppTest itself can only go to such a page from another one; by its address one comes straight.
     app._page_hash = calc_hash(page) if page else ""
     check(app.run())

@@ -162,6 +162,8 @@ NONSENSE = {
     "in_place": ["maybe"],
     "concat": ["maybe"],
     "other": ["maybe"],
+    "over": ["maybe"],
+    "tab": ["maybe"],
     "as_plan": ["maybe"],
     "unknown": ["x"],
 }

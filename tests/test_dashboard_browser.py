@@ -298,7 +298,16 @@ def test_the_keyboard_alone_selects_and_clears(dashboard):
     page.unselected()
 
 
-@pytest.mark.parametrize("address", ["/?selected=add_4&budget=60", "/compare", "/import"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/?selected=add_4&budget=60",
+        "/?doc=example:gpt2_dynamic&tab=Sizes",
+        "/?doc=example:bert_training_default&tab=Training",
+        "/compare",
+        "/import",
+    ],
+)
 def test_every_control_has_a_name(dashboard, address):
     page = dashboard(address)
     assert page.page.evaluate(NAMELESS) == []
@@ -310,6 +319,10 @@ def test_every_control_has_a_name(dashboard, address):
         ("/?doc=example:resnet50&selected=relu_3&budget=20", "dark"),
         ("/compare", "light"),
         ("/import", "dark"),
+        ("/?doc=example:gpt2_dynamic&tab=Sizes&symbols=seq=128", "light"),
+        ("/?doc=example:bert_training_default&tab=Training&other=example:bert_training_min_cut", "dark"),
+        ("/?doc=example:squeezenet&tab=Reuse", "light"),
+        ("/?doc=example:mobilenet_v1_tflite&strategy=partition&tab=Shared+objects", "dark"),
     ],
 )
 def test_nothing_is_cut_at_800_pixels(dashboard, address, scheme):

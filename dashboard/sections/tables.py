@@ -43,10 +43,20 @@ def show_tables(facts: Facts, selected: int | None) -> None:
         parts["Sizes"] = lambda: show_sizes(facts)
     if is_training(facts):
         parts["Training"] = lambda: show_training(facts)
-    for tab, show in zip(st.tabs(list(parts), key="tables", on_change="rerun"), parts.values(), strict=True):
+    names = list(parts)
+    chosen = state.get("tab")
+    st.session_state.tables = chosen if chosen in parts else names[0]
+    tabs = st.tabs(names, key="tables", on_change=lambda: _opened(names))
+    for tab, show in zip(tabs, parts.values(), strict=True):
         if tab.open:
             with tab:
                 show()
+
+
+def _opened(names: Sequence[str]) -> None:
+    """Keep the open tab in the address, unless it is the first."""
+    opened = st.session_state.tables
+    state.choose(tab="" if opened == names[0] else opened)
 
 
 def _show_peak(facts: Facts, selected: int | None) -> None:
