@@ -25,9 +25,13 @@ from memplan_engine.importers.torch_step import capture_step
 from memplan_engine.importers.torch_training import TrainingCapture, capture_training
 from memplan_engine.layout import Layout, make_layout
 from memplan_engine.lifetimes import Unread, to_problem
+from memplan_engine.managed import ManagedValue, managed_problem, managed_values
+from memplan_engine.object_tables import object_summary, object_table
 from memplan_engine.peak import Peak, find_peak
 from memplan_engine.plan import Plan
-from memplan_engine.planner import adopt, compare, make_plan
+from memplan_engine.planner import adopt, compare, make_plan, strategies_for
+from memplan_engine.positional import positional_maxima, shared_objects_bound
+from memplan_engine.preparation import Preparation, prepare
 from memplan_engine.problem import FREE, Buffer, Gap, Problem, make_problem
 from memplan_engine.profile import Profile, alive_at, make_profile
 from memplan_engine.provenance import Provenance, find_provenance
@@ -56,6 +60,7 @@ __all__ = [
     "ImportOptions",
     "InputError",
     "Layout",
+    "ManagedValue",
     "MemplanError",
     "MissingDependencyError",
     "Op",
@@ -64,6 +69,7 @@ __all__ = [
     "Placement",
     "Plan",
     "PlanError",
+    "Preparation",
     "Problem",
     "Profile",
     "Provenance",
@@ -103,12 +109,20 @@ __all__ = [
     "make_plan",
     "make_problem",
     "make_profile",
+    "managed_problem",
+    "managed_values",
     "min_cut_difference",
     "multi_stream",
+    "object_summary",
+    "object_table",
     "phase_steps",
+    "positional_maxima",
+    "prepare",
     "records_problem",
     "saved_activations",
     "sequential",
+    "shared_objects_bound",
+    "strategies_for",
     "to_problem",
     "usage_records",
     "validate_plan",

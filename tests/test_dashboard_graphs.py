@@ -281,6 +281,7 @@ def test_the_curve_marks_the_hint_and_what_is_shown():
     assert all(p >= a >= b for p, a, b in zip(*curve.lines.values(), strict=True))
     chart = size_curve.figure(curve)
     assert [line.name for line in chart.data][-1] == "lower bound"
+    assert list(chart.data[1].y) == [p / b - 1 for p, b in zip(made.partition, made.bound, strict=True)]
     assert [mark.text for mark in chart.layout.annotations] == ["hint 2", "shown 8"]
     assert chart.layout.xaxis.type == "log"
 

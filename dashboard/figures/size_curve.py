@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from memplan_engine.symbolic import Sweep
 from memplan_engine.units import format_bytes
@@ -39,8 +40,8 @@ def data(made: Sweep, now: int) -> Curve:
 
 
 def figure(curve: Curve) -> go.Figure:
-    """Three lines over the symbol, the hint and the value that is shown marked."""
-    chart = go.Figure()
+    """Bytes over the symbol, the hint and the value that is shown marked; below, how far over the bound."""
+    chart = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.68, 0.32], vertical_spacing=0.07)
     for key, label, colour, dash, width in LINES:
         values = curve.lines[key]
         chart.add_scatter(
@@ -53,31 +54,49 @@ def figure(curve: Curve) -> go.Figure:
             opacity=0.55 if width > 5 else 1.0,
             customdata=[format_bytes(value) for value in values],
             hovertemplate="%{customdata}",
+            row=1,
+            col=1,
         )
+        if key != "bound":
+            chart.add_scatter(
+                x=curve.values,
+                y=over_bound(curve, key),
+                name=f"{label}, over bound",
+                mode="lines+markers",
+                line={"color": colour, "width": min(width, 3.0)},
+                marker={"size": 5},
+                showlegend=False,
+                hovertemplate="+%{y:.2%} over bound",
+                row=2,
+                col=1,
+            )
     axis = "log" if curve.values[-1] >= WIDE * max(curve.values[0], 1) and curve.values[0] > 0 else "linear"
     for value, text in ((curve.hint, "hint"), (curve.now, "shown")):
         if text == "hint" or value != curve.hint:
             _mark(chart, value, f"{text} {value:,}", axis)
     ticks = _ticks(curve, axis)
+    chart.update_xaxes(type=axis, tickvals=_spread(curve.values))
     chart.update_layout(
-        height=330,
+        height=430,
         margin={"l": 0, "r": 0, "t": 24, "b": 8},
-        xaxis={"title": curve.symbol, "type": axis, "tickvals": _spread(curve.values)},
-        yaxis={
-            "type": axis,
-            "tickvals": ticks,
-            "ticktext": [format_bytes(tick) for tick in ticks],
-            "title": None,
-        },
+        xaxis2={"title": curve.symbol},
+        yaxis={"type": axis, "tickvals": ticks, "ticktext": [format_bytes(tick) for tick in ticks]},
+        yaxis2={"tickformat": ".1%", "rangemode": "tozero", "nticks": 4, "title": "over bound"},
         legend={"orientation": "h", "y": 1.06, "yanchor": "bottom", "x": 0},
         hovermode="x unified",
     )
     return chart
 
 
+def over_bound(curve: Curve, key: str) -> list[float]:
+    """The line `key` over the lower bound, minus 1; 0 where the bound is 0."""
+    pairs = zip(curve.lines[key], curve.lines["bound"], strict=True)
+    return [value / bound - 1 if bound else 0.0 for value, bound in pairs]
+
+
 def _mark(chart: go.Figure, value: int, text: str, axis: str) -> None:
     """A vertical line with its name at the top; on a logarithmic axis text is placed by the logarithm."""
-    colour = "#AA3377"
+    colour = "#BB5599"
     chart.add_vline(x=value, line={"dash": "dash", "width": 1, "color": colour})
     at = math.log10(value) if axis == "log" else value
     font = {"color": colour, "size": 12}
