@@ -42,19 +42,22 @@ def _ways(graph: str, rows: Sequence[Saving]) -> Table:
 
 
 def _rewrites(rewrites: Sequence[dict[str, Any]], every_row: bool) -> Table:
-    table = Table("op rewritten", "kind", "way", "tensor", "now in")
+    table = Table("op rewritten", "kind", "way", "tensor", "lives in")
     table.add_column("size", justify="right")
     shown = rewrites if every_row else rewrites[:MOST_ROWS]
     for row in shown:
-        names = (plain_text(str(row[key])) for key in ("op", "kind", "way", "tensor"))
-        table.add_row(*names, plain_text(_home(row)), format_bytes(int(row["bytes"])))
+        names = (str(row["op"]), str(row["kind"]), str(row["way"]), *tenant_and_home(row))
+        table.add_row(*map(plain_text, names), format_bytes(int(row["bytes"])))
     if len(shown) < len(rewrites):
         table.add_row(plain_text(f"and {len(rewrites) - len(shown)} more"), *[""] * 5, style="dim")
     return table
 
 
-def _home(row: dict[str, Any]) -> str:
-    return f"{row['output']} at {row['at']:,}" if row["way"] == "concat" else f"{row['output']}"
+def tenant_and_home(row: dict[str, Any]) -> tuple[str, str]:
+    """Which tensor no longer has bytes of its own, and in whose it lives."""
+    if row["way"] == "concat":
+        return str(row["tensor"]), f"{row['output']}, from byte {row['at']:,}"
+    return str(row["output"]), str(row["tensor"])
 
 
 def _reasons(row: Saving) -> Table:

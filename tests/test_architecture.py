@@ -136,6 +136,16 @@ def test_the_validator_shares_no_code_with_the_strategies() -> None:
     assert shared - {"memplan_engine.kernels", "memplan_engine.kernels.types"} == set()
 
 
+def test_the_checker_of_reuse_shares_no_code_with_the_transforms() -> None:
+    rooms = {
+        "checker": ("check", "contents", "places", "races", "same_graph"),
+        "transforms": ("in_place", "concat", "touches", "blocks", "windows"),
+    }
+    checker, transforms = ({f"memplan_engine.reuse.{name}" for name in names} for names in rooms.values())
+    assert checker | transforms <= set(MODULES)
+    assert not reachable(checker) & transforms
+
+
 @pytest.mark.parametrize("module", PAGES or [pytest.param("", marks=pytest.mark.skip("no pages yet"))])
 def test_pages_do_not_import_each_other(module: str) -> None:
     assert below(imported(module), "dashboard.views") <= {"dashboard.views"}

@@ -11,7 +11,7 @@ from reuse_graphs import Builder
 from memplan_engine.graph import Graph, Role, Symbol
 from memplan_engine.lifetimes import lifetimes, to_problem
 from memplan_engine.reuse import Kept, Reason, reused_problem, write_in_place
-from memplan_engine.reuse.kinds import ELEMENTWISE, is_concat, is_elementwise
+from memplan_engine.reuse.kinds import ELEMENTWISE, has_in_place_form, is_concat, is_elementwise
 from memplan_engine.schedule import Schedule, sequential
 
 
@@ -185,7 +185,7 @@ def in_place_already(net: Builder) -> Graph:
 
 
 def without_out_variant(net: Builder) -> Graph:
-    net.op("aten.relu", "a", "b", 4, out_variant=False)
+    net.op("Relu", "a", "b", 4, out_variant=False)
     return net.graph("b")
 
 
@@ -340,3 +340,17 @@ def test_torch_calls_the_same_aten_ops_pointwise() -> None:
         if not any(tags):
             missing.add(name)
     assert missing <= untagged, missing - untagged
+
+
+def test_an_op_without_out_variant_but_with_a_form_in_place_writes_over_its_input() -> None:
+    net = Builder()
+    net.op("aten.conv2d", "", "a", 4)
+    net.op("aten.relu", "a", "b", 4, out_variant=False)
+    assert [rewrite.op for rewrite in write_in_place(net.graph("b")).in_place] == ["b!"]
+
+
+@pytest.mark.parametrize("kind", ["relu", "selu", "masked_fill", "prelu", "rsub", "hardswish_backward"])
+def test_torch_has_the_forms_in_place_that_we_count_on(kind: str) -> None:
+    torch = pytest.importorskip("torch")
+    assert has_in_place_form(f"aten.{kind}") == hasattr(torch.ops.aten, f"{kind}_")
+    assert not has_in_place_form("Relu")

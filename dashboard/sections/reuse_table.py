@@ -10,6 +10,7 @@ from dashboard.facts import Facts
 from dashboard.words import plain
 from memplan_engine import MemplanError
 from memplan_engine.reuse import Saving, kept_table, rewrites_table
+from memplan_engine.reuse_tables import tenant_and_home
 from memplan_engine.units import format_bytes
 
 MOST_ROWS = 5_000
@@ -31,12 +32,16 @@ def show_reuse(facts: Facts) -> None:
     with st.container(key="halves_reuse"):
         left, right = st.columns(2, gap="medium")
     with left:
-        _table(f"{len(both.rewrites):,} rewritten with both", rewrites_table(both), _REWRITTEN)
+        rewritten = [
+            row | dict(zip(("tenant", "home"), tenant_and_home(row), strict=True))
+            for row in rewrites_table(both)
+        ]
+        _table(f"{len(both.rewrites):,} rewritten with both", rewritten, _REWRITTEN)
     with right:
         _table(f"{len(both.kept):,} left as they were", kept_table(both), _KEPT)
 
 
-_REWRITTEN = {"op": "op", "way": "way", "tensor": "tensor", "output": "now in", "at": "at", "bytes": "size"}
+_REWRITTEN = {"op": "op", "way": "way", "tenant": "tensor", "home": "lives in", "bytes": "size"}
 _KEPT = {"op": "op", "tensor": "tensor", "reason": "reason", "other": "because of", "bytes": "size"}
 
 

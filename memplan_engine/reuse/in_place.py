@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from memplan_engine.graph import Graph, Op, Role, Storage, Tensor
-from memplan_engine.reuse.kinds import is_elementwise
+from memplan_engine.reuse.kinds import has_in_place_form, is_elementwise
 from memplan_engine.reuse.reused import Kept, Reason, Reused, Rewrite
 from memplan_engine.reuse.touches import Touches, covers, in_order, same_layout, unknown_layouts, written_by
 from memplan_engine.schedule import Schedule, sequential
@@ -92,7 +92,7 @@ class _State:
             return Reason.ALREADY
         if len(op.outputs) > 1:
             return Reason.SEVERAL_OUTPUTS
-        if op.out_variant is False:
+        if op.out_variant is False and not has_in_place_form(op.kind):
             return Reason.NO_OUT_VARIANT
         starts_here = self.touches.of[storage.name][0].op == place
         own = storage.role in (Role.ACTIVATION, Role.OUTPUT) and storage.nbytes > 0

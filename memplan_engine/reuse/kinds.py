@@ -35,6 +35,11 @@ ELEMENTWISE = frozenset(f"{_UNARY} {_OF_SEVERAL} {_BACKWARD}".split())
 """Ops whose output's element i depends on element i of every input of the same shape, and on nothing else
 of that input: it may be read, worked on and written back."""
 
+_OUT_OF_PLACE_ONLY = frozenset(
+    {"equal", "hardswishbackward", "mishbackward", "nativedropoutbackward", "prelu", "rsub"}
+)
+"""Elementwise in PyTorch, and without a form that works in place."""
+
 _ELEMENTWISE_IN_ONNX = frozenset({"Max", "Mean", "Min", "Sum"})
 """Elementwise over several inputs in ONNX; the same words reduce a tensor elsewhere."""
 
@@ -52,6 +57,12 @@ REORDERING = frozenset(_MOVING.split())
 def is_elementwise(kind: str) -> bool:
     """Whether every element of the output depends on that element of the inputs alone."""
     return kind in _ELEMENTWISE_IN_ONNX or plain_kind(kind) in ELEMENTWISE
+
+
+def has_in_place_form(kind: str) -> bool:
+    """Whether PyTorch has an op of this elementwise kind that works in place, such as `relu_`: with that it
+    needs no out variant to write over its input."""
+    return kind.startswith("aten.") and is_elementwise(kind) and plain_kind(kind) not in _OUT_OF_PLACE_ONLY
 
 
 def is_concat(kind: str) -> bool:
