@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -143,6 +144,18 @@ class Graph:
 def storage_bytes(graph: Graph, role: Role) -> int:
     """Bytes of all storages of one role."""
     return sum(storage.nbytes for storage in graph.storages if storage.role is role)
+
+
+def unknown_sizes(graph: Graph) -> dict[str, str]:
+    """The storages whose size depends on the data, by name, each with the first such symbol in its formula:
+    symbols without a hint. They count as 0 bytes until their symbols have values."""
+    unknown = {symbol.name for symbol in graph.symbols if symbol.hint is None}
+    found: dict[str, str] = {}
+    for storage in graph.storages if unknown else ():
+        symbol = next((name for name in re.findall(r"[^\W\d]\w*", storage.formula) if name in unknown), None)
+        if symbol is not None:
+            found[storage.name] = symbol
+    return found
 
 
 def storage_role(name: str, *, inputs: set[str], constants: set[str], outputs: set[str]) -> Role:

@@ -7,14 +7,13 @@ them; what the graph returns belongs to the caller and is left out.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
-from memplan_engine.graph import Graph, Op, Role, Storage
+from memplan_engine.graph import Graph, Op, Role, Storage, unknown_sizes
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, to_problem
 from memplan_engine.problem import Problem, make_problem
 from memplan_engine.schedule import Schedule
@@ -104,7 +103,7 @@ def managed_values(graph: Graph) -> tuple[ManagedValue, ...]:
     for name in graph.outputs:
         if home[name] not in returned or name == owner[home[name]]:
             returned[home[name]] = name
-    unknown = {symbol.name for symbol in graph.symbols if symbol.hint is None}
+    unknown = unknown_sizes(graph)
     whole = len(graph.outputs) == 1
     found: dict[str, ManagedValue] = {}
     for storage, name in owner.items():
@@ -155,12 +154,12 @@ def summarise(values: Iterable[ManagedValue]) -> tuple[Outside, ...]:
 
 
 def _reason(
-    storage: Storage, op: Op | None, returned: str | None, whole: bool, unknown: set[str]
+    storage: Storage, op: Op | None, returned: str | None, whole: bool, unknown: dict[str, str]
 ) -> tuple[Reason, str]:
     """Why the owner of `storage`, made by `op`, is managed or not, and whom that speaks of.
 
     `returned` is the value that the graph returns from this storage; `whole` says that the graph returns one
-    value and no container.
+    value and no container; `unknown` are the storages whose size depends on the data, with the symbol.
     """
     if storage.role is Role.CONSTANT:
         return Reason.CONSTANT, ""
@@ -170,9 +169,8 @@ def _reason(
         return Reason.GRAPH_OUTPUT if whole else Reason.OUTPUT_CONTAINER, returned
     if op.out_variant is False:
         return Reason.NO_OUT_VARIANT, op.kind
-    symbols = [name for name in re.findall(r"[^\W\d]\w*", storage.formula) if name in unknown]
-    if symbols:
-        return Reason.DATA_DEPENDENT, symbols[0]
+    if storage.name in unknown:
+        return Reason.DATA_DEPENDENT, unknown[storage.name]
     if storage.nbytes == 0:
         return Reason.EMPTY, ""
     return Reason.OUT_VARIANT if op.out_variant else Reason.UNKNOWN_VARIANT, op.kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memplan_engine.graph import Role, storage_bytes
+from memplan_engine.graph import Role, storage_bytes, unknown_sizes
 from memplan_engine.layout import Layout
 from memplan_engine.object_tables import object_summary
 from memplan_engine.peak import Contributor, Peak
@@ -36,6 +36,7 @@ def plan_summary(plan: Plan) -> dict[str, Any]:
         "peak_step": profile.peak_step,
         "peak_bytes": int(profile.live.max(initial=0)),
         "holes_at_peak_bytes": int(profile.holes[at_peak]) if len(profile.holes) else 0,
+        "unknown_sizes": sorted(unknown_sizes(origin.graph)) if origin else [],
         "seconds": plan.seconds,
         **_objects(plan),
     }

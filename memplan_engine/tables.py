@@ -10,7 +10,7 @@ from rich.text import Text
 
 from memplan_engine.bounds import BoundKind, contributors
 from memplan_engine.formats.graph_format import About
-from memplan_engine.graph import Role, storage_bytes
+from memplan_engine.graph import Role, storage_bytes, unknown_sizes
 from memplan_engine.layout import Layout, shared_workspace, unique_workspaces
 from memplan_engine.object_tables import object_summary
 from memplan_engine.peak import Peak
@@ -48,7 +48,7 @@ def plan_table(plan: Plan) -> RenderableType:
     constants = storage_bytes(problem.origin.graph, Role.CONSTANT) if problem.origin else 0
     if constants:
         rows.insert(6, ("constants", f"{_exact(constants)}, in a region of their own"))
-    rows += [*_objects(plan), *_workspaces(problem)]
+    rows += [*_objects(plan), *_workspaces(problem), *_unknown(problem)]
     for label, value in rows:
         table.add_row(label, plain_text(value))
     return Group(table, plain_text(certificate(plan), style="green" if plan.optimal else ""))
@@ -63,6 +63,20 @@ def _objects(plan: Plan) -> list[tuple[str, str]]:
         ("shared objects", f"{found.objects}, {_exact(found.objects_bytes)}"),
         ("their bound", f"{_exact(found.objects_bound)}, the sum of positional maxima, {over}"),
     ]
+
+
+def _unknown(problem: Problem) -> list[tuple[str, str]]:
+    told = left_out(problem)
+    return [("not planned", told)] if told else []
+
+
+def left_out(problem: Problem) -> str:
+    """How many storages have no place because their sizes depend on the data, "" when none."""
+    unknown = unknown_sizes(problem.origin.graph) if problem.origin else {}
+    if not unknown:
+        return ""
+    count = f"{len(unknown)} storage{'s' * (len(unknown) != 1)}"
+    return f"{count} whose size depends on the data: {', '.join(sorted(set(unknown.values())))} has no value"
 
 
 def _workspaces(problem: Problem) -> list[tuple[str, str]]:

@@ -51,6 +51,7 @@ def test_plan_for_machines(memplan):
         "peak_step": 3,
         "peak_bytes": 170,
         "holes_at_peak_bytes": 100,
+        "unknown_sizes": [],
     }
 
 

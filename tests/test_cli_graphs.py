@@ -153,3 +153,30 @@ def test_a_list_of_buffers_has_no_graph_to_ask(memplan):
     for verb in ("values", "reuse"):
         message = "memplan: list.csv: found buffers without a graph, expected a graph\n"
         assert memplan(verb, "list.csv") == (2, "", message)
+
+
+def test_sizes_that_depend_on_the_data_are_left_out_and_said(memplan, tmp_path):
+    graph = {
+        "format": "memplan/graph",
+        "version": 1,
+        "inputs": ["x"],
+        "outputs": ["b"],
+        "symbols": [{"name": "u0", "low": 0}],
+        "tensors": [{"name": "x", "nbytes": 8}, {"name": "a", "nbytes": 0}, {"name": "b", "nbytes": 16}],
+        "storages": [
+            {"name": "x", "nbytes": 8},
+            {"name": "a", "nbytes": 0, "formula": "8*u0"},
+            {"name": "b", "nbytes": 16},
+        ],
+        "ops": [
+            {"name": "nonzero", "inputs": ["x"], "outputs": ["a"]},
+            {"name": "sum", "inputs": ["a"], "outputs": ["b"]},
+        ],
+    }
+    (tmp_path / "g.json").write_text(json.dumps(graph))
+    code, out, _ = memplan("plan", "g.json")
+    assert code == 0
+    assert "not planned    1 storage whose size depends on the data: u0 has no value" in out
+    told = json.loads(memplan("plan", "g.json", "--json", "--symbol", "u0=100")[1])
+    assert (told["arena_bytes"], told["unknown_sizes"]) == (64 * 13 + 16, [])
+    assert json.loads(memplan("plan", "g.json", "--json")[1])["unknown_sizes"] == ["a"]

@@ -9,7 +9,7 @@ from dashboard.words import plain
 from memplan_engine import Role
 from memplan_engine.formats.graph_format import About
 from memplan_engine.graph import storage_bytes
-from memplan_engine.tables import certificate, saved
+from memplan_engine.tables import certificate, left_out, saved
 from memplan_engine.units import format_bytes, format_percent
 
 MOST_VIOLATIONS = 20
@@ -66,7 +66,7 @@ def _notes(facts: Facts) -> list[str]:
         constants = storage_bytes(problem.origin.graph, Role.CONSTANT)
         if constants:
             notes.append(f"constants {format_bytes(constants)} in a region of their own")
-    return notes
+    return [*notes, left_out(problem)] if left_out(problem) else notes
 
 
 def _violations(facts: Facts) -> None:
