@@ -39,6 +39,7 @@ def savings_of(document: Document) -> tuple[Saving, ...]:
         prepared_schedule(graph, how),
         alignment=_alignment(how),
         plan_inputs=how.plan_inputs,
+        unread=how.unread,
         budget=Budget(AUTO_SECONDS),
     )
 

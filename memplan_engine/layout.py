@@ -13,6 +13,7 @@ from enum import StrEnum
 from memplan_engine.graph import Graph, Role
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT
 from memplan_engine.plan import Plan
+from memplan_engine.schedule import Schedule, sequential
 
 
 class RegionKind(StrEnum):
@@ -37,8 +38,8 @@ class Entry:
 class Region:
     """A stretch of memory: `start` and `nbytes` in bytes, entries by offset.
 
-    Activations share bytes over time; all other entries lie side by side. The shared workspace has one entry
-    an op that uses it, all at 0.
+    Activations share bytes over time, and so do the entries of the shared workspace, one an op that uses it;
+    all other entries lie side by side.
     """
 
     kind: RegionKind
@@ -71,25 +72,35 @@ def unique_workspaces(graph: Graph) -> tuple[int, tuple[Entry, ...]]:
     return _side_by_side(sizes, 1)
 
 
-def shared_workspace(graph: Graph) -> tuple[int, tuple[Entry, ...]]:
-    """Bytes of the scratch that all ops share, the maximum, and who uses how much of it."""
-    entries = tuple(Entry(op.name, 0, op.workspace.shared) for op in graph.ops if op.workspace.shared)
-    return max((entry.nbytes for entry in entries), default=0), entries
+def shared_workspace(graph: Graph, schedule: Schedule | None = None) -> tuple[int, tuple[Entry, ...]]:
+    """Bytes of the scratch that ops share, and who uses how much of it from where.
+
+    The maximum counts, over steps: ops of one step run at once, so theirs lie side by side. (AITemplate takes
+    the maximum over ops with streams, too.)
+    """
+    steps = (schedule or sequential(graph)).step_of_op
+    tops: dict[int, int] = {}
+    entries = []
+    for op, step in zip(graph.ops, steps, strict=True):
+        if op.workspace.shared:
+            entries.append(Entry(op.name, tops.get(step, 0), op.workspace.shared))
+            tops[step] = tops.get(step, 0) + op.workspace.shared
+    return max(tops.values(), default=0), tuple(entries)
 
 
 def make_layout(plan: Plan, alignment: int = DEFAULT_ALIGNMENT) -> Layout:
     """The layout of `plan`: every region starts at a multiple of `alignment` bytes, but that the shared
     workspace follows the unique ones at once. Without a graph there are activations only."""
-    graph = plan.problem.origin.graph if plan.problem.origin else None
+    origin = plan.problem.origin
     rows = zip(plan.problem.names, plan.offsets.tolist(), plan.problem.size.tolist(), strict=True)
     arena = tuple(sorted((Entry(*row) for row in rows), key=lambda entry: entry.offset))
     parts = [(RegionKind.ACTIVATIONS, plan.arena_bytes, arena)]
-    if graph is not None:
+    if origin is not None:
         parts = [
-            (RegionKind.CONSTANTS, *constants_region(graph, alignment)),
+            (RegionKind.CONSTANTS, *constants_region(origin.graph, alignment)),
             *parts,
-            (RegionKind.UNIQUE, *unique_workspaces(graph)),
-            (RegionKind.SHARED, *shared_workspace(graph)),
+            (RegionKind.UNIQUE, *unique_workspaces(origin.graph)),
+            (RegionKind.SHARED, *shared_workspace(origin.graph, origin.schedule)),
         ]
     regions: list[Region] = []
     top = 0

@@ -7,7 +7,7 @@ from enum import StrEnum
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Role
 from memplan_engine.problem import Origin, Problem, make_problem
-from memplan_engine.schedule import Schedule, sequential
+from memplan_engine.schedule import Schedule, check_reads, sequential
 
 DEFAULT_ALIGNMENT = 64
 """Bytes; what AITemplate, TFLite and ONNX Runtime align to on CPUs with wide vectors."""
@@ -71,11 +71,11 @@ def to_problem(
 
     Raises
     ------
-    InputError: `alignment` below 1.
+    InputError: `alignment` below 1; a schedule that runs an op before its inputs are made.
     """
     if alignment < 1:
         raise InputError(graph.name, "alignment", str(alignment), "1 or more bytes")
-    schedule = schedule or sequential(graph)
+    schedule = sequential(graph) if schedule is None else check_reads(graph, schedule, graph.name)
     alive = lifetimes(graph, schedule, unread)
     planned = {Role.ACTIVATION, Role.OUTPUT} | ({Role.INPUT} if plan_inputs else set())
     storages = {s.name: s for s in graph.storages if s.role in planned and s.nbytes}

@@ -56,7 +56,14 @@ def prepare(loaded: Loaded, how: Preparation, source: str = "") -> Problem:
         alignment = DEFAULT_ALIGNMENT if how.alignment is None else how.alignment
         reused = Reused(graph, schedule)
         if how.in_place or how.concat:
-            reused = reuse(graph, schedule, in_place=how.in_place, concat=how.concat, alignment=alignment)
+            reused = reuse(
+                graph,
+                schedule,
+                in_place=how.in_place,
+                concat=how.concat,
+                alignment=alignment,
+                unread=how.unread,
+            )
         return reused_problem(
             reused,
             alignment=alignment,
@@ -70,7 +77,8 @@ def prepare(loaded: Loaded, how: Preparation, source: str = "") -> Problem:
         asked = getattr(how, option.name)
         if option.name not in ("alignment", "plan_inputs") and asked and asked != option.default:
             place = option.name.replace("_", " ")
-            raise InputError(source or problem.name, place, _shown(asked), "a graph: buffers have no ops")
+            kind = "a finished plan stays as it is" if isinstance(loaded, Plan) else "buffers have no ops"
+            raise InputError(source or problem.name, place, _shown(asked), f"a graph: {kind}")
     return as_problem(problem, alignment=how.alignment)
 
 
@@ -94,6 +102,8 @@ def prepared_schedule(graph: Graph, how: Preparation) -> Schedule:
 
 
 def _shown(asked: object) -> str:
+    if asked is True:
+        return "switched on"
     if isinstance(asked, tuple):
         return ", ".join(f"{name}={value}" for name, value in asked)
     return str(asked)

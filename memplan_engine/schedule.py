@@ -97,11 +97,30 @@ def by_streams(graph: Graph, streams: Sequence[Sequence[str]], source: str = "sc
     return Schedule(tuple(step_of_op), max(step_of_op, default=-1) + 1)
 
 
+def check_reads(graph: Graph, schedule: Schedule, source: str = "schedule") -> Schedule:
+    """Return `schedule` if it has a step for every op and none runs before its inputs are made; raise
+    InputError naming both ops. Whether ops that write in place come in order is `check_schedule`'s to say."""
+    _check_length(graph, schedule, source)
+    made: dict[str, int] = {}
+    for index, op in enumerate(graph.ops):
+        made |= dict.fromkeys(op.outputs, index)
+    for op, step in zip(graph.ops, schedule.step_of_op, strict=True):
+        for name in (*op.inputs, *op.mutates):
+            maker = made.get(name)
+            if maker is not None and schedule.step_of_op[maker] > step:
+                raise InputError(
+                    source,
+                    f"op {op.name!r}",
+                    f"step {step}, but {graph.ops[maker].name!r}, which makes its input {name!r}, "
+                    f"runs at step {schedule.step_of_op[maker]}",
+                    "a step after its inputs are made",
+                )
+    return schedule
+
+
 def check_schedule(graph: Graph, schedule: Schedule, source: str = "schedule") -> Schedule:
     """Return `schedule` if every op runs after all that it depends on; raise InputError naming both ops."""
-    found, expected = len(schedule.step_of_op), len(graph.ops)
-    if found != expected:
-        raise InputError(source, "step_of_op", f"{found} steps", f"{expected}, one for each op")
+    _check_length(graph, schedule, source)
     for op, step in zip(graph.ops, schedule.step_of_op, strict=True):
         if not 0 <= step < schedule.steps:
             raise InputError(source, f"op {op.name!r}", f"step {step}", f"below {schedule.steps}, the steps")
@@ -116,6 +135,12 @@ def check_schedule(graph: Graph, schedule: Schedule, source: str = "schedule") -
                     "a step after all that it depends on",
                 )
     return schedule
+
+
+def _check_length(graph: Graph, schedule: Schedule, source: str) -> None:
+    found, expected = len(schedule.step_of_op), len(graph.ops)
+    if found != expected:
+        raise InputError(source, "step_of_op", f"{found} steps", f"{expected}, one for each op")
 
 
 def _levels(before: Sequence[Iterable[int]]) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memplan_engine.graph import Role, storage_bytes, unknown_sizes
-from memplan_engine.layout import Layout
+from memplan_engine.layout import Layout, shared_workspace, unique_workspaces
 from memplan_engine.object_tables import object_summary
 from memplan_engine.peak import Contributor, Peak
 from memplan_engine.plan import Plan
@@ -36,6 +36,9 @@ def plan_summary(plan: Plan) -> dict[str, Any]:
         "peak_step": profile.peak_step,
         "peak_bytes": int(profile.live.max(initial=0)),
         "holes_at_peak_bytes": int(profile.holes[at_peak]) if len(profile.holes) else 0,
+        "symbols": {symbol.name: symbol.hint for symbol in origin.graph.symbols} if origin else {},
+        "unique_workspaces_bytes": unique_workspaces(origin.graph)[0] if origin else 0,
+        "shared_workspace_bytes": shared_workspace(origin.graph, origin.schedule)[0] if origin else 0,
         "unknown_sizes": sorted(unknown_sizes(origin.graph)) if origin else [],
         "seconds": plan.seconds,
         **_objects(plan),

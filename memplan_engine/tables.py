@@ -48,7 +48,7 @@ def plan_table(plan: Plan) -> RenderableType:
     constants = storage_bytes(problem.origin.graph, Role.CONSTANT) if problem.origin else 0
     if constants:
         rows.insert(6, ("constants", f"{_exact(constants)}, in a region of their own"))
-    rows += [*_objects(plan), *_workspaces(problem), *_unknown(problem)]
+    rows += [*_objects(plan), *_workspaces(problem), *_symbols(problem), *_unknown(problem)]
     for label, value in rows:
         table.add_row(label, plain_text(value))
     return Group(table, plain_text(certificate(plan), style="green" if plan.optimal else ""))
@@ -63,6 +63,12 @@ def _objects(plan: Plan) -> list[tuple[str, str]]:
         ("shared objects", f"{found.objects}, {_exact(found.objects_bytes)}"),
         ("their bound", f"{_exact(found.objects_bound)}, the sum of positional maxima, {over}"),
     ]
+
+
+def _symbols(problem: Problem) -> list[tuple[str, str]]:
+    symbols = problem.origin.graph.symbols if problem.origin else ()
+    values = [f"{symbol.name} = {symbol.hint:,}" for symbol in symbols if symbol.hint is not None]
+    return [("symbols", ", ".join(values))] if values else []
 
 
 def _unknown(problem: Problem) -> list[tuple[str, str]]:
@@ -82,7 +88,8 @@ def left_out(problem: Problem) -> str:
 def _workspaces(problem: Problem) -> list[tuple[str, str]]:
     if problem.origin is None:
         return []
-    unique, shared = (region(problem.origin.graph)[0] for region in (unique_workspaces, shared_workspace))
+    unique = unique_workspaces(problem.origin.graph)[0]
+    shared = shared_workspace(problem.origin.graph, problem.origin.schedule)[0]
     parts = (f"{_exact(unique)} unique" if unique else "", f"{_exact(shared)} shared" if shared else "")
     return [("workspaces", f"{', '.join(filter(None, parts))}, beside the arena")] if any(parts) else []
 
@@ -173,7 +180,7 @@ def layout_table(layout: Layout, every_row: bool = False) -> RenderableType:
     entries = Table("region", "entry")
     for heading in ("starts at", "bytes", "size", "entries"):
         regions.add_column(heading, justify="right")
-    for heading in ("offset", "bytes", "size"):
+    for heading in ("address", "offset", "bytes", "size"):
         entries.add_column(heading, justify="right")
     for region in layout.regions:
         size = (f"{region.nbytes:,}", format_bytes(region.nbytes))
@@ -182,10 +189,13 @@ def layout_table(layout: Layout, every_row: bool = False) -> RenderableType:
         shown = region.entries if every_row else [entry for entry in region.entries if entry in largest]
         for entry in shown:
             size = (f"{entry.nbytes:,}", format_bytes(entry.nbytes))
-            entries.add_row(plain_text(region.kind), plain_text(entry.name), f"{entry.offset:,}", *size)
+            address = f"{region.start + entry.offset:,}"
+            entries.add_row(
+                plain_text(region.kind), plain_text(entry.name), address, f"{entry.offset:,}", *size
+            )
         if len(shown) < len(region.entries):
             left = f"and {len(region.entries) - len(shown)} smaller ones"
-            entries.add_row(plain_text(region.kind), plain_text(left), "", "", "", style="dim")
+            entries.add_row(plain_text(region.kind), plain_text(left), *[""] * 4, style="dim")
     return Group(regions, entries)
 
 

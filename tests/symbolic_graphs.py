@@ -30,7 +30,14 @@ def symbolic(graph: Graph, formulas: Mapping[str, str], symbols: Sequence[Symbol
         for s in graph.storages
     )
     tensors = tuple(
-        replace(t, shape=(sizes[t.storage],), formulas=(formulas[t.storage],), nbytes=sizes[t.storage])
+        replace(
+            t,
+            shape=(sizes[t.storage],),
+            formulas=(formulas[t.storage],),
+            nbytes=sizes[t.storage],
+            strides=None,
+            offset=0,
+        )
         if t.storage in formulas
         else t
         for t in graph.tensors

@@ -51,6 +51,9 @@ def test_plan_for_machines(memplan):
         "peak_step": 3,
         "peak_bytes": 170,
         "holes_at_peak_bytes": 100,
+        "symbols": {},
+        "unique_workspaces_bytes": 0,
+        "shared_workspace_bytes": 0,
         "unknown_sizes": [],
     }
 
@@ -193,10 +196,13 @@ def test_strategies_with_their_sources(memplan):
         (["plan", "."], ".: found a folder, expected a file"),
         (["plan", "list.csv", "--strategy", "best"], "no strategy 'best'; there are: auto, "),
         (["compare", "list.csv", "--strategies", "auto,"], "no strategy ''; there are: auto, "),
-        (["plan", "list.csv", "--alignment", "0"], "list: alignment: found 0, expected 1 or more bytes"),
-        (["plan", "list.csv", "--alignment", "9" * 30], "list: column alignment: found values that are not"),
+        (["plan", "list.csv", "--alignment", "0"], "list.csv: alignment: found 0, expected 1 or more bytes"),
+        (
+            ["plan", "list.csv", "--alignment", "9" * 30],
+            "list.csv: column alignment: found values that are not",
+        ),
         (["plan", "list.csv", "--symbol", "batch"], "--symbol: found 'batch', expected NAME=VALUE"),
-        (["plan", "list.csv", "--symbol", "batch=0"], "--symbol: found 'batch=0'"),
+        (["plan", "list.csv", "--symbol", "batch=-1"], "--symbol: found 'batch=-1'"),
         (["plan", "list.csv", "--dim", "batch=" + "1" * 5000], "--symbol: found 'batch=111"),
         (["plan", "list.csv", "--dim", "=4"], "--symbol: found '=4'"),
         (["dashboard", "none.csv"], "none.csv: found no such file, expected a file to open"),
@@ -210,13 +216,29 @@ def test_bad_input_is_one_line_and_exit_2(memplan, arguments, message):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [["plan"], ["frobnicate"], ["plan", "list.csv", "--alignment", "x"], ["plan", "list.csv", "--no"]],
+    ("arguments", "message"),
+    [
+        (["plan"], "Missing argument 'file'."),
+        (["frobnicate"], "No such command 'frobnicate'."),
+        (["plan", "list.csv", "--alignment", "x"], "Invalid value for '--alignment': "),
+        (["plan", "list.csv", "--unread", "maybe"], "Invalid value for '--unread': "),
+        (["plan", "list.csv", "--no"], "No such option: --no"),
+    ],
 )
-def test_wrong_usage_is_exit_2(memplan, arguments):
+def test_wrong_usage_is_one_line_and_exit_2(memplan, arguments, message):
     code, out, err = memplan(*arguments)
     assert (code, out) == (2, "")
-    assert "Usage: memplan" in err
+    assert err.startswith(f"memplan: {message}")
+    assert err.endswith(" (see --help)\n")
+    assert err.count("\n") == 1
+
+
+def test_without_a_verb_there_is_the_help(memplan):
+    code, out, err = memplan()
+    assert code == 2
+    assert "Usage: memplan" in out + err
+    verbs = [line.split()[0] for line in (out + err).split("Commands:")[1].splitlines() if line.strip()]
+    assert verbs[:3] == ["plan", "compare", "peak"]
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_a_plan_tells_of_workspaces(memplan, files):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["diamond.json", "--streams", "0"], "net: streams: found 0, expected 1 or more"),
+        (["diamond.json", "--streams", "0"], "diamond.json: streams: found 0, expected 1 or more"),
         (
             ["diamond.json", "--schedule", "cycle.json"],
             "cycle.json: streams: found streams that wait for each",
@@ -90,7 +90,7 @@ def test_a_plan_tells_of_workspaces(memplan, files):
             "good.json: op 'a': found no such op, expected an op of net",
         ),
         (["list.csv", "--streams", "2"], "list.csv: streams: found 2, expected a graph: buffers have no ops"),
-        (["list.csv", "--round-sizes"], "list.csv: round sizes: found True, expected a graph"),
+        (["list.csv", "--round-sizes"], "list.csv: round sizes: found switched on, expected a graph"),
         (["list.csv", "--unread", "held"], "list.csv: unread: found held, expected a graph"),
     ],
 )

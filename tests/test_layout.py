@@ -5,8 +5,17 @@ from __future__ import annotations
 import pytest
 from graphs import make_graph
 
-from memplan_engine import InputError, Op, Workspace, check_graph, make_plan, make_problem
-from memplan_engine.layout import Entry, RegionKind, make_layout
+from memplan_engine import (
+    InputError,
+    Op,
+    Workspace,
+    check_graph,
+    make_plan,
+    make_problem,
+    multi_stream,
+    to_problem,
+)
+from memplan_engine.layout import Entry, RegionKind, make_layout, shared_workspace
 
 NET = make_graph(
     [
@@ -51,3 +60,19 @@ def test_what_is_empty_is_no_region() -> None:
 def test_a_workspace_has_no_negative_bytes() -> None:
     with pytest.raises(InputError, match="op 'f', workspace: found -1 bytes"):
         check_graph(make_graph([Op("f", "f", (), ("a",), workspace=Workspace(unique=-1))], {"a": 1}))
+
+
+def test_scratch_of_ops_that_run_at_once_lies_side_by_side() -> None:
+    ops = [
+        Op("a", "a", ("x",), ("A",), workspace=Workspace(shared=100)),
+        Op("b", "b", ("x",), ("B",), workspace=Workspace(shared=200)),
+        Op("c", "c", ("A", "B"), ("C",), workspace=Workspace(shared=250)),
+    ]
+    net = make_graph(ops, {"x": 1, "A": 1, "B": 1, "C": 1}, inputs=("x",), outputs=("C",))
+    assert shared_workspace(net) == (250, (Entry("a", 0, 100), Entry("b", 0, 200), Entry("c", 0, 250)))
+    together = multi_stream(net, 2)
+    assert shared_workspace(net, together) == (
+        300,
+        (Entry("a", 0, 100), Entry("b", 100, 200), Entry("c", 0, 250)),
+    )
+    assert make_layout(make_plan(to_problem(net, together))).regions[-1].nbytes == 300

@@ -178,3 +178,11 @@ def test_lifetimes_covers_every_storage_that_exists():
         "c": (2, 4),
         "d": (3, 4),
     }
+
+
+def test_a_schedule_that_runs_an_op_before_its_inputs_is_refused():
+    message = "net: op 'g': found step 0, but 'f', which makes its input 'a', runs at step 1, expected a step"
+    with pytest.raises(InputError, match=message):
+        to_problem(CHAIN, Schedule((1, 0, 2, 3), 4))
+    with pytest.raises(InputError, match="net: step_of_op: found 1 steps, expected 4, one for each op"):
+        to_problem(CHAIN, Schedule((0,), 1))

@@ -13,7 +13,7 @@ from symbolic_graphs import BATCH, SEQ, N, chain, gpt2
 from test_symbolic_expression import FORMULAS
 
 from memplan_engine import InputError, adopt, make_plan, make_problem, to_problem, validate_plan
-from memplan_engine.graph import Symbol
+from memplan_engine.graph import Graph, Op, Role, Storage, Symbol, Tensor, check_graph
 from memplan_engine.problem import Gap
 from memplan_engine.symbolic import (
     Proof,
@@ -374,3 +374,28 @@ def test_a_sweep_of_a_real_graph_is_quick_and_keeps_its_order() -> None:
 def test_sweeps_that_make_no_sense_are_refused(options: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         sweep(chain(["4*n", "8*n"]), **options)
+
+
+def test_the_first_failing_value_is_found_between_values_without_sizes() -> None:
+    """5 n / 2 bytes below an offset of 30: sizes only for even n, 14 is the first that needs 35."""
+    graph = check_graph(
+        Graph(
+            "net",
+            (
+                Storage("x", 4, Role.INPUT),
+                Storage("a", 5, Role.ACTIVATION, 0, "5*n / 2"),
+                Storage("b", 30, Role.OUTPUT),
+            ),
+            tuple(
+                Tensor(name, (size,), "int8", size, name) for name, size in (("x", 4), ("a", 5), ("b", 30))
+            ),
+            (Op("f", "f", ("x",), ("a",)), Op("g", "g", ("a",), ("b",))),
+            ("x",),
+            ("b",),
+            symbols=(Symbol("n", 2, 28, 2),),
+        )
+    )
+    report = revalidate(adopt(to_problem(graph, alignment=1), np.array([0, 30])))
+    assert report.failure is not None
+    assert report.failure.values == (("n", 14),)
+    assert report.limits == (("n", 14),)

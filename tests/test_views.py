@@ -84,3 +84,63 @@ def test_broken_views_are_named(tensors: list[dict[str, Any]], message: str) -> 
     with pytest.raises(InputError) as caught:
         load([{"nbytes": 8} | tensor for tensor in tensors])
     assert str(caught.value).startswith(f"g.json: {message}")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"tensors/1/offset": 60},
+            "tensor 'v': found bytes 60 to 76, expected within the 64 bytes of storage 'a'",
+        ),
+        (
+            {"tensors/1/strides": [8]},
+            "tensor 'v': found bytes 0 to 100, expected within the 64 bytes of storage 'a'",
+        ),
+        ({"tensors/0/nbytes": 60}, "tensor 'a': found 60 bytes for 16 of float32, expected 64"),
+        ({"constants": ["x"]}, "constants, 'x': found a tensor that is also among the inputs"),
+        (
+            {"storages/1/formula": "65*n"},
+            "storage 'a', formula: found 65*n = 520 at n = 8, expected 64, the plain number",
+        ),
+        (
+            {"storages/1/formula": "8*m"},
+            "storage 'a', formula: found the symbol 'm' in '8*m', expected",
+        ),
+        (
+            {"storages/1/formula": "8*"},
+            "storage 'a', formula: found the formula '8*' with a part",
+        ),
+        (
+            {"tensors/0/formulas": ["n"]},
+            "tensor 'a', formulas: found n = 8 at n = 8, expected 16, the plain number",
+        ),
+    ],
+)
+def test_what_is_said_twice_has_to_agree(changed: dict[str, Any], message: str) -> None:
+    document: Any = {
+        "format": "memplan/graph",
+        "version": 1,
+        "inputs": ["x"],
+        "symbols": [{"name": "n", "hint": 8}],
+        "tensors": [
+            {"name": "a", "nbytes": 64, "shape": [16], "dtype": "float32"},
+            {"name": "v", "nbytes": 16, "shape": [4], "dtype": "float32", "view_of": "a"},
+            {"name": "x", "nbytes": 4},
+        ],
+        "storages": [{"name": "x", "nbytes": 4}, {"name": "a", "nbytes": 64, "formula": "8*n"}],
+        "ops": [
+            {"name": "f", "inputs": ["x"], "outputs": ["a"]},
+            {"name": "g", "inputs": ["a"], "outputs": ["v"]},
+        ],
+    }
+    assert loads(json.dumps(document), "g.json")
+    for path, value in changed.items():
+        *parents, last = path.split("/")
+        at = document
+        for part in parents:
+            at = at[int(part)] if part.isdigit() else at[part]
+        at[last] = value
+    with pytest.raises(InputError) as caught:
+        loads(json.dumps(document), "g.json")
+    assert str(caught.value).startswith(f"g.json: {message}")

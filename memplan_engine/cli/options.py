@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -33,6 +33,8 @@ SYMBOLS = Annotated[
         help="Give a symbolic size its value: NAME=VALUE; else it has its hint. Repeatable.",
     ),
 ]
+_FILES: dict[str, str] = {}
+"""The file that each graph or problem of this process came from, by the name that it bears."""
 OUTPUT = Annotated[Path, typer.Option("-o", "--output", help="Where the graph goes.")]
 
 
@@ -76,14 +78,24 @@ def _preparation(
     )
 
 
-def with_preparation(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give `verb`, in place of its parameter `how`, the options that make a Preparation."""
-    own, shared = inspect.signature(verb).parameters, inspect.signature(_preparation).parameters
+def with_preparation(
+    verb: Callable[..., None] | None = None, *, without: tuple[str, ...] = ()
+) -> Callable[..., Any]:
+    """Give `verb`, in place of its parameter `how`, the options that make a Preparation, but for those called
+    `without`. Errors that name a graph name the file that it came from."""
+    if verb is None:
+        return partial(with_preparation, without=without)
+    own, every = inspect.signature(verb).parameters, inspect.signature(_preparation).parameters
+    shared = {name: parameter for name, parameter in every.items() if name not in without}
 
     @wraps(verb)
     def run(**given: Any) -> None:
         how = _preparation(**{name: given.pop(name) for name in shared})
-        verb(**given, how=how)
+        try:
+            verb(**given, how=how)
+        except InputError as error:
+            source = _FILES.get(error.source, error.source)
+            raise InputError(source, error.place, error.found, error.expected) from error
 
     hints = get_type_hints(_preparation, include_extras=True) | get_type_hints(verb, include_extras=True)
     parameters = [
@@ -100,10 +112,17 @@ def open_file(file: Path, how: Preparation, keep_symbols: bool = False) -> tuple
     """Load `file`. ONNX binds the symbols that have values as it is read, or takes the values for their hints
     when `keep_symbols`; every other kind of graph keeps its symbols."""
     if not isinstance(recognise(file), OnnxImporter):
-        return load(file), how
+        return _known(load(file), file), how
     values = dict(how.symbols)
     options = ImportOptions(hints=values) if keep_symbols else ImportOptions(dims=values)
-    return load(file, options), how.without_symbols()
+    return _known(load(file, options), file), how.without_symbols()
+
+
+def _known(loaded: Loaded, file: Path) -> Loaded:
+    """`loaded`, whose name errors will give as that of `file`."""
+    name = loaded.problem.name if isinstance(loaded, Plan) else loaded.name
+    _FILES[name] = file.name
+    return loaded
 
 
 def open_graph(file: Path, how: Preparation) -> Graph:
@@ -127,7 +146,9 @@ def parse_symbols(pairs: list[str]) -> dict[str, int]:
     values = {}
     for pair in pairs:
         name, _, value = pair.partition("=")
-        if not name or not value.isascii() or not value.isdigit() or len(value) > 18 or int(value) < 1:
-            raise InputError("--symbol", "", repr(pair), "NAME=VALUE with a whole number of 1 or more")
+        if not name or not value.isascii() or not value.isdigit() or len(value) > 18:
+            raise InputError("--symbol", "", repr(pair), "NAME=VALUE with a whole number")
+        if name in values:
+            raise InputError("--symbol", "", f"{name} twice", "one value for each symbol")
         values[name] = int(value)
     return values

@@ -15,17 +15,20 @@ from memplan_engine.cli.output import show
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT
+from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.preparation import Preparation, prepare, prepared_schedule
 from memplan_engine.symbolic import plan_buckets, revalidate, schema_of
 from memplan_engine.symbolic.sweep import POINTS
 from memplan_engine.symbolic.sweep import sweep as sweep_over
 
+REUSE = ("in_place", "concat", "round_sizes")
+"""Decided at one set of sizes, so no options of verbs that look at all."""
 SYMBOL = Annotated[str, typer.Argument(help="The symbol that changes.", metavar="symbol", show_default=False)]
 
 
 @app.command()
-@with_preparation
+@with_preparation(without=REUSE)
 def symbols(
     file: FILE,
     how: Preparation,
@@ -47,14 +50,13 @@ def symbols(
 
 
 @app.command(name="range")
-@with_preparation
+@with_preparation(without=REUSE)
 def range_(file: FILE, how: Preparation, strategy: STRATEGY = "auto", as_json: AS_JSON = False) -> None:
     """Plan at the hints (or at --symbol), and check the offsets over the whole range of the symbols.
 
     Exit code 1 when they fail somewhere; the first failing value is named.
     """
     graph, at = _symbolic(file, how)
-    _asked(graph, how)
     plan = make_plan(prepare(graph, replace(how, symbols=tuple(at.items()))), strategy)
     report = revalidate(plan)
     show(
@@ -67,7 +69,7 @@ def range_(file: FILE, how: Preparation, strategy: STRATEGY = "auto", as_json: A
 
 
 @app.command()
-@with_preparation
+@with_preparation(without=REUSE)
 def buckets(
     file: FILE,
     over: SYMBOL,
@@ -79,7 +81,7 @@ def buckets(
     """Make a plan for each bucket of one symbol, and show what each wastes inside it."""
     graph, at = _symbolic(file, how)
     at.pop(over, None)
-    made = plan_buckets(graph, over, _numbers(highs), strategy, values=at, **_asked(graph, how))
+    made = plan_buckets(graph, over, _numbers(highs, "buckets"), strategy, values=at, **_asked(graph, how))
     show(
         as_json,
         lambda: symbol_tables.buckets_summary(made),
@@ -88,7 +90,7 @@ def buckets(
 
 
 @app.command()
-@with_preparation
+@with_preparation(without=REUSE)
 def sweep(
     file: FILE,
     over: SYMBOL,
@@ -100,7 +102,7 @@ def sweep(
 ) -> None:
     """Show the arena, the bound and the partition plan as functions of one symbol."""
     graph, at = _symbolic(file, how)
-    chosen = _numbers(values) if values else None
+    chosen = _numbers(values, "--values") if values else None
     made = sweep_over(graph, over, chosen, strategy, at=at, points=points, **_asked(graph, how))
     show(
         as_json,
@@ -113,18 +115,15 @@ def _symbolic(file: Path, how: Preparation) -> tuple[Graph, dict[str, int]]:
     """The graph of `file` with its symbols, and the values given for some of them."""
     loaded, left = open_file(file, how, keep_symbols=True)
     if not isinstance(loaded, Graph):
-        raise InputError(file.name, "", "no graph", "a graph with symbols")
+        kind = "a finished plan" if isinstance(loaded, Plan) else "buffers"
+        raise InputError(file.name, "", kind, "a graph with symbols")
     if not loaded.symbols:
         raise InputError(file.name, "", "a graph without symbols", "one captured with symbolic sizes")
     return loaded, dict(left.symbols)
 
 
 def _asked(graph: Graph, how: Preparation) -> dict[str, Any]:
-    """What of `how` a symbolic problem can take; raises InputError for what it cannot."""
-    for option in ("in_place", "concat", "round_sizes"):
-        if getattr(how, option):
-            found = f"--{option.replace('_', '-')}"
-            raise InputError(graph.name, "", found, "options that hold for every value of the symbols")
+    """What of `how` a problem over a range can take."""
     return {
         "schedule": prepared_schedule(graph, how),
         "alignment": DEFAULT_ALIGNMENT if how.alignment is None else how.alignment,
@@ -133,11 +132,11 @@ def _asked(graph: Graph, how: Preparation) -> dict[str, Any]:
     }
 
 
-def _numbers(text: str) -> list[int]:
+def _numbers(text: str, source: str) -> list[int]:
     """ "128,256" as numbers; raises InputError naming the one that is none."""
     found = []
     for part in (part.strip() for part in text.split(",")):
         if not part.isascii() or not part.isdigit() or len(part) > 18:
-            raise InputError("values", "", repr(part), "whole numbers with commas between")
+            raise InputError(source, "", repr(part), "whole numbers with commas between")
         found.append(int(part))
     return found

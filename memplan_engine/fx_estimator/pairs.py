@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from memplan_engine.errors import InputError
 from memplan_engine.fx_estimator.aliasing import SizeOf
+from memplan_engine.fx_estimator.sizes import PRIMALS
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
@@ -19,12 +20,15 @@ def matched(forward: Graph, backward: Graph, size_of: SizeOf) -> tuple[dict[str,
     Raises
     ------
     InputError: a graph that returns nothing; a placeholder called `view…` that the forward does not return
-        (a saved view has to come from somewhere); one of another size than the node that the forward returns
-        under its name.
+        (a saved view has to come from somewhere); nothing but primals; one of another size than the node
+        that the forward returns under its name.
     """
     returned = {node.name: node for node in returned_nodes(forward, FORWARD)}
     returned_nodes(backward, BACKWARD)
     taken = {node.name: node for node in backward.nodes if node.op == "placeholder"}
+    if taken and all(name.startswith(PRIMALS) for name in taken):
+        expected = "tangents, or what the forward graph saves: a backward graph"
+        raise InputError(BACKWARD, "placeholders", "nothing but primals", expected)
     for name, node in taken.items():
         place = f"placeholder {name}"
         if name in returned:

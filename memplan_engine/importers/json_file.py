@@ -12,7 +12,9 @@ from memplan_engine.formats.graph_format import GraphFile, graph_from
 from memplan_engine.formats.plan_format import PlanFile, plan_from
 from memplan_engine.formats.problem_format import ProblemFile, problem_from
 from memplan_engine.importers.base import ImportOptions, Loaded
+from memplan_engine.importers.consistency import check_consistency
 from memplan_engine.importers.limits import read_text
+from memplan_engine.problem import Problem
 
 _FORMATS = "memplan/graph, memplan/problem or memplan/plan"
 
@@ -40,9 +42,18 @@ def loads(text: str, source: str) -> Loaded:
         raise InputError(source, "field version", str(head.version), "1, all that this memplan can read")
     match head.format:
         case "memplan/graph":
-            return graph_from(parse(GraphFile, text, source), source)
+            return check_consistency(graph_from(parse(GraphFile, text, source), source), source)
         case "memplan/problem":
-            return problem_from(parse(ProblemFile, text, source), source)
+            return _checked(problem_from(parse(ProblemFile, text, source), source), source)
         case "memplan/plan":
-            return plan_from(parse(PlanFile, text, source), source)
+            plan = plan_from(parse(PlanFile, text, source), source)
+            _checked(plan.problem, source)
+            return plan
     raise InputError(source, "field format", repr(head.format), _FORMATS)
+
+
+def _checked(problem: Problem, source: str) -> Problem:
+    """`problem`, whose graph, if it has one, is consistent."""
+    if problem.origin is not None:
+        check_consistency(problem.origin.graph, source)
+    return problem

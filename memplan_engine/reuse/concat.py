@@ -7,7 +7,7 @@ from math import lcm
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Op, Role, Storage
-from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, lifetimes
+from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread, lifetimes
 from memplan_engine.problem import Gap, Ints
 from memplan_engine.reuse.blocks import Block, blocks_of
 from memplan_engine.reuse.kinds import is_concat
@@ -18,7 +18,11 @@ from memplan_engine.schedule import Schedule, sequential
 
 
 def place_concats(
-    graph: Graph, schedule: Schedule | None = None, *, alignment: int = DEFAULT_ALIGNMENT
+    graph: Graph,
+    schedule: Schedule | None = None,
+    *,
+    alignment: int = DEFAULT_ALIGNMENT,
+    unread: Unread = Unread.FREED,
 ) -> Reused:
     """`graph` with the inputs of concatenations inside their outputs, where that is sound and no loss.
 
@@ -40,7 +44,7 @@ def place_concats(
     if alignment < 1:
         raise InputError(graph.name, "alignment", str(alignment), "1 or more bytes")
     schedule = schedule or sequential(graph)
-    state = _State(graph, schedule, alignment)
+    state = _State(graph, schedule, alignment, unread)
     rewrites: list[Rewrite] = []
     kept: list[Kept] = []
     for place in in_order(schedule):
@@ -55,14 +59,14 @@ class _State:
     """The storages as they move into one another. `parts` are those of each storage, `load` the bytes
     alive at each step."""
 
-    def __init__(self, graph: Graph, schedule: Schedule, alignment: int) -> None:
+    def __init__(self, graph: Graph, schedule: Schedule, alignment: int, unread: Unread) -> None:
         self.source, self.schedule, self.alignment = graph, schedule, alignment
         self.touches = Touches(graph, schedule)
         self.tensors = {tensor.name: tensor for tensor in graph.tensors}
         self.storages = {storage.name: storage for storage in graph.storages}
         self.unknown = unknown_layouts(graph)
         self.placed: set[str] = set()
-        alive = lifetimes(graph, schedule)
+        alive = lifetimes(graph, schedule, unread)
         self.parts = {
             storage.name: [Part(*alive[storage.name], 0, storage.nbytes)]
             for storage in graph.storages

@@ -42,7 +42,9 @@ def misplaced(original: Graph, reused: Graph, places: Mapping[str, Place], align
     found = []
     for tensor in reused.tensors:
         place, storage = places[tensor.name], storages[tensor.storage]
-        if tensor.offset + place.high - place.low > storage.nbytes:
+        size = place.high - place.low
+        # What has no bytes touches none, wherever it points: an empty slice of an empty tensor.
+        if size and tensor.offset + size > storage.nbytes:
             found.append(Breach(Rule.RANGE, 0, "", tensor.name, storage.name))
         needed = asked[base[tensor.name].storage]
         on_its_own = place.memory == storage.name

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from memplan_engine.bounds import lower_bound
 from memplan_engine.graph import Graph
-from memplan_engine.lifetimes import DEFAULT_ALIGNMENT
+from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
 from memplan_engine.peak import find_peak
 from memplan_engine.planner import make_plan
 from memplan_engine.reuse.reused import Kept, Reason, Reused, reused_problem
@@ -41,6 +41,7 @@ def savings(
     strategy: str | Strategy = "auto",
     alignment: int = DEFAULT_ALIGNMENT,
     plan_inputs: bool = False,
+    unread: Unread = Unread.FREED,
     budget: Budget | None = None,
 ) -> tuple[Saving, ...]:
     """The graph planned four times: "as it is", "in place", "concat" and "both", in that order.
@@ -60,8 +61,8 @@ def savings(
     )
     found = []
     for name, in_place, concat in ways:
-        reused = reuse(graph, schedule, in_place=in_place, concat=concat, alignment=alignment)
-        problem = reused_problem(reused, alignment=alignment, plan_inputs=plan_inputs)
+        reused = reuse(graph, schedule, in_place=in_place, concat=concat, alignment=alignment, unread=unread)
+        problem = reused_problem(reused, alignment=alignment, plan_inputs=plan_inputs, unread=unread)
         plan = make_plan(problem, strategy, budget=budget)
         found.append(
             Saving(

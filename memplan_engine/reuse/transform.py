@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from memplan_engine.errors import PlanError
 from memplan_engine.graph import Graph
-from memplan_engine.lifetimes import DEFAULT_ALIGNMENT
+from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
+from memplan_engine.peak import find_peak
 from memplan_engine.reuse.check import check_reuse
 from memplan_engine.reuse.concat import place_concats
 from memplan_engine.reuse.in_place import write_in_place
-from memplan_engine.reuse.reused import Reused
-from memplan_engine.schedule import Schedule, sequential
+from memplan_engine.reuse.reused import Reused, reused_problem
+from memplan_engine.schedule import Schedule, check_schedule, sequential
 
 
 def reuse(
@@ -19,21 +20,25 @@ def reuse(
     in_place: bool = True,
     concat: bool = True,
     alignment: int = DEFAULT_ALIGNMENT,
+    unread: Unread = Unread.FREED,
 ) -> Reused:
     """`graph` with the reuse that is asked for, checked by `check_reuse`; with neither, as it is.
 
     In-place writes come first: a block inside a concatenation covers no storage any more, and an op could no
-    longer write into it. `alignment` in bytes; plan with the same.
+    longer write into it. An op that writes into its input can also keep that input out of a concatenation, so
+    where concatenations alone give the lower peak they are what remains of both. `alignment` in bytes, and
+    `unread`: plan with the same.
 
     Raises
     ------
-    InputError: `alignment` below 1. PlanError: the checker's first breach; a defect of a transform.
+    InputError: `alignment` below 1; a schedule that the graph cannot run by. PlanError: the checker's first
+    breach; a defect of a transform.
     """
-    schedule = schedule or sequential(graph)
+    schedule = sequential(graph) if schedule is None else check_schedule(graph, schedule, graph.name)
     first = write_in_place(graph, schedule) if in_place else Reused(graph, schedule)
     if not concat:
         return _checked(graph, first, alignment)
-    second = place_concats(first.graph, schedule, alignment=alignment)
+    second = place_concats(first.graph, schedule, alignment=alignment, unread=unread)
     both = Reused(
         second.graph,
         schedule,
@@ -42,7 +47,13 @@ def reuse(
         kept=(*first.kept, *second.kept),
         windows=second.windows,
     )
-    return _checked(graph, both, alignment)
+    if not in_place:
+        return _checked(graph, both, alignment)
+    alone = place_concats(graph, schedule, alignment=alignment, unread=unread)
+    peaks = [
+        find_peak(reused_problem(each, alignment=alignment, unread=unread)).nbytes for each in (both, alone)
+    ]
+    return _checked(graph, alone if peaks[1] < peaks[0] else both, alignment)
 
 
 def _checked(graph: Graph, reused: Reused, alignment: int) -> Reused:

@@ -117,6 +117,7 @@ class _Check:
         self.points = self.impossible = self.arena = 0
         self.first_impossible: ImpossibleSizeError | None = None
         self._known: dict[tuple[int, ...], Failure | None] = {}
+        self._no_sizes: set[tuple[int, ...]] = set()
 
     def report(self, count: int, seed: int) -> RangeReport:
         rising = self._rising()
@@ -155,6 +156,7 @@ class _Check:
                 self.points += 1
             except ImpossibleSizeError as error:
                 self._known[key], self.impossible = None, self.impossible + 1
+                self._no_sizes.add(key)
                 self.first_impossible = self.first_impossible or error
         return self._known[key]
 
@@ -242,12 +244,27 @@ class _Check:
     def _bisect(self, point: Values, name: str, good: int, bad: int) -> int:
         """The first failing value of `name` above `good`, all others as in `point`; `bad` fails."""
         while bad - good > 1:
-            middle = (good + bad) // 2
+            middle = self._possible(point, name, good, bad)
+            if middle is None:
+                break
             if self.fails({**point, name: middle}):
                 bad = middle
             else:
                 good = middle
         return bad
+
+    def _possible(self, point: Values, name: str, good: int, bad: int) -> int | None:
+        """A value of `name` strictly between, as near the middle as there is one at which sizes are possible;
+        None when there is none (or none near, where the range is very large)."""
+        middle = (good + bad) // 2
+        for distance in range(min(bad - good, MOST_ENUMERATED)):
+            for value in dict.fromkeys((middle + distance, middle - distance)):
+                if good < value < bad:
+                    values = {**point, name: value}
+                    self.fails(values)
+                    if tuple(values.values()) not in self._no_sizes:
+                        return value
+        return None
 
 
 def _limited(symbols: Sequence[Symbol]) -> list[Symbol]:
