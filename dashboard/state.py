@@ -18,7 +18,7 @@ from memplan_engine.importers.base import Loaded
 
 PARAMETERS = {
     "doc": "",
-    "strategy": "auto",
+    "strategy": "",
     "colour": "",
     "find": "",
     "budget": "",
@@ -103,6 +103,12 @@ def current_document() -> Document:
         document = load_document(get("doc"), parse_options(st.session_state.choices))
     except MemplanError as error:
         st.error(plain(error), icon=":material/error:")
+        # What was asked of the document may be all that is wrong: open it as it is.
+        choose(**option_choices(Options()), selected="")
+        try:
+            return _opened(load_document(get("doc"), Options()))
+        except MemplanError:
+            pass
         before = st.session_state.get("last_opening", {name: PARAMETERS[name] for name in OPENING})
         choose(**before, selected="")
         try:
@@ -110,6 +116,11 @@ def current_document() -> Document:
         except MemplanError:
             choose_document(documents.EXAMPLE, Options())
             return load_document(documents.EXAMPLE, Options())
+    return _opened(document)
+
+
+def _opened(document: Document) -> Document:
+    """`document`, remembered as the last one that could be opened."""
     st.session_state.last_opening = {name: st.session_state.choices[name] for name in OPENING}
     return document
 

@@ -17,6 +17,10 @@ from memplan_engine.tables import plain_text
 from memplan_engine.units import format_bytes, format_percent
 
 MOST_FORMULA = 2_000
+SHARING = (
+    "which buffers share a partition holds for every value; the offsets move with the sizes of the "
+    "partitions: memplan symbols has these as formulas"
+)
 
 
 def symbols_summary(graph: Graph, schema: MemorySchema, at: Mapping[str, int]) -> dict[str, Any]:
@@ -99,7 +103,10 @@ def range_tables(plan: Plan, report: RangeReport) -> list[RenderableType]:
         fails = limits.get(name)
         end = f"{high:,}{', no limit known' if name in report.unlimited else ''}"
         table.add_row(plain_text(name), f"{low:,}", end, "nowhere" if fails is None else f"{fails:,}")
-    return [plain_text(report.summary, style), table]
+    lines = [plain_text(report.summary, style)]
+    if plan.strategy == "partition" and not report.valid:
+        lines.append(plain_text(SHARING))
+    return [*lines, table]
 
 
 def buckets_summary(made: BucketTable) -> dict[str, Any]:

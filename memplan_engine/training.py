@@ -120,8 +120,13 @@ def min_cut_difference(default: Graph, min_cut: Graph) -> MinCutDifference:
 
     Raises
     ------
-    InputError: a graph without forward or backward ops.
+    InputError: a graph without forward or backward ops; graphs of two models, whose constants differ.
     """
+    mine, theirs = _parameters(default), _parameters(min_cut)
+    if mine != theirs:
+        other = sorted(set(mine.items()) ^ set(theirs.items()))[0][0]
+        found = f"other parameters than those of {default.name}: {other!r} differs"
+        raise InputError(min_cut.name, "constants", found, "the same model")
     saved, saved_min = _saved(default), _saved(min_cut)
     forward = {op.name for op in default.ops if op.phase is Phase.FORWARD}
     backward = [op for op in min_cut.ops if op.phase is Phase.BACKWARD]
@@ -134,6 +139,12 @@ def min_cut_difference(default: Graph, min_cut: Graph) -> MinCutDifference:
         recomputed_ops(default),
         tuple(op.name for op in backward if op.name in forward),
     )
+
+
+def _parameters(graph: Graph) -> dict[str, int]:
+    """The bytes of each parameter by name; other constants (of the trace, not of the model) are left out."""
+    nbytes = {storage.name: storage.nbytes for storage in graph.storages}
+    return {name: nbytes[name] for name in graph.constants if name in nbytes and name.startswith("p_")}
 
 
 def recomputed_ops(graph: Graph) -> tuple[str, ...]:

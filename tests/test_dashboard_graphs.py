@@ -14,6 +14,7 @@ from test_schedule import DIAMOND
 from dashboard import colours, documents, panels, state
 from dashboard.facts import make_facts
 from dashboard.figures import layout_bar, phase_areas, size_curve
+from dashboard.figures.ticks import byte_ticks
 from dashboard.sections.training import areas_of
 from memplan_engine import load, make_plan, to_problem, write_json
 from memplan_engine.layout import make_layout
@@ -295,3 +296,30 @@ def test_what_reuse_saves_is_a_tab_and_two_switches():
     widget(app.checkbox, "Write in place").set_value(True)
     check(app.run())
     assert (figure(app, "Arena"), address(app)["in_place"]) == ("3.75 MiB", "1")
+
+
+def test_an_option_that_makes_no_sense_leaves_the_document_open():
+    app = open_app(doc="file:net.json", streams="-3")
+    assert "streams: found '-3', expected 1 to 1,024 ops a step" in app.error[0].value.replace("\\", "")
+    assert widget(app.selectbox, "Graph").value == "file:net.json"
+    assert address(app) == {"doc": "file:net.json"}
+
+
+def test_a_file_with_a_plan_opens_as_that_plan(tmp_path, monkeypatch):
+    write_json(make_plan(DIAMOND, "shared_objects_by_size"), tmp_path / "plan.json")
+    monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / "plan.json")])
+    app = open_app(tab="Shared objects")
+    assert widget(app.selectbox, "Strategy").value == "imported"
+    assert "objects, " in captions(app)
+
+
+def test_two_models_are_not_two_partitions():
+    app = open_app(tab="Training", doc=TRAINING, other="example:gpt2_training_step")
+    assert "found other parameters than those of bert" in app.error[0].value.replace("\\", "")
+
+
+def test_ticks_of_bytes_are_round():
+    assert byte_ticks(0) == [0]
+    assert byte_ticks(5) == [0, 1, 2, 3, 4, 5]
+    assert byte_ticks(741) == [0, 128, 256, 384, 512, 640]
+    assert byte_ticks(3 * 2**30) == [0, 2**30, 2 * 2**30, 3 * 2**30]

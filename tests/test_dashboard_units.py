@@ -184,8 +184,8 @@ def test_the_selected_bar_stands_out_and_names_are_text():
     chart = peak_bars.figure(peak_bars.data(find_peak(problem)), selected=1)
     bar = chart.data[0]
     assert bar.marker.color[0] != bar.marker.color[1] == "#EE6677"
-    assert bar.y[0] == "1 &lt;b&gt;bold&lt;/b&gt;"
-    assert len(bar.y[1]) == len("2 ") + 27
+    assert bar.y[0] == "1 · &lt;b&gt;bold&lt;/b&gt;"
+    assert len(bar.y[1]) == len("2 · ") + 27
     assert list(bar.x) == [2, 1]
 
 

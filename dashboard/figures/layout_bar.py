@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from dashboard.figures.peak_bars import escape
+from dashboard.figures.ticks import byte_ticks
 from memplan_engine.layout import Layout, Region, RegionKind
 from memplan_engine.units import format_bytes
 
@@ -16,6 +17,7 @@ COLOURS = {
     RegionKind.UNIQUE: "#AA3377",
     RegionKind.SHARED: "#EE7733",
 }
+DARK_INK = (RegionKind.CONSTANTS, RegionKind.SHARED)
 MOST_PARTS = 40
 SMALLEST_SHARE = 0.01
 """Of the whole layout: what is narrower has no name in the bar."""
@@ -69,12 +71,13 @@ def figure(parts: list[Part]) -> go.Figure:
                 for part, name in zip(own, named, strict=True)
             ],
             textposition="inside",
+            textfont={"color": "#11141A" if kind in DARK_INK else "#FFFFFF"},
             insidetextanchor="middle",
             customdata=[[escape(part.label), format_bytes(part.nbytes), f"{part.start:,}"] for part in own],
             hovertemplate="%{customdata[0]}<br>%{customdata[1]} from address %{customdata[2]}<extra></extra>",
         )
     rows = [row for row in ("regions", "entries") if any((row == "regions") == part.whole for part in parts)]
-    ticks = [total * share / 4 for share in range(5)]
+    ticks = byte_ticks(total)
     chart.update_layout(
         barmode="overlay",
         height=90 + 46 * len(rows),
@@ -82,7 +85,7 @@ def figure(parts: list[Part]) -> go.Figure:
         xaxis={
             "range": [0, total],
             "tickvals": ticks,
-            "ticktext": [format_bytes(round(tick)) for tick in ticks],
+            "ticktext": [format_bytes(tick) for tick in ticks],
             "title": None,
         },
         yaxis={"title": None, "categoryorder": "array", "categoryarray": rows},

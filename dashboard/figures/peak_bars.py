@@ -43,7 +43,7 @@ def figure(bars: list[Bar], selected: int | None) -> go.Figure:
     chart = go.Figure(
         go.Bar(
             x=[bar.nbytes for bar in bars],
-            y=[f"{place} {shorten(bar.label)}" for place, bar in enumerate(bars, 1)],
+            y=[f"{place} · {shorten(bar.label)}" for place, bar in enumerate(bars, 1)],
             customdata=[[escape(bar.label), text] for bar, text in zip(bars, texts, strict=True)],
             orientation="h",
             marker={"color": colours},

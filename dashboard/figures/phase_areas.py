@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from dashboard.figures.ticks import byte_ticks
 from memplan_engine import Problem
 from memplan_engine.pieces import cut
 from memplan_engine.profile import cut_time, live_bytes
@@ -59,7 +60,7 @@ def figure(areas: Areas) -> go.Figure:
             hovertemplate="%{customdata}",
         )
     top = int(sum(areas.live.values()).max(initial=0)) if areas.live else 0
-    ticks = [top * share // 4 for share in range(5)]
+    ticks = byte_ticks(top)
     chart.update_layout(
         height=260,
         margin={"l": 0, "r": 0, "t": 8, "b": 8},

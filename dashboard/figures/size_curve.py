@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from dashboard.figures.ticks import byte_ticks
 from memplan_engine.symbolic import Sweep
 from memplan_engine.units import format_bytes
 
@@ -113,6 +114,6 @@ def _ticks(curve: Curve, axis: str) -> list[int]:
     low = max(1, min(min(values) for values in curve.lines.values()))
     high = max(low, *(max(values) for values in curve.lines.values()))
     if axis == "linear":
-        return [high * share // 4 for share in range(5)]
+        return byte_ticks(high)
     powers = range(low.bit_length() - 1, high.bit_length() + 1)
     return [2**power for power in powers if power % max(1, len(powers) // 6) == 0]

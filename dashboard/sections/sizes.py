@@ -62,6 +62,11 @@ def _range(facts: Facts) -> None:
     report = graph_facts.range_of(facts.document, facts.plan.strategy)
     icon = ":material/verified:" if report.valid else ":material/warning:"
     (st.success if report.valid else st.warning)(plain(f"The offsets shown: {report.summary}"), icon=icon)
+    if facts.plan.strategy == "partition" and not report.valid:
+        st.caption(
+            "Which buffers share a partition holds for every value; the offsets move with the sizes of the "
+            "partitions, so they are made anew for each."
+        )
     limits = dict(report.limits)
     st.dataframe(
         pd.DataFrame(

@@ -42,9 +42,9 @@ def _reasons(groups: dict[Reason, list[ManagedValue]]) -> pd.DataFrame:
             "planned": [
                 own[0].managed if reason is not Reason.ALIAS else None for reason, own in groups.items()
             ],
-            "reason": [str(reason) for reason in groups],
             "values": [len(own) for own in groups.values()],
             "size": [format_bytes(sum(value.nbytes for value in own)) for own in groups.values()],
+            "reason": [str(reason) for reason in groups],
         }
     )
 
@@ -53,8 +53,8 @@ def _rows(values: list[ManagedValue]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "value": [value.tensor for value in values],
+            "size": [format_bytes(value.nbytes) for value in values],
             "planned": [value.managed for value in values],
             "why": [value.explanation for value in values],
-            "size": [format_bytes(value.nbytes) for value in values],
         }
     )

@@ -49,10 +49,10 @@ def _table(several: list[Facts]) -> None:
             "arena": [format_bytes(plan.arena_bytes) for plan in plans],
             "bytes": [plan.arena_bytes for plan in plans],
             "over bound": [plan.gap for plan in plans],
-            "saved": [saved(plan) for plan in plans],
-            "ms": [1000 * plan.seconds for plan in plans],
-            "valid": [facts.report.valid for facts in several],
             "optimal": [plan.optimal for plan in plans],
+            "ms": [1000 * plan.seconds for plan in plans],
+            "saved": [saved(plan) for plan in plans],
+            "valid": [facts.report.valid for facts in several],
         }
     ).sort_values(["bytes", "ms"], kind="stable")
     finite = [plan.gap for plan in plans if plan.strategy != "naive"]
@@ -61,12 +61,12 @@ def _table(several: list[Facts]) -> None:
         hide_index=True,
         height=38 + 35 * len(rows),
         column_config={
-            "strategy": st.column_config.TextColumn(width="medium"),
+            "strategy": st.column_config.TextColumn(width=230),
             "bytes": st.column_config.NumberColumn("arena, bytes", format="localized"),
             "over bound": st.column_config.ProgressColumn(
                 format="percent", min_value=0.0, max_value=max([*finite, 1e-9])
             ),
-            "saved": st.column_config.NumberColumn("saved against naive", format="percent"),
+            "saved": st.column_config.NumberColumn("saved", format="percent", help="Against no reuse."),
             "ms": st.column_config.NumberColumn(format="%.2f", help="What placing took, without reading."),
         },
     )
