@@ -42,7 +42,8 @@ def usage_records(
 
 
 def records_problem(records: Sequence[UsageRecord], *, alignment: int = 1, name: str = "records") -> Problem:
-    """The problem of placing `records`, in their order, which breaks ties as it does in AITemplate.
+    """The problem of placing `records`. Ties are broken by the first op, then by the order of the records:
+    AITemplate's order, for theirs come sorted by first op, as those of `usage_records` do.
 
     Raises
     ------
