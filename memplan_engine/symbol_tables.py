@@ -142,6 +142,8 @@ def buckets_table(graph: str, made: BucketTable) -> Table:
     table.add_column("offsets")
     for bucket in made.buckets:
         verdict = f"hold: {bucket.report.proof}" if bucket.report.valid else bucket.report.summary
+        if bucket.report.impossible:
+            verdict += f"; at {bucket.report.impossible} values tried there are no sizes"
         table.add_row(
             f"{bucket.low:,} to {bucket.high:,}",
             format_bytes(bucket.arena_bytes),
@@ -182,6 +184,10 @@ def sweep_table(graph: str, made: Sweep) -> Table:
             format_bytes(partition),
             _over(partition, bound),
         )
+    if made.skipped:
+        left_out = ", ".join(f"{value:,}" for value in made.skipped)
+        table.caption = plain_text(f"left out, for a size is negative or not whole there: {left_out}")
+        table.caption_justify = "left"
     return table
 
 

@@ -52,6 +52,9 @@ def _curve(facts: Facts, symbol: str) -> None:
             "plan is one assignment for all values, decided at the hint; the others are planned anew at each."
         )
     )
+    if made.skipped:
+        left_out = ", ".join(f"{value:,}" for value in made.skipped)
+        st.caption(f"Left out, for a size is negative or not whole there: {left_out}.")
     st.plotly_chart(
         size_curve.figure(size_curve.data(made, now)), key="size_curve", config={"displayModeBar": False}
     )
