@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import sys
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,15 +16,16 @@ from torch import nn
 
 pytest.importorskip("transformers")
 
-from measured import measure_call, measure_graph_module
-from training_models import NAMES, build, real_inputs, real_like, stitched
+from measured import PeakMode, measure_call, measure_graph_module
+from training_models import NAMES, Model, build, real_inputs, real_like, stitched, untied_gpt2, wide_mlp
 
+from memplan_engine.cli import main
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Op, Phase, Role
 from memplan_engine.importers.torch_factory import capture_training_factory
 from memplan_engine.importers.torch_joint import Halves, joint_graph, match_forward_backward
 from memplan_engine.importers.torch_optimizers import Adam, Sgd, find_optimizer
-from memplan_engine.importers.torch_step import capture_step, step_graph, trace_step
+from memplan_engine.importers.torch_step import Gradients, capture_step, step_graph, trace_step
 from memplan_engine.importers.torch_trainee import make_trainee
 from memplan_engine.importers.torch_training import TrainingCapture, capture_training
 from memplan_engine.lifetimes import Unread, to_problem
@@ -45,6 +49,10 @@ def by_name(graph: Graph) -> dict[str, Op]:
     return {op.name: op for op in graph.ops}
 
 
+def graph_returns(graph: Graph, op: Op) -> bool:
+    return bool(set(op.outputs) & set(graph.outputs))
+
+
 def live_bytes(problem: Problem) -> list[int]:
     """Bytes alive at each step, by hand."""
     steps = np.arange(problem.steps)[:, None]
@@ -52,7 +60,7 @@ def live_bytes(problem: Problem) -> list[int]:
 
 
 def test_a_whole_step_of_a_small_model_op_by_op() -> None:
-    graph = capture_step(Perceptron(), (torch.ones(5, 4),))
+    graph = capture_step(Perceptron(), (torch.ones(5, 4),), gradients="freed")
     assert [f"{op.phase}: {op.name}" for op in graph.ops] == [
         *(f"forward: {name}" for name in ("t", "addmm", "sigmoid", "detach", "t_1", "mm", "sum_1")),
         *(
@@ -71,6 +79,65 @@ def test_a_whole_step_of_a_small_model_op_by_op() -> None:
         68, 68, 68, 92, 92, 92, 152, 148, 148, 208, 88, 136, 136, 148, 88, 88,
         88, 40, 28,
     ]  # fmt: skip
+
+
+def test_gradients_that_are_held_are_outputs_and_live_to_the_last_step() -> None:
+    held, freed = (
+        capture_step(Perceptron(), (torch.ones(5, 4),), optimizer="adam", gradients=kind)
+        for kind in Gradients
+    )
+    assert freed.outputs == ("sum_1",)
+    home = {tensor.name: tensor.storage for tensor in held.tensors}
+    kept = [next(s for s in held.storages if s.name == home[name]) for name in held.outputs]
+    assert [(storage.role, storage.nbytes) for storage in kept] == [
+        (Role.OUTPUT, 4), (Role.OUTPUT, 48), (Role.OUTPUT, 12), (Role.OUTPUT, 24),
+    ]  # fmt: skip
+    # Each made at once into `.grad`, by an op of the parameter's module.
+    ops = by_name(held)
+    assert [(ops[name].kind, ops[name].module, ops[name].phase) for name in held.outputs[1:]] == [
+        ("aten.detach", "first", "backward"),
+        ("aten.detach", "first", "backward"),
+        ("aten.detach", "second", "backward"),
+    ]
+    # In the optimizer: loss and gradients are 88 bytes to the end, and two temporaries of each parameter.
+    after = [
+        live_bytes(to_problem(graph, alignment=1))[-sum(op.phase is Phase.OPTIMIZER for op in graph.ops) :]
+        for graph in (held, freed)
+    ]
+    assert after[0] == [
+        88, 88, 88, 136, 184, 136, 136, 88, 88, 88, 100, 112, 100, 100, 88, 88, 88, 112, 136, 112, 112,
+    ]  # fmt: skip
+    assert after[1] == [
+        88, 88, 88, 88, 136, 88, 88, 40, 40, 40, 40, 52, 40, 40, 28, 28, 28, 28, 52, 28, 28,
+    ]  # fmt: skip
+
+
+class Shared(nn.Module):
+    """Two parameters with one gradient between them, and one whose gradient is a single number, expanded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = (nn.Parameter(torch.ones(10, 10)) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return ((self.a + self.b) * x).sum() + self.c.sum()
+
+
+@pytest.mark.parametrize("functional", [False, True], ids=["in place", "functional"])
+def test_what_cannot_be_a_grad_as_it_is_gets_copied_as_autograd_does(functional: bool) -> None:
+    model, x = Shared(), torch.rand(10, 10)
+    graph = capture_step(model, (x,), functional=functional)
+    home = {tensor.name: tensor.storage for tensor in graph.tensors}
+    assert len({home[name] for name in graph.outputs}) == 4
+    model(x).backward()
+    gradients = [parameter.grad for parameter in model.parameters()]
+    assert len({gradient.untyped_storage().data_ptr() for gradient in gradients}) == 3
+    sizes = {storage.name: storage.nbytes for storage in graph.storages}
+    assert [sizes[home[name]] for name in graph.outputs] == [
+        4,
+        *(g.untyped_storage().nbytes() for g in gradients),
+    ]
+    assert all(parameter.grad is not None for parameter in model.parameters())
 
 
 def test_ops_know_their_module_and_line_also_in_the_backward_pass() -> None:
@@ -94,7 +161,7 @@ def test_ops_of_a_huggingface_model_know_their_module_and_line() -> None:
     model, inputs, _ = build("bert")
     graph = capture_step(model, (), inputs, optimizer="sgd")
     for phase in (Phase.FORWARD, Phase.BACKWARD):
-        ops = [op for op in graph.ops if op.phase is phase]
+        ops = [op for op in graph.ops if op.phase is phase and not graph_returns(graph, op)]
         known = [op for op in ops if op.module and str(op.source).startswith("transformers/models/bert/")]
         assert len(known) > 0.9 * len(ops)
     modules = {op.module for op in graph.ops if op.kind == "aten.native_layer_norm_backward"}
@@ -238,20 +305,78 @@ def test_reading_a_default_backward_graph_as_freed_is_not_what_the_interpreter_d
     assert "native_dropout" in recomputed_ops(capture.joint)
 
 
+@pytest.mark.parametrize("gradients", Gradients)
 @pytest.mark.parametrize("functional", [False, True], ids=["in place", "functional"])
 @pytest.mark.parametrize("name", NAMES)
-def test_planned_live_bytes_of_a_whole_step_are_those_measured(name: str, functional: bool) -> None:
-    if functional and name in ("gpt2", "t5"):
+def test_planned_live_bytes_of_a_whole_step_are_those_measured(
+    name: str, functional: bool, gradients: str
+) -> None:
+    if name in ("gpt2", "t5") and (functional or gradients == "freed"):
         pytest.skip("as for the others; these take the longest")
     model, inputs, loss = build(name)
     trainee = make_trainee(model, (), inputs, loss, None)
-    step = trace_step(trainee, find_optimizer("adam", name), functional=functional)
+    step = trace_step(trainee, find_optimizer("adam", name), gradients=gradients, functional=functional)
     graph = step_graph(step)
     after = measure_graph_module(step.module, real_like(step.values))
     assert live_bytes(to_problem(graph, alignment=1)) == [after[op.name] for op in graph.ops]
     phases = [op.phase for op in graph.ops]
     assert phases == sorted(phases, key=list(Phase).index)
     assert set(phases) == set(Phase)
+
+
+def eager_step(built: Model, make: Any) -> PeakMode:
+    """Measures a second eager step, whose optimizer has its state and whose gradients are None before it;
+    the loss has a name to its end, as it has in the plan."""
+    model, inputs, loss = built
+    optimizer = make(model.parameters())
+
+    def step() -> torch.Tensor:
+        output = model(**inputs)
+        value = loss(output) if loss else output.loss
+        del output
+        value.backward()
+        optimizer.step()
+        return value
+
+    step()
+    optimizer.zero_grad(set_to_none=True)
+    state = [list(kept.values()) for kept in optimizer.state.values()]
+    with PeakMode((list(model.parameters()), list(model.buffers()), list(inputs.values()), state)) as mode:
+        _ = step()
+    return mode
+
+
+SGD, ADAM = (partial(kind, lr=1e-3, foreach=False) for kind in (torch.optim.SGD, torch.optim.Adam))
+
+
+@pytest.mark.parametrize(
+    ("build_one", "make", "name", "peaks", "beyond"),
+    [
+        # In the backward pass: the gradient of the loss, 4 bytes, which backward() names to its end.
+        (wide_mlp, SGD, "sgd", (870_444, 870_444), 4),
+        (untied_gpt2, SGD, "sgd", (918_532, 918_532), 4),
+        # In the optimizer: `denom` of the parameter before, a bias of 400 or of 64 numbers, which torch's
+        # loop names until the next one is there.
+        (wide_mlp, ADAM, "adam", (2_099_244, 1_297_644), 1600),
+        (untied_gpt2, ADAM, "adam", (1_428_484, 1_172_484), 256),
+    ],
+    ids=["mlp sgd", "gpt2 sgd", "mlp adam", "gpt2 adam"],
+)
+def test_planned_peak_with_gradients_held_is_that_of_an_eager_step(
+    build_one: Any, make: Any, name: str, peaks: tuple[int, int], beyond: int
+) -> None:
+    model, inputs, loss = built = build_one()
+    mode = eager_step(built, make)
+    graphs = [
+        capture_step(model, (), inputs, optimizer=name, gradients=kind, loss=loss) for kind in Gradients
+    ]
+    planned = tuple(find_peak(to_problem(graph, alignment=1)).nbytes for graph in graphs)
+    assert planned == peaks
+    assert mode.peak - planned[0] == beyond
+    # At the end of both: the loss and every gradient.
+    outputs = {tensor.storage for tensor in graphs[0].tensors if tensor.name in graphs[0].outputs}
+    held = sum(storage.nbytes for storage in graphs[0].storages if storage.name in outputs)
+    assert held == mode.after[-1][1] == 4 + 4 * sum(p.numel() for p in model.parameters())
 
 
 @pytest.mark.parametrize("name", ["conv", "gpt2", "bert"])
@@ -400,7 +525,7 @@ def test_losses_of_all_kinds_are_found() -> None:
     scalar = capture_step(Outputs(lambda y: y.mean()), inputs)
     mapping = capture_step(Outputs(lambda y: {"y": y, "loss": y.mean()}), inputs)
     given = capture_step(Outputs(lambda y: (y, 2)), inputs, loss=lambda output: output[0].mean())
-    assert [graph.outputs for graph in (lone, scalar, mapping, given)] == [("sum_1",), *[("mean",)] * 3]
+    assert [graph.outputs[0] for graph in (lone, scalar, mapping, given)] == ["sum_1", *["mean"] * 3]
 
 
 def test_the_loss_is_found_among_other_scalars_new_buffers_and_views() -> None:
@@ -422,6 +547,10 @@ def test_unknown_names_and_models_are_named() -> None:
         InputError, match=r"^Perceptron: optimizer: found 'lion', expected one of sgd, adam, adamw$"
     ):
         capture_step(Perceptron(), inputs, optimizer="lion")
+    with pytest.raises(
+        InputError, match=r"^Perceptron: gradients: found 'kept', expected one of held, freed$"
+    ):
+        capture_step(Perceptron(), inputs, gradients="kept")
     with pytest.raises(
         InputError, match=r"^Perceptron: partition: found 'max', expected one of default, min_cut$"
     ):
@@ -474,12 +603,47 @@ def test_a_factory_for_training(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) 
     step = capture_training_factory("trained_here:net", optimizer="adam")
     assert step.name == "net"
     assert sum(op.phase is Phase.OPTIMIZER for op in step.ops) == 14
+    assert len(step.outputs) == 3
+    freed = capture_training_factory("trained_here:net", optimizer="adam", gradients="freed")
+    assert freed.outputs == step.outputs[:1]
     joint = capture_training_factory("trained_here:net", "joint", partition="min_cut")
     assert {op.phase for op in joint.ops} == {Phase.FORWARD, Phase.BACKWARD}
     with pytest.raises(InputError, match=r"^factory trained_here:net: training: found 'epoch', expected one"):
         capture_training_factory("trained_here:net", "epoch")
     with pytest.raises(InputError, match=r"^factory trained_here:net: optimizer: found 'lion', expected one"):
         capture_training_factory("trained_here:net", optimizer="lion")
+    with pytest.raises(InputError, match=r"^factory trained_here:net: gradients: found 'no', expected one"):
+        capture_training_factory("trained_here:net", gradients="no")
+
+
+def exit_code(words: list[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(sys, "argv", ["memplan", *words])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    return caught.value.code
+
+
+def test_the_command_line_holds_gradients_unless_told(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "trained_by_cli.py").write_text(
+        "import torch\n\ndef net():\n    return torch.nn.Linear(4, 2), (torch.ones(3, 4),)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    outputs = []
+    for options in ("", "--gradients held", "--gradients freed"):
+        words = f"capture trained_by_cli:net --training step {options} -o step.json".split()
+        assert exit_code(words, monkeypatch) == 0
+        outputs.append(len(json.loads((tmp_path / "step.json").read_text())["outputs"]))
+    assert outputs == [3, 3, 1]
+    capsys.readouterr()
+    for options, found in (("", "no --training"), ("--training joint", "--training joint")):
+        words = f"capture trained_by_cli:net {options} --gradients held -o other.json".split()
+        assert exit_code(words, monkeypatch) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert f"--gradients: found {found}, expected --training step" in error
+    assert not (tmp_path / "other.json").exists()
 
 
 def test_captures_are_the_same_each_time() -> None:

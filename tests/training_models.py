@@ -65,6 +65,22 @@ def build(name: str) -> Model:
     return model.train(), inputs, None
 
 
+def wide_mlp() -> Model:
+    """Linear 100-400-400-10: most of it is one weight, so Adam's temporaries make the peak of a step."""
+    torch.manual_seed(0)
+    layers = (nn.Linear(100, 400), nn.ReLU(), nn.Linear(400, 400), nn.Tanh(), nn.Linear(400, 10))
+    return nn.Sequential(*layers).train(), {"input": torch.rand(32, 100)}, torch.sum
+
+
+def untied_gpt2() -> Model:
+    """GPT-2 whose last parameter, the head, is as large as its largest: 1,000 × 64 numbers."""
+    torch.manual_seed(0)
+    tokens = {"vocab_size": 1000, "n_positions": 16, "bos_token_id": 1, "eos_token_id": 2}
+    config = t.GPT2Config(n_embd=64, n_layer=2, n_head=2, tie_word_embeddings=False, **tokens)
+    ids = torch.arange(8).reshape(1, 8)
+    return t.GPT2LMHeadModel(config).train(), {"input_ids": ids, "labels": ids, "use_cache": False}, None
+
+
 def real_like(values: Sequence[Any]) -> list[Any]:
     """Real tensors of zeros in the shapes of fake ones."""
     return [torch.zeros(v.shape, dtype=v.dtype) if isinstance(v, torch.Tensor) else v for v in values]

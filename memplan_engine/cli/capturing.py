@@ -43,6 +43,13 @@ class Optimizer(StrEnum):
     ADAMW = "adamw"
 
 
+class Gradients(StrEnum):
+    """How long the gradients of a whole step live."""
+
+    HELD = "held"
+    FREED = "freed"
+
+
 @app.command()
 def capture(
     factory: FACTORY,
@@ -59,6 +66,13 @@ def capture(
         Partition | None, typer.Option(help="Of a joint graph; default unless given.")
     ] = None,
     optimizer: Annotated[Optimizer | None, typer.Option(help="Of a whole step; sgd unless given.")] = None,
+    gradients: Annotated[
+        Gradients | None,
+        typer.Option(
+            help="Of a whole step: held to its end, as eager PyTorch does, or freed at their last use; held "
+            "unless given."
+        ),
+    ] = None,
 ) -> None:
     """Capture a torch model without allocating its weights.
 
@@ -73,7 +87,7 @@ def capture(
     )
 
     check_target(output, (".json",))
-    _check(training, partition, optimizer, dynamic)
+    _check(training, partition, optimizer, gradients, dynamic)
     if functional and training is Training.JOINT:
         raise InputError("--functional", "", "training joint", "another capture: joint graphs are functional")
     about = None
@@ -82,7 +96,11 @@ def capture(
         graph, about = pair.joint, about_estimates(estimate_peaks(pair))
     elif training is Training.STEP:
         graph = capture_training_factory(
-            factory, "step", optimizer=str(optimizer or Optimizer.SGD), functional=functional
+            factory,
+            "step",
+            optimizer=str(optimizer or Optimizer.SGD),
+            gradients=str(gradients or Gradients.HELD),
+            functional=functional,
         )
     else:
         graph = capture_factory(factory, functional=functional, dynamic=tuple(dynamic or ()))
@@ -116,21 +134,16 @@ def _check(
     training: Training | None,
     partition: Partition | None,
     optimizer: Optimizer | None,
+    gradients: Gradients | None,
     dynamic: list[str] | None,
 ) -> None:
     """Raise InputError for options that would do nothing."""
+    found = f"--training {training}" if training else "no --training"
     if partition and training is not Training.JOINT:
-        raise InputError(
-            "--partition", "", f"--training {training}" if training else "no --training", "--training joint"
-        )
+        raise InputError("--partition", "", found, "--training joint")
     if optimizer and training is not Training.STEP:
-        raise InputError(
-            "--optimizer", "", f"--training {training}" if training else "no --training", "--training step"
-        )
+        raise InputError("--optimizer", "", found, "--training step")
+    if gradients and training is not Training.STEP:
+        raise InputError("--gradients", "", found, "--training step")
     if dynamic and training:
-        raise InputError(
-            "--dynamic",
-            "",
-            f"--training {training}" if training else "no --training",
-            "a capture for inference",
-        )
+        raise InputError("--dynamic", "", found, "a capture for inference")

@@ -54,23 +54,25 @@ def capture_training_factory(
     training: str = "step",
     *,
     optimizer: str = "sgd",
+    gradients: str = "held",
     partition: str = "default",
     functional: bool = False,
 ) -> Graph:
     """The training graph of what the factory `spec` builds, as `capture_factory` finds and calls it.
 
-    `training` is "step" (`capture_step`, with `optimizer` and `functional`) or "joint" (the joint graph of
-    `capture_training`, with `partition`). The model is trained in the mode in which the factory leaves it, on
-    its own loss: HuggingFace models need `labels` among their inputs.
+    `training` is "step" (`capture_step`, with `optimizer`, `gradients` and `functional`) or "joint" (the
+    joint graph of `capture_training`, with `partition`). The model is trained in the mode in which the
+    factory leaves it, on its own loss: HuggingFace models need `labels` among their inputs.
 
     Raises
     ------
     InputError: as `capture_factory`; no loss, no parameter that requires a gradient, or an unknown
-        `training`, `optimizer` or `partition`.
+        `training`, `optimizer`, `gradients` or `partition`.
     MissingDependencyError: torch is not installed.
     """
     if training == "step":
-        return _captured(spec, partial(capture_step, optimizer=optimizer, functional=functional))
+        how = partial(capture_step, optimizer=optimizer, gradients=gradients, functional=functional)
+        return _captured(spec, how)
     if training == "joint":
         return capture_pair_factory(spec, partition=partition).joint
     raise InputError(f"factory {spec}", "training", repr(training), f"one of {', '.join(TRAINING)}")

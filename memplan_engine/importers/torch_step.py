@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Phase
 from memplan_engine.importers.torch_fake import FakeTwins, fake_mode, quiet
 from memplan_engine.importers.torch_graph import assemble
@@ -22,6 +24,18 @@ if TYPE_CHECKING:
 
 TAG = "memplan_phase"
 TRACEABLE = "a training step that make_fx can trace"
+
+
+class Gradients(StrEnum):
+    """How long the gradients of a step live.
+
+    HELD: each becomes the parameter's `.grad` and lives to the end of the step, as in an eager loop that
+    calls `zero_grad` between steps. FREED: each dies when the optimizer has read it, as a planned runtime can
+    do.
+    """
+
+    HELD = "held"
+    FREED = "freed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +56,7 @@ def capture_step(
     kwargs: Mapping[str, Any] | None = None,
     *,
     optimizer: str | Optimizer = "sgd",
+    gradients: str = Gradients.HELD,
     loss: Loss | None = None,
     functional: bool = False,
     name: str | None = None,
@@ -50,29 +65,36 @@ def capture_step(
 
     `optimizer` is "sgd", "adam", "adamw", or an `Sgd` or `Adam` with settings of its own; it updates one
     parameter after the other. Parameters, buffers and the optimizer's state are CONSTANT and written in
-    place; with `functional` nothing is written until the new values are copied back at the end. The loss is
-    the only output: other outputs of the model and the gradients live until their last use. The model is
-    taken as `capture_training` takes it, and `loss` means the same.
+    place; with `functional` nothing is written until the new values are copied back at the end. The outputs
+    are the loss and, with `gradients` "held", the gradients (in the order of the parameters that have one),
+    which then live to the end of the step as `.grad` does; with "freed" they live until their last use, as
+    other outputs of the model do. The model is taken as `capture_training` takes it, and `loss` means the
+    same.
 
     Raises
     ------
-    InputError: no parameter requires a gradient, the output has no loss, an unknown optimizer, a model that
-        torch cannot trace.
+    InputError: no parameter requires a gradient, the output has no loss, an unknown optimizer or kind of
+        gradients, a model that torch cannot trace.
     MissingDependencyError: torch is not installed.
     """
     trainee = make_trainee(model, args, kwargs, loss, name)
-    return step_graph(trace_step(trainee, find_optimizer(optimizer, trainee.source), functional=functional))
+    found = find_optimizer(optimizer, trainee.source)
+    return step_graph(trace_step(trainee, found, gradients=gradients, functional=functional))
 
 
-def trace_step(trainee: Trainee, optimizer: Optimizer, *, functional: bool = False) -> StepModule:
-    """The step as an fx graph; each call node's `meta["custom"]` says its phase."""
+def trace_step(
+    trainee: Trainee, optimizer: Optimizer, *, gradients: str = Gradients.HELD, functional: bool = False
+) -> StepModule:
+    """The step as an fx graph; each call node's `meta["custom"]` says its phase. Raises as `capture_step`."""
+    if gradients not in list(Gradients):
+        raise InputError(trainee.source, "gradients", repr(gradients), f"one of {', '.join(Gradients)}")
     given = _arguments(trainee, optimizer)
     with tracing(trainee.source, "make_fx", TRACEABLE):
         from torch.fx.experimental.proxy_tensor import make_fx
 
-        step = _Step(trainee, optimizer, given)
+        step = _Step(trainee, optimizer, given, Gradients(gradients))
         module = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*given.values)
-        _name_gradients(module)
+        _name_gradients(module, step.held)
         if functional:
             module = _functional(module, given)
     return StepModule(trainee.source, module, given.names, given.values, given.kept)
@@ -153,15 +175,18 @@ def _arguments(trainee: Trainee, optimizer: Optimizer) -> _Arguments:
 
 @dataclass(slots=True)
 class _Step:
-    """The function that is traced: flat tensors in, the loss out. Each node is tagged with its phase as soon
-    as the phase that made it is over."""
+    """The function that is traced: flat tensors in, the loss and the gradients that are held out. Each node
+    is tagged with its phase as soon as the phase that made it is over."""
 
     trainee: Trainee
     optimizer: Optimizer
     arguments: _Arguments
+    gradients: Gradients
     tagged: Node | None = None
+    held: tuple[str, ...] = ()
+    """The module that owns each gradient that is returned."""
 
-    def __call__(self, *tensors: torch.Tensor) -> torch.Tensor:
+    def __call__(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         import torch
         from torch.fx import traceback
 
@@ -173,14 +198,20 @@ class _Step:
         with traceback.preserve_node_meta(), torch.autograd.detect_anomaly(check_nan=False):
             loss, _ = self.trainee.run(leaves, state)
             self.tag(Phase.FORWARD)
-            gradients = _gradients(loss, trained)
+            gradients = _gradients(loss, trained, self.gradients)
             self.tag(Phase.BACKWARD)
         with torch.no_grad():
             for (place, at), gradient in zip(given.states.items(), gradients, strict=True):
                 if gradient is not None:
                     self.optimizer.update(tensors[place], gradient, [tensors[index] for index in at])
                     self.tag(Phase.OPTIMIZER, given.owners[place])
-        return loss
+        if self.gradients is Gradients.FREED:
+            return [loss]
+        known = [
+            (place, made) for place, made in zip(given.states, gradients, strict=True) if made is not None
+        ]
+        self.held = tuple(given.owners[place] for place, _ in known)
+        return [loss, *(made for _, made in known)]
 
     def tag(self, phase: Phase, module: str | None = None) -> None:
         """Note `phase`, and the path `module` where there is one, on the nodes made since the last time."""
@@ -198,19 +229,33 @@ class _Step:
         self.tagged = last
 
 
-def _gradients(loss: torch.Tensor, trained: Sequence[torch.Tensor]) -> Sequence[torch.Tensor | None]:
-    """Of `loss` for each parameter; the nodes traced meanwhile know which node they are a gradient of."""
+def _gradients(
+    loss: torch.Tensor, trained: Sequence[torch.Tensor], kind: Gradients
+) -> Sequence[torch.Tensor | None]:
+    """Of `loss` for each parameter; the nodes traced meanwhile know which node they are a gradient of. Those
+    held are what autograd makes `.grad` of: a detached view, or a copy where it cannot take the gradient as
+    it is (shared with another value, or laid out in another way than the parameter)."""
     import torch
     from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks
 
     if loss.grad_fn is not None:
         setup_stacktrace_preservation_hooks([loss.grad_fn])
-    return torch.autograd.grad(loss, trained, allow_unused=True)
+    if kind is Gradients.FREED:
+        return torch.autograd.grad(loss, trained, allow_unused=True)
+    loss.backward()  # type: ignore[no-untyped-call]
+    gradients = [parameter.grad for parameter in trained]
+    for parameter in trained:
+        parameter.grad = None
+    return gradients
 
 
-def _name_gradients(module: GraphModule) -> None:
+def _name_gradients(module: GraphModule, held: Sequence[str]) -> None:
     """Give each op of a gradient the module of the op that it is the gradient of: autograd numbers both
-    alike."""
+    alike. What makes `.grad` belongs where the parameter does: `held`, for each output after the loss."""
+    outputs: Any = module.graph.output_node().args[0]
+    for node, owner in zip(outputs[1:], held, strict=True):
+        node.meta["nn_module_stack"] = {owner: (owner, "")}
+        node.meta.pop("stack_trace", None)
     stacks: dict[int, Any] = {}
     for node in module.graph.nodes:
         number, phase = node.meta.get("seq_nr"), phase_of(node)
