@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
 from memplan_engine.importers.torch_fake import FakeTwins, concrete, fake_mode, quiet
+from memplan_engine.importers.torch_kernels import as_on_cpu
 from memplan_engine.importers.torch_run import brief, fresh, is_higher_order
 
 if TYPE_CHECKING:
@@ -60,6 +61,10 @@ def rerun(graph: Graph, source: str, handed: Mapping[str, Any] | None = None) ->
 
     class Interpreter(torch.fx.Interpreter):
         """Notes what each node gives, and says which node fails."""
+
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            """As ever, in the storages that CPU kernels allocate."""
+            return as_on_cpu(target, super().call_function(target, args, kwargs), args, kwargs)
 
         def run_node(self, n: Node) -> Any:
             if n.op == "placeholder":

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError, MemplanError, one_line
 from memplan_engine.graph import Op
+from memplan_engine.importers.torch_kernels import as_on_cpu
 from memplan_engine.importers.torch_out import out_variant_of
 from memplan_engine.importers.torch_source import source_of
 
@@ -134,8 +135,9 @@ class Run:
         return slot
 
     def execute(self, node: Node, args: Any, kwargs: Any) -> Any:
-        """What the operator of `node` gives for these arguments."""
-        return node.target(*args, **kwargs)  # type: ignore[operator]
+        """What the operator of `node` gives for these arguments, in the storages that CPU kernels allocate."""
+        value = node.target(*args, **kwargs)  # type: ignore[operator]
+        return as_on_cpu(node.target, value, args, kwargs)
 
     def _inline(self, node: Node, args: Any, names: Any, name: str) -> Slot:
         from torch.fx import GraphModule
