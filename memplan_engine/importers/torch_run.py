@@ -135,7 +135,7 @@ class Run:
         return slot
 
     def execute(self, node: Node, args: Any, kwargs: Any) -> Any:
-        """What the operator of `node` gives for these arguments, in the storages that CPU kernels allocate."""
+        """What the operator of `node` gives for these arguments, in storages as CPU kernels make them."""
         value = node.target(*args, **kwargs)  # type: ignore[operator]
         return as_on_cpu(node.target, value, args, kwargs)
 

@@ -1,0 +1,117 @@
+"""What the CPU kernels of torch give, where it is not what a run under fake tensors says.
+
+A fake result lies in a storage of just its size; some kernels allocate more, others less. All facts here were
+measured on torch 2.13 CPU, real results against fake ones; tests/test_torch_kernels.py fails where torch
+changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+Arguments = Mapping[str, Any]
+"""What an operator was called with, by the names of its schema; defaults included."""
+
+NO_REDUCTION = 0
+
+
+def as_on_cpu(target: Any, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """`value`, which the operator `target` gave under fake tensors for these arguments, as the CPU kernel
+    would have made it: the same values in storages of the sizes that it allocates, in the types that it
+    chooses, and None for what it leaves out. To be called in the mode in which `value` was made: sizes stay
+    symbolic there. Results on an accelerator are left as they are."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    schema = getattr(target, "_schema", None)
+    kernel = None if schema is None else KERNELS.get(schema.name)
+    if schema is None or kernel is None:
+        return value
+    made = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    if any(leaf.device.type not in ("cpu", "meta") for leaf in made):
+        return value
+    names = [argument.name for argument in schema.arguments]
+    defaults = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
+    return kernel(target, value, {**defaults, **dict(zip(names, args, strict=False)), **kwargs})
+
+
+def _reduced_in_place(target: Any, value: torch.Tensor, given: Arguments) -> torch.Tensor:
+    """The kernel writes the loss of every element into its result and reduces that in place: a mean or a sum
+    is a scalar in a storage as large as the unreduced loss."""
+    if given["reduction"] == NO_REDUCTION:
+        return value
+    unreduced: torch.Tensor = target(**{**given, "reduction": NO_REDUCTION})
+    return unreduced.as_strided((), ())
+
+
+def _saved_by_parameters(target: Any, value: Any, given: Arguments) -> Any:
+    """The mean and the inverse deviation that are saved (outputs 1 and 2) have the type of the first of
+    weight, bias and running statistics that there is, else of the input; what the functional forms return as
+    new running statistics (the last two of five or more outputs) has the type of the old ones."""
+    parameters = (given.get(name) for name in ("weight", "bias", "running_mean", "running_var", "input"))
+    saved = next(tensor for tensor in parameters if tensor is not None).dtype
+    outputs = list(value)
+    outputs[1:3] = [_typed(output, saved) for output in outputs[1:3]]
+    if len(outputs) >= 5:
+        outputs[-2:] = [_typed(output, given["running_mean"].dtype) for output in outputs[-2:]]
+    return tuple(outputs)
+
+
+def _typed(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    import torch
+
+    return tensor if tensor.dtype == dtype else torch.empty_like(tensor, dtype=dtype)
+
+
+def _only_wanted(target: Any, value: Any, given: Arguments) -> Any:
+    """A gradient that `output_mask` does not ask for is not made."""
+    return tuple(
+        output if wanted else None for output, wanted in zip(value, given["output_mask"], strict=True)
+    )
+
+
+def _embedding_bag(target: Any, value: Any, given: Arguments) -> Any:
+    """The place of each index's bag (output 1) is empty for a plain sum in float32, float16 or bfloat16, and
+    has room for one number more otherwise. The sizes of the bags (output 2) have room for as many numbers as
+    there are offsets, the last included. Without gradients, a sum gives both of them, and the maxima's places
+    (output 3), for all offsets."""
+    import torch
+
+    weight, scale, offsets = given["weight"], given["per_sample_weights"], given["offsets"]
+    summed = given["mode"] == 0
+    fast = weight.dtype in (torch.float32, torch.float16, torch.bfloat16) and weight.stride(1) == 1
+    plain = summed and fast and given["padding_idx"] < 0 and (scale is None or scale.stride(0) == 1)
+    result, places, sizes, maxima = value
+    number = given["indices"].shape[0]
+    places = places.new_empty(0) if plain else places.new_empty(number + 1)[:number]
+    if given["include_last_offset"]:
+        every, bags = offsets.shape[0], offsets.shape[0] - 1
+        whole = summed and target._schema.name == "aten::_embedding_bag_forward_only"
+        sizes = sizes.new_empty(every)[: every if whole else bags]
+        maxima = maxima.new_empty(every) if whole else maxima
+    return result, places, sizes, maxima
+
+
+KERNELS: dict[str, Callable[[Any, Any, Arguments], Any]] = {
+    **dict.fromkeys(
+        ("aten::binary_cross_entropy", "aten::mse_loss", "aten::smooth_l1_loss", "aten::soft_margin_loss"),
+        _reduced_in_place,
+    ),
+    **dict.fromkeys(
+        (
+            "aten::native_batch_norm",
+            "aten::_native_batch_norm_legit",
+            "aten::_native_batch_norm_legit_functional",
+            "aten::_batch_norm_with_update",
+            "aten::_batch_norm_with_update_functional",
+        ),
+        _saved_by_parameters,
+    ),
+    **dict.fromkeys(("aten::native_batch_norm_backward", "aten::batch_norm_backward"), _only_wanted),
+    **dict.fromkeys(("aten::_embedding_bag", "aten::_embedding_bag_forward_only"), _embedding_bag),
+}
+"""Operators by name → what makes the fake result the real one."""
