@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import prod
 from typing import TypeVar
 
 from memplan_engine.errors import InputError
@@ -83,6 +84,8 @@ class Tensor:
 
     `strides` are in elements, None when contiguous (row-major); `offset` is in bytes from the storage's
     start. `formulas` are the dimensions as text in the graph's symbols, () when all are plain numbers.
+    `layout` are the strides and, last, the offset as such text; () when they are plain numbers or follow from
+    the shape: strides that fill memory without holes, at offset 0.
     """
 
     name: str
@@ -93,6 +96,7 @@ class Tensor:
     strides: tuple[int, ...] | None = None
     offset: int = 0
     formulas: tuple[str, ...] = ()
+    layout: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,28 @@ def unknown_sizes(graph: Graph) -> dict[str, str]:
         if symbol is not None:
             found[storage.name] = symbol
     return found
+
+
+def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether a tensor of this shape and these strides (elements) is row-major without holes. Strides of
+    dimensions of size 1 say nothing, and nor do those of a tensor without elements."""
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size > 1 and stride != expected:
+            return 0 in shape
+        expected *= size
+    return True
+
+
+def span(tensor: Tensor) -> tuple[int, int]:
+    """The bytes of its storage that `tensor` reaches over, `[low, high)`: from its first element to behind
+    its last one; (offset, offset) without elements."""
+    elements = prod(tensor.shape)
+    length = tensor.nbytes
+    if tensor.strides is not None and elements:
+        steps = zip(tensor.shape, tensor.strides, strict=True)
+        length = length // elements * (1 + sum((size - 1) * stride for size, stride in steps))
+    return tensor.offset, tensor.offset + length
 
 
 def storage_role(name: str, *, inputs: set[str], constants: set[str], outputs: set[str]) -> Role:
@@ -230,6 +256,9 @@ def _check_layout(tensor: Tensor, source: str) -> None:
     if tensor.formulas and len(tensor.formulas) != len(tensor.shape):
         expected = f"one for each of {len(tensor.shape)} dimensions"
         raise InputError(source, place, f"{len(tensor.formulas)} formulas", expected)
+    if tensor.layout and len(tensor.layout) != len(tensor.shape) + 1:
+        expected = f"one for each of {len(tensor.shape)} dimensions and one for the offset"
+        raise InputError(source, place, f"{len(tensor.layout)} layout formulas", expected)
 
 
 def _check_symbols(graph: Graph, source: str) -> None:

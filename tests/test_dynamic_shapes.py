@@ -13,11 +13,13 @@ from dynamic_models import Positive, Tokens, Views, convolutions, shapes_at, siz
 from torch import nn
 from torch.export import Dim
 
-from memplan_engine import InputError, load, make_plan, to_problem
+from memplan_engine import Graph, InputError, load, make_plan, to_problem
 from memplan_engine.graph import Symbol
 from memplan_engine.importers.torch_capture import capture
 from memplan_engine.importers.torch_factory import capture_factory
 from memplan_engine.importers.torch_graph import graph_from_exported
+from memplan_engine.preparation import Preparation, prepare
+from memplan_engine.reuse import check_plan_execution
 from memplan_engine.symbolic import resolve
 
 
@@ -93,8 +95,61 @@ def test_formulas_give_what_a_capture_at_other_sizes_gives(name):
         assert sizes_at(graph, at) == [storage.nbytes for storage in static.storages], at
         if min(values) > 1:  # at 1 torch needs fewer views
             assert shapes_at(graph, at) == [tensor.shape for tensor in static.tensors], at
+            assert places(resolve(graph, at)) == places(static), at
     distinct = {storage.formula for storage in graph.storages} - {""}
     assert 3 <= len(distinct) <= MOST_FORMULAS[name]
+
+
+def places(graph):
+    """Where every tensor lies in its storage; the stride of a dimension of size 1 means nothing."""
+    found = []
+    for tensor in graph.tensors:
+        strides = tensor.strides
+        if strides is not None:
+            strides = tuple(s for n, s in zip(tensor.shape, strides, strict=True) if n != 1)
+        found.append((tensor.shape, tensor.nbytes, strides, tensor.offset))
+    return found
+
+
+class Slices(nn.Module):
+    """Views whose place depends on the sizes."""
+
+    def forward(self, x):
+        y = x * 2
+        rows, width = x.shape
+        first, second = (x[..., None] * torch.ones(6)).chunk(2, -1)  # torch chunks dimensions it knows only
+        last = y.select(0, rows - 1)
+        narrow = y[:, : width // 2]
+        return (
+            torch.neg(y[rows // 2 :]), first + 1, second + 1, last * 3, narrow.t() + 1, y[::2, 1:] * 1,
+            y[:, :3] * 1, y.view(-1)[rows:] * 1, y.diagonal() * 1,
+        )  # fmt: skip
+
+
+def test_views_move_with_the_sizes():
+    shapes = "x:0=rows[4:64],x:1=width[8:256]"
+    graph = capture(Slices(), (torch.zeros(20, 12),), dynamic_shapes=shapes)
+    layout = {tensor.name: tensor.layout for tensor in graph.tensors if tensor.layout}
+    assert layout["slice_2"] == ("width", "1", "4*width*(rows//2)")
+    assert layout["select"][-1] == "4*width*(rows - 1)"
+    assert layout["chunk.1"] == ("6*width", "6", "1", "12")
+    assert not {"x", "mul", "neg"} & layout.keys()
+    for rows, width in ((20, 12), (4, 8), (6, 9), (7, 30), (64, 256)):
+        static = capture(Slices(), (torch.zeros(rows, width),))
+        resolved = resolve(graph, {"rows": rows, "width": width})
+        assert places(resolved) == places(static), (rows, width)
+        assert resolve(resolved, {"rows": 20, "width": 12}) == graph
+
+
+@pytest.mark.parametrize("seq", [4, 16, 64, 100, 512])
+def test_reuse_at_other_sizes_is_sound(seq):
+    graph = load(Path(__file__).resolve().parents[1] / "example_graphs" / "gpt2_dynamic.json")
+    assert isinstance(graph, Graph)
+    how = Preparation(symbols=(("batch", 2), ("seq", seq)), in_place=True, concat=True)
+    problem = prepare(graph, how)
+    plain = prepare(graph, Preparation(symbols=how.symbols))
+    assert len(problem) < len(plain)
+    assert check_plan_execution(make_plan(problem), resolve(graph, dict(how.symbols))) == ()
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from symbolic_graphs import BATCH, SEQ, N, chain, gpt2
 
-from memplan_engine import InputError, check_graph, to_problem
+from memplan_engine import Graph, InputError, check_graph, to_problem
+from memplan_engine.exporters.json_file import dumps
 from memplan_engine.graph import Symbol
+from memplan_engine.importers.json_file import loads
 from memplan_engine.symbolic import check_values, corners, resolve, samples, symbolic_problem
 from memplan_engine.symbolic.values import HINT_MULTIPLE, ends, steps_between
 
@@ -103,7 +107,7 @@ def test_at_the_hints_nothing_changes() -> None:
 def test_dense_strides_follow_the_shape(
     shape: tuple[int, ...], strides: tuple[int, ...], formulas: tuple[str, ...], expected: tuple[int, ...]
 ) -> None:
-    graph = chain(["4*n"])
+    graph = chain(["400*n"])
     tensors = tuple(
         replace(t, shape=shape, strides=strides, formulas=formulas, dtype="float32", nbytes=48)
         if t.name == "a"
@@ -113,6 +117,67 @@ def test_dense_strides_follow_the_shape(
     (tensor,) = (t for t in resolve(replace(graph, tensors=tensors), {"n": 9}).tensors if t.name == "a")
     assert tensor.strides == expected
     assert tensor.shape == tuple(9 if text else size for text, size in zip(formulas, shape, strict=True))
+
+
+def _view(storage: str, **fields: Any) -> Graph:
+    """x → a (4n bytes) with `fields` for the tensor a."""
+    graph = chain([storage])
+    return check_graph(replace(graph, tensors=(graph.tensors[0], replace(graph.tensors[1], **fields))))
+
+
+def test_strides_and_offset_follow_their_formulas() -> None:
+    # The right half of a square of n: n rows, n//2 columns, beginning n//2 elements in.
+    graph = _view(
+        "4*n**2", shape=(4, 2), nbytes=32, dtype="float32", strides=(4, 1), offset=8,
+        formulas=("n", "n//2"), layout=("n", "1", "4*(n - n//2)"),
+    )  # fmt: skip
+    tensor = resolve(graph, {"n": 9}).tensors[1]
+    assert (tensor.shape, tensor.nbytes, tensor.strides, tensor.offset) == ((9, 4), 144, (9, 1), 20)
+    assert resolve(resolve(graph, {"n": 9}), {"n": 4}) == graph
+    # A plain shape moves, too, and a single row is contiguous.
+    place: dict[str, Any] = {"strides": None, "offset": 16, "layout": ("n", "1", "4*n")}
+    row = _view("4*n**2", shape=(1, 2), nbytes=8, formulas=(), **place)
+    tensor = resolve(row, {"n": 5}).tensors[1]
+    assert (tensor.shape, tensor.strides, tensor.offset) == ((1, 2), None, 20)
+    with pytest.raises(InputError, match=r"tensor 'a', layout: found 4\*\(n - 5\) = -4 at n=4"):
+        resolve(_view("4*n", shape=(1,), nbytes=4, formulas=(), layout=("1", "4*(n - 5)")), {"n": 4})
+
+
+def test_a_place_known_only_at_the_hint_is_refused_where_it_is_wrong_for_certain() -> None:
+    # The second half of 4 elements, with an offset that does not follow n.
+    graph = _view("4*n", shape=(2,), nbytes=8, dtype="float32", offset=8, formulas=("n//2",))
+    assert resolve(graph, {"n": 10}).tensors[1].offset == 8
+    with pytest.raises(InputError) as caught:
+        resolve(graph, {"n": 2})
+    assert str(caught.value) == (
+        "net: tensor 'a': found bytes 8 to 12 at n=2, its strides and offset known only at the hint,"
+        " expected within the 8 bytes of storage 'a'"
+    )
+    holes = _view("4*n", shape=(2,), nbytes=8, dtype="float32", strides=(3,), formulas=())
+    with pytest.raises(InputError, match=r"'a': found bytes 0 to 16 at n=3, its strides"):
+        resolve(holes, {"n": 3})
+    wrong = replace(graph.tensors[1], layout=("1", "4*n"))
+    with pytest.raises(InputError, match=r"'a': found bytes 8 to 12 at n=2, expected within the 8 bytes"):
+        resolve(replace(graph, tensors=(graph.tensors[0], wrong)), {"n": 2})
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        (("1",), "1 layout formulas, expected one for each of 1 dimensions and one for the offset"),
+        (("1", "n"), "tensor 'a', layout: found n = 4 at n = 4, expected 8, the plain number"),
+        (("n", "2*n"), "tensor 'a', layout: found n = 4 at n = 4, expected 1, the plain number"),
+        (("1", "2*m"), "tensor 'a', layout: found the symbol 'm'"),
+    ],
+)
+def test_a_layout_that_does_not_fit_is_named(layout: tuple[str, ...], message: str) -> None:
+    good = _view("4*n", shape=(2,), nbytes=8, dtype="float32", offset=8, formulas=("n//2",))
+    good = replace(good, tensors=(good.tensors[0], replace(good.tensors[1], layout=("1", "2*n"))))
+    assert loads(dumps(good), "net") == good
+    text = json.dumps(json.loads(dumps(good))).replace('["1", "2*n"]', json.dumps(layout))
+    with pytest.raises(InputError) as caught:
+        loads(text, "net")
+    assert message in str(caught.value)
 
 
 def test_sizes_that_depend_on_data_get_bytes_from_their_value() -> None:

@@ -39,7 +39,7 @@ class TensorEntry(Strict):
     """One tensor; `storage` is its own name unless given, or that of the tensor it is a view of.
 
     Without `strides` (elements) it is contiguous; `offset` is in bytes from the storage's start; `formulas`
-    are its dimensions in the graph's symbols.
+    are its dimensions in the graph's symbols, `layout` its strides and, last, its offset.
     """
 
     name: str
@@ -51,6 +51,7 @@ class TensorEntry(Strict):
     strides: tuple[int, ...] | None = None
     offset: Count = 0
     formulas: Names = ()
+    layout: Names = ()
 
 
 class StorageEntry(Strict):
@@ -181,6 +182,7 @@ def _tensors(body: GraphBody, source: str) -> tuple[Tensor, ...]:
             entry.strides,
             entry.offset,
             entry.formulas,
+            entry.layout,
         )
         for entry, home in zip(body.tensors, homes, strict=True)
     )
@@ -252,6 +254,7 @@ def _fields(graph: Graph) -> dict[str, object]:
                 strides=t.strides,
                 offset=t.offset,
                 formulas=t.formulas,
+                layout=t.layout,
             )
             for t in graph.tensors
         ),

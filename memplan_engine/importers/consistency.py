@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from memplan_engine.errors import InputError
-from memplan_engine.graph import Graph, Tensor
+from memplan_engine.graph import Graph, Tensor, span
 from memplan_engine.symbolic.expression import Formula, Number, parse
 
 ITEM_BYTES = {
@@ -37,7 +37,9 @@ def check_consistency(graph: Graph, source: str) -> Graph:
     if both:
         found = "a tensor that is also among the inputs"
         raise InputError(source, f"constants, {min(both)!r}", found, "either an input or a constant")
-    if any(storage.formula for storage in graph.storages) or any(t.formulas for t in graph.tensors):
+    if any(storage.formula for storage in graph.storages) or any(
+        t.formulas or t.layout for t in graph.tensors
+    ):
         _check_formulas(graph, source)
     return graph
 
@@ -54,16 +56,9 @@ def _check_bytes(tensor: Tensor, source: str) -> None:
 
 
 def _check_extent(tensor: Tensor, whole: int, source: str) -> None:
-    elements = prod(tensor.shape)
-    if not elements:
-        return
-    item = tensor.nbytes // elements
-    span = tensor.nbytes
-    if tensor.strides is not None:
-        steps = zip(tensor.shape, tensor.strides, strict=True)
-        span = item * (1 + sum((size - 1) * stride for size, stride in steps))
-    if tensor.offset + span > whole:
-        found = f"bytes {tensor.offset} to {tensor.offset + span}"
+    low, high = span(tensor)
+    if high > whole and 0 not in tensor.shape:
+        found = f"bytes {low} to {high}"
         expected = f"within the {whole} bytes of storage {tensor.storage!r}"
         raise InputError(source, f"tensor {tensor.name!r}", found, expected)
 
@@ -75,6 +70,7 @@ def _check_formulas(graph: Graph, source: str) -> None:
     for tensor in graph.tensors:
         pairs = zip(tensor.formulas, tensor.shape, strict=False)
         said += [(f"tensor {tensor.name!r}, formulas", text, size) for text, size in pairs if text]
+        said += [(f"tensor {tensor.name!r}, layout", *pair) for pair in _layout(tensor)]
     known: dict[str, Number | None] = {}
     for place, text, plain in said:
         if text not in known:
@@ -84,6 +80,16 @@ def _check_formulas(graph: Graph, source: str) -> None:
         if value is not None and value != plain:
             at = ", ".join(f"{name} = {hint}" for name, hint in hints.items())
             raise InputError(source, place, f"{text} = {value} at {at}", f"{plain}, the plain number")
+
+
+def _layout(tensor: Tensor) -> list[tuple[str, int]]:
+    """Each layout formula with its plain number; strides of dimensions of size 1 say nothing."""
+    if not tensor.layout:
+        return []
+    strides = tensor.strides or tuple(prod(tensor.shape[dim + 1 :]) for dim in range(len(tensor.shape)))
+    said = zip(tensor.layout, strides, tensor.shape, strict=False)
+    several = [(text, stride) for text, stride, size in said if size > 1 and 0 not in tensor.shape]
+    return [*several, (tensor.layout[-1], tensor.offset)]
 
 
 def _value(formula: Formula, hints: dict[str, int]) -> Number | None:

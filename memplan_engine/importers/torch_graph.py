@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
-from memplan_engine.graph import Graph, Storage, Tensor, check_graph, storage_role
+from memplan_engine.graph import Graph, Storage, Tensor, check_graph, is_contiguous, storage_role
 from memplan_engine.importers.torch_fake import FakeTwins, concrete, fake_mode, quiet
 from memplan_engine.importers.torch_run import Run, Slot, is_transform, labels
-from memplan_engine.importers.torch_symbols import Size, Sizes, SymbolicRun, symbolic_mode
+from memplan_engine.importers.torch_symbols import Size, Sizes, SymbolicRun, layout_of, symbolic_mode
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -147,26 +147,36 @@ def _tensor(sizes: Sizes, name: str, run: Run, traced: Run, storage: str) -> Ten
     value, place = run.tensors[name], f"tensor {name!r}"
     dims = [sizes.size(size, place) for size in traced.tensors[name].shape]
     shape = tuple(dim.number for dim in dims)
+    item = value.element_size()
     strides = tuple(stride if isinstance(stride, int) else 0 for stride in value.stride())
     offset = value.storage_offset()
+    offset = offset * item if isinstance(offset, int) else 0
+    layout = layout_of(traced.tensors[name], dims, sizes, place)
+    if layout:
+        *found, start = layout
+        numbers = tuple(size.number for size in found)
+        # Operators in Python, which know formulas, may lay out otherwise than those in C++, which are run.
+        if _same_strides(shape, strides, numbers) and start.number == offset:
+            strides = numbers
+        else:
+            layout = ()
     return Tensor(
         name,
         shape,
         str(value.dtype).removeprefix("torch."),
-        math.prod(shape) * value.element_size(),
+        math.prod(shape) * item,
         storage,
         None if is_contiguous(shape, strides) else strides,
-        offset * value.element_size() if isinstance(offset, int) else 0,
-        tuple(dim.formula or str(dim.number) for dim in dims) if any(dim.formula for dim in dims) else (),
+        offset,
+        _texts(dims) if any(dim.formula for dim in dims) else (),
+        _texts(layout),
     )
 
 
-def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether a tensor of this shape and these strides (elements) is row-major without holes. Strides of
-    dimensions of size 1 say nothing, and nor do those of a tensor without elements."""
-    expected = 1
-    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if size > 1 and stride != expected:
-            return 0 in shape
-        expected *= size
-    return True
+def _texts(sizes: Sequence[Size]) -> tuple[str, ...]:
+    return tuple(size.formula or str(size.number) for size in sizes)
+
+
+def _same_strides(shape: Sequence[int], one: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether both say where the same elements are: a dimension of size 1 has any stride."""
+    return 0 in shape or all(n == 1 or a == b for n, a, b in zip(shape, one, other, strict=True))

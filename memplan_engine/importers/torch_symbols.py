@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -75,16 +75,17 @@ class Sizes:
         for symbol in sorted(expression.free_symbols - self._names.keys(), key=_rank):
             self._name(symbol, env)
         try:
-            return formula_text(self._without_idle_maxima(expression), self._names)
+            return formula_text(self._without_idle_ends(expression), self._names)
         except NoFormulaError as error:
             found = f"the size {expression}, in which {error} is no whole-number formula"
             raise InputError(self.source, place, found, "sizes of +, -, *, //, %, min and max") from None
 
-    def _without_idle_maxima(self, expression: Any) -> Any:
-        """`expression` without constants that cannot be the largest in the ranges: torch writes the stride of
-        a dimension as `Max(1, size)`, since sizes may be 0, which ours are not."""
+    def _without_idle_ends(self, expression: Any) -> Any:
+        """`expression` without constants that cannot be the largest in the ranges, and without what cannot be
+        less than a constant: torch writes the stride of a dimension as `Max(1, size)`, or of a view as
+        `Min(8, 8*size)`, since sizes may be 0, which ours are not."""
         from sympy import Integer
-        from torch.utils._sympy.functions import Max
+        from torch.utils._sympy.functions import Max, Min
         from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
         low = {symbol.name: symbol.low for symbol in self.symbols}
@@ -97,6 +98,11 @@ class Sizes:
             least = max(bound_sympy(part, spans).lower for part in others)
             larger = [part for part in maximum.args if part.is_Integer and part > least]
             kept[maximum] = maximum.func(*others, *larger)
+        for minimum in expression.atoms(Min):
+            most = min((part for part in minimum.args if part.is_Integer), default=None)
+            others = [part for part in minimum.args if most is None or not part.is_Integer]
+            if most is not None and all(bound_sympy(part, spans).lower >= most for part in others):
+                kept[minimum] = most
         return expression.xreplace(kept)
 
     def _name(self, symbol: Any, env: Any) -> None:
@@ -112,6 +118,35 @@ class Sizes:
         # torch's own lower end is 0 for a Dim that does not say; no size of an input that is planned for is.
         low, high = max(_low(bounds.lower), 0 if hint is None else 1), _high(bounds.upper)
         self.symbols.append(Symbol(name, low, high, hint))
+
+
+def layout_of(tensor: Any, dims: Sequence[Size], sizes: Sizes, place: str) -> tuple[Size, ...]:
+    """The strides of `tensor` in elements and its offset in bytes; () where `Tensor.layout` needs none: plain
+    numbers in a plain shape, a row-major tensor at offset 0, or what is no formula of whole numbers."""
+    strides, offset = tensor.stride(), tensor.storage_offset()
+    if all(isinstance(number, int) for number in _numbers(tensor)):
+        return ()
+    try:
+        found = [sizes.size(stride, place) for stride in strides]
+        start = sizes.size(offset * tensor.element_size(), place)
+        row_major = _is_row_major(tensor, dims, found, sizes, place)
+    except InputError:  # `resolve` is wary of a tensor without
+        return ()
+    if start == Size(0) and row_major:
+        return ()
+    return (*found, start)
+
+
+def _is_row_major(tensor: Any, dims: Sequence[Size], strides: Sequence[Size], sizes: Sizes, at: str) -> bool:
+    """Whether `tensor` is row-major at all values. torch writes strides with and without `Max(1, …)`."""
+    import torch
+
+    plain = guarded = 1
+    for dim, size, stride in reversed(list(zip(tensor.shape, dims, strides, strict=True))):
+        if size != Size(1) and stride not in (sizes.size(plain, at), sizes.size(guarded, at)):
+            return False
+        plain, guarded = plain * dim, guarded * torch.sym_max(dim, 1)  # type: ignore[no-untyped-call]
+    return True
 
 
 def symbolic_mode(module: GraphModule) -> FakeTensorMode | None:

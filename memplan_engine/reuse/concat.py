@@ -205,7 +205,9 @@ class _State:
         self.parts.pop(source)
         for name in self.touches.members[source]:
             tensor = self.tensors[name]
-            self.tensors[name] = replace(tensor, storage=target, offset=tensor.offset + block.low)
+            # Decided at these sizes, so the formula of the old offset does not hold any more.
+            offset = tensor.offset + block.low
+            self.tensors[name] = replace(tensor, storage=target, offset=offset, layout=())
         self.touches.merge(source, target)
         self.storages[target] = _aligned(self.storages[target], self.storages.pop(source), self.alignment)
         self.placed.add(target)

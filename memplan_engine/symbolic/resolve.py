@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from memplan_engine.errors import InputError
-from memplan_engine.graph import MAX_BYTES, Graph, Tensor
+from memplan_engine.graph import MAX_BYTES, Graph, Tensor, is_contiguous, span
 from memplan_engine.symbolic.expression import Formula, parse
 from memplan_engine.symbolic.values import Values, check_values, hinted, in_words
 
@@ -21,13 +21,16 @@ def resolve(graph: Graph, values: Mapping[str, int] | None = None) -> Graph:
     """`graph` with all plain sizes taken at `values`, hints for the symbols that are not among them.
 
     The symbols' hints become the values, and formulas stay, so that the result can be resolved again. Every
-    distinct formula is evaluated once. Strides that fill memory without holes (also transposed ones, and 0
-    for expanded dimensions) follow the shape; others, and offsets, have no formulas and stay.
+    distinct formula is evaluated once. Strides and offsets are those of `Tensor.layout`. Without it, strides
+    that fill memory without holes (also transposed ones, and 0 for expanded dimensions) follow the shape;
+    others, and offsets, stay: right for plain numbers, but a graph written elsewhere may have left out that
+    they depend on the symbols, which can be told only where a tensor no longer fits its storage.
 
     Raises
     ------
     InputError: values as in `check_values`; a formula that cannot be read or has an unknown symbol; a size
-        that is negative, no whole number (ImpossibleSizeError), or above 2^63−1, naming storage or tensor.
+        that is negative, no whole number (ImpossibleSizeError), or above 2^63−1, naming storage or tensor; a
+        tensor that reaches outside its storage.
     """
     at = check_values(graph.symbols, values, graph.name)
     if not graph.symbols:
@@ -42,7 +45,12 @@ def resolve(graph: Graph, values: Mapping[str, int] | None = None) -> Graph:
     if sum(storage.nbytes for storage in storages) > MAX_BYTES:
         found = f"sizes whose sum passes 2^63-1 at {in_words(at)}"
         raise InputError(graph.name, "storages", found, "a smaller total")
-    tensors = tuple(_tensor(tensor, sizes) if any(tensor.formulas) else tensor for tensor in graph.tensors)
+    tensors = tuple(_tensor(tensor, sizes) for tensor in graph.tensors)
+    whole = {storage.name: storage.nbytes for storage in storages}
+    varied = {storage.name for storage in storages if storage.formula}
+    for tensor in tensors:
+        if tensor.layout or tensor.formulas or tensor.storage in varied:
+            _check_span(tensor, whole[tensor.storage], sizes)
     return replace(graph, storages=storages, tensors=tensors, symbols=hinted(graph.symbols, at))
 
 
@@ -81,20 +89,43 @@ def size_at(formula: Formula, values: Mapping[str, int], source: str, place: str
 
 
 def _tensor(tensor: Tensor, sizes: Sizes) -> Tensor:
+    if not any(tensor.formulas):
+        return _laid_out(tensor, tensor, sizes)
     place = f"tensor {tensor.name!r}"
     shape = tuple(
         sizes.size(text, place) if text else known
         for text, known in zip(tensor.formulas, tensor.shape, strict=True)
     )
     if shape == tensor.shape:
-        return tensor
+        return _laid_out(tensor, tensor, sizes)
     before, now = math.prod(tensor.shape), math.prod(shape)
     nbytes = -(-now * tensor.nbytes // before) if before else now * item_bytes(tensor.dtype)
     if nbytes > MAX_BYTES:
         raise InputError(
             sizes.source, place, f"{nbytes} bytes at {in_words(sizes.values)}", "below 2^63 bytes"
         )
-    return replace(tensor, shape=shape, nbytes=nbytes, strides=_strides(tensor, shape))
+    return _laid_out(replace(tensor, shape=shape, nbytes=nbytes), tensor, sizes)
+
+
+def _laid_out(tensor: Tensor, known: Tensor, sizes: Sizes) -> Tensor:
+    """`tensor`, which has its new shape, with new strides and offset; `known` is the same at the hints."""
+    if not tensor.layout:
+        return tensor if tensor is known else replace(tensor, strides=_strides(known, tensor.shape))
+    place = f"tensor {tensor.name!r}, layout"
+    *strides, offset = (sizes.size(text, place) for text in tensor.layout)
+    contiguous = is_contiguous(tensor.shape, strides)
+    return replace(tensor, strides=None if contiguous else tuple(strides), offset=offset)
+
+
+def _check_span(tensor: Tensor, whole: int, sizes: Sizes) -> None:
+    if (tensor.strides is None and not tensor.offset) or 0 in tensor.shape:
+        return
+    low, high = span(tensor)
+    if high > whole:
+        why = "" if tensor.layout else ", its strides and offset known only at the hint"
+        found = f"bytes {low} to {high} at {in_words(sizes.values)}{why}"
+        expected = f"within the {whole} bytes of storage {tensor.storage!r}"
+        raise InputError(sizes.source, f"tensor {tensor.name!r}", found, expected)
 
 
 def _strides(tensor: Tensor, shape: tuple[int, ...]) -> tuple[int, ...] | None:
