@@ -82,7 +82,12 @@ def by_lifetime(problem: Problem) -> Colouring:
 
 def by_phase(problem: Problem) -> Colouring:
     """By the phase of a training step that makes the buffer; what forward saves for backward is apart."""
-    return _categories(_phases(problem), problem, PHASE_ORDER)
+    labels = _phases(problem)
+    found = [label for label in PHASE_ORDER if label in labels]
+    index = np.array([found.index(label) for label in labels], dtype=np.uint8)
+    palette = dict(zip(PHASE_ORDER, CATEGORIES, strict=False))
+    legend = tuple((label, place) for place, label in enumerate(found))
+    return Colouring(index, tuple(palette[label] for label in found), legend)
 
 
 COLOURINGS: dict[str, Callable[[Problem], Colouring]] = {
@@ -108,20 +113,13 @@ def _phases(problem: Problem) -> list[str]:
     return [found.get(name, NO_PHASE) for name in problem.names]
 
 
-def _categories(labels: Sequence[str], problem: Problem, first: Sequence[str] = ()) -> Colouring:
-    """The ten labels with the most bytes × steps get a colour of their own; those of `first` always the
-    same."""
+def _categories(labels: Sequence[str], problem: Problem) -> Colouring:
+    """The ten labels with the most bytes × steps get a colour of their own."""
     weight: Counter[str] = Counter()
     areas = problem.size.astype(float) * (problem.end - problem.start)
     for label, area in zip(labels, areas.tolist(), strict=True):
         weight[label] += area
     ranked = [label for label, _ in weight.most_common()]
-    if set(ranked) <= set(first):
-        palette = dict(zip(first, CATEGORIES, strict=False))
-        ranked = [label for label in first if label in weight]
-        index = np.array([ranked.index(label) for label in labels], dtype=np.uint8)
-        legend = tuple((label, place) for place, label in enumerate(ranked))
-        return Colouring(index, tuple(palette[label] for label in ranked), legend)
     own = {label: place for place, label in enumerate(ranked[: len(CATEGORIES)])}
     rest = len(own)
     index = np.array([own.get(label, rest) for label in labels], dtype=np.uint8)

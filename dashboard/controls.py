@@ -12,6 +12,7 @@ from dashboard.choices import MOST_MEBIBYTES, parse_mebibytes
 from dashboard.colours import COLOURINGS
 from dashboard.documents import Document
 from memplan_engine.planner import strategies_for
+from memplan_engine.training import is_training
 
 IMPORTED = "imported"
 MOST_PANELS = 4
@@ -73,7 +74,7 @@ def pick_colouring(document: Document) -> str:
     """What the colours mean: op kinds where a graph is known, else sizes, unless something was picked."""
     current = state.get("colour")
     if current not in COLOURINGS:
-        in_phases = document.graph is not None and any(op.phase for op in document.graph.ops)
+        in_phases = document.graph is not None and is_training(document.graph)
         current = "phase" if in_phases else "op kind" if document.graph else "size"
     _keep("colour_widget", current)
     st.selectbox(

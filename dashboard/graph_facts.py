@@ -9,8 +9,7 @@ import streamlit as st
 from dashboard.documents import Document
 from dashboard.state import AUTO_SECONDS, facts_of
 from memplan_engine import Budget, Graph, MemplanError
-from memplan_engine.lifetimes import DEFAULT_ALIGNMENT
-from memplan_engine.preparation import Preparation, prepared_graph, prepared_schedule
+from memplan_engine.preparation import Preparation, prepared_graph, range_options
 from memplan_engine.reuse import Saving, savings
 from memplan_engine.strategies import known_strategies
 from memplan_engine.symbolic import (
@@ -34,14 +33,7 @@ def savings_of(document: Document) -> tuple[Saving, ...]:
     """What reuse saves on the graph of `document`, planned by `auto`; raises MemplanError."""
     how = document.options.how
     graph = prepared_graph(_graph(document), how)
-    return savings(
-        graph,
-        prepared_schedule(graph, how),
-        alignment=_alignment(how),
-        plan_inputs=how.plan_inputs,
-        unread=how.unread,
-        budget=Budget(AUTO_SECONDS),
-    )
+    return savings(graph, budget=Budget(AUTO_SECONDS), **range_options(graph, how))
 
 
 @st.cache_resource(max_entries=24, show_spinner="Planning over the range …", hash_funcs=OF_DOCUMENT)
@@ -85,19 +77,10 @@ def _known(strategy: str) -> str:
     return strategy if strategy in known_strategies() else "auto"
 
 
-def _alignment(how: Preparation) -> int:
-    return DEFAULT_ALIGNMENT if how.alignment is None else how.alignment
-
-
 def _asked(graph: Graph, how: Preparation) -> dict[str, Any]:
     """What of the options a problem over a range can take; raises MemplanError for what it cannot."""
     if how.in_place or how.concat or how.round_sizes:
         raise MemplanError(
             "sizes: found reuse or rounding switched on, expected options that hold for every value"
         )
-    return {
-        "schedule": prepared_schedule(graph, how),
-        "alignment": _alignment(how),
-        "plan_inputs": how.plan_inputs,
-        "unread": how.unread,
-    }
+    return range_options(graph, how)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
@@ -37,6 +38,11 @@ class Preparation:
     in_place: bool = False
     concat: bool = False
 
+    @property
+    def graph_alignment(self) -> int:
+        """The alignment of a graph's buffers that ask for none of their own, in bytes."""
+        return DEFAULT_ALIGNMENT if self.alignment is None else self.alignment
+
     def without_symbols(self) -> Preparation:
         """The same, of a graph whose symbols have their values already."""
         return replace(self, symbols=())
@@ -53,7 +59,6 @@ def prepare(loaded: Loaded, how: Preparation, source: str = "") -> Problem:
     if isinstance(loaded, Graph):
         graph = prepared_graph(loaded, how)
         schedule = prepared_schedule(graph, how)
-        alignment = DEFAULT_ALIGNMENT if how.alignment is None else how.alignment
         reused = Reused(graph, schedule)
         if how.in_place or how.concat:
             reused = reuse(
@@ -61,12 +66,12 @@ def prepare(loaded: Loaded, how: Preparation, source: str = "") -> Problem:
                 schedule,
                 in_place=how.in_place,
                 concat=how.concat,
-                alignment=alignment,
+                alignment=how.graph_alignment,
                 unread=how.unread,
             )
         return reused_problem(
             reused,
-            alignment=alignment,
+            alignment=how.graph_alignment,
             plan_inputs=how.plan_inputs,
             unread=how.unread,
             round_sizes=how.round_sizes,
@@ -99,6 +104,17 @@ def prepared_schedule(graph: Graph, how: Preparation) -> Schedule:
             raise InputError(str(how.schedule), "", f"a schedule and {how.streams} streams", "one of them")
         return load_schedule(how.schedule, graph)
     return sequential(graph) if how.streams is None else multi_stream(graph, how.streams)
+
+
+def range_options(graph: Graph, how: Preparation) -> dict[str, Any]:
+    """What of `how` plans over a range of sizes take, as `sweep`, `plan_buckets` and `schema_of` name it.
+    Reuse and rounding are not among it: they are decided at one set of sizes."""
+    return {
+        "schedule": prepared_schedule(graph, how),
+        "alignment": how.graph_alignment,
+        "plan_inputs": how.plan_inputs,
+        "unread": how.unread,
+    }
 
 
 def _shown(asked: object) -> str:

@@ -13,6 +13,7 @@ from rich.text import Text
 from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
 from memplan_engine.symbolic import BucketTable, MemorySchema, RangeReport, Sweep, to_text
+from memplan_engine.symbolic.partition import STRATEGY as PARTITION
 from memplan_engine.tables import plain_text
 from memplan_engine.units import format_bytes, format_percent
 
@@ -104,7 +105,7 @@ def range_tables(plan: Plan, report: RangeReport) -> list[RenderableType]:
         end = f"{high:,}{', no limit known' if name in report.unlimited else ''}"
         table.add_row(plain_text(name), f"{low:,}", end, "nowhere" if fails is None else f"{fails:,}")
     lines = [plain_text(report.summary, style)]
-    if plan.strategy == "partition" and not report.valid:
+    if plan.strategy == PARTITION and not report.valid:
         lines.append(plain_text(SHARING))
     return [*lines, table]
 

@@ -55,6 +55,11 @@ class MinCutDifference:
     moved_to_backward: tuple[str, ...]
 
 
+def is_training(graph: Graph) -> bool:
+    """Whether the ops of `graph` have phases."""
+    return any(op.phase for op in graph.ops)
+
+
 def saved_activations(graph: Graph) -> tuple[str, ...]:
     """The storages that a FORWARD op makes and a BACKWARD op reads, in the order in which they are made.
 

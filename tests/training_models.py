@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 import transformers as t
 from torch import nn
 from torch.fx import Graph, GraphModule
 
+from memplan_engine.graph import Graph as PlannedGraph
+from memplan_engine.graph import Op
 from memplan_engine.importers.torch_training import TrainingCapture
+from memplan_engine.problem import Problem
 
 SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 NAMES = ("conv", "gpt2", "bert", "vit", "t5")
@@ -128,3 +132,13 @@ def stitched(capture: TrainingCapture) -> tuple[GraphModule, dict[str, str]]:
     return GraphModule(attributes, graph), {
         node.name: name for node, name in names.items() if node.op == "call_function"
     }
+
+
+def by_name(graph: PlannedGraph) -> dict[str, Op]:
+    return {op.name: op for op in graph.ops}
+
+
+def live_bytes(problem: Problem) -> list[int]:
+    """Bytes alive at each step, by hand."""
+    steps = np.arange(problem.steps)[:, None]
+    return (((problem.start <= steps) & (steps < problem.end)) @ problem.size).tolist()

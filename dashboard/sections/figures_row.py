@@ -66,7 +66,7 @@ def _notes(facts: Facts) -> list[str]:
         constants = storage_bytes(problem.origin.graph, Role.CONSTANT)
         if constants:
             notes.append(f"constants {format_bytes(constants)} in a region of their own")
-    return [*notes, left_out(problem)] if left_out(problem) else notes
+    return [*notes, *filter(None, [left_out(problem)])]
 
 
 def _violations(facts: Facts) -> None:

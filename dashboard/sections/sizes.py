@@ -13,6 +13,7 @@ from dashboard.symbols import symbols_of
 from dashboard.words import plain
 from memplan_engine import MemplanError
 from memplan_engine.symbolic import BucketTable, MemorySchema, to_text
+from memplan_engine.symbolic.partition import STRATEGY as PARTITION
 from memplan_engine.units import format_bytes, format_percent
 
 MOST_FORMULA = 400
@@ -65,7 +66,7 @@ def _range(facts: Facts) -> None:
     report = graph_facts.range_of(facts.document, facts.plan.strategy)
     icon = ":material/verified:" if report.valid else ":material/warning:"
     (st.success if report.valid else st.warning)(plain(f"The offsets shown: {report.summary}"), icon=icon)
-    if facts.plan.strategy == "partition" and not report.valid:
+    if facts.plan.strategy == PARTITION and not report.valid:
         st.caption(
             "Which buffers share a partition holds for every value; the offsets move with the sizes of the "
             "partitions, so they are made anew for each."

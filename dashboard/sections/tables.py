@@ -15,11 +15,12 @@ from dashboard.sections.layout_table import show_layout
 from dashboard.sections.objects_table import show_objects
 from dashboard.sections.reuse_table import show_reuse
 from dashboard.sections.sizes import show_sizes
-from dashboard.sections.training import is_training, show_training
+from dashboard.sections.training import show_training
 from dashboard.sections.values_table import show_values
 from dashboard.symbols import symbols_of
 from dashboard.words import plain
 from memplan_engine import Graph, Peak, Plan, find_provenance
+from memplan_engine.training import is_training
 from memplan_engine.units import format_bytes
 
 MOST_ROWS = 5_000
@@ -41,7 +42,7 @@ def show_tables(facts: Facts, selected: int | None) -> None:
         parts["Reuse"] = lambda: show_reuse(facts)
     if symbols_of(facts.document):
         parts["Sizes"] = lambda: show_sizes(facts)
-    if is_training(facts):
+    if graph is not None and is_training(graph):
         parts["Training"] = lambda: show_training(facts)
     names = list(parts)
     chosen = state.get("tab")

@@ -24,12 +24,6 @@ from memplan_engine.units import format_bytes, format_percent
 MOST_ROWS = 1_000
 
 
-def is_training(facts: Facts) -> bool:
-    """Whether the ops of the graph have phases."""
-    graph = facts.document.graph
-    return graph is not None and any(op.phase for op in graph.ops)
-
-
 def show_training(facts: Facts) -> None:
     """Saved activations and phases of this graph, then the difference to another one."""
     graph = facts.document.graph

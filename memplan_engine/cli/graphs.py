@@ -8,11 +8,19 @@ import typer
 
 from memplan_engine import graph_tables, reuse_tables
 from memplan_engine.cli.app import app
-from memplan_engine.cli.options import ALIGNMENT, AS_JSON, FILE, STRATEGY, SYMBOLS, open_graph, parse_symbols
+from memplan_engine.cli.options import (
+    AS_JSON,
+    FILE,
+    REUSE,
+    STRATEGY,
+    SYMBOLS,
+    open_graph,
+    parse_symbols,
+    with_preparation,
+)
 from memplan_engine.cli.output import show
-from memplan_engine.lifetimes import DEFAULT_ALIGNMENT
 from memplan_engine.managed import managed_values
-from memplan_engine.preparation import Preparation, prepared_schedule
+from memplan_engine.preparation import Preparation, range_options
 from memplan_engine.reuse import savings
 
 
@@ -34,24 +42,17 @@ def values(
 
 
 @app.command()
+@with_preparation(without=REUSE)
 def reuse(
     file: FILE,
+    how: Preparation,
     strategy: STRATEGY = "auto",
-    alignment: ALIGNMENT = None,
-    symbol: SYMBOLS = None,
-    streams: Annotated[int | None, typer.Option(help="Run up to this many ops at one step.")] = None,
     as_json: AS_JSON = False,
     all_rows: Annotated[bool, typer.Option("--all", help="Show every op.")] = False,
 ) -> None:
     """Show what writing in place and concatenating without copies would save."""
-    how = Preparation(alignment, symbols=tuple(parse_symbols(symbol or []).items()), streams=streams)
     graph = open_graph(file, how)
-    found = savings(
-        graph,
-        prepared_schedule(graph, how),
-        strategy=strategy,
-        alignment=DEFAULT_ALIGNMENT if alignment is None else alignment,
-    )
+    found = savings(graph, strategy=strategy, **range_options(graph, how))
     show(
         as_json,
         lambda: reuse_tables.reuse_summary(found),

@@ -33,15 +33,15 @@ SYMBOLS = Annotated[
         help="Give a symbolic size its value: NAME=VALUE; else it has its hint. Repeatable.",
     ),
 ]
+REUSE = ("in_place", "concat", "round_sizes")
+"""Options that are no choice of verbs which look at several sizes or ways at once."""
 _FILES: dict[str, str] = {}
 """The file that each graph or problem of this process came from, by the name that it bears."""
 OUTPUT = Annotated[Path, typer.Option("-o", "--output", help="Where the graph goes.")]
 
 
 def _preparation(
-    alignment: Annotated[
-        int | None, typer.Option(help="Bytes; 64 for graphs, the file's own for CSV.")
-    ] = None,
+    alignment: ALIGNMENT = None,
     plan_inputs: Annotated[
         bool, typer.Option("--plan-inputs", help="Give graph inputs a place in the arena.")
     ] = False,

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from memplan_engine import symbol_tables
 from memplan_engine.cli.app import app
-from memplan_engine.cli.options import AS_JSON, FILE, STRATEGY, open_file, with_preparation
+from memplan_engine.cli.options import AS_JSON, FILE, REUSE, STRATEGY, open_file, with_preparation
 from memplan_engine.cli.output import show
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
-from memplan_engine.lifetimes import DEFAULT_ALIGNMENT
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
-from memplan_engine.preparation import Preparation, prepare, prepared_schedule
+from memplan_engine.preparation import Preparation, prepare, range_options
 from memplan_engine.symbolic import plan_buckets, revalidate, schema_of
 from memplan_engine.symbolic.sweep import POINTS
 from memplan_engine.symbolic.sweep import sweep as sweep_over
 
-REUSE = ("in_place", "concat", "round_sizes")
-"""Decided at one set of sizes, so no options of verbs that look at all."""
 SYMBOL = Annotated[str, typer.Argument(help="The symbol that changes.", metavar="symbol", show_default=False)]
 
 
@@ -41,7 +38,7 @@ def symbols(
     The plan is tract's memory schema: buffers of disjoint lifetimes share a partition.
     """
     graph, at = _symbolic(file, how)
-    schema = schema_of(graph, at, **_asked(graph, how))
+    schema = schema_of(graph, at, **range_options(graph, how))
     show(
         as_json,
         lambda: symbol_tables.symbols_summary(graph, schema, at),
@@ -81,7 +78,9 @@ def buckets(
     """Make a plan for each bucket of one symbol, and show what each wastes inside it."""
     graph, at = _symbolic(file, how)
     at.pop(over, None)
-    made = plan_buckets(graph, over, _numbers(highs, "buckets"), strategy, values=at, **_asked(graph, how))
+    made = plan_buckets(
+        graph, over, _numbers(highs, "buckets"), strategy, values=at, **range_options(graph, how)
+    )
     show(
         as_json,
         lambda: symbol_tables.buckets_summary(made),
@@ -103,7 +102,7 @@ def sweep(
     """Show the arena, the bound and the partition plan as functions of one symbol."""
     graph, at = _symbolic(file, how)
     chosen = _numbers(values, "--values") if values else None
-    made = sweep_over(graph, over, chosen, strategy, at=at, points=points, **_asked(graph, how))
+    made = sweep_over(graph, over, chosen, strategy, at=at, points=points, **range_options(graph, how))
     show(
         as_json,
         lambda: symbol_tables.sweep_summary(made),
@@ -120,16 +119,6 @@ def _symbolic(file: Path, how: Preparation) -> tuple[Graph, dict[str, int]]:
     if not loaded.symbols:
         raise InputError(file.name, "", "a graph without symbols", "one captured with symbolic sizes")
     return loaded, dict(left.symbols)
-
-
-def _asked(graph: Graph, how: Preparation) -> dict[str, Any]:
-    """What of `how` a problem over a range can take."""
-    return {
-        "schedule": prepared_schedule(graph, how),
-        "alignment": DEFAULT_ALIGNMENT if how.alignment is None else how.alignment,
-        "plan_inputs": how.plan_inputs,
-        "unread": how.unread,
-    }
 
 
 def _numbers(text: str, source: str) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from memplan_engine.graph import Graph, Op, Tensor
+from memplan_engine.graph import Graph, Op, Tensor, span
 from memplan_engine.reuse.kinds import is_concat
 
 
@@ -31,7 +31,7 @@ def own_places(graph: Graph) -> dict[str, Place]:
     """The place of every tensor of `graph` in its storage, from its first element to its last."""
     sizes = {storage.name: storage.nbytes for storage in graph.storages}
     return {
-        t.name: Place(t.storage, t.offset, min(t.offset + _extent(t), max(sizes[t.storage], t.offset)))
+        t.name: Place(t.storage, t.offset, min(span(t)[1], max(sizes[t.storage], t.offset)))
         for t in graph.tensors
     }
 
@@ -76,17 +76,6 @@ def block_offsets(op: Op, tensors: Mapping[str, Tensor]) -> list[int] | None:
         ):
             return [sum(p.nbytes for p in parts[:place]) for place in range(len(parts))]
     return None
-
-
-def _extent(tensor: Tensor) -> int:
-    """Bytes from the first element to behind the last one."""
-    if tensor.strides is None or not tensor.nbytes:
-        return tensor.nbytes
-    elements = 1
-    for size in tensor.shape:
-        elements *= size
-    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.strides, strict=True))
-    return (reach + 1) * (tensor.nbytes // elements)
 
 
 def layout(tensor: Tensor) -> list[int]:
