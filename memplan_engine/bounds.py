@@ -19,6 +19,7 @@ class BoundKind(StrEnum):
     LOAD = "load"
     ALIGNED_LOAD = "aligned load"
     FIXED = "fixed offset"
+    CORE = "core"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +28,16 @@ class Bound:
 
     LOAD: the buffers alive at the step sum to it. ALIGNED_LOAD: every offset is a multiple of `unit`
     bytes, so all buffers alive at the step but the topmost fill whole units. FIXED: a buffer alive at the
-    step has a fixed offset and ends there.
+    step has a fixed offset and ends there. CORE: the buffers `core` (indices, ascending), all alive at some
+    of the steps `[step, until)`, cannot be placed in fewer bytes even without all others, as a search proved.
     """
 
     nbytes: int
     kind: BoundKind
     step: int
     unit: int = 1
+    core: tuple[int, ...] = ()
+    until: int = 0
 
 
 def lower_bound(problem: Problem) -> Bound:

@@ -18,7 +18,8 @@ Parameter = str | int | float | bool | None
 class Plan:
     """Offsets in bytes, one a buffer of `problem` (read-only int64 array of n).
 
-    `parameters` are the strategy's own. `seconds` is what placing took and is no part of equality. `objects`
+    `parameters` are the strategy's own. What it took is no part of equality: `seconds` of wall time, search
+    `nodes`, `threads`; `cut_short` says that a limit or a cancel ended it before it was through. `objects`
     is the shared object of each buffer (read-only int64 array of n), 0 … k − 1, where buffers are assigned
     to whole objects; None where they only have offsets.
     """
@@ -30,6 +31,9 @@ class Plan:
     parameters: tuple[tuple[str, Parameter], ...] = ()
     seconds: float = field(default=0.0)
     objects: Ints | None = None
+    nodes: int = 0
+    threads: int = 1
+    cut_short: bool = False
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Plan):

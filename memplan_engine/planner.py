@@ -9,7 +9,7 @@ from math import lcm
 
 import numpy as np
 
-from memplan_engine.bounds import lower_bound
+from memplan_engine.bounds import Bound, lower_bound
 from memplan_engine.errors import InputError, PlanError
 from memplan_engine.graph import Graph
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, to_problem
@@ -56,11 +56,28 @@ def make_plan(
     if placement.found_by:
         parameters = (*parameters, ("found_by", placement.found_by))
     offsets, objects = make_offsets(placement.offsets), make_objects(placement.objects)
-    plan = Plan(problem, offsets, chosen.name, lower_bound(problem), parameters, seconds, objects)
+    plan = Plan(
+        problem,
+        offsets,
+        chosen.name,
+        _best_bound(problem, placement.bound),
+        parameters,
+        seconds,
+        objects,
+        nodes=int(budget.counter[0]),
+        threads=placement.threads,
+    )
+    # A placement that meets its bound needs nothing more, whatever the clock says.
+    plan = replace(plan, cut_short=budget.stopped and not plan.optimal)
     report = validate_plan(plan)
     if not report.valid:
         raise PlanError(f"{problem.name}: {chosen.name} gave an invalid plan: {report.violations[0].message}")
     return plan
+
+
+def _best_bound(problem: Problem, proved: Bound | None) -> Bound:
+    bound = lower_bound(problem)
+    return proved if proved is not None and proved.nbytes > bound.nbytes else bound
 
 
 def compare(

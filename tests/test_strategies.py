@@ -21,7 +21,7 @@ from memplan_engine.planner import adopt, compare, make_plan, strategies_for
 from memplan_engine.positional import shared_objects_bound
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies import get_strategy, known_strategies
-from memplan_engine.strategies.base import Budget, Placement, parameters_of
+from memplan_engine.strategies.base import Budget, Placement, Progress, parameters_of
 from memplan_engine.strategies.greedy_by_conflicts import GreedyByConflicts
 from memplan_engine.strategies.greedy_by_size import GreedyBySize
 from memplan_engine.strategies.order_fit import Fit, OrderFit, prepare
@@ -270,7 +270,7 @@ def test_a_time_limit_ends_auto_early_with_the_best_so_far():
     start = random.integers(0, n, n)
     problem = make_problem(start, start + random.integers(1, n, n), random.integers(1, 10**6, n))
     reports: list[int] = []
-    budget = Budget(seconds=0.05, report=lambda placement: reports.append(placement.arena_bytes(problem)))
+    budget = Budget(seconds=0.05, listener=lambda progress: reports.append(progress.arena_bytes))
     plan = make_plan(problem, "auto", budget=budget)
     assert budget.stopped
     assert validate_plan(plan).valid
@@ -281,9 +281,9 @@ def test_each_report_is_better_than_the_one_before_and_the_last_is_the_plan():
     random = np.random.default_rng(2)
     start = random.integers(0, 100, 200)
     problem = make_problem(start, start + random.integers(1, 40, 200), random.integers(1, 1000, 200))
-    reports: list[Placement] = []
-    plan = make_plan(problem, budget=Budget(report=reports.append))
-    arenas = [placement.arena_bytes(problem) for placement in reports]
+    reports: list[Progress] = []
+    plan = make_plan(problem, budget=Budget(listener=reports.append))
+    arenas = [progress.arena_bytes for progress in reports if progress.arena_bytes is not None]
     assert len(arenas) > 2
     assert arenas == sorted(set(arenas), reverse=True)
     assert arenas[-1] == plan.arena_bytes
@@ -294,9 +294,8 @@ def test_what_is_only_as_good_is_no_news():
     # No order × fit gets below 8 here, and the bound is 7: each of them would be tried and told again.
     problem = make_problem([1, 0, 4, 0, 2, 3], [2, 3, 5, 5, 4, 4], [3, 2, 2, 1, 2, 4])
     reports: list[int] = []
-    plan = make_plan(
-        problem, budget=Budget(report=lambda placement: reports.append(placement.arena_bytes(problem)))
-    )
+    budget = Budget(listener=lambda progress: reports.append(progress.arena_bytes or 99))
+    plan = make_plan(problem, budget=budget)
     assert (plan.arena_bytes, plan.bound.nbytes, reference.optimum(problem)) == (8, 7, 7)
     assert reports == sorted(set(reports), reverse=True)
 

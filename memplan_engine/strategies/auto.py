@@ -49,11 +49,12 @@ class Auto:
         """The best placement found; `found_by` names its order and fit."""
         # What keeps holes is quick enough to be waited for, unless the budget was spent before we began.
         first = Budget() if is_plain(problem) and not budget.stopped else budget
-        bound = lower_bound(problem).nbytes
+        budget.prove(proved := lower_bound(problem))
+        bound = proved.nbytes
         prepared = prepare(problem)
         best = replace(Naive().place(problem, budget), found_by="no reuse")
         arena = best.arena_bytes(problem)
-        budget.report(best)
+        budget.report(best, problem)
         ordered: dict[str, Ints] = {}
         for place, (name, order, fit) in enumerate(TRIES):
             given = first if place == 0 else budget
@@ -65,5 +66,5 @@ class Auto:
             if offsets is not None:
                 best = Placement(offsets, f"{name} × {fit} fit")
                 arena = best.arena_bytes(problem)
-                budget.report(best)
+                budget.report(best, problem)
         return best

@@ -1,73 +1,16 @@
-"""What a strategy is, what it is given, and what it gives."""
+"""What a strategy is: the protocol that ours and those of other packages follow."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from memplan_engine.plan import Parameter
-from memplan_engine.problem import Ints, Problem
+from memplan_engine.problem import Problem
+from memplan_engine.strategies.budget import Budget, Progress
+from memplan_engine.strategies.placement import Placement
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Placement:
-    """Offsets in bytes, one a buffer; `found_by` says which part of a portfolio they come from.
-
-    `objects` is the shared object of each buffer, 0 … k − 1, where the strategy assigns buffers to whole
-    objects; None where it only chooses offsets.
-    """
-
-    offsets: Ints
-    found_by: str = ""
-    objects: Ints | None = None
-
-    def arena_bytes(self, problem: Problem) -> int:
-        """max(offset + size)."""
-        return int((self.offsets + problem.size).max(initial=0))
-
-
-@dataclass(slots=True)
-class Budget:
-    """What a strategy may spend, and how it talks to whoever waits for it.
-
-    `seconds` is a limit on wall time from `running()` on, None for no limit. `stop` is the flag that the
-    kernels read; `cancel()` raises it from any thread. `report` is called with each better placement.
-    """
-
-    seconds: float | None = None
-    seed: int = 0
-    report: Callable[[Placement], None] = lambda placement: None
-    stop: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1, dtype=np.bool_))
-
-    def cancel(self) -> None:
-        """Ask the strategy to stop and give the best placement it has."""
-        self.stop[0] = True
-
-    @property
-    def stopped(self) -> bool:
-        """Whether the time is up or somebody has cancelled."""
-        return bool(self.stop[0])
-
-    @contextmanager
-    def running(self) -> Iterator[Callable[[], float]]:
-        """Start the clock; gives a function that tells the seconds since then."""
-        began = time.perf_counter()
-        timer = threading.Timer(self.seconds, self.cancel) if self.seconds is not None else None
-        if timer:
-            timer.daemon = True
-            timer.start()
-        try:
-            yield lambda: time.perf_counter() - began
-        finally:
-            if timer:
-                timer.cancel()
+__all__ = ["Budget", "Placement", "Progress", "Strategy", "obstacle", "parameters_of"]
 
 
 class Strategy(Protocol):

@@ -1,0 +1,132 @@
+"""What a strategy may spend, and how far it has come: the desk between a solver and whoever waits for it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memplan_engine.bounds import Bound
+from memplan_engine.problem import Ints, Problem
+from memplan_engine.strategies.placement import Placement
+
+Listener = Callable[["Progress"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a strategy has come after `seconds`: the best arena and the proven bound so far in bytes (None
+    before there is one), and the search nodes visited."""
+
+    seconds: float
+    arena_bytes: int | None
+    bound_bytes: int | None
+    nodes: int = 0
+    found_by: str = ""
+
+    @property
+    def gap(self) -> float | None:
+        """Best arena over bound, minus 1; None while one of them is unknown."""
+        if self.arena_bytes is None or not self.bound_bytes:
+            return None
+        return self.arena_bytes / self.bound_bytes - 1
+
+
+@dataclass(slots=True, eq=False)
+class Budget:
+    """The limits of one solve, and where it reports.
+
+    `seconds` is a limit on wall time from `running()` on, None for no limit. `threads`: how many it may use
+    at once, 0 for as many as the machine has cores. `stop` is the flag that the kernels read; `cancel()`
+    raises it from any thread. Strategies call `report` with each better placement and `prove` with each
+    better bound; kernels add to `counter[0]` as they visit nodes. Anybody may ask for `progress()` at any
+    time, or be told of each change as `listener`, from the strategy's own threads.
+    """
+
+    seconds: float | None = None
+    seed: int = 0
+    threads: int = 1
+    listener: Listener | None = None
+    stop: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1, dtype=np.bool_))
+    counter: Ints = field(default_factory=lambda: np.zeros(8, dtype=np.int64))
+    best: Placement | None = None
+    best_bytes: int | None = None
+    bound: Bound | None = None
+    _began: float = field(default_factory=time.perf_counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def cancel(self) -> None:
+        """Ask the strategy to stop and give the best placement it has."""
+        self.stop[0] = True
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the time is up or somebody has cancelled."""
+        return bool(self.stop[0])
+
+    @property
+    def most_threads(self) -> int:
+        """How many threads may run at once, 1 or more."""
+        return self.threads or len(os.sched_getaffinity(0))
+
+    @property
+    def left(self) -> float:
+        """Seconds until the limit, 0 when it has passed; infinite without one."""
+        return np.inf if self.seconds is None else max(0.0, self.seconds - self.elapsed)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since `running()` started the clock."""
+        return time.perf_counter() - self._began
+
+    def report(self, placement: Placement, problem: Problem) -> None:
+        """Keep `placement` if it is better than the best so far, and tell."""
+        arena = placement.arena_bytes(problem)
+        with self._lock:
+            if self.best_bytes is not None and arena >= self.best_bytes:
+                return
+            self.best, self.best_bytes = placement, arena
+        self._tell()
+
+    def prove(self, bound: Bound) -> None:
+        """Keep `bound` if it is better than the best so far, and tell."""
+        with self._lock:
+            if self.bound is not None and bound.nbytes <= self.bound.nbytes:
+                return
+            self.bound = bound
+        self._tell()
+
+    def progress(self) -> Progress:
+        """How far it has come."""
+        with self._lock:
+            return Progress(
+                self.elapsed,
+                self.best_bytes,
+                self.bound.nbytes if self.bound else None,
+                int(self.counter[0]),
+                self.best.found_by if self.best else "",
+            )
+
+    def _tell(self) -> None:
+        if self.listener:
+            self.listener(self.progress())
+
+    @contextmanager
+    def running(self) -> Iterator[Callable[[], float]]:
+        """Start the clock; gives a function that tells the seconds since then."""
+        self._began = time.perf_counter()
+        timer = threading.Timer(self.seconds, self.cancel) if self.seconds is not None else None
+        if timer:
+            timer.daemon = True
+            timer.start()
+        try:
+            yield lambda: self.elapsed
+        finally:
+            if timer:
+                timer.cancel()
