@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dashboard.documents import Document
 from memplan_engine import Peak, Plan, Profile, Report, find_peak, make_profile, validate_plan
@@ -10,14 +10,13 @@ from memplan_engine import Peak, Plan, Profile, Report, find_peak, make_profile,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """The plan of `document` by `plan.strategy`. `cut_short`: the time limit ended its search."""
+    """The plan of `document` by `plan.strategy`."""
 
     document: Document
     plan: Plan
     profile: Profile
     report: Report
     peak: Peak
-    cut_short: bool = False
 
     @property
     def holes_at_peak(self) -> int:
@@ -26,8 +25,19 @@ class Facts:
         return int(self.profile.holes[section]) if len(self.profile.holes) else 0
 
 
-def make_facts(document: Document, plan: Plan, cut_short: bool = False, checked: bool = False) -> Facts:
+def with_best_bound(several: list[Facts]) -> list[Facts]:
+    """The same plans of one problem, each with the best bound that one of them has proved."""
+    best = max((facts.plan.bound for facts in several), key=lambda bound: bound.nbytes, default=None)
+    return [
+        facts
+        if best is None or facts.plan.bound.nbytes == best.nbytes
+        else replace(facts, plan=replace(facts.plan, bound=best))
+        for facts in several
+    ]
+
+
+def make_facts(document: Document, plan: Plan, checked: bool = False) -> Facts:
     """Everything about `plan`: O(n log n). `checked`: it comes from `make_plan`, which has validated it."""
     profile = make_profile(plan.problem, plan.offsets)
     report = Report((), {}) if checked else validate_plan(plan)
-    return Facts(document, plan, profile, report, find_peak(plan.problem), cut_short)
+    return Facts(document, plan, profile, report, find_peak(plan.problem))

@@ -7,8 +7,9 @@ from typing import Any
 import streamlit as st
 
 from dashboard.documents import Document
+from dashboard.facts import Facts
 from dashboard.state import AUTO_SECONDS, facts_of
-from memplan_engine import Budget, Graph, MemplanError
+from memplan_engine import Budget, Graph, MemplanError, Plan
 from memplan_engine.preparation import Preparation, prepared_graph, range_options
 from memplan_engine.reuse import Saving, savings
 from memplan_engine.strategies import known_strategies
@@ -44,12 +45,21 @@ def sweep_of(document: Document, symbol: str, strategy: str) -> Sweep:
     return sweep(graph, symbol, None, _known(strategy), at=at, points=POINTS, **_asked(graph, how))
 
 
-@st.cache_resource(max_entries=24, show_spinner="Checking the range …", hash_funcs=OF_DOCUMENT)
-def range_of(document: Document, strategy: str) -> RangeReport:
+def range_of(facts: Facts) -> RangeReport:
     """Whether the offsets of the plan that is shown hold over the symbols' range; raises MemplanError."""
-    how = document.options.how
-    _asked(_graph(document), how)
-    return revalidate(facts_of(document, _known(strategy)).plan)
+    document, plan = facts.document, facts.plan
+    _asked(_graph(document), document.options.how)
+    known = plan.strategy in known_strategies()
+    return _range(document, plan if known else facts_of(document, "auto").plan)
+
+
+@st.cache_resource(
+    max_entries=24,
+    show_spinner="Checking the range …",
+    hash_funcs={**OF_DOCUMENT, Plan: lambda plan: plan.offsets.tobytes()},
+)
+def _range(document: Document, plan: Plan) -> RangeReport:
+    return revalidate(plan)
 
 
 @st.cache_resource(max_entries=12, show_spinner=False, hash_funcs=OF_DOCUMENT)

@@ -6,7 +6,7 @@ import threading
 
 import streamlit as st
 
-from dashboard import documents
+from dashboard import documents, jobs
 from dashboard.choices import option_choices, parse_options
 from dashboard.documents import Document, Options
 from dashboard.facts import Facts, make_facts
@@ -37,6 +37,7 @@ PARAMETERS = {
     "other": "",
     "over": "",
     "tab": "",
+    "limit": "60",
 }
 """Every choice that the URL can hold, with its default; defaults are left out of the URL."""
 
@@ -56,7 +57,7 @@ OPENING = (
 """The choices that say what is open and how."""
 
 AUTO_SECONDS = 1.0
-"""How long `auto` looks for something better before the best so far is shown."""
+"""How long `auto` looks for each plan where many are made at once."""
 MOST_SECONDS = 60.0
 """When any other strategy is stopped: longer work belongs on the command line."""
 
@@ -160,14 +161,14 @@ def facts_of(document: Document, strategy: str) -> Facts:
 def _facts(document: Document, strategy: str) -> Facts:
     if strategy == "imported" and document.plan is not None:
         return make_facts(document, document.plan)
-    budget = Budget(AUTO_SECONDS if strategy == "auto" else MOST_SECONDS)
+    budget = Budget(jobs.FIRST_SECONDS if jobs.goes_on(strategy) else MOST_SECONDS)
     try:
         plan = make_plan(document.problem, strategy, budget=budget)
     except PlanError as error:
         if not budget.stopped:
             raise
-        raise PlanError(f"{error} (after {MOST_SECONDS:g} s; on the command line it has no limit)") from error
-    return make_facts(document, plan, budget.stopped, checked=True)
+        raise PlanError(f"{error} (after {budget.seconds:g} s; the command line can give it more)") from error
+    return make_facts(document, plan, checked=True)
 
 
 @st.cache_resource(show_spinner=False)

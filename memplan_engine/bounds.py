@@ -71,6 +71,9 @@ def offset_unit(problem: Problem) -> int:
 
 def contributors(problem: Problem, bound: Bound) -> Ints:
     """The buffers that the certificate of `bound` names, largest first."""
+    if bound.kind is BoundKind.CORE:
+        core = np.array(bound.core, dtype=np.int64)
+        return core[np.argsort(-problem.size[core], kind="stable")]
     if bound.kind is not BoundKind.FIXED:
         return alive_at(problem, bound.step)
     # Not `alive_at`: a buffer without bytes, or one that begins in a gap, bounds the arena as well.

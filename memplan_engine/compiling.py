@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from numba.core import event
@@ -10,6 +11,9 @@ from numba.core import event
 from memplan_engine.planner import compare
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.profile import make_profile
+from memplan_engine.strategies.base import Budget
+from memplan_engine.strategies.order_fit import Fit, place_by, prepare
+from memplan_engine.strategies.orders import by_size
 
 
 class _FirstCompilation(event.Listener):
@@ -32,8 +36,10 @@ def on_first_compilation(tell: Callable[[], None]) -> None:
 
 
 def compile_kernels() -> None:
-    """Compile (or load from the cache) every kernel by planning a tiny problem with every strategy."""
+    """Compile (or load from the cache) every kernel by planning a tiny problem in every way."""
     gaps: dict[int, tuple[Gap, ...]] = {0: (Gap(1, 2, 0, 4),)}
     problem = make_problem([0, 1, 2], [3, 4, 5], [8, 16, 8], alignment=4, gaps=gaps)
     for plan in compare(problem):
         make_profile(problem, plan.offsets)
+    prepared = replace(prepare(problem), cell=1)
+    place_by(prepared, by_size(prepared), Fit.BEST, Budget())

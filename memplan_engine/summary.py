@@ -13,8 +13,9 @@ from memplan_engine.profile import make_profile
 from memplan_engine.validate import Report
 
 
-def plan_summary(plan: Plan) -> dict[str, Any]:
-    """The figures of a plan; byte counts are exact integers."""
+def plan_summary(plan: Plan, cut_by: str = "") -> dict[str, Any]:
+    """The figures of a plan; byte counts are exact integers. `cut_by` says what cut it short, if that is
+    known."""
     problem = plan.problem
     profile = make_profile(problem, plan.offsets)
     at_peak = profile.sections.at(profile.peak_step)
@@ -41,6 +42,10 @@ def plan_summary(plan: Plan) -> dict[str, Any]:
         "shared_workspace_bytes": shared_workspace(origin.graph, origin.schedule)[0] if origin else 0,
         "unknown_sizes": sorted(unknown_sizes(origin.graph)) if origin else [],
         "seconds": plan.seconds,
+        "nodes": plan.nodes,
+        "threads": plan.threads,
+        "cut_short": plan.cut_short,
+        **({"cut_by": cut_by} if plan.cut_short and cut_by else {}),
         **_objects(plan),
     }
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from memplan_engine.bounds import BoundKind, contributors
-from memplan_engine.formats.graph_format import About
 from memplan_engine.graph import Role, storage_bytes, unknown_sizes
 from memplan_engine.layout import Layout, shared_workspace, unique_workspaces
 from memplan_engine.object_tables import object_summary
@@ -18,15 +18,18 @@ from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 from memplan_engine.profile import make_profile
 from memplan_engine.strategies.base import Strategy
-from memplan_engine.units import format_bytes, format_percent
+from memplan_engine.units import format_bytes, format_percent, format_seconds
 from memplan_engine.validate import Report
+
+if TYPE_CHECKING:
+    from memplan_engine.formats.graph_format import About
 
 MOST_ROWS = 25
 MOST_ENTRIES = 8
 
 
-def plan_table(plan: Plan) -> RenderableType:
-    """The figures of one plan, and its certificate."""
+def plan_table(plan: Plan, cut_by: str = "") -> RenderableType:
+    """The figures of one plan, its certificate, and what ended the search early (`cut_by`) if that did."""
     problem, profile = plan.problem, make_profile(plan.problem, plan.offsets)
     section = profile.sections.at(profile.peak_step)
     holes = int(profile.holes[section]) if len(profile.holes) else 0
@@ -37,21 +40,40 @@ def plan_table(plan: Plan) -> RenderableType:
     rows = [
         ("graph", f"{problem.name}, {len(problem)} buffers, {problem.steps} steps"),
         ("strategy", plan.strategy + (f" ({found_by})" if found_by else "")),
-        ("arena", _exact(plan.arena_bytes)),
-        ("lower bound", f"{_exact(plan.bound.nbytes)}, {plan.bound.kind}"),
+        ("arena", exact(plan.arena_bytes)),
+        ("lower bound", f"{exact(plan.bound.nbytes)}, {plan.bound.kind}"),
         ("gap", "none" if plan.optimal else format_percent(plan.gap)),
-        ("without reuse", f"{_exact(plan.naive_bytes)}, {format_percent(saved(plan))} saved"),
-        ("peak", f"{_exact(int(profile.live.max(initial=0)))} live at step {profile.peak_step}"),
-        ("holes at peak", _exact(holes)),
-        ("planned in", f"{1000 * plan.seconds:.2f} ms"),
+        ("without reuse", f"{exact(plan.naive_bytes)}, {format_percent(saved(plan))} saved"),
+        ("peak", f"{exact(int(profile.live.max(initial=0)))} live at step {profile.peak_step}"),
+        ("holes at peak", exact(holes)),
+        ("planned in", effort(plan)),
     ]
     constants = storage_bytes(problem.origin.graph, Role.CONSTANT) if problem.origin else 0
     if constants:
-        rows.insert(6, ("constants", f"{_exact(constants)}, in a region of their own"))
+        rows.insert(6, ("constants", f"{exact(constants)}, in a region of their own"))
     rows += [*_objects(plan), *_workspaces(problem), *_symbols(problem), *_unknown(problem)]
     for label, value in rows:
         table.add_row(label, plain_text(value))
-    return Group(table, plain_text(certificate(plan), style="green" if plan.optimal else ""))
+    parts: list[RenderableType] = [
+        table,
+        plain_text(certificate(plan), style="green" if plan.optimal else ""),
+    ]
+    if plan.cut_short:
+        parts.append(plain_text(cut_short(plan, cut_by), style="yellow"))
+    return Group(*parts)
+
+
+def cut_short(plan: Plan, cut_by: str = "") -> str:
+    """One sentence: a plan that is not all that its strategy could have found."""
+    by = f" by {cut_by}" if cut_by else ""
+    return f"cut short after {format_seconds(plan.seconds)}{by}: best plan so far"
+
+
+def effort(plan: Plan) -> str:
+    """What it took: "3.2 s on 2 threads, 1,234 nodes"."""
+    threads = f"{plan.threads} thread{'s' * (plan.threads != 1)}"
+    nodes = f", {plan.nodes:,} nodes" if plan.nodes else ""
+    return f"{format_seconds(plan.seconds)} on {threads}{nodes}"
 
 
 def _objects(plan: Plan) -> list[tuple[str, str]]:
@@ -60,8 +82,8 @@ def _objects(plan: Plan) -> list[tuple[str, str]]:
     found = object_summary(plan)
     over = "which they meet" if found.optimal else f"{format_percent(found.gap)} over"
     return [
-        ("shared objects", f"{found.objects}, {_exact(found.objects_bytes)}"),
-        ("their bound", f"{_exact(found.objects_bound)}, the sum of positional maxima, {over}"),
+        ("shared objects", f"{found.objects}, {exact(found.objects_bytes)}"),
+        ("their bound", f"{exact(found.objects_bound)}, the sum of positional maxima, {over}"),
     ]
 
 
@@ -90,7 +112,7 @@ def _workspaces(problem: Problem) -> list[tuple[str, str]]:
         return []
     unique = unique_workspaces(problem.origin.graph)[0]
     shared = shared_workspace(problem.origin.graph, problem.origin.schedule)[0]
-    parts = (f"{_exact(unique)} unique" if unique else "", f"{_exact(shared)} shared" if shared else "")
+    parts = (f"{exact(unique)} unique" if unique else "", f"{exact(shared)} shared" if shared else "")
     return [("workspaces", f"{', '.join(filter(None, parts))}, beside the arena")] if any(parts) else []
 
 
@@ -112,9 +134,16 @@ def certificate(plan: Plan) -> str:
         proof += f" in units of {bound.unit} bytes"
     elif bound.kind is BoundKind.FIXED:
         proof = f"the end of {problem.names[named[0]]}, whose offset is fixed"
+    elif bound.kind is BoundKind.CORE:
+        proof = f"what {count} alive within {span(bound.step, bound.until)} need (as a search proved)"
     if plan.optimal:
         return f"optimal: the arena equals {proof}"
     return f"not proved optimal: no arena can be smaller than {proof}, {format_bytes(bound.nbytes)}"
+
+
+def span(start: int, end: int) -> str:
+    """The steps `[start, end)` as people count them: "step 3", "steps 3–7"."""
+    return f"step {start}" if end == start + 1 else f"steps {start}–{end - 1}"
 
 
 def saved(plan: Plan) -> float:
@@ -227,5 +256,6 @@ def plain_text(value: str, style: str = "") -> Text:
     return Text("".join(c if c.isprintable() else " " for c in value), style)
 
 
-def _exact(nbytes: int) -> str:
+def exact(nbytes: int) -> str:
+    """ "1.5 KiB (1,536 B)", "170 B"."""
     return f"{format_bytes(nbytes)} ({nbytes:,} B)" if nbytes >= 1024 else f"{nbytes} B"

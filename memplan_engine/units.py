@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
+from memplan_engine.errors import InputError
+
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_FACTORS: dict[str, int] = {unit.lower(): 1024**power for power, unit in enumerate(UNITS)}
+_SIZE = re.compile(r"(?P<number>[0-9]{1,19}(?:\.[0-9]{1,19})?)\s*(?P<unit>[A-Za-z]+)?", re.ASCII)
 
 
 def format_bytes(count: int | float) -> str:
@@ -22,3 +28,27 @@ def format_percent(ratio: float) -> str:
     if 0 < abs(percent) < 0.1:
         return f"{percent:.2g} %"
     return f"{percent:.1f} %"
+
+
+def parse_bytes(text: str, source: str = "size") -> int:
+    """ "1048576", "512KiB", "1.5 GiB" → bytes; raises InputError naming `source` for what is no whole number
+    of bytes below 2^63. Decimal units (KB, MB) are refused: two people read two numbers into them."""
+    match = _SIZE.fullmatch(text.strip())
+    unit = (match["unit"] or "b").lower() if match else ""
+    if match and unit in _FACTORS:
+        # Exactly, and not by way of a float: 2^63 - 1 is a size, too.
+        number: str = match["number"]
+        whole, _, decimals = number.partition(".")
+        one: int = 10 ** len(decimals)
+        scaled, rest = divmod(int(whole + decimals) * _FACTORS[unit], one)
+        if not rest and scaled < 2**63:
+            return scaled
+    shown = repr(text if len(text) <= 40 else f"{text[:39]}…")
+    raise InputError(source, "", shown, "bytes below 2^63, or binary units as in 512KiB or 1.5GiB")
+
+
+def format_seconds(seconds: float) -> str:
+    """ "5.58 ms", "3.2 s", "120 s": to the hundredth of a millisecond below a second."""
+    if seconds < 1:
+        return f"{1000 * seconds:.2f} ms"
+    return f"{seconds:.1f}".removesuffix(".0") + " s" if seconds < 100 else f"{seconds:.0f} s"

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -105,10 +105,11 @@ def open_tab(browser: Browser, url: str, width: int, height: int, scheme: str) -
 
 
 @contextlib.contextmanager
-def serve(app: Path, *files: Path, startup_s: float = 60) -> Iterator[str]:
+def serve(app: Path, *files: Path, startup_s: float = 60, paths: Sequence[Path] = ()) -> Iterator[str]:
     """Serve `app` on a free port, exactly as `memplan dashboard` does, and yield its address.
 
-    The server is gone when this returns; what it printed goes into the error if it did not start.
+    The server is gone when this returns; what it printed goes into the error if it did not start. `paths` are
+    more folders to import from.
     """
     # Imported here: finding the browser must not need the project to be installed.
     from dashboard.launch import command, free_port, is_healthy, stop
@@ -120,7 +121,12 @@ def serve(app: Path, *files: Path, startup_s: float = 60) -> Iterator[str]:
             command(files, port, app),
             cwd=folder,
             # A cache of its own: uploads of a test must not show up in the dashboard of whoever runs it.
-            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": folder},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(map(str, (ROOT, *paths))),
+                "OMP_NUM_THREADS": "1",
+                "XDG_CACHE_HOME": folder,
+            },
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -164,6 +164,7 @@ NONSENSE = {
     "other": ["maybe"],
     "over": ["maybe"],
     "tab": ["maybe"],
+    "limit": ["maybe", "-1", "61"],
     "as_plan": ["maybe"],
     "unknown": ["x"],
 }

@@ -41,7 +41,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """All plans of one problem and the bound they share."""
+    """All plans of one problem and the best bound that one of them has proved."""
 
     points: tuple[Point, ...]
     bound_bytes: int
@@ -54,7 +54,7 @@ def data(plans: Sequence[Plan]) -> Points:
         for plan in plans
         if plan.strategy != "naive"
     )
-    return Points(points, plans[0].bound.nbytes if plans else 0)
+    return Points(points, max((plan.bound.nbytes for plan in plans), default=0))
 
 
 def figure(values: Points) -> go.Figure:
@@ -83,7 +83,8 @@ def figure(values: Points) -> go.Figure:
         annotation_yshift=-10,
     )
     chart.update_layout(
-        height=340 + LEGEND_ROW * len(values.points),
+        # Above half of the height Plotly would scroll the legend.
+        height=max(340 + LEGEND_ROW * len(values.points), 2 * LEGEND_ROW * (len(values.points) + 1)),
         margin={"l": 0, "r": 0, "t": 8, "b": 50 + LEGEND_ROW * len(values.points)},
         xaxis={"title": "planning time, ms", "type": "log", "showgrid": True, **_ticks(values)},
         yaxis={"title": "arena, MiB"},

@@ -60,8 +60,10 @@ def _notes(facts: Facts) -> list[str]:
     found_by = dict(plan.parameters).get("found_by")
     if found_by:
         notes.append(f"found by {found_by}")
-    if facts.cut_short:
-        notes.append(f"search ended after {plan.seconds:.1f} s, on the command line it has no limit")
+    if plan.threads > 1:
+        notes.append(f"on {plan.threads} threads")
+    if plan.cut_short:
+        notes.append(f"cut short after {plan.seconds:.1f} s")
     if problem.origin:
         constants = storage_bytes(problem.origin.graph, Role.CONSTANT)
         if constants:

@@ -63,7 +63,7 @@ def _curve(facts: Facts, symbol: str) -> None:
 
 def _range(facts: Facts) -> None:
     """Whether the offsets that are shown hold for other values."""
-    report = graph_facts.range_of(facts.document, facts.plan.strategy)
+    report = graph_facts.range_of(facts)
     icon = ":material/verified:" if report.valid else ":material/warning:"
     (st.success if report.valid else st.warning)(plain(f"The offsets shown: {report.summary}"), icon=icon)
     if facts.plan.strategy == PARTITION and not report.valid:

@@ -7,16 +7,16 @@ from collections.abc import Iterable
 import pandas as pd
 import streamlit as st
 
-from dashboard import controls, preparing, state
+from dashboard import controls, preparing, solving, state
 from dashboard.colours import COLOURINGS
 from dashboard.documents import Document
-from dashboard.facts import Facts
+from dashboard.facts import Facts, with_best_bound
 from dashboard.figures import arena_seconds
 from dashboard.panels import make_panel
 from dashboard.plan_view import plan_view
 from dashboard.symbols import pick_symbols
 from dashboard.words import NOTHING_TO_PLACE, plain
-from memplan_engine import MemplanError
+from memplan_engine import MemplanError, Plan
 from memplan_engine.tables import saved
 from memplan_engine.units import format_bytes
 
@@ -39,6 +39,17 @@ def _panels(document: Document, several: list[Facts], colour: str, budget: int |
         height=440,
         on_select=select,
     )
+
+
+def _notes(plans: list[Plan]) -> None:
+    """Which of them a time limit or a cancel has ended."""
+    notes = [
+        f"{plan.strategy}: not proved, cut short after {plan.seconds:.1f} s"
+        for plan in plans
+        if plan.cut_short and not plan.optimal
+    ]
+    if notes:
+        st.caption(plain(" · ".join([*notes, "Inspect searches on"])))
 
 
 def _table(several: list[Facts]) -> None:
@@ -70,6 +81,7 @@ def _table(several: list[Facts]) -> None:
             "ms": st.column_config.NumberColumn(format="%.2f", help="What placing took, without reading."),
         },
     )
+    _notes(plans)
 
 
 def _plan_all(document: Document, names: Iterable[str]) -> list[Facts]:
@@ -77,10 +89,10 @@ def _plan_all(document: Document, names: Iterable[str]) -> list[Facts]:
     several = []
     for name in names:
         try:
-            several.append(state.facts_of(document, name))
+            several.append(solving.known_facts(document, name))
         except MemplanError as error:
             st.error(plain(f"{name}: {error}"), icon=":material/error:")
-    return several
+    return with_best_bound(several)
 
 
 def _show_all(document: Document, chosen: list[Facts]) -> None:

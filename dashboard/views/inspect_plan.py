@@ -6,7 +6,7 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
-from dashboard import controls, preparing, state
+from dashboard import controls, preparing, solving, state
 from dashboard.colours import COLOURINGS
 from dashboard.documents import Document
 from dashboard.facts import Facts
@@ -15,7 +15,9 @@ from dashboard.plan_view import plan_view
 from dashboard.search import misses
 from dashboard.sections.buffer_details import show_details
 from dashboard.sections.figures_row import show_figures
+from dashboard.sections.search_panel import settle, show_search
 from dashboard.sections.tables import show_tables
+from dashboard.solving import Search
 from dashboard.symbols import pick_symbols
 from dashboard.words import NOTHING_TO_PLACE, plain
 from memplan_engine import MemplanError
@@ -23,21 +25,25 @@ from memplan_engine import MemplanError
 LAST = "last_strategy"
 
 
-def _facts(document: Document, strategy: str) -> Facts | None:
-    """The plan; where the strategy fails, its error above the plan that was shown before."""
+def _facts(document: Document, strategy: str) -> tuple[Facts, Search | None] | None:
+    """The plan, and the search that goes on for a better one; where the strategy fails, its error above the
+    plan that was shown before."""
     try:
-        facts = state.facts_of(document, strategy)
+        search = solving.begin(document, strategy)
+        if search is not None:
+            settle(search)
+        facts = solving.known_facts(document, strategy)
     except MemplanError as error:
         st.error(plain(error), icon=":material/error:")
         key, before = st.session_state.get(LAST, ("", ""))
         if key != document.key or before == strategy:
             return None
         try:
-            return state.facts_of(document, before)
+            return solving.known_facts(document, before), None
         except MemplanError:
             return None
     st.session_state[LAST] = (document.key, strategy)
-    return facts
+    return facts, search
 
 
 def _dimmed(document: Document, pattern: str) -> NDArray[np.bool_] | None:
@@ -86,10 +92,13 @@ def _page() -> None:
     with row[5]:
         preparing.pick_preparation(document)
     pick_symbols(document)
-    facts = _facts(document, strategy)
-    if facts is None:
+    found = _facts(document, strategy)
+    if found is None:
         return
+    facts, search = found
     show_figures(facts, budget)
+    if search is not None:
+        show_search(search)
     if not len(document.problem):
         st.info(NOTHING_TO_PLACE)
         return

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+
+VERBS = {
+    "planning": ("plan", "compare", "peak", "layout", "validate", "strategies"),
+    "graphs": ("values", "reuse"),
+    "symbols": ("symbols", "range", "buckets", "sweep"),
+    "capturing": ("capture", "estimate"),
+    "serving": ("dashboard",),
+}
+"""The modules beside this one with their verbs, in the order in which the help lists them; each module is
+imported when one of its verbs is asked for."""
+
+
+class _InOrder(TyperGroup):
+    """Lists the verbs in the order of VERBS, whichever module was imported first."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        order = [verb for verbs in VERBS.values() for verb in verbs]
+        return sorted(super().list_commands(ctx), key=order.index)
+
 
 app = typer.Typer(
     name="memplan",
+    cls=_InOrder,
     no_args_is_help=True,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -19,6 +39,8 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         print(f"memplan {version('memplan')}")
         raise typer.Exit
 

@@ -19,6 +19,7 @@ from memplan_engine.lifetimes import Unread
 from memplan_engine.plan import Plan
 from memplan_engine.preparation import Preparation, prepare, prepared_graph
 from memplan_engine.problem import Problem
+from memplan_engine.strategies.budget import Budget
 
 FILE = Annotated[Path, typer.Argument(help="memplan JSON, buffer CSV, ONNX or .pt2", show_default=False)]
 PLAN_FILE = Annotated[Path, typer.Argument(help="memplan JSON, or CSV with offsets", show_default=False)]
@@ -37,7 +38,38 @@ REUSE = ("in_place", "concat", "round_sizes")
 """Options that are no choice of verbs which look at several sizes or ways at once."""
 _FILES: dict[str, str] = {}
 """The file that each graph or problem of this process came from, by the name that it bears."""
+SEARCHING = ("auto", "search", "exact")
+"""The strategies that go on until a proof or a limit."""
+DEFAULT_SECONDS = 10.0
+MOST_SECONDS = 1e9
 OUTPUT = Annotated[Path, typer.Option("-o", "--output", help="Where the graph goes.")]
+
+
+SECONDS = Annotated[
+    float | None,
+    typer.Option(
+        help=f"Time limit; {DEFAULT_SECONDS:g} for {', '.join(SEARCHING)}, none for the others.",
+        show_default=False,
+    ),
+]
+SEED = Annotated[int, typer.Option(min=0, help="Of everything random: the same seed, the same plan.")]
+THREADS = Annotated[int, typer.Option(min=0, help="How many at once; 0 for all cores.")]
+CAPACITY = Annotated[
+    str | None, typer.Option(help="Bytes, or as 512KiB: does it fit? Exit code 0 yes, 1 no, 3 undecided.")
+]
+CORE = Annotated[
+    Path | None,
+    typer.Option(help="With --capacity: write the buffers that cannot fit on their own, .json or .csv."),
+]
+
+
+def make_budget(strategy: str, seconds: float | None, seed: int = 0, threads: int = 0) -> Budget:
+    """The budget that the options ask for; raises InputError for a time limit that is none."""
+    if seconds is None and strategy in SEARCHING:
+        seconds = DEFAULT_SECONDS
+    if seconds is not None and not 0 < seconds <= MOST_SECONDS:
+        raise InputError("--seconds", "", f"{seconds:g}", f"more than 0, and {MOST_SECONDS:g} at most")
+    return Budget(seconds=seconds, seed=seed, threads=threads)
 
 
 def _preparation(

@@ -6,16 +6,32 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import RenderableType
 
 from memplan_engine import summary, tables
 from memplan_engine.cli.app import app
-from memplan_engine.cli.options import AS_JSON, FILE, PLAN_FILE, STRATEGY, open_problem, with_preparation
+from memplan_engine.cli.deciding import answer, capacity_of
+from memplan_engine.cli.options import (
+    AS_JSON,
+    CAPACITY,
+    CORE,
+    FILE,
+    PLAN_FILE,
+    SECONDS,
+    SEED,
+    STRATEGY,
+    THREADS,
+    make_budget,
+    open_problem,
+    with_preparation,
+)
 from memplan_engine.cli.output import show
+from memplan_engine.cli.watching import solve_in_sight
 from memplan_engine.errors import InputError
 from memplan_engine.exporters import check_target, write
 from memplan_engine.graph import Graph
 from memplan_engine.importers import ImportOptions, load
-from memplan_engine.importers.about import read_about
+from memplan_engine.importers.about import may_have_about, read_about
 from memplan_engine.layout import make_layout
 from memplan_engine.peak import find_peak
 from memplan_engine.plan import Plan
@@ -31,21 +47,36 @@ def plan(
     file: FILE,
     how: Preparation,
     strategy: STRATEGY = "auto",
+    seconds: SECONDS = None,
+    seed: SEED = 0,
+    threads: THREADS = 0,
+    capacity: CAPACITY = None,
+    core: CORE = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write .json or .csv.")] = None,
     as_json: AS_JSON = False,
 ) -> None:
-    """Place every buffer of FILE in one arena."""
+    """Place every buffer of FILE in one arena. Ctrl-C gives the best plan so far, twice ends at once."""
+    limit = capacity_of(capacity, strategy, core)
+    budget = make_budget(strategy, seconds, seed, threads)
     problem = open_problem(file, how)
-    if output:
-        check_target(output, (".json", ".csv"), file)
-    made = make_plan(problem, strategy)
+    for target in (output, core):
+        if target:
+            check_target(target, (".json", ".csv"), file)
+    if limit is not None:
+        answer(problem, limit, budget, output=output, core=core, as_json=as_json)
+        return
+    made, cut_by = solve_in_sight(lambda: make_plan(problem, strategy, budget=budget), budget)
     if output:
         write(made, output)
     show(
         as_json,
-        lambda: summary.plan_summary(made) | {"offsets": summary.offsets(made)},
-        lambda: [tables.plan_table(made), *tables.lesson(read_about(file))],
+        lambda: summary.plan_summary(made, cut_by) | {"offsets": summary.offsets(made)},
+        lambda: [tables.plan_table(made, cut_by), *_lesson(file)],
     )
+
+
+def _lesson(file: Path) -> list[RenderableType]:
+    return tables.lesson(read_about(file)) if may_have_about(file) else []
 
 
 @app.command(name="compare")

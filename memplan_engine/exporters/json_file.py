@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING
 
 from memplan_engine.atomic import write_atomically
-from memplan_engine.formats.base import explain, render
-from memplan_engine.formats.graph_format import About, file_of
-from memplan_engine.formats.plan_format import file_of_plan
-from memplan_engine.formats.problem_format import file_of_problem
 from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
+
+if TYPE_CHECKING:
+    from memplan_engine.formats.graph_format import About
 
 
 def write_json(value: Graph | Problem | Plan, path: Path | str, about: About | None = None) -> None:
@@ -29,6 +27,14 @@ def dumps(value: Graph | Problem | Plan, about: About | None = None) -> bytes:
     ------
     InputError: a plan with negative offsets, or a value with names that are no valid text.
     """
+    # Here, not above: who writes another kind of file need not wait for pydantic.
+    from pydantic import ValidationError
+
+    from memplan_engine.formats.base import explain, render
+    from memplan_engine.formats.graph_format import file_of
+    from memplan_engine.formats.plan_format import file_of_plan
+    from memplan_engine.formats.problem_format import file_of_problem
+
     name = value.problem.name if isinstance(value, Plan) else value.name
     try:
         if isinstance(value, Plan):

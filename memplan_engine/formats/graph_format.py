@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
-from pydantic import FailFast, Field
+from pydantic import BaseModel, FailFast, Field
 
 from memplan_engine.errors import InputError
 from memplan_engine.formats.base import Count, Counts, Names, Strict
@@ -131,6 +131,12 @@ class About(Strict):
     optimum: str = ""
     why: str = ""
     estimates: tuple[EstimateEntry, ...] = ()
+
+
+class AboutOnly(BaseModel):
+    """A graph's file of which nothing but this is read."""
+
+    about: About = About()
 
 
 class GraphFile(GraphBody):

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
-from memplan_engine.formats.base import parse
-from memplan_engine.formats.graph_format import About
 from memplan_engine.importers.base import HEAD_BYTES
 from memplan_engine.importers.limits import MAX_TEXT_BYTES, read_head, read_text
 
+if TYPE_CHECKING:
+    from memplan_engine.formats.graph_format import About
+
 _LINE = re.compile(r"#\s*(title|shows|optimum|why):\s*(.*)")
-
-
-class _Only(BaseModel):
-    about: About = About()
 
 
 def read_about(path: Path | str) -> About:
@@ -26,10 +22,28 @@ def read_about(path: Path | str) -> About:
     ------
     InputError: a file that cannot be read, or JSON that is broken.
     """
+    # Here, not above: who only asks whether there is a header need not wait for pydantic.
+    from memplan_engine.formats.base import parse
+    from memplan_engine.formats.graph_format import About, AboutOnly
+
     path = Path(path)
     head = read_head(path, HEAD_BYTES)
-    if head.lstrip()[:1] == b"{":
-        return parse(_Only, read_text(path, MAX_TEXT_BYTES), path.name).about
+    if _is_json(head):
+        return parse(AboutOnly, read_text(path, MAX_TEXT_BYTES), path.name).about
+    return About.model_validate(_fields(head))
+
+
+def may_have_about(path: Path | str) -> bool:
+    """Whether `read_about` may find something: any JSON, or a list of buffers with such a line."""
+    head = read_head(Path(path), HEAD_BYTES)
+    return _is_json(head) or bool(_fields(head))
+
+
+def _is_json(head: bytes) -> bool:
+    return head.lstrip()[:1] == b"{"
+
+
+def _fields(head: bytes) -> dict[str, str]:
     lines = head.decode("utf-8-sig", errors="replace").splitlines()
     matches = (_LINE.fullmatch(line.strip()) for line in lines)
-    return About.model_validate({match[1]: match[2] for match in matches if match})
+    return {match[1]: match[2] for match in matches if match}

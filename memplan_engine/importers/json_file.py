@@ -7,12 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memplan_engine.errors import InputError
-from memplan_engine.formats.base import parse, parse_head
-from memplan_engine.formats.graph_format import GraphFile, graph_from
-from memplan_engine.formats.plan_format import PlanFile, plan_from
-from memplan_engine.formats.problem_format import ProblemFile, problem_from
 from memplan_engine.importers.base import ImportOptions, Loaded
-from memplan_engine.importers.consistency import check_consistency
 from memplan_engine.importers.limits import read_text
 from memplan_engine.problem import Problem
 
@@ -37,6 +32,13 @@ class JsonImporter:
 
 def loads(text: str, source: str) -> Loaded:
     """Read memplan JSON; `source` names it in errors."""
+    # Here, not above: who opens another kind of file need not wait for pydantic.
+    from memplan_engine.formats.base import parse, parse_head
+    from memplan_engine.formats.graph_format import GraphFile, graph_from
+    from memplan_engine.formats.plan_format import PlanFile, plan_from
+    from memplan_engine.formats.problem_format import ProblemFile, problem_from
+    from memplan_engine.importers.consistency import check_consistency
+
     head = parse_head(text, source)
     if head.version != 1 and head.format.startswith("memplan/"):
         raise InputError(source, "field version", str(head.version), "1, all that this memplan can read")
@@ -54,6 +56,8 @@ def loads(text: str, source: str) -> Loaded:
 
 def _checked(problem: Problem, source: str) -> Problem:
     """`problem`, whose graph, if it has one, is consistent."""
+    from memplan_engine.importers.consistency import check_consistency
+
     if problem.origin is not None:
         check_consistency(problem.origin.graph, source)
     return problem

@@ -183,24 +183,30 @@ def _sort_by_low(low: Ints, high: Ints, count: int) -> None:
 
 @njit(cache=True, nogil=True)
 def cell_width(first: Ints, last: Ints, sections: int) -> int:
-    """The cell width, in sections, with the least estimated work for pieces `[first[p], last[p])`.
-
-    Counts rectangles read: a short buffer reads the long run and the cells around it (which cost several
-    times as much each, being scattered and sorted), a long one reads both runs.
-    """
-    pieces = len(first)
+    """The cell width, in sections, with the least estimated work for pieces `[first[p], last[p])`."""
     length = np.sort(last - first)
     best_width, best_work = max(1, sections), np.inf
     width = 1
     while width < 2 * sections:
-        short = np.searchsorted(length, width, side="right")
-        long = pieces - short
-        nearby = short * min(1.0, 2.5 * width / sections)
-        work = short * (0.5 * long + 4.0 * nearby) + 1.5 * long * pieces
+        work = rows_read(length, sections, width)
         if work < best_work:
             best_width, best_work = width, work
         width *= 2
     return best_width
+
+
+@njit(cache=True, nogil=True)
+def rows_read(length: Ints, sections: int, width: int) -> float:
+    """An estimate of the rectangles read while all pieces are placed; `length` is theirs in sections, sorted.
+
+    A short buffer reads the long run and the cells around it (which cost several times as much each, being
+    scattered and sorted), a long one reads both runs.
+    """
+    pieces = len(length)
+    short = np.searchsorted(length, width, side="right")
+    long = pieces - short
+    nearby = short * min(1.0, 2.5 * width / max(1, sections))
+    return short * (0.5 * long + 4.0 * nearby) + 1.5 * long * pieces
 
 
 @njit(cache=True, nogil=True)

@@ -23,6 +23,7 @@ from memplan_engine.strategies.greedy_by_size import GreedyBySize
 from memplan_engine.strategies.linear_scan import LinearScan
 from memplan_engine.strategies.naive import Naive
 from memplan_engine.strategies.partition import Partition
+from memplan_engine.strategies.search import Search
 from memplan_engine.strategies.shared_objects_by_breadth import SharedObjectsByBreadth
 from memplan_engine.strategies.shared_objects_by_size import SharedObjectsBySize
 from memplan_engine.strategies.shared_objects_by_size_improved import SharedObjectsBySizeImproved
@@ -32,6 +33,7 @@ from memplan_engine.strategies.shared_objects_min_cost_flow import SharedObjects
 ENTRY_POINTS = "memplan.strategies"
 BUILT_IN: tuple[Strategy, ...] = (
     Auto(),
+    Search(),
     GreedyBySize(),
     GreedyByBreadth(),
     GreedyByArea(),

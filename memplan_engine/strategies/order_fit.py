@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from memplan_engine.errors import PlanError
-from memplan_engine.kernels import online, place, placed
+from memplan_engine.kernels import effort, online, place, placed, tree_place
 from memplan_engine.pieces import Pieces, cut
 from memplan_engine.problem import FREE, Ints, Problem
 from memplan_engine.profile import Sections, cut_time
@@ -32,12 +32,17 @@ _KERNEL_FIT = {Fit.FIRST: place.FIRST_FIT, Fit.BEST: place.BEST_FIT, Fit.TOP: pl
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """A problem with its pieces and sections, worked out once for as many placements as are wanted."""
+    """A problem with its pieces and sections, worked out once for as many placements as are wanted.
+
+    `width` and `cell` choose the kernel and how fine it divides time (`placed.cell_width`,
+    `effort.tree_cell`): the tree where `cell` is not `effort.RUNS`. The offsets are the same in any case.
+    """
 
     problem: Problem
     pieces: Pieces
     sections: Sections
     width: int
+    cell: int = effort.RUNS
 
 
 Order = Callable[[Prepared], Ints]
@@ -49,7 +54,8 @@ def prepare(problem: Problem) -> Prepared:
     pieces = cut(problem)
     sections = cut_time(problem, pieces)
     width = int(placed.cell_width(sections.first, sections.last, len(sections)))
-    return Prepared(problem, pieces, sections, width)
+    cell = int(effort.tree_cell(sections.first, sections.last, len(sections), width))
+    return Prepared(problem, pieces, sections, width, cell)
 
 
 def place_by(prepared: Prepared, order: Ints, fit: Fit, budget: Budget, limit: int = NO_LIMIT) -> Ints | None:
@@ -77,7 +83,9 @@ def place_by(prepared: Prepared, order: Ints, fit: Fit, budget: Budget, limit: i
             problem.fixed,
         )
     )
-    offsets: Ints = place.place_in_order(
+    in_tree = prepared.cell != effort.RUNS
+    kernel = tree_place.place_in_tree if in_tree else place.place_in_order
+    offsets: Ints = kernel(
         order_,
         first,
         start,
@@ -88,7 +96,7 @@ def place_by(prepared: Prepared, order: Ints, fit: Fit, budget: Budget, limit: i
         alignment,
         fixed,
         _KERNEL_FIT[fit],
-        prepared.width,
+        prepared.cell if in_tree else prepared.width,
         limit,
         budget.stop,
     )

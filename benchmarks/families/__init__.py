@@ -1,0 +1,1 @@
+"""Families of instances, deterministic by seed, and those found on disk."""

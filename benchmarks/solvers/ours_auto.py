@@ -1,0 +1,12 @@
+"""Ours, minimising: strategy `auto`."""
+
+from __future__ import annotations
+
+from benchmarks.solvers.ours import budget_of, run, to_problem
+from benchmarks.solvers.protocol import Answer, Request
+from memplan_engine.planner import make_plan
+
+
+def solve(request: Request) -> Answer:
+    """The plan that `make_plan` gives, which it has validated."""
+    return run(lambda: make_plan(to_problem(request), "auto", budget=budget_of(request)))

@@ -1,0 +1,12 @@
+"""Ours, deciding a capacity."""
+
+from __future__ import annotations
+
+from benchmarks.solvers.ours import budget_of, run, to_problem
+from benchmarks.solvers.protocol import Answer, Request
+from memplan_engine.decide import decide
+
+
+def solve(request: Request) -> Answer:
+    """The best plan and the bound of the decision."""
+    return run(lambda: decide(to_problem(request), request.capacity, budget=budget_of(request)).plan)

@@ -1,0 +1,100 @@
+"""Which search belongs to what a session looks at, and which of its plans is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import streamlit as st
+from streamlit import runtime
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from dashboard import jobs, state
+from dashboard.documents import Document
+from dashboard.facts import Facts, make_facts
+from dashboard.job_desk import Desk
+from dashboard.jobs import Job
+from memplan_engine.bounds import lower_bound
+
+LIMITS = {"10": "10 s", "60": "60 s", "600": "10 min"}
+"""Seconds that a search may take, as the URL has them, and as people read them."""
+MOST_KEPT = 4
+
+
+@dataclass(slots=True, eq=False)
+class Search:
+    """A session's search on `document`: its job, and the plan of it that is shown."""
+
+    document: Document
+    job: Job
+    shown: Facts
+
+    @property
+    def has_better(self) -> bool:
+        """Whether the job knows a smaller arena or a higher bound than what is shown."""
+        best, shown = self.job.best, self.shown.plan
+        return best.arena_bytes < shown.arena_bytes or best.bound.nbytes > shown.bound.nbytes
+
+    def show_best(self) -> None:
+        """Show the best plan so far; it goes through the validator first."""
+        best = self.job.best
+        checked = make_facts(self.document, replace(best, bound=lower_bound(best.problem)))
+        self.shown = replace(checked, plan=best)
+
+
+def session_is_alive(session: str) -> bool:
+    """Whether somebody looks: a browser is connected."""
+    return runtime.exists() and runtime.get_instance().is_active_session(session)
+
+
+@st.cache_resource(show_spinner=False)
+def desk() -> Desk:
+    """The jobs of all sessions."""
+    return Desk(lambda session: session_is_alive(session))
+
+
+def limit_seconds() -> float:
+    """How long a search may go on."""
+    chosen = state.get("limit")
+    return float(chosen if chosen in LIMITS else state.PARAMETERS["limit"])
+
+
+def known_facts(document: Document, strategy: str) -> Facts:
+    """The plan that this session has seen of `strategy`, else what it finds at once; raises MemplanError."""
+    search = _searches().get((document, strategy))
+    return search.shown if search else state.facts_of(document, strategy)
+
+
+def begin(document: Document, strategy: str) -> Search | None:
+    """The search that goes on after the first plan, begun if need be; None where there is nothing to look
+    for: it is proved, or the strategy has tried all it knows. Raises MemplanError without a first plan."""
+    searches = _searches()
+    search = searches.get((document, strategy))
+    if search is not None:
+        searches[document, strategy] = searches.pop((document, strategy))
+        return search
+    quick = state.facts_of(document, strategy)
+    session = _session()
+    if not (jobs.goes_on(strategy) and quick.plan.cut_short and session_is_alive(session)):
+        return None
+    job = Job(session, quick.plan, limit_seconds())
+    search = searches[document, strategy] = Search(document, job, quick)
+    desk().hand_in(job)
+    for old in list(searches)[:-MOST_KEPT]:
+        searches.pop(old).job.cancel()
+    return search
+
+
+def keep_on(search: Search) -> None:
+    """Search on for as long again as the limit says."""
+    search.job.grant(limit_seconds())
+    desk().hand_in(search.job)
+
+
+def _searches() -> dict[tuple[Document, str], Search]:
+    found: dict[tuple[Document, str], Search] = st.session_state.setdefault("searches", {})
+    return found
+
+
+def _session() -> str:
+    context = get_script_run_ctx()
+    return context.session_id if context else ""

@@ -1,0 +1,68 @@
+"""Running a command line: its verb's module is imported, its errors become one line each."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import typer
+
+from memplan_engine import compiling
+from memplan_engine.cli import INTERRUPTED
+from memplan_engine.cli.app import VERBS, app
+from memplan_engine.errors import MemplanError, one_line
+
+USAGE: type[BaseException] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+"""The root of all that Typer raises when a command line cannot be understood; it has no public name."""
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run the command line `arguments`; always raises SystemExit, or KeyboardInterrupt after Ctrl-C."""
+    import_verbs(arguments)
+    compiling.on_first_compilation(
+        lambda: print(
+            "memplan: compiling kernels, once; the next run takes them from the cache", file=sys.stderr
+        )
+    )
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A name that the terminal has no letters for is no reason to fail.
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = app(args=list(arguments), prog_name="memplan", standalone_mode=False) or 0
+    except USAGE as error:
+        _explain(error)
+    except MemplanError as error:
+        print(f"memplan: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except OSError as error:
+        print(f"memplan: cannot write: {error.strerror or error}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(2)
+    if code == INTERRUPTED:
+        # What Typer makes of a KeyboardInterrupt.
+        raise KeyboardInterrupt
+    sys.exit(code)
+
+
+def import_verbs(arguments: Sequence[str]) -> None:
+    """Import the module of the verb that `arguments` begin with; of all verbs when they begin with none, for
+    then there will be the help or an error that names them."""
+    wanted = [module for module, verbs in VERBS.items() if set(verbs) & set(arguments[:1])]
+    for module in wanted or VERBS:
+        import_module(f"memplan_engine.cli.{module}")
+
+
+def _explain(error: Any) -> None:
+    """Wrong usage in one line, but for a call without a verb, which wants the help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+    else:
+        print(f"memplan: {one_line(error.format_message(), 300)} (see --help)", file=sys.stderr)
+    sys.exit(2)

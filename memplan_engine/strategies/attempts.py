@@ -1,0 +1,155 @@
+"""The search of one independent part: many short attempts, each with its own taste, until one settles it.
+
+Search times of branch and bound are heavy-tailed: the same part may take a hundred nodes with one order and
+millions with another. So orders are raced in turn, with node limits that grow from round to round, and from
+the second round on with randomised ties (Gomes, Selman and Kautz, 1998). What one attempt refutes the others
+need not look at again: all attempts at one capacity share their table.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+
+from memplan_engine.kernels import branch
+from memplan_engine.kernels.branch import Floats
+from memplan_engine.problem import Ints, Problem
+from memplan_engine.strategies.budget import Budget
+from memplan_engine.strategies.parts import Columns, Windows, make_columns
+
+
+class Outcome(IntEnum):
+    """What an attempt found out about a capacity."""
+
+    UNDECIDED = branch.UNDECIDED
+    DOES_NOT_FIT = branch.DOES_NOT_FIT
+    FITS = branch.FITS
+
+
+TASTES: tuple[tuple[int, str], ...] = (
+    (branch.FEWEST_WAYS, "length"),
+    (branch.LOWEST_FEWEST_LEVEL, "shortness"),
+    (branch.FEWEST_LEVEL, "length"),
+    (branch.LOWEST_FEWEST_WAYS, "area"),
+    (branch.FULLEST_FEWEST_LEVEL, "area"),
+    (branch.FEWEST_WAYS, "shortness"),
+    (branch.FULLEST, "size"),
+    (branch.LOWEST, "length"),
+    (branch.LOWEST_FEWEST_WAYS, "size"),
+    (branch.LOWEST_FEWEST_LEVEL, "length"),
+    (branch.FEWEST_LEVEL, "shortness"),
+    (branch.LOWEST_FEWEST_WAYS, "shortness"),
+    (branch.FULLEST, "shortness"),
+)
+"""Column rule and buffer priority of each attempt of a round; neighbours differ as much as they can."""
+FIRST_NODES = 400
+NODES_A_BUFFER = 3
+GROWTH = 1.25
+NOISE = 0.2
+MOST_RAISES = (8, 64, 8, 0)
+"""How often the attempts of a round may raise buffers over waste at each node; more prunes more, and costs more."""
+SMALL_TABLE, LARGE_TABLE = 2**14, 2**20
+MOST_TABLES = 8
+
+
+@dataclass(slots=True, eq=False)
+class PartSearch:
+    """Attempts at one part of a problem (`rows` of it). `columns` serve placements, `relaxed` proofs: they
+    differ only where buffers have gaps in which they need some of their bytes."""
+
+    problem: Problem
+    rows: Ints
+    part: Problem
+    seed: int = 0
+    columns: Columns = field(init=False)
+    relaxed: Columns = field(init=False)
+    _tables: dict[tuple[int, bool], branch.Hashes] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.columns = make_columns(self.part)
+        self.relaxed = self.columns
+        if any(gap.low < gap.high for gaps in self.part.gaps.values() for gap in gaps):
+            self.relaxed = make_columns(self.part, Windows.EMPTY)
+
+    @property
+    def exact(self) -> bool:
+        """Whether attempts can both place and refute."""
+        return self.relaxed is self.columns
+
+    @property
+    def step(self) -> int:
+        """Bytes between one arena that a placement can have and the next."""
+        return self.columns.step
+
+    def nodes(self, turn: int) -> int:
+        """The node limit of the attempt `turn`."""
+        return int((FIRST_NODES + NODES_A_BUFFER * len(self.rows)) * GROWTH ** (turn // len(TASTES)))
+
+    def attempt(
+        self, capacity: int, turn: int, budget: Budget, most_nodes: int = 0
+    ) -> tuple[Outcome, Ints | None]:
+        """Search for a placement within `capacity` bytes in the manner of `turn` (0, 1, …).
+
+        Gives offsets in bytes, one a row of the part, when it fits. DOES_NOT_FIT is proved.
+        """
+        relaxed = not self.exact and bool(turn % 2)
+        columns = self.relaxed if relaxed else self.columns
+        rule, priority = TASTES[turn % len(TASTES)]
+        around, limit = turn // len(TASTES), most_nodes or self.nodes(turn)
+        outcome, low = branch.branch(
+            columns.within(capacity),
+            columns.lows,
+            rule,
+            self._priority(columns, priority, turn, around),
+            MOST_RAISES[around % len(MOST_RAISES)],
+            limit,
+            self._table(capacity, relaxed, limit),
+            budget.counter,
+            budget.stop,
+        )
+        if outcome == Outcome.FITS and not relaxed:
+            offsets = np.maximum(self.part.fixed, 0)
+            offsets[columns.rows] = low * columns.unit
+            return Outcome.FITS, offsets
+        refuted = outcome == Outcome.DOES_NOT_FIT and (self.exact or relaxed)
+        return (Outcome.DOES_NOT_FIT if refuted else Outcome.UNDECIDED), None
+
+    def _priority(self, columns: Columns, name: str, turn: int, around: int) -> Floats:
+        rows, part = columns.rows, self.part
+        size = part.size[rows].astype(np.float64)
+        length = (part.end - part.start)[rows].astype(np.float64)
+        width = (columns.part.last - columns.part.first).astype(np.float64)
+        # Of equals the larger first.
+        tie = 1 + size / (1e6 * size.max(initial=1))
+        values = {
+            "length": length * tie,
+            "shortness": 1 / (length * tie),
+            "columns": width * tie,
+            "area": length * size,
+            "size": size,
+        }[name]
+        if around:
+            noise = np.random.default_rng((self.seed, turn, len(rows)))
+            values = values * np.exp(noise.normal(0, NOISE, len(values)))
+        return values
+
+    def _table(self, capacity: int, relaxed: bool, limit: int) -> branch.Hashes:
+        """What was refuted at `capacity` so far. Threads may share it: a slot that one overwrites is only
+        forgotten."""
+        slots = SMALL_TABLE if limit < SMALL_TABLE else LARGE_TABLE
+        with self._lock:
+            found = self._tables.pop((capacity, relaxed), None)
+            if found is None or len(found) < slots:
+                larger = np.zeros(slots, dtype=np.uint64)
+                if found is not None:
+                    larger[(found & np.uint64(slots - 1)).astype(np.int64)] = found
+                found = larger
+            self._tables[capacity, relaxed] = found
+            # Only those of late, or memory would grow with every step of the bound.
+            if len(self._tables) > MOST_TABLES:
+                del self._tables[next(iter(self._tables))]
+        return found

@@ -1,0 +1,153 @@
+"""Independent parts of a problem, as the branch-and-bound kernel wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from memplan_engine.bounds import lower_bound
+from memplan_engine.kernels.branch import Part
+from memplan_engine.pieces import Pieces, cut
+from memplan_engine.problem import FREE, Ints, Problem, make_problem
+from memplan_engine.profile import cut_time
+
+MOST_BUFFERS = 6_000
+"""Parts with more are not searched: neighbours are kept as pairs, and their number is quadratic."""
+
+
+class Windows(Enum):
+    """What is made of a gap in which a buffer still needs some of its bytes: the kernel knows only whole
+    buffers and none. FULL finds placements that are valid, EMPTY proves bounds that hold."""
+
+    FULL = "full"
+    EMPTY = "empty"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """A part without a capacity: `rows` of its problem in the kernel's order, and their columns in units of
+    `unit` bytes. `lows` are the fixed offsets, 0 for all others; units."""
+
+    problem: Problem
+    rows: Ints
+    unit: int
+    part: Part
+    lows: Ints
+    step: int
+
+    def within(self, capacity: int) -> Part:
+        """The part with offsets limited by `capacity` bytes."""
+        problem, rows = self.problem, self.rows
+        fixed = problem.fixed[rows]
+        latest = np.where(fixed != FREE, fixed, capacity - problem.size[rows]) // self.unit
+        ends = latest + self.part.size
+        cap = np.maximum.reduceat(ends[self.part.members], self.part.members_of[:-1])
+        return self.part._replace(latest=latest, cap=np.ascontiguousarray(cap))
+
+
+def independent(problem: Problem) -> Iterator[Ints]:
+    """The rows of each independent part: the time axis is cut where nothing is alive. Buffers without bytes
+    belong to none."""
+    rows = np.flatnonzero(problem.size > 0)
+    rows = rows[np.argsort(problem.start[rows], kind="stable")]
+    if len(rows):
+        reach = np.maximum.accumulate(problem.end[rows])
+        cuts = np.flatnonzero(problem.start[rows][1:] >= reach[:-1]) + 1
+        yield from np.split(rows, cuts)
+
+
+def select(problem: Problem, rows: Ints) -> Problem:
+    """The buffers `rows` (ascending or not) as a problem of their own, in that order."""
+    columns = {key: getattr(problem, key)[rows] for key in ("start", "end", "size", "alignment", "fixed")}
+    gaps = {place: problem.gaps[row] for place, row in enumerate(rows.tolist()) if row in problem.gaps}
+    names = [problem.names[row] for row in rows]
+    return make_problem(**columns, names=names, gaps=gaps, steps=problem.steps, name=problem.name)
+
+
+def make_columns(problem: Problem, windows: Windows = Windows.FULL) -> Columns:
+    """The columns of a part, `problem`, whose buffers all have bytes."""
+    pieces = _whole_pieces(problem, windows)
+    first, last, count = _cliques(problem, pieces)
+    begin = np.full(len(problem), count)
+    finish = np.zeros(len(problem), dtype=np.int64)
+    np.minimum.at(begin, pieces.owner, first)
+    np.maximum.at(finish, pieces.owner, last)
+    rows = np.lexsort((-finish, begin))
+    # Without any piece a buffer needs no bytes at all here.
+    rows = rows[begin[rows] < finish[rows]]
+    place = np.full(len(problem), -1)
+    place[rows] = np.arange(len(rows))
+    owner = np.repeat(place[pieces.owner], last - first)
+    column = np.concatenate([np.arange(a, b) for a, b in zip(first, last, strict=True)] or [first])
+    by_owner, by_column = np.lexsort((column, owner)), np.lexsort((owner, column))
+    near_of, near = _neighbours(len(rows), column[by_column], owner[by_column], count)
+    unit, alignment, size = _units(problem, rows)
+    fixed = problem.fixed[rows]
+    part = Part(
+        first=begin[rows],
+        last=finish[rows],
+        size=size,
+        alignment=alignment,
+        latest=np.zeros(len(rows), dtype=np.int64),
+        columns_of=np.searchsorted(owner[by_owner], np.arange(len(rows) + 1)),
+        columns=column[by_owner],
+        near_of=near_of,
+        near=near,
+        members_of=np.searchsorted(column[by_column], np.arange(count + 1)),
+        members=owner[by_column],
+        begins=np.searchsorted(begin[rows], np.arange(count + 1)),
+        cap=np.zeros(count, dtype=np.int64),
+        plain=not problem.gaps and bool((fixed == FREE).all() and (alignment == 1).all()),
+    )
+    step = unit if not (problem.size % unit).any() else 1
+    return Columns(problem, rows, unit, part, np.where(fixed != FREE, fixed // unit, 0), step)
+
+
+def part_bound(problem: Problem) -> int:
+    """The bytes that `problem` needs at least by the bounds that need no search."""
+    return lower_bound(problem).nbytes
+
+
+def _whole_pieces(problem: Problem, windows: Windows) -> Pieces:
+    pieces = cut(problem)
+    if not problem.gaps:
+        return pieces
+    whole = pieces.high - pieces.low == problem.size[pieces.owner]
+    kept = whole if windows is Windows.EMPTY else pieces.high > pieces.low
+    columns = (getattr(pieces, key)[kept] for key in ("owner", "start", "end", "low", "high"))
+    return Pieces(pieces.first, *columns)
+
+
+def _cliques(problem: Problem, pieces: Pieces) -> tuple[Ints, Ints, int]:
+    """First and last column (half-open) of each piece, and how many columns there are: only sections that
+    begin with a start and end with an end, as all others hold no more than one of these."""
+    sections = cut_time(problem, pieces)
+    starts, ends = (np.zeros(len(sections) + 1, dtype=bool) for _ in "12")
+    starts[sections.first] = True
+    ends[sections.last] = True
+    largest = starts[:-1] & ends[1:]
+    number = np.concatenate([[0], np.cumsum(largest)])
+    return number[sections.first], number[sections.last], int(largest.sum())
+
+
+def _neighbours(n: int, column: Ints, owner: Ints, count: int) -> tuple[Ints, Ints]:
+    together = np.zeros((n, n), dtype=bool)
+    for members in np.split(owner, np.searchsorted(column, np.arange(1, count))):
+        together[np.ix_(members, members)] = True
+    np.fill_diagonal(together, False)
+    who, near = np.nonzero(together)
+    return np.searchsorted(who, np.arange(n + 1)), near
+
+
+def _units(problem: Problem, rows: Ints) -> tuple[int, Ints, Ints]:
+    """The bytes that divide every offset of a placement pushed down, and alignments and sizes in them."""
+    size, alignment, fixed = problem.size[rows], problem.alignment[rows], problem.fixed[rows]
+    offsets = fixed[fixed != FREE]
+    unit = int(np.gcd.reduce(np.concatenate([size, offsets])))
+    if (unit % alignment == 0).all():
+        return unit, np.ones_like(size), size // unit
+    unit = int(np.gcd.reduce(np.concatenate([alignment, offsets])))
+    return unit, alignment // unit, -(-size // unit)

@@ -1,0 +1,115 @@
+"""Attempts at all parts of a problem in turn: the arena falls, the bound rises, until they meet."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from memplan_engine.bounds import Bound, BoundKind
+from memplan_engine.problem import Ints, Problem
+from memplan_engine.strategies.attempts import Outcome, PartSearch
+from memplan_engine.strategies.budget import Budget
+from memplan_engine.strategies.parts import MOST_BUFFERS, independent, select
+from memplan_engine.strategies.placement import Placement
+
+HEIGHTS = (0.0, 0.0, 0.5, 0.0, 0.0, 0.125, 0.0)
+"""Where between the target and the best arena the attempts of a part look, in turn. In practice an attempt may
+succeed at one capacity and run out of time at a higher one, so none is given up for another."""
+
+
+class Race:
+    """Attempts at the parts of `problem` that a first placement leaves above the target.
+
+    The target is the bound, or `capacity` bytes if that is more; the bound rises as parts are refuted. All that
+    attempts on several threads change together changes under a lock. With one thread and no time limit the
+    same attempts run in the same order every time.
+    """
+
+    def __init__(
+        self, problem: Problem, first: Placement, bound: Bound, seed: int = 0, capacity: int | None = None
+    ) -> None:
+        self.problem, self.bound, self.capacity = problem, bound, capacity
+        self.best = first
+        self._lock = threading.Lock()
+        tops = first.offsets + problem.size
+        open_rows = [rows for rows in independent(problem) if int(tops[rows].max()) > self.target]
+        small = [rows for rows in open_rows if len(rows) <= MOST_BUFFERS]
+        self.parts = [PartSearch(problem, rows, select(problem, rows), seed) for rows in small]
+        self._tops = [int(tops[rows].max()) for rows in small]
+        self._turns = [0] * len(small)
+        self.skipped = len(open_rows) - len(small)
+
+    @property
+    def target(self) -> int:
+        """No part needs to get below this many bytes."""
+        return max(self.bound.nbytes, self.capacity or 0)
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is nothing left to try: each part fits into the target, or the capacity is refuted."""
+        refuted = self.capacity is not None and self.bound.nbytes > self.capacity
+        return refuted or all(top <= self.target for top in self._tops)
+
+    @property
+    def placement(self) -> Placement:
+        """The best placement so far, with the bound."""
+        best = self.best
+        return Placement(best.offsets, best.found_by, bound=self.bound)
+
+    def run(self, budget: Budget, threads: int = 1) -> None:
+        """Make attempts until all is settled or `budget` is spent, on `threads` threads at once."""
+        if threads == 1:
+            self._work(budget)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            for work in [pool.submit(self._work, budget) for _ in range(threads)]:
+                work.result()
+
+    def _work(self, budget: Budget) -> None:
+        for index, capacity, turn in self._attempts(budget):
+            outcome, offsets = self.parts[index].attempt(capacity, turn, budget)
+            if offsets is not None:
+                self._improve(index, offsets, budget)
+            elif outcome is Outcome.DOES_NOT_FIT:
+                self._refute(index, capacity, budget)
+
+    def _attempts(self, budget: Budget) -> Iterator[tuple[int, int, int]]:
+        """Part, capacity and turn of what comes next; the parts take turns."""
+        while not budget.stopped:
+            with self._lock:
+                if self.settled:
+                    return
+                above = [index for index, top in enumerate(self._tops) if top > self.target]
+                index = min(above, key=self._turns.__getitem__)
+                turn = self._turns[index]
+                self._turns[index] += 1
+                capacity = self.target
+                if self.capacity is None:
+                    room = max(0, self._tops[index] - self.parts[index].step - capacity)
+                    capacity += int(room * HEIGHTS[turn % len(HEIGHTS)])
+            yield index, capacity, turn
+
+    def _improve(self, index: int, offsets: Ints, budget: Budget) -> None:
+        part = self.parts[index]
+        top = int((offsets + part.part.size).max())
+        with self._lock:
+            if top >= self._tops[index]:
+                return
+            self._tops[index] = top
+            better = self.best.offsets.copy()
+            better[part.rows] = offsets
+            self.best = Placement(better, "branch and bound")
+        budget.report(self.best, self.problem)
+
+    def _refute(self, index: int, capacity: int, budget: Budget) -> None:
+        part, rows = self.parts[index], np.sort(self.parts[index].rows)
+        nbytes = (capacity // part.step + 1) * part.step
+        with self._lock:
+            if nbytes <= self.bound.nbytes:
+                return
+            first, last = int(part.part.start.min()), int(part.part.end.max())
+            self.bound = Bound(nbytes, BoundKind.CORE, first, core=tuple(rows.tolist()), until=last)
+        budget.prove(self.bound)

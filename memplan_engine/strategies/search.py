@@ -1,0 +1,225 @@
+"""Anytime improvement for large problems: the best starts, then repair by ejection below a ceiling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from memplan_engine.bounds import lower_bound
+from memplan_engine.kernels.breadth import busiest_section
+from memplan_engine.problem import Ints, Problem
+from memplan_engine.profile import live_bytes
+from memplan_engine.strategies import orders
+from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.mender import Limits, Mender, make_mender
+from memplan_engine.strategies.naive import Naive
+from memplan_engine.strategies.order_fit import NO_LIMIT, Fit, Order, Prepared, is_plain, place_by, prepare
+
+
+def by_heat(prepared: Prepared) -> Ints:
+    """Those alive at the busiest step first, and so on downwards; of equals the largest size × lifetime."""
+    problem, pieces, sections = prepared.problem, prepared.pieces, prepared.sections
+    live = live_bytes(sections, pieces.high - pieces.low)
+    first = np.searchsorted(sections.bounds, problem.start)
+    last = np.searchsorted(sections.bounds, problem.end)
+    busiest = live[busiest_section(first, last, live)] if len(problem) else first
+    area = problem.size.astype(np.float64) * (problem.end - problem.start)
+    return np.lexsort((problem.start, -area, -busiest))
+
+
+STARTS: tuple[tuple[str, Order, Fit], ...] = (
+    ("breadth", orders.by_breadth, Fit.FIRST),
+    ("heat", by_heat, Fit.BEST),
+    ("size", orders.by_size, Fit.FIRST),
+    ("size, then lifetime", orders.by_size_then_lifetime, Fit.FIRST),
+    ("conflicts", orders.by_conflicts, Fit.FIRST),
+)
+"""What repair starts from: of these orders × fits at least one leaves only a few buffers above the bound."""
+OTHERS: tuple[tuple[str, Order, Fit], ...] = (
+    ("area", orders.by_area, Fit.FIRST),
+    ("lifetime", orders.by_lifetime, Fit.FIRST),
+    ("size", orders.by_size, Fit.BEST),
+    ("breadth", orders.by_breadth, Fit.BEST),
+    ("size, then lifetime", orders.by_size_then_lifetime, Fit.BEST),
+    ("area", orders.by_area, Fit.BEST),
+    ("lifetime", orders.by_lifetime, Fit.BEST),
+    ("conflicts", orders.by_conflicts, Fit.BEST),
+    ("start", orders.by_start, Fit.BEST),
+)
+"""The rest of the portfolio, for what it is worth by itself."""
+EFFORT = 2_000_000
+EFFORT_PER_BUFFER = 100
+"""Neighbours looked at in the first rounds, a tenth of a second at 20,000 buffers; what the portfolio costs
+grows with n, and so do the rounds."""
+MOST_EFFORT = 64_000_000
+MOST_ABOVE = 2000
+"""A start that leaves more buffers above the bound is not repaired."""
+REPAIRED = ", repaired"
+FIRST_ROUNDS = 6
+"""Before the rest of the portfolio, which seldom finds something better."""
+PATIENT_MOVES = 100_000
+"""Without any limit, the search ends after so many moves in vain."""
+PATIENCES = (300, 1000, 100, 3000)
+WORTHS = ((0.75, 0.75), (1.0, 0.5), (0.5, 0.5))
+"""What leaving a buffer out costs, as powers of its size and its length: the first soon leaves few out, the
+second few bytes, the third few buffers. They take turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A few strong orders × fits, each repaired below the bound; then rounds of repair, below the bound and
+    below ceilings between it and the best arena, until the budget ends; in between the rest of the portfolio.
+
+    `iterations` limits the moves: the same number gives the same result each time, for one seed. Without it
+    and without a time limit the search ends when it has found nothing better for a while. It stops at once
+    when the arena meets `lower_bound`. Unless the budget ends before, never worse than any order × fit.
+    """
+
+    iterations: int | None = None
+
+    name: ClassVar[str] = "search"
+    description: ClassVar[str] = (
+        "the best orders × fits, then repair by ejection, until the lower bound is met"
+    )
+    source: ClassVar[str] = "memplan; guided ejection after Nagata and Bräysy (2009)"
+
+    def place(self, problem: Problem, budget: Budget) -> Placement:
+        """The best placement found; `found_by` names the start and whether it was repaired."""
+        budget.prove(proved := lower_bound(problem))
+        hunt = Hunt(prepare(problem), budget, proved.nbytes, self.iterations)
+        hunt.consider(Naive().place(problem, budget).offsets, "no reuse")
+        hunt.try_by_start()
+        hunt.repair_starts()
+        hunt.repair_in_rounds(FIRST_ROUNDS)
+        hunt.try_the_others()
+        hunt.repair_in_rounds()
+        return hunt.best
+
+
+@dataclass(slots=True, eq=False)
+class Stand:
+    """A placement of most buffers below the bound: what it began as, and where it stands."""
+
+    name: str
+    offsets: Ints
+
+
+@dataclass(slots=True, eq=False)
+class Hunt:
+    """One run of the search: the best so far, and the stands from which it goes on."""
+
+    prepared: Prepared
+    budget: Budget
+    bound: int
+    iterations: int | None
+    best: Placement = field(init=False)
+    arena: int = NO_LIMIT
+    moves: int = 0
+    turn: int = 0
+    share: float = 0.5
+    better_at: int = 0
+    mender: Mender | None = None
+    stands: list[Stand] = field(default_factory=list)
+    ordered: dict[str, Ints] = field(default_factory=dict)
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing left to do, or nothing left to do it with."""
+        return self.budget.stopped or self.arena <= self.bound or self.moves_left == 0
+
+    @property
+    def moves_left(self) -> int:
+        """How many moves may still be made."""
+        if self.iterations is not None:
+            return max(0, self.iterations - self.moves)
+        if self.budget.seconds is not None:
+            return NO_LIMIT
+        return max(
+            0, self.better_at + min(PATIENT_MOVES, 1000 + 200 * len(self.prepared.problem)) - self.moves
+        )
+
+    def consider(self, offsets: Ints | None, found_by: str) -> None:
+        """Keep and report `offsets` if they are better than the best."""
+        if offsets is None:
+            return
+        placement = Placement(offsets, found_by)
+        arena = placement.arena_bytes(self.prepared.problem)
+        if arena < self.arena:
+            self.best, self.arena, self.better_at = placement, arena, self.moves
+            self.budget.report(placement, self.prepared.problem)
+
+    def order(self, name: str, order: Order) -> Ints:
+        """The buffers in `order`, worked out once."""
+        if name not in self.ordered:
+            self.ordered[name] = order(self.prepared)
+        return self.ordered[name]
+
+    def try_by_start(self) -> None:
+        """By far the quickest placement: however early a budget ends, it leaves more than no reuse."""
+        # What keeps holes is quick enough to be waited for, unless the budget was spent before we began.
+        budget = Budget() if is_plain(self.prepared.problem) and not self.budget.stopped else self.budget
+        if self.arena > self.bound:
+            order = self.order("start", orders.by_start)
+            self.consider(place_by(self.prepared, order, Fit.FIRST, budget), f"start × {Fit.FIRST} fit")
+
+    def repair_starts(self) -> None:
+        """Place by each of STARTS, however high it gets, and repair what is above the bound."""
+        for name, order, fit in STARTS:
+            if self.budget.stopped or self.arena <= self.bound:
+                return
+            offsets = place_by(self.prepared, self.order(name, order), fit, self.budget)
+            if offsets is None:
+                return
+            self.consider(offsets, f"{name} × {fit} fit")
+            above = int((offsets + self.prepared.problem.size > self.bound).sum())
+            if above <= MOST_ABOVE and not self.over:
+                self.stands.append(Stand(f"{name} × {fit} fit", offsets))
+                self.repair_stand(self.stands[-1], 0)
+
+    def try_the_others(self) -> None:
+        """The rest of the portfolio, each given up as soon as it passes the best arena."""
+        for name, order, fit in OTHERS:
+            if self.budget.stopped or self.arena <= self.bound:
+                return
+            found = place_by(self.prepared, self.order(name, order), fit, self.budget, limit=self.arena - 1)
+            self.consider(found, f"{name} × {fit} fit")
+
+    def repair_in_rounds(self, rounds: int | None = None) -> None:
+        """Of three rounds, one goes on with a stand, and two repair the best below a ceiling between the
+        bound and its arena. The ceiling comes closer to the arena when it was too low."""
+        while not self.over and (rounds is None or self.turn < rounds):
+            turn, self.turn = self.turn, self.turn + 1
+            if turn % 3 == 2 and self.stands:
+                self.repair_stand(self.stands[turn // 3 % len(self.stands)], turn // 3)
+            else:
+                ceiling = self.bound + int((self.arena - 1 - self.bound) * self.share)
+                found_by = self.best.found_by.removesuffix(REPAIRED)
+                self.repair(self.best.offsets, ceiling, turn - turn // 3, found_by)
+                met = self.arena <= ceiling or self.share > 0.99
+                self.share = 0.5 if met else (1 + self.share) / 2
+            # Rounds of another kind (a window freed and packed exactly) belong here.
+
+    def repair_stand(self, stand: Stand, turn: int) -> None:
+        """Go on below the bound where `stand` stands."""
+        stand.offsets = self.repair(stand.offsets, self.bound, turn, stand.name).offsets
+
+    def repair(self, offsets: Ints, ceiling: int, turn: int, name: str) -> Mender:
+        """Repair `offsets` below `ceiling` for one round, and report whatever is better on the way."""
+        mender = self.mender = self.mender or make_mender(self.prepared)
+        least = max(EFFORT, EFFORT_PER_BUFFER * len(offsets))
+        effort = min(least << min(turn // 8, 5), max(MOST_EFFORT, least))
+        limits = Limits(self.moves_left, effort, PATIENCES[turn % len(PATIENCES)])
+        mender.begin(offsets, ceiling, *WORTHS[turn % len(WORTHS)])
+        before = self.moves
+        while mender.out and self.arena > ceiling:
+            seed = (self.budget.seed * 1_000_003 + self.moves) % 2**32
+            found = mender.repair(ceiling, self.arena, limits, seed, self.budget)
+            self.moves = before + mender.moves
+            self.consider(found, name + REPAIRED)
+            if found is None:
+                break
+        if not mender.out:
+            self.consider(mender.offsets, name + REPAIRED)
+        return mender

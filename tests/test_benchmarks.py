@@ -1,0 +1,344 @@
+"""The benchmarks' instances have the optimum that they claim, and the comparison catches what is wrong."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference
+
+from benchmarks import __main__ as runner
+from benchmarks import guillotine, peers
+from benchmarks.families import adversarial, drawn, found, perfect
+from benchmarks.families.instance import Instance
+from benchmarks.solvers import run
+from benchmarks.solvers.catalogue import SOLVERS, Question
+from benchmarks.solvers.judge import disagreement, judge
+from benchmarks.solvers.protocol import Answer, Request
+from benchmarks.solvers.report import cells, ratio, show_sums
+from memplan_engine.planner import adopt, make_plan
+from memplan_engine.problem import Gap, make_problem
+from memplan_engine.validate import validate_plan
+
+PERFECT = (
+    perfect.guillotine(100, 0),
+    perfect.guillotine(150, 1, even=True),
+    perfect.pinwheel(102, 2),
+    perfect.guillotine(16, 3, steps=4, units=4),
+)
+HARD = (
+    adversarial.path(3, stack=2),
+    adversarial.caterpillar(3, stack=2),
+    adversarial.fragmenting(3),
+    adversarial.no_way_out(3),
+    adversarial.in_turn(adversarial.caterpillar(2), adversarial.no_way_out(2), perfect.guillotine(20, 0)),
+)
+
+
+@pytest.mark.parametrize("instance", [*PERFECT, *HARD], ids=lambda instance: instance.name)
+def test_the_witness_needs_no_more_than_the_optimum(instance: Instance) -> None:
+    assert instance.witness is not None
+    plan = adopt(instance.problem, instance.witness)
+    assert validate_plan(plan).valid
+    assert plan.arena_bytes == instance.optimum == instance.bound == instance.capacity
+
+
+@pytest.mark.parametrize("instance", PERFECT, ids=lambda instance: instance.name)
+def test_perfect_packings_are_full_at_every_step(instance: Instance) -> None:
+    problem = instance.problem
+    assert {reference.live_at(problem, step) for step in range(problem.steps)} == {instance.optimum}
+    assert len(problem) == int(instance.name.split("-")[1])
+
+
+def test_no_full_cut_goes_through_a_pinwheel() -> None:
+    five = perfect.pinwheel(5, 0)
+    problem, low = five.problem, five.witness
+    assert low is not None
+    for step in range(1, problem.steps):
+        assert ((problem.start < step) & (step < problem.end)).any()
+    for byte in range(1024, five.load, 1024):
+        assert ((low < byte) & (byte < low + problem.size)).any()
+
+
+def test_too_many_pieces_for_the_rectangle() -> None:
+    with pytest.raises(ValueError, match="too few steps or units"):
+        perfect.guillotine(17, 0, steps=4, units=4)
+
+
+def test_the_same_seed_gives_the_same_instance() -> None:
+    makers = (perfect.guillotine, perfect.pinwheel, drawn.mixed, drawn.training)
+    for make in makers:
+        assert make(60, 5).problem == make(60, 5).problem
+        assert make(60, 5).problem != make(60, 6).problem
+    small = perfect.guillotine(4, 0, steps=8, units=8).problem
+    pieces = sorted(zip(small.start.tolist(), small.end.tolist(), small.size.tolist(), strict=True))
+    assert pieces == [(0, 3, 4096), (0, 8, 4096), (3, 5, 4096), (5, 8, 4096)]
+
+
+def test_what_greedy_by_size_needs() -> None:
+    """Three bands instead of two, four instead of two, but for a few of the 1,024 units of each."""
+    for instance, bands in ((adversarial.path(4), 3), (adversarial.caterpillar(4), 4)):
+        arena = make_plan(instance.problem, "greedy_by_size").arena_bytes
+        assert bands * 65_536 - 64 * 10 < arena <= bands * 65_536 + 64
+        assert instance.optimum == instance.load == 2 * 65_536 + 64
+
+
+@pytest.mark.parametrize("phases", [1, 2, 3])
+def test_what_first_fit_by_start_needs(phases: int) -> None:
+    instance = adversarial.fragmenting(phases)
+    arena = make_plan(instance.problem, "first_fit_by_start").arena_bytes
+    assert instance.optimum == instance.load == 64 * 2 * 4**phases
+    assert 2 * arena == (2 + phases) * instance.load
+
+
+def test_load_cannot_be_reached() -> None:
+    once = adversarial.no_way_out(1)
+    small = make_problem(once.problem.start, once.problem.end, -(-once.problem.size // 65_536))
+    # The keeper is one of those units here, and a 1,024th of one there.
+    assert reference.optimum(small) == 7
+    assert once.load == 5 * 65_536 + 64
+    assert once.optimum == 6 * 65_536 + 64
+
+
+def test_no_order_does_well_on_parts_in_turn() -> None:
+    instance = adversarial.in_turn(
+        adversarial.caterpillar(3), adversarial.fragmenting(3), adversarial.path(3)
+    )
+    for name in ("greedy_by_size", "greedy_by_area", "greedy_by_lifetime", "first_fit_by_start"):
+        assert 3 * make_plan(instance.problem, name).arena_bytes >= 4 * instance.bound, name
+
+
+def test_activations_live_until_their_backward_step() -> None:
+    problem = drawn.training(3, 0).problem
+    lives = list(zip(problem.start.tolist(), problem.end.tolist(), strict=True))
+    assert lives[:3] == [(0, 6), (1, 5), (2, 4)]
+    assert lives[3:9] == [(s, s + 1) for s in range(6)]
+    assert lives[9:15] == [(0, 2), (1, 3), (2, 4), (3, 5), (4, 6), (5, 6)]
+    assert lives[15:] == [(5, 6), (4, 6), (3, 5)]
+    assert problem.size[:3].tolist() == problem.size[15:].tolist()
+
+
+def test_lists_of_buffers_on_disk(tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "one.96.csv").write_text("id,lower,upper,size,alignment\na,0,2,40,32\nb,1,3,33,32\n")
+    (tmp_path / "fixed.csv").write_text("id,lower,upper,size,offset\na,0,2,40,8\n")
+    (tmp_path / "plain.csv").write_text("id,lower,upper,size\na,0,2,40\n")
+    plain, one = found.published(tmp_path)
+    assert (one.name, one.target, one.capacity) == ("set/one.96", 96, 96)
+    assert one.problem.size.tolist() == [64, 64]
+    assert one.problem.alignment.tolist() == [1, 1]
+    assert (plain.name, plain.target, plain.capacity) == ("plain", None, 40)
+    assert list(found.published(tmp_path / "nowhere")) == []
+    gaps = make_problem([0], [4], [8], gaps={0: (Gap(1, 2),)})
+    assert found.plain("gaps", gaps) is None
+
+
+TINY = Instance("tiny", make_problem([0, 0, 1], [1, 2, 2], [1, 2, 2]), optimum=4, target=4)
+
+
+def verdict(name: str, answer: Answer, instance: Instance = TINY) -> str:
+    return judge(instance, SOLVERS[name], 1, answer).said
+
+
+def test_answers_are_held_against_the_instance() -> None:
+    assert verdict("minimalloc", Answer([0, 2, 0])) == "fits"
+    assert verdict("minimalloc", Answer([4, 2, 0])) == "undecided"
+    assert verdict("minimalloc", Answer([0, 1, 2])) == "WRONG"
+    assert verdict("minimalloc", Answer(denied=True)) == "WRONG"
+    assert verdict("minimalloc", Answer(denied=True), replace(TINY, target=3)) == "does not fit"
+    assert verdict("decide", Answer([4, 2, 0], bound=4), replace(TINY, target=3)) == "does not fit"
+    assert verdict("minimalloc", Answer(trouble="killed")) == "killed"
+    assert verdict("auto", Answer([0, 2, 0], bound=4)) == "proven"
+    assert verdict("auto", Answer([4, 2, 0], bound=4)) == "no"
+    assert verdict("auto", Answer([0, 2, 0], bound=5)) == "WRONG"
+
+
+def test_answers_are_held_against_each_other() -> None:
+    unknown = replace(TINY, optimum=None)
+    fits = judge(unknown, SOLVERS["decide"], 1, Answer([0, 2, 0], bound=4, cpu=1.0))
+    denies = judge(unknown, SOLVERS["cp_sat_decide"], 2, Answer(denied=True, cpu=4.0))
+    open_ = judge(unknown, SOLVERS["cp_sat_decide"], 1, Answer(cpu=5.0))
+    assert disagreement([fits, open_]) == ""
+    assert disagreement([fits, denies]) == "cp_sat_decide:2 says that 4 bytes are too few, decide needs 4"
+    assert [ratio(fits, other) for other in (denies, open_)] == ["0.25", "<0.2"]
+    assert ratio(open_, denies) == ">1.25"
+
+
+def request(instance: Instance, binary: Path | str = "", seconds: float = 5.0) -> Request:
+    problem = instance.problem
+    columns = [column.tolist() for column in (problem.start, problem.end, problem.size)]
+    return Request(*columns, instance.capacity, seconds, binary=str(binary))
+
+
+def program(folder: Path, body: str) -> Path:
+    """A stand-in for MiniMalloc's binary."""
+    path = folder / "program"
+    path.write_text(
+        f"#!{sys.executable}\nimport sys\noptions = dict(a[2:].split('=') for a in sys.argv[1:])\n{body}"
+    )
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+STACK = """
+header, *rows = open(options["input"], newline="").read().split("\\n")[:-1]
+assert header == "id,lower,upper,size" and options["capacity"] == "4" and options["timeout"] == "5.0s"
+top, lines = 0, [header + ",offset"]
+for row in rows:
+    lines.append(f"{row},{top}")
+    top += int(row.split(",")[3])
+open(options["output"], "w").write("\\n".join(reversed(lines[1:] + [lines[0]])) + "\\n")
+print("Elapsed time 0.000s", file=sys.stderr)
+"""
+
+
+def test_a_program_is_given_a_table_and_its_offsets_are_read(tmp_path: Path) -> None:
+    answer = run.ask(SOLVERS["minimalloc"], request(TINY, program(tmp_path, STACK)))
+    assert answer.offsets == [0, 1, 3]
+    assert 0 < answer.cpu < 5
+    assert answer.peak_bytes > 2**20
+
+
+@pytest.mark.parametrize(
+    ("said", "denied", "trouble"),
+    [
+        ("Elapsed time 1.0s\\nNOT_FOUND: no", True, ""),
+        ("Elapsed time 1.0s\\nDEADLINE_EXCEEDED: no", False, ""),
+        ("NOT_FOUND: a column", False, "NOT_FOUND: a column"),
+        ("", False, "exit code 1"),
+    ],
+)
+def test_what_a_program_says(tmp_path: Path, said: str, denied: bool, trouble: str) -> None:
+    binary = program(tmp_path, f"print('{said}', file=sys.stderr)\nsys.exit(1)")
+    answer = run.ask(SOLVERS["minimalloc"], request(TINY, binary))
+    assert (answer.offsets, answer.denied, answer.trouble) == (None, denied, trouble)
+
+
+def test_one_that_pays_no_heed_to_its_limit_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "GRACE", 0.8)
+    mine = tmp_path / "id"
+    binary = program(
+        tmp_path, f"import os, time\nopen({str(mine)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
+    )
+    began = time.monotonic()
+    answer = run.ask(SOLVERS["minimalloc"], request(TINY, binary, seconds=0.1))
+    assert answer == Answer(trouble="pays no heed to its time limit")
+    assert time.monotonic() - began < 10
+    for _ in range(100):
+        try:
+            os.kill(int(mine.read_text()), 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    pytest.fail("the program goes on")
+
+
+def test_the_limit_on_memory_holds_for_what_a_solver_starts(tmp_path: Path) -> None:
+    binary = program(tmp_path, "held = bytearray(200_000_000)")
+    free = run.ask(SOLVERS["minimalloc"], request(TINY, binary))
+    bound = run.ask(SOLVERS["minimalloc"], replace(request(TINY, binary), memory_bytes=150_000_000))
+    assert free.trouble == "exit code 0"
+    assert bound.trouble == "MemoryError"
+
+
+def test_what_runs_without_peers_and_what_is_said_about_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("benchmarks.solvers.catalogue.find_spec", lambda name: None)
+    options = peers.options_from(["--solvers", "decide,auto:2,minimalloc,omni"])
+    assert [(solver.name, threads) for solver, threads in peers.chosen(options)] == [
+        ("decide", 1),
+        ("auto", 2),
+    ]
+    assert capsys.readouterr().out.splitlines() == [
+        "minimalloc is left out: give its binary with --minimalloc PATH",
+        "omni is left out: pip install 'memplan[bench]'",
+    ]
+    with pytest.raises(SystemExit, match="no solver 'nobody'; there are: decide, "):
+        peers.chosen(peers.options_from(["--solvers", "nobody"]))
+
+
+def test_ours_in_the_tables(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both questions, each in a child process; `path` packs to its optimum by an order of the portfolio."""
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        ["peers", "--solvers", "decide,auto", "--only", "adversarial/path-*", "--data", "nowhere"],
+    )
+    peers.main()
+    lines = capsys.readouterr().out.splitlines()
+    decided, minimised = (line.split(" | ") for line in lines if line.startswith("| adversarial"))
+    assert decided[1:5] == ["121", "131,136", "131,136", "decide"]
+    assert decided[7] == "fits"
+    assert minimised[3] == "auto"
+    assert minimised[6:8] == ["1.0000", "proven"]
+    assert "Ours, not counted above" in lines[-1]
+
+
+@pytest.mark.parametrize("name", [name for name, solver in SOLVERS.items() if solver.needs])
+def test_peers_that_are_installed(name: str) -> None:
+    solver = SOLVERS[name]
+    if find_spec(solver.needs) is None:
+        pytest.skip(f"{solver.needs} is not installed")
+    instance = adversarial.no_way_out(1)
+    result = judge(instance, solver, 1, run.ask(solver, request(instance)))
+    assert result.wrong == result.answer.trouble == ""
+    assert result.arena == instance.optimum
+    assert result.decided is (name != "omni")
+    if solver.question is Question.DECIDE:
+        tighter = replace(instance, target=instance.load - 64)
+        assert judge(tighter, solver, 1, run.ask(solver, request(tighter))).said == "does not fit"
+
+
+def test_which_benchmarks_run_with_which_options() -> None:
+    known = ["guillotine", "instances", "peers"]
+    assert runner.commands([], known) == [
+        ("guillotine", ["--seeds", "3", "--seconds", "10"]), ("instances", []), ("peers", []),
+    ]  # fmt: skip
+    assert runner.commands(["--long"], known) == [
+        ("guillotine", []), ("instances", ["--long"]), ("peers", ["--long"]),
+    ]  # fmt: skip
+    assert runner.commands(["peers", "--seconds", "1"], known) == [("peers", ["--seconds", "1"])]
+    with pytest.raises(SystemExit, match="no benchmark nobody; there are: guillotine, instances, peers"):
+        runner.commands(["nobody"], known)
+    with pytest.raises(SystemExit, match="whose option"):
+        runner.commands(["--seconds", "1"], known)
+
+
+def test_sums_count_what_both_settled(capsys: pytest.CaptureFixture[str]) -> None:
+    other = replace(TINY, name="other")
+    results = [
+        judge(TINY, SOLVERS["auto"], 1, Answer([0, 2, 0], cpu=1.0)),
+        judge(TINY, SOLVERS["omni"], 1, Answer([0, 2, 0], cpu=4.0)),
+        judge(other, SOLVERS["auto"], 1, Answer([4, 2, 0], cpu=2.0)),
+        judge(other, SOLVERS["omni"], 1, Answer(trouble="killed")),
+    ]
+    show_sums(Question.MINIMISE, results)
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "| auto | 2 | 1 | 3.00 | 1 | 1.00 | 1.00 | 1 |",
+        "| omni | 2 | 1 | >4.00 | 1 | 1.00 | 4.00 | 0.25 |",
+    ]
+    assert cells(results[3], results[2])[3:] == ["omni", "–", "", "–", "killed", ""]
+
+
+def test_how_many_packings_were_settled(capsys: pytest.CaptureFixture[str]) -> None:
+    solver = SOLVERS["minimalloc"]
+    answers = (Answer([0, 2, 0], cpu=0.5), Answer([4, 2, 0], cpu=9.0), Answer([0, 2, 0], cpu=0.1))
+    guillotine.show_kind("even", 3, [judge(TINY, solver, 1, answer) for answer in answers])
+    assert capsys.readouterr().out == "| even | 3 | minimalloc | 2 of 3 | 0.300 | 0.500 | 1.0833 |\n"
+    made = [guillotine.make(kind, 30, 4).problem for kind in guillotine.KINDS]
+    assert [len(problem) for problem in made] == [30] * 3
+    assert len(set(made)) == 3
+
+
+def test_arrays_are_not_what_travels() -> None:
+    """A request is plain numbers: JSON refuses numpy's."""
+    assert {type(value) for value in request(TINY).size} == {int}
+    assert isinstance(TINY.problem.size, np.ndarray)

@@ -1,0 +1,102 @@
+"""What a short `memplan plan` does not wait for, and the public names that are imported when asked for."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+from browser_support import ROOT
+from cli_support import BUFFERS
+
+import memplan_engine
+from memplan_engine.cli import HEAVY_VERBS
+from memplan_engine.cli.app import VERBS, app
+from memplan_engine.cli.running import import_verbs
+
+NOT_WAITED_FOR = {
+    "memplan_engine.cli.symbols",
+    "memplan_engine.cli.capturing",
+    "memplan_engine.formats.base",
+    "memplan_engine.importers.onnx_model",
+    "memplan_engine.reuse",
+    "memplan_engine.symbolic",
+    "rich.live",
+    "sympy",
+    "torch",
+    "onnx",
+}
+
+
+def modules_after(arguments, folder, environment=None):
+    """Return the modules that are loaded when `memplan arguments` ends, and NumPy's number of threads."""
+    script = (
+        "import atexit, os, sys; from memplan_engine.cli import main; "
+        "tell = lambda: print(os.environ.get('OPENBLAS_NUM_THREADS'), *sys.modules, file=sys.stderr); "
+        "atexit.register(tell); main()"
+    )
+    (folder / "list.csv").write_text(BUFFERS)
+    line = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr
+    # The last line: kernels may have been compiled before it, which is said, too.
+    threads, *modules = done.stderr.splitlines()[-1].split()
+    return set(modules), threads
+
+
+def test_planning_a_list_of_buffers_waits_for_nothing_that_it_does_not_use(tmp_path):
+    modules, threads = modules_after(["plan", "list.csv"], tmp_path)
+    assert modules & NOT_WAITED_FOR == set()
+    assert {"memplan_engine.importers.csv_file", "memplan_engine.strategies.auto"} <= modules
+    assert threads == "1"
+    with_json, _ = modules_after(["plan", "list.csv", "-o", "out.json"], tmp_path)
+    assert "memplan_engine.formats.base" in with_json
+
+
+def test_the_verbs_are_in_the_modules_that_the_table_says_in_the_order_of_the_help():
+    import_verbs([])
+    registered = {}
+    for command in app.registered_commands:
+        module = command.callback.__module__.rpartition(".")[2]
+        registered.setdefault(module, []).append(command.name or command.callback.__name__)
+    assert registered.keys() == VERBS.keys()
+    assert {module: tuple(verbs) for module, verbs in registered.items()} == VERBS
+    assert set(HEAVY_VERBS) == {*VERBS["capturing"], *VERBS["serving"]}
+
+
+@pytest.mark.parametrize("line", [["--help"], ["frobnicate"], []])
+def test_the_help_has_every_verb_in_its_order(tmp_path, line):
+    done = subprocess.run(
+        [sys.executable, "-m", "memplan_engine", *line], cwd=tmp_path, capture_output=True, text=True,
+        env={"PYTHONPATH": str(ROOT), "COLUMNS": "200"}, timeout=120,
+    )  # fmt: skip
+    if line == ["frobnicate"]:
+        assert done.stderr == "memplan: No such command 'frobnicate'. (see --help)\n"
+        return
+    listed = (done.stdout + done.stderr).split("Commands:")[1].splitlines()
+    names = [row.split()[0] for row in listed if row.startswith("  ") and row[2] != " "]
+    assert names == [verb for verbs in VERBS.values() for verb in verbs]
+
+
+def test_the_public_names_are_those_of_their_modules():
+    homes = {name: module for module, names in memplan_engine._HOMES.items() for name in names}
+    assert set(homes) == set(memplan_engine.__all__)
+    for name, module in homes.items():
+        home = import_module(f"memplan_engine.{module}")
+        assert getattr(memplan_engine, name) is getattr(home, name)
+    assert set(memplan_engine.__all__) <= set(dir(memplan_engine))
+    with pytest.raises(AttributeError, match="module 'memplan_engine' has no attribute 'make_plans'"):
+        _ = memplan_engine.make_plans
+
+
+def test_type_checkers_see_the_same_names_in_the_same_modules():
+    """The imports below TYPE_CHECKING are all that a type checker knows."""
+    tree = ast.parse((ROOT / "memplan_engine" / "__init__.py").read_text())
+    seen = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("memplan_engine."):
+            names = {alias.name for alias in node.names}
+            seen.setdefault(node.module.removeprefix("memplan_engine."), set()).update(names)
+    assert seen == {module: set(names) for module, names in memplan_engine._HOMES.items()}
