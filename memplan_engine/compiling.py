@@ -8,7 +8,7 @@ from typing import Any
 
 from numba.core import event
 
-from memplan_engine.planner import compare
+from memplan_engine.planner import SEARCHING, compare, hard_problem, make_plan
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.profile import make_profile
 from memplan_engine.strategies.base import Budget
@@ -41,5 +41,7 @@ def compile_kernels() -> None:
     problem = make_problem([0, 1, 2], [3, 4, 5], [8, 16, 8], alignment=4, gaps=gaps)
     for plan in compare(problem):
         make_profile(problem, plan.offsets)
+    for name in SEARCHING:
+        make_plan(hard_problem(), name)
     prepared = replace(prepare(problem), cell=1)
     place_by(prepared, by_size(prepared), Fit.BEST, Budget())

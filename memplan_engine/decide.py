@@ -10,6 +10,7 @@ from memplan_engine.errors import InputError
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Problem
+from memplan_engine.strategies.auto import Auto
 from memplan_engine.strategies.budget import Budget
 
 
@@ -52,4 +53,4 @@ def decide(problem: Problem, capacity: int, *, budget: Budget | None = None) -> 
     """
     if capacity < 0:
         raise InputError(problem.name, "capacity", str(capacity), "0 or more bytes")
-    return Decision(capacity, make_plan(problem, "auto", budget=budget))
+    return Decision(capacity, make_plan(problem, Auto(capacity), budget=budget))

@@ -12,12 +12,20 @@ import numpy as np
 from memplan_engine.bounds import Bound, lower_bound
 from memplan_engine.errors import InputError, PlanError
 from memplan_engine.graph import Graph
+from memplan_engine.kernels import is_compiled
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, to_problem
 from memplan_engine.plan import Parameter, Plan, make_objects, make_offsets
 from memplan_engine.problem import FREE, Ints, Problem, make_problem
 from memplan_engine.strategies import BUILT_IN, get_strategy, known_strategies
 from memplan_engine.strategies.base import Budget, Strategy, obstacle, parameters_of
 from memplan_engine.validate import Rule, validate_plan
+
+SEARCHING = ("auto", "exact", "search")
+"""Strategies that go on until the best is proved: they want a limit."""
+DEFAULT_SECONDS = 10.0
+"""Their limit where nobody gives one."""
+QUICK_SECONDS = 0.25
+"""Their limit where a plan is one of many."""
 
 
 def make_plan(
@@ -36,7 +44,8 @@ def make_plan(
     strategy: a name (`known_strategies()` has them) or a strategy of one's own.
     alignment: bytes; for a graph 64 unless given; for a problem what its buffers say unless given.
     plan_inputs: graphs only: give the graph's inputs a place in the arena, too.
-    budget: time limit, seed, cancel flag and progress; none of them by default.
+    budget: time limit, seed, cancel flag and progress. By default auto, exact and search have 10 s, all
+        others no limit.
 
     Raises
     ------
@@ -45,10 +54,9 @@ def make_plan(
     """
     problem = as_problem(source, alignment=alignment, plan_inputs=plan_inputs)
     chosen = get_strategy(strategy) if isinstance(strategy, str) else strategy
-    budget = budget or Budget()
+    budget = budget or Budget(DEFAULT_SECONDS if chosen.name in SEARCHING else None)
     _check_fixed(problem)
-    if chosen in BUILT_IN:
-        _warm_up(chosen.name)
+    _warm_up(chosen.name)
     with budget.running() as clock:
         placement = chosen.place(problem, budget)
         seconds = clock()
@@ -86,15 +94,20 @@ def compare(
     *,
     alignment: int | None = None,
     plan_inputs: bool = False,
+    seconds: float = DEFAULT_SECONDS,
 ) -> list[Plan]:
     """A plan of the same problem by each strategy of `names`, in that order; by default all that can.
+
+    `seconds` is the limit of each of auto, exact and search.
 
     Raises
     ------
     MemplanError: no such strategy. PlanError: one that is named cannot place the problem.
     """
     problem = as_problem(source, alignment=alignment, plan_inputs=plan_inputs)
-    return [make_plan(problem, name) for name in (strategies_for(problem) if names is None else names)]
+    chosen = strategies_for(problem) if names is None else names
+    limits = {name: Budget(seconds) for name in SEARCHING}
+    return [make_plan(problem, name, budget=limits.get(name)) for name in chosen]
 
 
 def strategies_for(problem: Problem) -> tuple[str, ...]:
@@ -151,9 +164,21 @@ def adopt(
 @cache
 def _warm_up(name: str) -> None:
     """Have the kernels compiled or loaded before the clock starts: seconds and limits are the strategy's."""
+    known = {strategy.name: strategy for strategy in BUILT_IN}
+    if name not in known:
+        return
+    easy = make_problem([0, 1, 3], [2, 3, 4], [1, 3, 3], alignment=2)
     # The portfolio stops at the bound, before it has used all its kernels.
-    for each in ("greedy_by_size", "greedy_by_breadth", name) if name == "auto" else (name,):
-        get_strategy(each).place(make_problem([0, 1, 3], [2, 3, 4], [1, 3, 3], alignment=2), Budget())
+    for each in ("greedy_by_size", "greedy_by_breadth") if name in SEARCHING else (name,):
+        known[each].place(easy, Budget())
+    if name in SEARCHING and not is_compiled("branch", "repair"):
+        for each in ("exact", "search"):
+            known[each].place(hard_problem(), Budget())
+
+
+def hard_problem() -> Problem:
+    """Seven buffers that no order × fit packs tightly: they need all the kernels of a search."""
+    return make_problem([4, 4, 4, 1, 5, 2, 1], [8, 5, 7, 5, 9, 5, 4], [1, 4, 3, 3, 6, 2, 6])
 
 
 def _check_fixed(problem: Problem) -> None:

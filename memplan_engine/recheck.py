@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
@@ -9,17 +10,17 @@ from itertools import combinations
 import numpy as np
 
 from memplan_engine.bounds import Bound
-from memplan_engine.kernels.recheck import ABOVE, IMPOSSIBLE, OPEN, PLACED, Disjunctions, decide_pairs
+from memplan_engine.kernels.recheck import ABOVE, IMPOSSIBLE, OPEN, PLACED, Disjunctions, Orders, decide_pairs
 from memplan_engine.problem import FREE, Ints, Problem
 
 MOST_WORK = 4_000_000_000
 """Elementary steps after which a replay gives up: some seconds, the same on every machine."""
-MOST_PAIRS = 20_000
+MOST_BUFFERS, MOST_PAIRS = 1_000, 20_000
 MOST_BYTES = 2**60
 """Sizes that sum to less leave the kernel's sums below 2^63."""
 
 Piece = tuple[int, int, int, int]
-"""A stretch of a buffer's life: steps `[start, end)`, and the bytes `[low, high)` of itself it holds there."""
+"""A stretch of a buffer's life: the steps `[start, end)`, and the bytes `[low, high)` of itself it holds."""
 
 
 class Outcome(StrEnum):
@@ -58,20 +59,28 @@ def core_fault(problem: Problem, bound: Bound) -> str:
 
 
 def replay(problem: Problem, bound: Bound, most_work: int = MOST_WORK) -> Replay:
-    """Decide whether the buffers of a core (without `core_fault`) can be placed below `bound.nbytes` bytes."""
+    """Decide whether the buffers of a core (without `core_fault`) can be placed below `bound.nbytes`."""
     core = list(bound.core)
+    too_many = f"the {len(core):,} buffers of its core are too many"
+    if len(core) > MOST_BUFFERS:
+        return Replay(Outcome.UNCHECKED, reason=too_many)
     columns = (problem.size[core], problem.alignment[core], np.maximum(problem.fixed[core], 0))
     enough = sum(sum(column.tolist()) for column in columns)
     if enough > MOST_BYTES:
         return Replay(Outcome.UNCHECKED, reason="the sizes of its core pass 2^60 bytes")
     # One above the other they need no more than `enough`, however much is claimed.
     room = min(bound.nbytes - 1, enough)
+    ranges = _ranges(problem, core, room)
+    if (ranges[0] > ranges[1]).any():
+        return Replay(Outcome.PROVED)
     pieces = [_pieces(problem, buffer) for buffer in core]
     pairs, pair_of = _pairs(pieces)
     if len(pairs) > MOST_PAIRS:
-        return Replay(Outcome.UNCHECKED, reason=f"the {len(core):,} buffers of its core are too many")
+        return Replay(Outcome.UNCHECKED, reason=too_many)
     first, members = _cliques(pieces)
-    task = Disjunctions(*_ranges(problem, core, room), *_columns(pairs, 4), pair_of, first, *_columns(members, 3))
+    one, other, up, down = _columns(pairs, 4)
+    member, low, high = _columns(members, 3)
+    task = Disjunctions(*ranges, one, other, up, down, pair_of, first, member, low, high)
     known = _known(problem, core, pairs)
     outcome, nodes, offsets = decide_pairs(task, known, most_work, np.zeros(1, dtype=np.bool_))
     if outcome == IMPOSSIBLE:
@@ -82,7 +91,7 @@ def replay(problem: Problem, bound: Bound, most_work: int = MOST_WORK) -> Replay
 
 
 def _ranges(problem: Problem, core: list[int], room: int) -> tuple[Ints, Ints, Ints]:
-    """The lowest and the highest offset of each buffer, and what divides it; none is left where high < low."""
+    """The lowest and the highest offset of each buffer, and what divides it; none where high < low."""
     size, fixed = problem.size[core], problem.fixed[core]
     unit = np.where(fixed == FREE, problem.alignment[core], 1)
     lowest = np.maximum(fixed, 0)
@@ -142,8 +151,8 @@ def _cliques(pieces: list[list[Piece]]) -> tuple[Ints, list[tuple[int, int, int]
     return first, [member for clique in largest for member in sorted(clique)]
 
 
-def _known(problem: Problem, core: list[int], pairs: list[tuple[int, int, int, int]]) -> np.ndarray:
-    """Of buffers that are alike in everything the later one may lie above: to exchange them changes nothing."""
+def _known(problem: Problem, core: list[int], pairs: list[tuple[int, int, int, int]]) -> Orders:
+    """Of buffers alike in everything the later one may lie above: to exchange them changes nothing."""
 
     def kind(place: int) -> tuple[object, ...]:
         buffer = problem[core[place]]
@@ -154,6 +163,6 @@ def _known(problem: Problem, core: list[int], pairs: list[tuple[int, int, int, i
     return np.where(alike, ABOVE, OPEN).astype(np.int8)
 
 
-def _columns(rows: list[tuple[int, ...]], width: int) -> list[Ints]:
+def _columns(rows: Sequence[tuple[int, ...]], width: int) -> list[Ints]:
     table = np.array(rows, dtype=np.int64).reshape(-1, width)
     return [np.ascontiguousarray(table[:, column]) for column in range(width)]

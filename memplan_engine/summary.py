@@ -103,6 +103,8 @@ def report_summary(plan: Plan, report: Report) -> dict[str, Any]:
         "arena_bytes": plan.arena_bytes,
         "lower_bound_bytes": plan.bound.nbytes,
         "optimal": report.valid and plan.optimal,
+        "replayed": report.replayed,
+        "unchecked": list(report.unchecked),
         "counts": {rule.name.lower(): count for rule, count in report.counts.items()},
         "violations": [
             {

@@ -134,6 +134,10 @@ def certificate(plan: Plan) -> str:
         proof += f" in units of {bound.unit} bytes"
     elif bound.kind is BoundKind.FIXED:
         proof = f"the end of {problem.names[named[0]]}, whose offset is fixed"
+    elif bound.kind is BoundKind.LARGEST:
+        proof = f"the size of {problem.names[named[0]]}"
+    elif bound.kind is BoundKind.BETWEEN_FIXED:
+        proof = f"what {count} need at step {bound.step}, some of them at fixed offsets"
     elif bound.kind is BoundKind.CORE:
         proof = f"what {count} alive within {span(bound.step, bound.until)} need (as a search proved)"
     if plan.optimal:
@@ -233,6 +237,10 @@ def report_lines(plan: Plan, report: Report) -> Iterable[Text]:
     if report.valid:
         size = format_bytes(plan.arena_bytes)
         yield plain_text(f"valid: {len(plan.problem)} buffers in {size}; {certificate(plan)}", style="green")
+        if report.replayed:
+            yield plain_text(f"replayed: {report.replayed}", style="green")
+        for told in report.unchecked:
+            yield plain_text(f"warning: {told}", style="yellow")
         return
     yield plain_text("not valid", style="bold red")
     for rule, count in report.counts.items():

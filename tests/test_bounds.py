@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import drawn
+import numpy as np
 import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memplan_engine.bounds import Bound, BoundKind, contributors, lower_bound, offset_unit
+from memplan_engine.certificates import proved_bytes
+from memplan_engine.cores import select
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import FREE, Gap, make_problem
 from memplan_engine.tables import certificate
-from memplan_engine.validate import proved_bytes
 
 
 def test_the_load_is_what_is_live_at_its_first_busiest_step():
@@ -80,8 +84,122 @@ def test_a_fixed_buffer_that_holds_no_bytes_where_it_begins_still_has_its_certif
 
 
 def test_gaps_count_only_their_window():
-    problem = make_problem([0, 0], [4, 4], [10, 6], gaps={0: (Gap(0, 4, 2, 4),)})
-    assert lower_bound(problem) == Bound(8, BoundKind.LOAD, 0)
+    problem = make_problem([0, 0], [4, 4], [10, 9], gaps={0: (Gap(0, 4, 2, 4),)})
+    assert lower_bound(problem) == Bound(11, BoundKind.LOAD, 0)
+
+
+def test_a_buffer_that_never_holds_all_its_bytes_at_once_still_ends_inside_the_arena():
+    gaps = {0: (Gap(2, 3, 0, 5), Gap(3, 6, 5, 10))}
+    problem = make_problem([2, 0], [6, 3], [10, 3], gaps=gaps, names="ab")
+    bound = lower_bound(problem)
+    assert bound == Bound(10, BoundKind.LARGEST, 2)
+    assert contributors(problem, bound).tolist() == [0]
+    assert proved_bytes(problem, bound) == 10
+    assert proved_bytes(problem, replace(bound, nbytes=11)) == 10
+    assert proved_bytes(problem, replace(bound, step=0)) == 3
+    plan = make_plan(problem, "greedy_by_size")
+    assert plan.optimal
+    assert certificate(plan) == "optimal: the arena equals the size of a"
+    assert reference.optimum(problem) == 10
+
+
+# -- units of each step
+
+
+def test_the_unit_is_that_of_the_buffers_which_have_it():
+    # At step 0 one buffer of any offset, at step 4 only some in units of 8.
+    problem = make_problem([0, 4, 4, 4], [4, 5, 5, 5], [20, 7, 7, 7], alignment=[1, 8, 16, 8])
+    assert offset_unit(problem) == 1
+    bound = lower_bound(problem)
+    assert bound == Bound(23, BoundKind.ALIGNED_LOAD, 4, 8)
+    assert contributors(problem, bound).tolist() == [1, 2, 3]
+    assert proved_bytes(problem, bound) == 23
+
+
+def test_those_at_finer_offsets_are_left_out_where_units_count_more():
+    # 3 bytes at any offset and three times 9 in units of 8: 16 + 16 + 9 against 30 bytes live.
+    problem = make_problem([0] * 4, [1] * 4, [3, 9, 9, 9], alignment=[1, 8, 8, 8])
+    bound = lower_bound(problem)
+    assert bound == Bound(41, BoundKind.ALIGNED_LOAD, 0, 8)
+    assert contributors(problem, bound).tolist() == [1, 2, 3]
+    assert proved_bytes(problem, replace(bound, unit=16)) == 0
+    assert make_plan(problem, "greedy_by_size").optimal
+
+
+def test_the_unit_may_be_what_divides_two_alignments():
+    # Units of 2 at step 0 only: 4 + 4 + 3 for 9 bytes.
+    problem = make_problem([0, 0, 0, 1], [1, 1, 1, 2], [3, 3, 3, 1], alignment=[4, 6, 6, 1])
+    assert lower_bound(problem) == Bound(11, BoundKind.ALIGNED_LOAD, 0, 2)
+    assert proved_bytes(problem, lower_bound(problem)) == 11
+
+
+def test_windows_that_begin_at_whole_units_count_in_units():
+    gaps = {0: (Gap(0, 1, 8, 13),), 1: (Gap(0, 1, 3, 13),)}
+    problem = make_problem([0] * 3, [1] * 3, [13, 13, 7], alignment=8, gaps=gaps)
+    # a's window begins at a unit and b's does not: 8 + 7 for a and c, and 22 live bytes with b.
+    assert lower_bound(problem) == Bound(22, BoundKind.LOAD, 0)
+    assert proved_bytes(problem, Bound(13, BoundKind.ALIGNED_LOAD, 0, 8)) == 13
+    assert contributors(problem, Bound(13, BoundKind.ALIGNED_LOAD, 0, 8)).tolist() == [2, 0]
+
+
+# -- holes between fixed offsets
+
+
+def test_a_buffer_larger_than_the_holes_below_lies_above():
+    # Holes of 4, 6 and then all the rest from 24 on.
+    problem = make_problem([0, 0, 0, 0], [9, 9, 2, 9], [4, 10, 7, 1], fixed=[4, 14, FREE, FREE], names="abcd")
+    bound = lower_bound(problem)
+    assert bound == Bound(31, BoundKind.BETWEEN_FIXED, 0, core=(2,))
+    assert contributors(problem, bound).tolist() == [1, 2, 0]
+    assert proved_bytes(problem, bound) == 31
+    plan = make_plan(problem, "greedy_by_size")
+    assert plan.optimal
+    assert (
+        certificate(plan)
+        == "optimal: the arena equals what 3 buffers need at step 0, some of them at fixed offsets"
+    )
+
+
+def test_what_the_large_holes_cannot_take_goes_on_top():
+    # Of the holes 2 and 6 only the second has room for a 3; 3 × 3 bytes leave 3 for above 20.
+    problem = make_problem([0] * 5, [1] * 5, [2, 10, 3, 3, 3], fixed=[2, 10, FREE, FREE, FREE])
+    bound = lower_bound(problem)
+    assert bound == Bound(23, BoundKind.BETWEEN_FIXED, 0, core=(2, 3, 4))
+    assert reference.optimum(problem) == 23
+
+
+def test_holes_begin_at_whole_units():
+    # The hole from 3 to 16 begins at 8 for a buffer in units of 8, and has no room for 9 bytes.
+    problem = make_problem([0] * 3, [1] * 3, [3, 4, 9], alignment=[1, 1, 8], fixed=[0, 16, FREE])
+    bound = lower_bound(problem)
+    assert bound == Bound(33, BoundKind.BETWEEN_FIXED, 0, core=(2,))
+    assert proved_bytes(problem, bound) == reference.optimum(problem) == 33
+
+
+def test_only_what_is_fixed_at_the_step_is_in_the_way():
+    problem = make_problem([0, 1, 1], [1, 2, 2], [50, 10, 5], fixed=[10, 10, FREE])
+    assert lower_bound(problem) == Bound(60, BoundKind.FIXED, 0)
+    problem = make_problem([0, 1, 1], [1, 2, 2], [4, 10, 11], fixed=[10, 10, FREE])
+    assert lower_bound(problem) == Bound(31, BoundKind.BETWEEN_FIXED, 1, core=(2,))
+
+
+@pytest.mark.parametrize(
+    ("core", "step", "proved"),
+    [
+        ((2,), 0, 31),
+        ((3,), 0, 1),
+        ((2, 3), 0, 12),
+        ((), 0, 0),
+        ((0,), 0, 0),
+        ((2, 2), 0, 0),
+        ((2,), 5, 0),
+        ((7,), 0, 0),
+        ((-2,), 0, 0),
+    ],
+)
+def test_a_certificate_about_holes_proves_what_it_names(core, step, proved):
+    problem = make_problem([0, 0, 0, 0], [9, 9, 2, 9], [4, 10, 7, 1], fixed=[4, 14, FREE, FREE])
+    assert proved_bytes(problem, Bound(31, BoundKind.BETWEEN_FIXED, step, core=core)) == proved
 
 
 def test_the_first_kind_of_equals_is_named():
@@ -102,10 +220,37 @@ def test_the_load_is_at_most_the_bound_and_the_certificate_proves_it(problem):
         assert sum(high - low for low, high in windows) == bound.nbytes
 
 
-@given(drawn.problems(most=4, steps=3, largest=6, gaps=False, alignments=st.sampled_from([2, 4, 6])))
-@settings(max_examples=150, deadline=None)
+@given(drawn.problems(most=5, steps=3, largest=6, alignments=st.sampled_from([1, 2, 3, 4, 6])))
+@settings(max_examples=400, deadline=None)
 def test_no_placement_at_all_is_below_the_bound(problem):
-    assert lower_bound(problem).nbytes <= reference.optimum(problem)
+    """Gaps with windows, mixed alignments and fixed offsets."""
+    bound = lower_bound(problem)
+    assert bound.nbytes <= reference.optimum(problem)
+    assert proved_bytes(problem, bound) == bound.nbytes
+
+
+@given(drawn.problems(most=5, steps=2, largest=8, alignments=st.sampled_from([1, 1, 2, 4])), st.data())
+@settings(max_examples=300, deadline=None)
+def test_no_placement_is_below_what_the_checker_takes_for_proved(problem, data):
+    """Any certificate at all, right or wrong."""
+    kind = data.draw(st.sampled_from([kind for kind in BoundKind if kind is not BoundKind.CORE]))
+    core = data.draw(st.lists(st.integers(-1, len(problem)), max_size=4))
+    bound = Bound(
+        data.draw(st.integers(0, 40)),
+        kind,
+        data.draw(st.integers(0, 3)),
+        data.draw(st.sampled_from([0, 1, 2, 3, 4, 8])),
+        tuple(core),
+    )
+    assert proved_bytes(problem, bound) <= reference.optimum(problem)
+
+
+@given(drawn.problems(most=6, steps=3, largest=8, alignments=st.sampled_from([1, 2, 4])))
+@settings(max_examples=200, deadline=None)
+def test_the_buffers_of_a_certificate_have_the_bound_by_themselves(problem):
+    bound = lower_bound(problem)
+    rows = np.sort(contributors(problem, bound))
+    assert lower_bound(select(problem, rows, "part")).nbytes == bound.nbytes
 
 
 def test_the_aligned_bound_is_reached_where_all_are_alive():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Literal
 
 from pydantic import FailFast, Field
@@ -15,12 +16,19 @@ from memplan_engine.plan import Parameter, Plan, make_objects, make_offsets
 
 
 class BoundEntry(Strict):
-    """A lower bound on the arena in bytes, with its reason."""
+    """A lower bound on the arena in bytes, with its reason.
+
+    `core` is the buffers that it rests on, where these are not all that are alive at the step: their places
+    in the problem's columns, ascending. Of a core that a search proved, `step` and `until` are the half-open
+    stretch of steps within which each of them is alive.
+    """
 
     nbytes: Count
     kind: BoundKind
     step: Count
     unit: Annotated[int, Field(ge=1, le=MAX_BYTES)] = 1
+    core: Counts = ()
+    until: Count = 0
 
 
 class PlanFile(Strict):
@@ -62,10 +70,20 @@ def plan_from(file: PlanFile, source: str) -> Plan:
         raise InputError(
             source, "field arena_bytes", str(file.arena_bytes), f"{arena}, the end of the topmost buffer"
         )
-    bound = Bound(file.bound.nbytes, file.bound.kind, file.bound.step, file.bound.unit)
+    bound = _bound_from(file.bound, len(problem), source)
     parameters = tuple((file.parameters or {}).items())
     offsets, objects = make_offsets(file.offsets), make_objects(file.objects)
     return Plan(problem, offsets, file.strategy, bound, parameters, file.seconds, objects)
+
+
+def _bound_from(entry: BoundEntry, buffers: int, source: str) -> Bound:
+    previous = -1
+    for place, index in enumerate(entry.core):
+        if not previous < index < buffers:
+            expected = f"places of buffers, ascending, below {buffers}"
+            raise InputError(source, f"field bound.core[{place}]", str(index), expected)
+        previous = index
+    return Bound(entry.nbytes, entry.kind, entry.step, entry.unit, entry.core, entry.until)
 
 
 def file_of_plan(plan: Plan) -> PlanFile:
@@ -81,7 +99,7 @@ def file_of_plan(plan: Plan) -> PlanFile:
             "strategy": plan.strategy,
             "parameters": dict(plan.parameters) or None,
             "arena_bytes": plan.arena_bytes,
-            "bound": BoundEntry(nbytes=bound.nbytes, kind=bound.kind, step=bound.step, unit=bound.unit),
+            "bound": BoundEntry(**asdict(bound)),
             "seconds": float(plan.seconds),
             "offsets": tuple(plan.offsets.tolist()),
             "objects": None if plan.objects is None else tuple(plan.objects.tolist()),

@@ -35,4 +35,10 @@ def _import_kernels() -> None:
         config.CACHE_DIR = theirs  # type: ignore[attr-defined]
 
 
+def is_compiled(*names: str) -> bool:
+    """Whether the kernels in the files `names` lie compiled on disk."""
+    folder = Path(config.CACHE_DIR or _cache_folder())  # type: ignore[attr-defined]
+    return all(any(folder.rglob(f"{name}.{name}-*.nbc")) for name in names)
+
+
 _import_kernels()

@@ -1,10 +1,10 @@
 """The validator's own solver: can a few buffers be placed below a limit? No strategy uses any of this.
 
-It never tries an offset. Each buffer has a lowest and a highest offset that is not excluded yet; of each pair
-that meets in time, one must lie below the other. `_propagate` narrows the offsets until nothing changes: along
-pairs whose order is known (longest paths), and in each clique, whose buffers are alive at one step and so have
-to be stacked. Then the order of one open pair is assumed; when that fails, the other order holds. Which pair:
-the one with the least room that has been part of most failures, as in the disjunctive schedulers of
+It never tries an offset. Each buffer has a lowest and a highest offset that is not excluded yet; of each
+pair that meets in time, one must lie below the other. `_propagate` narrows the offsets until nothing changes:
+along pairs whose order is known (longest paths), and in each clique, whose buffers are alive at one step and
+so have to be stacked. Then the order of one open pair is assumed; when that fails, the other order holds.
+Which pair: the one with the least room that has been part of most failures, as in the schedulers of
 D. Grimes, E. Hebrard and A. Malapert, "Closing the Open Shop: Contradicting Conventional Wisdom" (CP 2009).
 """
 
@@ -53,9 +53,7 @@ class Disjunctions(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def decide_pairs(
-    task: Disjunctions, known: Orders, most_work: int, stop: Flags
-) -> tuple[int, int, Ints]:
+def decide_pairs(task: Disjunctions, known: Orders, most_work: int, stop: Flags) -> tuple[int, int, Ints]:
     """Whether offsets exist: (PLACED, nodes, offsets), (IMPOSSIBLE, nodes, –), or (UNDECIDED, nodes, –) after
     `most_work` elementary steps (about a nanosecond each) or when `stop[0]` is raised. `known`: the order of
     each pair, OPEN unless it goes without saying."""
@@ -82,8 +80,9 @@ def decide_pairs(
         elif depth == 0:
             return IMPOSSIBLE, nodes, task.lowest
         else:
+            # With what is known one level up, the assumed order is impossible.
             pair = assumed[depth - 1]
-            order[depth - 1, pair] = BELOW if _roomier(task, lower[depth - 1], upper[depth - 1], pair) == ABOVE else ABOVE
+            order[depth - 1, pair] = BELOW if order[depth, pair] == ABOVE else ABOVE
             depth -= 1
     return UNDECIDED, nodes, task.lowest
 
@@ -104,7 +103,9 @@ def _choose(task: Disjunctions, lower: Ints, upper: Ints, order: Orders, weight:
         if order[pair] == OPEN:
             i, j = task.one[pair], task.other[pair]
             room = float(upper[i] - lower[i]) + float(upper[j] - lower[j]) + 1.0
-            room /= float(task.up[pair] + task.down[pair]) * (weight[pair] + weight[pairs + i] + weight[pairs + j])
+            room /= float(task.up[pair] + task.down[pair]) * (
+                weight[pair] + weight[pairs + i] + weight[pairs + j]
+            )
             if room < least:
                 best, least = pair, room
     return best

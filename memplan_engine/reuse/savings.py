@@ -9,7 +9,7 @@ from memplan_engine.bounds import lower_bound
 from memplan_engine.graph import Graph
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
 from memplan_engine.peak import find_peak
-from memplan_engine.planner import make_plan
+from memplan_engine.planner import QUICK_SECONDS, make_plan
 from memplan_engine.reuse.reused import Kept, Reason, Reused, reused_problem
 from memplan_engine.reuse.transform import reuse
 from memplan_engine.schedule import Schedule
@@ -63,7 +63,7 @@ def savings(
     for name, in_place, concat in ways:
         reused = reuse(graph, schedule, in_place=in_place, concat=concat, alignment=alignment, unread=unread)
         problem = reused_problem(reused, alignment=alignment, plan_inputs=plan_inputs, unread=unread)
-        plan = make_plan(problem, strategy, budget=budget)
+        plan = make_plan(problem, strategy, budget=Budget(budget.seconds if budget else QUICK_SECONDS))
         found.append(
             Saving(
                 name,

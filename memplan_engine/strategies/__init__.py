@@ -14,6 +14,7 @@ from memplan_engine.errors import MemplanError
 from memplan_engine.strategies.auto import Auto
 from memplan_engine.strategies.base import Strategy
 from memplan_engine.strategies.best_fit_decreasing import BestFitDecreasing
+from memplan_engine.strategies.exact import Exact
 from memplan_engine.strategies.first_fit_by_start import FirstFitByStart
 from memplan_engine.strategies.greedy_by_area import GreedyByArea
 from memplan_engine.strategies.greedy_by_breadth import GreedyByBreadth
@@ -33,6 +34,7 @@ from memplan_engine.strategies.shared_objects_min_cost_flow import SharedObjects
 ENTRY_POINTS = "memplan.strategies"
 BUILT_IN: tuple[Strategy, ...] = (
     Auto(),
+    Exact(),
     Search(),
     GreedyBySize(),
     GreedyByBreadth(),

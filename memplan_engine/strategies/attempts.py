@@ -50,7 +50,8 @@ NODES_A_BUFFER = 3
 GROWTH = 1.25
 NOISE = 0.2
 MOST_RAISES = (8, 64, 8, 0)
-"""How often the attempts of a round may raise buffers over waste at each node; more prunes more, and costs more."""
+"""How often the attempts of a round may raise buffers over waste at each node. More prunes more, and costs
+more."""
 SMALL_TABLE, LARGE_TABLE = 2**14, 2**20
 MOST_TABLES = 8
 
@@ -135,7 +136,7 @@ class PartSearch:
         if around:
             noise = np.random.default_rng((self.seed, turn, len(rows)))
             values = values * np.exp(noise.normal(0, NOISE, len(values)))
-        return values
+        return np.asarray(values, dtype=np.float64)
 
     def _table(self, capacity: int, relaxed: bool, limit: int) -> branch.Hashes:
         """What was refuted at `capacity` so far. Threads may share it: a slot that one overwrites is only

@@ -1,70 +1,97 @@
-"""The best of a portfolio of orders × fits."""
+"""What people get when they do not choose: the portfolio at once, then branch and bound and repair."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from memplan_engine.bounds import lower_bound
-from memplan_engine.problem import Ints, Problem
-from memplan_engine.strategies import orders
+from memplan_engine.problem import Problem
 from memplan_engine.strategies.base import Budget, Placement
-from memplan_engine.strategies.naive import Naive
-from memplan_engine.strategies.order_fit import Fit, Order, is_plain, place_by, prepare
+from memplan_engine.strategies.exact import finish
+from memplan_engine.strategies.parts import MOST_BUFFERS, independent
+from memplan_engine.strategies.portfolio import place_by_portfolio
+from memplan_engine.strategies.race import Race
+from memplan_engine.strategies.search import Search
 
-PORTFOLIO: tuple[tuple[str, Order], ...] = (
-    ("size", orders.by_size),
-    ("breadth", orders.by_breadth),
-    ("area", orders.by_area),
-    ("lifetime", orders.by_lifetime),
-    ("conflicts", orders.by_conflicts),
-    ("size, then lifetime", orders.by_size_then_lifetime),
-    ("start", orders.by_start),
-)
-TRIES: tuple[tuple[str, Order, Fit], ...] = (
-    ("start", orders.by_start, Fit.FIRST),
-    *(
-        (name, order, fit)
-        for name, order in PORTFOLIO
-        for fit in (Fit.FIRST, Fit.BEST)
-        if (name, fit) != ("start", Fit.FIRST)
-    ),
-)
-"""By far the quickest comes first: however early a budget ends, it leaves more than no reuse."""
+SEARCH_FROM = 150
+"""Parts of fewer buffers are left to branch and bound alone."""
+FIRST_SLICE = 1.0
+"""Seconds of the first turns where branch and bound and repair share one thread; they double."""
 
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """Tries every order with every fit, and stops as soon as the arena meets the lower bound.
+    """The portfolio of orders × fits, then branch and bound as in `exact` and, where more than a few hundred
+    buffers are left, repair as in `search`: both at once on several threads, in turn on one. Ends when the
+    arena meets the bound, fits into `capacity` (bytes) or is proved not to, or with the budget.
 
-    Never worse than any of its orders × fits, nor than no reuse, where it starts. Each try is abandoned when
-    it cannot beat the best arena so far. When the budget ends, the best placement so far counts.
+    Never worse than any order × fit that the budget had time for.
     """
 
+    capacity: int | None = None
+
     name: ClassVar[str] = "auto"
-    description: ClassVar[str] = "the best of 7 orders × 2 fits, until the lower bound is met"
+    description: ClassVar[str] = "the best of 7 orders × 2 fits, then exact and search, until it is proved"
     source: ClassVar[str] = "memplan"
 
     def place(self, problem: Problem, budget: Budget) -> Placement:
-        """The best placement found; `found_by` names its order and fit."""
-        # What keeps holes is quick enough to be waited for, unless the budget was spent before we began.
-        first = Budget() if is_plain(problem) and not budget.stopped else budget
-        budget.prove(proved := lower_bound(problem))
-        bound = proved.nbytes
-        prepared = prepare(problem)
-        best = replace(Naive().place(problem, budget), found_by="no reuse")
-        arena = best.arena_bytes(problem)
-        budget.report(best, problem)
-        ordered: dict[str, Ints] = {}
-        for place, (name, order, fit) in enumerate(TRIES):
-            given = first if place == 0 else budget
-            if given.stopped or arena == bound:
-                break
-            if name not in ordered:
-                ordered[name] = order(prepared)
-            offsets = place_by(prepared, ordered[name], fit, given, limit=arena - 1)
-            if offsets is not None:
-                best = Placement(offsets, f"{name} × {fit} fit")
-                arena = best.arena_bytes(problem)
-                budget.report(best, problem)
-        return best
+        """The best placement found, with the bound that was proved; `found_by` says what found it."""
+        budget.prove(bound := lower_bound(problem))
+        target = max(bound.nbytes, self.capacity or 0)
+        largest = max((len(rows) for rows in independent(problem)), default=0)
+        if largest > MOST_BUFFERS and not budget.stopped:
+            # The whole portfolio would take seconds: repair has the best of it first.
+            best = Search(capacity=target).place(problem, budget.child(budget.seconds))
+        else:
+            best = place_by_portfolio(problem, budget, target)
+        if budget.stopped or best.arena_bytes(problem) <= target:
+            return replace(best, bound=bound)
+        race = Race(problem, best, bound, budget.seed, self.capacity)
+        if not race.parts:
+            return replace(best, bound=bound)
+        threads = budget.most_threads
+        if max(len(part.rows) for part in race.parts) < SEARCH_FROM:
+            race.run(budget, threads)
+        elif threads > 1:
+            _side_by_side(problem, race, budget, threads)
+        else:
+            _in_turn(problem, race, budget)
+        return finish(problem, race, budget, threads)
+
+
+def _side_by_side(problem: Problem, race: Race, budget: Budget, threads: int) -> None:
+    """Branch and bound and repair at once; who reaches the target ends the other."""
+    exact, repair = budget.child(), budget.child(budget.seconds)
+
+    def settled(_: Future[None]) -> None:
+        repair.cancel()
+
+    with ThreadPoolExecutor(2) as pool:
+        running = pool.submit(race.run, exact, max(1, threads - 1))
+        running.add_done_callback(settled)
+        found = Search(capacity=race.target).place(problem, repair)
+        race.adopt(found.offsets)
+        running.result()
+
+
+def _in_turn(problem: Problem, race: Race, budget: Budget) -> None:
+    """Branch and bound and repair by turns on one thread."""
+    for turn, seconds in _slices():
+        if budget.stopped or race.settled:
+            return
+        share = budget.child(seconds, seed=turn)
+        with share.running():
+            if turn % 2 == 0:
+                race.run(share)
+            else:
+                race.adopt(Search(capacity=race.target).place(problem, share).offsets)
+
+
+def _slices() -> Iterator[tuple[int, float]]:
+    turn = 0
+    while True:
+        yield turn, FIRST_SLICE * 2 ** (turn // 2)
+        turn += 1

@@ -58,12 +58,25 @@ class Budget:
     best: Placement | None = None
     best_bytes: int | None = None
     bound: Bound | None = None
+    _parent: Budget | None = None
+    _children: list[Budget] = field(default_factory=list)
     _began: float = field(default_factory=time.perf_counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def cancel(self) -> None:
         """Ask the strategy to stop and give the best placement it has."""
         self.stop[0] = True
+        for child in self._children:
+            child.cancel()
+
+    def child(self, seconds: float | None = None, threads: int = 1, seed: int = 0) -> Budget:
+        """A share of this budget that can be stopped by itself, and ends with it. What it reports and proves
+        is reported and proved here; its seed is this one's + `seed`."""
+        share = Budget(seconds, self.seed + seed, threads, counter=self.counter, _parent=self)
+        self._children.append(share)
+        if self.stopped:
+            share.cancel()
+        return share
 
     @property
     def stopped(self) -> bool:
@@ -93,6 +106,8 @@ class Budget:
                 return
             self.best, self.best_bytes = placement, arena
         self._tell()
+        if self._parent:
+            self._parent.report(placement, problem)
 
     def prove(self, bound: Bound) -> None:
         """Keep `bound` if it is better than the best so far, and tell."""
@@ -101,6 +116,8 @@ class Budget:
                 return
             self.bound = bound
         self._tell()
+        if self._parent:
+            self._parent.prove(bound)
 
     def progress(self) -> Progress:
         """How far it has come."""

@@ -9,7 +9,7 @@ from enum import Enum
 import numpy as np
 
 from memplan_engine.bounds import lower_bound
-from memplan_engine.kernels.branch import Part
+from memplan_engine.kernels.branch_state import Part
 from memplan_engine.pieces import Pieces, cut
 from memplan_engine.problem import FREE, Ints, Problem, make_problem
 from memplan_engine.profile import cut_time

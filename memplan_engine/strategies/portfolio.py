@@ -32,8 +32,8 @@ TRIES: tuple[tuple[str, Order, Fit], ...] = (
 def place_by_portfolio(problem: Problem, budget: Budget, target: int) -> Placement:
     """The best of 7 orders × 2 fits, or the first with an arena of at most `target` bytes.
 
-    Never worse than no reuse, where it starts. Each try is abandoned when it cannot beat the best so far. When
-    the budget ends, the best so far counts.
+    Never worse than no reuse, where it starts. Each try is abandoned when it cannot beat the best so far.
+    When the budget ends, the best so far counts.
     """
     # What keeps holes is quick enough to be waited for, unless the budget was spent before we began.
     first = Budget() if is_plain(problem) and not budget.stopped else budget

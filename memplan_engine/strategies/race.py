@@ -15,15 +15,16 @@ from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.parts import MOST_BUFFERS, independent, select
 from memplan_engine.strategies.placement import Placement
 
-HEIGHTS = (0.0, 0.0, 0.5, 0.0, 0.0, 0.125, 0.0)
-"""Where between the target and the best arena the attempts of a part look, in turn. In practice an attempt may
-succeed at one capacity and run out of time at a higher one, so none is given up for another."""
+SPREAD = (5**0.5 - 1) / 2
+"""Every other attempt looks between the target and the best arena, by multiples of the golden ratio. In
+practice an attempt may succeed at one capacity and run out of time at a higher one, so none is ruled out by
+another."""
 
 
 class Race:
     """Attempts at the parts of `problem` that a first placement leaves above the target.
 
-    The target is the bound, or `capacity` bytes if that is more; the bound rises as parts are refuted. All that
+    The target is the bound, or `capacity` bytes if that is more; the bound rises as parts are refuted. What
     attempts on several threads change together changes under a lock. With one thread and no time limit the
     same attempts run in the same order every time.
     """
@@ -49,7 +50,7 @@ class Race:
 
     @property
     def settled(self) -> bool:
-        """Whether there is nothing left to try: each part fits into the target, or the capacity is refuted."""
+        """Whether nothing is left to try: each part fits into the target, or the capacity is refuted."""
         refuted = self.capacity is not None and self.bound.nbytes > self.capacity
         return refuted or all(top <= self.target for top in self._tops)
 
@@ -67,6 +68,17 @@ class Race:
         with ThreadPoolExecutor(threads) as pool:
             for work in [pool.submit(self._work, budget) for _ in range(threads)]:
                 work.result()
+
+    def adopt(self, offsets: Ints) -> None:
+        """Take over each part of another placement that is lower there (bytes, a value a buffer)."""
+        with self._lock:
+            for index, part in enumerate(self.parts):
+                top = int((offsets[part.rows] + part.part.size).max())
+                if top < self._tops[index]:
+                    self._tops[index] = top
+                    better = self.best.offsets.copy()
+                    better[part.rows] = offsets[part.rows]
+                    self.best = Placement(better, self.best.found_by)
 
     def _work(self, budget: Budget) -> None:
         for index, capacity, turn in self._attempts(budget):
@@ -89,7 +101,7 @@ class Race:
                 capacity = self.target
                 if self.capacity is None:
                     room = max(0, self._tops[index] - self.parts[index].step - capacity)
-                    capacity += int(room * HEIGHTS[turn % len(HEIGHTS)])
+                    capacity += int(room * (turn * SPREAD % 1.0)) if turn % 2 else 0
             yield index, capacity, turn
 
     def _improve(self, index: int, offsets: Ints, budget: Budget) -> None:

@@ -74,10 +74,12 @@ class Search:
 
     `iterations` limits the moves: the same number gives the same result each time, for one seed. Without it
     and without a time limit the search ends when it has found nothing better for a while. It stops at once
-    when the arena meets `lower_bound`. Unless the budget ends before, never worse than any order × fit.
+    when the arena meets `lower_bound`, or fits into `capacity` (bytes). Unless the budget ends before, it is
+    never worse than any order × fit.
     """
 
     iterations: int | None = None
+    capacity: int | None = None
 
     name: ClassVar[str] = "search"
     description: ClassVar[str] = (
@@ -88,7 +90,8 @@ class Search:
     def place(self, problem: Problem, budget: Budget) -> Placement:
         """The best placement found; `found_by` names the start and whether it was repaired."""
         budget.prove(proved := lower_bound(problem))
-        hunt = Hunt(prepare(problem), budget, proved.nbytes, self.iterations)
+        target = max(proved.nbytes, self.capacity or 0)
+        hunt = Hunt(prepare(problem), budget, target, self.iterations)
         hunt.consider(Naive().place(problem, budget).offsets, "no reuse")
         hunt.try_by_start()
         hunt.repair_starts()

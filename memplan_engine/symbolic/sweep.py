@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
-from memplan_engine.planner import make_plan
+from memplan_engine.planner import QUICK_SECONDS, make_plan
 from memplan_engine.schedule import Schedule
-from memplan_engine.strategies.base import Strategy
+from memplan_engine.strategies.base import Budget, Strategy
 from memplan_engine.symbolic.partition import schema_of
 from memplan_engine.symbolic.problem import symbolic_problem
 from memplan_engine.symbolic.resolve import ImpossibleSizeError
@@ -77,7 +77,7 @@ def sweep(
     for value in chosen:
         here = check_values(graph.symbols, {**base, symbol: value}, graph.name)
         try:
-            plan = make_plan(problem.at(here, origin=False), strategy)
+            plan = make_plan(problem.at(here, origin=False), strategy, budget=Budget(QUICK_SECONDS))
         except ImpossibleSizeError as error:
             skipped[value] = error
             continue

@@ -1,0 +1,292 @@
+"""What branch and bound has decided: placing, raising, taking back, and what follows from each.
+
+The state of `branch`, apart from its choices. Everything is inlined there: a call for each raise would cost
+more than the raise.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from memplan_engine.kernels.types import Flags, Ints
+
+TRAIL, PAST, QUEUE, RAISES = range(4)
+"""Rows of `State.counts`."""
+NEVER = 2**62
+
+
+class Part(NamedTuple):
+    """An independent part of a problem; offsets and sizes in units. Buffers are in order of `first`.
+
+    first, last: the columns `[first, last)` of each buffer's lifetime; size, alignment, latest: in units;
+    latest is the highest offset allowed, for fixed buffers their offset. columns: those that a buffer really
+    holds, from `columns_of[u]` to `columns_of[u + 1]`. near: its neighbours in time, likewise. members: the
+    buffers of each column. begins: the first buffer of each column. cap: where each column ends. plain: no
+    gaps, fixed offsets or alignments, so that the exchange rules hold.
+    """
+
+    first: Ints
+    last: Ints
+    size: Ints
+    alignment: Ints
+    latest: Ints
+    columns_of: Ints
+    columns: Ints
+    near_of: Ints
+    near: Ints
+    members_of: Ints
+    members: Ints
+    begins: Ints
+    cap: Ints
+    plain: bool
+
+
+class State(NamedTuple):
+    """What is decided: per buffer `low` and `placed`; per column how many are unplaced, how many of them
+    reach into the next, the least end (`load`), the lowest low (`floor`), how many lie there
+    (`level`), and how many may be the lowest in the end (`ways`).
+    What must be undone stands on two trails: buffers raised or placed, and `past` values of columns."""
+
+    low: Ints
+    placed: Flags
+    unplaced: Ints
+    reaching: Ints
+    load: Ints
+    floor: Ints
+    ways: Ints
+    level: Ints
+    members: Ints
+    dirty: Flags
+    queue: Ints
+    trail_who: Ints
+    trail_low: Ints
+    past: Ints
+    counts: Ints
+
+
+@njit(cache=True, nogil=True, inline="always")
+def begin(part: Part, lows: Ints) -> State:
+    """Nothing placed, every column still to be looked at."""
+    n, columns = len(lows), len(part.cap)
+    unplaced, reaching = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
+    for u in range(n):
+        for i in range(part.columns_of[u], part.columns_of[u + 1]):
+            unplaced[part.columns[i]] += 1
+        for column in range(part.first[u], part.last[u] - 1):
+            reaching[column] += 1
+    count = np.zeros(4, np.int64)
+    count[QUEUE] = columns
+    return State(
+        lows.copy(),
+        np.zeros(n, np.bool_),
+        unplaced,
+        reaching,
+        np.zeros(columns, np.int64),
+        np.zeros(columns, np.int64),
+        np.zeros(columns, np.int64),
+        np.zeros(columns, np.int64),
+        part.members.copy(),
+        np.ones(columns, np.bool_),
+        np.arange(columns),
+        np.empty(256 * n + 4096, np.int64),
+        np.empty(256 * n + 4096, np.int64),
+        np.empty((256 * n + 64 * columns + 4096, 5), np.int64),
+        count,
+    )
+
+
+@njit(cache=True, nogil=True, inline="always")
+def trail_is_full(s: State) -> bool:
+    """Whether the next node could overflow a trail."""
+    return s.counts[TRAIL] + 4 * len(s.low) + 1024 > len(s.trail_who) or s.counts[PAST] + 16 * len(
+        s.load
+    ) + 1024 > len(s.past)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _touch(s: State, column: int) -> None:
+    if not s.dirty[column]:
+        s.dirty[column] = True
+        s.queue[s.counts[QUEUE]] = column
+        s.counts[QUEUE] += 1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def raise_low(part: Part, s: State, u: int, low: int) -> bool:
+    """Raise u's low to at least `low`; False when that passes its latest offset."""
+    low += -low % part.alignment[u]
+    s.trail_who[s.counts[TRAIL]], s.trail_low[s.counts[TRAIL]] = u, s.low[u]
+    s.counts[TRAIL] += 1
+    s.low[u] = low
+    for i in range(part.columns_of[u], part.columns_of[u + 1]):
+        _touch(s, part.columns[i])
+    return low <= part.latest[u]
+
+
+@njit(cache=True, nogil=True, inline="always")
+def place(part: Part, s: State, u: int) -> bool:
+    """Place u at its low and raise all its neighbours above it; False when one has no room left."""
+    s.trail_who[s.counts[TRAIL]] = -1 - u
+    s.counts[TRAIL] += 1
+    s.placed[u] = True
+    for i in range(part.columns_of[u], part.columns_of[u + 1]):
+        s.unplaced[part.columns[i]] -= 1
+        _touch(s, part.columns[i])
+    for column in range(part.first[u], part.last[u] - 1):
+        s.reaching[column] -= 1
+    offset, top = s.low[u], s.low[u] + part.size[u]
+    for i in range(part.near_of[u], part.near_of[u + 1]):
+        v = part.near[i]
+        if s.placed[v] or s.low[v] >= top:
+            continue
+        low = top
+        if part.plain and s.low[v] <= offset and is_wider(part, v, u):
+            low = _raise_wider(part, s, v, u, top)
+        if not raise_low(part, s, v, low):
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True, inline="always")
+def undo(part: Part, s: State, mark: int, past_mark: int) -> None:
+    """Take everything back to the marks. Columns that still wait to be looked at have changed since only."""
+    while s.counts[QUEUE] > 0:
+        s.counts[QUEUE] -= 1
+        s.dirty[s.queue[s.counts[QUEUE]]] = False
+    while s.counts[PAST] > past_mark:
+        s.counts[PAST] -= 1
+        past = s.counts[PAST]
+        column = s.past[past, 0]
+        s.load[column], s.floor[column] = s.past[past, 1], s.past[past, 2]
+        s.ways[column], s.level[column] = s.past[past, 3], s.past[past, 4]
+    while s.counts[TRAIL] > mark:
+        s.counts[TRAIL] -= 1
+        u = s.trail_who[s.counts[TRAIL]]
+        if u >= 0:
+            s.low[u] = s.trail_low[s.counts[TRAIL]]
+            continue
+        u = -1 - u
+        s.placed[u] = False
+        for i in range(part.columns_of[u], part.columns_of[u + 1]):
+            s.unplaced[part.columns[i]] += 1
+        for column in range(part.first[u], part.last[u] - 1):
+            s.reaching[column] += 1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def is_wider(part: Part, v: int, u: int) -> bool:
+    """Whether v contains u in time; of equals, the one that comes first."""
+    if part.first[v] > part.first[u] or part.last[v] < part.last[u]:
+        return False
+    return part.first[v] < part.first[u] or part.last[v] > part.last[u] or v < u
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _raise_wider(part: Part, s: State, v: int, u: int, top: int) -> int:
+    """The low of v after u, which it contains, was placed up to `top` where v could have lain: to rest on u
+    alone it would have to be exchanged with it. Just `top` when something else can come as high."""
+    lowest = NEVER
+    for i in range(part.near_of[v], part.near_of[v + 1]):
+        w = part.near[i]
+        if s.placed[w]:
+            continue
+        meets = part.first[w] < part.last[u] and part.first[u] < part.last[w]
+        end = (max(s.low[w], top) if meets else s.low[w]) + part.size[w]
+        if end <= top:
+            return top
+        lowest = min(lowest, end)
+    return lowest
+
+
+@njit(cache=True, nogil=True, inline="always")
+def propagate(part: Part, s: State, most_raises: int) -> bool:
+    """Bring all columns that changed up to date; False when one is too full."""
+    s.counts[RAISES] = 0
+    while s.counts[QUEUE] > 0:
+        s.counts[QUEUE] -= 1
+        column = s.queue[s.counts[QUEUE]]
+        s.dirty[column] = False
+        members = sort_unplaced(part, s, column)
+        end, total = _load(part, s, members)
+        if end > part.cap[column]:
+            return False
+        floor = s.low[members[0]] if len(members) > 0 else 0
+        slack, level = part.cap[column] - floor - total, 0
+        while level < len(members) and s.low[members[level]] == floor:
+            level += 1
+        ways = level
+        while ways < len(members) and s.low[members[ways]] <= floor + slack:
+            ways += 1
+        _keep_past(s, column)
+        s.load[column], s.floor[column] = end, floor
+        s.ways[column], s.level[column] = ways, level
+        if s.counts[RAISES] >= most_raises or len(members) < 2:
+            continue
+        if not _raise_over_waste(part, s, members, slack):
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _keep_past(s: State, column: int) -> None:
+    row = s.counts[PAST]
+    s.past[row, 0], s.past[row, 1] = column, s.load[column]
+    s.past[row, 2], s.past[row, 3] = s.floor[column], s.ways[column]
+    s.past[row, 4] = s.level[column]
+    s.counts[PAST] += 1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def sort_unplaced(part: Part, s: State, column: int) -> Ints:
+    """The unplaced members of `column` by low, moved to its front; nearly in order from the last time."""
+    begin, finish = part.members_of[column], part.members_of[column + 1]
+    end = begin
+    for i in range(begin, finish):
+        u = s.members[i]
+        if s.placed[u]:
+            continue
+        s.members[i] = s.members[end]
+        place = end
+        while place > begin and s.low[s.members[place - 1]] > s.low[u]:
+            s.members[place] = s.members[place - 1]
+            place -= 1
+        s.members[place] = u
+        end += 1
+    return s.members[begin:end]
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _load(part: Part, s: State, members: Ints) -> tuple[int, int]:
+    """The least end of a column whose unplaced members, by low, lie one above the other; and their sum."""
+    end, total = 0, 0
+    for u in members:
+        end = max(end, s.low[u]) + part.size[u]
+        total += part.size[u]
+    return end, total
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _raise_over_waste(part: Part, s: State, members: Ints, slack: int) -> bool:
+    """Raise members that lie so high above the floor that the column has not the `slack` to leave the room
+    under them empty: something lies there, at least that which ends lowest."""
+    one, lowest, second = -1, NEVER, NEVER
+    for u in members:
+        end = s.low[u] + part.size[u]
+        if end < lowest:
+            one, lowest, second = u, end, lowest
+        elif end < second:
+            second = end
+    floor = s.low[members[0]]
+    for i in range(len(members) - 1, 0, -1):
+        u = members[i]
+        if s.low[u] - floor <= slack:
+            return True
+        low = second if u == one else lowest
+        if s.low[u] < low:
+            s.counts[RAISES] += 1
+            if not raise_low(part, s, u, low):
+                return False
+    return True
