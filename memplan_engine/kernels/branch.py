@@ -25,6 +25,8 @@ bound by release dates, the exchange rules and the table are our own.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -61,6 +63,20 @@ PLACE, FORCED, LIFT, SPLIT = range(4)
 """Kinds of frames."""
 
 
+class Frames(NamedTuple):
+    """The branchings that led here, the first `depth[0]` rows: their kind, the columns `[lo, hi)` they are
+    about, the buffer, the state they were met in, and both trails' marks."""
+
+    kind: Ints
+    lo: Ints
+    hi: Ints
+    who: Ints
+    state: Hashes
+    mark: Ints
+    past_mark: Ints
+    depth: Ints
+
+
 @njit(cache=True, nogil=True)
 def branch(
     part: Part,
@@ -84,62 +100,90 @@ def branch(
         searches of the same part.
     counter: grows by the nodes visited. stop: raised from outside to give up.
     """
-    s = begin(part, lows)
-    room = 16 * len(lows) + 64
-    kind, who, state_hash = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.uint64)
-    low_column, high_column = np.empty(room, np.int64), np.empty(room, np.int64)
-    mark, past_mark = np.empty(room, np.int64), np.empty(room, np.int64)
-    mask = np.uint64(len(table) - 1)
-    lo, hi, frames, nodes = 0, len(part.cap), 0, 0
+    s, f = begin(part, lows), _no_frames(16 * len(lows) + 64)
+    lo, hi, nodes = 0, len(part.cap), 0
     sound: bool = True
     while True:
-        sound = sound and propagate(part, s, most_raises)
-        if sound:
+        if sound and propagate(part, s, most_raises):
             nodes += 1
             counter[0] += 1
-            if nodes > most_nodes or stop[0] or frames + 4 > room or trail_is_full(s):
+            if nodes > most_nodes or stop[0] or f.depth[0] + 4 > len(f.kind) or trail_is_full(s):
                 return UNDECIDED, s.low
-            lo, hi = _trim(s, lo, hi)
+            lo, hi = _open_stretch(s, f, lo, hi)
             if lo == hi:
-                # This stretch is done: back to the latest split that has another.
-                while lo == hi:
-                    while frames > 0 and kind[frames - 1] != SPLIT:
-                        frames -= 1
-                    if frames == 0:
-                        return FITS, s.low
-                    lo, hi = _trim(s, low_column[frames - 1], high_column[frames - 1])
-                    frames -= lo == hi
-            if _stretch(s, lo, hi) < hi:
-                if frames == 0 or kind[frames - 1] != SPLIT:
-                    kind[frames], low_column[frames], high_column[frames] = SPLIT, lo, hi
-                    mark[frames], past_mark[frames] = s.counts[TRAIL], s.counts[PAST]
-                    frames += 1
-                lo, hi = _fullest_stretch(s, lo, hi)
-            seen = _hash(part, s, lo, hi)
-            if table[seen & mask] == seen:
-                sound = False
-        if sound:
-            u = _lowest_below(part, s, _choose(part, s, lo, hi, rule, priority))
-            kind[frames] = FORCED if part.plain and _is_base(part, s, u) else PLACE
-            low_column[frames], high_column[frames], who[frames], state_hash[frames] = lo, hi, u, seen
-            mark[frames], past_mark[frames] = s.counts[TRAIL], s.counts[PAST]
-            frames += 1
-            sound = place(part, s, u)
-            continue
-        while not sound:
-            if frames == 0:
-                return DOES_NOT_FIT, s.low
-            top = frames - 1
-            undo(part, s, mark[top], past_mark[top])
-            lo, hi = low_column[top], high_column[top]
-            if kind[top] == PLACE:
-                kind[top] = LIFT
-                target = _lowest_top(part, s, who[top])
-                sound = target < NEVER and raise_low(part, s, who[top], target)
-            else:
-                if kind[top] != SPLIT:
-                    table[state_hash[top] & mask] = state_hash[top]
-                frames -= 1
+                return FITS, s.low
+            state = _hash(part, s, lo, hi)
+            if table[state & np.uint64(len(table) - 1)] != state:
+                u = _lowest_below(part, s, _choose(part, s, lo, hi, rule, priority))
+                kind = FORCED if part.plain and _is_base(part, s, u) else PLACE
+                _push(s, f, kind, lo, hi, u, state)
+                sound = place(part, s, u)
+                continue
+        lo, hi = _back(part, s, f, table)
+        if lo == hi:
+            return DOES_NOT_FIT, s.low
+        sound = True
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _no_frames(room: int) -> Frames:
+    return Frames(
+        np.empty(room, np.int64),
+        np.empty(room, np.int64),
+        np.empty(room, np.int64),
+        np.empty(room, np.int64),
+        np.empty(room, np.uint64),
+        np.empty(room, np.int64),
+        np.empty(room, np.int64),
+        np.zeros(1, np.int64),
+    )
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _push(s: State, f: Frames, kind: int, lo: int, hi: int, who: int, state: np.uint64) -> None:
+    top = f.depth[0]
+    f.kind[top], f.lo[top], f.hi[top], f.who[top], f.state[top] = kind, lo, hi, who, state
+    f.mark[top], f.past_mark[top] = s.counts[TRAIL], s.counts[PAST]
+    f.depth[0] += 1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _back(part: Part, s: State, f: Frames, table: Hashes) -> tuple[int, int]:
+    """Take back to the latest branching that has its second way left, and take that: the columns that it is
+    about, or none when all is refuted. What has no way left is entered in the table."""
+    while f.depth[0] > 0:
+        top = f.depth[0] - 1
+        undo(part, s, f.mark[top], f.past_mark[top])
+        if f.kind[top] == PLACE:
+            f.kind[top] = LIFT
+            target = _lowest_top(part, s, f.who[top])
+            if target < NEVER and raise_low(part, s, f.who[top], target):
+                return f.lo[top], f.hi[top]
+        else:
+            if f.kind[top] != SPLIT:
+                table[f.state[top] & np.uint64(len(table) - 1)] = f.state[top]
+            f.depth[0] -= 1
+    return 0, 0
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _open_stretch(s: State, f: Frames, lo: int, hi: int) -> tuple[int, int]:
+    """The fullest stretch of `[lo, hi)` that is left, or of the latest split that has one; empty when all is
+    placed."""
+    lo, hi = _trim(s, lo, hi)
+    while lo == hi:
+        while f.depth[0] > 0 and f.kind[f.depth[0] - 1] != SPLIT:
+            f.depth[0] -= 1
+        if f.depth[0] == 0:
+            return 0, 0
+        lo, hi = _trim(s, f.lo[f.depth[0] - 1], f.hi[f.depth[0] - 1])
+        if lo == hi:
+            f.depth[0] -= 1
+    if _stretch(s, lo, hi) == hi:
+        return lo, hi
+    if f.depth[0] == 0 or f.kind[f.depth[0] - 1] != SPLIT:
+        _push(s, f, SPLIT, lo, hi, -1, np.uint64(0))
+    return _fullest_stretch(s, lo, hi)
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -48,8 +48,9 @@ TASTES: tuple[tuple[int, str], ...] = (
 FIRST_NODES = 400
 NODES_A_BUFFER = 3
 GROWTH = 1.25
+MOST_GROWTHS = 60
 NOISE = 0.2
-MOST_RAISES = (8, 64, 8, 0)
+MOST_RAISES = (8, 0)
 """How often the attempts of a round may raise buffers over waste at each node. More prunes more, and costs
 more."""
 SMALL_TABLE, LARGE_TABLE = 2**14, 2**20
@@ -88,7 +89,8 @@ class PartSearch:
 
     def nodes(self, turn: int) -> int:
         """The node limit of the attempt `turn`."""
-        return int((FIRST_NODES + NODES_A_BUFFER * len(self.rows)) * GROWTH ** (turn // len(TASTES)))
+        grown = GROWTH ** min(turn // len(TASTES), MOST_GROWTHS)
+        return int((FIRST_NODES + NODES_A_BUFFER * len(self.rows)) * grown)
 
     def attempt(
         self, capacity: int, turn: int, budget: Budget, most_nodes: int = 0

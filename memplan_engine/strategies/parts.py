@@ -12,7 +12,6 @@ from memplan_engine.bounds import lower_bound
 from memplan_engine.kernels.branch_state import Part
 from memplan_engine.pieces import Pieces, cut
 from memplan_engine.problem import FREE, Ints, Problem, make_problem
-from memplan_engine.profile import cut_time
 
 MOST_BUFFERS = 6_000
 """Parts with more are not searched: neighbours are kept as pairs, and their number is quadratic."""
@@ -70,7 +69,7 @@ def select(problem: Problem, rows: Ints) -> Problem:
 def make_columns(problem: Problem, windows: Windows = Windows.FULL) -> Columns:
     """The columns of a part, `problem`, whose buffers all have bytes."""
     pieces = _whole_pieces(problem, windows)
-    first, last, count = _cliques(problem, pieces)
+    first, last, count = _cliques(pieces)
     begin = np.full(len(problem), count)
     finish = np.zeros(len(problem), dtype=np.int64)
     np.minimum.at(begin, pieces.owner, first)
@@ -100,7 +99,9 @@ def make_columns(problem: Problem, windows: Windows = Windows.FULL) -> Columns:
         members=owner[by_column],
         begins=np.searchsorted(begin[rows], np.arange(count + 1)),
         cap=np.zeros(count, dtype=np.int64),
-        plain=not problem.gaps and bool((fixed == FREE).all() and (alignment == 1).all()),
+        # Sizes rounded up to units may end at different heights: nothing could be exchanged there.
+        plain=not (problem.gaps or (problem.size[rows] % unit).any())
+        and bool((fixed == FREE).all() and (alignment == 1).all()),
     )
     step = unit if not (problem.size % unit).any() else 1
     return Columns(problem, rows, unit, part, np.where(fixed != FREE, fixed // unit, 0), step)
@@ -121,16 +122,18 @@ def _whole_pieces(problem: Problem, windows: Windows) -> Pieces:
     return Pieces(pieces.first, *columns)
 
 
-def _cliques(problem: Problem, pieces: Pieces) -> tuple[Ints, Ints, int]:
+def _cliques(pieces: Pieces) -> tuple[Ints, Ints, int]:
     """First and last column (half-open) of each piece, and how many columns there are: only sections that
     begin with a start and end with an end, as all others hold no more than one of these."""
-    sections = cut_time(problem, pieces)
-    starts, ends = (np.zeros(len(sections) + 1, dtype=bool) for _ in "12")
-    starts[sections.first] = True
-    ends[sections.last] = True
+    # Not the sections of the problem: those are cut, too, where a lifetime begins or ends in a gap.
+    bounds = np.unique(np.concatenate([pieces.start, pieces.end]))
+    first, last = np.searchsorted(bounds, pieces.start), np.searchsorted(bounds, pieces.end)
+    starts, ends = (np.zeros(len(bounds), dtype=bool) for _ in "12")
+    starts[first] = True
+    ends[last] = True
     largest = starts[:-1] & ends[1:]
     number = np.concatenate([[0], np.cumsum(largest)])
-    return number[sections.first], number[sections.last], int(largest.sum())
+    return number[first], number[last], int(largest.sum())
 
 
 def _neighbours(n: int, column: Ints, owner: Ints, count: int) -> tuple[Ints, Ints]:
@@ -146,7 +149,8 @@ def _units(problem: Problem, rows: Ints) -> tuple[int, Ints, Ints]:
     """The bytes that divide every offset of a placement pushed down, and alignments and sizes in them."""
     size, alignment, fixed = problem.size[rows], problem.alignment[rows], problem.fixed[rows]
     offsets = fixed[fixed != FREE]
-    unit = int(np.gcd.reduce(np.concatenate([size, offsets])))
+    # 1 where no buffer is left.
+    unit = int(np.gcd.reduce(np.concatenate([size, offsets]))) or 1
     if (unit % alignment == 0).all():
         return unit, np.ones_like(size), size // unit
     unit = int(np.gcd.reduce(np.concatenate([alignment, offsets])))

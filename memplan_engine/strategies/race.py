@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -19,6 +20,9 @@ SPREAD = (5**0.5 - 1) / 2
 """Every other attempt looks between the target and the best arena, by multiples of the golden ratio. In
 practice an attempt may succeed at one capacity and run out of time at a higher one, so none is ruled out by
 another."""
+
+LOWER = (0.9, 0.7, 0.4, 0.0)
+"""Where the taste that has just succeeded tries next."""
 
 
 class Race:
@@ -41,6 +45,7 @@ class Race:
         self.parts = [PartSearch(problem, rows, select(problem, rows), seed) for rows in small]
         self._tops = [int(tops[rows].max()) for rows in small]
         self._turns = [0] * len(small)
+        self._again: list[deque[tuple[int, float]]] = [deque() for _ in small]
         self.skipped = len(open_rows) - len(small)
 
     @property
@@ -84,7 +89,7 @@ class Race:
         for index, capacity, turn in self._attempts(budget):
             outcome, offsets = self.parts[index].attempt(capacity, turn, budget)
             if offsets is not None:
-                self._improve(index, offsets, budget)
+                self._improve(index, offsets, budget, turn)
             elif outcome is Outcome.DOES_NOT_FIT:
                 self._refute(index, capacity, budget)
 
@@ -96,21 +101,29 @@ class Race:
                     return
                 above = [index for index, top in enumerate(self._tops) if top > self.target]
                 index = min(above, key=self._turns.__getitem__)
-                turn = self._turns[index]
-                self._turns[index] += 1
-                capacity = self.target
-                if self.capacity is None:
-                    room = max(0, self._tops[index] - self.parts[index].step - capacity)
-                    capacity += int(room * (turn * SPREAD % 1.0)) if turn % 2 else 0
+                turn, height = self._next(index)
+                room = max(0, self._tops[index] - self.parts[index].step - self.target)
+                capacity = self.target + (int(room * height) if self.capacity is None else 0)
             yield index, capacity, turn
 
-    def _improve(self, index: int, offsets: Ints, budget: Budget) -> None:
+    def _next(self, index: int) -> tuple[int, float]:
+        """The manner of the next attempt at a part, and where it looks: 0 for the target, 1 for just below
+        the best arena."""
+        if self._again[index]:
+            return self._again[index].popleft()
+        turn = self._turns[index]
+        self._turns[index] += 1
+        return turn, turn * SPREAD % 1.0 if turn % 2 else 0.0
+
+    def _improve(self, index: int, offsets: Ints, budget: Budget, turn: int) -> None:
         part = self.parts[index]
         top = int((offsets + part.part.size).max())
         with self._lock:
             if top >= self._tops[index]:
                 return
             self._tops[index] = top
+            # What fits once with one taste often fits lower with it, too.
+            self._again[index] = deque((turn, height) for height in LOWER)
             better = self.best.offsets.copy()
             better[part.rows] = offsets
             self.best = Placement(better, "branch and bound")
