@@ -8,9 +8,11 @@ from typing import Any
 
 from numba.core import event
 
+from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.planner import SEARCHING, compare, hard_problem, make_plan
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.profile import make_profile
+from memplan_engine.recheck import replay
 from memplan_engine.strategies.base import Budget
 from memplan_engine.strategies.order_fit import Fit, place_by, prepare
 from memplan_engine.strategies.orders import by_size
@@ -43,5 +45,6 @@ def compile_kernels() -> None:
         make_profile(problem, plan.offsets)
     for name in SEARCHING:
         make_plan(hard_problem(), name)
+    replay(problem, Bound(1, BoundKind.CORE, 0, core=(0, 1), until=2))
     prepared = replace(prepare(problem), cell=1)
     place_by(prepared, by_size(prepared), Fit.BEST, Budget())

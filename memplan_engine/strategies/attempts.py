@@ -69,6 +69,8 @@ class PartSearch:
     columns: Columns = field(init=False)
     relaxed: Columns = field(init=False)
     _tables: dict[tuple[int, bool], branch.Hashes] = field(default_factory=dict)
+    _full_refuted: int = -1
+    _relaxed_fits: int = 2**62
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -91,6 +93,11 @@ class PartSearch:
         """The node limit of the attempt `turn`."""
         grown = GROWTH ** min(turn // len(TASTES), MOST_GROWTHS)
         return int((FIRST_NODES + NODES_A_BUFFER * len(self.rows)) * grown)
+
+    def stuck(self, target: int, top: int) -> bool:
+        """Whether windows leave nothing to find: what takes them for full does not get below `top` bytes, and
+        what takes them for empty fits into `target`."""
+        return self._full_refuted >= top - self.step and self._relaxed_fits <= target
 
     def attempt(
         self, capacity: int, turn: int, budget: Budget, most_nodes: int = 0
@@ -118,6 +125,10 @@ class PartSearch:
             offsets = np.maximum(self.part.fixed, 0)
             offsets[columns.rows] = low * columns.unit
             return Outcome.FITS, offsets
+        if outcome == Outcome.FITS:
+            self._relaxed_fits = min(self._relaxed_fits, capacity)
+        elif outcome == Outcome.DOES_NOT_FIT and not relaxed:
+            self._full_refuted = max(self._full_refuted, capacity)
         refuted = outcome == Outcome.DOES_NOT_FIT and (self.exact or relaxed)
         return (Outcome.DOES_NOT_FIT if refuted else Outcome.UNDECIDED), None
 

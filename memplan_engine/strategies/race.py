@@ -57,7 +57,7 @@ class Race:
     def settled(self) -> bool:
         """Whether nothing is left to try: each part fits into the target, or the capacity is refuted."""
         refuted = self.capacity is not None and self.bound.nbytes > self.capacity
-        return refuted or all(top <= self.target for top in self._tops)
+        return refuted or not self._open()
 
     @property
     def placement(self) -> Placement:
@@ -99,12 +99,20 @@ class Race:
             with self._lock:
                 if self.settled:
                     return
-                above = [index for index, top in enumerate(self._tops) if top > self.target]
-                index = min(above, key=self._turns.__getitem__)
+                index = min(self._open(), key=self._turns.__getitem__)
                 turn, height = self._next(index)
                 room = max(0, self._tops[index] - self.parts[index].step - self.target)
                 capacity = self.target + (int(room * height) if self.capacity is None else 0)
             yield index, capacity, turn
+
+    def _open(self) -> list[int]:
+        """The parts above the target for which there is still something to try."""
+        target = self.target
+        return [
+            index
+            for index, (part, top) in enumerate(zip(self.parts, self._tops, strict=True))
+            if top > target and not part.stuck(target, top)
+        ]
 
     def _next(self, index: int) -> tuple[int, float]:
         """The manner of the next attempt at a part, and where it looks: 0 for the target, 1 for just below
@@ -113,6 +121,9 @@ class Race:
             return self._again[index].popleft()
         turn = self._turns[index]
         self._turns[index] += 1
+        if not self.parts[index].exact and turn % 4 == 2:
+            # Just below the best: once that is refuted, windows taken for full have nothing more to give.
+            return turn, 1.0
         return turn, turn * SPREAD % 1.0 if turn % 2 else 0.0
 
     def _improve(self, index: int, offsets: Ints, budget: Budget, turn: int) -> None:
