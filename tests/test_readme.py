@@ -11,6 +11,7 @@ from types import ModuleType
 
 from memplan_engine import Problem, make_plan, make_problem
 from memplan_engine.importers import ImportOptions
+from memplan_engine.strategies.base import Budget, Progress
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -60,8 +61,23 @@ def test_the_strategy_of_the_docs_places_by_end(tmp_path: Path) -> None:
     assert plan.strategy == "greedy_by_end"
 
 
+def test_the_strategy_of_the_docs_with_a_budget_uses_it(tmp_path: Path) -> None:
+    """Without reuse the five take 10 bytes, their load is 4, and a budget that is spent leaves the first."""
+    module = written_as_told(tmp_path, "random_orders", 1)
+    problem = make_problem(start=[0, 0, 1, 1, 2], end=[1, 2, 3, 2, 3], size=[3, 1, 1, 2, 3])
+    seen: list[Progress] = []
+    budget = Budget(seed=1, listener=seen.append)
+    plan = make_plan(problem, module.RandomOrders(), budget=budget)
+    assert plan.optimal
+    assert [progress.arena_bytes for progress in seen][:2] == [None, 10]
+    assert (seen[-1].arena_bytes, seen[-1].bound_bytes) == (4, 4)
+    spent = Budget()
+    spent.cancel()
+    assert make_plan(problem, module.RandomOrders(), budget=spent).arena_bytes == 10
+
+
 def test_the_importer_of_the_docs_reads_its_lines(tmp_path: Path) -> None:
-    importer = written_as_told(tmp_path, "lines_file", 1).LinesImporter()
+    importer = written_as_told(tmp_path, "lines_file", 2).LinesImporter()
     path = tmp_path / "some.txt"
     path.write_text("buffers\n0 2 16\n1 3 8\n", encoding="utf-8")
     assert importer.recognises(path.read_bytes(), path)

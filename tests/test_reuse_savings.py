@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from reuse_graphs import Builder
 
-from memplan_engine import load
+from memplan_engine import Budget, load
 from memplan_engine.graph import Graph
 from memplan_engine.reuse import Reason, kept_table, reasons, reuse, rewrites_table, savings, savings_table
 
@@ -20,7 +20,8 @@ ROWS = re.findall(r"^\| `(.+)` \| (.*) \|$", (ROOT / "docs" / "in_place.md").rea
 def test_the_table_of_the_docs(name: str, figures: str) -> None:
     graph = load(str(ROOT / "example_graphs" / name))
     assert isinstance(graph, Graph)
-    before, in_place, concat, both = savings(graph)
+    # With the quarter of a second that they have by default, a busy machine may not get as far.
+    before, in_place, concat, both = savings(graph, budget=Budget(10.0))
     cells = [cell.strip().replace(",", "") for cell in figures.split("|")]
     shown = [*(int(cell) for cell in cells[:4]), int(cells[5]), int(cells[6])]
     found = [before.arena, in_place.arena, in_place.bound, both.arena, in_place.ops, concat.ops]

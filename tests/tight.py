@@ -1,4 +1,4 @@
-"""Small problems that are hard to pack for their size, from a seed: few bytes, many ties, hardly any slack."""
+"""Small problems that are hard to pack for their size, by seed: few bytes, many ties, hardly any slack."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_WAY_OUT = np.array(
 
 def drawn(random: Random) -> Problem:
     """Anywhere, of any length."""
-    count, steps = int(random.integers(4, 13)), int(random.integers(3, 9))
+    count, steps = int(random.integers(4, 11)), int(random.integers(3, 9))
     start = random.integers(0, steps, count)
     end = np.minimum(start + random.integers(1, 6, count), steps)
     return make_problem(start, end, random.integers(1, 5, count))

@@ -16,6 +16,7 @@ from memplan_engine.strategies.base import Budget, Placement
 from memplan_engine.strategies.mender import Limits, Mender, make_mender
 from memplan_engine.strategies.naive import Naive
 from memplan_engine.strategies.order_fit import NO_LIMIT, Fit, Order, Prepared, is_plain, place_by, prepare
+from memplan_engine.strategies.windows import pack_windows
 
 
 def by_heat(prepared: Prepared) -> Ints:
@@ -57,6 +58,7 @@ MOST_EFFORT = 64_000_000
 MOST_ABOVE = 2000
 """A start that leaves more buffers above the bound is not repaired."""
 REPAIRED = ", repaired"
+PACKED = ", repaired, windows packed"
 FIRST_ROUNDS = 6
 """Before the rest of the portfolio, which seldom finds something better."""
 PATIENT_MOVES = 100_000
@@ -198,11 +200,10 @@ class Hunt:
                 self.repair_stand(self.stands[turn // 3 % len(self.stands)], turn // 3)
             else:
                 ceiling = self.bound + int((self.arena - 1 - self.bound) * self.share)
-                found_by = self.best.found_by.removesuffix(REPAIRED)
+                found_by = self.best.found_by.removesuffix(PACKED).removesuffix(REPAIRED)
                 self.repair(self.best.offsets, ceiling, turn - turn // 3, found_by)
                 met = self.arena <= ceiling or self.share > 0.99
                 self.share = 0.5 if met else (1 + self.share) / 2
-            # Rounds of another kind (a window freed and packed exactly) belong here.
 
     def repair_stand(self, stand: Stand, turn: int) -> None:
         """Go on below the bound where `stand` stands."""
@@ -225,4 +226,8 @@ class Hunt:
                 break
         if not mender.out:
             self.consider(mender.offsets, name + REPAIRED)
+        elif self.arena > ceiling:
+            seed = (self.budget.seed + self.moves) % 2**32
+            packed = pack_windows(self.prepared.problem, mender, ceiling, seed, self.budget)
+            self.consider(packed, name + PACKED)
         return mender

@@ -1,0 +1,50 @@
+"""Windows packed exactly: a buffer without a place gets one when its neighbours may move."""
+
+import numpy as np
+
+from memplan_engine import make_problem
+from memplan_engine.kernels.repair import UNPLACED
+from memplan_engine.strategies.base import Budget
+from memplan_engine.strategies.mender import make_mender
+from memplan_engine.strategies.order_fit import prepare
+from memplan_engine.strategies.windows import pack_windows
+
+
+def _mender(problem, offsets, ceiling):
+    mender = make_mender(prepare(problem))
+    mender.begin(np.array(offsets), ceiling, 0.75, 0.75)
+    return mender
+
+
+def test_a_neighbour_moves_aside():
+    # 2 bytes float at 1 below a ceiling of 4: neither hole holds the other 2.
+    problem = make_problem([0, 0, 9], [4, 4, 10], [2, 2, 4])
+    mender = _mender(problem, [1, 9, 0], 4)
+    assert mender.offsets.tolist() == [1, UNPLACED, 0]
+    found = pack_windows(problem, mender, 4, 0, Budget())
+    assert sorted(found[:2].tolist()) == [0, 2]
+    assert found[2] == 0
+
+
+def test_what_is_fixed_stays():
+    problem = make_problem([0, 0], [4, 4], [2, 2], fixed=[1, -1])
+    assert pack_windows(problem, _mender(problem, [1, 9], 4), 4, 0, Budget()) is None
+
+
+def test_nothing_to_do_and_no_time():
+    problem = make_problem([0, 0], [4, 4], [2, 2])
+    assert pack_windows(problem, _mender(problem, [0, 2], 4), 4, 0, Budget()) is None
+    spent = Budget()
+    spent.cancel()
+    assert pack_windows(problem, _mender(problem, [1, 9], 4), 4, 0, spent) is None
+
+
+def test_alignment_and_gaps_are_kept():
+    problem = make_problem([0, 0, 0], [4, 4, 4], [2, 4, 2], alignment=[2, 4, 2])
+    # 4 bytes aligned to 4 do not fit beside 2 at 2 and 2 at 4 below 8.
+    found = pack_windows(problem, _mender(problem, [2, 16, 4], 8), 8, 0, Budget())
+    assert found[1] % 4 == 0
+    assert sorted((int(low), int(low + size)) for low, size in zip(found, problem.size, strict=True)) in (
+        [(0, 4), (4, 6), (6, 8)],
+        [(0, 2), (2, 4), (4, 8)],
+    )
