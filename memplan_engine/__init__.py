@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memplan_engine.bounds import Bound, BoundKind, contributors, lower_bound
+    from memplan_engine.decision import Decision, Verdict, decide
     from memplan_engine.errors import InputError, MemplanError, MissingDependencyError, PlanError
     from memplan_engine.exporters.csv_file import write_csv
     from memplan_engine.exporters.json_file import write_json
@@ -59,6 +60,7 @@ __all__ = [
     "BoundKind",
     "Budget",
     "Buffer",
+    "Decision",
     "Gap",
     "Graph",
     "ImportOptions",
@@ -89,6 +91,7 @@ __all__ = [
     "TrainingCapture",
     "Unread",
     "UsageRecord",
+    "Verdict",
     "Violation",
     "Workspace",
     "adopt",
@@ -102,6 +105,7 @@ __all__ = [
     "check_schedule",
     "compare",
     "contributors",
+    "decide",
     "find_peak",
     "find_provenance",
     "get_strategy",
@@ -136,6 +140,7 @@ __all__ = [
 
 _HOMES: dict[str, tuple[str, ...]] = {
     "bounds": ("Bound", "BoundKind", "contributors", "lower_bound"),
+    "decision": ("Decision", "Verdict", "decide"),
     "errors": ("InputError", "MemplanError", "MissingDependencyError", "PlanError"),
     "exporters.csv_file": ("write_csv",),
     "exporters.json_file": ("write_json",),

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from memplan_engine.cores import Core, find_core
-from memplan_engine.decide import Decision, Verdict
+from memplan_engine.decision import Decision, Verdict
 from memplan_engine.problem import FREE, Problem
 from memplan_engine.summary import plan_summary
 from memplan_engine.tables import MOST_ROWS, effort, exact, plain_text, plan_table, span

@@ -24,6 +24,8 @@ SEARCHING = ("auto", "exact", "search")
 """Strategies that go on until the best is proved: they want a limit."""
 DEFAULT_SECONDS = 10.0
 """Their limit where nobody gives one."""
+SHORT_SECONDS = 3.0
+"""Below this limit their kernels are loaded before the clock starts."""
 QUICK_SECONDS = 0.25
 """Their limit where a plan is one of many."""
 
@@ -56,7 +58,7 @@ def make_plan(
     chosen = get_strategy(strategy) if isinstance(strategy, str) else strategy
     budget = budget or Budget(DEFAULT_SECONDS if chosen.name in SEARCHING else None)
     _check_fixed(problem)
-    _warm_up(chosen.name)
+    _warm_up(chosen.name, budget.seconds is not None and budget.seconds < SHORT_SECONDS)
     with budget.running() as clock:
         placement = chosen.place(problem, budget)
         seconds = clock()
@@ -163,8 +165,12 @@ def adopt(
 
 
 @cache
-def _warm_up(name: str) -> None:
-    """Have the kernels compiled or loaded before the clock starts: seconds and limits are the strategy's."""
+def _warm_up(name: str, all_kernels: bool) -> None:
+    """Have the kernels compiled or loaded before the clock starts: seconds and limits are the strategy's.
+
+    Loading those of a search takes half a second, which only a short limit would feel: else they wait until
+    they are needed.
+    """
     known = {strategy.name: strategy for strategy in BUILT_IN}
     if name not in known:
         return
@@ -172,7 +178,7 @@ def _warm_up(name: str) -> None:
     # The portfolio stops at the bound, before it has used all its kernels.
     for each in ("greedy_by_size", "greedy_by_breadth") if name in SEARCHING else (name,):
         known[each].place(easy, Budget())
-    if name in SEARCHING and not is_compiled("branch", "repair"):
+    if name in SEARCHING and (all_kernels or not is_compiled("branch", "repair")):
         for each in ("exact", "search"):
             known[each].place(hard_problem(), Budget())
 

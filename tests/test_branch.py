@@ -12,7 +12,9 @@ import tight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.families import perfect
 from memplan_engine.bounds import lower_bound
+from memplan_engine.kernels import branch, branch_state
 from memplan_engine.problem import FREE, Gap, make_problem
 from memplan_engine.strategies.attempts import (
     LARGE_TABLE,
@@ -82,6 +84,23 @@ def test_a_crowd_of_some_fifteen_buffers(seed):
     random = np.random.default_rng(seed)
     for problem in tight.many(lambda r: tight.crowded(r, 15, 10, 4), 6, seed):
         check_part(problem, random, 40)
+
+
+@pytest.mark.parametrize("make", [perfect.guillotine, perfect.pinwheel])
+def test_no_attempt_refutes_a_perfect_packing(make):
+    """Full at every step, so that each wrong step costs the optimum, and much is refuted on the way."""
+    random = np.random.default_rng(5)
+    nodes = 0
+    for seed in range(40):
+        count, steps, units = (int(random.integers(*ends)) for ends in ((20, 45), (20, 40), (10, 30)))
+        made = make(count, seed, steps=steps, units=units)
+        for rows in independent(made.problem):
+            search, budget = part_search(select(made.problem, rows)), Budget()
+            for turn in random.permutation(TURNS)[:20].tolist():
+                outcome, _ = search.attempt(made.optimum, turn, budget, 2_000)
+                assert outcome is not Outcome.DOES_NOT_FIT
+            nodes += int(budget.counter[0])
+    assert nodes > 20_000
 
 
 @given(
@@ -214,6 +233,31 @@ def test_what_one_attempt_refuted_the_next_does_not_look_at_again():
     assert nodes[0] > 20
     if outcome is Outcome.DOES_NOT_FIT:
         assert nodes[1] == nodes[2] <= 1
+
+
+def test_a_state_is_what_is_not_placed_and_how_low_it_may_lie():
+    columns = make_columns(make_problem([0, 1, 3, 5], [2, 4, 6, 7], [2, 3, 4, 5]))
+
+    def state(low, placed=(), stretch=(0, 3)):
+        made = branch_state.begin.py_func(columns.part, np.array(low))
+        made.placed[list(placed)] = True
+        with np.errstate(over="ignore"):
+            return int(branch._hash.py_func(columns.part, made, *stretch))
+
+    assert len(columns.part.cap) == 3
+    different = [
+        state([0, 0, 0, 0]),
+        state([0, 1, 0, 0]),
+        state([1, 0, 0, 0]),
+        state([0, 0, 0, 0], [1]),
+        state([0, 0, 0, 0], [3]),
+        state([0, 0, 0, 0], stretch=(1, 3)),
+    ]
+    assert len(set(different)) == len(different)
+    # Where what is placed lies, and what another stretch holds, decides about nothing here.
+    assert state([0, 0, 0, 7], [3]) == different[4]
+    assert state([0, 5, 0, 0], [1]) == different[3]
+    assert state([9, 0, 0, 0], stretch=(2, 3)) == state([0, 0, 0, 0], stretch=(2, 3))
 
 
 def test_a_table_that_grows_keeps_what_it_knows():

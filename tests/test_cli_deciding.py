@@ -15,7 +15,7 @@ from rich.console import Console
 from memplan_engine.bounds import Bound, BoundKind, lower_bound
 from memplan_engine.cli import deciding
 from memplan_engine.cores import find_core, select
-from memplan_engine.decide import Decision, Verdict, decide
+from memplan_engine.decision import Decision, Verdict, decide
 from memplan_engine.decision_tables import decision_summary, decision_tables
 from memplan_engine.errors import InputError
 from memplan_engine.importers import load

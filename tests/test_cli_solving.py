@@ -103,7 +103,10 @@ def test_the_options_reach_the_strategy(memplan, monkeypatch):
         (["--capacity", "-1"], "--capacity: found '-1'"),
         (["--capacity", "9" * 19], f"--capacity: found '{'9' * 19}'"),
         (["--capacity", ""], "--capacity: found ''"),
-        (["--capacity", "1", "--strategy", "naive"], "--capacity: found --strategy naive, expected auto"),
+        (
+            ["--capacity", "1", "--strategy", "naive"],
+            "--capacity: found --strategy naive, expected one of auto, exact",
+        ),
         (["--core", "core.csv"], "--core: found no --capacity"),
         (["--capacity", "1", "--core", "core.txt"], "core.txt: found the suffix '.txt'"),
         (["--capacity", "1", "--core", "list.csv"], "list.csv: found the input file as the output"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from benchmarks.families import adversarial, perfect
 from memplan_engine.bounds import BoundKind, contributors, lower_bound
-from memplan_engine.decide import Verdict, decide
+from memplan_engine.decision import Verdict, decide
 from memplan_engine.errors import InputError, PlanError
 from memplan_engine.problem import FREE, Gap, make_problem
 from memplan_engine.recheck import Outcome, replay

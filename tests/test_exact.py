@@ -338,9 +338,9 @@ def test_a_race_takes_over_the_better_parts_of_another_placement():
     assert len(race.parts) == 2
     optimal = solve(problem).offsets
     half = np.where(np.arange(18) < 9, optimal, stacked + 1000)
-    race.adopt(half)
+    race.adopt(Placement(half, "theirs"))
     assert race.best.offsets.tolist() == [*optimal[:9], *stacked[9:]]
-    race.adopt(stacked + 5)
+    race.adopt(Placement(stacked + 5, "worse"))
     assert race.best.offsets.tolist() == [*optimal[:9], *stacked[9:]]
 
 

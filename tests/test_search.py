@@ -215,7 +215,6 @@ def test_a_raised_flag_ends_a_repair_before_its_first_move():
     ("start", "end", "size", "portfolio", "bound"),
     [
         ([4, 4, 4, 1, 5, 2, 1], [8, 5, 7, 5, 9, 5, 4], [1, 4, 3, 3, 6, 2, 6], 14, 13),
-        ([2, 0, 1, 2, 0, 3, 4], [4, 3, 4, 3, 1, 7, 6], [1, 3, 3, 3, 1, 4, 3], 11, 10),
         ([4, 1, 1, 1, 1, 2, 2], [5, 3, 3, 2, 5, 3, 6], [3, 3, 3, 6, 6, 3, 4], 21, 19),
     ],
 )
@@ -278,11 +277,11 @@ def test_iterations_limit_the_moves_and_seeds_differ():
     arenas, moves = [], []
     for seed in (1, 1, 2):
         budget = Budget(seed=seed)
-        placement = Search(iterations=700).place(problem, budget)
+        placement = Search(iterations=5000).place(problem, budget)
         arenas.append(placement.offsets.tolist())
         moves.append(int(budget.counter[0]))
     assert arenas[0] == arenas[1] != arenas[2]
-    assert max(moves) <= 700
+    assert max(moves) <= 5000
     assert moves[0] == moves[1] > 0
 
 

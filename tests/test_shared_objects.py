@@ -231,7 +231,8 @@ def test_auto_leaves_the_family_alone():
     graph = load(example_graphs.PATH / "mobilenet_v2.json")
     auto = make_plan(graph, "auto")
     assert auto.objects is None
-    assert make_plan(graph, "shared_objects_by_size_improved").arena_bytes < auto.arena_bytes
+    # Branch and bound packs tighter than whole objects, which beat every order × fit here.
+    assert auto.arena_bytes < make_plan(graph, "shared_objects_by_size_improved").arena_bytes
 
 
 def test_two_of_one_object_alive_together_are_named():

@@ -300,18 +300,6 @@ def test_each_report_is_better_than_the_one_before_and_the_last_is_the_plan():
     assert reports[-1].found_by == dict(plan.parameters)["found_by"]
 
 
-def test_what_is_only_as_good_is_no_news():
-    # No order × fit gets below 8 here, and the bound is 7: each of them would be tried and told again.
-    problem = make_problem([1, 0, 4, 0, 2, 3], [2, 3, 5, 5, 4, 4], [3, 2, 2, 1, 2, 4])
-    reports: list[int] = []
-    budget = Budget(listener=lambda progress: reports.append(progress.arena_bytes or 99))
-    placement = place_by_portfolio(problem, budget, lower_bound(problem).nbytes)
-    assert (placement.arena_bytes(problem), lower_bound(problem).nbytes) == (8, 7)
-    assert reports == sorted(set(reports), reverse=True)
-    # Search finds what no order × fit does.
-    assert make_plan(problem).arena_bytes == 7 == reference.optimum(problem)
-
-
 def test_cancelling_from_another_thread_ends_auto():
     random = np.random.default_rng(3)
     n = 20_000
@@ -322,26 +310,6 @@ def test_cancelling_from_another_thread_ends_auto():
     plan = make_plan(problem, "auto", budget=budget)
     assert budget.stopped
     assert plan.arena_bytes >= plan.bound.nbytes
-
-
-def test_portfolios_in_threads_are_the_same_as_one_by_one():
-    random = np.random.default_rng(4)
-    start = random.integers(0, 300, 1500)
-    problems = [
-        make_problem(start, start + random.integers(1, 90, 1500), random.integers(1, 999, 1500))
-        for _ in "1234"
-    ]
-
-    def offsets(i):
-        return place_by_portfolio(problems[i], Budget(), 0).offsets.tolist()
-
-    found: dict[int, list[int]] = {}
-    threads = [threading.Thread(target=lambda i=i: found.update({i: offsets(i)})) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == {i: offsets(i) for i in range(4)}
 
 
 def test_an_unknown_name_lists_those_there_are():

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from memplan_engine import make_problem
+from memplan_engine import make_plan, make_problem, validate_plan
 from memplan_engine.kernels.repair import UNPLACED
 from memplan_engine.strategies.base import Budget
 from memplan_engine.strategies.mender import make_mender
@@ -24,6 +24,20 @@ def test_a_neighbour_moves_aside():
     found = pack_windows(problem, mender, 4, 0, Budget())
     assert sorted(found[:2].tolist()) == [0, 2]
     assert found[2] == 0
+
+
+def test_one_is_helped_and_another_stays_out():
+    problem = make_problem([0, 0, 0], [4, 4, 4], [2, 2, 3])
+    found = pack_windows(problem, _mender(problem, [1, 9, 20], 4), 4, 0, Budget())
+    assert (found == UNPLACED).sum() == 1
+    assert (found + problem.size <= 4)[found >= 0].all()
+
+
+def test_search_never_takes_what_is_not_complete_for_a_plan():
+    random = np.random.default_rng(5)
+    start = random.integers(0, 60, 300)
+    problem = make_problem(start, start + random.integers(1, 40, 300), random.integers(1, 50, 300))
+    assert validate_plan(make_plan(problem, "search", budget=Budget(1.0))).valid
 
 
 def test_what_is_fixed_stays():

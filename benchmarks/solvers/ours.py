@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.families.adversarial import no_way_out
 from benchmarks.solvers.protocol import Answer, Request
-from memplan_engine.decide import decide
+from memplan_engine.decision import decide
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Problem, make_problem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.solvers.ours import budget_of, run, to_problem
 from benchmarks.solvers.protocol import Answer, Request
-from memplan_engine.decide import decide
+from memplan_engine.decision import decide
 
 
 def solve(request: Request) -> Answer:

@@ -10,7 +10,7 @@ from memplan_engine import summary
 from memplan_engine.cli.output import show, tell
 from memplan_engine.cli.watching import solve_in_sight
 from memplan_engine.cores import find_core
-from memplan_engine.decide import Decision, Verdict, decide
+from memplan_engine.decision import DECIDING, Decision, Verdict, decide
 from memplan_engine.decision_tables import decision_summary, decision_tables
 from memplan_engine.errors import InputError
 from memplan_engine.exporters import write
@@ -27,14 +27,15 @@ def capacity_of(text: str | None, strategy: str, core: Path | None) -> int | Non
         if core:
             raise InputError("--core", "", "no --capacity", "a capacity that may be too small")
         return None
-    if strategy != "auto":
-        raise InputError("--capacity", "", f"--strategy {strategy}", "auto, the strategy that decides")
+    if strategy not in DECIDING:
+        raise InputError("--capacity", "", f"--strategy {strategy}", f"one of {', '.join(DECIDING)}")
     return parse_bytes(text, "--capacity")
 
 
 def answer(
     problem: Problem,
     capacity: int,
+    strategy: str,
     budget: Budget,
     *,
     output: Path | None = None,
@@ -42,7 +43,7 @@ def answer(
     as_json: bool = False,
 ) -> None:
     """Decide, write what is asked for, print the verdict; raises typer.Exit with the verdict's exit code."""
-    decision, cut_by = solve_in_sight(lambda: decide(problem, capacity, budget=budget), budget)
+    decision, cut_by = solve_in_sight(lambda: decide(problem, capacity, strategy, budget=budget), budget)
     if output:
         write(decision.plan, output)
         if decision.verdict is not Verdict.FITS:

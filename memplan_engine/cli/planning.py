@@ -63,7 +63,7 @@ def plan(
         if target:
             check_target(target, (".json", ".csv"), file)
     if limit is not None:
-        answer(problem, limit, budget, output=output, core=core, as_json=as_json)
+        answer(problem, limit, strategy, budget, output=output, core=core, as_json=as_json)
         return
     made, cut_by = solve_in_sight(lambda: make_plan(problem, strategy, budget=budget), budget)
     if output:

@@ -12,21 +12,21 @@ from memplan_engine.problem import Problem
 from memplan_engine.strategies.base import Budget, Placement
 from memplan_engine.strategies.exact import finish
 from memplan_engine.strategies.parts import MOST_BUFFERS, independent
-from memplan_engine.strategies.portfolio import place_by_portfolio
+from memplan_engine.strategies.portfolio import place_by_portfolio, place_quickly
 from memplan_engine.strategies.race import Race
 from memplan_engine.strategies.search import Search
 
-SEARCH_FROM = 150
-"""Parts of fewer buffers are left to branch and bound alone."""
+ALONE_SECONDS = 0.3
+"""How long branch and bound has all threads for itself: it settles most of what it can settle at once."""
 FIRST_SLICE = 1.0
 """Seconds of the first turns where branch and bound and repair share one thread; they double."""
 
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """The portfolio of orders × fits, then branch and bound as in `exact` and, where more than a few hundred
-    buffers are left, repair as in `search`: both at once on several threads, in turn on one. Ends when the
-    arena meets the bound, fits into `capacity` (bytes) or is proved not to, or with the budget.
+    """The portfolio of orders × fits, then branch and bound as in `exact`, and soon repair as in `search`
+    beside it: both at once on several threads, in turn on one. Ends when the arena meets the bound, fits into
+    `capacity` (bytes) or is proved not to, or with the budget.
 
     Never worse than any order × fit that the budget had time for.
     """
@@ -39,26 +39,33 @@ class Auto:
 
     def place(self, problem: Problem, budget: Budget) -> Placement:
         """The best placement found, with the bound that was proved; `found_by` says what found it."""
+        spent = budget.stopped
         budget.prove(bound := lower_bound(problem))
+        best = place_quickly(problem, budget, spent)
         target = max(bound.nbytes, self.capacity or 0)
         largest = max((len(rows) for rows in independent(problem)), default=0)
-        if largest > MOST_BUFFERS and not budget.stopped:
+        if budget.stopped or best.arena_bytes(problem) <= target:
+            return replace(best, bound=bound)
+        if largest > MOST_BUFFERS:
             # The whole portfolio would take seconds: repair has the best of it first.
             best = Search(capacity=target).place(problem, budget.child(budget.seconds))
         else:
-            best = place_by_portfolio(problem, budget, target)
+            best = place_by_portfolio(problem, budget, target, best)
         if budget.stopped or best.arena_bytes(problem) <= target:
             return replace(best, bound=bound)
         race = Race(problem, best, bound, budget.seed, self.capacity)
-        if not race.parts:
-            return replace(best, bound=bound)
         threads = budget.most_threads
-        if max(len(part.rows) for part in race.parts) < SEARCH_FROM:
-            race.run(budget, threads)
-        elif threads > 1:
+        if race.parts:
+            alone = budget.child(ALONE_SECONDS)
+            with alone.running():
+                race.run(alone, threads)
+        if threads > 1 and not race.settled:
             _side_by_side(problem, race, budget, threads)
-        else:
+        elif not race.settled:
             _in_turn(problem, race, budget)
+        if not budget.stopped and not race.decided:
+            # Branch and bound has nothing more to try, as windows of gaps are beyond it.
+            race.adopt(Search(capacity=race.target).place(problem, budget.child(budget.seconds)))
         return finish(problem, race, budget, threads)
 
 
@@ -73,7 +80,7 @@ def _side_by_side(problem: Problem, race: Race, budget: Budget, threads: int) ->
         running = pool.submit(race.run, exact, max(1, threads - 1))
         running.add_done_callback(settled)
         found = Search(capacity=race.target).place(problem, repair)
-        race.adopt(found.offsets)
+        race.adopt(found)
         running.result()
 
 
@@ -87,7 +94,7 @@ def _in_turn(problem: Problem, race: Race, budget: Budget) -> None:
             if turn % 2 == 0:
                 race.run(share)
             else:
-                race.adopt(Search(capacity=race.target).place(problem, share).offsets)
+                race.adopt(Search(capacity=race.target).place(problem, share))
 
 
 def _slices() -> Iterator[tuple[int, float]]:

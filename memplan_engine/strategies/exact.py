@@ -9,7 +9,7 @@ from memplan_engine.bounds import lower_bound
 from memplan_engine.problem import Problem
 from memplan_engine.strategies.base import Budget, Placement
 from memplan_engine.strategies.core import shrink_core
-from memplan_engine.strategies.portfolio import place_by_portfolio
+from memplan_engine.strategies.portfolio import place_by_portfolio, place_quickly
 from memplan_engine.strategies.race import Race
 
 SHRINK_SECONDS = 2.0
@@ -34,8 +34,10 @@ class Exact:
 
     def place(self, problem: Problem, budget: Budget) -> Placement:
         """The best placement found, with the bound that was proved; never worse than the portfolio."""
+        spent = budget.stopped
         budget.prove(bound := lower_bound(problem))
-        first = place_by_portfolio(problem, budget, max(bound.nbytes, self.capacity or 0))
+        quick = place_quickly(problem, budget, spent)
+        first = place_by_portfolio(problem, budget, max(bound.nbytes, self.capacity or 0), quick)
         race = Race(problem, first, bound, budget.seed, self.capacity)
         threads = budget.most_threads
         race.run(budget, threads)

@@ -65,7 +65,7 @@ def place_by(prepared: Prepared, order: Ints, fit: Fit, budget: Budget, limit: i
     """
     problem, pieces, sections = prepared.problem, prepared.pieces, prepared.sections
     if fit is Fit.FIRST and _is_online(problem, order):
-        return _place_online(problem, order, budget, limit)
+        return place_online(problem, order, budget, limit)
     is_fixed = problem.fixed[order] != FREE
     order = np.concatenate([order[is_fixed], order[~is_fixed]])
     # Copies: numba compiles once for each mixture of read-only and writable arrays.
@@ -113,7 +113,8 @@ def is_plain(problem: Problem) -> bool:
     return not problem.gaps and bool((problem.fixed == FREE).all())
 
 
-def _place_online(problem: Problem, order: Ints, budget: Budget, limit: int) -> Ints | None:
+def place_online(problem: Problem, order: Ints, budget: Budget, limit: int = NO_LIMIT) -> Ints | None:
+    """First fit of plain buffers in `order`, which is by start; None as `place_by`."""
     # Seconds at most for a million buffers: not worth a flag that would end it without any placement.
     if budget.stopped:
         return None

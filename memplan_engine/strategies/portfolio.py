@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from memplan_engine.problem import Ints, Problem
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+
+from memplan_engine.errors import PlanError
+from memplan_engine.problem import FREE, Ints, Problem
 from memplan_engine.strategies import orders
 from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.linear_scan import LinearScan
 from memplan_engine.strategies.naive import Naive
-from memplan_engine.strategies.order_fit import Fit, Order, is_plain, place_by, prepare
+from memplan_engine.strategies.order_fit import (
+    Fit,
+    Order,
+    is_plain,
+    place_by,
+    place_online,
+    prepare,
+)
 
 PORTFOLIO: tuple[tuple[str, Order], ...] = (
     ("size", orders.by_size),
@@ -17,40 +31,58 @@ PORTFOLIO: tuple[tuple[str, Order], ...] = (
     ("size, then lifetime", orders.by_size_then_lifetime),
     ("start", orders.by_start),
 )
-TRIES: tuple[tuple[str, Order, Fit], ...] = (
-    ("start", orders.by_start, Fit.FIRST),
-    *(
-        (name, order, fit)
-        for name, order in PORTFOLIO
-        for fit in (Fit.FIRST, Fit.BEST)
-        if (name, fit) != ("start", Fit.FIRST)
-    ),
+TRIES: tuple[tuple[str, Order, Fit], ...] = tuple(
+    (name, order, fit) for name, order in PORTFOLIO for fit in (Fit.FIRST, Fit.BEST)
 )
-"""By far the quickest comes first: however early a budget ends, it leaves more than no reuse."""
 
 
-def place_by_portfolio(problem: Problem, budget: Budget, target: int) -> Placement:
+def without_empty(placement: Placement, problem: Problem) -> Placement:
+    """`placement` with buffers of no bytes at 0, where they cannot raise the arena."""
+    offsets = np.where((problem.size == 0) & (problem.fixed == FREE), 0, placement.offsets)
+    return replace(placement, offsets=offsets)
+
+
+def place_quickly(problem: Problem, budget: Budget, spent: bool) -> Placement:
+    """The better of first fit by start and linear scan, each far quicker than any other order × fit; no reuse
+    where there are gaps or fixed offsets, or where the budget was `spent` from the beginning.
+
+    First fit is waited for, however little time there is: a second for a million buffers.
+    """
+    best = without_empty(Placement(Naive().place(problem, budget).offsets, "no reuse"), problem)
+    if spent or not len(problem) or not is_plain(problem):
+        budget.report(best, problem)
+        return best
+    first_fit = place_online(problem, np.argsort(problem.start, kind="stable"), Budget())
+    tries = [(first_fit, "start × first fit")]
+    with suppress(PlanError):
+        tries.append((LinearScan().place(problem, budget).offsets, "linear scan"))
+    for offsets, name in tries:
+        found = best if offsets is None else without_empty(Placement(offsets, name), problem)
+        if found.arena_bytes(problem) < best.arena_bytes(problem):
+            best = found
+    budget.report(best, problem)
+    return best
+
+
+def place_by_portfolio(
+    problem: Problem, budget: Budget, target: int, first: Placement | None = None
+) -> Placement:
     """The best of 7 orders × 2 fits, or the first with an arena of at most `target` bytes.
 
-    Never worse than no reuse, where it starts. Each try is abandoned when it cannot beat the best so far.
-    When the budget ends, the best so far counts.
+    Never worse than `first` (that of `place_quickly` unless given), where it starts. Each try is abandoned
+    when it cannot beat the best so far. When the budget ends, the best so far counts.
     """
-    # What keeps holes is quick enough to be waited for, unless the budget was spent before we began.
-    first = Budget() if is_plain(problem) and not budget.stopped else budget
-    prepared = prepare(problem)
-    best = Placement(Naive().place(problem, budget).offsets, "no reuse")
-    arena = best.arena_bytes(problem)
-    budget.report(best, problem)
+    best = first or place_quickly(problem, budget, budget.stopped)
+    prepared, arena = prepare(problem), best.arena_bytes(problem)
     ordered: dict[str, Ints] = {}
-    for place, (name, order, fit) in enumerate(TRIES):
-        given = first if place == 0 else budget
-        if given.stopped or arena <= target:
+    for name, order, fit in TRIES:
+        if budget.stopped or arena <= target:
             break
         if name not in ordered:
             ordered[name] = order(prepared)
-        offsets = place_by(prepared, ordered[name], fit, given, limit=arena - 1)
+        offsets = place_by(prepared, ordered[name], fit, budget, limit=arena - 1)
         if offsets is not None:
-            best = Placement(offsets, f"{name} × {fit} fit")
+            best = without_empty(Placement(offsets, f"{name} × {fit} fit"), problem)
             arena = best.arena_bytes(problem)
             budget.report(best, problem)
     return best

@@ -15,6 +15,7 @@ from memplan_engine.strategies.attempts import Outcome, PartSearch
 from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.parts import MOST_BUFFERS, independent, select
 from memplan_engine.strategies.placement import Placement
+from memplan_engine.strategies.portfolio import without_empty
 
 SPREAD = (5**0.5 - 1) / 2
 """Every other attempt looks between the target and the best arena, by multiples of the golden ratio. In
@@ -37,7 +38,7 @@ class Race:
         self, problem: Problem, first: Placement, bound: Bound, seed: int = 0, capacity: int | None = None
     ) -> None:
         self.problem, self.bound, self.capacity = problem, bound, capacity
-        self.best = first
+        self.best = without_empty(first, problem)
         self._lock = threading.Lock()
         tops = first.offsets + problem.size
         open_rows = [rows for rows in independent(problem) if int(tops[rows].max()) > self.target]
@@ -60,6 +61,12 @@ class Race:
         return refuted or not self._open()
 
     @property
+    def decided(self) -> bool:
+        """Whether the best placement fits into the target, or the capacity is refuted."""
+        refuted = self.capacity is not None and self.bound.nbytes > self.capacity
+        return refuted or self.best.arena_bytes(self.problem) <= self.target
+
+    @property
     def placement(self) -> Placement:
         """The best placement so far, with the bound."""
         best = self.best
@@ -74,8 +81,9 @@ class Race:
             for work in [pool.submit(self._work, budget) for _ in range(threads)]:
                 work.result()
 
-    def adopt(self, offsets: Ints) -> None:
-        """Take over each part of another placement that is lower there (bytes, a value a buffer)."""
+    def adopt(self, found: Placement) -> None:
+        """Take over each part of another placement that is lower there."""
+        offsets = found.offsets
         with self._lock:
             for index, part in enumerate(self.parts):
                 top = int((offsets[part.rows] + part.part.size).max())
@@ -83,7 +91,13 @@ class Race:
                     self._tops[index] = top
                     better = self.best.offsets.copy()
                     better[part.rows] = offsets[part.rows]
-                    self.best = Placement(better, self.best.found_by)
+                    self.best = Placement(better, found.found_by)
+            others = np.ones(len(self.problem), dtype=bool)
+            for part in self.parts:
+                others[part.rows] = False
+            ends = (offsets + self.problem.size)[others].max(initial=0)
+            if ends < (self.best.offsets + self.problem.size)[others].max(initial=0):
+                self.best = Placement(np.where(others, offsets, self.best.offsets), found.found_by)
 
     def _work(self, budget: Budget) -> None:
         for index, capacity, turn in self._attempts(budget):

@@ -14,8 +14,8 @@ from memplan_engine.profile import live_bytes
 from memplan_engine.strategies import orders
 from memplan_engine.strategies.base import Budget, Placement
 from memplan_engine.strategies.mender import Limits, Mender, make_mender
-from memplan_engine.strategies.naive import Naive
 from memplan_engine.strategies.order_fit import NO_LIMIT, Fit, Order, Prepared, is_plain, place_by, prepare
+from memplan_engine.strategies.portfolio import place_quickly
 from memplan_engine.strategies.windows import pack_windows
 
 
@@ -91,10 +91,12 @@ class Search:
 
     def place(self, problem: Problem, budget: Budget) -> Placement:
         """The best placement found; `found_by` names the start and whether it was repaired."""
+        spent = budget.stopped
         budget.prove(proved := lower_bound(problem))
+        first = place_quickly(problem, budget, spent)
         target = max(proved.nbytes, self.capacity or 0)
         hunt = Hunt(prepare(problem), budget, target, self.iterations)
-        hunt.consider(Naive().place(problem, budget).offsets, "no reuse")
+        hunt.consider(first.offsets, first.found_by)
         hunt.try_by_start()
         hunt.repair_starts()
         hunt.repair_in_rounds(FIRST_ROUNDS)
@@ -229,5 +231,8 @@ class Hunt:
         elif self.arena > ceiling:
             seed = (self.budget.seed + self.moves) % 2**32
             packed = pack_windows(self.prepared.problem, mender, ceiling, seed, self.budget)
-            self.consider(packed, name + PACKED)
+            if packed is not None and (packed >= 0).all():
+                self.consider(packed, name + PACKED)
+            elif packed is not None:
+                mender.begin(packed, ceiling, *WORTHS[turn % len(WORTHS)])
         return mender

@@ -33,9 +33,10 @@ def pack_windows(problem: Problem, mender: Mender, ceiling: int, seed: int, budg
     offsets = mender.offsets
     out = np.flatnonzero(offsets == UNPLACED)
     random = np.random.default_rng((seed, len(out)))
-    for buffer in random.permutation(out)[:MOST_OUT].tolist():
+    for buffer in random.permutation(out)[: 0 if budget.stopped else MOST_OUT].tolist():
         for freed in FREED:
-            if budget.stopped or _pack_one(problem, mender, offsets, buffer, freed, ceiling, random, budget):
+            packed = _pack_one(problem, mender, offsets, out, buffer, freed, ceiling, random, budget)
+            if packed or budget.stopped:
                 break
     return offsets if (offsets[out] != UNPLACED).any() else None
 
@@ -44,6 +45,7 @@ def _pack_one(
     problem: Problem,
     mender: Mender,
     offsets: Ints,
+    out: Ints,
     buffer: int,
     freed: int,
     ceiling: int,
@@ -51,11 +53,13 @@ def _pack_one(
     budget: Budget,
 ) -> bool:
     """Find a place for `buffer` and new ones for `freed` of its neighbours; changes `offsets` if it can."""
+    # The mender does not know those that earlier windows have placed.
+    placed = out[offsets[out] != UNPLACED]
     near = _alive_with(problem, mender, np.array([buffer]))
     near = near[(problem.fixed[near] == FREE) & (offsets[near] != UNPLACED)]
     length = (problem.end - problem.start)[near] * random.uniform(0.5, 2.0, len(near))
     inside = np.concatenate([[buffer], near[np.argsort(length)][:freed]])
-    around = np.setdiff1d(_alive_with(problem, mender, inside), inside)
+    around = np.setdiff1d(np.concatenate([_alive_with(problem, mender, inside), placed]), inside)
     around = around[offsets[around] != UNPLACED]
     if len(around) > MOST_AROUND:
         return False

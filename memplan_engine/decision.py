@@ -12,6 +12,11 @@ from memplan_engine.planner import make_plan
 from memplan_engine.problem import Problem
 from memplan_engine.strategies.auto import Auto
 from memplan_engine.strategies.budget import Budget
+from memplan_engine.strategies.exact import Exact
+from memplan_engine.strategies.search import Search
+
+DECIDING = {"auto": Auto, "exact": Exact, "search": Search}
+"""The strategies that look for a placement within a capacity; `search` never proves that there is none."""
 
 
 class Verdict(StrEnum):
@@ -44,13 +49,17 @@ class Decision:
         return self.plan.bound
 
 
-def decide(problem: Problem, capacity: int, *, budget: Budget | None = None) -> Decision:
+def decide(
+    problem: Problem, capacity: int, strategy: str = "auto", *, budget: Budget | None = None
+) -> Decision:
     """Look for a placement within `capacity` bytes, or for a proof that there is none.
 
     Raises
     ------
-    InputError: a capacity below 0. PlanError: fixed offsets that collide.
+    InputError: a capacity below 0, or a strategy that decides none. PlanError: fixed offsets that collide.
     """
     if capacity < 0:
         raise InputError(problem.name, "capacity", str(capacity), "0 or more bytes")
-    return Decision(capacity, make_plan(problem, Auto(capacity), budget=budget))
+    if strategy not in DECIDING:
+        raise InputError("--strategy", "", repr(strategy), f"with a capacity {' or '.join(DECIDING)}")
+    return Decision(capacity, make_plan(problem, DECIDING[strategy](capacity=capacity), budget=budget))
