@@ -70,7 +70,7 @@ def test_it_does_not_fit_for_machines_and_the_best_plan_is_written_and_named(mem
     assert memplan("validate", "best.csv")[0] == 0
 
 
-def undecided(problem, capacity, *, budget):
+def undecided(problem, capacity, strategy, *, budget):
     """Naive's 270 B for a problem that needs 170 B: nothing is known of what lies between."""
     plan = Plan(problem, np.array([0, 100, 150]), "auto", lower_bound(problem), seconds=1.5, cut_short=True)
     return Decision(capacity, plan)
@@ -94,7 +94,7 @@ def test_not_decided_in_time_is_exit_3_and_leaves_no_core(memplan, tmp_path, mon
 
 
 def test_ctrl_c_stops_a_decision(memplan, monkeypatch):
-    def waits(problem, capacity, *, budget):
+    def waits(problem, capacity, strategy, *, budget):
         os.kill(os.getpid(), signal.SIGINT)
         end = time.monotonic() + 30
         while not budget.stopped and time.monotonic() < end:

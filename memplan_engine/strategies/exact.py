@@ -47,6 +47,8 @@ class Exact:
 def finish(problem: Problem, race: Race, budget: Budget, threads: int) -> Placement:
     """What `race` has come to, its core made small in what is left of the time."""
     placement = replace(race.placement, threads=threads)
+    # Parts of several placements may be better together than any of them was.
+    budget.report(placement, problem)
     seconds = min(SHRINK_SECONDS, budget.left)
     if budget.stopped or not seconds:
         return placement
