@@ -99,7 +99,7 @@ def test_ctrl_c_stops_a_decision(memplan, monkeypatch):
         end = time.monotonic() + 30
         while not budget.stopped and time.monotonic() < end:
             time.sleep(0.001)
-        return undecided(problem, capacity, budget=budget)
+        return undecided(problem, capacity, strategy, budget=budget)
 
     monkeypatch.setattr(deciding, "decide", waits)
     before = signal.getsignal(signal.SIGINT)
