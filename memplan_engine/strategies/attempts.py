@@ -43,13 +43,14 @@ TASTES: tuple[tuple[int, str], ...] = (
     (branch.FEWEST_LEVEL, "shortness"),
     (branch.LOWEST_FEWEST_WAYS, "shortness"),
     (branch.FULLEST, "shortness"),
+    (branch.LOWEST_FEWEST_LEVEL, "columns"),
 )
 """Column rule and buffer priority of each attempt of a round; neighbours differ as much as they can."""
 FIRST_NODES = 400
 NODES_A_BUFFER = 3
 GROWTH = 1.25
 MOST_GROWTHS = 60
-NOISE = 0.2
+NOISE = 0.1
 MOST_RAISES = (8, 0)
 """How often the attempts of a round may raise buffers over waste at each node. More prunes more, and costs
 more."""
@@ -106,7 +107,7 @@ class PartSearch:
 
         Gives offsets in bytes, one a row of the part, when it fits. DOES_NOT_FIT is proved.
         """
-        relaxed = not self.exact and bool(turn % 2)
+        relaxed = not self.exact and bool((turn + turn // len(TASTES)) % 2)
         columns = self.relaxed if relaxed else self.columns
         rule, priority = TASTES[turn % len(TASTES)]
         around, limit = turn // len(TASTES), most_nodes or self.nodes(turn)

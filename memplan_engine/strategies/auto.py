@@ -16,7 +16,7 @@ from memplan_engine.strategies.portfolio import place_by_portfolio, place_quickl
 from memplan_engine.strategies.race import Race
 from memplan_engine.strategies.search import Search
 
-ALONE_SECONDS = 0.3
+ALONE_SECONDS = 2.5
 """How long branch and bound has all threads for itself: it settles most of what it can settle at once."""
 FIRST_SLICE = 1.0
 """Seconds of the first turns where branch and bound and repair share one thread; they double."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.strategies.attempts import Outcome, PartSearch
+from memplan_engine.strategies.attempts import TASTES, Outcome, PartSearch
 from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.parts import MOST_BUFFERS, independent, select
 from memplan_engine.strategies.placement import Placement
@@ -138,7 +138,8 @@ class Race:
         if not self.parts[index].exact and turn % 4 == 2:
             # Just below the best: once that is refuted, windows taken for full have nothing more to give.
             return turn, 1.0
-        return turn, turn * SPREAD % 1.0 if turn % 2 else 0.0
+        # Tastes that look at the target in one round look elsewhere in the next.
+        return turn, turn * SPREAD % 1.0 if (turn + turn // len(TASTES)) % 2 else 0.0
 
     def _improve(self, index: int, offsets: Ints, budget: Budget, turn: int) -> None:
         part = self.parts[index]
