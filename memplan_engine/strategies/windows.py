@@ -33,10 +33,9 @@ def pack_windows(problem: Problem, mender: Mender, ceiling: int, seed: int, budg
     offsets = mender.offsets
     out = np.flatnonzero(offsets == UNPLACED)
     random = np.random.default_rng((seed, len(out)))
-    for buffer in random.permutation(out)[: 0 if budget.stopped else MOST_OUT].tolist():
+    for buffer in random.permutation(out)[:MOST_OUT].tolist():
         for freed in FREED:
-            packed = _pack_one(problem, mender, offsets, out, buffer, freed, ceiling, random, budget)
-            if packed or budget.stopped:
+            if budget.stopped or _pack_one(problem, mender, offsets, buffer, freed, ceiling, random, budget):
                 break
     return offsets if (offsets[out] != UNPLACED).any() else None
 
@@ -45,7 +44,6 @@ def _pack_one(
     problem: Problem,
     mender: Mender,
     offsets: Ints,
-    out: Ints,
     buffer: int,
     freed: int,
     ceiling: int,
@@ -54,7 +52,7 @@ def _pack_one(
 ) -> bool:
     """Find a place for `buffer` and new ones for `freed` of its neighbours; changes `offsets` if it can."""
     # The mender does not know those that earlier windows have placed.
-    placed = out[offsets[out] != UNPLACED]
+    placed = np.flatnonzero((mender.state.offset == UNPLACED) & (offsets != UNPLACED))
     near = _alive_with(problem, mender, np.array([buffer]))
     near = near[(problem.fixed[near] == FREE) & (offsets[near] != UNPLACED)]
     length = (problem.end - problem.start)[near] * random.uniform(0.5, 2.0, len(near))
