@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from memplan_engine.bounds import Bound, BoundKind, contributors, lower_bound
-from memplan_engine.problem import Ints, Problem
+from memplan_engine.problem import Problem, select
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,19 +39,3 @@ def find_core(problem: Problem, bound: Bound, capacity: int) -> Core:
     enough = bisect_left(counts, True, key=lambda count: lower_bound(largest(count)).nbytes > capacity)
     core = largest(counts[min(enough, len(rows) - 1)])
     return Core(core, lower_bound(core).nbytes, bound.step, bound.step + 1)
-
-
-def select(problem: Problem, rows: Ints, name: str) -> Problem:
-    """The buffers `rows` (indices) of `problem` on the same time axis, as a problem `name` of their own."""
-    chosen = rows.tolist()
-    columns = {key: getattr(problem, key)[rows] for key in ("start", "end", "size", "alignment", "fixed")}
-    for column in columns.values():
-        column.flags.writeable = False
-    return replace(
-        problem,
-        name=name,
-        names=tuple(problem.names[row] for row in chosen),
-        gaps={place: problem.gaps[row] for place, row in enumerate(chosen) if row in problem.gaps},
-        origin=None,
-        **columns,
-    )

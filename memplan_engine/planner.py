@@ -15,7 +15,7 @@ from memplan_engine.graph import Graph
 from memplan_engine.kernels import is_compiled
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, to_problem
 from memplan_engine.plan import Parameter, Plan, make_objects, make_offsets
-from memplan_engine.problem import FREE, Ints, Problem, make_problem
+from memplan_engine.problem import FREE, Ints, Problem, make_problem, select
 from memplan_engine.strategies import BUILT_IN, get_strategy, known_strategies
 from memplan_engine.strategies.base import Budget, Strategy, obstacle, parameters_of
 from memplan_engine.validate import Rule, validate_plan
@@ -193,10 +193,7 @@ def _check_fixed(problem: Problem) -> None:
     rows = np.flatnonzero(problem.fixed != FREE)
     if len(rows) < 2:
         return
-    gaps = {place: problem.gaps[row] for place, row in enumerate(rows.tolist()) if row in problem.gaps}
-    columns = {key: getattr(problem, key)[rows] for key in ("start", "end", "size", "alignment", "fixed")}
-    names = tuple(problem.names[row] for row in rows)
-    fixed = replace(problem, names=names, gaps=gaps, **columns)
+    fixed = select(problem, rows)
     for violation in validate_plan(adopt(fixed, fixed.fixed)).violations:
         if violation.rule is Rule.OVERLAP:
             raise PlanError(f"{problem.name}: fixed offsets collide: {violation.message}")

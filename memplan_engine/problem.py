@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -162,6 +162,23 @@ def make_problem(
         steps=last if steps is None else steps,
         origin=origin,
         **arrays,
+    )
+
+
+def select(problem: Problem, rows: Ints, name: str = "") -> Problem:
+    """The buffers `rows` (indices, in any order) of `problem` on the same time axis, as a problem of their
+    own, called `name` or as the whole. Nothing is checked again."""
+    chosen = rows.tolist()
+    columns = {key: getattr(problem, key)[rows] for key in ("start", "end", "size", "alignment", "fixed")}
+    for column in columns.values():
+        column.flags.writeable = False
+    return replace(
+        problem,
+        name=name or problem.name,
+        names=tuple(problem.names[row] for row in chosen),
+        gaps={place: problem.gaps[row] for place, row in enumerate(chosen) if row in problem.gaps},
+        origin=None,
+        **columns,
     )
 
 

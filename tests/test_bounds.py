@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from memplan_engine.bounds import Bound, BoundKind, contributors, lower_bound, offset_unit
 from memplan_engine.certificates import proved_bytes
-from memplan_engine.cores import select
 from memplan_engine.planner import make_plan
-from memplan_engine.problem import FREE, Gap, make_problem
+from memplan_engine.problem import FREE, Gap, make_problem, select
 from memplan_engine.tables import certificate
 
 

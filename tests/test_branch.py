@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from benchmarks.families import perfect
 from memplan_engine.bounds import lower_bound
 from memplan_engine.kernels import branch, branch_state
-from memplan_engine.problem import FREE, Gap, make_problem
+from memplan_engine.problem import FREE, Gap, make_problem, select
 from memplan_engine.strategies.attempts import (
     LARGE_TABLE,
     MOST_RAISES,
@@ -26,7 +26,7 @@ from memplan_engine.strategies.attempts import (
     PartSearch,
 )
 from memplan_engine.strategies.budget import Budget
-from memplan_engine.strategies.parts import Windows, independent, make_columns, select
+from memplan_engine.strategies.parts import Windows, independent, make_columns
 
 TURNS = len(TASTES) * len(MOST_RAISES)
 ENOUGH_NODES = 200_000

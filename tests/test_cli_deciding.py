@@ -14,13 +14,13 @@ from rich.console import Console
 
 from memplan_engine.bounds import Bound, BoundKind, lower_bound
 from memplan_engine.cli import deciding
-from memplan_engine.cores import find_core, select
+from memplan_engine.cores import find_core
 from memplan_engine.decision import Decision, Verdict, decide
 from memplan_engine.decision_tables import decision_summary, decision_tables
 from memplan_engine.errors import InputError
 from memplan_engine.importers import load
 from memplan_engine.plan import Plan
-from memplan_engine.problem import Gap, make_problem
+from memplan_engine.problem import Gap, make_problem, select
 from memplan_engine.tables import certificate
 from memplan_engine.units import format_seconds, parse_bytes
 

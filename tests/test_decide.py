@@ -16,10 +16,9 @@ from benchmarks.families import adversarial, perfect
 from memplan_engine.bounds import BoundKind, contributors, lower_bound
 from memplan_engine.decision import Verdict, decide
 from memplan_engine.errors import InputError, PlanError
-from memplan_engine.problem import FREE, Gap, make_problem
+from memplan_engine.problem import FREE, Gap, make_problem, select
 from memplan_engine.recheck import Outcome, replay
 from memplan_engine.strategies.budget import Budget
-from memplan_engine.strategies.parts import select
 from memplan_engine.validate import validate_plan
 
 

@@ -17,14 +17,13 @@ from hypothesis import strategies as st
 from benchmarks.families import adversarial, perfect
 from memplan_engine.bounds import BoundKind, contributors, lower_bound
 from memplan_engine.planner import make_plan
-from memplan_engine.problem import FREE, Gap, make_problem
+from memplan_engine.problem import FREE, Gap, make_problem, select
 from memplan_engine.recheck import Outcome, replay
 from memplan_engine.strategies import get_strategy
 from memplan_engine.strategies.budget import Budget, Progress
 from memplan_engine.strategies.core import is_refuted, shrink_core
 from memplan_engine.strategies.exact import Exact
 from memplan_engine.strategies.naive import Naive
-from memplan_engine.strategies.parts import select
 from memplan_engine.strategies.placement import Placement
 from memplan_engine.strategies.portfolio import place_by_portfolio
 from memplan_engine.strategies.race import Race

@@ -43,9 +43,9 @@ class Auto:
         budget.prove(bound := lower_bound(problem))
         best = place_quickly(problem, budget, spent)
         target = max(bound.nbytes, self.capacity or 0)
-        largest = max((len(rows) for rows in independent(problem)), default=0)
         if budget.stopped or best.arena_bytes(problem) <= target:
             return replace(best, bound=bound)
+        largest = max((len(rows) for rows in independent(problem)), default=0)
         if largest > MOST_BUFFERS:
             # The whole portfolio would take seconds: repair has the best of it first.
             best = Search(capacity=target).place(problem, budget.child(budget.seconds))

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from memplan_engine.bounds import Bound, BoundKind, lower_bound
-from memplan_engine.problem import Ints, Problem
+from memplan_engine.problem import Ints, Problem, select
 from memplan_engine.strategies.attempts import Outcome, PartSearch
 from memplan_engine.strategies.budget import Budget
-from memplan_engine.strategies.parts import independent, select
+from memplan_engine.strategies.parts import independent
 
 TURNS = 6
 NODES = 3_000

@@ -8,10 +8,9 @@ from enum import Enum
 
 import numpy as np
 
-from memplan_engine.bounds import lower_bound
 from memplan_engine.kernels.branch_state import Part
 from memplan_engine.pieces import Pieces, cut
-from memplan_engine.problem import FREE, Ints, Problem, make_problem
+from memplan_engine.problem import FREE, Ints, Problem
 
 MOST_BUFFERS = 6_000
 """Parts with more are not searched: neighbours are kept as pairs, and their number is quadratic."""
@@ -58,14 +57,6 @@ def independent(problem: Problem) -> Iterator[Ints]:
         yield from np.split(rows, cuts)
 
 
-def select(problem: Problem, rows: Ints) -> Problem:
-    """The buffers `rows` (ascending or not) as a problem of their own, in that order."""
-    columns = {key: getattr(problem, key)[rows] for key in ("start", "end", "size", "alignment", "fixed")}
-    gaps = {place: problem.gaps[row] for place, row in enumerate(rows.tolist()) if row in problem.gaps}
-    names = [problem.names[row] for row in rows]
-    return make_problem(**columns, names=names, gaps=gaps, steps=problem.steps, name=problem.name)
-
-
 def make_columns(problem: Problem, windows: Windows = Windows.FULL) -> Columns:
     """The columns of a part, `problem`, whose buffers all have bytes."""
     pieces = _whole_pieces(problem, windows)
@@ -105,11 +96,6 @@ def make_columns(problem: Problem, windows: Windows = Windows.FULL) -> Columns:
     )
     step = unit if not (problem.size % unit).any() else 1
     return Columns(problem, rows, unit, part, np.where(fixed != FREE, fixed // unit, 0), step)
-
-
-def part_bound(problem: Problem) -> int:
-    """The bytes that `problem` needs at least by the bounds that need no search."""
-    return lower_bound(problem).nbytes
 
 
 def _whole_pieces(problem: Problem, windows: Windows) -> Pieces:

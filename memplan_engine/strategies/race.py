@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from memplan_engine.bounds import Bound, BoundKind
-from memplan_engine.problem import Ints, Problem
+from memplan_engine.problem import Ints, Problem, select
 from memplan_engine.strategies.attempts import TASTES, Outcome, PartSearch
 from memplan_engine.strategies.budget import Budget
-from memplan_engine.strategies.parts import MOST_BUFFERS, independent, select
+from memplan_engine.strategies.parts import MOST_BUFFERS, independent
 from memplan_engine.strategies.placement import Placement
 from memplan_engine.strategies.portfolio import without_empty
 
@@ -47,7 +47,6 @@ class Race:
         self._tops = [int(tops[rows].max()) for rows in small]
         self._turns = [0] * len(small)
         self._again: list[deque[tuple[int, float]]] = [deque() for _ in small]
-        self.skipped = len(open_rows) - len(small)
 
     @property
     def target(self) -> int:
@@ -57,14 +56,16 @@ class Race:
     @property
     def settled(self) -> bool:
         """Whether nothing is left to try: each part fits into the target, or the capacity is refuted."""
-        refuted = self.capacity is not None and self.bound.nbytes > self.capacity
-        return refuted or not self._open()
+        return self._refuted or not self._open()
 
     @property
     def decided(self) -> bool:
         """Whether the best placement fits into the target, or the capacity is refuted."""
-        refuted = self.capacity is not None and self.bound.nbytes > self.capacity
-        return refuted or self.best.arena_bytes(self.problem) <= self.target
+        return self._refuted or self.best.arena_bytes(self.problem) <= self.target
+
+    @property
+    def _refuted(self) -> bool:
+        return self.capacity is not None and self.bound.nbytes > self.capacity
 
     @property
     def placement(self) -> Placement:
@@ -111,9 +112,10 @@ class Race:
         """Part, capacity and turn of what comes next; the parts take turns."""
         while not budget.stopped:
             with self._lock:
-                if self.settled:
+                open_parts = [] if self._refuted else self._open()
+                if not open_parts:
                     return
-                index = min(self._open(), key=self._turns.__getitem__)
+                index = min(open_parts, key=self._turns.__getitem__)
                 turn, height = self._next(index)
                 room = max(0, self._tops[index] - self.parts[index].step - self.target)
                 capacity = self.target + (int(room * height) if self.capacity is None else 0)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from memplan_engine.kernels.repair import UNPLACED
 from memplan_engine.kernels.time_index import meeting
-from memplan_engine.problem import FREE, Ints, Problem, make_problem
+from memplan_engine.problem import FREE, Ints, Problem, select
 from memplan_engine.strategies.attempts import PartSearch
 from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.mender import Mender
-from memplan_engine.strategies.parts import independent, select
+from memplan_engine.strategies.parts import independent
 
 MOST_OUT = 6
 """How many of the buffers without a place are tried at a time."""
@@ -86,16 +88,7 @@ def _with_fixed(problem: Problem, rows: Ints, inside: int, offsets: Ints) -> Pro
     alone = select(problem, rows)
     fixed = np.array(alone.fixed)
     fixed[inside:] = offsets[rows[inside:]]
-    return make_problem(
-        alone.start,
-        alone.end,
-        alone.size,
-        alignment=alone.alignment,
-        fixed=fixed,
-        gaps=alone.gaps,
-        steps=alone.steps,
-        name=alone.name,
-    )
+    return replace(alone, fixed=fixed)
 
 
 def _pack(window: Problem, ceiling: int, budget: Budget) -> Ints | None:
