@@ -8,7 +8,9 @@ A solution that cannot be pushed down any further has every buffer at 0, at its 
 top of another. So a buffer under which no other fits any more either lies at its low, or rests on one that is
 not placed yet: at least on the lowest top among its neighbours. That is the only branching, "place or lift".
 It needs no order among parts of the problem that do not touch, and may take the column that has the fewest
-choices (fail first).
+choices (fail first). After a branch has ended, the columns in which branches ended of late come before those:
+else what made the trouble lies far up the tree, under decisions that have nothing to do with it (reasoning
+from last conflicts, Lecoutre, Saïs, Tabary and Vidal 2009).
 
 A branch ends when a column is too full (Jackson's bound for one machine with release dates), when a
 buffer passes its latest offset, or when its state was refuted before (a table of hashes). Where placed
@@ -32,7 +34,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from memplan_engine.kernels.branch_state import (
+    AREA,
+    CONFLICT,
     NEVER,
+    NOWHERE,
     PAST,
     TRAIL,
     Part,
@@ -45,6 +50,15 @@ from memplan_engine.kernels.branch_state import (
     sort_unplaced,
     trail_is_full,
     undo,
+)
+from memplan_engine.kernels.tree_trace import (
+    KNOWN,
+    NOTHING_BELOW,
+    TreeTrace,
+    begin_node,
+    end_node,
+    note_failure,
+    note_state,
 )
 from memplan_engine.kernels.types import Flags, Ints
 
@@ -61,6 +75,8 @@ floor (`ways`), or that could lie there at once (`level`); or the first of two, 
 
 PLACE, FORCED, LIFT, SPLIT = range(4)
 """Kinds of frames."""
+REMEMBERED = 8
+"""Columns of late conflicts, each taken once. One is a third as good, sixteen are no better."""
 
 
 class Frames(NamedTuple):
@@ -88,8 +104,10 @@ def branch(
     table: Hashes,
     counter: Ints,
     stop: Flags,
-) -> tuple[int, Ints]:
-    """Search `part`; FITS with offsets (units), DOES_NOT_FIT when that is proved, or UNDECIDED.
+    trace: TreeTrace | None = None,
+) -> tuple[int, Ints, int]:
+    """Search `part`; FITS with offsets (units), DOES_NOT_FIT when that is proved, or UNDECIDED; and how far
+    it came: the most units of all columns that were placed at once.
 
     Parameters
     ----------
@@ -98,30 +116,42 @@ def branch(
     most_raises: how often at each node `_raise_over_waste` may act.
     most_nodes: give up after so many nodes. table: 2^k slots for refuted states; empty, or of earlier
         searches of the same part.
-    counter: grows by the nodes visited. stop: raised from outside to give up.
+    counter: grows by the nodes visited. stop: raised from outside to give up. trace: where to note nodes.
     """
     s, f = begin(part, lows), _no_frames(16 * len(lows) + 64)
-    lo, hi, nodes = 0, len(part.cap), 0
+    lo, hi, nodes, most_area = 0, len(part.cap), 0, 0
+    conflicts = np.full(REMEMBERED, NOWHERE)
     sound: bool = True
     while True:
         if sound and propagate(part, s, most_raises):
             nodes += 1
             counter[0] += 1
+            most_area = max(most_area, s.counts[AREA])
             if nodes > most_nodes or stop[0] or f.depth[0] + 4 > len(f.kind) or trail_is_full(s):
-                return UNDECIDED, s.low
+                return UNDECIDED, s.low, most_area
+            if trace is not None:
+                note_state(trace, part, s)
             lo, hi = _open_stretch(s, f, lo, hi)
             if lo == hi:
-                return FITS, s.low
+                return FITS, s.low, most_area
             state = _hash(part, s, lo, hi)
             if table[state & np.uint64(len(table) - 1)] != state:
-                u = _lowest_below(part, s, _choose(part, s, lo, hi, rule, priority))
+                column = _choose(part, s, lo, hi, conflicts, rule)
+                u = _lowest_below(part, s, _first_of(part, s, column, priority))
                 kind = FORCED if part.plain and _is_base(part, s, u) else PLACE
+                if trace is not None:
+                    begin_node(trace, f.depth[0], kind, u, s.low[u])
                 _push(s, f, kind, lo, hi, u, state)
                 sound = place(part, s, u)
                 continue
-        lo, hi = _back(part, s, f, table)
+            if trace is not None:
+                end_node(trace, KNOWN)
+        elif trace is not None:
+            note_failure(trace, part, s)
+        _remember(s, conflicts)
+        lo, hi = _back(part, s, f, table, trace)
         if lo == hi:
-            return DOES_NOT_FIT, s.low
+            return DOES_NOT_FIT, s.low, most_area
         sound = True
 
 
@@ -148,7 +178,7 @@ def _push(s: State, f: Frames, kind: int, lo: int, hi: int, who: int, state: np.
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _back(part: Part, s: State, f: Frames, table: Hashes) -> tuple[int, int]:
+def _back(part: Part, s: State, f: Frames, table: Hashes, trace: TreeTrace | None) -> tuple[int, int]:
     """Take back to the latest branching that has its second way left, and take that: the columns that it is
     about, or none when all is refuted. What has no way left is entered in the table."""
     while f.depth[0] > 0:
@@ -157,8 +187,14 @@ def _back(part: Part, s: State, f: Frames, table: Hashes) -> tuple[int, int]:
         if f.kind[top] == PLACE:
             f.kind[top] = LIFT
             target = _lowest_top(part, s, f.who[top])
+            if trace is not None:
+                begin_node(trace, top, LIFT, f.who[top], s.low[f.who[top]])
             if target < NEVER and raise_low(part, s, f.who[top], target):
                 return f.lo[top], f.hi[top]
+            if trace is not None:
+                note_failure(trace, part, s)
+                if target == NEVER:
+                    end_node(trace, NOTHING_BELOW)
         else:
             if f.kind[top] != SPLIT:
                 table[f.state[top] & np.uint64(len(table) - 1)] = f.state[top]
@@ -268,9 +304,36 @@ def _hash(part: Part, s: State, lo: int, hi: int) -> np.uint64:
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _choose(part: Part, s: State, lo: int, hi: int, rule: int, priority: Floats) -> int:
-    """The unplaced buffer of highest priority at the floor of the column that `rule` takes."""
-    chosen, best, second = -1, NEVER, NEVER
+def _remember(s: State, conflicts: Ints) -> None:
+    """Put the column in which the branch has ended before all others."""
+    column, place = s.counts[CONFLICT], 0
+    if column == NOWHERE:
+        return
+    s.counts[CONFLICT] = NOWHERE
+    while place < len(conflicts) - 1 and conflicts[place] != column:
+        place += 1
+    conflicts[1 : place + 1] = conflicts[:place].copy()
+    conflicts[0] = column
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _recall(s: State, conflicts: Ints, lo: int, hi: int) -> int:
+    """The latest conflict in `[lo, hi)` that still has something to place, which is then forgotten."""
+    for i in range(len(conflicts)):
+        column = conflicts[i]
+        if lo <= column < hi and s.unplaced[column] > 0:
+            conflicts[i:-1] = conflicts[i + 1 :].copy()
+            conflicts[-1] = NOWHERE
+            return column
+    return NOWHERE
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _choose(part: Part, s: State, lo: int, hi: int, conflicts: Ints, rule: int) -> int:
+    """The column of a late conflict, or else the one that `rule` takes."""
+    chosen, best, second = _recall(s, conflicts, lo, hi), NEVER, NEVER
+    if chosen != NOWHERE:
+        return chosen
     for column in range(lo, hi):
         if s.unplaced[column] == 0:
             continue
@@ -290,9 +353,15 @@ def _choose(part: Part, s: State, lo: int, hi: int, rule: int, priority: Floats)
             first, then = slack, s.level[column]
         if first < best or (first == best and then < second):
             chosen, best, second = column, first, then
-    members = sort_unplaced(part, s, chosen)
+    return chosen
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _first_of(part: Part, s: State, column: int, priority: Floats) -> int:
+    """The unplaced buffer of highest priority at the floor of `column`."""
+    members = sort_unplaced(part, s, column)
     buffer = members[0]
-    for u in members[: s.level[chosen]]:
+    for u in members[: s.level[column]]:
         if priority[u] > priority[buffer]:
             buffer = u
     return buffer

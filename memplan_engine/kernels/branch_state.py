@@ -13,8 +13,10 @@ from numba import njit
 
 from memplan_engine.kernels.types import Flags, Ints
 
-TRAIL, PAST, QUEUE, RAISES = range(4)
-"""Rows of `State.counts`."""
+TRAIL, PAST, QUEUE, RAISES, CONFLICT, AREA = range(6)
+"""Rows of `State.counts`; CONFLICT is the column in which a branch has ended, or NOWHERE, AREA how many units
+of the columns are placed."""
+NOWHERE = -1
 NEVER = 2**62
 
 
@@ -77,8 +79,8 @@ def begin(part: Part, lows: Ints) -> State:
             unplaced[part.columns[i]] += 1
         for column in range(part.first[u], part.last[u] - 1):
             reaching[column] += 1
-    count = np.zeros(4, np.int64)
-    count[QUEUE] = columns
+    count = np.zeros(6, np.int64)
+    count[QUEUE], count[CONFLICT] = columns, NOWHERE
     return State(
         lows.copy(),
         np.zeros(n, np.bool_),
@@ -127,11 +129,18 @@ def raise_low(part: Part, s: State, u: int, low: int) -> bool:
 
 
 @njit(cache=True, nogil=True, inline="always")
+def area(part: Part, u: int) -> int:
+    """The units that u takes in all its columns."""
+    return part.size[u] * (part.columns_of[u + 1] - part.columns_of[u])
+
+
+@njit(cache=True, nogil=True, inline="always")
 def place(part: Part, s: State, u: int) -> bool:
     """Place u at its low and raise all its neighbours above it; False when one has no room left."""
     s.trail_who[s.counts[TRAIL]] = -1 - u
     s.counts[TRAIL] += 1
     s.placed[u] = True
+    s.counts[AREA] += area(part, u)
     for i in range(part.columns_of[u], part.columns_of[u + 1]):
         s.unplaced[part.columns[i]] -= 1
         _touch(s, part.columns[i])
@@ -146,6 +155,7 @@ def place(part: Part, s: State, u: int) -> bool:
         if part.plain and s.low[v] <= offset and is_wider(part, v, u):
             low = _raise_wider(part, s, v, u, top)
         if not raise_low(part, s, v, low):
+            s.counts[CONFLICT] = part.columns[part.columns_of[v]]
             return False
     return True
 
@@ -170,6 +180,7 @@ def undo(part: Part, s: State, mark: int, past_mark: int) -> None:
             continue
         u = -1 - u
         s.placed[u] = False
+        s.counts[AREA] -= area(part, u)
         for i in range(part.columns_of[u], part.columns_of[u + 1]):
             s.unplaced[part.columns[i]] += 1
         for column in range(part.first[u], part.last[u] - 1):
@@ -212,6 +223,7 @@ def propagate(part: Part, s: State, most_raises: int) -> bool:
         members = sort_unplaced(part, s, column)
         end, total = _load(part, s, members)
         if end > part.cap[column]:
+            s.counts[CONFLICT] = column
             return False
         floor = s.low[members[0]] if len(members) > 0 else 0
         slack, level = part.cap[column] - floor - total, 0
@@ -226,6 +238,7 @@ def propagate(part: Part, s: State, most_raises: int) -> bool:
         if s.counts[RAISES] >= most_raises or len(members) < 2:
             continue
         if not _raise_over_waste(part, s, members, slack):
+            s.counts[CONFLICT] = column
             return False
     return True
 

@@ -2,8 +2,9 @@
 
 Search times of branch and bound are heavy-tailed: the same part may take a hundred nodes with one order and
 millions with another. So orders are raced in turn, with node limits that grow from round to round, and from
-the second round on with randomised ties (Gomes, Selman and Kautz, 1998). What one attempt refutes the others
-need not look at again: all attempts at one capacity share their table.
+the second round on with randomised ties (Gomes, Selman and Kautz, 1998); every other turn then goes to the
+orders that came furthest so far. What one attempt refutes the others need not look at again: all attempts at
+one capacity share their table.
 """
 
 from __future__ import annotations
@@ -31,31 +32,47 @@ class Outcome(IntEnum):
 
 TASTES: tuple[tuple[int, str], ...] = (
     (branch.FEWEST_WAYS, "length"),
-    (branch.LOWEST_FEWEST_LEVEL, "shortness"),
-    (branch.FEWEST_LEVEL, "length"),
+    (branch.LOWEST_FEWEST_LEVEL, "area"),
+    (branch.FULLEST, "columns"),
+    (branch.LOWEST, "columns"),
+    (branch.FEWEST_WAYS, "size"),
     (branch.LOWEST_FEWEST_WAYS, "area"),
-    (branch.FULLEST_FEWEST_LEVEL, "area"),
-    (branch.FEWEST_WAYS, "shortness"),
-    (branch.FULLEST, "size"),
-    (branch.LOWEST, "length"),
-    (branch.LOWEST_FEWEST_WAYS, "size"),
-    (branch.LOWEST_FEWEST_LEVEL, "length"),
-    (branch.FEWEST_LEVEL, "shortness"),
-    (branch.LOWEST_FEWEST_WAYS, "shortness"),
-    (branch.FULLEST, "shortness"),
+    (branch.FEWEST_LEVEL, "columns"),
     (branch.LOWEST_FEWEST_LEVEL, "columns"),
+    (branch.FULLEST_FEWEST_LEVEL, "length"),
+    (branch.LOWEST, "area"),
+    (branch.FULLEST, "shortness"),
+    (branch.LOWEST_FEWEST_WAYS, "shortness"),
+    (branch.LOWEST, "size"),
+    (branch.FEWEST_LEVEL, "shortness"),
 )
 """Column rule and buffer priority of each attempt of a round; neighbours differ as much as they can."""
-FIRST_NODES = 400
+RANK = 0.6
+"""Of the tastes that came furthest, each is taken so many times as often as the one before it."""
+FIRST_NODES = 200
 NODES_A_BUFFER = 3
-GROWTH = 1.25
+GROWTH = 1.15
 MOST_GROWTHS = 60
-NOISE = 0.1
+NOISE = 0.15
 MOST_RAISES = (8, 0)
 """How often the attempts of a round may raise buffers over waste at each node. More prunes more, and costs
 more."""
 SMALL_TABLE, LARGE_TABLE = 2**14, 2**20
 MOST_TABLES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How an attempt searches: its `taste`, and how many attempts had that before."""
+
+    turn: int
+    taste: int
+    again: int
+
+    @property
+    def odd(self) -> bool:
+        """Tells one half of the attempts from the other, with each taste by turns."""
+        return (self.taste + self.again) % 2 == 1
 
 
 @dataclass(slots=True, eq=False)
@@ -70,6 +87,9 @@ class PartSearch:
     columns: Columns = field(init=False)
     relaxed: Columns = field(init=False)
     _tables: dict[tuple[int, bool], branch.Hashes] = field(default_factory=dict)
+    _manners: dict[int, Manner] = field(default_factory=dict)
+    _tried: list[int] = field(default_factory=lambda: [0] * len(TASTES))
+    _furthest: list[int] = field(default_factory=lambda: [0] * len(TASTES))
     _full_refuted: int = -1
     _relaxed_fits: int = 2**62
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -95,6 +115,24 @@ class PartSearch:
         grown = GROWTH ** min(turn // len(TASTES), MOST_GROWTHS)
         return int((FIRST_NODES + NODES_A_BUFFER * len(self.rows)) * grown)
 
+    def manner(self, turn: int) -> Manner:
+        """How the attempt `turn` (0, 1, …) searches; settled when first asked for."""
+        with self._lock:
+            if turn not in self._manners:
+                taste = self._taste(turn)
+                self._manners[turn] = Manner(turn, taste, self._tried[taste])
+                self._tried[taste] += 1
+            return self._manners[turn]
+
+    def _taste(self, turn: int) -> int:
+        """In the first round one after the other; then so in every other turn, and in the rest by rank."""
+        later = turn - len(TASTES)
+        if later < 0 or later % 2 == 0:
+            return (later // 2 if later >= 0 else turn) % len(TASTES)
+        ranked = sorted(range(len(TASTES)), key=lambda taste: -self._furthest[taste])
+        rank = int(np.random.default_rng((self.seed, turn)).geometric(1 - RANK)) - 1
+        return ranked[rank % len(TASTES)]
+
     def stuck(self, target: int, top: int) -> bool:
         """Whether windows leave nothing to find: what takes them for full does not get below `top` bytes, and
         what takes them for empty fits into `target`."""
@@ -107,21 +145,23 @@ class PartSearch:
 
         Gives offsets in bytes, one a row of the part, when it fits. DOES_NOT_FIT is proved.
         """
-        relaxed = not self.exact and bool((turn + turn // len(TASTES)) % 2)
+        manner = self.manner(turn)
+        relaxed = not self.exact and manner.odd
         columns = self.relaxed if relaxed else self.columns
-        rule, priority = TASTES[turn % len(TASTES)]
-        around, limit = turn // len(TASTES), most_nodes or self.nodes(turn)
-        outcome, low = branch.branch(
+        rule, priority = TASTES[manner.taste]
+        limit = most_nodes or self.nodes(turn)
+        outcome, low, reached = branch.branch(
             columns.within(capacity),
             columns.lows,
             rule,
-            self._priority(columns, priority, turn, around),
-            MOST_RAISES[around % len(MOST_RAISES)],
+            self._priority(columns, priority, manner),
+            MOST_RAISES[manner.again % len(MOST_RAISES)],
             limit,
             self._table(capacity, relaxed, limit),
             budget.counter,
             budget.stop,
         )
+        self._furthest[manner.taste] = max(self._furthest[manner.taste], int(reached))
         if outcome == Outcome.FITS and not relaxed:
             offsets = np.maximum(self.part.fixed, 0)
             offsets[columns.rows] = low * columns.unit
@@ -133,7 +173,7 @@ class PartSearch:
         refuted = outcome == Outcome.DOES_NOT_FIT and (self.exact or relaxed)
         return (Outcome.DOES_NOT_FIT if refuted else Outcome.UNDECIDED), None
 
-    def _priority(self, columns: Columns, name: str, turn: int, around: int) -> Floats:
+    def _priority(self, columns: Columns, name: str, manner: Manner) -> Floats:
         rows, part = columns.rows, self.part
         size = part.size[rows].astype(np.float64)
         length = (part.end - part.start)[rows].astype(np.float64)
@@ -147,8 +187,8 @@ class PartSearch:
             "area": length * size,
             "size": size,
         }[name]
-        if around:
-            noise = np.random.default_rng((self.seed, turn, len(rows)))
+        if manner.again:
+            noise = np.random.default_rng((self.seed, manner.turn, len(rows)))
             values = values * np.exp(noise.normal(0, NOISE, len(values)))
         return np.asarray(values, dtype=np.float64)
 

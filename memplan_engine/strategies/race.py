@@ -11,7 +11,7 @@ import numpy as np
 
 from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.problem import Ints, Problem, select
-from memplan_engine.strategies.attempts import TASTES, Outcome, PartSearch
+from memplan_engine.strategies.attempts import Outcome, PartSearch
 from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.parts import MOST_BUFFERS, independent
 from memplan_engine.strategies.placement import Placement
@@ -141,7 +141,7 @@ class Race:
             # Just below the best: once that is refuted, windows taken for full have nothing more to give.
             return turn, 1.0
         # Tastes that look at the target in one round look elsewhere in the next.
-        return turn, turn * SPREAD % 1.0 if (turn + turn // len(TASTES)) % 2 else 0.0
+        return turn, turn * SPREAD % 1.0 if self.parts[index].manner(turn).odd else 0.0
 
     def _improve(self, index: int, offsets: Ints, budget: Budget, turn: int) -> None:
         part = self.parts[index]
