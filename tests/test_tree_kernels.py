@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from memplan_engine.kernels import effort
 from memplan_engine.kernels.block_fit import MOST_SHORT
 from memplan_engine.kernels.gap_lists import MOST_WAITING, gaps_of, make_gap_lists, settle, take_out
+from memplan_engine.kernels.size_codes import CHUNK, LARGEST, NOTHING, next_code, size_code
 from memplan_engine.kernels.time_tree import CELLS
 from memplan_engine.problem import FREE, Gap, Problem, make_problem
 from memplan_engine.strategies.base import Budget
@@ -168,3 +169,40 @@ def test_a_list_settles_by_itself_when_enough_waits():
     pool = take_out(lists, pool, 0, 10**6, 10**6 + 1)
     assert gaps_of(lists, pool, 0).shape[1] == MOST_WAITING
     assert lists.waiting[0] == 1
+
+
+def test_a_larger_size_never_has_a_smaller_code():
+    sizes = np.unique([*range(1, 3000), *(2**k + d for k in range(12, 62) for d in (-1, 0, 1)), END])
+    codes = np.array([size_code(int(size)) for size in sizes], dtype=np.int64)
+    assert (np.diff(codes) >= 0).all()
+    # Ten bits of fraction: exact below 2,048 bytes, and within a thousandth above.
+    assert (np.diff(codes[sizes < 2048]) > 0).all()
+    assert size_code(2048) == size_code(2049) < size_code(2050)
+    assert codes[0] > NOTHING
+    assert codes[-1] < LARGEST
+
+
+@given(st.lists(st.integers(0, 64513), max_size=3 * CHUNK), st.integers(1, 65534))
+@settings(max_examples=100, deadline=None)
+def test_the_next_code(codes, floor):
+    nearest = np.empty(-(-len(codes) // CHUNK), dtype=np.uint16)
+    found = next_code(np.array(codes, dtype=np.uint16), np.uint16(floor), nearest)
+    assert found == min([code for code in codes if code >= floor], default=LARGEST)
+    for chunk, ours in enumerate(nearest.tolist()):
+        least = min([c for c in codes[chunk * CHUNK : (chunk + 1) * CHUNK] if c >= floor], default=None)
+        assert least is None or ours == least - floor
+
+
+@pytest.mark.parametrize("alignment", [1, 64, 4096])
+def test_sizes_that_share_a_code_are_told_apart(alignment):
+    # A thousandth of 2**20 is 1,024: holes a few bytes apart have one code, and some of them are too small.
+    random = np.random.default_rng(11)
+    n, steps = 900, 500
+    start = random.integers(0, steps, n)
+    length = np.where(random.random(n) < 0.4, random.integers(1, steps, n), random.integers(1, 9, n))
+    size = random.choice([2**20, 2**20 + 2**14, 2**18], n) + random.integers(0, 600, n)
+    problem = make_problem(start, start + length, size, alignment=alignment)
+    order = random.permutation(n)
+    expected = placed(problem, order, Fit.BEST, effort.RUNS)
+    for cell in (1, 8, 30):
+        assert placed(problem, order, Fit.BEST, cell) == expected

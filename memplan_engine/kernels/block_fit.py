@@ -2,7 +2,7 @@
 
 What is there all through a block leaves some gaps; the few other rectangles that a short buffer meets lie
 inside these, each in one. So only those gaps need a sweep, and the best of all others comes out of one pass
-over bare numbers. Alignments are powers of two here.
+over the codes of their sizes. Alignments are powers of two here.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from memplan_engine.kernels.gap_lists import gap_onwards, gaps_of
+from memplan_engine.kernels.gap_lists import codes_of, gap_onwards, gaps_of
 from memplan_engine.kernels.rows import rows_that_meet
+from memplan_engine.kernels.size_codes import CHUNK, NOTHING, Codes, next_code, size_code
 from memplan_engine.kernels.time_tree import CELLS, TimeTree
 from memplan_engine.kernels.types import Ints
 
@@ -21,7 +22,6 @@ NO_HOLE = np.iinfo(np.int64).max
 MOST_SHORT = 256
 """More short rectangles than these are not worth sorting."""
 UNKNOWN = -1
-CHUNK = 256
 
 
 class Met(NamedTuple):
@@ -113,11 +113,12 @@ def first_fit(tree: TimeTree, pool: Ints, start: int, end: int, size: int, align
 def best_fit(tree: TimeTree, pool: Ints, begin: int, finish: int, size: int, alignment: int) -> int:
     """The lowest offset in the smallest hole that is large enough, above everything if there is none."""
     met = meet_in_block(tree, begin, finish)
-    gaps = gaps_of(tree.lists, pool, 2 * tree.leaves + begin // (tree.cell * CELLS))
+    whole = 2 * tree.leaves + begin // (tree.cell * CELLS)
+    gaps, codes = gaps_of(tree.lists, pool, whole), codes_of(tree.lists, pool, whole)
     lows, highs, last = gaps[0], gaps[1], gaps.shape[1] - 1
     mask, above = alignment - 1, lows[last]
     chosen, tightest = -1, NO_HOLE
-    saved, touched, gap, j = np.empty(len(met.low), dtype=np.int64), 0, 0, 0
+    saved, touched, gap, j = np.empty(len(met.low), dtype=np.uint16), 0, 0, 0
     # A hole of just this size: only below it can there be a better one.
     while j < len(met.low) and tightest > size:
         gap = met.gap[j] if met.gap[j] != UNKNOWN else gap_onwards(highs, gap, met.low[j])
@@ -133,36 +134,36 @@ def best_fit(tree: TimeTree, pool: Ints, begin: int, finish: int, size: int, ali
         elif size <= top - reach < tightest and (-reach & mask) + size <= top - reach:
             chosen, tightest = reach + (-reach & mask), top - reach
         # Nothing is left of it for those who look through all gaps.
-        met.gap[touched], saved[touched], highs[gap] = gap, top, lows[gap]
+        met.gap[touched], saved[touched], codes[gap] = gap, codes[gap], NOTHING
         touched += 1
     end = gap if tightest == size else last
-    whole, hole = _smallest_hole(lows[:end], highs[:end], size, mask, tightest)
-    if hole < tightest or (hole == tightest < NO_HOLE and whole < chosen):
-        chosen = whole
+    lowest, hole = _smallest_gap(gaps, codes[:end], size, mask, tightest)
+    if hole < tightest or (hole == tightest < NO_HOLE and lowest < chosen):
+        chosen = lowest
     for i in range(touched):
-        highs[met.gap[i]] = saved[i]
+        codes[met.gap[i]] = saved[i]
     return chosen if chosen >= 0 else above + (-above & mask)
 
 
 @njit(cache=True, nogil=True)
-def _smallest_hole(lows: Ints, highs: Ints, size: int, mask: int, tightest: int) -> tuple[int, int]:
+def _smallest_gap(gaps: Ints, codes: Codes, size: int, mask: int, tightest: int) -> tuple[int, int]:
     """The offset in the smallest gap that has room for `size` bytes and is no larger than `tightest`, the
     lowest of equals, and how large the gap is; NO_HOLE if there is none."""
-    best, least = -1, tightest
-    for begin in range(0, len(lows), CHUNK):
-        here = NO_HOLE
-        # No branch in here, so that the compiler makes vector instructions of it.
-        low, high = lows[begin : begin + CHUNK], highs[begin : begin + CHUNK]
-        for i in range(len(low)):
-            hole = high[i] - low[i]
-            here = min(here, hole if hole - (-low[i] & mask) >= size else NO_HOLE)
-        if here < least or (here == least and best < 0):
-            best, least = begin, here
-        if best >= 0 and least == size:
-            break
-    if best < 0 or least == NO_HOLE:
-        return -1, NO_HOLE
-    i = best
-    while highs[i] - lows[i] != least or (-lows[i] & mask) + size > least:
-        i += 1
-    return lows[i] + (-lows[i] & mask), least
+    lows, highs, most = gaps[0], gaps[1], size_code(tightest)
+    floor, nearest = size_code(size), np.empty(-(-len(codes) // CHUNK), dtype=np.uint16)
+    while True:
+        code = next_code(codes, floor, nearest)
+        if code > most:
+            return -1, NO_HOLE
+        best, least = -1, tightest
+        for chunk in range(len(nearest)):
+            if nearest[chunk] == code - floor:
+                for i in range(chunk * CHUNK, min(len(codes), (chunk + 1) * CHUNK)):
+                    hole = highs[i] - lows[i]
+                    fits = codes[i] == code and (-lows[i] & mask) + size <= hole
+                    if fits and (hole < least or (hole == least and best < 0)):
+                        best, least = lows[i] + (-lows[i] & mask), hole
+        if best >= 0:
+            return best, least
+        # The code leaves out the last bits of a size, and alignment takes some bytes, too.
+        floor = np.uint16(code + 1)

@@ -40,4 +40,4 @@ def _tree_work(length: Ints, sections: int, cell: int) -> float:
     changes = 3.0 * (long / block).sum()
     rows_in_block = 2.0 * len(long) * min(1.0, block / sections)
     rows_in_cell = 2.0 * (pieces - len(long)) * min(1.0, cell / sections)
-    return 200.0 * changes + pieces * (0.7 * rows_in_block + 0.5 * rows_in_cell)
+    return 300.0 * changes + pieces * (0.7 * rows_in_block + 0.5 * rows_in_cell)

@@ -1,8 +1,9 @@
 """Many lists of gaps, each the bytes that are still free somewhere in time, from the bottom up.
 
 All lists share one pool of bytes, `pool[0]` the lows and `pool[1]` the highs, sorted and apart from each
-other; the last gap of each list has no end. What is taken waits by the list, sorted, until there is enough
-of it to be worth a pass over the gaps: taking a range out costs a fraction of moving what lies above it.
+other; the last gap of each list has no end. In `pool[2]` is room for the codes of their sizes (`size_codes`),
+written only for lists that are searched by size. What is taken waits by the list, sorted, until there is
+enough of it to be worth a pass over the gaps: taking a range out costs a fraction of moving what lies above.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from memplan_engine.kernels.size_codes import Codes
 from memplan_engine.kernels.types import Ints
 
 NO_END = np.iinfo(np.int64).max
@@ -34,7 +36,7 @@ class GapLists(NamedTuple):
 def make_gap_lists(lists: int) -> tuple[GapLists, Ints]:
     """Lists that leave every byte free, and their pool."""
     room = 8
-    pool = np.empty((2, 2 * room * lists), dtype=np.int64)
+    pool = np.empty((3, 2 * room * lists), dtype=np.int64)
     pool[0, : room * lists] = 0
     pool[1, : room * lists] = NO_END
     empty = GapLists(
@@ -52,7 +54,14 @@ def make_gap_lists(lists: int) -> tuple[GapLists, Ints]:
 @njit(cache=True, nogil=True)
 def gaps_of(lists: GapLists, pool: Ints, one: int) -> Ints:
     """The gaps of list `one`, lows and highs, without regard to what waits."""
-    return pool[:, lists.first[one] : lists.first[one] + lists.counts[one]]
+    return pool[:2, lists.first[one] : lists.first[one] + lists.counts[one]]
+
+
+@njit(cache=True, nogil=True)
+def codes_of(lists: GapLists, pool: Ints, one: int) -> Codes:
+    """The codes of the gaps of list `one`, as `write_codes` left them."""
+    first, count = lists.first[one], lists.counts[one]
+    return pool[2, first : first + count].view(np.uint16)[:count]
 
 
 @njit(cache=True, nogil=True)
@@ -111,7 +120,7 @@ def settle(lists: GapLists, pool: Ints, one: int) -> Ints:
     lists.waiting[one] = 0
     if total > lists.room[one]:
         pool = _move(lists, pool, one, 2 * total)
-    gaps = pool[:, lists.first[one] : lists.first[one] + lists.room[one]]
+    gaps = pool[:2, lists.first[one] : lists.first[one] + lists.room[one]]
     _shift(gaps[0], end, count, begin + made - end)
     _shift(gaps[1], end, count, begin + made - end)
     for i in range(made):
@@ -162,7 +171,7 @@ def _move(lists: GapLists, pool: Ints, one: int, room: int) -> Ints:
     """Give list `one` new room at the end of the pool; gives the pool."""
     first, used, count = lists.first[one], lists.used[0], lists.counts[one]
     if used + room > pool.shape[1]:
-        larger = np.empty((2, 2 * (used + room)), dtype=np.int64)
+        larger = np.empty((3, 2 * (used + room)), dtype=np.int64)
         larger[:, :used] = pool[:, :used]
         pool = larger
     pool[:, used : used + count] = pool[:, first : first + count]

@@ -21,7 +21,9 @@ from numba import njit
 
 from memplan_engine.kernels.gap_lists import (
     MOST_WAITING,
+    NO_END,
     GapLists,
+    codes_of,
     gap_above,
     gaps_of,
     is_taken,
@@ -29,6 +31,7 @@ from memplan_engine.kernels.gap_lists import (
     take_out,
 )
 from memplan_engine.kernels.rows import Rows, add_row, make_rows, rows_that_meet
+from memplan_engine.kernels.size_codes import size_code, write_codes
 from memplan_engine.kernels.stretches import narrow_around, narrow_to_gaps
 from memplan_engine.kernels.types import Ints
 
@@ -66,6 +69,8 @@ def make_tree(starts: Ints, ends: Ints, cell: int) -> tuple[TimeTree, Ints]:
             long[start // block] += 1
             long[(end - 1) // block] += start // block < (end - 1) // block
     lists, pool = make_gap_lists(2 * leaves + leaves // CELLS)
+    for whole in range(2 * leaves, 2 * leaves + leaves // CELLS):
+        codes_of(lists, pool, whole)[0] = size_code(NO_END)
     most = long.max() + max(2 * short.max(), CELLS * short.max()) + 1
     return TimeTree(
         cell,
@@ -115,7 +120,9 @@ def _add_to_blocks(tree: TimeTree, pool: Ints, start: int, end: int, low: int, h
             settles = tree.lists.waiting[whole] == MOST_WAITING
             pool = take_out(tree.lists, pool, whole, low, high)
             if settles:
-                _find_gaps_of_rows(tree, gaps_of(tree.lists, pool, whole)[1], block)
+                gaps = gaps_of(tree.lists, pool, whole)
+                write_codes(gaps[0], gaps[1], codes_of(tree.lists, pool, whole))
+                _find_gaps_of_rows(tree, gaps[1], block)
         else:
             gap = gap_above(gaps_of(tree.lists, pool, whole)[1], low)
             add_row(tree.long, block, start, end, low, high, gap)
