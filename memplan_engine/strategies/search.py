@@ -13,6 +13,7 @@ from memplan_engine.problem import Ints, Problem
 from memplan_engine.profile import live_bytes
 from memplan_engine.strategies import orders
 from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.contact_fit import placements
 from memplan_engine.strategies.mender import Limits, Mender, make_mender
 from memplan_engine.strategies.order_fit import NO_LIMIT, Fit, Order, Prepared, is_plain, place_by, prepare
 from memplan_engine.strategies.portfolio import place_quickly
@@ -57,6 +58,11 @@ grows with n, and so do the rounds."""
 MOST_EFFORT = 64_000_000
 MOST_ABOVE = 2000
 """A start that leaves more buffers above the bound is not repaired."""
+CONTACT = "urgency × contact fit"
+FAR_OFF = 1.001
+QUICK_PAIRS = 150_000_000
+"""Contact fit comes before the slower starts where the arena is a thousandth above the bound and no more
+pairs of buffers are alive together than these, about three seconds' worth."""
 REPAIRED = ", repaired"
 PACKED = ", repaired, windows packed"
 FIRST_ROUNDS = 6
@@ -98,7 +104,13 @@ class Search:
         hunt = Hunt(prepare(problem), budget, target, self.iterations)
         hunt.consider(first.offsets, first.found_by)
         hunt.try_by_start()
-        hunt.repair_starts()
+        hunt.repair_starts(STARTS[:2])
+        early = hunt.contact_pays
+        if early:
+            hunt.repair_by_contact()
+        hunt.repair_starts(STARTS[2:])
+        if not early:
+            hunt.repair_by_contact()
         hunt.repair_in_rounds(FIRST_ROUNDS)
         hunt.try_the_others()
         hunt.repair_in_rounds()
@@ -171,19 +183,46 @@ class Hunt:
             order = self.order("start", orders.by_start)
             self.consider(place_by(self.prepared, order, Fit.FIRST, budget), f"start × {Fit.FIRST} fit")
 
-    def repair_starts(self) -> None:
-        """Place by each of STARTS, however high it gets, and repair what is above the bound."""
-        for name, order, fit in STARTS:
+    def repair_starts(self, starts: tuple[tuple[str, Order, Fit], ...]) -> None:
+        """Place by each of `starts`, however high it gets, and repair what is above the bound."""
+        for name, order, fit in starts:
             if self.budget.stopped or self.arena <= self.bound:
                 return
             offsets = place_by(self.prepared, self.order(name, order), fit, self.budget)
             if offsets is None:
                 return
             self.consider(offsets, f"{name} × {fit} fit")
-            above = int((offsets + self.prepared.problem.size > self.bound).sum())
-            if above <= MOST_ABOVE and not self.over:
-                self.stands.append(Stand(f"{name} × {fit} fit", offsets))
-                self.repair_stand(self.stands[-1], 0)
+            self.stand_on(f"{name} × {fit} fit", offsets)
+
+    @property
+    def contact_pays(self) -> bool:
+        """Whether contact fit comes before the slower starts: the quick ones are far off, and it is quick."""
+        pairs = int(orders.conflicts(self.prepared.problem).sum()) // 2
+        return self.arena > self.bound * FAR_OFF and pairs <= QUICK_PAIRS
+
+    def repair_by_contact(self) -> None:
+        """Place what is busiest first where it touches most, and repair each placement that is the best so
+        far."""
+        if not is_plain(self.prepared.problem) or self.budget.stopped or self.arena <= self.bound:
+            return
+        size, least = self.prepared.problem.size, NO_LIMIT
+        for offsets in placements(self.prepared, self.bound, self.budget):
+            self.consider(offsets, CONTACT)
+            outside = int(size[offsets + size > self.bound].sum())
+            if outside < least:
+                self.stand_on(CONTACT, offsets, len(WORTHS))
+            least = min(least, outside)
+            if self.over:
+                return
+
+    def stand_on(self, name: str, offsets: Ints, turns: int = 1) -> None:
+        """Repair `offsets` for some turns now and again later, if few enough are above the bound."""
+        above = int((offsets + self.prepared.problem.size > self.bound).sum())
+        if above <= MOST_ABOVE and not self.over:
+            self.stands.append(Stand(name, offsets))
+            for turn in range(turns):
+                if not self.over:
+                    self.repair_stand(self.stands[-1], turn)
 
     def try_the_others(self) -> None:
         """The rest of the portfolio, each given up as soon as it passes the best arena."""
