@@ -5,7 +5,7 @@
 Each line is a process of its own, run in turn with the others, kernels compiled before: wall and CPU time of
 the whole process, the median of N runs. The floor is a program that imports NumPy and numba and calls one
 kernel that comes from numba's cache. In the first file all buffers are of one size, so that the first order
-that `auto` tries meets the bound; in the second they are not, and `auto` would go on to its time limit.
+that `auto` tries meets the bound; in the second they are not, and it takes branch and bound, too.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def make_cases(folder: Path) -> dict[str, tuple[str, ...]]:
         "import memplan_engine": (sys.executable, "-c", "import memplan_engine"),
         "memplan --help": (*MEMPLAN, "--help"),
         "memplan plan equal.csv": (*MEMPLAN, "plan", "equal.csv"),
+        "memplan plan mixed.csv": (*MEMPLAN, "plan", "mixed.csv"),
         "memplan plan mixed.csv --strategy greedy_by_size": (
             *(*MEMPLAN, "plan", "mixed.csv"),
             *("--strategy", "greedy_by_size"),

@@ -16,7 +16,7 @@ from memplan_engine.kernels import is_compiled
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, to_problem
 from memplan_engine.plan import Parameter, Plan, make_objects, make_offsets
 from memplan_engine.problem import FREE, Ints, Problem, make_problem, select
-from memplan_engine.strategies import BUILT_IN, get_strategy, known_strategies
+from memplan_engine.strategies import BUILT_IN, built_in, get_strategy, known_strategies
 from memplan_engine.strategies.base import Budget, Strategy, obstacle, parameters_of
 from memplan_engine.validate import Rule, validate_plan
 
@@ -138,7 +138,7 @@ def as_problem(
         raise InputError(source.name, "alignment", str(alignment), "1 or more bytes")
     # Through Python's integers: a product that passes 2^63 is then an error and not another number.
     asked, rows = np.unique(source.alignment, return_inverse=True)
-    return make_problem(
+    made = make_problem(
         source.start,
         source.end,
         source.size,
@@ -150,6 +150,7 @@ def as_problem(
         name=source.name,
         origin=source.origin,
     )
+    return replace(made, callers=source.callers)
 
 
 def adopt(
@@ -171,16 +172,15 @@ def _warm_up(name: str, all_kernels: bool) -> None:
     Loading those of a search takes half a second, which only a short limit would feel: else they wait until
     they are needed.
     """
-    known = {strategy.name: strategy for strategy in BUILT_IN}
-    if name not in known:
+    if name not in BUILT_IN:
         return
     easy = make_problem([0, 1, 3], [2, 3, 4], [1, 3, 3], alignment=2)
     # The portfolio stops at the bound, before it has used all its kernels.
     for each in ("greedy_by_size", "greedy_by_breadth") if name in SEARCHING else (name,):
-        known[each].place(easy, Budget())
+        built_in(each).place(easy, Budget())
     if name in SEARCHING and (all_kernels or not is_compiled("branch", "repair")):
         for each in ("exact", "search"):
-            known[each].place(hard_problem(), Budget())
+            built_in(each).place(hard_problem(), Budget())
 
 
 def hard_problem() -> Problem:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memplan_engine.graph import Role, storage_bytes, unknown_sizes
-from memplan_engine.layout import Layout, shared_workspace, unique_workspaces
-from memplan_engine.object_tables import object_summary
-from memplan_engine.peak import Contributor, Peak
 from memplan_engine.plan import Plan
+from memplan_engine.problem import Problem
 from memplan_engine.profile import make_profile
-from memplan_engine.validate import Report
+
+if TYPE_CHECKING:
+    from memplan_engine.layout import Layout
+    from memplan_engine.peak import Contributor, Peak
+    from memplan_engine.validate import Report
 
 
 def plan_summary(plan: Plan, cut_by: str = "") -> dict[str, Any]:
@@ -38,8 +40,7 @@ def plan_summary(plan: Plan, cut_by: str = "") -> dict[str, Any]:
         "peak_bytes": int(profile.live.max(initial=0)),
         "holes_at_peak_bytes": int(profile.holes[at_peak]) if len(profile.holes) else 0,
         "symbols": {symbol.name: symbol.hint for symbol in origin.graph.symbols} if origin else {},
-        "unique_workspaces_bytes": unique_workspaces(origin.graph)[0] if origin else 0,
-        "shared_workspace_bytes": shared_workspace(origin.graph, origin.schedule)[0] if origin else 0,
+        **_workspaces(problem),
         "unknown_sizes": sorted(unknown_sizes(origin.graph)) if origin else [],
         "seconds": plan.seconds,
         "nodes": plan.nodes,
@@ -50,10 +51,24 @@ def plan_summary(plan: Plan, cut_by: str = "") -> dict[str, Any]:
     }
 
 
+def _workspaces(problem: Problem) -> dict[str, int]:
+    """Bytes of the ops' workspaces, 0 without a graph."""
+    unique = shared = 0
+    if problem.origin:
+        # Here, not above, as in `_objects`: most plans need not wait for what few of them have.
+        from memplan_engine.layout import shared_workspace, unique_workspaces
+
+        unique = unique_workspaces(problem.origin.graph)[0]
+        shared = shared_workspace(problem.origin.graph, problem.origin.schedule)[0]
+    return {"unique_workspaces_bytes": unique, "shared_workspace_bytes": shared}
+
+
 def _objects(plan: Plan) -> dict[str, Any]:
     """Of a plan with shared objects: how many, how large, and their own bound; bytes."""
     if plan.objects is None:
         return {}
+    from memplan_engine.object_tables import object_summary
+
     found = object_summary(plan)
     return {
         "objects": found.objects,

@@ -11,18 +11,17 @@ from rich.text import Text
 
 from memplan_engine.bounds import BoundKind, contributors
 from memplan_engine.graph import Role, storage_bytes, unknown_sizes
-from memplan_engine.layout import Layout, shared_workspace, unique_workspaces
-from memplan_engine.object_tables import object_summary
-from memplan_engine.peak import Peak
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 from memplan_engine.profile import make_profile
-from memplan_engine.strategies.base import Strategy
 from memplan_engine.units import format_bytes, format_percent, format_seconds
-from memplan_engine.validate import Report
 
 if TYPE_CHECKING:
     from memplan_engine.formats.graph_format import About
+    from memplan_engine.layout import Layout
+    from memplan_engine.peak import Peak
+    from memplan_engine.strategies.base import Strategy
+    from memplan_engine.validate import Report
 
 MOST_ROWS = 25
 MOST_ENTRIES = 8
@@ -79,6 +78,9 @@ def effort(plan: Plan) -> str:
 def _objects(plan: Plan) -> list[tuple[str, str]]:
     if plan.objects is None:
         return []
+    # Here, not above, as are the other rows that few plans have: most need not wait for what they take.
+    from memplan_engine.object_tables import object_summary
+
     found = object_summary(plan)
     over = "which they meet" if found.optimal else f"{format_percent(found.gap)} over"
     return [
@@ -110,6 +112,8 @@ def left_out(problem: Problem) -> str:
 def _workspaces(problem: Problem) -> list[tuple[str, str]]:
     if problem.origin is None:
         return []
+    from memplan_engine.layout import shared_workspace, unique_workspaces
+
     unique = unique_workspaces(problem.origin.graph)[0]
     shared = shared_workspace(problem.origin.graph, problem.origin.schedule)[0]
     parts = (f"{exact(unique)} unique" if unique else "", f"{exact(shared)} shared" if shared else "")

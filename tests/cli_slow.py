@@ -67,7 +67,7 @@ SLOW = {each.name: each for each in (Patient(), Empty(), Deaf())}
 
 def with_slow() -> dict:
     """Every strategy by name, these three included."""
-    return {each.name: each for each in strategies.BUILT_IN} | SLOW
+    return {name: strategies.built_in(name) for name in strategies.BUILT_IN} | SLOW
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,8 @@ import pytest
 from browser_support import FLAGS, ROOT, Tab, find_chromium, open_tab, serve
 from cli_support import BUFFERS
 
-from memplan_engine import cli, compiling
+from memplan_engine import compiling
+from memplan_engine.cli import running
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -75,18 +75,16 @@ def dashboard_url() -> Iterator[str]:
 @pytest.fixture
 def memplan(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Callable[..., tuple[int | str | None, str, str]]:
+) -> Callable[..., tuple[int, str, str]]:
     """`memplan("plan", …)` gives (exit code, stdout, stderr) in a folder of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(compiling, "on_first_compilation", lambda tell: None)
     (tmp_path / "list.csv").write_text(BUFFERS)
 
-    def run(*arguments: object) -> tuple[int | str | None, str, str]:
-        monkeypatch.setattr(sys, "argv", ["memplan", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
+    def run(*arguments: object) -> tuple[int, str, str]:
+        code = running.run([str(argument) for argument in arguments])
         out, err = capsys.readouterr()
         assert "Traceback" not in err
-        return ended.value.code, out, err
+        return code, out, err
 
     return run

@@ -1,8 +1,10 @@
-"""What a short `memplan plan` does not wait for, and the public names that are imported when asked for."""
+"""What a short `memplan plan` does not wait for, how the program ends, and the public names that are imported
+when asked for."""
 
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 from importlib import import_module
@@ -19,10 +21,19 @@ from memplan_engine.cli.running import import_verbs
 NOT_WAITED_FOR = {
     "memplan_engine.cli.symbols",
     "memplan_engine.cli.capturing",
+    "memplan_engine.cli.deciding",
+    "memplan_engine.cli.explaining",
+    "memplan_engine.decision",
     "memplan_engine.formats.base",
     "memplan_engine.importers.onnx_model",
+    "memplan_engine.layout",
+    "memplan_engine.object_tables",
+    "memplan_engine.peak",
     "memplan_engine.reuse",
+    "memplan_engine.strategies.greedy_by_area",
+    "memplan_engine.strategies.partition",
     "memplan_engine.symbolic",
+    "rich._emoji_codes",
     "rich.live",
     "sympy",
     "torch",
@@ -33,9 +44,9 @@ NOT_WAITED_FOR = {
 def modules_after(arguments, folder, environment=None):
     """Return the modules that are loaded when `memplan arguments` ends, and NumPy's number of threads."""
     script = (
-        "import atexit, os, sys; from memplan_engine.cli import main; "
+        "import os, sys; from memplan_engine.cli import main; end = os._exit; "
         "tell = lambda: print(os.environ.get('OPENBLAS_NUM_THREADS'), *sys.modules, file=sys.stderr); "
-        "atexit.register(tell); main()"
+        "os._exit = lambda code: (tell(), end(code)); main()"
     )
     (folder / "list.csv").write_text(BUFFERS)
     line = [sys.executable, "-c", script, *arguments]
@@ -53,6 +64,74 @@ def test_planning_a_list_of_buffers_waits_for_nothing_that_it_does_not_use(tmp_p
     assert threads == "1"
     with_json, _ = modules_after(["plan", "list.csv", "-o", "out.json"], tmp_path)
     assert "memplan_engine.formats.base" in with_json
+    one, _ = modules_after(["plan", "list.csv", "--strategy", "greedy_by_area"], tmp_path)
+    assert "memplan_engine.strategies.greedy_by_area" in one
+    assert one & {"memplan_engine.strategies.auto", "memplan_engine.strategies.exact"} == set()
+
+
+def end_of(folder, *arguments, before="pass", **options):
+    """Run `memplan arguments`, which tells on stderr when it ends in good order, after `before`."""
+    script = (
+        "import atexit, sys; from memplan_engine.cli import main; "
+        f"atexit.register(lambda: print('in order', file=sys.stderr)); {before}; main()"
+    )
+    (folder / "list.csv").write_text(BUFFERS)
+    line = [sys.executable, "-c", script, *arguments]
+    return subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=120, **options)
+
+
+def test_a_planner_leaves_at_once_with_all_that_it_has_to_say(tmp_path):
+    rows = "".join(f"buffer {i},{i},{i + 1},64\n" for i in range(20_000))
+    (tmp_path / "many.csv").write_text("id,lower,upper,size\n" + rows)
+    done = end_of(tmp_path, "plan", "many.csv", "--json")
+    assert done.returncode == 0
+    # More than a pipe holds.
+    assert len(json.loads(done.stdout)["offsets"]) == 20_000
+    assert "in order" not in done.stderr
+    assert end_of(tmp_path, "plan", "list.csv", "--capacity", "100").returncode == 1
+    wrong = end_of(tmp_path, "plan", "missing.csv")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr.startswith("memplan: missing.csv: ")
+
+
+def test_verbs_that_run_other_code_end_in_good_order(tmp_path):
+    done = end_of(tmp_path, "capture", "nowhere:at_all", "-o", "no/folder.json")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "in order"
+    # As does one that has read a file with PyTorch.
+    done = end_of(tmp_path, "plan", "list.csv", before="sys.modules['torch'] = sys")
+    assert (done.returncode, done.stderr) == (0, "in order\n")
+
+
+CTRL_C_AT_IMPORT = """
+class CtrlC:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(30)
+
+import os, signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, CtrlC())
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["memplan_engine.cli.running", "numba", "memplan_engine.planner", "pydantic"]
+)
+def test_ctrl_c_before_anything_runs_is_one_line(tmp_path, module):
+    before = f"exec({CTRL_C_AT_IMPORT.format(module=module)!r}, globals())"
+    done = end_of(tmp_path, "plan", "list.csv", before=before)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "memplan: interrupted before there was a result\n"
+
+
+def test_what_cannot_be_written_is_no_success(tmp_path):
+    with open("/dev/full", "w") as full:
+        line = [sys.executable, "-m", "memplan_engine", "--version"]
+        done = subprocess.run(line, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert done.returncode == 2
+    assert done.stderr.startswith("memplan: cannot write: ")
 
 
 def test_the_verbs_are_in_the_modules_that_the_table_says_in_the_order_of_the_help():

@@ -28,9 +28,11 @@ LEAST = make_plan(PROBLEM, "greedy_by_size").arena_bytes
 @pytest.fixture(autouse=True)
 def _slow(tmp_path, monkeypatch):
     """A file that only the slow strategies find hard; they go on, and are not waited for long."""
+    # Asked for before the folder is on the path: this process has them from here, the child from there.
+    known = known_strategies()
     monkeypatch.syspath_prepend(str(write_distribution(tmp_path / "site")))
     for kind in ALL:
-        monkeypatch.setitem(known_strategies(), kind.name, kind())
+        monkeypatch.setitem(known, kind.name, kind())
     monkeypatch.setattr(jobs, "GOING_ON", ("auto", *(kind.name for kind in ALL)))
     monkeypatch.setattr(jobs, "FIRST_SECONDS", 0.1)
     monkeypatch.setattr(solving, "session_is_alive", lambda session: True)

@@ -376,6 +376,13 @@ def test_a_strategy_that_cannot_be_added_is_named(entry_point, value, message):
         known_strategies()
 
 
+def test_a_package_that_is_broken_keeps_nobody_from_our_own_strategies(entry_point):
+    entry_point("Broken")
+    assert {name: get_strategy(name).name for name in registry.BUILT_IN} == {name: name for name in NAMES}
+    with pytest.raises(MemplanError, match="cannot be loaded: no licence"):
+        get_strategy("theirs")
+
+
 def test_a_strategy_whose_placement_is_wrong_is_caught_and_named():
     with pytest.raises(PlanError, match="upwards gave an invalid plan: 0 and 1 overlap at steps 0–0"):
         make_plan(make_problem([0, 0], [1, 1], [20, 9]), Upwards())

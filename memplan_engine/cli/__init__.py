@@ -3,11 +3,11 @@ decided in time, 130 ended by Ctrl-C."""
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import gc
 import os
 import sys
+from typing import NoReturn
 
 INTERRUPTED = 130
 MANY_OBJECTS = 200_000
@@ -17,26 +17,37 @@ HEAVY_VERBS = ("capture", "estimate", "dashboard")
 __all__ = ["main"]
 
 
-def main() -> None:
-    """Run the CLI; a MemplanError becomes one line on stderr and exit code 2."""
+def main() -> NoReturn:
+    """Run the command line and end the process; a MemplanError becomes one line on stderr and exit code 2."""
+    heavy = bool(set(sys.argv[1:2]) & set(HEAVY_VERBS))
     try:
-        _start_quickly(sys.argv[1:2])
+        _start_quickly(heavy)
         from memplan_engine.cli.running import run
 
-        run(sys.argv[1:])
+        code = run(sys.argv[1:])
     except KeyboardInterrupt:
-        # At once: a kernel may still run in another thread, and the interpreter would take down what it uses.
         with contextlib.suppress(OSError):
-            sys.stdout.flush()
-        os._exit(INTERRUPTED)
+            print("memplan: interrupted before there was a result", file=sys.stderr)
+        _leave(INTERRUPTED)
+    if heavy or "torch" in sys.modules:
+        # Other people's code, as PyTorch itself, may have left something to be done at the end.
+        sys.exit(code)
+    _leave(code)
 
 
-def _start_quickly(verb: list[str]) -> None:
+def _start_quickly(heavy: bool) -> None:
     """Spare a short process what only long ones need, before anything large is imported."""
-    # Imports make several 100,000 objects that all stay: looking for garbage among them, and once more at the
-    # end, takes a fifth of the time in which a small problem is planned.
+    # Imports make several 100,000 objects that all stay: looking for garbage among them takes a fifth of the
+    # time in which a small problem is planned.
     gc.set_threshold(MANY_OBJECTS)
-    atexit.register(gc.freeze)
-    if "numpy" not in sys.modules and not set(verb) & set(HEAVY_VERBS):
+    if "numpy" not in sys.modules and not heavy:
         # No planner multiplies matrices: NumPy need not start threads for it.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process at once: taking the interpreter down piece by piece is a twentieth of a short run, and
+    a kernel that still runs in another thread would lose what it uses."""
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    os._exit(code)

@@ -21,12 +21,11 @@ from memplan_engine.units import format_bytes, parse_bytes
 EXIT_CODES = {Verdict.FITS: 0, Verdict.DOES_NOT_FIT: 1, Verdict.UNDECIDED: 3}
 
 
-def capacity_of(text: str | None, strategy: str, core: Path | None) -> int | None:
-    """The capacity in bytes, None when none is given; raises InputError for options that would do nothing."""
+def capacity_of(text: str | None, strategy: str) -> int:
+    """The capacity in bytes, for who wants a decision or its core; raises InputError where none is given, or
+    where `strategy` does not decide."""
     if text is None:
-        if core:
-            raise InputError("--core", "", "no --capacity", "a capacity that may be too small")
-        return None
+        raise InputError("--core", "", "no --capacity", "a capacity that may be too small")
     if strategy not in DECIDING:
         raise InputError("--capacity", "", f"--strategy {strategy}", f"one of {', '.join(DECIDING)}")
     return parse_bytes(text, "--capacity")

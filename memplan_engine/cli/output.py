@@ -14,16 +14,30 @@ from rich.text import Text
 
 def show(as_json: bool, machine: Callable[[], Any], people: Callable[[], Iterable[RenderableType]]) -> None:
     """Print what one of the two gives; the other is never worked out."""
-    if as_json:
-        text = json.dumps(machine(), indent=2) + "\n"
-    else:
+    put(as_json_text(machine()) if as_json else as_text(people()))
+
+
+def as_json_text(values: Any) -> str:
+    """`values` as JSON."""
+    return json.dumps(values, indent=2) + "\n"
+
+
+def as_text(parts: Iterable[RenderableType], width: int | None = None) -> str:
+    """Tables and lines as text; `width` in letters, that of the terminal unless given."""
+    if width is None and not sys.stdout.isatty():
         # Into a pipe there is no width to fit: tables stay whole for grep.
-        console = Console() if sys.stdout.isatty() else Console(width=200)
-        with console.capture() as captured:
-            for part in people():
-                # Lines of text stay whole: a terminal wraps them, a pipe must not.
-                console.print(part, soft_wrap=isinstance(part, Text))
-        text = "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+        width = 200
+    # No words stand for pictures here: Rich need not load its list of them.
+    console = Console(width=width, emoji=False)
+    with console.capture() as captured:
+        for part in parts:
+            # Lines of text stay whole: a terminal wraps them, a pipe must not.
+            console.print(part, soft_wrap=isinstance(part, Text))
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def put(text: str) -> None:
+    """Print `text` as it stands."""
     try:
         print(text, end="", flush=True)
     except BrokenPipeError:

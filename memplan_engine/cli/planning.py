@@ -1,4 +1,4 @@
-"""The verbs around plans: make one, compare several, explain the peak, check a finished one, lay it out."""
+"""The verbs that make plans: one, or several side by side."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from rich.console import RenderableType
 
 from memplan_engine import summary, tables
 from memplan_engine.cli.app import app
-from memplan_engine.cli.deciding import answer, capacity_of
 from memplan_engine.cli.options import (
     AS_JSON,
     CAPACITY,
     CORE,
     FILE,
-    PLAN_FILE,
     SECONDS,
     SEED,
     STRATEGY,
@@ -27,18 +25,11 @@ from memplan_engine.cli.options import (
 )
 from memplan_engine.cli.output import show
 from memplan_engine.cli.watching import solve_in_sight
-from memplan_engine.errors import InputError
 from memplan_engine.exporters import check_target, write
-from memplan_engine.graph import Graph
-from memplan_engine.importers import ImportOptions, load
 from memplan_engine.importers.about import may_have_about, read_about
-from memplan_engine.layout import make_layout
-from memplan_engine.peak import find_peak
-from memplan_engine.plan import Plan
 from memplan_engine.planner import compare, make_plan
 from memplan_engine.preparation import Preparation
-from memplan_engine.strategies import get_strategy, known_strategies
-from memplan_engine.validate import validate_plan
+from memplan_engine.strategies import get_strategy
 
 
 @app.command()
@@ -56,7 +47,12 @@ def plan(
     as_json: AS_JSON = False,
 ) -> None:
     """Place every buffer of FILE in one arena. Ctrl-C gives the best plan so far, twice ends at once."""
-    limit = capacity_of(capacity, strategy, core)
+    limit = None
+    if capacity is not None or core:
+        # Here, not above: a plan without a capacity does not wait for what decisions need.
+        from memplan_engine.cli.deciding import answer, capacity_of
+
+        limit = capacity_of(capacity, strategy)
     budget = make_budget(strategy, seconds, seed, threads)
     problem = open_problem(file, how)
     for target in (output, core):
@@ -94,67 +90,4 @@ def compare_(
     plans = compare(open_problem(file, how), chosen)
     show(
         as_json, lambda: [summary.plan_summary(each) for each in plans], lambda: [tables.compare_table(plans)]
-    )
-
-
-@app.command()
-@with_preparation
-def peak(
-    file: FILE,
-    how: Preparation,
-    as_json: AS_JSON = False,
-    all_rows: Annotated[bool, typer.Option("--all", help="Show every buffer.")] = False,
-) -> None:
-    """Show what the peak is made of."""
-    problem = open_problem(file, how)
-    found = find_peak(problem)
-    show(
-        as_json,
-        lambda: summary.peak_summary(found),
-        lambda: [tables.peak_table(found, problem.name, all_rows)],
-    )
-
-
-@app.command()
-@with_preparation
-def layout(
-    file: FILE,
-    how: Preparation,
-    strategy: STRATEGY = "auto",
-    as_json: AS_JSON = False,
-    all_rows: Annotated[bool, typer.Option("--all", help="Show every entry.")] = False,
-) -> None:
-    """Show the whole memory: constants, activations, workspaces."""
-    made = make_layout(make_plan(open_problem(file, how), strategy))
-    show(as_json, lambda: summary.layout_summary(made), lambda: [tables.layout_table(made, all_rows)])
-
-
-@app.command(name="validate")
-def validate_(file: PLAN_FILE, as_json: AS_JSON = False) -> None:
-    """Check a finished plan against every rule."""
-    loaded = load(file, ImportOptions(offsets_as_plan=True))
-    if not isinstance(loaded, Plan):
-        kind = "a graph" if isinstance(loaded, Graph) else "buffers without offsets"
-        raise InputError(str(file), "", kind, "a finished plan")
-    report = validate_plan(loaded)
-    show(
-        as_json,
-        lambda: summary.report_summary(loaded, report),
-        lambda: tables.report_lines(loaded, report),
-    )
-    if not report.valid:
-        raise typer.Exit(1)
-
-
-@app.command(name="strategies")
-def strategies_(as_json: AS_JSON = False) -> None:
-    """List the strategies with their sources."""
-    known = known_strategies()
-    show(
-        as_json,
-        lambda: [
-            {"name": each.name, "description": each.description, "source": each.source}
-            for each in known.values()
-        ],
-        lambda: [tables.strategies_table(known)],
     )

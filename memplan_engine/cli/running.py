@@ -22,8 +22,8 @@ USAGE: type[BaseException] = next(
 """The root of all that Typer raises when a command line cannot be understood; it has no public name."""
 
 
-def run(arguments: Sequence[str]) -> None:
-    """Run the command line `arguments`; always raises SystemExit, or KeyboardInterrupt after Ctrl-C."""
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line `arguments`, and give its exit code; raises KeyboardInterrupt after Ctrl-C."""
     import_verbs(arguments)
     compiling.on_first_compilation(
         lambda: print(
@@ -36,19 +36,20 @@ def run(arguments: Sequence[str]) -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         code = app(args=list(arguments), prog_name="memplan", standalone_mode=False) or 0
+        sys.stdout.flush()
     except USAGE as error:
-        _explain(error)
+        return _explain(error)
     except MemplanError as error:
         print(f"memplan: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        return error.exit_code
     except OSError as error:
         print(f"memplan: cannot write: {error.strerror or error}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(2)
+        return 2
     if code == INTERRUPTED:
         # What Typer makes of a KeyboardInterrupt.
         raise KeyboardInterrupt
-    sys.exit(code)
+    return int(code)
 
 
 def import_verbs(arguments: Sequence[str]) -> None:
@@ -59,10 +60,10 @@ def import_verbs(arguments: Sequence[str]) -> None:
         import_module(f"memplan_engine.cli.{module}")
 
 
-def _explain(error: Any) -> None:
-    """Wrong usage in one line, but for a call without a verb, which wants the help."""
+def _explain(error: Any) -> int:
+    """Wrong usage in one line, but for a call without a verb, which wants the help; the exit code."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
     else:
         print(f"memplan: {one_line(error.format_message(), 300)} (see --help)", file=sys.stderr)
-    sys.exit(2)
+    return 2
