@@ -1,0 +1,46 @@
+"""How much more memory is still no regression."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from memplan_engine.diffing.regression import Diff
+from memplan_engine.errors import InputError
+from memplan_engine.units import format_bytes, parse_bytes
+
+_PERCENT = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*%", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """By how much the arena may grow: `nbytes`, or `percent` of the base's arena."""
+
+    nbytes: int = 0
+    percent: Fraction | None = None
+
+    def allowed(self, diff: Diff) -> int:
+        """The bytes by which the arena of `diff` may grow."""
+        if self.percent is None:
+            return self.nbytes
+        return int(self.percent * diff.base.arena_bytes / 100)
+
+    def exceeded(self, diff: Diff) -> bool:
+        """Whether the arena grew by more than that; by just as much is allowed."""
+        return diff.arena_delta > self.allowed(diff)
+
+    def __str__(self) -> str:
+        return format_bytes(self.nbytes) if self.percent is None else f"{float(self.percent):g} %"
+
+
+def parse_limit(text: str, source: str = "--fail-above") -> Limit:
+    """ "5%", "10MiB", "1048576" → a limit; raises InputError naming `source` for anything else."""
+    percent = _PERCENT.fullmatch(text.strip())
+    if percent:
+        return Limit(percent=Fraction(percent[1]))
+    try:
+        return Limit(parse_bytes(text, source))
+    except InputError as error:
+        expected = "a share as in 5%, bytes, or binary units as in 10MiB"
+        raise InputError(source, "", error.found, expected) from None

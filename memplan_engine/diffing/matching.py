@@ -1,0 +1,281 @@
+"""Which buffer, or op, of one side stands for which of the other, however they are numbered.
+
+Names are tried first, order second, and what matches more is believed: names that a tracer numbers shift as
+soon as one op is inserted, names that people give do not. What is left is matched by ever weaker evidence,
+always within the stretch between two matches that keep the order. The anchors within a stretch are what is
+there once on both sides (Cohen's patience diff), then a longest common subsequence (Myers) settles the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from memplan_engine.diffing.traits import Flags, Things, Traits, buffers_of, compare_traits, fold, has_origin
+from memplan_engine.kernels.alignment import NOBODY, align_stretches, longest_increasing
+from memplan_engine.problem import Ints, Problem
+
+MOST_EDITS = 1_000
+"""Two stretches that differ by more than this many insertions and deletions are not aligned any further."""
+MOST_ROUNDS = 4
+"""How often what is there once is looked for again between what was found."""
+RELATED = 0.25
+"""Below this share of matches two problems are called unrelated."""
+
+
+class How(StrEnum):
+    """What a match rests on: the first of these that holds."""
+
+    NAME = "same name"
+    ALIKE = "same module, op and shape"
+    RESIZED = "same module and op"
+    RENAMED = "same op"
+
+
+HOWS = tuple(How)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matching:
+    """`head_of[b]` is the head's row that stands for row b of the base, NOBODY if none does; `base_of` is the
+    other way round; `how[b]` is the place in HOWS of what the match rests on, NOBODY without a match."""
+
+    head_of: Ints
+    base_of: Ints
+    how: Ints
+
+    @property
+    def pairs(self) -> tuple[Ints, Ints]:
+        """The rows that are matched, of base and of head, in the base's order."""
+        base = np.flatnonzero(self.head_of != NOBODY)
+        return base, self.head_of[base]
+
+    @property
+    def share(self) -> float:
+        """The share of all that have a match, both sides taken together; 1.0 when there is nothing at all."""
+        every = len(self.head_of) + len(self.base_of)
+        return 2 * int((self.head_of != NOBODY).sum()) / every if every else 1.0
+
+    def counts(self) -> dict[How, int]:
+        """How many matches rest on what."""
+        found = np.bincount(self.how[self.how != NOBODY], minlength=len(HOWS)).tolist()
+        return {how: count for how, count in zip(HOWS, found, strict=True) if count}
+
+
+def match_buffers(base: Problem, head: Problem) -> Matching:
+    """The buffers of `head` that stand for those of `base`.
+
+    Where one side has neither graph nor callers, what the other's know is no help: names, sizes and order
+    decide.
+    """
+    known = has_origin(base) and has_origin(head)
+    return match_things(buffers_of(base, known), buffers_of(head, known))
+
+
+def match_things(base: Things, head: Things) -> Matching:
+    """The things of `head` that stand for those of `base`: O(n log n)."""
+    traits = compare_traits(base, head)
+    mate = _search(traits).mate
+    at = np.flatnonzero(mate != NOBODY)
+    head_of, how = np.full((2, len(base.rows)), NOBODY, dtype=np.int64)
+    base_of = np.full(len(head.rows), NOBODY, dtype=np.int64)
+    head_of[base.rows[at]] = head.rows[mate[at]]
+    base_of[head.rows[mate[at]]] = base.rows[at]
+    how[base.rows[at]] = _reasons(traits, at, mate[at])
+    for column in (head_of, base_of, how):
+        column.flags.writeable = False
+    return Matching(head_of, base_of, how)
+
+
+def _reasons(traits: Traits, base: Ints, head: Ints) -> Ints:
+    """The place in HOWS of what each match rests on."""
+    equal = {
+        name: column[base] == column[traits.split + head]
+        for name, column in (
+            ("name", traits.name),
+            ("same", traits.same),
+            ("kind", traits.kind),
+            ("module", traits.module),
+        )
+    }
+    alike = equal["kind"] & equal["module"]
+    rules = ((How.NAME, equal["name"] & alike), (How.ALIKE, equal["same"]), (How.RESIZED, alike))
+    return np.select(
+        [rule for _, rule in rules], [HOWS.index(how) for how, _ in rules], HOWS.index(How.RENAMED)
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """Matches so far, by place in time: the mate of each thing of the base, and whether each of the head is
+    taken."""
+
+    mate: Ints
+    taken: Flags
+
+    def add(self, base: Ints, head: Ints) -> _Found:
+        """These matches, too."""
+        mate, taken = self.mate.copy(), self.taken.copy()
+        mate[base], taken[head] = head, True
+        return _Found(mate, taken)
+
+    def anchors(self) -> tuple[Ints, Ints]:
+        """As many matches as possible that keep the order, of base and of head."""
+        base = np.flatnonzero(self.mate != NOBODY)
+        kept = longest_increasing(self.mate[base])
+        return base[kept], self.mate[base[kept]]
+
+    @property
+    def complete(self) -> bool:
+        """Whether one side has nothing left to match."""
+        return bool((self.mate != NOBODY).all() or self.taken.all())
+
+
+def _search(traits: Traits) -> _Found:
+    found = _first(traits)
+    if found.complete:
+        return found
+    alike = fold(traits.same, traits.stem)
+    found = _in_order(found, alike)
+    found = _in_equal_number(found, alike, traits.made | traits.telling)
+    # Without an op a stem says little: then its name has to be telling, or its lifetime the same.
+    found = _in_order(found, fold(traits.op, traits.stem), traits.made | traits.telling)
+    found = _in_equal_number(found, fold(traits.op, traits.name, traits.context), ~traits.made)
+    found = _in_order(found, traits.op, traits.in_module)
+    found = _in_order(found, fold(traits.kind, traits.shape, traits.size), traits.made)
+    return _in_equal_number(found, fold(traits.kind, traits.name), traits.telling)
+
+
+def _first(traits: Traits) -> _Found:
+    """The best of three ways to begin: by names, by what is alike in order, by ops in order of any size."""
+    found = _by_name(traits)
+    best = _score(found, traits)
+    if best == 3 * min(len(found.mate), len(found.taken)):
+        return found
+    alike = fold(traits.same, traits.stem), None
+    ops = fold(traits.op, traits.stem), traits.made | traits.telling
+    for way in ((alike, ops), (ops,)):
+        other = _nothing(traits)
+        for codes, wanted in way:
+            other = _in_order(other, fold(codes, traits.context), wanted)
+        for codes, wanted in way:
+            other = _in_order(other, codes, wanted)
+        score = _score(other, traits)
+        if score > best:
+            found, best = other, score
+    return found
+
+
+def _by_name(traits: Traits) -> _Found:
+    """What kept its name: first what is the same in all else, too, then what is still of the same op, or has
+    a name that says enough."""
+    found = _in_equal_number(_nothing(traits), fold(traits.same, traits.name))
+    named = fold(traits.kind, traits.module, traits.name)
+    return _in_equal_number(found, named, traits.made | traits.telling)
+
+
+def _nothing(traits: Traits) -> _Found:
+    nobody = np.full(traits.split, NOBODY, dtype=np.int64)
+    return _Found(nobody, np.zeros(len(traits.name) - traits.split, dtype=np.bool_))
+
+
+def _score(found: _Found, traits: Traits) -> int:
+    """How many matches, those in the same context and those of the same size counted once more for each."""
+    base = np.flatnonzero(found.mate != NOBODY)
+    head = traits.split + found.mate[base]
+    columns = (traits.context, traits.same)
+    return len(base) + sum(int((column[base] == column[head]).sum()) for column in columns)
+
+
+def _in_order(found: _Found, codes: Ints, wanted: Flags | None = None) -> _Found:
+    """Match what has equal `codes`, in order, between the anchors there are; only of those `wanted`."""
+    for _ in range(MOST_ROUNDS):
+        base, head = _once_on_both_sides(_stretches(found, codes, wanted))
+        if not len(base):
+            break
+        kept = longest_increasing(head)
+        found = found.add(base[kept], head[kept])
+    left = _stretches(found, codes, wanted)
+    stretches = int(max(left.base_stretch.max(initial=-1), left.head_stretch.max(initial=-1))) + 1
+    every = np.arange(stretches + 1)
+    place = align_stretches(
+        left.base_codes,
+        left.head_codes,
+        np.searchsorted(left.base_stretch, every),
+        np.searchsorted(left.head_stretch, every),
+        MOST_EDITS,
+    )
+    matched = np.flatnonzero(place != NOBODY)
+    return found.add(left.base[matched], left.head[place[matched]])
+
+
+def _in_equal_number(found: _Found, codes: Ints, wanted: Flags | None = None) -> _Found:
+    """Match what is there equally often on both sides, wherever it stands: the first with the first …"""
+    left = _left(found, codes, wanted)
+    sides = left.base_codes, left.head_codes
+    room = max(int(codes.max(initial=-1)) + 1, 1)
+    often = [np.bincount(side, minlength=room) for side in sides]
+    equal = (often[0] == often[1]) & (often[0] > 0)
+    base, head = (
+        rows[order[equal[side[order]]]]
+        for rows, side in zip((left.base, left.head), sides, strict=True)
+        for order in (np.argsort(side, kind="stable"),)
+    )
+    return found.add(base, head)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Left:
+    """What has no match yet, of both sides: its places, its codes, and the stretch between two anchors in
+    which it lies, ascending."""
+
+    base: Ints
+    head: Ints
+    base_codes: Ints
+    head_codes: Ints
+    base_stretch: Ints
+    head_stretch: Ints
+
+
+def _left(found: _Found, codes: Ints, wanted: Flags | None) -> _Left:
+    split = len(found.mate)
+    free = [found.mate == NOBODY, ~found.taken]
+    if wanted is not None:
+        free = [free[0] & wanted[:split], free[1] & wanted[split:]]
+    base, head = map(np.flatnonzero, free)
+    nowhere = np.zeros(0, dtype=np.int64)
+    return _Left(base, head, codes[:split][base], codes[split:][head], nowhere, nowhere)
+
+
+def _stretches(found: _Found, codes: Ints, wanted: Flags | None) -> _Left:
+    """What is left, the stretches numbered without those that are empty on one side."""
+    left, (base, head) = _left(found, codes, wanted), found.anchors()
+    base_stretch, head_stretch = np.searchsorted(base, left.base), np.searchsorted(head, left.head)
+    in_base, in_head = np.isin(base_stretch, head_stretch), np.isin(head_stretch, base_stretch)
+    shared = base_stretch[in_base]
+    shared = shared[np.diff(shared, prepend=-1) > 0]
+    return _Left(
+        left.base[in_base],
+        left.head[in_head],
+        left.base_codes[in_base],
+        left.head_codes[in_head],
+        np.searchsorted(shared, base_stretch[in_base]),
+        np.searchsorted(shared, head_stretch[in_head]),
+    )
+
+
+def _once_on_both_sides(left: _Left) -> tuple[Ints, Ints]:
+    """What has a code that is there once in its stretch, on either side; in the base's order."""
+    split = len(left.base)
+    stretch = np.concatenate([left.base_stretch, left.head_stretch])
+    codes = fold(stretch, np.concatenate([left.base_codes, left.head_codes]))
+    room = max(int(codes.max(initial=-1)) + 1, 1)
+    once = (np.bincount(codes[:split], minlength=room) == 1) & (
+        np.bincount(codes[split:], minlength=room) == 1
+    )
+    base, head = np.flatnonzero(once[codes[:split]]), np.flatnonzero(once[codes[split:]])
+    where = np.zeros(room, dtype=np.int64)
+    where[codes[split:][head]] = head
+    return left.base[base], left.head[where[codes[:split][base]]]

@@ -1,0 +1,184 @@
+"""What changed as rows of plain values, for tables of people's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from memplan_engine.diffing.matching import HOWS, How
+from memplan_engine.diffing.moment import CAUSES, Cause, Moment
+from memplan_engine.diffing.regression import Change, Diff
+from memplan_engine.kernels.alignment import NOBODY
+from memplan_engine.problem import Ints, Problem
+from memplan_engine.provenance import Provenance, find_provenance
+
+Lifetime = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DiffRow:
+    """One buffer, matched or not. Of the side that does not have it the name is "", the lifetime (half-open,
+    steps) None and the bytes 0. `at_peak` is what it adds to Δdemand, bytes; `how` what the match rests on.
+    `provenance` is the head's where there is one."""
+
+    base: str
+    head: str
+    base_bytes: int
+    head_bytes: int
+    base_lifetime: Lifetime | None
+    head_lifetime: Lifetime | None
+    changes: tuple[Change, ...]
+    at_peak: int
+    how: How | None
+    provenance: Provenance
+
+    @property
+    def name(self) -> str:
+        """The head's name, or the base's where only that has it."""
+        return self.head or self.base
+
+    @property
+    def delta(self) -> int:
+        """By how many bytes it grew; all of its bytes where only one side has it."""
+        return self.head_bytes - self.base_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PeakRow:
+    """A buffer that holds bytes at the step that is explained, on either side; bytes."""
+
+    name: str
+    base_bytes: int
+    head_bytes: int
+    cause: Cause | None
+    provenance: Provenance
+
+    @property
+    def delta(self) -> int:
+        """How many bytes more the head holds."""
+        return self.head_bytes - self.base_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleRow:
+    """All that one module ("" for none) holds at the step that is explained, by falling difference."""
+
+    module: str
+    parts: tuple[PeakRow, ...]
+
+    @property
+    def base_bytes(self) -> int:
+        """What the base holds of it."""
+        return sum(part.base_bytes for part in self.parts)
+
+    @property
+    def head_bytes(self) -> int:
+        """What the head holds of it."""
+        return sum(part.head_bytes for part in self.parts)
+
+    @property
+    def delta(self) -> int:
+        """How many bytes more the head holds."""
+        return self.head_bytes - self.base_bytes
+
+
+def diff_rows(diff: Diff, most: int | None = None, *, unchanged: bool = False) -> tuple[DiffRow, ...]:
+    """Every buffer that changed, what adds most to Δdemand first, then by size of the change, then by size;
+    the first `most` of them. With `unchanged` the others, too."""
+    columns = _columns(diff)
+    base, head, delta, lived, at_peak = columns
+    sizes = np.maximum(_taken(diff.base.problem.size, base), _taken(diff.head.problem.size, head))
+    shown = np.flatnonzero((delta != 0) | (lived != 0) | (base == NOBODY) | (head == NOBODY) | unchanged)
+    order = np.lexsort((-sizes[shown], -np.abs(lived[shown]), -np.abs(delta[shown]), -np.abs(at_peak[shown])))
+    known = find_provenance(diff.base.problem), find_provenance(diff.head.problem)
+    rows = shown[order][:most]
+    return tuple(
+        _row(diff, known, *map(int, values)) for values in zip(*(c[rows] for c in columns), strict=True)
+    )
+
+
+def module_rows(diff: Diff, moment: Moment) -> tuple[ModuleRow, ...]:
+    """What `moment` holds on both sides by module, the largest difference first, then what holds most."""
+    base, head = diff.base.problem, diff.head.problem
+    known = find_provenance(base), find_provenance(head)
+    found: dict[str, list[PeakRow]] = {}
+    columns = (moment.base, moment.head, moment.base_held, moment.head_held, moment.cause)
+    for in_base, in_head, before, after, cause in zip(*(column.tolist() for column in columns), strict=True):
+        side, row = (0, in_base) if in_head == NOBODY else (1, in_head)
+        part = PeakRow(
+            (base, head)[side].names[row],
+            before,
+            after,
+            None if cause == NOBODY else CAUSES[cause],
+            known[side][row],
+        )
+        found.setdefault(part.provenance.module, []).append(part)
+    rows = [ModuleRow(module, tuple(parts)) for module, parts in found.items()]
+    return tuple(sorted(rows, key=lambda row: (-abs(row.delta), -row.head_bytes, row.module)))
+
+
+def _columns(diff: Diff) -> tuple[Ints, ...]:
+    """One entry a row: the rows of base and head, the change in bytes, that of the lifetime (by its sign)
+    and what it adds to Δdemand."""
+    matching, (base, head) = diff.matching, diff.matching.pairs
+    gone, new = np.flatnonzero(matching.head_of == NOBODY), np.flatnonzero(matching.base_of == NOBODY)
+    nobody = np.full(len(new), NOBODY), np.full(len(gone), NOBODY)
+    rows = np.concatenate([base, gone, nobody[0]]), np.concatenate([head, nobody[1], new])
+    delta = _taken(diff.head.problem.size, rows[1]) - _taken(diff.base.problem.size, rows[0])
+    lived = np.concatenate([np.sign(diff.lived), np.zeros(len(gone) + len(new), dtype=np.int64)])
+    moment = diff.moment
+    added = np.zeros(len(diff.base.problem), dtype=np.int64), np.zeros(len(diff.head.problem), dtype=np.int64)
+    in_base, difference = moment.base != NOBODY, moment.head_held - moment.base_held
+    added[0][moment.base[in_base]] = difference[in_base]
+    only_head = ~in_base
+    added[1][moment.head[only_head]] = difference[only_head]
+    return (
+        *rows,
+        delta,
+        lived,
+        _taken(added[0], rows[0]) + np.where(rows[0] == NOBODY, _taken(added[1], rows[1]), 0),
+    )
+
+
+def _taken(values: Ints, rows: Ints) -> Ints:
+    """The values of these rows, 0 where there is none."""
+    taken: Ints = np.where(rows == NOBODY, 0, np.append(values, 0)[rows])
+    return taken
+
+
+def _row(
+    diff: Diff,
+    known: tuple[tuple[Provenance, ...], tuple[Provenance, ...]],
+    base: int,
+    head: int,
+    delta: int,
+    lived: int,
+    at_peak: int,
+) -> DiffRow:
+    before, after = _side(diff.base.problem, base), _side(diff.head.problem, head)
+    if base == NOBODY or head == NOBODY:
+        changes: tuple[Change, ...] = (Change.ONLY_HEAD if base == NOBODY else Change.ONLY_BASE,)
+    else:
+        resized = (Change.GROWN,) if delta > 0 else (Change.SHRUNK,) if delta < 0 else ()
+        moved = (Change.LONGER,) if lived > 0 else (Change.SHORTER,) if lived < 0 else ()
+        changes = (*resized, *moved) or (Change.SAME,)
+    how = int(diff.matching.how[base]) if base != NOBODY else NOBODY
+    return DiffRow(
+        before[0],
+        after[0],
+        before[1],
+        after[1],
+        before[2],
+        after[2],
+        changes,
+        at_peak,
+        None if how == NOBODY else HOWS[how],
+        known[0][base] if head == NOBODY else known[1][head],
+    )
+
+
+def _side(problem: Problem, row: int) -> tuple[str, int, Lifetime | None]:
+    if row == NOBODY:
+        return "", 0, None
+    return problem.names[row], int(problem.size[row]), (int(problem.start[row]), int(problem.end[row]))
