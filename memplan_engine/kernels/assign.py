@@ -10,17 +10,27 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from memplan_engine.kernels.trace import Trace, begin_step, end_step, note, take_noted
 from memplan_engine.kernels.types import Flags, Ints
 
 NOBODY = -1
 
 
 @njit(cache=True, nogil=True)
-def assign_in_order(order: Ints, by_start: Ints, start: Ints, end: Ints, size: Ints, stop: Flags) -> Ints:
+def assign_in_order(
+    order: Ints,
+    by_start: Ints,
+    start: Ints,
+    end: Ints,
+    size: Ints,
+    stop: Flags,
+    trace: Trace | None = None,
+) -> Ints:
     """The object of each buffer when each, in `order`, takes the smallest free object that is large enough,
     else the largest free one, which grows, else a new one; the object made first of equals.
 
-    `by_start` has the buffers by start. NOBODY for those that were left when `stop` was raised.
+    `by_start` has the buffers by start. NOBODY for those that were left when `stop` was raised. `trace` gets
+    the objects that were looked at: number, bytes, bytes once more, and 1 where it is free.
     """
     n = len(start)
     chosen = np.full(n, NOBODY, dtype=np.int64)
@@ -44,13 +54,17 @@ def assign_in_order(order: Ints, by_start: Ints, start: Ints, end: Ints, size: I
             row = long[place]
             if starts[row] < end[buffer] and ends[row] > start[buffer]:
                 met_by[taken[row]] = buffer
-        best = _best_free(object_size, met_by, count, buffer, size[buffer])
+        if trace is not None:
+            begin_step(trace, buffer)
+        best = _best_free(object_size, met_by, count, buffer, size[buffer], trace)
         if best == NOBODY:
             best = count
             object_size[best] = size[buffer]
             count += 1
         object_size[best] = max(object_size[best], size[buffer])
         chosen[buffer] = taken[rank[buffer]] = best
+        if trace is not None:
+            end_step(trace, best, 0)
         if end[buffer] - start[buffer] > width:
             long[longs] = rank[buffer]
             longs += 1
@@ -58,16 +72,23 @@ def assign_in_order(order: Ints, by_start: Ints, start: Ints, end: Ints, size: I
 
 
 @njit(cache=True, nogil=True)
-def _best_free(object_size: Ints, met_by: Ints, count: int, buffer: int, size: int) -> int:
+def _best_free(
+    object_size: Ints, met_by: Ints, count: int, buffer: int, size: int, trace: Trace | None
+) -> int:
     """Of the objects that `buffer` did not meet the smallest of at least `size` bytes, else the largest."""
     best, best_size = NOBODY, -1
     for other in range(count):
+        if trace is not None:
+            free = met_by[other] != buffer
+            note(trace, other, object_size[other], object_size[other], free, free)
         if met_by[other] == buffer:
             continue
         other_size = object_size[other]
         better = other_size > best_size if best_size < size else size <= other_size < best_size
         if better:
             best, best_size = other, other_size
+            if trace is not None:
+                take_noted(trace)
     return best
 
 
@@ -92,12 +113,21 @@ def _window(start: Ints, end: Ints) -> int:
 
 
 @njit(cache=True, nogil=True)
-def assign_from_pool(order: Ints, by_end: Ints, start: Ints, end: Ints, size: Ints, stop: Flags) -> Ints:
+def assign_from_pool(
+    order: Ints,
+    by_end: Ints,
+    start: Ints,
+    end: Ints,
+    size: Ints,
+    stop: Flags,
+    trace: Trace | None = None,
+) -> Ints:
     """The object of each buffer when each, in `order` of start, takes from the pool of free objects the one
     of the closest size: of the smallest that is large enough and the largest that is not, the large one when
     they are equally close. `by_end` has the buffers by end.
 
-    NOBODY for those that were left when `stop` was raised.
+    NOBODY for those that were left when `stop` was raised. `trace` gets the pool: number, bytes, how far they
+    are from those of the buffer, and 1.
     """
     n = len(start)
     chosen = np.full(n, NOBODY, dtype=np.int64)
@@ -119,20 +149,35 @@ def assign_from_pool(order: Ints, by_end: Ints, start: Ints, end: Ints, size: In
                 row -= 1
             pool[row, 0], pool[row, 1] = object_size[gone], gone
             free += 1
+        if trace is not None:
+            begin_step(trace, buffer)
         if free == 0:
             chosen[buffer], object_size[count] = count, size[buffer]
+            if trace is not None:
+                end_step(trace, count, 0)
             count += 1
             continue
         row = np.searchsorted(pool[:free, 0], size[buffer])
         if row == free or (row > 0 and size[buffer] - pool[row - 1, 0] < pool[row, 0] - size[buffer]):
             row -= 1
         taken = pool[row, 1]
+        if trace is not None:
+            _note_pool(trace, pool, free, row, size[buffer])
+            end_step(trace, taken, 0)
         chosen[buffer] = taken
         object_size[taken] = max(object_size[taken], size[buffer])
         for other in range(row, free - 1):
             pool[other, 0], pool[other, 1] = pool[other + 1, 0], pool[other + 1, 1]
         free -= 1
     return chosen
+
+
+@njit(cache=True, nogil=True)
+def _note_pool(trace: Trace, pool: Ints, free: int, row: int, size: int) -> None:
+    for other in range(free):
+        note(trace, pool[other, 1], pool[other, 0], abs(pool[other, 0] - size), 1, True)
+        if other == row:
+            take_noted(trace)
 
 
 @njit(cache=True, nogil=True)

@@ -10,15 +10,28 @@ import numpy as np
 from numba import njit
 
 from memplan_engine.kernels.holes import give_back, take
+from memplan_engine.kernels.trace import Trace, begin_step, end_step, note, note_other, take_noted
 from memplan_engine.kernels.types import Ints
 
 UNPLACED = -1
 MOST = np.iinfo(np.int64).max
 
+EMPTY, IN_RANGE, IN_EXCHANGE, AT_END = range(4)
+"""Kinds of steps in a trace: no bytes (what it got is not noted), in a free range, in the place of one that
+moves, at the end."""
+
 
 @njit(cache=True, nogil=True)
 def scan(
-    order: Ints, rank: Ints, start: Ints, end: Ints, size: Ints, alignment: Ints, base: int, best: bool
+    order: Ints,
+    rank: Ints,
+    start: Ints,
+    end: Ints,
+    size: Ints,
+    alignment: Ints,
+    base: int,
+    best: bool,
+    trace: Trace | None = None,
 ) -> Ints:
     """Offsets in bytes at or above `base`; UNPLACED from where they would pass 2^63.
 
@@ -28,16 +41,11 @@ def scan(
     rank: each buffer's place in the order of ends; the active set is searched from the highest down.
     size: bytes, rounded up to the alignment as theirs are.
     best: take the smallest free range that is large enough, the lowest of equals; else the lowest.
+    trace: where to note free ranges, as low, high, and the offset that the alignment leaves.
     """
-    n = len(start)
-    offsets = np.full(n, UNPLACED, dtype=np.int64)
-    by_rank = np.empty(n, dtype=np.int64)
-    by_rank[rank] = np.arange(n)
+    offsets, n = np.full(len(start), UNPLACED, dtype=np.int64), len(start)
+    by_rank, active = _by_rank(rank), _none_active(n)
     holes, count = np.empty((2 * n + 2, 2), dtype=np.int64), 0
-    leaves = 1
-    while leaves < n:
-        leaves *= 2
-    active = np.full(2 * leaves, UNPLACED, dtype=np.int64)
     top, ended = base, 0
     for buffer in order:
         while ended < n and end[by_rank[ended]] <= start[buffer]:
@@ -46,13 +54,15 @@ def scan(
             if size[gone] > 0:
                 count = give_back(holes, count, offsets[gone], offsets[gone] + size[gone])
                 _set_active(active, rank[gone], UNPLACED)
+        if trace is not None:
+            begin_step(trace, buffer)
         if size[buffer] == 0:
             offsets[buffer] = base + -base % alignment[buffer]
             continue
-        hole = _find_hole(holes, count, size[buffer], alignment[buffer], best)
+        mover, above = UNPLACED, top
+        hole = _find_hole(holes, count, size[buffer], alignment[buffer], best, trace)
         if hole >= 0:
-            low = holes[hole, 0] + -holes[hole, 0] % alignment[buffer]
-            offsets[buffer] = low
+            offsets[buffer] = low = holes[hole, 0] + -holes[hole, 0] % alignment[buffer]
             count = take(holes, count, hole, low, low + size[buffer])
         else:
             mover, low = _find_exchange(buffer, active, by_rank, rank, end, size, alignment, offsets)
@@ -61,28 +71,67 @@ def scan(
             if above < top or above > MOST - size[goes_up]:
                 return offsets
             if mover >= 0:
-                old = offsets[mover]
-                count = give_back(holes, count, old, old + size[mover])
-                at = int(np.searchsorted(holes[:count, 0], low, side="right")) - 1
-                count = take(holes, count, at, low, low + size[buffer])
+                count = _exchange(holes, count, offsets[mover], size[mover], low, size[buffer])
                 offsets[buffer] = low
             if above > top:
                 count = give_back(holes, count, top, above)
             offsets[goes_up] = above
             top = above + size[goes_up]
         _set_active(active, rank[buffer], size[buffer])
+        if trace is not None:
+            _note_end(trace, offsets[buffer], hole, mover, above)
     return offsets
 
 
 @njit(cache=True, nogil=True)
-def _find_hole(holes: Ints, count: int, size: int, alignment: int, best: bool) -> int:
+def _by_rank(rank: Ints) -> Ints:
+    by_rank = np.empty(len(rank), dtype=np.int64)
+    by_rank[rank] = np.arange(len(rank))
+    return by_rank
+
+
+@njit(cache=True, nogil=True)
+def _none_active(n: int) -> Ints:
+    leaves = 1
+    while leaves < n:
+        leaves *= 2
+    return np.full(2 * leaves, UNPLACED, dtype=np.int64)
+
+
+@njit(cache=True, nogil=True)
+def _exchange(holes: Ints, count: int, old: int, old_size: int, low: int, size: int) -> int:
+    """Give the bytes at `old` back, and take `size` of them from `low` on; gives how many holes there are."""
+    count = give_back(holes, count, old, old + old_size)
+    at = int(np.searchsorted(holes[:count, 0], low, side="right")) - 1
+    return take(holes, count, at, low, low + size)
+
+
+@njit(cache=True, nogil=True)
+def _note_end(trace: Trace, offset: int, hole: int, mover: int, above: int) -> None:
+    if hole >= 0:
+        end_step(trace, offset, IN_RANGE)
+    elif mover >= 0:
+        note_other(trace, mover, above)
+        end_step(trace, offset, IN_EXCHANGE)
+    else:
+        end_step(trace, offset, AT_END)
+
+
+@njit(cache=True, nogil=True)
+def _find_hole(holes: Ints, count: int, size: int, alignment: int, best: bool, trace: Trace | None) -> int:
     chosen, tightest = -1, MOST
     for hole in range(count):
         low, high = holes[hole, 0], holes[hole, 1]
+        if trace is not None:
+            candidate = low + -low % alignment
+            note(trace, low, high, candidate, 0, candidate <= high - size)
         if size <= high - low < tightest and low + -low % alignment <= high - size:
-            chosen, tightest = hole, high - low
-            if not best:
-                break
+            if not best and trace is None:
+                return hole
+            # Nothing is tighter than 0: a traced first fit goes on only to note what it leaves.
+            chosen, tightest = hole, high - low if best else 0
+            if trace is not None:
+                take_noted(trace)
     return chosen
 
 

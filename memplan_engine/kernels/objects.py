@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from memplan_engine.kernels.trace import Trace, begin_step, end_step, note, take_noted
 from memplan_engine.kernels.types import Flags, Ints
 
 NOBODY = -1
@@ -103,13 +104,22 @@ def idle_steps(objects: Objects, chosen: int, start: int, end: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def assign_by_distance(order: Ints, position: Ints, start: Ints, end: Ints, size: Ints, stop: Flags) -> Ints:
+def assign_by_distance(
+    order: Ints,
+    position: Ints,
+    start: Ints,
+    end: Ints,
+    size: Ints,
+    stop: Flags,
+    trace: Trace | None = None,
+) -> Ints:
     """The object of each buffer by Pisarchyk and Lee's improved greedy by size.
 
     Parameters
     ----------
     order: the buffers by `position`, then by rank: what comes first of equals.
     position: the last positional maximum that is not smaller than the buffer.
+    trace: where to note objects, as number, bytes, idle steps (−1 when they meet), and 1 where it is free.
 
     Of one position the buffer that is nearest in time to a free object comes next, then the largest, then
     the first by rank. It takes the nearest object, of equals the largest, then the one made first. NOBODY
@@ -123,7 +133,7 @@ def assign_by_distance(order: Ints, position: Ints, start: Ints, end: Ints, size
     while first < len(order):
         last = first
         while last < len(order) and position[order[last]] == position[order[first]]:
-            least[order[last]] = _nearest(objects, start[order[last]], end[order[last]])[0]
+            least[order[last]] = _nearest(objects, start[order[last]], end[order[last]], None)[0]
             last += 1
         group = order[first:last]
         winner = _make_winners(group, least, size)
@@ -132,8 +142,13 @@ def assign_by_distance(order: Ints, position: Ints, start: Ints, end: Ints, size
                 return chosen
             row, best = _next(objects, winner, group, least, start, end, size)
             buffer = group[row]
+            if trace is not None:
+                begin_step(trace, buffer)
+                _nearest(objects, start[buffer], end[buffer], trace)
             best = join(objects, best, start[buffer], end[buffer], size[buffer])
             chosen[buffer] = best
+            if trace is not None:
+                end_step(trace, best, 0)
             _play(winner, row, NOBODY, group, least, size)
             for other_row in range(len(group)):
                 other = group[other_row]
@@ -189,7 +204,7 @@ def _next(
     while True:
         row = winner[1]
         buffer = group[row]
-        idle, best = _nearest(objects, start[buffer], end[buffer])
+        idle, best = _nearest(objects, start[buffer], end[buffer], None)
         if idle == least[buffer]:
             return row, best
         least[buffer] = idle
@@ -197,12 +212,16 @@ def _next(
 
 
 @njit(cache=True, nogil=True)
-def _nearest(objects: Objects, start: int, end: int) -> tuple[int, int]:
+def _nearest(objects: Objects, start: int, end: int, trace: Trace | None) -> tuple[int, int]:
     least, best = MOST, NOBODY
     for other in range(objects.counts[0]):
         idle = idle_steps(objects, other, start, end)
+        if trace is not None:
+            note(trace, other, objects.size[other], idle, idle >= 0, idle >= 0)
         if idle >= 0 and (
             idle < least or (idle == least and best != NOBODY and objects.size[other] > objects.size[best])
         ):
             least, best = idle, other
+            if trace is not None:
+                take_noted(trace)
     return least, best

@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 
 from memplan_engine.kernels.placed import FOUND, FOUND_LONG, Placed, add_rectangle, find, make_placed
+from memplan_engine.kernels.trace import Trace, begin_step, end_step, note, take_noted
 from memplan_engine.kernels.types import Flags, Ints
 
 FIRST_FIT = 0
@@ -22,6 +23,7 @@ TOP = 2
 
 FREE = -1
 UNPLACED = -1
+MOST = np.iinfo(np.int64).max
 
 
 @njit(cache=True, nogil=True)
@@ -39,6 +41,7 @@ def place_in_order(
     width: int,
     limit: int,
     stop: Flags,
+    trace: Trace | None = None,
 ) -> Ints:
     """Place all buffers and return their offsets in bytes, UNPLACED for those that were not placed.
 
@@ -52,18 +55,23 @@ def place_in_order(
     width: sections; what `cell_width` says.
     limit: give up as soon as the arena would pass this many bytes.
     stop: one flag, raised from outside to give up.
+    trace: where to note holes, as low, high (MOST for no end), and the offset that the alignment leaves.
     """
     offsets = np.full(len(size), UNPLACED, dtype=np.int64)
     placed = make_placed(len(start), end.max() if len(end) else 0, width)
     for buffer in order:
         if stop[0]:
             return offsets
+        if trace is not None:
+            begin_step(trace, buffer)
         offset = fixed[buffer]
         if offset == FREE:
-            offset = _find_offset(placed, buffer, first, start, end, low, high, size, alignment, fit)
+            offset = _find_offset(placed, buffer, first, start, end, low, high, size, alignment, fit, trace)
         if offset + size[buffer] > limit:
             return offsets
         offsets[buffer] = offset
+        if trace is not None:
+            end_step(trace, offset, fixed[buffer] != FREE)
         for piece in range(first[buffer], first[buffer + 1]):
             if low[piece] < high[piece]:
                 add_rectangle(placed, start, end, piece, offset + low[piece], offset + high[piece])
@@ -82,6 +90,7 @@ def _find_offset(
     size: Ints,
     alignment: Ints,
     fit: int,
+    trace: Trace | None,
 ) -> int:
     """The offset of `buffer` among its neighbours in time, by the rule `fit`."""
     one, last = first[buffer], first[buffer + 1]
@@ -93,7 +102,7 @@ def _find_offset(
     else:
         found_low, found_high = _gather(placed, one, last, start, end, low, high, size[buffer])
         more_low, more_high = placed.found_long_low[:0], placed.found_long_high[:0]
-    return choose(found_low, found_high, more_low, more_high, size[buffer], alignment[buffer], fit)
+    return choose(found_low, found_high, more_low, more_high, size[buffer], alignment[buffer], fit, trace)
 
 
 @njit(cache=True, nogil=True)
@@ -129,7 +138,14 @@ def _gather(
 
 @njit(cache=True, nogil=True)
 def choose(
-    found_low: Ints, found_high: Ints, more_low: Ints, more_high: Ints, size: int, alignment: int, fit: int
+    found_low: Ints,
+    found_high: Ints,
+    more_low: Ints,
+    more_high: Ints,
+    size: int,
+    alignment: int,
+    fit: int,
+    trace: Trace | None = None,
 ) -> int:
     """The offset that `fit` gives to a buffer of `size` bytes among its neighbours in time.
 
@@ -137,7 +153,7 @@ def choose(
     it passed.
     """
     found, more = len(found_low), len(more_low)
-    reach, chosen, tightest = 0, -1, np.iinfo(np.int64).max
+    reach, chosen, tightest = 0, -1, MOST
     i, j = 0, 0
     while i < found or j < more:
         if i < found and (j == more or found_low[i] <= more_low[j]):
@@ -147,12 +163,27 @@ def choose(
             next_low, next_high = more_low[j], more_high[j]
             j += 1
         hole = next_low - reach
+        if trace is not None and (hole > 0 or hole == size):
+            _note_hole(trace, reach, next_low, size, alignment)
         # Only a hole that would be chosen is worth the division.
         if size <= hole < tightest and fit != TOP:
             candidate = reach + -reach % alignment
             if candidate + size <= next_low:
-                if fit == FIRST_FIT:
+                if fit == FIRST_FIT and trace is None:
                     return candidate
-                chosen, tightest = candidate, hole
+                # Nothing is tighter than 0: a traced first fit goes on only to note what it leaves.
+                chosen, tightest = candidate, 0 if fit == FIRST_FIT else hole
+                if trace is not None:
+                    take_noted(trace)
         reach = max(reach, next_high)
+    if trace is not None:
+        _note_hole(trace, reach, MOST, size, alignment)
+        if chosen < 0:
+            take_noted(trace)
     return chosen if chosen >= 0 else reach + -reach % alignment
+
+
+@njit(cache=True, nogil=True)
+def _note_hole(trace: Trace, low: int, high: int, size: int, alignment: int) -> None:
+    candidate = low + -low % alignment
+    note(trace, low, high, candidate, 0, candidate <= high - size)

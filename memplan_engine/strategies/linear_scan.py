@@ -9,6 +9,7 @@ import numpy as np
 
 from memplan_engine.errors import PlanError
 from memplan_engine.kernels.free_list import UNPLACED, scan
+from memplan_engine.kernels.trace import Trace
 from memplan_engine.problem import FREE, Ints, Problem
 from memplan_engine.strategies.base import Budget, Placement
 from memplan_engine.strategies.order_fit import Fit
@@ -38,6 +39,10 @@ class LinearScan:
         ------
         PlanError: `fit` is neither best nor first, or so much moved up that offsets would pass 2^63.
         """
+        return Placement(self.scan(problem))
+
+    def scan(self, problem: Problem, trace: Trace | None = None) -> Ints:
+        """The offsets; raises as `place`. In a `trace` buffers are numbered without the fixed ones."""
         if self.fit not in (Fit.BEST, Fit.FIRST):
             raise PlanError(f"{self.name}: fit {self.fit}: a free list knows only best and first")
         free = np.flatnonzero(problem.fixed == FREE)
@@ -55,10 +60,11 @@ class LinearScan:
             alignment,
             base,
             self.fit is Fit.BEST,
+            trace,
         )
         if (offsets == UNPLACED).any():
             raise PlanError(f"{problem.name}: {self.name} moved buffers up until offsets would pass 2^63")
-        return Placement(offsets)
+        return offsets
 
 
 def _ranks(order: Ints) -> Ints:

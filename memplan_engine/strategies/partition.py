@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from memplan_engine.kernels.fullest import assign_to_fullest
+from memplan_engine.kernels.trace import Trace
 from memplan_engine.problem import Ints, Problem
 from memplan_engine.strategies.base import Budget
 from memplan_engine.strategies.shared_objects import SharedObjects, lifetimes_and_sizes
@@ -23,9 +24,9 @@ class Partition(SharedObjects):
     )
     source: ClassVar[str] = "tract (DeviceMemSchema)"
 
-    def assign(self, problem: Problem, budget: Budget) -> Ints:
+    def assign(self, problem: Problem, budget: Budget, trace: Trace | None = None) -> Ints:
         """By size, descending, ties in the problem's order, as a stable sort leaves them."""
         # Copies: numba compiles once for each mixture of read-only and writable arrays.
         order = np.argsort(-problem.size, kind="stable")
-        objects: Ints = assign_to_fullest(order, *lifetimes_and_sizes(problem), budget.stop)
+        objects: Ints = assign_to_fullest(order, *lifetimes_and_sizes(problem), budget.stop, trace)
         return objects

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from memplan_engine.kernels.assign import assign_in_order
+from memplan_engine.kernels.trace import Trace
 from memplan_engine.problem import Ints, Problem
 from memplan_engine.strategies import orders
 from memplan_engine.strategies.base import Budget
@@ -22,9 +23,9 @@ class SharedObjectsByBreadth(SharedObjects):
     name: ClassVar[str] = "shared_objects_by_breadth"
     description: ClassVar[str] = "whole objects: busiest step first, the free object that fits best"
 
-    def assign(self, problem: Problem, budget: Budget) -> Ints:
+    def assign(self, problem: Problem, budget: Budget, trace: Trace | None = None) -> Ints:
         """By the breadth of the busiest step, then by size, descending; the object made first of equals."""
         order = orders.by_breadth(prepare(problem))
         by_start = np.argsort(problem.start, kind="stable")
-        objects: Ints = assign_in_order(order, by_start, *lifetimes_and_sizes(problem), budget.stop)
+        objects: Ints = assign_in_order(order, by_start, *lifetimes_and_sizes(problem), budget.stop, trace)
         return objects

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from memplan_engine.kernels.assign import assign_from_pool
+from memplan_engine.kernels.trace import Trace
 from memplan_engine.problem import Ints, Problem
 from memplan_engine.strategies.base import Budget
 from memplan_engine.strategies.shared_objects import SharedObjects, lifetimes_and_sizes
@@ -20,10 +21,10 @@ class SharedObjectsInOrder(SharedObjects):
     name: ClassVar[str] = "shared_objects_in_order"
     description: ClassVar[str] = "whole objects: as buffers come alive, free object of the closest size"
 
-    def assign(self, problem: Problem, budget: Budget) -> Ints:
+    def assign(self, problem: Problem, budget: Budget, trace: Trace | None = None) -> Ints:
         """By start, then index. Of two equally close the larger; of equals the one made first among those
         large enough, the one made last among those that grow, as TFLite's sorted pool gives them."""
         by_start = np.argsort(problem.start, kind="stable")
         by_end = np.argsort(problem.end, kind="stable")
-        objects: Ints = assign_from_pool(by_start, by_end, *lifetimes_and_sizes(problem), budget.stop)
+        objects: Ints = assign_from_pool(by_start, by_end, *lifetimes_and_sizes(problem), budget.stop, trace)
         return objects

@@ -1,0 +1,1 @@
+"""What a strategy decides, step by step, and why: from the very kernels that plan."""

@@ -1,0 +1,111 @@
+"""A replay as plain values for machines: all that a page needs to step through it without asking again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memplan_engine.replay.tree import KINDS, OUTCOMES, Tree
+from memplan_engine.replay.values import VERDICTS, Holes, Objects, Replay, Step
+
+
+def replay_summary(replay: Replay, sentences: bool = True) -> dict[str, Any]:
+    """The replay as columns of plain numbers; bytes are exact integers.
+
+    `buffers` has a value a buffer, `steps` a value a step. The rows of step k in `holes` or `objects` are
+    `steps["first"][k] … steps["first"][k + 1] − 1`. `verdict` counts in `verdicts`. Without `sentences` they
+    are left out: they are half of the text.
+    """
+    plan, problem = replay.plan, replay.problem
+    columns = replay.holes or replay.shared
+    steps: dict[str, Any] = {
+        "buffer": replay.buffer.tolist(),
+        "offset": replay.offset.tolist(),
+        "arena": replay.arena.tolist(),
+        "bytes_left": replay.bytes_left.tolist(),
+        "moved": replay.moved.tolist(),
+        "moved_to": replay.moved_to.tolist(),
+        "line": replay.line.tolist(),
+    }
+    if columns:
+        steps |= {key: getattr(columns, key).tolist() for key in ("first", "more", "possible")}
+    if sentences:
+        steps["sentence"] = [step.sentence for step in replay.steps]
+    return {
+        "graph": problem.name,
+        "strategy": plan.strategy,
+        "family": str(replay.family),
+        "fit": str(replay.fit) if replay.fit else None,
+        "arena_bytes": plan.arena_bytes,
+        "lower_bound_bytes": plan.bound.nbytes,
+        "code": list(replay.code),
+        "verdicts": [str(verdict) for verdict in VERDICTS],
+        "keys": [
+            {"name": key.name, "unit": str(key.unit), "descending": key.descending} for key in replay.keys
+        ],
+        "buffers": {
+            "name": list(problem.names),
+            **{key: getattr(problem, key).tolist() for key in ("start", "end", "size")},
+            "key": [list(key.values) for key in replay.keys],
+            "object": None if plan.objects is None else plan.objects.tolist(),
+        },
+        "steps": steps,
+        "holes": _rows(replay.holes, ("low", "high", "offset", "short", "verdict")),
+        "objects": _rows(replay.shared, ("number", "size", "value", "verdict")),
+        "tree": _tree(replay.tree),
+    }
+
+
+def step_summary(step: Step) -> dict[str, Any]:
+    """One step in full."""
+    replay, problem = step.replay, step.replay.problem
+    return {
+        "step": step.number,
+        "buffer": step.name,
+        "offset": step.offset,
+        "key": dict(step.key),
+        "alive": [problem.names[each] for each in step.alive],
+        "holes": [
+            {
+                "low": hole.low,
+                "high": hole.high,
+                "offset": hole.offset,
+                "short": hole.short,
+                "taken": hole is step.hole,
+                "reason": hole.reason,
+            }
+            for hole in step.holes
+        ],
+        "objects": [
+            {
+                "object": each.number,
+                "bytes": each.size,
+                "value": each.value,
+                "taken": each is step.joined,
+                "reason": each.reason,
+            }
+            for each in step.objects
+        ],
+        "more": step.more,
+        "object": step.object,
+        "moved": {problem.names[step.moved[0]]: step.moved[1]} if step.moved else {},
+        "arena_before": step.arena_before,
+        "arena_after": step.arena_after,
+        "bytes_left": step.bytes_left,
+        "line": replay.code[step.line],
+        "sentence": step.sentence,
+    }
+
+
+def _rows(columns: Holes | Objects | None, keys: tuple[str, ...]) -> dict[str, list[int]] | None:
+    return {key: getattr(columns, key).tolist() for key in keys} if columns else None
+
+
+def _tree(tree: Tree | None) -> dict[str, Any] | None:
+    if tree is None:
+        return None
+    columns = ("parent", "depth", "kind", "bound", "outcome", "capacity", "step", "blocked", "independent")
+    return {
+        "kinds": [str(kind) for kind in KINDS],
+        "outcomes": [str(outcome) for outcome in OUTCOMES],
+        **{key: getattr(tree, key).tolist() for key in columns},
+    }

@@ -1,0 +1,201 @@
+"""Placing by hand: what a partial placement needs, where buffers collide, and whether it beats a strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from memplan_engine.errors import InputError, PlanError
+from memplan_engine.pieces import cut
+from memplan_engine.plan import Plan
+from memplan_engine.planner import make_plan
+from memplan_engine.problem import FREE, Ints, Problem, int_column, select
+from memplan_engine.replay.values import UNPLACED
+from memplan_engine.strategies.base import Budget
+from memplan_engine.tables import span
+from memplan_engine.units import format_bytes, format_percent
+
+MOST_BUFFERS = 500
+SECONDS = 2.0
+GREEDY = "greedy_by_size"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exercise:
+    """A problem to be placed by hand, with what it is measured against: a greedy plan, and the best one that
+    a search found."""
+
+    problem: Problem
+    greedy: Plan
+    best: Plan
+
+    @property
+    def bound_bytes(self) -> int:
+        """No placement needs less."""
+        return self.best.bound.nbytes
+
+    @property
+    def optimum_bytes(self) -> int | None:
+        """The smallest arena there is; None while nobody knows."""
+        return self.best.arena_bytes if self.best.optimal else None
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two buffers that share the bytes `[low, high)` in the steps `[start, end)`."""
+
+    one: int
+    other: int
+    start: int
+    end: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What a placement by hand has come to; bytes.
+
+    `placed`: how many buffers have an offset; `bytes_left`: the sizes of the others. `misaligned`: buffers at
+    no multiple of their alignment; `displaced`: buffers that are not where they are fixed. `valid`: none of
+    these and no conflict. What it beats counts only when it is `complete`: valid, and every buffer has a
+    place.
+    """
+
+    arena_bytes: int
+    placed: int
+    bytes_left: int
+    conflicts: tuple[Conflict, ...]
+    misaligned: tuple[int, ...]
+    displaced: tuple[int, ...]
+    gap_bytes: int
+    gap: float
+    valid: bool
+    complete: bool
+    beats_greedy: bool
+    is_optimal: bool
+    sentence: str
+
+
+def make_exercise(problem: Problem, greedy: str = GREEDY, seconds: float = SECONDS) -> Exercise:
+    """The exercise of `problem`; a search for the optimum takes `seconds` at most.
+
+    Raises
+    ------
+    PlanError: more than MOST_BUFFERS buffers, or what `make_plan` raises. MemplanError: no such strategy.
+    """
+    if len(problem) > MOST_BUFFERS:
+        raise PlanError(
+            f"{problem.name}: {len(problem):,} buffers, and an exercise has {MOST_BUFFERS:,} at most"
+        )
+    return Exercise(problem, make_plan(problem, greedy), make_plan(problem, "exact", budget=Budget(seconds)))
+
+
+def judge(exercise: Exercise, offsets: Mapping[str, int] | Sequence[int] | Ints) -> Attempt:
+    """The state of a placement by hand: offsets in bytes by name, or one a buffer with UNPLACED for those to
+    come. O(pieces²), for as few as people place.
+
+    Raises
+    ------
+    InputError: a name that is none, a column of another length, or an offset below 0 or past 2^63.
+    """
+    problem = exercise.problem
+    column = _column(problem, offsets)
+    rows = np.flatnonzero(column != UNPLACED)
+    conflicts = _conflicts(problem, column, rows)
+    misaligned = rows[column[rows] % problem.alignment[rows] != 0]
+    displaced = rows[(problem.fixed[rows] != FREE) & (problem.fixed[rows] != column[rows])]
+    arena, bound = int((column + problem.size)[rows].max(initial=0)), exercise.bound_bytes
+    valid = not conflicts and not len(misaligned) and not len(displaced)
+    complete = valid and len(rows) == len(problem)
+    return Attempt(
+        arena_bytes=arena,
+        placed=len(rows),
+        bytes_left=int(problem.size.sum() - problem.size[rows].sum()),
+        conflicts=conflicts,
+        misaligned=tuple(misaligned.tolist()),
+        displaced=tuple(displaced.tolist()),
+        gap_bytes=arena - bound,
+        gap=arena / bound - 1 if bound else 0.0,
+        valid=valid,
+        complete=complete,
+        beats_greedy=complete and arena < exercise.greedy.arena_bytes,
+        is_optimal=complete and arena == exercise.optimum_bytes,
+        sentence=_sentence(exercise, column, conflicts, misaligned, displaced),
+    )
+
+
+def _column(problem: Problem, offsets: Mapping[str, int] | Sequence[int] | Ints) -> Ints:
+    if isinstance(offsets, Mapping):
+        places = {name: row for row, name in enumerate(problem.names)}
+        column = np.full(len(problem), UNPLACED, dtype=np.int64)
+        for name, offset in offsets.items():
+            if name not in places:
+                raise InputError(problem.name, "offsets", f"buffer {name!r}", "buffers of the problem")
+            column[places[name]] = int_column([offset], "offset", problem.name)[0]
+    else:
+        column = int_column(offsets, "offsets", problem.name)
+    if len(column) != len(problem):
+        raise InputError(problem.name, "offsets", f"{len(column)} values", f"{len(problem)}, one a buffer")
+    if (column < UNPLACED).any() or (column > 2**63 - 1 - problem.size).any():
+        raise InputError(problem.name, "offsets", "an offset out of range", "0 or more bytes, below 2^63")
+    return column
+
+
+def _conflicts(problem: Problem, column: Ints, rows: Ints) -> tuple[Conflict, ...]:
+    """Every pair of pieces of two placed buffers that share bytes, in order of the buffers and of time."""
+    pieces = cut(select(problem, rows))
+    base = column[rows][pieces.owner]
+    low, high = base + pieces.low, base + pieces.high
+    first, last = np.maximum.outer(pieces.start, pieces.start), np.minimum.outer(pieces.end, pieces.end)
+    bottom, top = np.maximum.outer(low, low), np.minimum.outer(high, high)
+    other_owner = np.less.outer(pieces.owner, pieces.owner)
+    one, other = np.nonzero((first < last) & (bottom < top) & other_owner)
+    return tuple(
+        Conflict(
+            int(rows[pieces.owner[a]]),
+            int(rows[pieces.owner[b]]),
+            *(int(edge[a, b]) for edge in (first, last, bottom, top)),
+        )
+        for a, b in zip(one.tolist(), other.tolist(), strict=True)
+    )
+
+
+def _sentence(
+    exercise: Exercise, column: Ints, conflicts: tuple[Conflict, ...], misaligned: Ints, displaced: Ints
+) -> str:
+    problem, names = exercise.problem, exercise.problem.names
+    if conflicts:
+        worst = conflicts[0]
+        when = span(worst.start, worst.end)
+        where = f"bytes {worst.low:,} to {worst.high - 1:,}"
+        return f"{names[worst.one]} and {names[worst.other]} share {where} in {when}."
+    if len(misaligned):
+        each = int(misaligned[0])
+        return f"{names[each]} must begin at a multiple of {int(problem.alignment[each]):,} B."
+    if len(displaced):
+        each = int(displaced[0])
+        return f"{names[each]} is fixed at {format_bytes(int(problem.fixed[each]))}."
+    missing = int(np.count_nonzero(column == UNPLACED))
+    arena = int(np.where(column == UNPLACED, 0, column + problem.size).max(initial=0))
+    if missing:
+        bound = format_bytes(exercise.bound_bytes)
+        return (
+            f"{missing:,} to go. The arena has {format_bytes(arena)}; no placement needs less than {bound}."
+        )
+    return _finished(exercise, arena)
+
+
+def _finished(exercise: Exercise, arena: int) -> str:
+    greedy, optimum = exercise.greedy.arena_bytes, exercise.optimum_bytes
+    told = f"Complete, with {format_bytes(arena)}"
+    if arena == optimum:
+        return f"{told}: that is the optimum."
+    against = f"{format_bytes(abs(arena - greedy))} {'less' if arena < greedy else 'more'} than"
+    against = "as much as" if arena == greedy else against
+    least = exercise.bound_bytes if optimum is None else optimum
+    over = f"{format_percent(arena / least - 1)} over" if least else "over"
+    what = "the bound" if optimum is None else "the optimum"
+    return f"{told}: {against} {exercise.greedy.strategy}, and {over} {what} of {format_bytes(least)}."

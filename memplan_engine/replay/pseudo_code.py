@@ -1,0 +1,111 @@
+"""The strategies as a few lines each: what a page lights up while it replays them.
+
+A line is found by its number; the constants say which one acts in which decision.
+"""
+
+from __future__ import annotations
+
+from memplan_engine.strategies.order_fit import Fit
+
+FIXED, IN_HOLE, ABOVE = 0, 4, 5
+"""Order × fit, and no reuse: what has its offset already, what goes into a hole, what goes above all."""
+STACK_FIXED, STACKED = 0, 3
+SCAN_FIXED, SCAN_EMPTY, SCAN_RANGE, SCAN_EXCHANGE, SCAN_END = 0, 3, 5, 7, 9
+JOINED, NEW_OBJECT = 3, 5
+TREE_ROOT, TREE_PLACE, TREE_LIFT = 0, 5, 7
+TREE_FULL, TREE_KNOWN, TREE_SOLVED, TREE_MAY_REST = 1, 2, 3, 6
+
+_HOLE = {
+    Fit.FIRST: "the lowest hole that holds b",
+    Fit.BEST: "the smallest hole that holds b, the lowest of equals",
+    Fit.TOP: "none: holes are left empty",
+}
+_ORDERS = {
+    "greedy_by_size": "largest size first",
+    "greedy_by_breadth": "alive at the step with the most live bytes first, of these the largest",
+    "greedy_by_area": "largest size × lifetime first",
+    "greedy_by_lifetime": "longest lifetime first, of equals the largest",
+    "greedy_by_conflicts": "alive with the most others first, of equals the largest",
+    "best_fit_decreasing": "largest size first, of equals the longest lifetime",
+    "first_fit_by_start": "earliest start first",
+    "shared_objects_by_size": "largest size first",
+    "shared_objects_by_size_improved": "largest positional maximum first, then nearest in time to an object",
+    "shared_objects_by_breadth": "alive at the step with the most live bytes first, of these the largest",
+    "shared_objects_in_order": "earliest start first",
+    "partition": "largest size first",
+}
+_OBJECTS = {
+    "shared_objects_by_size": "the smallest of them that is large enough, else the largest, which grows",
+    "shared_objects_by_size_improved": "the one with the fewest idle steps next to b, of equals the largest",
+    "shared_objects_by_breadth": "the smallest of them that is large enough, else the largest, which grows",
+    "shared_objects_in_order": "the one whose size is closest to that of b",
+    "partition": "the one with the largest sum of sizes",
+}
+
+
+def order_fit(strategy: str, fit: Fit) -> tuple[str, ...]:
+    """An order and a rule for choosing the hole."""
+    return (
+        "place every b with a fixed offset",
+        f"for b in order ({_ORDERS.get(strategy, 'its own')}):",
+        "    holes = gaps between the placed buffers that are alive with b",
+        f"    hole = {_HOLE[fit]}",
+        "    if there is one: b.offset = first multiple of b.alignment in it",
+        "    else: b.offset = first multiple of b.alignment above all of them",
+    )
+
+
+def no_reuse() -> tuple[str, ...]:
+    """Every buffer its own bytes."""
+    return (
+        "place every b with a fixed offset",
+        "top = end of the topmost of them",
+        "for b in the order of the problem:",
+        "    b.offset = first multiple of b.alignment from top on",
+        "    top = end of b",
+    )
+
+
+def linear_scan(fit: Fit) -> tuple[str, ...]:
+    """An active set and a free list."""
+    which = "smallest" if fit is Fit.BEST else "lowest"
+    return (
+        "place every b with a fixed offset; the scan begins above them",
+        "for b in order of start, then end:",
+        "    give the bytes of all active buffers that have ended back to the free list",
+        "    if b has no bytes: it goes to the bottom of the scan",
+        f"    range = {which} free range that holds b",
+        "    if there is one: b takes its bytes from it",
+        "    else: a = active buffer that ends last, after b, and is large enough",
+        "        if there is one: b takes the place of a, and a moves to the end",
+        "        else:",
+        "            b goes to the end",
+        "    add b to the active set",
+    )
+
+
+def shared_objects(strategy: str) -> tuple[str, ...]:
+    """Whole objects that one buffer after the other uses."""
+    return (
+        f"for b in order ({_ORDERS[strategy]}):",
+        "    free = objects in which nothing is alive with b",
+        f"    o = {_OBJECTS[strategy]}",
+        "    if there is one: b joins o, which grows to the size of b if it is smaller",
+        "    else:",
+        "        b gets a new object of its size",
+        "lay the objects one behind another",
+    )
+
+
+def branch_and_bound() -> tuple[str, ...]:
+    """What `exact` asks of each capacity, from the lower bound upwards."""
+    return (
+        "search(state): raise every low as far as what is placed demands",
+        "    if a column is too full, or a low is past its latest offset: refuted",
+        "    if this state was refuted before: refuted",
+        "    if every buffer is placed: solved",
+        "    b = buffer under which nothing else fits, in the column that last failed, else the hardest",
+        "    search(state with b placed at its low)",
+        "    if that is refuted, and b may rest on another buffer instead:",
+        "        search(state with the low of b lifted to the lowest end of such a buffer)",
+    )

@@ -1,0 +1,252 @@
+"""The search tree of `exact` on a small problem: its own kernel, asked for the bound and then for more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from memplan_engine.bounds import Bound, BoundKind, lower_bound
+from memplan_engine.errors import PlanError
+from memplan_engine.kernels import branch
+from memplan_engine.kernels import tree_trace as noted
+from memplan_engine.kernels.branch_state import NEVER
+from memplan_engine.plan import Plan
+from memplan_engine.planner import adopt
+from memplan_engine.problem import FREE, Ints, Problem, select
+from memplan_engine.replay import pseudo_code as code
+from memplan_engine.replay.recorded import frozen
+from memplan_engine.replay.tree import KINDS, OUTCOMES, ROOT, Kind, Outcome, Tree
+from memplan_engine.replay.values import NOBODY, Family, Replay
+from memplan_engine.strategies.attempts import MOST_RAISES, TASTES
+from memplan_engine.strategies.exact import Exact
+from memplan_engine.strategies.parts import Columns, independent, make_columns
+from memplan_engine.units import format_bytes
+
+MOST_BUFFERS = 20
+MOST_NODES = 5_000
+"""At one capacity: a larger tree is none that people look at."""
+SLOTS = 2**14
+
+_KINDS = {
+    branch.PLACE: Kind.PLACE,
+    branch.FORCED: Kind.FORCED,
+    branch.LIFT: Kind.LIFT,
+    noted.ROOT: Kind.ROOT,
+}
+_OUTCOMES = {
+    noted.BRANCHED: Outcome.BRANCHED,
+    noted.FULL: Outcome.TOO_FULL,
+    noted.LATE: Outcome.PAST_LATEST,
+    noted.NOTHING_BELOW: Outcome.NOTHING_BELOW,
+    noted.KNOWN: Outcome.REFUTED_BEFORE,
+}
+_LINES = {
+    Outcome.TOO_FULL: code.TREE_FULL,
+    Outcome.PAST_LATEST: code.TREE_FULL,
+    Outcome.EXCHANGED: code.TREE_FULL,
+    Outcome.NOTHING_BELOW: code.TREE_MAY_REST,
+    Outcome.REFUTED_BEFORE: code.TREE_KNOWN,
+    Outcome.SOLVED: code.TREE_SOLVED,
+}
+_DECISIONS = {
+    Kind.ROOT: code.TREE_ROOT,
+    Kind.PLACE: code.TREE_PLACE,
+    Kind.FORCED: code.TREE_PLACE,
+    Kind.LIFT: code.TREE_LIFT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One node, as `tree.Node`, with the arena of what is placed and the bytes that are not."""
+
+    parent: int
+    depth: int
+    kind: int
+    buffer: int
+    offset: int
+    bound: int
+    outcome: int
+    capacity: int
+    step: int
+    blocked: int
+    independent: int
+    arena: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """An independent part of a problem at a capacity in bytes. `own`: its buffers in the kernel's order.
+    `slack`: what the topmost unit of an arena may hold that nobody needs, bytes."""
+
+    problem: Problem
+    columns: Columns
+    own: Ints
+    slack: int
+    capacity: int
+
+    def step_of(self, column: int) -> int:
+        """The first step at which all buffers of a column are alive; −1 for none."""
+        if column < 0:
+            return -1
+        part = self.columns.part
+        members = part.members[part.members_of[column] : part.members_of[column + 1]]
+        return int(self.problem.start[self.own[members]].max())
+
+
+def record_search(strategy: Exact, problem: Problem) -> Replay:
+    """Each independent part in turn, at the lower bound (or the strategy's capacity) and then at the next
+    arena that there can be, until it fits.
+
+    Of the searches that `exact` races, which differ in taste, it is the first one. Columns of a replay have
+    one value a node here.
+
+    Raises
+    ------
+    PlanError: more than MOST_BUFFERS buffers, gaps in which a buffer needs some of its bytes (searches take
+    them for full and proofs for empty, so that there is no one tree), or more than MOST_NODES nodes.
+    """
+    _check(problem)
+    bound = lower_bound(problem)
+    capacity = max(bound.nbytes, strategy.capacity or 0)
+    offsets = np.where(problem.fixed != FREE, problem.fixed, 0)
+    rows: list[_Row] = []
+    for members in independent(problem):
+        columns = make_columns(select(problem, members))
+        own = members[columns.rows]
+        slack = int((columns.part.size * columns.unit - problem.size[own]).max(initial=0))
+        while len(own):
+            fits, low, trace = _search(columns, capacity, problem.name)
+            _rows(_Part(problem, columns, own, slack, capacity), trace, fits, rows)
+            if fits:
+                offsets[own] = low * columns.unit
+                break
+            capacity = (capacity // columns.step + 1) * columns.step
+            first, last = int(problem.start[members].min()), int(problem.end[members].max())
+            core = tuple(np.sort(members).tolist())
+            bound = Bound(capacity, BoundKind.CORE, first, core=core, until=last)
+    plan = replace(adopt(problem, offsets, strategy.name), bound=bound)
+    return _replay(plan, rows)
+
+
+def _check(problem: Problem) -> None:
+    name = problem.name
+    if len(problem) > MOST_BUFFERS:
+        raise PlanError(
+            f"{name}: {len(problem):,} buffers, and a replay of exact shows {MOST_BUFFERS} at most"
+        )
+    if any(gap.low < gap.high for gaps in problem.gaps.values() for gap in gaps):
+        raise PlanError(
+            f"{name}: a replay of exact shows no buffers with gaps in which some bytes are needed"
+        )
+
+
+def _search(columns: Columns, capacity: int, name: str) -> tuple[bool, Ints, noted.TreeTrace]:
+    trace = noted.make_tree_trace(MOST_NODES)
+    size = columns.problem.size[columns.rows].astype(np.float64)
+    length = (columns.problem.end - columns.problem.start)[columns.rows].astype(np.float64)
+    outcome, low, _ = branch.branch(
+        columns.within(capacity),
+        columns.lows,
+        TASTES[0][0],
+        length * (1 + size / (1e6 * size.max())),
+        MOST_RAISES[0],
+        MOST_NODES,
+        np.zeros(SLOTS, dtype=np.uint64),
+        np.zeros(8, dtype=np.int64),
+        np.zeros(1, dtype=np.bool_),
+        trace,
+    )
+    if outcome == branch.UNDECIDED:
+        told = f"{name}: the search tree at {format_bytes(capacity)} has more than {MOST_NODES:,} nodes"
+        raise PlanError(f"{told}, too many to be shown")
+    return outcome == branch.FITS, low, trace
+
+
+def _latest_solution(rows: list[_Row]) -> int:
+    solved = OUTCOMES.index(Outcome.SOLVED)
+    return next((at for at in range(len(rows) - 1, -1, -1) if rows[at].outcome == solved), ROOT)
+
+
+def _rows(part: _Part, trace: noted.TreeTrace, fits: bool, rows: list[_Row]) -> None:
+    """Add the nodes of one search to `rows`; its root follows from the latest solution of another part."""
+    parent_of_root, begun = _latest_solution(rows), len(rows)
+    # The node in whose state each branching of the path was made.
+    branched: dict[int, int] = {}
+    for number, row in enumerate(trace.rows[: trace.begun[0]].tolist(), begun):
+        frame, kind = row[noted.FRAME], _KINDS[row[noted.DECISION]]
+        if kind is Kind.ROOT:
+            parent = parent_of_root
+        elif kind is Kind.LIFT:
+            parent = branched[frame]
+        else:
+            parent = branched[frame] = number - 1
+        rows.append(_row(part, row, kind, parent, rows[parent] if parent != ROOT else None))
+    if fits:
+        rows[-1] = replace(rows[-1], outcome=OUTCOMES.index(Outcome.SOLVED))
+
+
+def _row(part: _Part, row: list[int], kind: Kind, parent: int, above: _Row | None) -> _Row:
+    """One node below `above`, with its units turned into bytes."""
+    _, _, who, low, outcome, end, column, blocked, stretches = row
+    unit, result = part.columns.unit, _OUTCOMES[outcome]
+    buffer, offset = (int(part.own[who]), low * unit) if who >= 0 else (NOBODY, 0)
+    size = int(part.problem.size[buffer]) if kind in (Kind.PLACE, Kind.FORCED) else 0
+    bound = end * unit - part.slack
+    if result is Outcome.PAST_LATEST and end >= NEVER:
+        # What could only rest on the buffer that was just placed: nothing is lost without it.
+        bound, result = part.capacity + 1, Outcome.EXCHANGED
+    elif result in (Outcome.TOO_FULL, Outcome.PAST_LATEST, Outcome.NOTHING_BELOW):
+        bound = max(bound, part.capacity + 1)
+    return _Row(
+        parent=parent,
+        depth=above.depth + 1 if above else 0,
+        kind=KINDS.index(kind),
+        buffer=buffer,
+        offset=offset,
+        bound=bound,
+        outcome=OUTCOMES.index(result),
+        capacity=part.capacity,
+        step=part.step_of(column),
+        blocked=int(part.own[blocked]) if blocked >= 0 else NOBODY,
+        independent=stretches,
+        arena=max(above.arena if above else 0, offset + size if size else 0),
+        left=(above.left if above else int(part.problem.size.sum())) - size,
+    )
+
+
+def _replay(plan: Plan, rows: list[_Row]) -> Replay:
+    def column(key: str) -> Ints:
+        return frozen(np.array([getattr(row, key) for row in rows], dtype=np.int64))
+
+    tree = Tree(
+        parent=column("parent"),
+        depth=column("depth"),
+        kind=column("kind"),
+        buffer=column("buffer"),
+        offset=column("offset"),
+        bound=column("bound"),
+        outcome=column("outcome"),
+        capacity=column("capacity"),
+        step=column("step"),
+        blocked=column("blocked"),
+        independent=column("independent"),
+    )
+    lines = [_LINES.get(OUTCOMES[row.outcome], _DECISIONS[KINDS[row.kind]]) for row in rows]
+    return Replay(
+        plan,
+        Family.TREE,
+        None,
+        buffer=tree.buffer,
+        offset=tree.offset,
+        arena=column("arena"),
+        bytes_left=column("left"),
+        moved=frozen(np.full(len(rows), NOBODY)),
+        moved_to=frozen(np.zeros(len(rows), dtype=np.int64)),
+        line=frozen(np.array(lines, dtype=np.int64)),
+        code=code.branch_and_bound(),
+        keys=(),
+        tree=tree,
+    )

@@ -1,0 +1,168 @@
+"""Why here: a few sentences about one step, put together from its figures."""
+
+from __future__ import annotations
+
+from memplan_engine.problem import FREE
+from memplan_engine.replay.node_sentences import node_sentence
+from memplan_engine.replay.values import Family, Hole, Step
+from memplan_engine.strategies.order_fit import Fit
+from memplan_engine.units import format_bytes
+
+
+def sentence(step: Step) -> str:
+    """Why the buffer of `step` got its offset."""
+    replay, problem = step.replay, step.replay.problem
+    if replay.family is Family.TREE:
+        return node_sentence(step)
+    if problem.fixed[step.buffer] != FREE:
+        return f"{step.name} has a fixed offset, and those come first. {_outcome(step)}"
+    parts = [_opening(step)]
+    if replay.family is Family.NO_REUSE:
+        parts.append("It goes behind all that came before it.")
+    elif replay.family is Family.SHARED_OBJECTS:
+        parts.append(_joining(step))
+    elif not problem.size[step.buffer]:
+        parts.append("It has no bytes and is in nobody's way.")
+    elif replay.family is Family.LINEAR_SCAN:
+        parts += [_free_list(step), _scanning(step)]
+    else:
+        parts += [_meeting(step), _fitting(step)]
+    return " ".join([*parts, *_aligning(step), _outcome(step)])
+
+
+def ordinal(number: int) -> str:
+    """ "1st", "2nd", "3rd", "11th"."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{ending}"
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def _opening(step: Step) -> str:
+    keys = step.replay.keys
+    text = f"{step.name} comes {ordinal(step.number + 1)} of {len(step.replay):,}"
+    if not keys or step.replay.family is Family.NO_REUSE:
+        return f"{text}."
+    by = f"{text} by {keys[0].name}, {keys[0].words(step.buffer)}"
+    if keys[0].name == "breadth":
+        by += f" live at {keys[1].words(step.buffer)}"
+    return f"{by}."
+
+
+def _outcome(step: Step) -> str:
+    at, before, after = (format_bytes(each) for each in (step.offset, step.arena_before, step.arena_after))
+    arena = (
+        f"stays at {after}" if step.arena_before == step.arena_after else f"grows from {before} to {after}"
+    )
+    return f"Offset {at}; the arena {arena}."
+
+
+def _aligning(step: Step) -> list[str]:
+    taken = step.hole
+    if not taken or taken.offset == taken.low:
+        return []
+    alignment = format_bytes(int(step.replay.problem.alignment[step.buffer]))
+    return [f"Its alignment of {alignment} moves it up from {format_bytes(taken.low)}."]
+
+
+def _meeting(step: Step) -> str:
+    if not step.number:
+        return "Nothing is placed yet."
+    if not step.alive and step.number == 1:
+        return "The one placed buffer is not alive with it."
+    if not step.alive:
+        return f"None of the {step.number:,} placed buffers is alive with it."
+    if len(step.alive) == step.number:
+        all_of = "The one placed buffer is" if step.number == 1 else f"All {step.number:,} placed buffers are"
+        return f"{all_of} alive with it."
+    verb = "is" if len(step.alive) == 1 else "are"
+    return f"{len(step.alive):,} of the {step.number:,} placed buffers {verb} alive with it."
+
+
+def _fitting(step: Step) -> str:
+    bounded = len(step.holes) + step.more - 1
+    taken = step.hole
+    if taken and taken.size is not None:
+        return _in_hole(step, taken, bounded, step.possible - 1, "hole")
+    if step.replay.fit is Fit.TOP and bounded:
+        return f"This rule leaves holes empty ({bounded:,} here): it goes above all that is alive with it."
+    if bounded:
+        return f"{_none_holds(step, bounded, 'hole')}, so it goes above what is alive with it."
+    if not taken or not taken.low:
+        return "Nothing is in its way: it goes to the bottom."
+    return "There is no hole, so it goes above what is alive with it."
+
+
+def _in_hole(step: Step, taken: Hole, holes: int, possible: int, word: str) -> str:
+    where = f"of {format_bytes(taken.size or 0)} at {format_bytes(taken.low)}"
+    if holes == 1:
+        return f"The only {word}, {where}, holds it."
+    if possible == 1:
+        return f"Of {_count(holes, word)} only that {where} holds it."
+    which = "the tightest" if step.replay.fit is Fit.BEST else "the lowest"
+    rest = f" ({_count(holes - possible, 'other is', 'others are')} too small)" if holes > possible else ""
+    return f"Of the {possible:,} {word}s that hold it{rest}, that {where} is {which}."
+
+
+def _none_holds(step: Step, holes: int, word: str) -> str:
+    text = f"The only {word} does not hold it" if holes == 1 else f"None of the {holes:,} {word}s holds it"
+    least = min((hole.short for hole in step.holes if hole.short), default=0)
+    if not least or step.more:
+        return text
+    return f"{text} ({'it' if holes == 1 else 'the nearest'} is too small by {format_bytes(least)})"
+
+
+def _free_list(step: Step) -> str:
+    ranges = len(step.holes) + step.more
+    active = _count(len(step.alive), "buffer is", "buffers are") if step.alive else "No buffer is"
+    free = f"has {_count(ranges, 'range')}" if ranges else "is empty"
+    return f"{active} active, and the free list {free}."
+
+
+def _scanning(step: Step) -> str:
+    problem, ranges = step.replay.problem, len(step.holes) + step.more
+    if step.hole:
+        return _in_hole(step, step.hole, ranges, step.possible, "range")
+    first = f"{_none_holds(step, ranges, 'range')}. " if ranges else ""
+    if not step.alive:
+        return f"{first}It goes to the end."
+    if step.moved is None:
+        return f"{first}No active buffer that ends later is large enough to give way: it goes to the end."
+    mover, to = step.moved
+    return (
+        f"{first}Of the active buffers that are large enough {problem.names[mover]} ends last, at step "
+        f"{int(problem.end[mover]):,}: it moves to {format_bytes(to)}, and {step.name} takes its place."
+    )
+
+
+_WHY_THIS = {
+    "shared_objects_in_order": "closest in size",
+    "shared_objects_by_size_improved": "the one that lies idle next to it for the fewest steps",
+    "partition": "the fullest",
+}
+
+
+def _joining(step: Step) -> str:
+    objects, free = len(step.objects) + step.more, step.possible
+    if not objects:
+        none = "No object is free" if step.number else "There is no object yet"
+        return f"{none}: it gets object {step.object}."
+    known = _count(objects, "free object") if step.replay.plan.strategy == "shared_objects_in_order" else ""
+    told = f"There {'is' if objects == 1 else 'are'} {known}." if known else _free_of(objects, free)
+    taken = step.joined
+    if not taken:
+        return f"{told[:-1]}: it gets a new one, number {step.object}."
+    size = int(step.replay.problem.size[step.buffer])
+    default = "the smallest that is large enough" if taken.size >= size else "the largest"
+    why = _WHY_THIS.get(step.replay.plan.strategy, default) if free > 1 else ""
+    grows = f", which grows to {format_bytes(size)}" if taken.size < size else ""
+    given = f"{format_bytes(taken.size)}{', ' + why if why else ''}"
+    return f"{told} It joins object {taken.number} ({given}){grows}."
+
+
+def _free_of(objects: int, free: int) -> str:
+    if objects == 1:
+        return f"The only object is {'free' if free else 'in use'}."
+    return f"{free if free else 'None'} of the {objects:,} objects {'are' if free > 1 else 'is'} free."
