@@ -359,7 +359,8 @@ def test_one_seed_searches_in_the_same_manner_every_time_and_later_rounds_in_oth
     found, nodes = run()
     assert (found, nodes) == run()
     # After the first round every other turn goes through the tastes once more.
-    assert found[0] is not None and found[len(TASTES)] is not None
+    assert found[0] is not None
+    assert found[len(TASTES)] is not None
     assert found[0] != found[len(TASTES)]
 
 
@@ -371,7 +372,8 @@ def test_the_tastes_that_came_furthest_get_most_of_every_other_turn():
     assert [manner.taste for manner in turns[: len(tastes)]] == tastes
     assert [manner.taste for manner in turns[len(tastes) :: 2]] == tastes * 100
     favoured = np.bincount([manner.taste for manner in turns[len(tastes) + 1 :: 2]]) / (100 * len(tastes))
-    assert abs(favoured[5] - 0.4) < 0.05 and abs(favoured[2] - 0.24) < 0.05
+    assert abs(favoured[5] - 0.4) < 0.05
+    assert abs(favoured[2] - 0.24) < 0.05
     assert favoured.min() > 0
     seen = [manner for manner in turns if manner.taste == 5]
     assert [manner.again for manner in seen] == list(range(len(seen)))

@@ -359,7 +359,7 @@ def _choose(part: Part, s: State, lo: int, hi: int, conflicts: Ints, rule: int) 
 @njit(cache=True, nogil=True, inline="always")
 def _first_of(part: Part, s: State, column: int, priority: Floats) -> int:
     """The unplaced buffer of highest priority at the floor of `column`."""
-    members = sort_unplaced(part, s, column)
+    members, _, _ = sort_unplaced(part, s, column)
     buffer = members[0]
     for u in members[: s.level[column]]:
         if priority[u] > priority[buffer]:

@@ -220,8 +220,7 @@ def propagate(part: Part, s: State, most_raises: int) -> bool:
         s.counts[QUEUE] -= 1
         column = s.queue[s.counts[QUEUE]]
         s.dirty[column] = False
-        members = sort_unplaced(part, s, column)
-        end, total = _load(part, s, members)
+        members, end, total = sort_unplaced(part, s, column)
         if end > part.cap[column]:
             s.counts[CONFLICT] = column
             return False
@@ -253,32 +252,35 @@ def _keep_past(s: State, column: int) -> None:
 
 
 @njit(cache=True, nogil=True, inline="always")
-def sort_unplaced(part: Part, s: State, column: int) -> Ints:
-    """The unplaced members of `column` by low, moved to its front; nearly in order from the last time."""
-    begin, finish = part.members_of[column], part.members_of[column + 1]
-    end = begin
-    for i in range(begin, finish):
+def sort_unplaced(part: Part, s: State, column: int) -> tuple[Ints, int, int]:
+    """The unplaced members of `column` by low, moved to its front; nearly in order from the last time. Also
+    where they end at least, one above the other, and their sum."""
+    begin, finish = part.members_of[column], part.members_of[column] + s.unplaced[column]
+    end, i, highest, top, total = begin, begin, -1, 0, 0
+    in_order: bool = True
+    while end < finish:
         u = s.members[i]
-        if s.placed[u]:
-            continue
-        s.members[i] = s.members[end]
-        place = end
-        while place > begin and s.low[s.members[place - 1]] > s.low[u]:
-            s.members[place] = s.members[place - 1]
-            place -= 1
-        s.members[place] = u
-        end += 1
-    return s.members[begin:end]
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _load(part: Part, s: State, members: Ints) -> tuple[int, int]:
-    """The least end of a column whose unplaced members, by low, lie one above the other; and their sum."""
-    end, total = 0, 0
-    for u in members:
-        end = max(end, s.low[u]) + part.size[u]
-        total += part.size[u]
-    return end, total
+        if not s.placed[u]:
+            low, place = s.low[u], end
+            s.members[i] = s.members[end]
+            if low < highest:
+                in_order = False
+                while place > begin and s.low[s.members[place - 1]] > low:
+                    s.members[place] = s.members[place - 1]
+                    place -= 1
+            else:
+                highest = low
+            s.members[place] = u
+            top = max(top, low) + part.size[u]
+            total += part.size[u]
+            end += 1
+        i += 1
+    members = s.members[begin:finish]
+    if not in_order:
+        top = 0
+        for u in members:
+            top = max(top, s.low[u]) + part.size[u]
+    return members, top, total
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -31,9 +31,9 @@ class Outcome(IntEnum):
 
 
 TASTES: tuple[tuple[int, str], ...] = (
-    (branch.FEWEST_WAYS, "length"),
-    (branch.LOWEST_FEWEST_LEVEL, "area"),
     (branch.FULLEST, "columns"),
+    (branch.LOWEST_FEWEST_LEVEL, "area"),
+    (branch.FEWEST_WAYS, "length"),
     (branch.LOWEST, "columns"),
     (branch.FEWEST_WAYS, "size"),
     (branch.LOWEST_FEWEST_WAYS, "area"),
@@ -54,7 +54,7 @@ NODES_A_BUFFER = 3
 GROWTH = 1.15
 MOST_GROWTHS = 60
 NOISE = 0.15
-MOST_RAISES = (8, 0)
+MOST_RAISES = (0, 8)
 """How often the attempts of a round may raise buffers over waste at each node. More prunes more, and costs
 more."""
 SMALL_TABLE, LARGE_TABLE = 2**14, 2**20

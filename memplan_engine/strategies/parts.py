@@ -73,7 +73,7 @@ def make_columns(problem: Problem, windows: Windows = Windows.FULL) -> Columns:
     owner = np.repeat(place[pieces.owner], last - first)
     column = np.concatenate([np.arange(a, b) for a, b in zip(first, last, strict=True)] or [first])
     by_owner, by_column = np.lexsort((column, owner)), np.lexsort((owner, column))
-    near_of, near = _neighbours(len(rows), column[by_column], owner[by_column], count)
+    near_of, near = _neighbours(begin[rows], finish[rows], column[by_column], owner[by_column])
     unit, alignment, size = _units(problem, rows)
     fixed = problem.fixed[rows]
     part = Part(
@@ -122,13 +122,18 @@ def _cliques(pieces: Pieces) -> tuple[Ints, Ints, int]:
     return number[first], number[last], int(largest.sum())
 
 
-def _neighbours(n: int, column: Ints, owner: Ints, count: int) -> tuple[Ints, Ints]:
-    together = np.zeros((n, n), dtype=bool)
-    for members in np.split(owner, np.searchsorted(column, np.arange(1, count))):
-        together[np.ix_(members, members)] = True
+def _neighbours(first: Ints, last: Ints, column: Ints, owner: Ints) -> tuple[Ints, Ints]:
+    """Who shares a column with whom: those of buffer u from entry u to entry u + 1."""
+    n = len(first)
+    if len(owner) == (last - first).sum():
+        together = (first[:, None] < last) & (first < last[:, None])
+    else:
+        # Columns in which a buffer has a gap do not count.
+        together = np.zeros((n, n), dtype=bool)
+        for members in np.split(owner, np.flatnonzero(np.diff(column)) + 1):
+            together[np.ix_(members, members)] = True
     np.fill_diagonal(together, False)
-    who, near = np.nonzero(together)
-    return np.searchsorted(who, np.arange(n + 1)), near
+    return np.concatenate([[0], np.cumsum(together.sum(axis=1))]), np.nonzero(together)[1]
 
 
 def _units(problem: Problem, rows: Ints) -> tuple[int, Ints, Ints]:
