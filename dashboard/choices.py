@@ -40,7 +40,7 @@ def parse_options(choices: dict[str, str]) -> Options:
         in_place=choices["in_place"] == "1",
         concat=choices["concat"] == "1",
     )
-    return Options(parse_dims(choices["dims"]), choices["as_plan"] == "1", how)
+    return Options(parse_dims(choices["dims"]), choices["as_plan"] == "1", how, choices["part"])
 
 
 def option_choices(options: Options) -> dict[str, str]:
@@ -49,6 +49,7 @@ def option_choices(options: Options) -> dict[str, str]:
     return {
         "dims": pairs_text(options.dims),
         "as_plan": "1" if options.offsets_as_plan else "",
+        "part": options.part,
         "alignment": str(how.alignment or ""),
         "inputs": "1" if how.plan_inputs else "",
         "symbols": pairs_text(how.symbols),

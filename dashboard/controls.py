@@ -12,6 +12,7 @@ from dashboard.choices import MOST_MEBIBYTES, parse_mebibytes
 from dashboard.colours import COLOURINGS
 from dashboard.documents import Document
 from memplan_engine.planner import strategies_for
+from memplan_engine.recordings.problem import RECORDED
 from memplan_engine.training import is_training
 
 IMPORTED = "imported"
@@ -41,6 +42,7 @@ def pick_strategy(document: Document) -> str:
     st.selectbox(
         "Strategy",
         names,
+        format_func=strategy_label(document),
         key="strategy_widget",
         on_change=_taker("strategy", "strategy_widget"),
         help="How buffers get their offsets. `memplan strategies` lists the sources.",
@@ -62,6 +64,7 @@ def pick_strategies(document: Document) -> list[str]:
     st.multiselect(
         "Strategies, two to four",
         names,
+        format_func=strategy_label(document),
         key="compare_widget",
         max_selections=MOST_PANELS,
         placeholder="pick two to four",
@@ -75,7 +78,7 @@ def pick_colouring(document: Document) -> str:
     current = state.get("colour")
     if current not in COLOURINGS:
         in_phases = document.graph is not None and is_training(document.graph)
-        current = "phase" if in_phases else "op kind" if document.graph else "size"
+        current = "phase" if in_phases else "op kind" if document.knows_kinds else "size"
     _keep("colour_widget", current)
     st.selectbox(
         "Colour by", list(COLOURINGS), key="colour_widget", on_change=_taker("colour", "colour_widget")
@@ -119,6 +122,12 @@ def pick_budget() -> int | None:
 def strategy_names(document: Document) -> list[str]:
     """What can be chosen for `document`."""
     return ([IMPORTED] if document.plan else []) + list(strategies_for(document.problem))
+
+
+def strategy_label(document: Document) -> Callable[[str], str]:
+    """How a strategy is called: what a recording brought is what was recorded."""
+    brought = RECORDED if document.plan and document.plan.strategy == RECORDED else IMPORTED
+    return lambda name: brought if name == IMPORTED else name
 
 
 def current_strategy(document: Document) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 import example_graphs
+from dashboard import recordings
 from memplan_engine import Graph, ImportOptions, InputError, MemplanError, Plan, Problem, load
 from memplan_engine.formats.graph_format import About
 from memplan_engine.importers.about import read_about
@@ -29,11 +30,12 @@ AS_IT_IS = Preparation()
 @dataclass(frozen=True, slots=True)
 class Options:
     """How a file is to be opened: `dims` are bound while it is read (ONNX), `how` is done with what was
-    read."""
+    read; `part` is the device and stream of a recording, as `recordings.part_text` writes it."""
 
     dims: tuple[tuple[str, int], ...] = ()
     offsets_as_plan: bool = False
     how: Preparation = AS_IT_IS
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +61,11 @@ class Document:
     def graph(self) -> Graph | None:
         """The graph that the problem was made from."""
         return self.problem.origin.graph if self.problem.origin else None
+
+    @property
+    def knows_kinds(self) -> bool:
+        """Whether anything is known of the operations that made the buffers."""
+        return self.graph is not None or self.problem.callers is not None
 
     @property
     def plan(self) -> Plan | None:
@@ -136,10 +143,15 @@ def drop_upload(key: str) -> None:
         _remove(path_of(key))
 
 
-def read_document(key: str, dims: tuple[tuple[str, int], ...], offsets_as_plan: bool) -> tuple[Loaded, About]:
-    """What the file holds; a MemplanError names the file as the person knows it."""
+def read_document(
+    key: str, dims: tuple[tuple[str, int], ...], offsets_as_plan: bool, part: str = ""
+) -> tuple[Loaded, About]:
+    """What the file holds; a MemplanError names the file as the person knows it. A recording opens as the
+    placement that was recorded."""
     path = path_of(key)
     try:
+        if recordings.is_recording(path):
+            return recordings.read_part(path, version_of(key), part), About()
         loaded = load(path, ImportOptions(dims=dict(dims), offsets_as_plan=offsets_as_plan))
     except MemplanError as error:
         raise MemplanError(str(error).replace(str(path), path.name)) from error

@@ -28,6 +28,7 @@ PARAMETERS = {
     "alignment": "",
     "inputs": "",
     "as_plan": "",
+    "part": "",
     "symbols": "",
     "streams": "",
     "unread": "",
@@ -38,6 +39,10 @@ PARAMETERS = {
     "over": "",
     "tab": "",
     "limit": "60",
+    "base": "",
+    "head": "",
+    "changed": "",
+    "kinds": "",
 }
 """Every choice that the URL can hold, with its default; defaults are left out of the URL."""
 
@@ -47,6 +52,7 @@ OPENING = (
     "alignment",
     "inputs",
     "as_plan",
+    "part",
     "symbols",
     "streams",
     "unread",
@@ -133,15 +139,19 @@ def load_document(key: str, options: Options) -> Document:
 
 @st.cache_resource(max_entries=24, show_spinner=False)
 def _prepare(key: str, options: Options, version: tuple[int, int]) -> Document:
-    loaded, about = _read(key, options.dims, options.offsets_as_plan, version)
+    loaded, about = _read(key, options.dims, options.offsets_as_plan, options.part, version)
     return documents.make_document(key, options, loaded, about)
 
 
 @st.cache_resource(max_entries=12, show_spinner="Reading the file …")
 def _read(
-    key: str, dims: tuple[tuple[str, int], ...], offsets_as_plan: bool, version: tuple[int, int]
+    key: str,
+    dims: tuple[tuple[str, int], ...],
+    offsets_as_plan: bool,
+    part: str,
+    version: tuple[int, int],
 ) -> tuple[Loaded, About]:
-    return documents.read_document(key, dims, offsets_as_plan)
+    return documents.read_document(key, dims, offsets_as_plan, part)
 
 
 def facts_of(document: Document, strategy: str) -> Facts:

@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from memplan_engine.bounds import Bound, BoundKind, contributors, lower_bound
     from memplan_engine.decision import Decision, Verdict, decide
+    from memplan_engine.diff_comment import diff_markdown
+    from memplan_engine.diffing.matching import Matching, match_buffers
+    from memplan_engine.diffing.moment import Cause, Moment
+    from memplan_engine.diffing.regression import Change, Diff, changes_by_buffer, diff
+    from memplan_engine.diffing.rows import DiffRow, diff_rows, module_rows
+    from memplan_engine.diffing.strip import ProfileDifference, profile_difference
     from memplan_engine.errors import InputError, MemplanError, MissingDependencyError, PlanError
     from memplan_engine.exporters.csv_file import write_csv
     from memplan_engine.exporters.json_file import write_json
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
         check_graph,
     )
     from memplan_engine.importers import ImportOptions, load
+    from memplan_engine.importers.recording_file import load_recording
     from memplan_engine.importers.schedule_file import load_schedule
     from memplan_engine.importers.torch_capture import capture
     from memplan_engine.importers.torch_step import capture_step
@@ -40,7 +47,17 @@ if TYPE_CHECKING:
     from memplan_engine.problem import FREE, Buffer, Gap, Problem, make_problem
     from memplan_engine.profile import Profile, alive_at, make_profile
     from memplan_engine.provenance import Provenance, find_provenance
+    from memplan_engine.recordings.cost import Cost, cost_of
+    from memplan_engine.recordings.parts import choose_recording
+    from memplan_engine.recordings.problem import recorded_plan, recording_problem
+    from memplan_engine.recordings.selection import Selection
+    from memplan_engine.recordings.values import Recording, Snapshot
     from memplan_engine.records import UsageRecord, records_problem, usage_records
+    from memplan_engine.replay.columns import replay_summary
+    from memplan_engine.replay.exercise import judge, make_exercise
+    from memplan_engine.replay.make import make_replay, replayable
+    from memplan_engine.replay.predict import agrees
+    from memplan_engine.replay.values import Replay
     from memplan_engine.schedule import (
         Schedule,
         by_steps,
@@ -60,15 +77,22 @@ __all__ = [
     "BoundKind",
     "Budget",
     "Buffer",
+    "Cause",
+    "Change",
+    "Cost",
     "Decision",
+    "Diff",
+    "DiffRow",
     "Gap",
     "Graph",
     "ImportOptions",
     "InputError",
     "Layout",
     "ManagedValue",
+    "Matching",
     "MemplanError",
     "MissingDependencyError",
+    "Moment",
     "Op",
     "Peak",
     "Phase",
@@ -78,11 +102,16 @@ __all__ = [
     "Preparation",
     "Problem",
     "Profile",
+    "ProfileDifference",
     "Provenance",
+    "Recording",
+    "Replay",
     "Report",
     "Role",
     "Rule",
     "Schedule",
+    "Selection",
+    "Snapshot",
     "Source",
     "Storage",
     "Strategy",
@@ -95,38 +124,56 @@ __all__ = [
     "Violation",
     "Workspace",
     "adopt",
+    "agrees",
     "alive_at",
     "by_steps",
     "by_streams",
     "capture",
     "capture_step",
     "capture_training",
+    "changes_by_buffer",
     "check_graph",
     "check_schedule",
+    "choose_recording",
     "compare",
     "contributors",
+    "cost_of",
     "decide",
+    "diff",
+    "diff_markdown",
+    "diff_rows",
     "find_peak",
     "find_provenance",
     "get_strategy",
+    "judge",
     "known_strategies",
     "load",
+    "load_recording",
     "load_schedule",
     "lower_bound",
+    "make_exercise",
     "make_layout",
     "make_plan",
     "make_problem",
     "make_profile",
+    "make_replay",
     "managed_problem",
     "managed_values",
+    "match_buffers",
     "min_cut_difference",
+    "module_rows",
     "multi_stream",
     "object_summary",
     "object_table",
     "phase_steps",
     "positional_maxima",
     "prepare",
+    "profile_difference",
+    "recorded_plan",
+    "recording_problem",
     "records_problem",
+    "replay_summary",
+    "replayable",
     "saved_activations",
     "sequential",
     "shared_objects_bound",
@@ -141,6 +188,12 @@ __all__ = [
 _HOMES: dict[str, tuple[str, ...]] = {
     "bounds": ("Bound", "BoundKind", "contributors", "lower_bound"),
     "decision": ("Decision", "Verdict", "decide"),
+    "diff_comment": ("diff_markdown",),
+    "diffing.matching": ("Matching", "match_buffers"),
+    "diffing.moment": ("Cause", "Moment"),
+    "diffing.regression": ("Change", "Diff", "changes_by_buffer", "diff"),
+    "diffing.rows": ("DiffRow", "diff_rows", "module_rows"),
+    "diffing.strip": ("ProfileDifference", "profile_difference"),
     "errors": ("InputError", "MemplanError", "MissingDependencyError", "PlanError"),
     "exporters.csv_file": ("write_csv",),
     "exporters.json_file": ("write_json",),
@@ -157,6 +210,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "check_graph",
     ),
     "importers": ("ImportOptions", "load"),
+    "importers.recording_file": ("load_recording",),
     "importers.schedule_file": ("load_schedule",),
     "importers.torch_capture": ("capture",),
     "importers.torch_step": ("capture_step",),
@@ -173,7 +227,17 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "problem": ("FREE", "Buffer", "Gap", "Problem", "make_problem"),
     "profile": ("Profile", "alive_at", "make_profile"),
     "provenance": ("Provenance", "find_provenance"),
+    "recordings.cost": ("Cost", "cost_of"),
+    "recordings.parts": ("choose_recording",),
+    "recordings.problem": ("recorded_plan", "recording_problem"),
+    "recordings.selection": ("Selection",),
+    "recordings.values": ("Recording", "Snapshot"),
     "records": ("UsageRecord", "records_problem", "usage_records"),
+    "replay.columns": ("replay_summary",),
+    "replay.exercise": ("judge", "make_exercise"),
+    "replay.make": ("make_replay", "replayable"),
+    "replay.predict": ("agrees",),
+    "replay.values": ("Replay",),
     "schedule": ("Schedule", "by_steps", "by_streams", "check_schedule", "multi_stream", "sequential"),
     "strategies": ("get_strategy", "known_strategies"),
     "strategies.base": ("Budget", "Placement", "Strategy"),

@@ -48,3 +48,7 @@ def compile_kernels() -> None:
     replay(problem, Bound(1, BoundKind.CORE, 0, core=(0, 1), until=2))
     prepared = replace(prepare(problem), cell=1)
     place_by(prepared, by_size(prepared), Fit.BEST, Budget())
+    # Here, not above: who only plans does not wait for it.
+    from memplan_engine.diffing.matching import match_buffers
+
+    match_buffers(problem, hard_problem())

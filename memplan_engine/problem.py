@@ -16,6 +16,7 @@ from memplan_engine.graph import MAX_BYTES
 
 if TYPE_CHECKING:
     from memplan_engine.graph import Graph
+    from memplan_engine.recordings.stacks import Callers
     from memplan_engine.schedule import Schedule
 
 Ints = NDArray[np.int64]
@@ -61,8 +62,8 @@ class Problem:
 
     `start`, `end` (half-open, steps), `size` and `alignment` (bytes) are read-only int64 arrays of n.
     `fixed` holds an offset in bytes, or FREE. `gaps` maps a buffer's index to its gaps, sorted by start.
-    `steps` is the number of steps on the time axis. Equality and `fingerprint` look at everything but
-    `name` and `origin`.
+    `steps` is the number of steps on the time axis. `callers` says of recorded buffers who asked for them.
+    Equality and `fingerprint` look at everything but `name`, `origin` and `callers`.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Problem:
     gaps: dict[int, tuple[Gap, ...]]
     steps: int
     origin: Origin | None = field(default=None, repr=False)
+    callers: Callers | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -161,6 +163,7 @@ def make_problem(
         gaps=checked_gaps,
         steps=last if steps is None else steps,
         origin=origin,
+        callers=None,
         **arrays,
     )
 
@@ -178,6 +181,7 @@ def select(problem: Problem, rows: Ints, name: str = "") -> Problem:
         names=tuple(problem.names[row] for row in chosen),
         gaps={place: problem.gaps[row] for place, row in enumerate(chosen) if row in problem.gaps},
         origin=None,
+        callers=problem.callers.select(rows) if problem.callers else None,
         **columns,
     )
 

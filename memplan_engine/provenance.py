@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from memplan_engine.graph import Graph, Op, Role, Source
 from memplan_engine.problem import Problem
+
+if TYPE_CHECKING:
+    from memplan_engine.recordings.stacks import Callers
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +36,20 @@ UNKNOWN = Provenance()
 
 def find_provenance(problem: Problem) -> tuple[Provenance, ...]:
     """The provenance of every buffer, in the problem's order: O(ops + tensors)."""
+    if problem.callers is not None:
+        return _of_callers(problem.callers)
     if problem.origin is None:
         return (UNKNOWN,) * len(problem)
     known = _of_storages(problem.origin.graph)
     return tuple(known.get(name, UNKNOWN) for name in problem.names)
+
+
+def _of_callers(callers: Callers) -> tuple[Provenance, ...]:
+    """The operation and the line of code that asked for each buffer of a recording."""
+    known = [
+        Provenance(kind=each.kind, module=each.module, source=each.source) for each in callers.stacks.callers
+    ]
+    return tuple(known[stack] if stack >= 0 else UNKNOWN for stack in callers.stack.tolist())
 
 
 def ops_at(problem: Problem, step: int) -> tuple[Op, ...]:

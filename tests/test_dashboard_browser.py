@@ -224,7 +224,8 @@ BAD_UPLOADS = {
     "broken.json": (b'{"format": "memplan/graph", ', "broken.json"),
     "cut.onnx": ((EXAMPLES / "squeezenet.onnx").read_bytes()[:5000], "cut.onnx"),
     "cut.pt2": (b"PK\x03\x04" + b"\0" * 200, "cut.pt2"),
-    "evil.pkl": (b"\x80\x04\x95\x1f", "never a pickle"),
+    "evil.pkl": (b"\x80\x04cos\nsystem\n(S'true'\ntR.", "the global os.system"),
+    "cut.pickle": ((EXAMPLES / "cuda_snapshot.pickle").read_bytes()[:5000], "cut short"),
 }
 
 

@@ -34,7 +34,7 @@ def refusal(path: Path) -> str:
 
 
 def test_the_importers_in_their_order() -> None:
-    assert [importer.name for importer in IMPORTERS] == ["pt2", "json", "onnx", "csv"]
+    assert [importer.name for importer in IMPORTERS] == ["pt2", "profiler", "json", "pickle", "onnx", "csv"]
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,16 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".pt", ".pkl", ".csv"])
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-def test_pickles_are_refused_by_name(tmp_path: Path, suffix: str, protocol: int) -> None:
+def test_pickles_are_snapshots_or_refused_by_what_they_name(
+    tmp_path: Path, suffix: str, protocol: int
+) -> None:
     path = tmp_path / f"model{suffix}"
     path.write_bytes(pickle.dumps({"a": [1, 2]}, protocol=protocol))
-    assert refusal(path).startswith(f"model{suffix}: found a pickle, which can run code when opened")
+    assert refusal(path).startswith(
+        f"model{suffix}: found a pickle of a dict with 'a', expected a memory snap"
+    )
+    path.write_bytes(pickle.dumps({"a": os.getcwd}, protocol=protocol))
+    assert "getcwd, expected plain data: nothing in a file is looked up or called" in refusal(path)
 
 
 def test_an_unknown_kind_lists_the_known_ones(tmp_path: Path) -> None:

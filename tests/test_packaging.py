@@ -99,7 +99,7 @@ def test_examples_lists_the_data_files() -> None:
     expected = sorted(
         path
         for path in (ROOT / "example_graphs").rglob("*")
-        if path.suffix in (".json", ".csv", ".onnx", ".pt2")
+        if path.suffix in (".json", ".csv", ".onnx", ".pt2", ".pickle")
     )
     assert example_graphs.examples() == expected
 

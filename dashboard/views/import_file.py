@@ -12,6 +12,7 @@ from dashboard.documents import Document, Options
 from dashboard.facts import Facts
 from dashboard.panels import make_panel
 from dashboard.plan_view import plan_view
+from dashboard.sections.recording_part import pick_part
 from dashboard.words import NOTHING_TO_PLACE, plain
 from memplan_engine import MemplanError, Role
 from memplan_engine.graph import storage_bytes
@@ -89,7 +90,7 @@ def _preview(facts: Facts, title: str) -> None:
     if not len(document.problem):
         st.info(NOTHING_TO_PLACE)
         return
-    colouring = COLOURINGS["op kind" if document.graph else "size"](document.problem)
+    colouring = COLOURINGS["op kind" if document.knows_kinds else "size"](document.problem)
     plan_view(
         [make_panel(facts, colouring)],
         palette=colouring.palette,
@@ -159,6 +160,7 @@ def _show_new(key: str, is_new: bool, options: Options) -> None:
 def _page() -> None:
     key, is_new = _source()
     options = _options()
+    options = replace(options, part=pick_part(key)) if key else options
     if key is None:
         st.info("The kind of file is recognised from its content. Nothing in a file is ever run.")
         _show_open()

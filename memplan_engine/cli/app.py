@@ -8,7 +8,11 @@ import typer
 from typer.core import TyperGroup
 
 VERBS = {
-    "planning": ("plan", "compare", "peak", "layout", "validate", "strategies"),
+    "planning": ("plan", "compare"),
+    "explaining": ("peak", "layout", "validate", "strategies"),
+    "comparing": ("diff",),
+    "recording": ("snapshot",),
+    "replaying": ("replay",),
     "graphs": ("values", "reuse"),
     "symbols": ("symbols", "range", "buckets", "sweep"),
     "capturing": ("capture", "estimate"),

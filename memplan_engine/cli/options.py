@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from memplan_engine.cli.reading import reading
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
 from memplan_engine.importers import ImportOptions, load, recognise
@@ -21,8 +22,10 @@ from memplan_engine.preparation import Preparation, prepare, prepared_graph
 from memplan_engine.problem import Problem
 from memplan_engine.strategies.budget import Budget
 
-FILE = Annotated[Path, typer.Argument(help="memplan JSON, buffer CSV, ONNX or .pt2", show_default=False)]
-PLAN_FILE = Annotated[Path, typer.Argument(help="memplan JSON, or CSV with offsets", show_default=False)]
+FILE = Annotated[Path, typer.Argument(help="memplan JSON, CSV, ONNX, .pt2 or a snapshot", show_default=False)]
+PLAN_FILE = Annotated[
+    Path, typer.Argument(help="memplan JSON, CSV with offsets, a snapshot", show_default=False)
+]
 AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 STRATEGY = Annotated[str, typer.Option(help="See `memplan strategies`.")]
 ALIGNMENT = Annotated[int | None, typer.Option(help="Bytes; 64 for graphs, the file's own for CSV.")]
@@ -144,7 +147,8 @@ def open_file(file: Path, how: Preparation, keep_symbols: bool = False) -> tuple
     """Load `file`. ONNX binds the symbols that have values as it is read, or takes the values for their hints
     when `keep_symbols`; every other kind of graph keeps its symbols."""
     if not isinstance(recognise(file), OnnxImporter):
-        return _known(load(file), file), how
+        with reading(file) as progress:
+            return _known(load(file, ImportOptions(progress=progress)), file), how
     values = dict(how.symbols)
     options = ImportOptions(hints=values) if keep_symbols else ImportOptions(dims=values)
     return _known(load(file, options), file), how.without_symbols()

@@ -10,11 +10,20 @@ from memplan_engine.importers.csv_file import CsvImporter
 from memplan_engine.importers.json_file import JsonImporter
 from memplan_engine.importers.limits import read_head
 from memplan_engine.importers.onnx_file import OnnxImporter
+from memplan_engine.importers.profiler_file import ProfilerImporter
 from memplan_engine.importers.pt2 import Pt2Importer
+from memplan_engine.importers.snapshot_file import SnapshotImporter
 
 __all__ = ["IMPORTERS", "ImportOptions", "Importer", "Loaded", "load", "recognise"]
 
-IMPORTERS: tuple[Importer, ...] = (Pt2Importer(), JsonImporter(), OnnxImporter(), CsvImporter())
+IMPORTERS: tuple[Importer, ...] = (
+    Pt2Importer(),
+    ProfilerImporter(),
+    JsonImporter(),
+    SnapshotImporter(),
+    OnnxImporter(),
+    CsvImporter(),
+)
 """In the order in which they are asked whether a file is theirs: the strictest first."""
 
 
@@ -24,17 +33,13 @@ def recognise(path: Path | str) -> Importer:
 
     Raises
     ------
-    InputError: a missing, empty or unreadable file, a folder, a pickle, or a kind that nobody knows.
+    InputError: a missing, empty or unreadable file, a folder, or a kind that nobody knows.
     """
     path = Path(path)
     head = read_head(path, HEAD_BYTES)
     for importer in IMPORTERS:
         if importer.recognises(head, path):
             return importer
-    if head[0] == 0x80 and head[1:2] in (b"\2", b"\3", b"\4", b"\5"):
-        raise InputError(
-            path.name, "", "a pickle, which can run code when opened", f"one of {_kinds()}; never a pickle"
-        )
     for importer in IMPORTERS:
         if path.suffix.lower() == f".{importer.name}":
             return importer

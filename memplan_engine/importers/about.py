@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from memplan_engine.importers.base import HEAD_BYTES
 from memplan_engine.importers.limits import MAX_TEXT_BYTES, read_head, read_text
+from memplan_engine.importers.profiler_file import is_trace
 
 if TYPE_CHECKING:
     from memplan_engine.formats.graph_format import About
@@ -34,13 +35,13 @@ def read_about(path: Path | str) -> About:
 
 
 def may_have_about(path: Path | str) -> bool:
-    """Whether `read_about` may find something: any JSON, or a list of buffers with such a line."""
+    """Whether `read_about` may find something: JSON but for traces, or a list of buffers with such a line."""
     head = read_head(Path(path), HEAD_BYTES)
     return _is_json(head) or bool(_fields(head))
 
 
 def _is_json(head: bytes) -> bool:
-    return head.lstrip()[:1] == b"{"
+    return head.lstrip()[:1] == b"{" and not is_trace(head.lstrip())
 
 
 def _fields(head: bytes) -> dict[str, str]:

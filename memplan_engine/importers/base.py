@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -10,6 +10,7 @@ from typing import Protocol
 from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
+from memplan_engine.recordings.selection import EVERYTHING, Selection
 
 Loaded = Graph | Problem | Plan
 HEAD_BYTES = 4096
@@ -20,11 +21,15 @@ HEAD_BYTES = 4096
 class ImportOptions:
     """`dims` binds symbolic dimensions (ONNX) to numbers. Those left are symbols of the graph; `hints` are
     the values at which it is taken, 2 where there is none. `offsets_as_plan` opens a list of buffers that
-    carries all its offsets as somebody's finished plan rather than as buffers with fixed offsets."""
+    carries all its offsets as somebody's finished plan rather than as buffers with fixed offsets, and a
+    recording as the placement that was recorded. `selection` chooses the device, stream and pool of a
+    recording. `progress` is told how many bytes of a large file have been read, and of how many."""
 
     dims: Mapping[str, int] = field(default_factory=dict)
     hints: Mapping[str, int] = field(default_factory=dict)
     offsets_as_plan: bool = False
+    selection: Selection = EVERYTHING
+    progress: Callable[[int, int], None] | None = field(default=None, compare=False)
 
 
 class Importer(Protocol):

@@ -1,0 +1,166 @@
+"""What a recording cost: live and reserved bytes over time, fragmentation, what was there at each failure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from memplan_engine.bounds import Bound
+from memplan_engine.plan import Plan
+from memplan_engine.planner import make_plan
+from memplan_engine.problem import Ints, Problem
+from memplan_engine.profile import alive_at
+from memplan_engine.recordings.lifetimes import Spans, buffers
+from memplan_engine.recordings.problem import recording_problem
+from memplan_engine.recordings.reserved import reserved_over_time
+from memplan_engine.recordings.stacks import Caller, Stacks
+from memplan_engine.recordings.values import Action, Recording
+from memplan_engine.strategies.base import Strategy
+from memplan_engine.strategies.budget import Budget
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Buffers that one line of code asked for: how many, and their bytes."""
+
+    caller: Caller
+    count: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A step with its bytes: live, and reserved of the device. `groups` is what is alive, the most bytes
+    first; they sum to `live`."""
+
+    step: int
+    live: int
+    reserved: int
+    groups: tuple[Group, ...]
+
+    @property
+    def unused(self) -> int:
+        """Reserved and not live: fragments, rounding, and what the allocator keeps for later."""
+        return self.reserved - self.live
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfMemory:
+    """A request that failed at `moment`: bytes `asked`, and what the device still had free."""
+
+    moment: Moment
+    asked: int
+    device_free: int
+    stack: int
+
+    @property
+    def fits_unused(self) -> bool:
+        """Whether the bytes were there, but in pieces: reserved and not live, together with what the device
+        had free, are enough."""
+        return self.asked <= self.moment.unused + self.device_free
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cost:
+    """What one recording cost. `peak` is the step with the most live bytes, `height` the one with the most
+    reserved; `plan` is what one arena planned in advance would have needed, `bound` what no planner beats.
+    `knows_reserved`: the file says what was reserved; else it is taken for what was live."""
+
+    recording: Recording
+    problem: Problem
+    peak: Moment
+    height: Moment
+    failures: tuple[OutOfMemory, ...]
+    bound: Bound
+    plan: Plan
+    older: int
+    younger: int
+    unmatched: int
+    knows_reserved: bool = True
+
+    @property
+    def fragmentation(self) -> int:
+        """Peak reserved minus peak live, bytes: what the device had to have beyond what was ever in use."""
+        return self.height.reserved - self.peak.live
+
+    @property
+    def saved(self) -> int:
+        """Peak reserved minus the planned arena, bytes."""
+        return self.height.reserved - self.plan.arena_bytes
+
+    @property
+    def seconds(self) -> float:
+        """From the first event to the last; 0 where a file has no times."""
+        times = self.recording.events["time"]
+        times = times[times > 0]
+        return float(times.max() - times.min()) / 1e6 if len(times) else 0.0
+
+
+def cost_of(recording: Recording, strategy: str | Strategy = "auto", budget: Budget | None = None) -> Cost:
+    """What `recording` cost, and what `strategy` makes of the same buffers.
+
+    Raises
+    ------
+    MemplanError: as `recording_problem` and `make_plan` do.
+    """
+    spans = buffers(recording)
+    problem = recording_problem(recording, spans)
+    plan = make_plan(problem, strategy, budget=budget)
+    live, reserved = live_over_time(spans, recording.steps), reserved_over_time(recording)
+    knows_reserved = bool(reserved.any())
+    # Where a file does not say it, no less can have been reserved than was in use.
+    reserved = np.maximum(reserved, live)
+
+    def moment(step: int) -> Moment:
+        return Moment(step, int(live[step]), int(reserved[step]), groups_at(problem, step))
+
+    events = recording.events
+    failures = tuple(
+        OutOfMemory(
+            moment(row + 1), int(events["size"][row]), int(events["address"][row]), int(events["stack"][row])
+        )
+        for row in recording.rows(Action.OOM).tolist()
+    )
+    return Cost(
+        recording,
+        problem,
+        moment(int(np.argmax(live))),
+        moment(int(np.argmax(reserved))),
+        failures,
+        plan.bound,
+        plan,
+        older=int((spans.start == 0).sum()),
+        younger=int((spans.end == recording.steps).sum()),
+        unmatched=spans.double_frees + spans.lost_frees,
+        knows_reserved=knows_reserved,
+    )
+
+
+def live_over_time(spans: Spans, steps: int) -> Ints:
+    """Bytes in use, a value a step."""
+    change = np.zeros(steps + 1, dtype=np.int64)
+    np.add.at(change, spans.start, spans.size)
+    np.subtract.at(change, spans.end, spans.size)
+    return np.cumsum(change)[:-1]
+
+
+def groups_at(problem: Problem, step: int) -> tuple[Group, ...]:
+    """What is alive at `step` by the line that asked for it, the most bytes first; ties by label."""
+    callers = problem.callers
+    rows = alive_at(problem, step)
+    stack = callers.stack[rows] if callers else np.full(len(rows), -1, dtype=np.int64)
+    stacks = callers.stacks if callers else Stacks()
+    numbers, place = np.unique(stack, return_inverse=True)
+    counts, nbytes = np.bincount(place, minlength=len(numbers)), np.zeros(len(numbers), dtype=np.int64)
+    np.add.at(nbytes, place, problem.size[rows])
+    found: dict[str, Group] = {}
+    for number, count, size in zip(numbers.tolist(), counts.tolist(), nbytes.tolist(), strict=True):
+        caller = stacks.caller(number)
+        known = found.get(caller.label)
+        found[caller.label] = Group(
+            known.caller if known else caller,
+            count + (known.count if known else 0),
+            size + (known.nbytes if known else 0),
+        )
+    return tuple(sorted(found.values(), key=lambda group: (-group.nbytes, group.caller.label)))

@@ -1,0 +1,120 @@
+"""Call stacks, each held once, and who in them asked for the memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import PurePosixPath
+
+from memplan_engine.graph import Source
+from memplan_engine.problem import Ints
+
+UNKNOWN_STACK = -1
+_ATEN = re.compile(r"^(?:at::_ops::|aten::)(\w+)(?:::|$)")
+_NODE = re.compile(
+    r"^(?:torch::autograd::(?:generated::)?(?=\w+::apply\()|autograd::engine::evaluate_function: )(\w+)"
+)
+_PLUMBING = re.compile(r"unwind|Traceback|gather_with_cpp|CachingAllocator|at::detail::|empty")
+_LIBRARY = re.compile(r"(^|/)torch(_npu)?/|(^|/)runpy\.py$|^<frozen ")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One call: the function, its file and the line in it."""
+
+    function: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} {self.function}"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asked for the memory: `kind` is the operation, `source` the innermost line of Python outside of
+    PyTorch, `label` a short name for it, `module` that of its file and function, as "train.forward"."""
+
+    kind: str
+    label: str
+    source: Source | None
+    module: str = ""
+
+
+NOBODY = Caller("buffer", "no stack recorded", None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stacks:
+    """`frames`, and each stack as their numbers, the innermost call first."""
+
+    frames: tuple[Frame, ...] = ()
+    stacks: tuple[tuple[int, ...], ...] = ()
+    callers: tuple[Caller, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        found = [find_caller([self.frames[frame] for frame in stack]) for stack in self.stacks]
+        object.__setattr__(self, "callers", tuple(found))
+
+    def caller(self, stack: int) -> Caller:
+        """The caller of a stack; NOBODY for UNKNOWN_STACK."""
+        return self.callers[stack] if stack >= 0 else NOBODY
+
+    def frames_of(self, stack: int) -> tuple[Frame, ...]:
+        """The calls of a stack, the innermost first."""
+        return tuple(self.frames[frame] for frame in self.stacks[stack]) if stack >= 0 else ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Callers:
+    """Which of `stacks` asked for each buffer of a problem: `stack` is an int64 array of n."""
+
+    stack: Ints
+    stacks: Stacks
+
+    def of(self, buffer: int) -> Caller:
+        """Who asked for `buffer`."""
+        return self.stacks.caller(int(self.stack[buffer]))
+
+    def select(self, rows: Ints) -> Callers:
+        """The same for the buffers `rows`."""
+        return Callers(self.stack[rows], self.stacks)
+
+
+def find_caller(frames: Sequence[Frame]) -> Caller:
+    """The innermost line of Python outside PyTorch, else of Python, else the operation or the node of the
+    autograd graph: backward passes run in threads of C++ alone."""
+    python = [frame for frame in frames if _is_python(frame.file)]
+    chosen = next((frame for frame in python if not _is_library(frame.file)), None) or next(
+        iter(python), None
+    )
+    found = [name for name in (_first(_ATEN, frame.function) for frame in frames) if name]
+    # What allocates within an operation is "empty" and its relatives.
+    operation = next((name for name in found if not name.startswith("empty")), next(iter(found), ""))
+    if chosen:
+        short = PurePosixPath(chosen.file.replace("\\", "/")).name
+        label = f"{short}:{chosen.line} {chosen.function}"
+        module = f"{PurePosixPath(short).stem}.{chosen.function}"
+        return Caller(operation or chosen.function, label, Source(chosen.file, chosen.line), module)
+    node = next(filter(None, (_first(_NODE, frame.function) for frame in frames)), "")
+    outside = next((frame.function for frame in frames if not _PLUMBING.search(frame.function)), "")
+    label = node or operation or outside
+    return Caller(operation or label, label, None) if label else NOBODY
+
+
+@lru_cache(4096)
+def _is_python(file: str) -> bool:
+    return file.endswith(".py") or file.startswith("<")
+
+
+@lru_cache(4096)
+def _is_library(file: str) -> bool:
+    return bool(_LIBRARY.search(file.replace("\\", "/")))
+
+
+@lru_cache(65536)
+def _first(pattern: re.Pattern[str], function: str) -> str:
+    found = pattern.search(function)
+    return found[1] if found else ""
