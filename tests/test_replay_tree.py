@@ -142,7 +142,7 @@ def test_tracing_changes_no_decision():
             np.zeros(1, dtype=bool),
         )
         outcome, plain, _ = branch.branch(
-            columns.within(capacity), columns.lows, searching.TASTES[0][0], priority, *rest
+            columns.within(capacity), columns.lows, searching.RULE, priority, *rest
         )
         assert (outcome == branch.FITS) == (capacity == 6)
         assert plain.tolist() == low.tolist()

@@ -18,11 +18,13 @@ from memplan_engine.replay import pseudo_code as code
 from memplan_engine.replay.recorded import frozen
 from memplan_engine.replay.tree import KINDS, OUTCOMES, ROOT, Kind, Outcome, Tree
 from memplan_engine.replay.values import NOBODY, Family, Replay
-from memplan_engine.strategies.attempts import MOST_RAISES, TASTES
+from memplan_engine.strategies.attempts import MOST_RAISES
 from memplan_engine.strategies.exact import Exact
 from memplan_engine.strategies.parts import Columns, independent, make_columns
 from memplan_engine.units import format_bytes
 
+RULE = branch.FEWEST_WAYS
+"""With the longest first: one of the tastes that the whole search races."""
 MOST_BUFFERS = 20
 MOST_NODES = 5_000
 """At one capacity: a larger tree is none that people look at."""
@@ -150,7 +152,7 @@ def _search(columns: Columns, capacity: int, name: str) -> tuple[bool, Ints, not
     outcome, low, _ = branch.branch(
         columns.within(capacity),
         columns.lows,
-        TASTES[0][0],
+        RULE,
         length * (1 + size / (1e6 * size.max())),
         MOST_RAISES[0],
         MOST_NODES,

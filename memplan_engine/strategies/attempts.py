@@ -32,8 +32,8 @@ class Outcome(IntEnum):
 
 TASTES: tuple[tuple[int, str], ...] = (
     (branch.FULLEST, "columns"),
-    (branch.LOWEST_FEWEST_LEVEL, "area"),
     (branch.FEWEST_WAYS, "length"),
+    (branch.LOWEST_FEWEST_LEVEL, "area"),
     (branch.LOWEST, "columns"),
     (branch.FEWEST_WAYS, "size"),
     (branch.LOWEST_FEWEST_WAYS, "area"),
@@ -55,7 +55,7 @@ GROWTH = 1.15
 MOST_GROWTHS = 60
 NOISE = 0.15
 MOST_RAISES = (0, 8)
-"""How often the attempts of a round may raise buffers over waste at each node. More prunes more, and costs
+"""How often even and odd attempts may raise buffers over waste at each node. More prunes more, and costs
 more."""
 SMALL_TABLE, LARGE_TABLE = 2**14, 2**20
 MOST_TABLES = 8
@@ -155,7 +155,7 @@ class PartSearch:
             columns.lows,
             rule,
             self._priority(columns, priority, manner),
-            MOST_RAISES[manner.again % len(MOST_RAISES)],
+            MOST_RAISES[manner.odd],
             limit,
             self._table(capacity, relaxed, limit),
             budget.counter,
