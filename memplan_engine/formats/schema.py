@@ -7,6 +7,7 @@ from pathlib import Path
 
 from memplan_engine.atomic import write_atomically
 from memplan_engine.formats.base import Strict
+from memplan_engine.formats.edits_format import EditsFile
 from memplan_engine.formats.graph_format import GraphFile
 from memplan_engine.formats.plan_format import PlanFile
 from memplan_engine.formats.problem_format import ProblemFile
@@ -18,6 +19,7 @@ _FILES: dict[str, type[Strict]] = {
     "problem": ProblemFile,
     "plan": PlanFile,
     "schedule": ScheduleFile,
+    "edits": EditsFile,
 }
 
 

@@ -1,0 +1,183 @@
+"""A problem and edits → another problem. The first one stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+
+from memplan_engine.errors import InputError
+from memplan_engine.graph import MAX_BYTES
+from memplan_engine.problem import FREE, Buffer, Gap, Ints, Problem, make_problem
+from memplan_engine.what_if.edits import MOST_PARTS, Align, Drop, Edit, Pin, Resize, Shorten, Split
+
+_Refuse = Callable[[str, object, str], InputError]
+"""(field, what was found, what was expected) → the error that says so of the edit at hand."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Edited:
+    """A problem after edits; its buffer i was, or is a part of, buffer `source[i]` of the original."""
+
+    problem: Problem
+    source: Ints
+
+
+def apply(problem: Problem, edits: Sequence[Edit]) -> Problem:
+    """`problem` after `edits`, one after another: a later one sees what the earlier ones have made.
+
+    Buffers keep their order, parts stand where the whole was, and the time axis stays as it is.
+
+    Raises
+    ------
+    InputError: a buffer that is not there, a value that it cannot have; names the edit and its field.
+    """
+    return apply_edits(problem, edits).problem
+
+
+def apply_edits(problem: Problem, edits: Sequence[Edit]) -> Edited:
+    """As `apply`, with where each buffer comes from."""
+    if not edits:
+        return Edited(problem, np.arange(len(problem)))
+    draft = _Draft(problem, {name: (row, 0) for row, name in enumerate(problem.names)})
+    for number, edit in enumerate(edits, 1):
+        draft.take(edit, f"edit {number} ({edit.kind} {edit.buffer!r})")
+    return draft.finish()
+
+
+@dataclass(slots=True)
+class _Draft:
+    """What becomes of the buffers that edits touch, by their row; `place` finds a buffer by its name."""
+
+    problem: Problem
+    place: dict[str, tuple[int, int]]
+    touched: dict[int, list[Buffer]] = field(default_factory=dict)
+
+    def take(self, edit: Edit, where: str) -> None:
+        """Carry out one edit; `where` is what errors call it."""
+        found = self.place.get(edit.buffer)
+        if found is None:
+            raise self._wrong(where, "buffer", "no such buffer", "one of the problem's, or a part")
+        row, place = found
+        own = self.touched.setdefault(row, [self.problem[row]])
+        buffer = own[place]
+
+        def refuse(field: str, given: object, expected: str) -> InputError:
+            return self._wrong(where, field, str(given), expected)
+
+        own[place : place + 1] = _changed(buffer, edit, refuse)
+        if isinstance(edit, Drop | Split):
+            del self.place[edit.buffer]
+            for index, each in enumerate(own):
+                if self.place.get(each.name, (row, 0))[0] != row:
+                    raise refuse("parts", repr(each.name), "a name that no other buffer bears")
+                self.place[each.name] = (row, index)
+
+    def _wrong(self, where: str, field: str, found: str, expected: str) -> InputError:
+        return InputError(self.problem.name, f"{where}, field {field}", found, expected)
+
+    def finish(self) -> Edited:
+        """The problem that has come of it."""
+        problem = self.problem
+        counts = np.ones(len(problem), dtype=np.int64)
+        for row, own in self.touched.items():
+            counts[row] = len(own)
+        source = np.repeat(np.arange(len(problem)), counts)
+        first = np.concatenate([[0], np.cumsum(counts)])
+        columns = {key: getattr(problem, key)[source] for key in ("start", "end", "size", "alignment")}
+        fixed, names = problem.fixed[source], [problem.names[row] for row in source.tolist()]
+        gaps = {int(first[row]): own for row, own in problem.gaps.items() if row not in self.touched}
+        for row, own in self.touched.items():
+            for index, buffer in enumerate(own, int(first[row])):
+                for key, column in columns.items():
+                    column[index] = getattr(buffer, key)
+                fixed[index] = FREE if buffer.fixed is None else buffer.fixed
+                names[index] = buffer.name
+                if buffer.gaps:
+                    gaps[index] = buffer.gaps
+        made = make_problem(
+            **columns,
+            fixed=fixed,
+            names=names,
+            gaps=gaps,
+            steps=problem.steps,
+            name=problem.name,
+            origin=problem.origin,
+        )
+        callers = problem.callers.select(source) if problem.callers else None
+        return Edited(replace(made, callers=callers), source)
+
+
+def _changed(buffer: Buffer, edit: Edit, refuse: _Refuse) -> list[Buffer]:
+    """What becomes of `buffer`; raises what `refuse` makes of a value that it cannot have."""
+    match edit:
+        case Drop():
+            return []
+        case Pin(_, offset):
+            return [replace(buffer, fixed=_checked_offset(offset, buffer.alignment, refuse))]
+        case Align(_, alignment):
+            if not 1 <= alignment <= MAX_BYTES:
+                raise refuse("alignment", alignment, "1 or more bytes")
+            if buffer.fixed is not None and buffer.fixed % alignment:
+                raise refuse("alignment", alignment, f"one that divides the fixed offset {buffer.fixed}")
+            return [replace(buffer, alignment=alignment)]
+        case Resize(_, nbytes):
+            if not 0 <= nbytes <= MAX_BYTES:
+                raise refuse("nbytes", nbytes, "0 or more bytes, below 2^63")
+            return [replace(buffer, size=nbytes, gaps=_in_bytes(buffer.gaps, 0, nbytes))]
+        case Shorten(_, start, end):
+            if not buffer.start <= start < end <= buffer.end:
+                field = "start" if not buffer.start <= start < buffer.end else "end"
+                found = f"{start}:{end}"
+                raise refuse(field, found, f"steps within the lifetime {buffer.start}:{buffer.end}")
+            return [replace(buffer, start=start, end=end, gaps=_in_steps(buffer.gaps, start, end))]
+        case Split(_, parts):
+            return _parts(buffer, parts, refuse)
+
+
+def _checked_offset(offset: int | None, alignment: int, refuse: _Refuse) -> int | None:
+    if offset is not None and not 0 <= offset <= MAX_BYTES:
+        raise refuse("offset", offset, "0 or more bytes, below 2^63")
+    if offset is not None and offset % alignment:
+        raise refuse("offset", offset, f"a multiple of the alignment {alignment}")
+    return offset
+
+
+def _parts(buffer: Buffer, parts: int, refuse: _Refuse) -> list[Buffer]:
+    """The parts of `buffer`: whole units of its alignment, the last one with what is left."""
+    units = -(-buffer.size // buffer.alignment)
+    if not 2 <= parts <= MOST_PARTS:
+        raise refuse("parts", parts, f"2 to {MOST_PARTS}")
+    if parts > units:
+        raise refuse("parts", parts, f"at most {units}: {buffer.size} bytes at alignment {buffer.alignment}")
+    edges = [min(units * part // parts * buffer.alignment, buffer.size) for part in range(parts + 1)]
+    return [
+        replace(
+            buffer,
+            name=f"{buffer.name}#{number}",
+            size=high - low,
+            fixed=None if buffer.fixed is None else buffer.fixed + low,
+            gaps=_in_bytes(buffer.gaps, low, high),
+        )
+        for number, (low, high) in enumerate(pairwise(edges), 1)
+    ]
+
+
+def _in_bytes(gaps: tuple[Gap, ...], low: int, high: int) -> tuple[Gap, ...]:
+    """The gaps of the bytes `[low, high)` of a buffer, counted from `low`."""
+    found = []
+    for gap in gaps:
+        begin, end = max(gap.low, low) - low, min(gap.high, high) - low
+        found.append(replace(gap, low=begin, high=end) if begin < end else Gap(gap.start, gap.end))
+    return tuple(found)
+
+
+def _in_steps(gaps: tuple[Gap, ...], start: int, end: int) -> tuple[Gap, ...]:
+    """What of the gaps lies within the steps `[start, end)`."""
+    return tuple(
+        replace(gap, start=max(gap.start, start), end=min(gap.end, end))
+        for gap in gaps
+        if gap.start < end and start < gap.end
+    )

@@ -1,0 +1,40 @@
+"""Edits as files in memplan JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from memplan_engine.atomic import write_atomically
+from memplan_engine.errors import InputError
+from memplan_engine.formats.base import explain, parse, parse_head, render
+from memplan_engine.formats.edits_format import EditsFile, edits_from, file_of_edits
+from memplan_engine.importers.limits import read_text
+from memplan_engine.what_if.edits import Edit
+
+
+def dump_edits(edits: Sequence[Edit]) -> bytes:
+    """`edits` as memplan JSON in UTF-8; raises InputError for a value that no edit can have."""
+    try:
+        return render(file_of_edits(edits), "edits")
+    except ValidationError as error:
+        raise explain(error, "edits") from None
+
+
+def write_edits(edits: Sequence[Edit], path: Path | str) -> None:
+    """Write `edits` to `path`, atomically; raises InputError when that cannot be done."""
+    write_atomically(path, dump_edits(edits))
+
+
+def load_edits(path: Path | str) -> tuple[Edit, ...]:
+    """The edits in the file `path`; raises InputError when it is no memplan/edits, naming the field."""
+    path = Path(path)
+    text, source = read_text(path), path.name
+    head = parse_head(text, source)
+    if head.format != "memplan/edits":
+        raise InputError(source, "field format", repr(head.format), "memplan/edits")
+    if head.version != 1:
+        raise InputError(source, "field version", str(head.version), "1, all that this memplan can read")
+    return edits_from(parse(EditsFile, text, source))

@@ -1,0 +1,279 @@
+"""The smallest change that makes a problem fit: one edit of each kind, or several buffers to drop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from memplan_engine.bounds import contributors
+from memplan_engine.decision import Decision, Verdict
+from memplan_engine.plan import Plan
+from memplan_engine.problem import Problem
+from memplan_engine.profile import alive_at
+from memplan_engine.strategies.budget import Budget
+from memplan_engine.what_if.cover import Cover, smallest_cover
+from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
+from memplan_engine.what_if.greedy import least_losses
+from memplan_engine.what_if.shortage import Shortage, find_shortage
+from memplan_engine.what_if.trials import Trials, settle
+
+DEFAULT_SECONDS = 5.0
+"""How long to look for suggestions where nobody says."""
+LEAST_SECONDS_EACH = 1.0
+"""How long one trial may take at least."""
+DECIDING_SECONDS = 2.0
+"""How long to decide whether it fits."""
+MOST_TRIES = 16
+"""How many buffers are tried one after another before every kind of edit goes on by halving."""
+MOST_ROUNDS = 6
+"""How often the set of buffers to drop may grow because packing loses what is gained."""
+
+
+class Kind(StrEnum):
+    """What a suggestion does."""
+
+    RELAX = "relax"
+    SHRINK = "shrink"
+    DROP = "drop"
+    CUT = "cut the lifetime"
+    DROP_SEVERAL = "drop several"
+    SHRINK_SEVERAL = "shrink several"
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """After `edits` the problem fits, into an arena of `arena_bytes`; `nbytes` are the bytes they change.
+
+    `proved`: nothing smaller of this kind will do. SHRINK: no buffer needs to lose fewer bytes; DROP: no
+    smaller buffer could go instead; CUT: of no smaller buffer could the end of the lifetime be cut instead;
+    DROP_SEVERAL: no fewer buffers, and no as many of fewer bytes; RELAX changes no bytes at all;
+    SHRINK_SEVERAL never is. `exact` is false for a set that was chosen greedily.
+    """
+
+    kind: Kind
+    edits: tuple[Edit, ...]
+    nbytes: int
+    arena_bytes: int
+    proved: bool
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """The answer to "does it fit, and if not, what would make it?".
+
+    `decision` has the verdict with its plan or proof; `shortage` says where more is alive than fits (None
+    when only packing stands in the way); `suggestions` are ranked by the bytes they change. `complete`:
+    nothing was left untried for want of time.
+    """
+
+    decision: Decision
+    shortage: Shortage | None
+    suggestions: tuple[Suggestion, ...]
+    complete: bool
+
+
+def suggest(decision: Decision, *, seconds: float = DEFAULT_SECONDS, threads: int = 0, seed: int = 0) -> Fit:
+    """The smallest change of each kind that makes `decision.plan.problem` fit into its capacity.
+
+    Candidates come from the proof that it does not fit: where live bytes pass the capacity, only a buffer
+    that is alive at every overfull step can help alone; else one of the core. Each trial is decided by the
+    strategy `auto`. For equal plans the same, as long as `seconds` suffice.
+    """
+    problem, capacity = decision.plan.problem, decision.capacity
+    if decision.verdict is Verdict.FITS:
+        return Fit(decision, None, (), True)
+    each = max(LEAST_SECONDS_EACH, seconds / 5)
+    trials = Trials(problem, capacity, time.monotonic() + seconds, each, threads, seed)
+    search = _Search(trials, find_shortage(problem, capacity), *_candidates(decision), decision)
+    found = [search.relax(), search.shrink(), search.drop(), search.cut()]
+    if found[2] is None:
+        found += search.several()
+    ranked = sorted(filter(None, found), key=lambda each: (each.nbytes, list(Kind).index(each.kind)))
+    return Fit(decision, search.shortage, tuple(ranked), not trials.over)
+
+
+def fit_into(
+    plan: Plan, capacity: int, *, budget: Budget | None = None, seconds: float = DEFAULT_SECONDS
+) -> Fit:
+    """Whether the problem of `plan` fits into `capacity` bytes, decided under `budget` (2 s unless given)
+    where the plan does not say so already; and, looked for during `seconds`, what would make it.
+
+    Raises InputError for a capacity below 0.
+    """
+    budget = budget or Budget(DECIDING_SECONDS)
+    decision = settle(plan, capacity, budget)
+    return suggest(decision, seconds=seconds, threads=budget.threads, seed=budget.seed)
+
+
+def _candidates(decision: Decision) -> tuple[tuple[int, ...], bool]:
+    """The buffers of which one must change, smallest first, and whether that is proved."""
+    problem = decision.plan.problem
+    shortage = find_shortage(problem, decision.capacity)
+    if shortage is not None:
+        rows, proved = np.array(shortage.single, dtype=np.int64), True
+    elif decision.verdict is Verdict.DOES_NOT_FIT:
+        rows, proved = contributors(problem, decision.bound), True
+    else:
+        rows, proved = alive_at(problem, decision.bound.step), False
+    return tuple(rows[np.lexsort((rows, problem.size[rows]))].tolist()), proved
+
+
+@dataclass(slots=True)
+class _Search:
+    trials: Trials
+    shortage: Shortage | None
+    rows: tuple[int, ...]
+    proved: bool
+    """Whether one of `rows` must change."""
+    decision: Decision
+
+    @property
+    def problem(self) -> Problem:
+        return self.trials.problem
+
+    def relax(self) -> Suggestion | None:
+        """An offset freed, an alignment given up or a buffer in two: the live bytes stay as they are."""
+        if self.shortage is not None:
+            return None
+        for row in self.rows[::-1][:MOST_TRIES]:
+            buffer = self.problem[row]
+            choices: list[Edit] = [] if buffer.fixed is None else [Pin(buffer.name, None)]
+            choices += [Align(buffer.name, 1)] if buffer.alignment > 1 else []
+            choices += [Split(buffer.name, 2)] if buffer.size > buffer.alignment else []
+            for edit in choices:
+                if self.trials.fits(edit):
+                    return Suggestion(Kind.RELAX, (edit,), 0, self.trials.arena(edit), True)
+        return None
+
+    def drop(self) -> Suggestion | None:
+        """The smallest buffer without which it fits."""
+        drops = [Drop(self.problem.names[row]) for row in self.rows]
+        place = _first(drops, self.trials)
+        if place is None:
+            return None
+        row, edit = self.rows[place], drops[place]
+        proved = self.proved and all(self.trials.refused(each) for each in self._smaller(drops, place))
+        size = int(self.problem.size[row])
+        return Suggestion(Kind.DROP, (edit,), size, self.trials.arena(edit), proved)
+
+    def _smaller(self, drops: list[Drop], place: int) -> list[Drop]:
+        """Of the candidates before `place`, those that have fewer bytes."""
+        size = self.problem.size
+        return [
+            each
+            for each, row in zip(drops[:place], self.rows[:place], strict=True)
+            if size[row] < size[self.rows[place]]
+        ]
+
+    def cut(self) -> Suggestion | None:
+        """The smallest buffer for which it is enough to end before the peak."""
+        step = self.shortage.stretches[0].start if self.shortage else self.decision.bound.step
+        start, size = self.problem.start, self.problem.size
+        able = [row for row in self.rows if start[row] < step]
+        cuts = [Shorten(self.problem.names[row], int(start[row]), step) for row in able]
+        place = _first(cuts, self.trials)
+        if place is None:
+            return None
+        row, edit = able[place], cuts[place]
+        # An earlier end might do where this one does not, but only if leaving the buffer out would.
+        smaller = [each for each in self.rows if size[each] < size[row]]
+        proved = self.proved and all(
+            (self.shortage is not None and start[each] >= step)
+            or self.trials.refused(Drop(self.problem.names[each]))
+            for each in smaller
+        )
+        return Suggestion(Kind.CUT, (edit,), int(size[row]), self.trials.arena(edit), proved)
+
+    def shrink(self) -> Suggestion | None:
+        """The buffer that has to lose the fewest bytes."""
+        floor = self.shortage.nbytes if self.shortage else 1
+        largest = self.rows[::-1][:MOST_TRIES]
+        best: tuple[int, int] | None = next(
+            ((floor, row) for row in largest if self._fits_without(row, floor)), None
+        )
+        if best is None:
+            for row in largest:
+                least = self._least_loss(row, best[0] if best else None)
+                best = (least, row) if least is not None else best
+        if best is None:
+            return None
+        loss, row = best
+        proved = loss == floor or (
+            self.proved
+            and len(self.rows) <= MOST_TRIES
+            and all(self.trials.refused(self._without(each, loss - 1)) for each in self.rows)
+        )
+        edit = self._without(row, loss)
+        return Suggestion(Kind.SHRINK, (edit,), loss, self.trials.arena(edit), proved)
+
+    def _least_loss(self, row: int, below: int | None) -> int | None:
+        """By how many bytes the buffer must shrink, by halving: what fits goes on fitting when it shrinks.
+        None when that is not fewer than `below`."""
+        size = int(self.problem.size[row])
+        high = size - 1 if below is None else min(below, size) - 1
+        if high < 1 or not self._fits_without(row, high):
+            return None
+        low = 0
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._fits_without(row, middle) else (middle, high)
+        return high
+
+    def _fits_without(self, row: int, loss: int) -> bool:
+        return loss < int(self.problem.size[row]) and self.trials.fits(self._without(row, loss))
+
+    def _without(self, row: int, loss: int) -> Resize:
+        return Resize(self.problem.names[row], max(0, int(self.problem.size[row]) - loss))
+
+    def several(self) -> list[Suggestion | None]:
+        """The fewest buffers to drop, more of them where packing loses what that gains; and the same ones
+        shrunk as little as that allows."""
+        target, proved = self.trials.capacity, True
+        for _ in range(MOST_ROUNDS):
+            if target < 0 or self.trials.over:
+                break
+            cover = smallest_cover(self.problem, target, lambda: self.trials.over)
+            if cover is None:
+                break
+            edits = tuple(Drop(self.problem.names[row]) for row in cover.rows)
+            if self.trials.fits(*edits):
+                size = int(self.problem.size[list(cover.rows)].sum())
+                arena = self.trials.arena(*edits)
+                dropped = Suggestion(
+                    Kind.DROP_SEVERAL, edits, size, arena, proved and cover.exact, cover.exact
+                )
+                return [dropped, self._shrink_several(cover, target)]
+            if self.trials.decision(edits) is not None:
+                # What the best packing lost beyond the live bytes has to go as well.
+                target -= self.trials.arena(*edits) - self.trials.capacity
+            proved = False
+        return []
+
+    def _shrink_several(self, cover: Cover, target: int) -> Suggestion | None:
+        losses = least_losses(self.problem, cover.rows, target)
+        edits = tuple(self._without(row, loss) for row, loss in losses.items())
+        if len(edits) < 2 or not self.trials.fits(*edits):
+            return None
+        return Suggestion(
+            Kind.SHRINK_SEVERAL, edits, sum(losses.values()), self.trials.arena(*edits), False, cover.exact
+        )
+
+
+def _first(edits: Sequence[Edit], trials: Trials) -> int | None:
+    """The first of `edits` with which it fits: the first few in turn, then by halving, for what a larger
+    buffer frees is mostly enough where a smaller one's is."""
+    for place, edit in enumerate(edits[:MOST_TRIES]):
+        if trials.fits(edit):
+            return place
+    low, high = MOST_TRIES - 1, len(edits) - 1
+    if high <= low or not trials.fits(edits[high]):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if trials.fits(edits[middle]) else (middle, high)
+    return high
