@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memplan_engine.bounds import Bound
 from memplan_engine.kernels.stack import stack_up
 from memplan_engine.problem import FREE, Ints, Problem, int_column
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 Parameter = str | int | float | bool | None
 
@@ -74,6 +78,39 @@ class Plan:
     def naive_bytes(self) -> int:
         """The arena without any reuse: what the strategy `naive` needs."""
         return int((naive_offsets(self.problem) + self.problem.size).max(initial=0))
+
+    # What draws and prints is imported when somebody asks for it: most plans are never shown.
+
+    def figure(self, colour_by: str | None = None, theme: str = "light") -> Any:
+        """The rectangles over time and memory with the profile below, as a `plotly.graph_objects.Figure`.
+
+        `colour_by` is one of `memplan_engine.colouring.COLOURINGS`; `theme` is light or dark.
+
+        Raises
+        ------
+        MissingDependencyError: Plotly is not installed. InputError: no such colouring or theme.
+        """
+        from memplan_engine.exporters.figure_plotly import plotly_figure
+
+        return plotly_figure(self, colour_by, theme)
+
+    def __rich__(self) -> RenderableType:
+        """The table that `memplan plan` prints."""
+        from memplan_engine.tables import plan_table
+
+        return plan_table(self)
+
+    def _repr_html_(self) -> str:
+        """The picture and the figures of the plan, for notebooks."""
+        from memplan_engine.exporters.notebook import notebook_html
+
+        return notebook_html(self)
+
+    def _repr_mimebundle_(self, **asked: Any) -> dict[str, str]:
+        """The same in every form that a notebook may ask for."""
+        from memplan_engine.exporters.notebook import notebook_bundle
+
+        return notebook_bundle(self)
 
 
 def naive_offsets(problem: Problem) -> Ints:
