@@ -1,0 +1,146 @@
+"""The course: six short lessons, each with places of the Replay page that show it. Also docs/course.md."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+DASHBOARD = "http://127.0.0.1:8501"
+WIDTH = 110
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A state of the Replay page: an example, a strategy, a step (1 …) and a mode, as the URL has them."""
+
+    label: str
+    example: str
+    strategy: str = ""
+    step: int = 1
+    mode: str = ""
+
+    def choices(self, lesson: int) -> dict[str, str]:
+        """The query parameters, those that are not needed as ""."""
+        return {
+            "doc": f"example:{self.example}",
+            "strategy": self.strategy,
+            "step": str(self.step) if self.step > 1 else "",
+            "mode": self.mode,
+            "lesson": str(lesson),
+        }
+
+    def url(self, lesson: int) -> str:
+        """The address below the dashboard's own."""
+        given = {name: value for name, value in self.choices(lesson).items() if value}
+        return f"/replay?{urlencode(given, safe=':')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A title, a few paragraphs of Markdown, and places to look at: the first one opens with the lesson."""
+
+    title: str
+    text: str
+    places: tuple[Place, ...]
+
+
+LESSONS = (
+    Lesson(
+        "Lifetimes",
+        "A buffer is a rectangle: as wide as the steps in which it is needed, from the operation that "
+        "writes it to the last one that reads it, and as tall as its bytes. Its width and height are "
+        "given; a planner chooses only how high it lies, its *offset*. The top of the highest one is "
+        "the *arena*, what must be allocated.\n\n"
+        "Without reuse all rectangles lie one above the other: 14 B here. Yet a and c never live at "
+        "the same step, so they may have the same bytes. What is alive at one step may not, so no "
+        "arena is smaller than the most bytes alive at a step: 7 B, at step 2. That is the *lower "
+        "bound*.",
+        (
+            Place("Without reuse", "teaching_linear_scan", "naive"),
+            Place("By hand: can you reach 7 B?", "teaching_linear_scan", mode="exercise"),
+        ),
+    ),
+    Lesson(
+        "Holes and first fit",
+        "The simplest planner places one buffer after the other, in order of start, and never changes "
+        "its mind. Of the buffers that are placed it looks only at those alive with the new one; "
+        "between them are *holes*. First fit takes the lowest hole that is large enough, else it goes "
+        "above all of them.\n\n"
+        "Here e, 2 B, takes the hole of 3 B that a has left, though the one that c leaves would fit "
+        "it exactly. Then f, 3 B, finds no hole at all, and the arena grows to 10 B where 7 B are "
+        "enough.",
+        (
+            Place("Where f finds no hole", "teaching_first_fit", "first_fit_by_start", 6),
+            Place("Predict every step", "teaching_first_fit", "first_fit_by_start", mode="predict"),
+        ),
+    ),
+    Lesson(
+        "Best fit, and the order",
+        "Best fit takes the tightest hole, so that large ones stay whole. It is no cure: here f takes "
+        "the hole of 2 B, which it fills, and g, which needs those bytes at a later step as well, has "
+        "to go above all: 12 B. First fit in the same order needs 10 B.\n\n"
+        "What helps more is the order. Large buffers are hard to place and small ones go anywhere, so "
+        "most planners place the largest first. That, too, can be far off: the second example ends at "
+        "11 B, and 7 B are enough.",
+        (
+            Place("Predict where f goes", "teaching_best_fit", "greedy_by_size", 6, "predict"),
+            Place("Largest first, far off", "teaching_greedy_by_size", "greedy_by_size", 5),
+            Place("By hand: beat greedy", "teaching_greedy_by_size", mode="exercise"),
+        ),
+    ),
+    Lesson(
+        "Linear scan",
+        "A compiler that hands out registers goes through the program once, and so can a planner: an "
+        "*active set* of what is alive now, and a *free list* of bytes that nobody has. A buffer that "
+        "ends gives its bytes back, one that starts takes a range that holds it. It is quick, and it "
+        "never sees what comes.\n\n"
+        "Here b lies on top of a. When a ends, its 5 B are free, one too few for c, and b is in the "
+        "way above: c goes to the end, 12 B where 7 B are enough.",
+        (
+            Place("Where c does not fit", "teaching_linear_scan", "linear_scan", 3),
+            Place("Predict every step", "teaching_first_fit", "linear_scan", mode="predict"),
+        ),
+    ),
+    Lesson(
+        "Shared objects",
+        "Some runtimes cannot cut an arena as they like, for GPU textures say. They have whole "
+        "*objects*, and buffers take turns in them. Two that are alive together need two objects, and "
+        "an object is as large as its largest buffer.\n\n"
+        "Each lane is an object. A buffer joins one that is free while it lives, else it gets a new "
+        "one. What an object has beyond the buffer of the moment lies idle. Objects one behind "
+        "another are an arena, too, so the best arena is never larger than the best objects.",
+        (
+            Place("Where a gets its own object", "teaching_greedy_by_size", "shared_objects_by_size", 4),
+            Place("The same with partition", "teaching_greedy_by_size", "partition", 4),
+        ),
+    ),
+    Lesson(
+        "Branch and bound",
+        "To know that nothing smaller exists one has to try everything, or show why it need not be "
+        "tried. Here no step holds more than 5 B, and still no placement fits into 5 B.\n\n"
+        "The search asks whether all fits within a capacity. It takes a buffer and *branches*: it "
+        "lies at the lowest offset it can have, or it does not and rests on another one. After each "
+        "decision a *bound* tells how much must be needed; where that is more than the capacity, the "
+        "node is *pruned* with all that would lie below it. When the whole tree is refuted at 5 B, 6 "
+        "B are asked for, and found: a proof that 6 B are the optimum.",
+        (
+            Place("5 B, refuted node by node", "teaching_no_way_out", "exact"),
+            Place("By hand: try 5 B, then 6 B", "teaching_no_way_out", mode="exercise"),
+        ),
+    ),
+)
+
+
+def course_markdown() -> str:
+    """The course as the page of the documentation."""
+    parts = [
+        "# A short course in memory planning\n\n"
+        "Six lessons, also in the dashboard on the page Learn. Start it with `memplan dashboard`; the links\n"
+        "open its Replay page where the lesson begins."
+    ]
+    for number, lesson in enumerate(LESSONS, 1):
+        links = "\n".join(f"- [{place.label}]({DASHBOARD}{place.url(number)})" for place in lesson.places)
+        text = "\n\n".join(textwrap.fill(each, WIDTH) for each in lesson.text.split("\n\n"))
+        parts.append(f"## {number}. {lesson.title}\n\n{text}\n\n{links}")
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,41 @@
+// Elements and numbers, as the whole component makes them. Text goes in as text, never as markup.
+
+export function element(tag, className, parent, text = "") {
+  const made = document.createElement(tag);
+  made.className = className;
+  if (text !== "") made.textContent = text;
+  parent?.append(made);
+  return made;
+}
+
+export function button(parent, label, text, action) {
+  const made = element("button", "tool", parent, text);
+  made.type = "button";
+  made.title = label;
+  made.setAttribute("aria-label", label);
+  made.addEventListener("click", (event) => {
+    // After the mouse the keys belong to the picture again; who came by Tab stays.
+    if (event.detail) made.blur();
+    action();
+  });
+  return made;
+}
+
+export function clamp(value, low, high) {
+  return Math.max(low, Math.min(high, value));
+}
+
+/** "1 buffer", "2 buffers". */
+export function counted(number, word) {
+  return `${number.toLocaleString("en-US")} ${word}${number === 1 ? "" : "s"}`;
+}
+
+/** As the engine says a percentage: "12.5 %". */
+export function percent(share) {
+  return `${(100 * share).toFixed(1)} %`;
+}
+
+/** Steps `[start, end)`, for people. */
+export function span(start, end) {
+  return end - start === 1 ? `step ${start}` : `steps ${start}–${end - 1}`;
+}

@@ -1,0 +1,37 @@
+"""Learn: six short lessons, from lifetimes to branch and bound; each opens the Replay page."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard.course import LESSONS
+from dashboard.lesson_part import go_to
+
+
+def _lesson(number: int) -> None:
+    lesson = LESSONS[number - 1]
+    with st.container(border=True, height="stretch"):
+        st.subheader(f"{number}. {lesson.title}", anchor=False)
+        st.markdown(lesson.text)
+        with st.container(horizontal=True):
+            for place in lesson.places:
+                first = place is lesson.places[0]
+                kind = "primary" if first else "secondary"
+                if st.button(place.label, key=f"learn_{number}_{place.label}", type=kind):
+                    go_to(place, number)
+                    st.switch_page("views/replay_strategy.py")
+
+
+def _page() -> None:
+    st.markdown(
+        "How a planner decides where buffers go, in six lessons. Each opens on the Replay page, "
+        "to be stepped through, predicted, or done by hand."
+    )
+    for first in range(1, len(LESSONS) + 1, 2):
+        columns = st.container(key=f"halves_lessons_{first}").columns(2)
+        for column, number in zip(columns, (first, first + 1), strict=True):
+            with column:
+                _lesson(number)
+
+
+_page()

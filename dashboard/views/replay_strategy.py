@@ -1,0 +1,43 @@
+"""Replay: a strategy's decisions one by one, a guess at each of them, or all of it placed by hand."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard import controls, lesson_part, replaying, state
+from dashboard.replay_view import Mode, replay_view
+from dashboard.words import NOTHING_TO_PLACE, plain
+from memplan_engine import MemplanError
+
+MODES = {
+    Mode.REPLAY: ":material/play_circle: Replay",
+    Mode.PREDICT: ":material/ads_click: Predict",
+    Mode.EXERCISE: ":material/pan_tool: By hand",
+}
+
+
+def _page() -> None:
+    replaying.choose_first_problem()
+    document = state.current_document()
+    lesson_part.show_lesson()
+    row = controls.row([2.2, 1.8, 2.4])
+    with row[0]:
+        replaying.pick_problem()
+    problem = document.problem
+    if not len(problem):
+        st.info(NOTHING_TO_PLACE)
+        return
+    with row[1]:
+        strategy = replaying.pick_strategy(problem)
+    with row[2]:
+        mode = replaying.pick_mode(problem, strategy, MODES)
+    try:
+        scene = replaying.make_scene(document, strategy, mode)
+    except MemplanError as error:
+        st.error(plain(error), icon=":material/error:")
+        return
+    replaying.show_note(scene)
+    replay_view(scene.message, serial=scene.serial, key="replay_view", on_step=replaying.keep_step)
+
+
+_page()

@@ -1,0 +1,399 @@
+"""The replay in a real browser: what each step draws and says, keys, guesses, placing by hand, and how fast.
+
+Most of it runs on an empty page with the component alone; what its own JavaScript judges is held against the
+engine.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from itertools import product
+
+import numpy as np
+import pytest
+
+pytest.importorskip("playwright")
+pytest.importorskip("streamlit")
+
+from dashboard.colours import CATEGORIES
+from dashboard.replay_view import Mode, exercise_values, make_message, trace_json
+from dashboard.replay_view.bundle import script, styles
+from example_graphs import PATH
+from memplan_engine import agrees, judge, load, make_exercise, make_problem, make_replay
+
+STEP_MS = 50
+CI_MARGIN = 4
+ON_PLACING = ("greedy_by_size", "first_fit_by_start", "greedy_by_area", "linear_scan", "naive")
+SHARING = ("shared_objects_by_size", "shared_objects_in_order", "partition")
+
+JUDGEMENTS = {"agrees", "misaligned", "fixed", "overlaps", "other hole", "higher than needed", "lower"}
+
+MOUNT = """async ([source, css, text]) => {
+    const url = URL.createObjectURL(new Blob([source], {type: 'text/javascript'}));
+    window.part = await import(url);
+    const style = document.createElement('style');
+    style.textContent = css;
+    document.head.append(style);
+    const host = document.createElement('div');
+    document.body.append(host);
+    window.sent = [];
+    const data = new TextEncoder().encode(text);
+    const setStateValue = (name, value) => window.sent.push([name, value]);
+    window.part.default({data, parentElement: host, setStateValue});
+    await new Promise(requestAnimationFrame);
+}"""
+INNER = "\nexport { Trace, judgeGuess, judgeObject, Attempt };"
+
+
+def teaching(name):
+    return load(PATH / f"teaching_{name}.csv")
+
+
+class View:
+    """The component on a page of its own."""
+
+    def __init__(self, page, replay, mode=Mode.REPLAY, step=0):
+        self.page, self.replay = page, replay
+        problem = replay.problem
+        exercise = exercise_values(make_exercise(problem), "key") if mode is Mode.EXERCISE else None
+        index = (np.arange(len(problem)) % len(CATEGORIES)).astype(np.uint8)
+        text = make_message(
+            trace_json(replay),
+            mode=mode,
+            step=step,
+            serial=1,
+            color=index,
+            palette=CATEGORIES,
+            exercise=exercise,
+        ).decode()
+        page.evaluate(MOUNT, [script() + INNER, styles(), text])
+        self.root = page.locator(".replay-view[data-drawn]")
+        self.root.wait_for()
+
+    @property
+    def step(self):
+        return int(self.root.get_attribute("data-drawn"))
+
+    @property
+    def sentence(self):
+        return self.page.locator(".sentence").inner_text()
+
+    @property
+    def lit(self):
+        return self.page.locator(".line.lit").inner_text()
+
+    def picture(self):
+        return self.page.locator("canvas.picture").evaluate("canvas => canvas.toDataURL()")
+
+    def at(self, time, bytes_):
+        """Where a step and a number of bytes lie on the page, from what the axes are made of."""
+        box = self.page.locator("canvas.picture").bounding_box()
+        left, right, top, bottom = 70, box["width"] - 10, 14, box["height"] - 24 - 56 - 18
+        x = left + (right - left) * time / self.replay.problem.steps
+        limit = self.replay.plan.arena_bytes * 1.07
+        return box["x"] + x, box["y"] + bottom - (bottom - top) * bytes_ / limit
+
+    def click(self, time, bytes_):
+        self.page.mouse.click(*self.at(time, bytes_))
+
+
+@pytest.fixture
+def open_view(open_page, dashboard_url):
+    def open_one(replay, mode=Mode.REPLAY, step=0, **options):
+        tab = open_page(f"{dashboard_url}/_stcore/health", **options)
+        return View(tab.page, replay, mode, step)
+
+    return open_one
+
+
+def test_each_step_has_its_picture_its_sentence_and_its_line(open_view):
+    replay = make_replay(teaching("best_fit"), "greedy_by_size")
+    view = open_view(replay)
+    pictures = set()
+    for step in replay.steps:
+        assert view.step == step.number + 1
+        assert view.sentence == step.sentence
+        assert view.lit == replay.code[step.line].strip()
+        pictures.add(view.picture())
+        view.page.keyboard.press("ArrowRight")
+    assert len(pictures) == len(replay)
+    assert view.step == len(replay)
+
+
+def test_candidates_are_listed_with_their_reasons(open_view):
+    view = open_view(make_replay(teaching("best_fit"), "greedy_by_size"), step=5)
+    rows = [row.inner_text().split("\n") for row in view.page.locator(".row").all()]
+    assert rows == [
+        ["✕", "at 0 B", "3 B", "fits, but is not the tightest"],
+        ["✓", "at 6 B", "2 B", "taken"],
+        ["✕", "at 10 B", "open above", "only for what fits in no hole"],
+    ]
+
+
+def test_a_linear_scan_has_its_free_list_and_active_set(open_view):
+    view = open_view(make_replay(teaching("linear_scan"), "linear_scan"), step=2)
+    assert view.page.locator("h4").all_inner_texts() == ["Free list", "Active set, 1 buffer"]
+    assert view.page.locator(".row .reason").all_inner_texts() == ["too small by 1 B"]
+    assert view.page.locator(".chip").all_inner_texts() == ["b until 3"]
+
+
+def test_shared_objects_are_listed_as_they_were_before_the_step(open_view):
+    view = open_view(make_replay(teaching("greedy_by_size"), "shared_objects_by_size"), step=1)
+    rows = [row.inner_text().split("\n") for row in view.page.locator(".row").all()]
+    assert rows == [["✓", "object 0", "4 B", "taken"]]
+
+
+def test_the_search_tree_grows_and_a_click_goes_to_a_node(open_view):
+    replay = make_replay(teaching("no_way_out"), "exact")
+    view = open_view(replay)
+    tree = "canvas => canvas.toDataURL()"
+    first = view.page.locator("canvas.branches").evaluate(tree)
+    view.page.keyboard.press("End")
+    assert view.step == len(replay)
+    assert view.page.locator("canvas.branches").evaluate(tree) != first
+    assert view.page.locator(".fact").all_inner_texts()[-1].startswith("Node\nsolved")
+    # The root, in the middle of the upper edge: the only thing there.
+    where = view.page.evaluate(
+        """() => {
+            const canvas = document.querySelector('canvas.branches');
+            const ratio = canvas.width / canvas.clientWidth;
+            const row = canvas.getContext('2d').getImageData(0, 24 * ratio, canvas.width, 1).data;
+            const inked = [...Array(canvas.width).keys()].filter((x) => row[4 * x + 3] > 128);
+            return inked[0] / ratio;
+        }"""
+    )
+    view.page.locator("canvas.branches").click(position={"x": where + 4, "y": 24})
+    assert view.step == 1
+    assert view.sentence == replay.steps[0].sentence
+
+
+def test_keys_move_and_play(open_view):
+    view = open_view(make_replay(load(PATH / "unet_training.csv"), "greedy_by_size"))
+    press = view.page.keyboard.press
+    for key, step in (
+        ("End", 582),
+        ("ArrowLeft", 581),
+        ("Home", 1),
+        ("PageDown", 11),
+        ("Shift+ArrowRight", 21),
+    ):
+        press(key)
+        assert view.step == step
+    view.page.get_by_role("button", name="one on").click()
+    assert view.step == 22
+    press("Space")
+    view.page.wait_for_function("() => Number(document.querySelector('.replay-view').dataset.drawn) > 23")
+    press("Space")
+    stopped = view.step
+    view.page.wait_for_timeout(450)
+    assert view.step == stopped
+    view.page.get_by_role("button", name="one back").focus()
+    press("Space")
+    assert view.step == stopped - 1
+    view.page.locator(".slider").evaluate("s => { s.value = 300; s.dispatchEvent(new Event('input')); }")
+    assert view.step == 300
+    view.page.wait_for_function("() => window.sent.length > 0")
+    view.page.wait_for_timeout(600)
+    assert view.page.evaluate("() => window.sent.at(-1)") == ["step", {"step": 299, "serial": 1}]
+
+
+def test_a_step_at_two_thousand_buffers_takes_under_50_ms(open_view):
+    rng = np.random.default_rng(5)
+    start = rng.integers(0, 1000, 2000)
+    problem = make_problem(start, start + rng.integers(1, 120, 2000), rng.integers(1, 4000, 2000) * 64)
+    view = open_view(make_replay(problem, "greedy_by_size"), step=1900)
+    times = view.page.evaluate("""() => {
+        const canvas = document.querySelector('canvas.picture');
+        const root = document.querySelector('.replay-view');
+        const times = [];
+        for (let i = 0; i < 30; i += 1) {
+            const began = performance.now();
+            const key = i % 3 ? 'ArrowRight' : 'PageUp';
+            document.body.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));
+            canvas.getContext('2d').getImageData(0, 0, 1, 1);
+            times.push(performance.now() - began);
+        }
+        return [times, Number(root.dataset.drawn)];
+    }""")
+    assert times[1] != 1901
+    assert statistics.median(times[0]) < STEP_MS * CI_MARGIN, times
+
+
+def test_names_are_text_whatever_they_are(open_view):
+    name = "<img src=x onerror='window.hacked = 1'>"
+    view = open_view(
+        make_replay(make_problem([0, 0], [2, 2], [4, 8], names=[name, "b"]), "linear_scan"), step=1
+    )
+    view.page.keyboard.press("Home")
+    view.page.keyboard.press("End")
+    assert name in view.page.locator(".chips").inner_text() + view.page.locator(".heading").inner_text()
+    assert view.page.evaluate("() => [window.hacked, document.images.length]") == [None, 0]
+
+
+# Predict.
+
+
+def test_a_guess_is_judged_and_the_next_question_waits(open_view):
+    replay = make_replay(teaching("best_fit"), "greedy_by_size")
+    view = open_view(replay, Mode.PREDICT, step=5)
+    assert replay.steps[5].sentence not in view.page.content()
+    view.click(1.5, 1.2)
+    assert view.sentence.endswith(
+        "that hole has 3 B, and the one at 6 B is tighter with 2 B: it goes to 6 B."
+    )
+    assert "0 of 1" in view.page.locator(".facts").inner_text()
+    view.click(1.5, 7)
+    assert view.sentence.endswith(f"Yes. {replay.steps[5].sentence}")
+    view.page.get_by_role("button", name="next question").click()
+    assert view.step == 7
+    view.click(1.5, 7)
+    assert "there it overlaps f" in view.sentence
+    view.page.get_by_role("button", name="show the answer").click()
+    assert view.page.locator(".row.taken").count() == 1
+
+
+def test_a_guess_among_shared_objects_is_a_lane(open_view):
+    replay = make_replay(teaching("greedy_by_size"), "shared_objects_by_size")
+    view = open_view(replay, Mode.PREDICT, step=3)
+    view.click(2, 5.5)
+    assert "No: object 1 is in use." in view.sentence
+    view.click(2, 10)
+    assert f"Yes. {replay.steps[3].sentence}" in view.sentence
+
+
+def test_a_guess_by_keyboard(open_view):
+    view = open_view(make_replay(teaching("best_fit"), "greedy_by_size"), Mode.PREDICT)
+    view.page.locator("canvas.picture").focus()
+    view.page.keyboard.press("ArrowUp")
+    view.page.keyboard.press("Enter")
+    assert "Yes. b comes 1st of 8" in view.sentence
+
+
+GUESSES = """([text, step, offsets]) => {
+    const trace = new window.part.Trace(JSON.parse(text));
+    return offsets.map((offset) => window.part.judgeGuess(trace, step, offset));
+}"""
+OBJECTS = """([text, step, numbers]) => {
+    const trace = new window.part.Trace(JSON.parse(text));
+    return numbers.map((number) => window.part.judgeObject(trace, step, number).agrees);
+}"""
+
+
+@pytest.fixture
+def inner(open_page, dashboard_url):
+    """A page with the functions of the component."""
+    page = open_page(f"{dashboard_url}/_stcore/health").page
+    View(page, make_replay(teaching("best_fit"), "greedy_by_size"))
+    return page
+
+
+def test_the_browser_judges_guesses_as_the_engine_does(inner):
+    told = set()
+    for name, strategy in product(("best_fit", "alignment", "gaps", "no_way_out"), ON_PLACING):
+        replay = make_replay(teaching(name), strategy)
+        text = trace_json(replay).decode()
+        offsets = list(range(replay.plan.arena_bytes + 3))
+        for step in replay.steps:
+            mine = inner.evaluate(GUESSES, [text, step.number, offsets])
+            for offset, judged in zip(offsets, mine, strict=True):
+                said = agrees(step, offset)
+                given = (judged["agrees"], judged["sentence"], tuple(judged["overlaps"]))
+                assert given == (said.agrees, said.sentence, said.overlaps), (name, strategy, offset)
+                told.add(said.agreement)
+    assert {str(each) for each in told} == JUDGEMENTS
+
+
+def test_the_browser_knows_which_object_is_right(inner):
+    replays = [make_replay(teaching("no_way_out"), strategy) for strategy in SHARING]
+    for step in (step for each in replays for step in each.steps):
+        numbers = [-1, *range(step.number)]
+        mine = inner.evaluate(OBJECTS, [trace_json(step.replay).decode(), step.number, numbers])
+        right = step.joined.number if step.joined else -1
+        assert mine == [number == right for number in numbers]
+
+
+# By hand.
+
+
+JUDGED = """([text, exercise, attempts]) => {
+    const trace = new window.part.Trace(JSON.parse(text));
+    const attempt = new window.part.Attempt(trace, JSON.parse(exercise));
+    return attempts.map((offsets) => {
+        attempt.start(offsets);
+        const verdict = attempt.judge();
+        return [verdict.arena, verdict.conflicts.length, verdict.valid, verdict.beatsGreedy, verdict.optimal,
+                verdict.sentence];
+    });
+}"""
+
+
+def test_the_browser_judges_placements_as_the_engine_does(inner):
+    for name in ("greedy_by_size", "alignment", "gaps"):
+        check_placements(inner, teaching(name))
+
+
+def check_placements(inner, problem):
+    exercise = make_exercise(problem)
+    rng = np.random.default_rng(11)
+    attempts = [exercise.greedy.offsets, exercise.best.offsets]
+    for _ in range(60):
+        moved = exercise.best.offsets.copy()
+        movable = np.flatnonzero(problem.fixed < 0)
+        moved[rng.choice(movable)] += rng.integers(0, 5)
+        attempts.append(np.where(rng.random(len(moved)) < 0.8, moved, exercise.best.offsets))
+    given = [text.tolist() for text in attempts]
+    text = trace_json(make_replay(problem, "greedy_by_size")).decode()
+    mine = inner.evaluate(JUDGED, [text, json.dumps(exercise_values(exercise, "key")), given])
+    for offsets, verdict in zip(given, mine, strict=True):
+        said = judge(exercise, offsets)
+        expected = [said.arena_bytes, len(said.conflicts), said.valid, said.beats_greedy, said.is_optimal]
+        assert verdict == [*expected, said.sentence]
+    assert {verdict[2] for verdict in mine} == {True, False}
+
+
+def test_a_buffer_is_dragged_and_snaps_to_its_neighbour(open_view):
+    view = open_view(make_replay(teaching("greedy_by_size"), "greedy_by_size"), Mode.EXERCISE)
+    assert view.page.locator(".player").is_hidden()
+    arena = view.page.locator(".facts dd").first
+    assert arena.inner_text().startswith("14 B")
+    box = view.page.locator("canvas.picture").bounding_box()
+    left, right, top, bottom = 70, box["width"] - 10, 14, box["height"] - 98
+
+    def at(time, bytes_):
+        y = bottom - (bottom - top) * bytes_ / (14 * 1.06)
+        return box["x"] + left + (right - left) * time / 6, box["y"] + y
+
+    def drag(time, low, high):
+        view.page.mouse.move(*at(time, low))
+        view.page.mouse.down()
+        view.page.mouse.move(*at(time, high), steps=3)
+        view.page.mouse.up()
+
+    # e, on top of all at 10 to 13, down to the bottom.
+    drag(5.5, 12, 2.1)
+    assert arena.inner_text().startswith("10 B")
+    assert "1 B less than greedy_by_size" in view.sentence
+    # d into b, where c is, too.
+    drag(4.5, 8.5, 6.4)
+    assert view.sentence.endswith("share bytes 5 to 6 in step 4.")
+    view.page.get_by_role("button", name="undo").click()
+    assert "1 B less than greedy_by_size" in view.sentence
+
+
+# In the dashboard.
+
+
+def test_in_the_dashboard_keys_step_and_the_url_follows(open_page, dashboard_url):
+    tab = open_page(f"{dashboard_url}/replay?doc=example:teaching_best_fit&step=6")
+    root = tab.page.locator(".replay-view[data-drawn='6']")
+    root.wait_for(timeout=60_000)
+    tab.settle()
+    tab.page.keyboard.press("ArrowRight")
+    tab.page.locator(".replay-view[data-drawn='7']").wait_for()
+    tab.page.wait_for_url("**step=7*")
+    tab.settle()
+    assert tab.page.locator(".sentence").inner_text().startswith("g comes 7th of 8")
+    tab.page.reload()
+    tab.page.locator(".replay-view[data-drawn='7']").wait_for()
+    assert tab.page.locator(".line.lit").inner_text().startswith("else: b.offset")
