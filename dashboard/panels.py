@@ -23,8 +23,10 @@ def make_panel(
     colouring: Colouring,
     dimmed: NDArray[np.bool_] | None = None,
     budget: int | None = None,
+    before: int | None = None,
 ) -> Panel:
-    """The panel of a plan; `dimmed` (bool, one a buffer) fades what a search does not want."""
+    """The panel of a plan; `dimmed` (bool, one a buffer) fades what a search does not want; `before` is an
+    arena in bytes to compare with."""
     plan, profile = facts.plan, facts.profile
     problem, pieces = plan.problem, cut(plan.problem)
     owner = pieces.owner
@@ -53,6 +55,7 @@ def make_panel(
         owner=owner.astype(np.int32) if problem.gaps else None,
         step_labels=labels or None,
         bands=_bands(problem),
+        before=before,
     )
 
 

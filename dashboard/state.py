@@ -39,10 +39,14 @@ PARAMETERS = {
     "over": "",
     "tab": "",
     "limit": "60",
+    "step": "",
+    "mode": "",
+    "lesson": "",
     "base": "",
     "head": "",
     "changed": "",
     "kinds": "",
+    "what_if": "",
 }
 """Every choice that the URL can hold, with its default; defaults are left out of the URL."""
 
@@ -94,7 +98,7 @@ def choose_document(key: str, options: Options | None = None) -> None:
     if options is not None:
         st.session_state.opened[key] = options
     known: Options = st.session_state.opened.get(key, Options())
-    choose(doc=key, selected="", other="", over="", **option_choices(known))
+    choose(doc=key, selected="", other="", over="", what_if="", **option_choices(known))
 
 
 def mirror() -> None:

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from memplan_engine.diffing.strip import ProfileDifference, profile_difference
     from memplan_engine.errors import InputError, MemplanError, MissingDependencyError, PlanError
     from memplan_engine.exporters.csv_file import write_csv
+    from memplan_engine.exporters.figure_png import write_png
+    from memplan_engine.exporters.figure_svg import write_svg
     from memplan_engine.exporters.json_file import write_json
+    from memplan_engine.exporters.plot_style import FigureStyle
+    from memplan_engine.exporters.report_html import write_report
+    from memplan_engine.exporters.report_sections import ReportNotes
     from memplan_engine.graph import (
         Graph,
         Op,
@@ -70,9 +75,14 @@ if TYPE_CHECKING:
     from memplan_engine.strategies.base import Budget, Placement, Strategy
     from memplan_engine.training import min_cut_difference, phase_steps, saved_activations
     from memplan_engine.validate import Report, Rule, Violation, validate_plan
+    from memplan_engine.what_if.apply import apply
+    from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
+    from memplan_engine.what_if.scenario import Scenario
+    from memplan_engine.what_if.suggest import Fit, Suggestion, fit_into
 
 __all__ = [
     "FREE",
+    "Align",
     "Bound",
     "BoundKind",
     "Budget",
@@ -83,6 +93,10 @@ __all__ = [
     "Decision",
     "Diff",
     "DiffRow",
+    "Drop",
+    "Edit",
+    "FigureStyle",
+    "Fit",
     "Gap",
     "Graph",
     "ImportOptions",
@@ -96,6 +110,7 @@ __all__ = [
     "Op",
     "Peak",
     "Phase",
+    "Pin",
     "Placement",
     "Plan",
     "PlanError",
@@ -107,14 +122,20 @@ __all__ = [
     "Recording",
     "Replay",
     "Report",
+    "ReportNotes",
+    "Resize",
     "Role",
     "Rule",
+    "Scenario",
     "Schedule",
     "Selection",
+    "Shorten",
     "Snapshot",
     "Source",
+    "Split",
     "Storage",
     "Strategy",
+    "Suggestion",
     "Symbol",
     "Tensor",
     "TrainingCapture",
@@ -126,6 +147,7 @@ __all__ = [
     "adopt",
     "agrees",
     "alive_at",
+    "apply",
     "by_steps",
     "by_streams",
     "capture",
@@ -144,6 +166,7 @@ __all__ = [
     "diff_rows",
     "find_peak",
     "find_provenance",
+    "fit_into",
     "get_strategy",
     "judge",
     "known_strategies",
@@ -183,6 +206,9 @@ __all__ = [
     "validate_plan",
     "write_csv",
     "write_json",
+    "write_png",
+    "write_report",
+    "write_svg",
 ]
 
 _HOMES: dict[str, tuple[str, ...]] = {
@@ -196,7 +222,12 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "diffing.strip": ("ProfileDifference", "profile_difference"),
     "errors": ("InputError", "MemplanError", "MissingDependencyError", "PlanError"),
     "exporters.csv_file": ("write_csv",),
+    "exporters.figure_png": ("write_png",),
+    "exporters.figure_svg": ("write_svg",),
     "exporters.json_file": ("write_json",),
+    "exporters.plot_style": ("FigureStyle",),
+    "exporters.report_html": ("write_report",),
+    "exporters.report_sections": ("ReportNotes",),
     "graph": (
         "Graph",
         "Op",
@@ -243,6 +274,10 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "strategies.base": ("Budget", "Placement", "Strategy"),
     "training": ("min_cut_difference", "phase_steps", "saved_activations"),
     "validate": ("Report", "Rule", "Violation", "validate_plan"),
+    "what_if.apply": ("apply",),
+    "what_if.edits": ("Align", "Drop", "Edit", "Pin", "Resize", "Shorten", "Split"),
+    "what_if.scenario": ("Scenario",),
+    "what_if.suggest": ("Fit", "Suggestion", "fit_into"),
 }
 """The names by the module that they come from: each is imported when somebody asks for it, so that `memplan`
 starts quickly and a program that only reads a file waits for no other kind of file."""

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 FIRST_TEST_PORT = 8701
 # Opened at /compare, Streamlit's browser side first asks for these two below /compare, then at the root.
-STREAMLITS_OWN = re.compile(r"^http://127\.0\.0\.1:\d+/(compare|import)/_stcore/(health|host-config)$")
+PAGES = "compare|diff|import|learn|replay"
+STREAMLITS_OWN = re.compile(rf"^http://127\.0\.0\.1:\d+/({PAGES})/_stcore/(health|host-config)$")
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",

@@ -25,6 +25,7 @@ STRATEGIES = [name for name in ENGINE if name.startswith("memplan_engine.strateg
 PAGES = [name for name in DASHBOARD if name.startswith("dashboard.views.")]
 FIGURES = [name for name in DASHBOARD if name.startswith("dashboard.figures.")]
 HEAVY = {"torch", "onnx", "transformers", "safetensors"}
+DRAWING = {"plotly", "PIL"}
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 60
 
 each_module = pytest.mark.parametrize("module", sorted(MODULES))
@@ -97,7 +98,14 @@ def below(names: set[str], *packages: str) -> set[str]:
 
 @pytest.mark.parametrize("module", ENGINE)
 def test_the_engine_knows_no_user_interface(module: str) -> None:
-    assert top_levels(module) & {"streamlit", "plotly", "pandas", "altair", "dashboard"} == set()
+    assert top_levels(module) & {"streamlit", "pandas", "altair", "dashboard"} == set()
+
+
+@pytest.mark.parametrize("module", ENGINE)
+def test_what_draws_is_imported_in_functions_of_the_exporters_only(module: str) -> None:
+    assert top_levels(module, lazy=False) & DRAWING == set()
+    if not below({module}, "memplan_engine.exporters"):
+        assert top_levels(module) & DRAWING == set()
 
 
 @pytest.mark.parametrize("module", ENGINE)
@@ -190,7 +198,10 @@ def test_nothing_read_or_shown_can_run_code(module: str) -> None:
                 assert keywords.get("weights_only") == "True", f"{module}:{node.lineno}"
 
 
-@pytest.mark.parametrize("script", sorted((ROOT / "dashboard").rglob("*.js")), ids=lambda path: path.name)
+SCRIPTS = sorted(path for folder in ("dashboard", "memplan_engine") for path in (ROOT / folder).rglob("*.js"))
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_scripts_show_user_text_as_text_only(script: Path) -> None:
     """Streamlit's v2 components are not sandboxed: a buffer's name must never become markup."""
     forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|\bimport\("
@@ -238,7 +249,7 @@ def run_without(packages: set[str], statement: str) -> None:
 def test_the_engine_imports_without_the_extras() -> None:
     """Every module of it, in one process in which no optional package exists."""
     run_without(
-        HEAVY | {"streamlit", "plotly", "pandas", "regex"},
+        HEAVY | DRAWING | {"streamlit", "pandas", "regex"},
         "; ".join(f"import {module}" for module in ENGINE if not module.endswith("__main__")),
     )
 
@@ -247,7 +258,7 @@ def test_importing_the_engine_is_light() -> None:
     run_without(
         set(),
         "import memplan_engine; "
-        f"heavy = {sorted(HEAVY | {'streamlit', 'plotly', 'pandas'})!r}; "
+        f"heavy = {sorted(HEAVY | DRAWING | {'streamlit', 'pandas'})!r}; "
         "found = [name for name in heavy if name in sys.modules]; "
         "sys.exit(f'loaded with the engine: {found}' if found else 0)",
     )

@@ -320,6 +320,7 @@ def test_every_control_has_a_name(dashboard, address):
         ("/?doc=example:resnet50&selected=relu_3&budget=20", "dark"),
         ("/compare", "light"),
         ("/import", "dark"),
+        ("/diff?changed=head:relu&strategy=linear_scan", "light"),
         ("/?doc=example:gpt2_dynamic&tab=Sizes&symbols=seq=128", "light"),
         ("/?doc=example:bert_training_default&tab=Training&other=example:bert_training_min_cut", "dark"),
         ("/?doc=example:squeezenet&tab=Reuse", "light"),

@@ -29,6 +29,7 @@ from memplan_engine import (
     make_problem,
     to_problem,
 )
+from memplan_engine import colouring as shared
 from memplan_engine.preparation import Preparation
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "example_graphs"
@@ -51,7 +52,7 @@ def gpt2():
 def test_the_ten_labels_with_most_bytes_and_steps_get_colours_and_the_rest_shares_grey():
     n = 12
     problem = make_problem([0] * n, [1] * n, list(range(n, 0, -1)), names=[f"n{i}" for i in range(n)])
-    found = colours._categories([f"kind{i}" for i in range(n)], problem)
+    found = shared._categories([f"kind{i}" for i in range(n)], problem)
     assert found.index.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10]
     assert found.legend == (*((f"kind{i}", i) for i in range(10)), ("2 others", 10))
     assert found.palette == (*colours.CATEGORIES, colours.OTHER)
@@ -59,7 +60,7 @@ def test_the_ten_labels_with_most_bytes_and_steps_get_colours_and_the_rest_share
 
 def test_a_category_weighs_bytes_times_steps():
     problem = make_problem([0, 0], [10, 1], [2, 15])
-    assert colours._categories(["long", "large"], problem).legend == (("long", 0), ("large", 1))
+    assert shared._categories(["long", "large"], problem).legend == (("long", 0), ("large", 1))
 
 
 def test_sizes_fall_into_seven_equal_steps_of_their_logarithm():
@@ -80,9 +81,9 @@ def test_colours_that_nothing_has_are_left_out_of_the_legend():
 def test_modules_are_grouped_as_deep_as_ten_colours_reach():
     paths = [f"h.{layer}.{part}" for layer in range(12) for part in ("attn", "mlp")] + ["ln"]
     known = [SimpleNamespace(module=path) for path in paths]
-    assert sorted(set(colours._module_groups(known))) == ["h.*.attn", "h.*.mlp", "ln"]
+    assert sorted(set(shared._module_groups(known))) == ["h.*.attn", "h.*.mlp", "ln"]
     many = [SimpleNamespace(module=f"block.part{i}") for i in range(11)]
-    assert set(colours._module_groups(many)) == {"block"}
+    assert set(shared._module_groups(many)) == {"block"}
 
 
 def test_every_colouring_of_a_graph_indexes_its_palette(gpt2):

@@ -212,7 +212,7 @@ def test_the_script_holds_every_module_and_no_relative_import():
     text = script()
     assert not re.search(r"^\s*import\b", text, re.MULTILINE)
     assert re.findall(r"^export .*", text, re.MULTILINE) == [
-        "export default function show({ data, parentElement, setStateValue }) {"
+        "export default function show({ data, parentElement, setStateValue, setTriggerValue }) {"
     ]
     tops = re.findall(r"^(?:async )?(?:function|const|class|let) (\w+)", text, re.MULTILINE)
     assert len(tops) == len(set(tops))

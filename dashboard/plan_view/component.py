@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
@@ -11,6 +11,7 @@ import streamlit as st
 from streamlit.components.v2.types import ComponentRenderer
 
 from dashboard.plan_view.bundle import script, styles
+from dashboard.plan_view.difference import Difference, Filter
 from dashboard.plan_view.packing import pack
 from dashboard.plan_view.panel import Panel
 
@@ -38,10 +39,11 @@ class _Selection:
     before: int | None = None
     """What was selected before the last click."""
 
-    def offer(self, given: int | None, remounted: bool) -> None:
-        """Take the page's argument, which counts only when it changed since the last run."""
+    def offer(self, given: int | None, remounted: bool, renumbered: bool = False) -> None:
+        """Take the page's argument, which counts only when it changed since the last run, or when the rows
+        are others than they were."""
         # A page that passes back what it got may still hold what was selected before the click.
-        changed = given != self.given and given not in (self.current, self.before)
+        changed = renumbered or (given != self.given and given not in (self.current, self.before))
         self.given = given
         if changed:
             self.current = given
@@ -67,6 +69,11 @@ def plan_view(
     key: str,
     height: int = 520,
     on_select: Callable[[int | None], None] | None = None,
+    patterns: Sequence[int] | None = None,
+    filters: Sequence[Filter] = (),
+    on_filter: Callable[[str], None] | None = None,
+    difference: Difference | None = None,
+    rows: str = "",
 ) -> ViewEvent:
     """Draw one to four plans side by side, linked: one memory scale, one zoom, one selection.
 
@@ -74,14 +81,20 @@ def plan_view(
     panels in CSS pixels. `selected` sets the selection whenever it differs from the last run's; otherwise the
     reader's last click stands, so a page may pass back what it got, or always None. `on_select` hears a click
     before the page runs again: a page that sets the selection from elsewhere, too, keeps it there. Zoom and
-    selection survive reruns with the same `key`; the zoom is dropped when the time axis changes.
+    selection survive reruns with the same `key`; the zoom is dropped when the time axis changes. Where the
+    same rectangles get other row numbers, `rows` must change: then the selection is set anew.
+
+    For panels that are compared: `patterns` (a sum of PATTERNS for each colour) are drawn over the colours,
+    `filters` are switches in the legend (`on_filter` hears a label), `difference` is a strip below.
 
     Raises ValueError for no panel, for more than four, and for a colour outside the palette.
     """
     _check(panels, palette, legend)
     name = _MEMORY.format(key)
     selection = st.session_state.setdefault(name, _Selection(selected, selected, selected))
-    selection.offer(selected, remounted=key not in st.session_state)
+    renumbered = st.session_state.setdefault(f"{name}:rows", rows) != rows
+    st.session_state[f"{name}:rows"] = rows
+    selection.offer(selected, key not in st.session_state, renumbered)
     shared = {
         "key": key,
         "height": height,
@@ -89,6 +102,8 @@ def plan_view(
         "legend": [[label, int(index)] for label, index in legend],
         "selected": selection.pushed,
         "serial": selection.serial,
+        "patterns": None if patterns is None else [int(pattern) for pattern in patterns],
+        "filters": [asdict(each) for each in filters] or None,
     }
 
     def clicked() -> None:
@@ -97,9 +112,28 @@ def plan_view(
             on_select(selection.current)
 
     # A component's attribute exists only when it has a callback.
-    result = _renderer()(key=key, data=pack(panels, shared), on_selection_change=clicked)
+    result = _renderer()(
+        key=key,
+        data=pack(panels, shared, difference),
+        on_selection_change=clicked,
+        on_filter_change=_switched(key, filters, on_filter),
+    )
     selection.clicked(result.selection)
     return ViewEvent(selection.current)
+
+
+def _switched(
+    key: str, filters: Sequence[Filter], on_filter: Callable[[str], None] | None
+) -> Callable[[], None]:
+    """Tell `on_filter` which switch was clicked, if it is one of `filters`."""
+
+    def switched() -> None:
+        report = st.session_state[key].get("filter")
+        label = report.get("label") if isinstance(report, dict) else None
+        if on_filter and any(label == each.label for each in filters):
+            on_filter(str(label))
+
+    return switched
 
 
 def _check(panels: Sequence[Panel], palette: Sequence[Any], legend: Sequence[tuple[str, int]]) -> None:

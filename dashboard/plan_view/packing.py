@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dashboard.plan_view.difference import Difference
 from dashboard.plan_view.panel import Ints, Panel
 
 NAMES_FOR_ALL = 200_000
@@ -43,14 +44,18 @@ class _Blob:
         return [code, at, len(values), unit]
 
 
-def pack(panels: Sequence[Panel], shared: dict[str, Any]) -> bytes:
+def pack(panels: Sequence[Panel], shared: dict[str, Any], difference: Difference | None = None) -> bytes:
     """The panels and the JSON-able values of `shared` as the bytes that the browser reads.
 
     Layout: length of the header (uint32, little-endian), four zero bytes, the header (UTF-8 JSON, padded to
     8 bytes), the columns.
     """
     blob = _Blob()
-    header = {**shared, "panels": [_panel(panel, blob) for panel in panels]}
+    header = {
+        **shared,
+        "panels": [_panel(panel, blob) for panel in panels],
+        "difference": None if difference is None else _difference(difference, blob),
+    }
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     text += b" " * (-len(text) % ALIGNMENT)
     return b"".join((len(text).to_bytes(4, "little"), bytes(4), text, *blob.chunks))
@@ -64,9 +69,10 @@ def _panel(panel: Panel, blob: _Blob) -> dict[str, Any]:
         "arena": int(panel.arena),
         "bound": int(panel.bound),
         "budget": None if panel.budget is None else int(panel.budget),
+        **({} if panel.before is None else {"before": int(panel.before)}),
         "peakStep": int(panel.peak_step),
         "steps": int(panel.steps),
-        "buffers": len(panel.names),
+        "buffers": len(panel.names) if panel.buffers is None else panel.buffers,
         "start": blob.add(steps_column(panel.start)),
         "end": blob.add(steps_column(panel.end)),
         "offset": blob.add(*bytes_column(panel.offset)),
@@ -83,6 +89,18 @@ def _panel(panel: Panel, blob: _Blob) -> dict[str, Any]:
             for band in panel.bands
         ],
         "stepLabels": None if panel.step_labels is None else _texts(panel.step_labels, blob),
+    }
+
+
+def _difference(given: Difference, blob: _Blob) -> dict[str, Any]:
+    return {
+        "title": given.title,
+        "bounds": blob.add(steps_column(given.bounds)),
+        "base": blob.add(*bytes_column(given.base)),
+        "head": blob.add(*bytes_column(given.head)),
+        "peakStep": int(given.peak_step),
+        "up": given.up,
+        "down": given.down,
     }
 
 

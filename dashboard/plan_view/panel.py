@@ -29,11 +29,14 @@ class Panel:
     `start`, `end`, `offset`, `size` are int64 of shape (n,). `color` (uint8, n) indexes the palette given to
     `plan_view`; `dimmed` (bool, n) marks rectangles to be faded, None when there are none. `owner` (int32, n)
     maps a rectangle to its buffer, for buffers drawn as several pieces; None means rectangle i is buffer i.
-    `names` is indexed by buffer, `step_labels` by step (None when unknown or too many).
+    `names` is indexed by buffer, `step_labels` by step (None when unknown or too many); `buffers` is how many
+    there are, where `owner` counts those of other panels, too.
 
     `profile_start`, `profile_live`, `profile_high` (int64, k) describe the strip below the chart: section j
     covers the steps from `profile_start[j]` up to `profile_start[j + 1]` (the last one up to `steps`) with
     that many live bytes and that high-water mark.
+
+    `before` is an arena (bytes) to compare with, drawn as a line of its own.
 
     Raises ValueError when the columns of a panel do not belong together.
     """
@@ -57,7 +60,9 @@ class Panel:
     dimmed: NDArray[np.bool_] | None = None
     owner: NDArray[np.int32] | None = None
     step_labels: Sequence[str] | None = None
+    buffers: int | None = None
     bands: tuple[Band, ...] = ()
+    before: int | None = None
 
     def __post_init__(self) -> None:
         n, k = len(self.start), len(self.profile_start)

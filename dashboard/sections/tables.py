@@ -14,6 +14,7 @@ from dashboard.figures import peak_bars
 from dashboard.sections.layout_table import show_layout
 from dashboard.sections.objects_table import show_objects
 from dashboard.sections.reuse_table import show_reuse
+from dashboard.sections.selectable import selectable
 from dashboard.sections.sizes import show_sizes
 from dashboard.sections.training import show_training
 from dashboard.sections.values_table import show_values
@@ -26,13 +27,16 @@ from memplan_engine.units import format_bytes
 MOST_ROWS = 5_000
 
 
-def show_tables(facts: Facts, selected: int | None) -> None:
-    """A tab for each of: what the peak is made of, all buffers, and what the graph behind them offers."""
+def show_tables(facts: Facts, selected: int | None, what_if: Callable[[], None] | None = None) -> None:
+    """A tab for each of: what the peak is made of, all buffers, and what the graph behind them offers;
+    `what_if` fills one more."""
     parts: dict[str, Callable[[], None]] = {
         "What the peak is made of": lambda: _show_peak(facts, selected),
         "All buffers": lambda: _show_all(facts, selected),
         "Layout": lambda: show_layout(facts),
     }
+    if what_if is not None:
+        parts["What if"] = what_if
     graph = facts.document.graph
     if facts.plan.objects is not None:
         parts["Shared objects"] = lambda: show_objects(facts.plan)
@@ -90,40 +94,17 @@ def _selectable(
     rows: pd.DataFrame, buffers: Sequence[int], selected: int | None, name: str, facts: Facts
 ) -> None:
     """A table whose selected row is the selected buffer, whichever of them is clicked."""
-    place = buffers.index(selected) if selected in buffers else None
-    key = _table_key(name, place, facts)
+    names = facts.plan.problem.names
+    whole = st.column_config.NumberColumn(format="localized")
+    columns = {
+        **dict.fromkeys(("bytes", "offset", "start", "end"), whole),
+        "share": st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1),
+    }
 
-    def clicked() -> None:
-        picked = st.session_state[key].selection.rows
-        row = picked[0] if picked and picked[0] < len(buffers) else None
-        st.session_state[f"row_{name}"] = row
-        state.choose(selected="" if row is None else facts.plan.problem.names[buffers[row]])
+    def choose(buffer: int | None) -> None:
+        state.choose(selected="" if buffer is None else names[buffer])
 
-    st.dataframe(
-        rows,
-        key=key,
-        hide_index=True,
-        height=min(460, 38 + 35 * max(1, len(rows))),
-        on_select=clicked,
-        selection_mode="single-row",
-        selection_default=None if place is None else {"selection": {"rows": [place]}},
-        column_config={
-            "bytes": st.column_config.NumberColumn(format="localized"),
-            "offset": st.column_config.NumberColumn(format="localized"),
-            "start": st.column_config.NumberColumn(format="localized"),
-            "end": st.column_config.NumberColumn(format="localized"),
-            "share": st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1),
-        },
-    )
-
-
-def _table_key(name: str, place: int | None, facts: Facts) -> str:
-    """A table keeps what was clicked in it; a new key makes it take a selection that comes from elsewhere."""
-    times = st.session_state.setdefault(f"times_{name}", 0)
-    if st.session_state.get(f"row_{name}") != place:
-        times += 1
-        st.session_state[f"row_{name}"], st.session_state[f"times_{name}"] = place, times
-    return f"table_{name}_{times}_{facts.document.key}"
+    selectable(rows, buffers, selected, name, facts.document.key, choose, columns)
 
 
 def _peak_rows(peak: Peak) -> pd.DataFrame:

@@ -6,17 +6,21 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
-from dashboard import controls, preparing, solving, state
+from dashboard import controls, preparing, scenarios, solving, state
 from dashboard.colours import COLOURINGS
 from dashboard.documents import Document
 from dashboard.facts import Facts
 from dashboard.panels import make_panel
 from dashboard.plan_view import plan_view
+from dashboard.scenarios import Changed
 from dashboard.search import misses
 from dashboard.sections.buffer_details import show_details
+from dashboard.sections.downloads import show_downloads
 from dashboard.sections.figures_row import show_figures
 from dashboard.sections.search_panel import settle, show_search
 from dashboard.sections.tables import show_tables
+from dashboard.sections.what_if import show_what_if
+from dashboard.sections.what_if_bar import show_bar
 from dashboard.solving import Search
 from dashboard.symbols import pick_symbols
 from dashboard.words import NOTHING_TO_PLACE, plain
@@ -57,21 +61,47 @@ def _dimmed(document: Document, pattern: str) -> NDArray[np.bool_] | None:
     return dimmed
 
 
-def _chart(facts: Facts, colour: str, pattern: str, budget: int | None) -> int | None:
+def _changed_facts(changed: Changed, strategy: str) -> tuple[Changed, Facts, Search | None] | None:
+    """What is shown: the plan with the changes, above it what they come to; without them where it fails."""
+    found = _facts(changed.document, scenarios.strategy_for(changed, strategy))
+    if not (changed.scenario.edits or changed.scenario.undone):
+        return (changed, *found) if found else None
+    before = scenarios.original_facts(changed, strategy)
+    show_bar(changed, before, found[0] if found else None)
+    if found is None:
+        changed = changed.unchanged()
+        found = _facts(changed.document, strategy)
+    return (changed, *found) if found else None
+
+
+def _chart(
+    facts: Facts, changed: Changed, colour: str, pattern: str, budget: int | None, before: Facts | None
+) -> int | None:
     """Draw the plan; gives the selected buffer."""
     document = facts.document
     colouring = COLOURINGS[colour](document.problem)
+    if changed.is_changed:
+        colouring = changed.colouring(colour, COLOURINGS[colour](changed.original.problem), colouring)
 
     def select(index: int | None) -> None:
         state.choose(selected="" if index is None else document.problem.names[index])
 
     event = plan_view(
-        [make_panel(facts, colouring, _dimmed(document, pattern), budget)],
+        [
+            make_panel(
+                facts,
+                colouring,
+                _dimmed(document, pattern),
+                budget,
+                before.plan.arena_bytes if before and changed.is_changed else None,
+            )
+        ],
         palette=colouring.palette,
         legend=colouring.legend,
         selected=document.index_of.get(state.get("selected")),
         key="inspect_view",
         on_select=select,
+        rows=changed.rows,
     )
     return event.selected
 
@@ -92,20 +122,22 @@ def _page() -> None:
     with row[5]:
         preparing.pick_preparation(document)
     pick_symbols(document)
-    found = _facts(document, strategy)
+    found = _changed_facts(scenarios.changed(document), strategy)
     if found is None:
         return
-    facts, search = found
+    changed, facts, search = found
     show_figures(facts, budget)
     if search is not None:
         show_search(search)
-    if not len(document.problem):
+    if not len(facts.plan.problem):
         st.info(NOTHING_TO_PLACE)
         return
-    selected = _chart(facts, colour, pattern, budget)
+    before = scenarios.original_facts(changed, strategy)
+    selected = _chart(facts, changed, colour, pattern, budget, before)
+    show_downloads(facts, colour)
     if selected is not None:
         show_details(facts, selected)
-    show_tables(facts, selected)
+    show_tables(facts, selected, lambda: show_what_if(changed, facts, selected, budget))
 
 
 _page()

@@ -11,6 +11,8 @@ VERBS = {
     "planning": ("plan", "compare"),
     "explaining": ("peak", "layout", "validate", "strategies"),
     "comparing": ("diff",),
+    "what_if": ("what-if",),
+    "reporting": ("report",),
     "recording": ("snapshot",),
     "replaying": ("replay",),
     "graphs": ("values", "reuse"),

@@ -143,6 +143,8 @@ def _search(traits: Traits) -> _Found:
     # Without an op a stem says little: then its name has to be telling, or its lifetime the same.
     found = _in_order(found, fold(traits.op, traits.stem), traits.made | traits.telling)
     found = _in_equal_number(found, fold(traits.op, traits.name, traits.context), ~traits.made)
+    # Names that hold a line number are new when a line was added above: then size and lifetime tell more.
+    found = _in_order(found, fold(traits.same, traits.context), traits.made)
     found = _in_order(found, traits.op, traits.in_module)
     found = _in_order(found, fold(traits.kind, traits.shape, traits.size), traits.made)
     return _in_equal_number(found, fold(traits.kind, traits.name), traits.telling)

@@ -34,7 +34,8 @@ export function drawAxes(ctx, parts, scales, view, deep, theme) {
   drawTimeAxis(ctx, parts, scales, view, theme);
 }
 
-function drawTimeAxis(ctx, parts, scales, view, theme) {
+/** The line under a plot and under its strip, with the steps below. */
+export function drawTimeAxis(ctx, parts, scales, view, theme) {
   ctx.fillStyle = theme.axis;
   ctx.fillRect(parts.left, parts.bottom, parts.plotWidth, 1);
   ctx.fillRect(parts.left, parts.stripBottom, parts.plotWidth, 1);

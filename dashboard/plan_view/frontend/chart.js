@@ -1,7 +1,10 @@
 // The chart: its panels, what they share (view, selection, cursor), and when they are drawn.
 
 import { readTheme } from "./color.js";
-import { decode, ownerOf } from "./decode.js";
+import { decode, ownerOf, sameBytes } from "./decode.js";
+import { DifferenceStrip } from "./difference.js";
+import { showFilters } from "./filters.js";
+import { following } from "./follow.js";
 import { listen } from "./gestures.js";
 import { arrange, element } from "./layout.js";
 import { fillLegend } from "./legend.js";
@@ -35,6 +38,7 @@ export class Chart {
   buildPage(parent) {
     this.root = element("div", "plan-view", parent);
     this.grid = element("div", "panels", this.root);
+    this.difference = new DifferenceStrip(this.root, this);
     this.legend = element("ul", "legend", this.root);
     this.hint = element("p", "hint", this.root, HINT);
     this.hint.id = "plan-view-hint";
@@ -44,30 +48,29 @@ export class Chart {
   }
 
   /** Take new data (or the same again, as on every rerun or change of theme). */
-  update(message, send) {
+  update(message, send, trigger) {
     const began = performance.now();
     this.send = send;
-    const fresh = message !== this.message && !this.sameBytes(message);
+    this.trigger = trigger;
+    const fresh = message !== this.message && !sameBytes(message, this.message);
     if (fresh) this.accept(decode(message));
     this.message = message;
-    const theme = readTheme(this.root, this.header.palette);
+    const theme = { ...readTheme(this.root, this.header.palette), patterns: this.header.patterns };
     if (!fresh && JSON.stringify(theme) === JSON.stringify(this.theme)) return;
     this.theme = theme;
     fillLegend(this.legend, this.header.legend, this.panels.map((panel) => panel.data), this.theme);
+    if (this.header.filters) {
+      showFilters(this.legend, this.header.filters, this.header.patterns, theme,
+        (label) => this.trigger("filter", { label }));
+    }
     this.relayout();
     this.draw();
     this.root.dataset.loadMs = (performance.now() - began).toFixed(1);
   }
 
-  sameBytes(message) {
-    const old = this.message;
-    if (!old || old.length !== message.length) return false;
-    for (let i = 0; i < old.length; i += 1) if (old[i] !== message[i]) return false;
-    return true;
-  }
-
-  accept({ header, panels }) {
+  accept({ header, panels, difference }) {
     this.header = header;
+    this.difference.show(difference);
     while (this.panels.length > panels.length) this.panels.pop().figure.remove();
     while (this.panels.length < panels.length) {
       const panel = new PanelView(this.grid, this.hint.id);
@@ -92,6 +95,7 @@ export class Chart {
     if (this.kept.serial === serial) return;
     this.kept.serial = serial;
     this.kept.selected = selected;
+    if (selected !== null) this.kept.view = following(this.kept.view, this.limits, this.panels, selected);
   }
 
   get view() {
@@ -102,7 +106,7 @@ export class Chart {
     if (!this.header) return;
     const width = this.root.clientWidth;
     const ratio = Math.min(MAX_RATIO, window.devicePixelRatio || 1);
-    const size = `${width} ${ratio} ${this.panels.length} ${this.header.height}`;
+    const size = `${width} ${ratio} ${this.panels.length} ${this.header.height} ${this.difference.figure.hidden}`;
     if (width === 0 || size === this.size) return;
     this.size = size;
     const plan = arrange(this.panels.length, width);
@@ -114,6 +118,7 @@ export class Chart {
       panel.figure.style.setProperty("--gutter", `${plan.gutterOf(i)}px`);
       panel.resize(plan.columns[i % plan.columns.length], height, plan.gutterOf(i), ratio);
     });
+    this.difference.resize(width, plan.gutterOf(0), ratio);
     this.redraw();
   }
 
@@ -133,6 +138,7 @@ export class Chart {
       panel.stage.dataset.drawn = panel.draw(this.view, this.limits.y1, this.theme);
       drawn += Number(panel.stage.dataset.drawn);
     }
+    this.difference.draw(this.view, this.theme);
     this.drawOverlays();
     const { x0, x1, y0, y1 } = this.view;
     Object.assign(this.root.dataset, {
@@ -147,6 +153,7 @@ export class Chart {
   drawOverlays() {
     const state = { ...this.cursor, selected: this.kept.selected };
     for (const panel of this.panels) drawOverlay(panel, state, this.theme);
+    this.difference.drawCursor(this.cursor.step, this.theme);
   }
 
   // What the gestures ask for.
@@ -161,9 +168,7 @@ export class Chart {
     this.look(panned(this.view, this.limits, -dx / stepWidth, dy / byteHeight));
   }
 
-  reset() {
-    this.look(null);
-  }
+  reset() { this.look(null); }
 
   look(view) {
     this.kept.view = view;
@@ -191,6 +196,15 @@ export class Chart {
     else this.tooltip.show(rectLines(this.panels, panel, rect, step), place, swatchOf(panel, rect, this.theme));
   }
 
+  /** The pointer is on the strip of differences: the same step everywhere. */
+  point(strip, event, step, lines) {
+    const [outer, inner] = [this.root.getBoundingClientRect(), strip.base.getBoundingClientRect()];
+    this.cursor = { hovered: null, step };
+    this.drawOverlays();
+    const top = inner.top - outer.top;
+    this.tooltip.show(lines, { x: event.offsetX + inner.left - outer.left, y: event.offsetY + top, top: 0 });
+  }
+
   leave() {
     this.cursor = { hovered: null, step: -1 };
     this.tooltip.hide();
@@ -211,9 +225,7 @@ export class Chart {
     this.select(panel, next, KEY_PAUSE);
   }
 
-  deselect() {
-    this.select(null, -1, 0);
-  }
+  deselect() { this.select(null, -1, 0); }
 
   /** Select a rectangle's buffer and say so to Python, after a pause where more keys may follow. */
   select(panel, rect, pause) {

@@ -76,6 +76,7 @@ export function readTheme(element, palette) {
     hatch: dark ? "#a0714c" : "#e39b69",
     bound: dark ? "#8fc1ff" : "#1f66c7",
     budget: dark ? "#ff9d9d" : "#c6303a",
+    before: dark ? "#d0b3ff" : "#7a3fc4",
     peak: dark ? "#ff9db4" : "#b3264e",
     shades: [...base.map((rgb) => shade(rgb, false)),
       ...base.map((rgb) => shade(mix(rgb, background, DIMMED), true))],

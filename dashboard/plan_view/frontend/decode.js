@@ -9,7 +9,8 @@ export function decode(message) {
   const length = new DataView(bytes.buffer).getUint32(0, true);
   const header = JSON.parse(UTF8.decode(bytes.subarray(8, 8 + length)));
   const reader = columnReader(bytes.buffer, 8 + length);
-  return { header, panels: header.panels.map((raw) => decodePanel(raw, reader)) };
+  const difference = header.difference && decodeDifference(header.difference, reader);
+  return { header, difference, panels: header.panels.map((raw) => decodePanel(raw, reader)) };
 }
 
 /** Equal columns were packed once; they are decoded once too. */
@@ -42,6 +43,10 @@ function decodePanel(raw, reader) {
   panel.labelOf = raw.stepLabels ? textReader(raw.stepLabels, reader, () => "") : () => "";
   panel.rectsOf = rectFinder(panel);
   return panel;
+}
+
+function decodeDifference(raw, reader) {
+  return { ...raw, bounds: reader.scaled(raw.bounds), base: reader.scaled(raw.base), head: reader.scaled(raw.head) };
 }
 
 /** index → text, decoded when asked for. */
@@ -81,4 +86,9 @@ export function sectionAt(panel, step) {
     else high = middle;
   }
   return low - 1;
+}
+
+/** Whether a message is the one before, byte for byte. */
+export function sameBytes(message, before) {
+  return before?.length === message.length && message.every((byte, i) => byte === before[i]);
 }

@@ -2,7 +2,8 @@
 
 import { element } from "./layout.js";
 
-const LINE_KEYS = [["arena", "arena"], ["bound", "lower bound"], ["budget", "budget"], ["peak", "peak step"]];
+const LINE_KEYS = [["arena", "arena"], ["bound", "lower bound"], ["budget", "budget"], ["before", "before"],
+  ["peak", "peak step"]];
 
 export function fillLegend(list, entries, panels, theme) {
   list.replaceChildren();
@@ -13,9 +14,11 @@ export function fillLegend(list, entries, panels, theme) {
   }
   for (const [name, label] of LINE_KEYS) {
     if (name === "budget" && panels.every((panel) => panel.budget === null)) continue;
+    if (name === "before" && panels.every((panel) => panel.before === undefined)) continue;
     const item = element("li", "entry", list);
     const mark = element("span", `mark ${name}`, item);
-    mark.style.borderColor = { arena: theme.text, bound: theme.bound, budget: theme.budget, peak: theme.peak }[name];
+    const { bound, budget, before, peak } = theme;
+    mark.style.borderColor = { arena: theme.text, bound, budget, before, peak }[name];
     element("span", "label", item, label);
   }
 }

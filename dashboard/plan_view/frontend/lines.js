@@ -15,6 +15,9 @@ export function levelsOf(panel, theme) {
   if (panel.budget !== null) {
     levels.push({ value: panel.budget, name: "budget", color: theme.budget, dash: [2, 3], width: 1.5 });
   }
+  if (panel.before !== undefined) {
+    levels.push({ value: panel.before, name: "before", color: theme.before, dash: [8, 3, 2, 3], width: 1.5 });
+  }
   return levels;
 }
 

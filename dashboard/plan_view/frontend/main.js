@@ -5,10 +5,10 @@ import { Chart } from "./chart.js";
 const CHARTS = new WeakMap();
 const MEMORY = new Map();
 
-export default function show({ data, parentElement, setStateValue }) {
+export default function show({ data, parentElement, setStateValue, setTriggerValue }) {
   if (!CHARTS.has(parentElement)) CHARTS.set(parentElement, new Chart(parentElement, MEMORY));
   const chart = CHARTS.get(parentElement);
-  chart.update(data, setStateValue);
+  chart.update(data, setStateValue, setTriggerValue);
   // Streamlit also calls this for a run that another one has overtaken: only a chart that left the page is done.
   return () => setTimeout(() => {
     if (chart.root.isConnected) return;

@@ -6,6 +6,7 @@ import { makeRaster, rasterise, rectAt } from "./raster.js";
 import { drawAxes, drawGrid } from "./axes.js";
 import { drawBands, RIBBON } from "./bands.js";
 import { drawLabels } from "./labels.js";
+import { drawPatterns } from "./patterns.js";
 import { drawLevelNames, drawLevels, drawPeak } from "./lines.js";
 import { drawStrip, drawStripKey } from "./strip.js";
 
@@ -21,6 +22,7 @@ export function summaryOf(panel) {
   ];
   if (panel.bands.length > 0) words.push(panel.bands.map(({ label }) => label).join(", "));
   if (panel.budget !== null) words.push(`budget ${formatBytes(panel.budget)}`);
+  if (panel.before !== undefined) words.push(`before ${formatBytes(panel.before)}`);
   return `${words.join(", ")}.`;
 }
 
@@ -69,6 +71,7 @@ export class PanelView {
     const scales = scalesOf(parts, view, deep);
     this.scales = scales;
     const { drawn, labelled } = rasterise(raster, data, view, theme.shades, ratio);
+    if (theme.patterns) drawPatterns(raster, data, theme.patterns, theme.shades, ratio);
     ctx.setTransform(1, 0, 0, 1, 0, 0);
     ctx.clearRect(0, 0, this.base.width, this.base.height);
     ctx.putImageData(raster.image, Math.round(parts.left * ratio), Math.round(parts.top * ratio));

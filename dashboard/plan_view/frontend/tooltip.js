@@ -20,10 +20,21 @@ export function rectLines(panels, panel, rect, step) {
   for (const other of panels) {
     const places = other === panel ? [] : other.data.rectsOf(buffer);
     if (!places.length) continue;
-    lines.push({ text: `${other.data.title}: offset ${formatBytes(other.data.offset[places[0]])}`, className: "more" });
+    lines.push({ text: elsewhere(other.data, places[0], data, rect), className: "more" });
   }
   lines.push({ text: stepName(data, step), className: "more" });
   return lines;
+}
+
+/** Where the same buffer lies in another panel, and its size and lifetime where these are others there. */
+function elsewhere(other, place, data, rect) {
+  const [start, end, size] = [other.start[place], other.end[place], other.size[place]];
+  const words = [`${other.title}: offset ${formatBytes(other.offset[place])}`];
+  if (size !== data.size[rect]) words.push(formatBytes(size));
+  if (start !== data.start[rect] || end !== data.end[rect]) {
+    words.push(`live [${formatCount(start)}, ${formatCount(end)})`);
+  }
+  return words.join(", ");
 }
 
 function stepName(data, step) {

@@ -7,7 +7,7 @@ const DEEPEST = 20000;
 
 /** The whole of all panels. A budget far above the arena is left outside, or it would squash the plan. */
 export function limitsOf(panels) {
-  const top = Math.max(1, ...panels.map((panel) => Math.max(panel.arena, panel.bound)));
+  const top = Math.max(1, ...panels.map((panel) => Math.max(panel.arena, panel.bound, panel.before ?? 0)));
   const budgets = panels.map((panel) => panel.budget ?? 0).filter((budget) => budget <= top * BUDGET_IN_VIEW);
   return {
     x0: 0,

@@ -1,0 +1,50 @@
+"""A table whose selected row is what is selected elsewhere, whichever of them is clicked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+
+def selectable(
+    rows: pd.DataFrame,
+    things: Sequence[int | None],
+    selected: int | None,
+    name: str,
+    scope: str,
+    choose: Callable[[int | None], None],
+    columns: Mapping[str, Any],
+) -> None:
+    """Show `rows`, one for each of `things` (None for rows that are only headings); `choose` hears what is
+    clicked. `name` is the table's own, `scope` changes with what it is about."""
+    place = things.index(selected) if selected is not None and selected in things else None
+    key = _key(name, place, scope)
+
+    def clicked() -> None:
+        picked = st.session_state[key].selection.rows
+        row = picked[0] if picked and picked[0] < len(things) else None
+        st.session_state[f"row_{name}"] = row
+        choose(None if row is None else things[row])
+
+    st.dataframe(
+        rows,
+        key=key,
+        hide_index=True,
+        height=min(460, 38 + 35 * max(1, len(rows))),
+        on_select=clicked,
+        selection_mode="single-row",
+        selection_default=None if place is None else {"selection": {"rows": [place]}},
+        column_config=dict(columns),
+    )
+
+
+def _key(name: str, place: int | None, scope: str) -> str:
+    """A table keeps what was clicked in it; a new key makes it take a selection that comes from elsewhere."""
+    times = st.session_state.setdefault(f"times_{name}", 0)
+    if st.session_state.get(f"row_{name}") != place:
+        times += 1
+        st.session_state[f"row_{name}"], st.session_state[f"times_{name}"] = place, times
+    return f"table_{name}_{times}_{scope}"
