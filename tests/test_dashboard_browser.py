@@ -189,7 +189,7 @@ def test_an_address_of_nonsense_opens_all_the_same(dashboard):
 def test_strategies_side_by_side(dashboard):
     page = dashboard("/compare?doc=example:gpt2", height=1400)
     assert page.titles == ["auto", "greedy_by_size", "linear_scan"]
-    overlays = page.root.locator("canvas.overlay")
+    overlays = page.root.locator(".panels canvas.overlay")
     inked = "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(value => value)"
     page.find_rectangle(PLACES)
     assert all(overlay.evaluate(inked) for overlay in overlays.all())

@@ -10,6 +10,7 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import types
 
 from memplan_engine.kernels.breadth import busiest_section
 from memplan_engine.kernels.paint import cover_max
@@ -217,13 +218,19 @@ def test_the_cell_width_is_a_number_of_sections_from_1_on(lengths, sections):
     assert 1 <= cell_width(np.zeros_like(last), last, sections) <= max(1, 2 * sections)
 
 
+def planning_signatures():
+    """Without those that note a trace for a replay."""
+    return [each for each in place_in_order.signatures if not isinstance(each[-1], types.BaseTuple)]
+
+
 def test_the_kernel_is_compiled_for_one_kind_of_arrays_only():
     read_only = make_problem([0, 1], [2, 3], [4, 4])
     prepare_and_place = lambda order: place_by(prepare(read_only), order, Fit.BEST, Budget())  # noqa: E731
     prepare_and_place(np.arange(2))
-    before = len(place_in_order.signatures)
+    before = planning_signatures()
     frozen = np.arange(2)
     frozen.flags.writeable = False
     prepare_and_place(frozen)
     prepare_and_place(np.arange(4)[::2] // 2)
-    assert len(place_in_order.signatures) == before == 1
+    assert planning_signatures() == before
+    assert len(before) == 1

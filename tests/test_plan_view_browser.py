@@ -183,7 +183,7 @@ def test_the_page_can_set_the_selection_and_later_clicks_still_count(open_chart)
 def test_the_selection_is_outlined_in_every_panel(open_chart):
     chart = open_chart("three")
     chart.stage.focus()
-    overlays = chart.page.locator("canvas.overlay").all()
+    overlays = chart.page.locator(".panels canvas.overlay").all()
     assert [overlay.evaluate(INKED) for overlay in overlays] == [0] * 3
     chart.page.keyboard.press("ArrowRight")
     assert all(overlay.evaluate(INKED) for overlay in overlays)
@@ -191,7 +191,7 @@ def test_the_selection_is_outlined_in_every_panel(open_chart):
 
 def test_hovering_lights_buffer_and_step_in_the_other_panel(open_chart):
     chart = open_chart("pair")
-    other = chart.page.locator("canvas.overlay").nth(1)
+    other = chart.page.locator(".panels canvas.overlay").nth(1)
     chart.mouse(*chart.at(7.5, 10.5))
     cursor = other.evaluate(INKED)
     chart.mouse(*chart.at(7.5, 2))
