@@ -14,6 +14,7 @@ from memplan_engine.problem import Gap, make_problem
 from memplan_engine.profile import make_profile
 from memplan_engine.recheck import replay
 from memplan_engine.strategies.base import Budget
+from memplan_engine.strategies.contact_fit import placements
 from memplan_engine.strategies.order_fit import Fit, place_by, prepare
 from memplan_engine.strategies.orders import by_size
 
@@ -48,6 +49,9 @@ def compile_kernels() -> None:
     replay(problem, Bound(1, BoundKind.CORE, 0, core=(0, 1), until=2))
     prepared = replace(prepare(problem), cell=1)
     place_by(prepared, by_size(prepared), Fit.BEST, Budget())
+    # Problems this small are packed before contact fit has its turn.
+    for _ in placements(prepare(hard_problem()), 1, Budget()):
+        break
     # Here, not above: who only plans does not wait for it.
     from memplan_engine.diffing.matching import match_buffers
 
