@@ -138,7 +138,7 @@ def as_problem(
         raise InputError(source.name, "alignment", str(alignment), "1 or more bytes")
     # Through Python's integers: a product that passes 2^63 is then an error and not another number.
     asked, rows = np.unique(source.alignment, return_inverse=True)
-    made = make_problem(
+    return make_problem(
         source.start,
         source.end,
         source.size,
@@ -149,8 +149,8 @@ def as_problem(
         steps=source.steps,
         name=source.name,
         origin=source.origin,
+        callers=source.callers,
     )
-    return replace(made, callers=source.callers)
 
 
 def adopt(

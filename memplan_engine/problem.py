@@ -126,6 +126,7 @@ def make_problem(
     steps: int | None = None,
     name: str = "problem",
     origin: Origin | None = None,
+    callers: Callers | None = None,
 ) -> Problem:
     """Check the columns and freeze them into a Problem.
 
@@ -163,7 +164,7 @@ def make_problem(
         gaps=checked_gaps,
         steps=last if steps is None else steps,
         origin=origin,
-        callers=None,
+        callers=callers,
         **arrays,
     )
 

@@ -11,7 +11,7 @@ import pytest
 from browser_support import FLAGS, ROOT, Tab, find_chromium, open_tab, serve
 from cli_support import BUFFERS
 
-from memplan_engine import compiling
+from memplan_engine import first_compilation
 from memplan_engine.cli import running
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def memplan(
 ) -> Callable[..., tuple[int, str, str]]:
     """`memplan("plan", …)` gives (exit code, stdout, stderr) in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(compiling, "on_first_compilation", lambda tell: None)
+    monkeypatch.setattr(first_compilation, "on_first_compilation", lambda tell: None)
     (tmp_path / "list.csv").write_text(BUFFERS)
 
     def run(*arguments: object) -> tuple[int, str, str]:

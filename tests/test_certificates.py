@@ -9,6 +9,7 @@ import drawn
 import numpy as np
 import pytest
 import reference
+import tight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,25 +27,8 @@ from memplan_engine.validate import Rule, validate_plan
 
 def crowded(seed: int, buffers: int, room: int, largest: int) -> Problem:
     """Every step holds exactly `room` bytes: what ends is replaced by others of the same sum."""
-    random = np.random.default_rng(seed)
-    alive: list[tuple[int, int]] = []
-    rows: list[tuple[int, int, int]] = []
-    step, left = 0, room
-    while True:
-        while left:
-            size = int(min(left, random.integers(1, largest + 1)))
-            alive.append((step, size))
-            left -= size
-        if len(rows) + len(alive) >= buffers:
-            break
-        step += 1
-        for _ in range(int(random.integers(1, 3))):
-            start, size = alive.pop(int(random.integers(len(alive))))
-            rows.append((start, step, size))
-            left += size
-    rows += [(start, step + 1, size) for start, size in alive]
-    start, end, sizes = zip(*rows, strict=True)
-    return make_problem(start, end, sizes)
+    rows = tight.crowded_rows(np.random.default_rng(seed), buffers, room, largest)
+    return make_problem(*zip(*rows, strict=True))
 
 
 def whole(problem: Problem, nbytes: int) -> Bound:

@@ -55,6 +55,12 @@ def crowded(random: Random, buffers: int = 0, room: int = 0, largest: int = 0) -
     buffers = buffers or int(random.integers(6, 15))
     room = room or int(random.integers(5, 13))
     largest = largest or int(random.integers(2, 6))
+    rows = crowded_rows(random, buffers, room, largest)
+    return make_problem(*np.array(rows)[random.permutation(len(rows))].T)
+
+
+def crowded_rows(random: Random, buffers: int, room: int, largest: int) -> list[tuple[int, int, int]]:
+    """The same as start, end and size, in the order in which they end."""
     alive: list[tuple[int, int]] = []
     rows: list[tuple[int, int, int]] = []
     step, left = 0, room
@@ -70,8 +76,7 @@ def crowded(random: Random, buffers: int = 0, room: int = 0, largest: int = 0) -
             start, size = alive.pop(int(random.integers(len(alive))))
             rows.append((start, step, size))
             left += size
-    rows += [(start, step + 1, size) for start, size in alive]
-    return make_problem(*np.array(rows)[random.permutation(len(rows))].T)
+    return rows + [(start, step + 1, size) for start, size in alive]
 
 
 def nearly_crowded(random: Random) -> Problem:

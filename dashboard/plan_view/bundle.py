@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from pathlib import Path
+
+from dashboard.bundling import unlinked
 
 FRONTEND = Path(__file__).parent / "frontend"
 MODULES = (
     "format.js",
     "ticks.js",
     "color.js",
+    "element.js",
     "decode.js",
     "viewport.js",
     "layout.js",
@@ -35,14 +37,11 @@ MODULES = (
 )
 """In this order no module runs code that needs a later one."""
 
-_IMPORT = re.compile(r"^import .*;\n", re.MULTILINE)
-_EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
-
 
 @cache
 def script() -> str:
-    """The modules in one: a component is imported from a blob URL, where relative imports lead nowhere."""
-    return "\n".join(_EXPORT.sub("", _IMPORT.sub("", _read(name))) for name in MODULES)
+    """The modules in one."""
+    return "\n".join(unlinked(_read(name)) for name in MODULES)
 
 
 @cache

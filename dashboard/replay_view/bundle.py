@@ -6,12 +6,15 @@ import re
 from functools import cache
 from pathlib import Path
 
+from dashboard.bundling import unlinked
+
 FRONTEND = Path(__file__).parent / "frontend"
 SHARED = Path(__file__).parents[1] / "plan_view" / "frontend"
 MODULES = (
     SHARED / "format.js",
     SHARED / "ticks.js",
     SHARED / "color.js",
+    SHARED / "element.js",
     FRONTEND / "dom.js",
     FRONTEND / "trace.js",
     FRONTEND / "geometry.js",
@@ -30,17 +33,12 @@ MODULES = (
 )
 """In this order no module runs code that needs a later one."""
 
-_IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
-_EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
 _CONSTANT = re.compile(r"^const ([A-Z][A-Z_]*) =", re.MULTILINE)
 
 
 @cache
 def script() -> str:
-    """The modules in one: a component is imported from a blob URL, where relative imports lead nowhere.
-
-    Constants that a module keeps to itself are given its name, since all share one scope.
-    """
+    """The modules in one. Constants that a module keeps to itself get its name: all share one scope."""
     return "\n".join(_module(path) for path in MODULES)
 
 
@@ -51,7 +49,8 @@ def styles() -> str:
 
 
 def _module(path: Path) -> str:
-    text = _IMPORT.sub("", path.read_text("utf-8"))
+    text = path.read_text("utf-8")
+    # Before the exports are gone: those have one name everywhere.
     for name in _CONSTANT.findall(text):
         text = re.sub(rf"(?<![\w.]){name}\b(?!:)", f"{path.stem}_{name}", text)
-    return _EXPORT.sub("", text)
+    return unlinked(text)

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from memplan_engine import compiling
+from memplan_engine import first_compilation
 from memplan_engine.cli import INTERRUPTED
 from memplan_engine.cli.app import VERBS, app
 from memplan_engine.errors import MemplanError, one_line
@@ -25,7 +25,7 @@ USAGE: type[BaseException] = next(
 def run(arguments: Sequence[str]) -> int:
     """Run the command line `arguments`, and give its exit code; raises KeyboardInterrupt after Ctrl-C."""
     import_verbs(arguments)
-    compiling.on_first_compilation(
+    first_compilation.on_first_compilation(
         lambda: print(
             "memplan: compiling kernels, once; the next run takes them from the cache", file=sys.stderr
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -173,8 +173,8 @@ class _Live:
         start, end, size, kinds = (
             np.array([row[column] for row in rows], dtype=np.int64) for column in range(4)
         )
-        made = make_problem(start, end, size, names=names, steps=self.step, name=name)
         stacks = Stacks(
             tuple(Frame(kind, "", 0) for kind in CATEGORIES), tuple((n,) for n in range(len(CATEGORIES)))
         )
-        return replace(made, callers=Callers(kinds, stacks))
+        callers = Callers(kinds, stacks)
+        return make_problem(start, end, size, names=names, steps=self.step, name=name, callers=callers)

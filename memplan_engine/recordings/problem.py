@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -36,7 +35,7 @@ def recording_problem(recording: Recording, spans: Spans | None = None) -> Probl
     """
     spans = buffers(recording) if spans is None else spans
     callers = Callers(spans.stack, recording.stacks)
-    problem = make_problem(
+    return make_problem(
         spans.start,
         spans.end,
         spans.size,
@@ -44,8 +43,8 @@ def recording_problem(recording: Recording, spans: Spans | None = None) -> Probl
         alignment=_granule(spans.address),
         steps=recording.steps,
         name=recording.name,
+        callers=callers,
     )
-    return replace(problem, callers=callers)
 
 
 def recorded_plan(recording: Recording, problem: Problem | None = None) -> Plan:

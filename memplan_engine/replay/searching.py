@@ -18,7 +18,7 @@ from memplan_engine.replay import pseudo_code as code
 from memplan_engine.replay.recorded import frozen
 from memplan_engine.replay.tree import KINDS, OUTCOMES, ROOT, Kind, Outcome, Tree
 from memplan_engine.replay.values import NOBODY, Family, Replay
-from memplan_engine.strategies.attempts import MOST_RAISES
+from memplan_engine.strategies.attempts import MOST_RAISES, priorities
 from memplan_engine.strategies.exact import Exact
 from memplan_engine.strategies.parts import Columns, independent, make_columns
 from memplan_engine.units import format_bytes
@@ -147,13 +147,11 @@ def _check(problem: Problem) -> None:
 
 def _search(columns: Columns, capacity: int, name: str) -> tuple[bool, Ints, noted.TreeTrace]:
     trace = noted.make_tree_trace(MOST_NODES)
-    size = columns.problem.size[columns.rows].astype(np.float64)
-    length = (columns.problem.end - columns.problem.start)[columns.rows].astype(np.float64)
     outcome, low, _ = branch.branch(
         columns.within(capacity),
         columns.lows,
         RULE,
-        length * (1 + size / (1e6 * size.max())),
+        priorities(columns, "length"),
         MOST_RAISES[0],
         MOST_NODES,
         np.zeros(SLOTS, dtype=np.uint64),

@@ -75,6 +75,23 @@ class Manner:
         return (self.taste + self.again) % 2 == 1
 
 
+def priorities(columns: Columns, name: str) -> Floats:
+    """What `name` says of each buffer of a part, the larger the sooner; of equals the larger buffer first."""
+    rows, part = columns.rows, columns.problem
+    size = part.size[rows].astype(np.float64)
+    length = (part.end - part.start)[rows].astype(np.float64)
+    width = (columns.part.last - columns.part.first).astype(np.float64)
+    tie = 1 + size / (1e6 * size.max(initial=1))
+    values: dict[str, Floats] = {
+        "length": length * tie,
+        "shortness": 1 / (length * tie),
+        "columns": width * tie,
+        "area": length * size,
+        "size": size,
+    }
+    return values[name]
+
+
 @dataclass(slots=True, eq=False)
 class PartSearch:
     """Attempts at one part of a problem (`rows` of it). `columns` serve placements, `relaxed` proofs: they
@@ -174,23 +191,11 @@ class PartSearch:
         return (Outcome.DOES_NOT_FIT if refuted else Outcome.UNDECIDED), None
 
     def _priority(self, columns: Columns, name: str, manner: Manner) -> Floats:
-        rows, part = columns.rows, self.part
-        size = part.size[rows].astype(np.float64)
-        length = (part.end - part.start)[rows].astype(np.float64)
-        width = (columns.part.last - columns.part.first).astype(np.float64)
-        # Of equals the larger first.
-        tie = 1 + size / (1e6 * size.max(initial=1))
-        values = {
-            "length": length * tie,
-            "shortness": 1 / (length * tie),
-            "columns": width * tie,
-            "area": length * size,
-            "size": size,
-        }[name]
+        values = priorities(columns, name)
         if manner.again:
-            noise = np.random.default_rng((self.seed, manner.turn, len(rows)))
+            noise = np.random.default_rng((self.seed, manner.turn, len(values)))
             values = values * np.exp(noise.normal(0, NOISE, len(values)))
-        return np.asarray(values, dtype=np.float64)
+        return values
 
     def _table(self, capacity: int, relaxed: bool, limit: int) -> branch.Hashes:
         """What was refuted at `capacity` so far. Threads may share it: a slot that one overwrites is only

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from memplan_engine.kernels import contact
-from memplan_engine.kernels.breadth import busiest_section
 from memplan_engine.kernels.radix import make_sorter
 from memplan_engine.kernels.time_index import make_time_index
 from memplan_engine.problem import Ints
-from memplan_engine.profile import live_bytes
 from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.order_fit import Prepared
+from memplan_engine.strategies.orders import busiest_sections
 
 PROMOTION = 0.003
 """By how much of the bound a buffer that ended above it counts as busier in the next round."""
@@ -37,15 +36,12 @@ class Urgency:
 def urgency(prepared: Prepared) -> Urgency:
     """Of each buffer of a problem without gaps: O(n log n)."""
     sections = prepared.sections
-    live = live_bytes(sections, prepared.pieces.high - prepared.pieces.low)
     first, last = np.array(sections.first), np.array(sections.last)
-    if not len(first):
-        return Urgency(first, first)
-    peak = busiest_section(first, last, live)
+    peak, live = busiest_sections(prepared)
     ever = len(sections)
     before = np.where(first == 0, ever, peak - first)
     after = np.where(last == ever, ever, last - 1 - peak)
-    return Urgency(live[peak], np.minimum(before, after))
+    return Urgency(live, np.minimum(before, after))
 
 
 def placements(prepared: Prepared, ceiling: int, budget: Budget) -> Iterator[Ints]:

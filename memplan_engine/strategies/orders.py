@@ -57,12 +57,19 @@ def by_breadth(prepared: Prepared) -> Ints:
 
     A buffer is placed with the first step in that order at which it is alive: the busiest of its lifetime.
     """
+    problem = prepared.problem
+    busiest, live = busiest_sections(prepared)
+    return np.lexsort((problem.start, -problem.size, busiest, -live))
+
+
+def busiest_sections(prepared: Prepared) -> tuple[Ints, Ints]:
+    """The busiest section of each buffer's lifetime, and the bytes live there: O(n log n)."""
     problem, pieces, sections = prepared.problem, prepared.pieces, prepared.sections
     live = live_bytes(sections, pieces.high - pieces.low)
     first = np.searchsorted(sections.bounds, problem.start)
     last = np.searchsorted(sections.bounds, problem.end)
     busiest = busiest_section(first, last, live) if len(problem) else first
-    return np.lexsort((problem.start, -problem.size, busiest, -live[busiest]))
+    return busiest, live[busiest]
 
 
 def conflicts(problem: Problem) -> Ints:

@@ -8,9 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from memplan_engine.bounds import lower_bound
-from memplan_engine.kernels.breadth import busiest_section
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.profile import live_bytes
 from memplan_engine.strategies import orders
 from memplan_engine.strategies.base import Budget, Placement
 from memplan_engine.strategies.contact_fit import placements
@@ -22,13 +20,10 @@ from memplan_engine.strategies.windows import pack_windows
 
 def by_heat(prepared: Prepared) -> Ints:
     """Those alive at the busiest step first, and so on downwards; of equals the largest size × lifetime."""
-    problem, pieces, sections = prepared.problem, prepared.pieces, prepared.sections
-    live = live_bytes(sections, pieces.high - pieces.low)
-    first = np.searchsorted(sections.bounds, problem.start)
-    last = np.searchsorted(sections.bounds, problem.end)
-    busiest = live[busiest_section(first, last, live)] if len(problem) else first
+    problem = prepared.problem
+    _, live = orders.busiest_sections(prepared)
     area = problem.size.astype(np.float64) * (problem.end - problem.start)
-    return np.lexsort((problem.start, -area, -busiest))
+    return np.lexsort((problem.start, -area, -live))
 
 
 STARTS: tuple[tuple[str, Order, Fit], ...] = (
@@ -197,8 +192,9 @@ class Hunt:
     @property
     def contact_pays(self) -> bool:
         """Whether contact fit comes before the slower starts: the quick ones are far off, and it is quick."""
-        pairs = int(orders.conflicts(self.prepared.problem).sum()) // 2
-        return self.arena > self.bound * FAR_OFF and pairs <= QUICK_PAIRS
+        if self.arena <= self.bound * FAR_OFF:
+            return False
+        return int(orders.conflicts(self.prepared.problem).sum()) // 2 <= QUICK_PAIRS
 
     def repair_by_contact(self) -> None:
         """Place what is busiest first where it touches most, and repair each placement that is the best so

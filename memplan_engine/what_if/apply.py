@@ -105,9 +105,9 @@ class _Draft:
             steps=problem.steps,
             name=problem.name,
             origin=problem.origin,
+            callers=problem.callers.select(source) if problem.callers else None,
         )
-        callers = problem.callers.select(source) if problem.callers else None
-        return Edited(replace(made, callers=callers), source)
+        return Edited(made, source)
 
 
 def _changed(buffer: Buffer, edit: Edit, refuse: _Refuse) -> list[Buffer]:

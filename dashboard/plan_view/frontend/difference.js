@@ -2,7 +2,7 @@
 
 import { drawTimeAxis } from "./axes.js";
 import { formatBytes, formatCount } from "./format.js";
-import { element } from "./layout.js";
+import { element } from "./element.js";
 
 const DIFFERENCE_HEIGHT = 104;
 const DIFFERENCE_TOP = 6;

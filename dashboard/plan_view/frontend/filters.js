@@ -1,7 +1,7 @@
 // A key whose entries are switches: those that are pressed stay bright in the chart.
 
 import { formatCount } from "./format.js";
-import { element } from "./layout.js";
+import { element } from "./element.js";
 import { patternSwatch } from "./patterns.js";
 
 /** Put `filters` ({label, color, count, on}) before what `list` holds; `toggle` hears the label of a click. */

@@ -52,11 +52,3 @@ export function scalesOf(parts, view, deep) {
     byteHeight: ky,
   };
 }
-
-export function element(tag, className, parent, text = "") {
-  const made = document.createElement(tag);
-  made.className = className;
-  if (text !== "") made.textContent = text;
-  parent?.append(made);
-  return made;
-}

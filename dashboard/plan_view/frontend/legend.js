@@ -1,6 +1,6 @@
 // The key to colours and lines, as HTML.
 
-import { element } from "./layout.js";
+import { element } from "./element.js";
 
 const LINE_KEYS = [["arena", "arena"], ["bound", "lower bound"], ["budget", "budget"], ["before", "before"],
   ["peak", "peak step"]];

@@ -1,7 +1,8 @@
 // One panel: its elements and its drawing.
 
 import { formatBytes, formatCount, formatSteps } from "./format.js";
-import { element, partsOf, scalesOf } from "./layout.js";
+import { element } from "./element.js";
+import { partsOf, scalesOf } from "./layout.js";
 import { makeRaster, rasterise, rectAt } from "./raster.js";
 import { drawAxes, drawGrid } from "./axes.js";
 import { drawBands, RIBBON } from "./bands.js";

@@ -2,7 +2,7 @@
 
 import { formatBytes, formatCount, formatSteps } from "./format.js";
 import { ownerOf, sectionAt } from "./decode.js";
-import { element } from "./layout.js";
+import { element } from "./element.js";
 import { shadeOf } from "./raster.js";
 
 const AWAY = 14;

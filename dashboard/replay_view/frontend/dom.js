@@ -1,12 +1,6 @@
-// Elements and numbers, as the whole component makes them. Text goes in as text, never as markup.
+// Buttons and numbers, as the whole component makes them.
 
-export function element(tag, className, parent, text = "") {
-  const made = document.createElement(tag);
-  made.className = className;
-  if (text !== "") made.textContent = text;
-  parent?.append(made);
-  return made;
-}
+import { element } from "../../plan_view/frontend/element.js";
 
 export function button(parent, label, text, action) {
   const made = element("button", "tool", parent, text);

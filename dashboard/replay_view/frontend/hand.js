@@ -2,7 +2,8 @@
 
 import { formatBytes } from "../../plan_view/frontend/format.js";
 import { Attempt } from "./attempt.js";
-import { button, counted, element, percent } from "./dom.js";
+import { element } from "../../plan_view/frontend/element.js";
+import { button, counted, percent } from "./dom.js";
 import { boxOf, inside } from "./geometry.js";
 import { drawAttempt } from "./picture.js";
 

@@ -1,7 +1,8 @@
 // Predict mode: at each step the learner says first where the buffer goes.
 
 import { formatBytes } from "../../plan_view/frontend/format.js";
-import { button, element, span } from "./dom.js";
+import { element } from "../../plan_view/frontend/element.js";
+import { button, span } from "./dom.js";
 import { judgeGuess, judgeObject } from "./guess.js";
 import { drawGuess, drawQuestion } from "./picture.js";
 

@@ -1,6 +1,7 @@
 // The bar above the picture: ◄ ►, play with a speed, the slider, and the keys that do the same.
 
-import { button, clamp, element } from "./dom.js";
+import { element } from "../../plan_view/frontend/element.js";
+import { button, clamp } from "./dom.js";
 
 const SPEEDS = [0.5, 1, 2, 5, 20];
 const KEYS = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10 };

@@ -2,7 +2,7 @@
 
 import { parseColor, readTheme } from "../../plan_view/frontend/color.js";
 import { formatBytes } from "../../plan_view/frontend/format.js";
-import { element } from "./dom.js";
+import { element } from "../../plan_view/frontend/element.js";
 import { frameOf, inside } from "./geometry.js";
 import { Hand } from "./hand.js";
 import { Learner } from "./learner.js";
