@@ -8,12 +8,13 @@ from typing import ClassVar
 import numpy as np
 
 from memplan_engine.bounds import lower_bound
-from memplan_engine.problem import Ints, Problem
+from memplan_engine.problem import Ints, Problem, select
 from memplan_engine.strategies import orders
 from memplan_engine.strategies.base import Budget, Placement
 from memplan_engine.strategies.contact_fit import placements
 from memplan_engine.strategies.mender import Limits, Mender, make_mender
 from memplan_engine.strategies.order_fit import NO_LIMIT, Fit, Order, Prepared, is_plain, place_by, prepare
+from memplan_engine.strategies.peak_first import held_at, peak_window
 from memplan_engine.strategies.portfolio import place_quickly
 from memplan_engine.strategies.windows import pack_windows
 
@@ -58,6 +59,13 @@ FAR_OFF = 1.001
 QUICK_PAIRS = 150_000_000
 """Contact fit comes before the slower starts where the arena is a thousandth above the bound and no more
 pairs of buffers are alive together than these, about three seconds' worth."""
+PEAK_FIRST = "peak first, {}"
+PEAK_SHARES = (1.2, 2.0, 1.5)
+"""How many buffers are packed first, in turn, for each one that is alive at the peak."""
+PEAK_MOVES = 6_000
+"""Moves in the first window; each later one is allowed half as many more."""
+MANY = 3_000
+"""Fewer buffers than these are no longer than a window, or hardly: they are repaired as they are."""
 REPAIRED = ", repaired"
 PACKED = ", repaired, windows packed"
 FIRST_ROUNDS = 6
@@ -98,17 +106,7 @@ class Search:
         target = max(proved.nbytes, self.capacity or 0)
         hunt = Hunt(prepare(problem), budget, target, self.iterations)
         hunt.consider(first.offsets, first.found_by)
-        hunt.try_by_start()
-        hunt.repair_starts(STARTS[:2])
-        early = hunt.contact_pays
-        if early:
-            hunt.repair_by_contact()
-        hunt.repair_starts(STARTS[2:])
-        if not early:
-            hunt.repair_by_contact()
-        hunt.repair_in_rounds(FIRST_ROUNDS)
-        hunt.try_the_others()
-        hunt.repair_in_rounds()
+        hunt.run()
         return hunt.best
 
 
@@ -132,11 +130,28 @@ class Hunt:
     arena: int = NO_LIMIT
     moves: int = 0
     turn: int = 0
+    windows: int = 0
     share: float = 0.5
     better_at: int = 0
     mender: Mender | None = None
     stands: list[Stand] = field(default_factory=list)
     ordered: dict[str, Ints] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Search until there is nothing left to do, or nothing left to do it with."""
+        self.try_by_start()
+        self.repair_starts(STARTS[:2])
+        self.pack_peak_first()
+        early = self.contact_pays
+        if early:
+            self.repair_by_contact()
+        self.repair_starts(STARTS[2:])
+        self.pack_peak_first()
+        if not early:
+            self.repair_by_contact()
+        self.repair_in_rounds(FIRST_ROUNDS)
+        self.try_the_others()
+        self.repair_in_rounds()
 
     @property
     def over(self) -> bool:
@@ -211,6 +226,45 @@ class Hunt:
             if self.over:
                 return
 
+    def pack_peak_first(self) -> None:
+        """Pack what is alive around the peak by a search of its own, then the rest around it, and repair
+        what is above the arena of that window."""
+        problem = self.prepared.problem
+        if self.over or len(problem) < MANY or not is_plain(problem):
+            return
+        turn, self.windows = self.windows, self.windows + 1
+        rows = peak_window(self.prepared, PEAK_SHARES[turn % len(PEAK_SHARES)])
+        if 2 * len(rows) > len(problem):
+            return
+        inside = self.pack_window(rows, turn)
+        if inside.arena >= self.arena or self.budget.stopped:
+            return
+        least, start = NO_LIMIT, None
+        around = held_at(problem, rows, inside.best.offsets)
+        for name, order, fit in STARTS:
+            offsets = place_by(around, self.order(name, order), fit, self.budget)
+            if offsets is None:
+                return
+            name = PEAK_FIRST.format(f"{name} × {fit} fit")
+            self.consider(offsets, name)
+            outside = int(problem.size[offsets + problem.size > inside.arena].sum())
+            if outside < least:
+                least, start = outside, Stand(name, offsets)
+            if not least:
+                return
+        if start and not self.over:
+            self.repair(start.offsets, inside.arena, turn, start.name)
+
+    def pack_window(self, rows: Ints, turn: int) -> Hunt:
+        """A search of the buffers `rows` alone, down to the bound or to the limit on its moves."""
+        moves = min(self.moves_left, PEAK_MOVES * (2 + turn) // 2)
+        # What it finds is no placement of the problem, and so nothing to report.
+        budget = Budget(seed=self.budget.seed + turn, stop=self.budget.stop)
+        inside = Hunt(prepare(select(self.prepared.problem, rows)), budget, self.bound, moves)
+        inside.run()
+        self.moves += inside.moves
+        return inside
+
     def stand_on(self, name: str, offsets: Ints, turns: int = 1) -> None:
         """Repair `offsets` for some turns now and again later, if few enough are above the bound."""
         above = int((offsets + self.prepared.problem.size > self.bound).sum())
@@ -229,11 +283,13 @@ class Hunt:
             self.consider(found, f"{name} × {fit} fit")
 
     def repair_in_rounds(self, rounds: int | None = None) -> None:
-        """Of three rounds, one goes on with a stand, and two repair the best below a ceiling between the
-        bound and its arena. The ceiling comes closer to the arena when it was too low."""
+        """Of six rounds, two go on with a stand, one begins at the peak again, and three repair the best
+        below a ceiling between the bound and its arena, which comes closer when it was too low."""
         while not self.over and (rounds is None or self.turn < rounds):
             turn, self.turn = self.turn, self.turn + 1
-            if turn % 3 == 2 and self.stands:
+            if turn % 6 == 4:
+                self.pack_peak_first()
+            elif turn % 3 == 2 and self.stands:
                 self.repair_stand(self.stands[turn // 3 % len(self.stands)], turn // 3)
             else:
                 ceiling = self.bound + int((self.arena - 1 - self.bound) * self.share)

@@ -22,6 +22,8 @@ MOST_AROUND = 1_200
 """A window with more obstacles is left alone: packing it would cost more than it is worth."""
 TURNS = 3
 NODES = 2_000
+WORK = 400_000
+"""Nodes × buffers of a window that one turn may visit: a node looks at all of them."""
 
 
 def pack_windows(problem: Problem, mender: Mender, ceiling: int, seed: int, budget: Budget) -> Ints | None:
@@ -98,7 +100,7 @@ def _pack(window: Problem, ceiling: int, budget: Budget) -> Ints | None:
     for rows in independent(window):
         search = PartSearch(window, rows, select(window, rows), budget.seed)
         for turn in range(TURNS):
-            _, found = search.attempt(ceiling, turn, uncounted, NODES)
+            _, found = search.attempt(ceiling, turn, uncounted, min(NODES, WORK // len(rows)))
             if found is not None:
                 offsets[rows] = found
                 break
