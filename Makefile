@@ -30,8 +30,9 @@ help: ## list these targets
 run: $(RUN_STAMP) ## install what is missing, then open the dashboard on 127.0.0.1 (ARGS="file.csv")
 	@exec $(BIN)/memplan dashboard $(ARGS)
 
+# Python may keep what it compiles, whatever the environment says: each worker, server and child starts sooner.
 test: $(TEST_STAMP) browser ## run every test (ARGS="-k name" for some)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -rs $(ARGS)
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -rs $(ARGS)
 
 browser: $(TEST_STAMP) ## find or install the browser that the tests drive
 	@scripts/install-browser.sh $(BIN)/python

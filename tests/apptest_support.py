@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
+from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
 APP = Path(__file__).resolve().parents[1] / "dashboard" / "app.py"
+
+# Each AppTest reads the metadata of every installed package, two thirds of what opening the app costs; it
+# finds the same each time. A server does so once, too.
+manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
 
 
 def open_app(page="", tab="", **parameters):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ConsoleMessage, Page, Request
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST_TEST_PORT = 8701
@@ -58,6 +58,10 @@ def _playwrights_own() -> str | None:
     return path if Path(path).exists() else None
 
 
+# A page that shows an error has no storage.
+FORGET = "() => { try { localStorage.clear() } catch { } }"
+
+
 @dataclass
 class Tab:
     """An open page and what went wrong on it: `errors` must be empty (or cleared) when the test ends."""
@@ -65,10 +69,19 @@ class Tab:
     page: Page
     errors: list[str] = field(default_factory=list)
     foreign_hosts: set[str] = field(default_factory=set)
+    alone: bool = True
 
     def close(self) -> None:
-        """Close the page: needed before its server stops, since losing the server is an error, too."""
-        self.page.context.close()
+        """Close the page: needed before its server stops, since losing the server is an error, too.
+
+        Its context goes with it, or, shared with later pages, forgets all but the scripts it has compiled.
+        """
+        if self.alone:
+            self.page.context.close()
+        elif not self.page.is_closed():
+            self.page.evaluate(FORGET)
+            self.page.context.clear_cookies()
+            self.page.close()
 
     def settle(self, timeout_s: float = 20) -> None:
         """Wait until the app has run its script to the end and the page shows the result."""
@@ -78,14 +91,15 @@ class Tab:
         self.page.wait_for_function(ready, timeout=timeout_s * 1000)
 
 
-def open_tab(browser: Browser, url: str, width: int, height: int, scheme: str) -> Tab:
-    """Open `url` in a context of its own, with everything the console and the page complain of collected."""
-    context = browser.new_context(
-        viewport={"width": width, "height": height},
-        color_scheme="dark" if scheme == "dark" else "light",
-        reduced_motion="reduce",
-    )
-    tab = Tab(context.new_page())
+def open_tab(
+    browser: Browser, url: str, width: int, height: int, scheme: str, shared: BrowserContext | None = None
+) -> Tab:
+    """Open `url` in a context of its own, or in `shared`, with everything the console and the page complain
+    of collected."""
+    context = shared or browser.new_context()
+    tab = Tab(context.new_page(), alone=shared is None)
+    tab.page.set_viewport_size({"width": width, "height": height})
+    tab.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light", reduced_motion="reduce")
     home = urlsplit(url).netloc
 
     def note_request(request: Request) -> None:

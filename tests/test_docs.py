@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(path for path in (ROOT / "docs").rglob("*.md") if path.name != "extending.md")
 NAME = {"ids": lambda page: page.stem}
 CHECKER = doctest.OutputChecker()
+RUN_ELSEWHERE = {"dynamic_shapes", "fx_estimator"}
+"""test_dynamic_shapes and test_fx_estimator_runs run every example of these and compare what it prints."""
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -44,22 +47,27 @@ def plain(text: str) -> str:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], **NAME)
-def test_commands_print_what_is_shown(page: Path, folder: Path) -> None:
-    """`...` stands for any text."""
+def test_commands_print_what_is_shown(
+    page: Path, folder: Path, memplan: Callable[..., tuple[int, str, str]]
+) -> None:
+    """`...` stands for any text. In this process: what a process of its own adds is what test_cli_startup
+    and the README's tests look at."""
     for command, shown in commands(page):
         program, *arguments = shlex.split(command)
         assert program == "memplan", command
-        line = [sys.executable, "-m", "memplan_engine", *arguments]
-        done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=120)
-        printed = plain(done.stdout or done.stderr)
+        code, out, err = memplan(*arguments)
+        printed = plain(out or err)
         if shown.strip():
             same = CHECKER.check_output(plain(shown), printed, doctest.ELLIPSIS)
-            assert same, f"$ {command}\nshown:\n{shown}\nprinted:\n{printed}\n{done.stderr}"
+            assert same, f"$ {command}\nshown:\n{shown}\nprinted:\n{printed}\n{err}"
         else:
-            assert done.returncode == 0, f"$ {command}\n{done.stderr}"
+            assert code == 0, f"$ {command}\n{err}"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], **NAME)
+RUN_HERE = [page for page in PAGES if blocks(page, "python") and page.stem not in RUN_ELSEWHERE]
+
+
+@pytest.mark.parametrize("page", RUN_HERE, **NAME)
 def test_python_examples_run(page: Path, folder: Path) -> None:
     program = "\n".join(blocks(page, "python"))
     done = subprocess.run(

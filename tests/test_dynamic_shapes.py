@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -77,20 +78,30 @@ CASES = {
 MOST_FORMULAS = {"gpt2": 10, "bert": 8, "views": 8, "tokens": 22, "convolutions": 6}
 
 
-def symbolic(name):
-    build, inputs, shapes, hints, _ = CASES[name]
+@cache
+def model_of(name):
     with torch.device("meta"):
-        model = build().eval()
-    return model, inputs, capture(model, inputs(*hints), dynamic_shapes=shapes, name=name)
+        return CASES[name][0]().eval()
+
+
+@cache
+def symbolic(name):
+    _, inputs, shapes, hints, _ = CASES[name]
+    return capture(model_of(name), inputs(*hints), dynamic_shapes=shapes, name=name)
+
+
+@cache
+def static_at(name, values):
+    return capture(model_of(name), CASES[name][1](*values), name=name)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_formulas_give_what_a_capture_at_other_sizes_gives(name):
-    model, inputs, graph = symbolic(name)
+    graph = symbolic(name)
     names = [symbol.name for symbol in graph.symbols]
     assert [symbol.hint for symbol in graph.symbols] == list(CASES[name][3])
     for values in [CASES[name][3], *CASES[name][4]]:
-        static = capture(model, inputs(*values), name=name)
+        static = static_at(name, values)
         at = dict(zip(names, values, strict=True))
         assert sizes_at(graph, at) == [storage.nbytes for storage in static.storages], at
         if min(values) > 1:  # at 1 torch needs fewer views
@@ -154,8 +165,7 @@ def test_reuse_at_other_sizes_is_sound(seq):
 
 @pytest.mark.parametrize("name", CASES)
 def test_plain_numbers_are_those_of_a_capture_at_the_hints(name):
-    model, inputs, graph = symbolic(name)
-    static = capture(model, inputs(*CASES[name][3]), name=name)
+    graph, static = symbolic(name), static_at(name, CASES[name][3])
 
     def bare(tensor):
         return tensor.shape, tensor.dtype, tensor.nbytes, tensor.strides, tensor.offset
@@ -409,8 +419,8 @@ def test_inputs_that_share_a_storage():
 
 
 def test_a_graph_resolved_at_other_sizes_plans_as_a_capture_there():
-    _, inputs, graph = symbolic("views")
-    static = capture(Views(), inputs(3, 20))
+    graph = symbolic("views")
+    static = capture(Views(), rows(3, 20))
     resolved = resolve(graph, {"batch": 3, "seq": 20})
     assert [storage.nbytes for storage in resolved.storages] == [s.nbytes for s in static.storages]
     assert make_plan(resolved).arena_bytes == make_plan(static).arena_bytes

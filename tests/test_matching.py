@@ -212,8 +212,8 @@ def test_two_different_models_have_next_to_nothing_in_common(pair):
     assert match_buffers(base, head).share < 0.05 < RELATED
 
 
-def test_a_million_names_that_differ_in_nothing_but_their_numbers():
-    count = 1_000_000
+def test_many_names_that_differ_in_nothing_but_their_numbers():
+    count = 250_000
     start = np.arange(count)
 
     def many(first: int, number: int) -> Problem:
@@ -226,7 +226,7 @@ def test_a_million_names_that_differ_in_nothing_but_their_numbers():
     found = match_buffers(base, head)
     seconds = time.thread_time() - begun
     assert int((found.head_of != NOBODY).sum()) == count - 3
-    assert seconds < 10  # 4 s on a machine with nothing else to do
+    assert seconds < 2.5  # 1 s on a machine with nothing else to do
     # Numbers that shifted by three are seen through: lifetimes say so.
     assert found.head_of[3:103].tolist() == list(range(100))
 

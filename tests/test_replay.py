@@ -93,7 +93,7 @@ def _assert_order(problem, replay):
 
 
 @given(problem=drawn.problems(), name=st.sampled_from(ORDERED), fit=st.sampled_from(list(Fit)))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_holes_are_free_and_their_reasons_true(problem, name, fit):
     replay = make_replay(problem, type(known_strategies()[name])(fit))
     placed = {}
@@ -154,7 +154,7 @@ def _assert_rejections(step, above):
 
 
 @given(problem=drawn.problems(), fit=st.sampled_from([Fit.BEST, Fit.FIRST]))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_the_free_list_is_what_the_active_buffers_leave(problem, fit):
     replay = make_replay(problem, LinearScan(fit))
     rounded = [aligned(s, a) for s, a in zip(problem.size.tolist(), problem.alignment.tolist(), strict=True)]
@@ -200,7 +200,7 @@ def _assert_gives_way(problem, step, active, offsets, rounded):
 
 
 @given(problem=drawn.problems(fixed=False, most=16), name=st.sampled_from(FAMILY))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_objects_are_free_or_not_and_the_one_taken_is_best_by_the_rule(problem, name):
     replay = make_replay(problem, name)
     members = {}

@@ -16,7 +16,8 @@ from memplan_engine.graph import Op
 from memplan_engine.importers.torch_training import TrainingCapture
 from memplan_engine.problem import Problem
 
-SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+# One layer, for what a model costs to trace grows with its layers; how layers follow each other, GPT-2 has.
+SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 NAMES = ("conv", "gpt2", "bert", "vit", "t5")
 Model = tuple[nn.Module, dict[str, Any], Callable[[Any], Any] | None]
 
