@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 
 import streamlit as st
@@ -47,6 +48,9 @@ PARAMETERS = {
     "changed": "",
     "kinds": "",
     "what_if": "",
+    "run": "",
+    "run_strategy": "",
+    "run_how": "",
 }
 """Every choice that the URL can hold, with its default; defaults are left out of the URL."""
 
@@ -65,6 +69,11 @@ OPENING = (
     "concat",
 )
 """The choices that say what is open and how."""
+
+SIDES = ("base", "head")
+OF_A_SIDE = ("strategy", *(name for name in OPENING if name not in ("doc", "as_plan")))
+"""What the Diff page can ask of each side by itself: in the URL with the side before it, "head_streams"."""
+PARAMETERS |= {f"{side}_{name}": "" for side in SIDES for name in OF_A_SIDE}
 
 AUTO_SECONDS = 1.0
 """How long `auto` looks for each plan where many are made at once."""
@@ -191,3 +200,11 @@ def start_compiling() -> threading.Thread:
     thread = threading.Thread(target=compile_kernels, name="compile-kernels", daemon=True)
     thread.start()
     return thread
+
+
+@st.cache_resource(show_spinner=False)
+def set_aside() -> None:
+    """Take what the first page has imported out of garbage collection, once a process: Streamlit collects
+    after every run, which otherwise takes a tenth of a second, in which nothing is sent."""
+    gc.collect()
+    gc.freeze()

@@ -3,8 +3,9 @@
 CSS = """
 .block-container { padding-top: 4rem; padding-bottom: 3rem; max-width: 1800px; }
 [data-testid="stMetricValue"] { font-variant-numeric: tabular-nums; }
-.st-key-options, .st-key-swap, .st-key-diff_upload { padding-top: 1.75rem; }
+.st-key-options, .st-key-run_start, .st-key-swap, .st-key-diff_upload { padding-top: 1.75rem; }
 .st-key-figures_diff [data-testid="stMetricValue"] { font-size: 1.75rem; }
+div:has(> [class*="st-key-unseen"]) { position: absolute; }
 .st-key-details [data-testid="stHorizontalBlock"] { gap: 0 1rem; }
 @media (max-width: 1100px) {
   .st-key-controls [data-testid="stHorizontalBlock"],

@@ -14,6 +14,7 @@ from memplan_engine.strategies.base import Budget
 from memplan_engine.strategies.contact_fit import placements
 from memplan_engine.strategies.order_fit import Fit, place_by, prepare
 from memplan_engine.strategies.orders import by_size
+from memplan_engine.windows import Rectangles, Window, view_window
 
 
 def compile_kernels() -> None:
@@ -30,3 +31,5 @@ def compile_kernels() -> None:
     # Problems this small are packed before contact fit has its turn.
     next(placements(prepare(hard_problem()), 1, Budget()))
     match_buffers(problem, hard_problem())
+    rectangles = Rectangles(problem.start, problem.end, problem.size, problem.size)
+    view_window(rectangles, Window(0, 5, 0, 32), (4, 4), most=0)

@@ -6,6 +6,7 @@ Run it with streamlit; `?scene=` is one of SCENES, `?n=` the rectangles of "many
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -195,6 +196,34 @@ def many(n: int) -> list[Panel]:
     ]
 
 
+def crowd(columns: int = 20, rows: int = 1000) -> list[Panel]:
+    """Rectangles much flatter than a pixel from afar, a third of them dimmed, and the same upside down."""
+    number = np.arange(columns * rows)
+    start, offset = 4 * (number % columns), 4096 * (number // columns)
+    size = 1024 * (1 + number * 7 % 4)
+    live = np.full(4 * columns, 2560 * rows)
+    panel = Panel(
+        title="crowd",
+        subtitle=f"{len(number):,} rectangles",
+        start=start,
+        end=start + 2 + number % 3,
+        offset=offset,
+        size=size,
+        color=(number * 5 % 7).astype(np.uint8),
+        names=[f"t{i}" for i in number],
+        arena=4096 * rows,
+        bound=2560 * rows,
+        peak_step=40,
+        steps=4 * columns,
+        profile_start=np.arange(4 * columns),
+        profile_live=live,
+        profile_high=live + 1024 * (np.arange(4 * columns) % 7),
+        dimmed=number % 3 == 0,
+    )
+    below = replace(panel, title="upside down", offset=panel.arena - offset - size, dimmed=None)
+    return [panel, below]
+
+
 SCENES = {
     "one": lambda: one(budget=40 * MIB),
     "three": three,
@@ -205,15 +234,20 @@ SCENES = {
     "empty": empty,
     "optimal": lambda: plain(budget=20 * MIB),
     "four": lambda: [*three(), *one()],
+    "crowd": crowd,
 }
 
 
 def main() -> None:
     import streamlit as st
 
+    from dashboard.plan_view import windows
+
     st.set_page_config(layout="wide")
     scene = st.query_params.get("scene", "one")
     panels = many(int(st.query_params.get("n", "200000"))) if scene == "many" else SCENES[scene]()
+    # As in the engine, where a test would need as many rectangles.
+    windows.MOST_VECTORS = int(st.query_params.get("most", "200000"))
     left, middle, right = st.columns(3)
     count = st.session_state.get("count", 0) + left.button("Rerun")
     st.session_state["count"] = count

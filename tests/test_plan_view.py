@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dashboard.plan_view import Panel, component, packing
-from dashboard.plan_view.bundle import FRONTEND, MODULES, script, styles
+from dashboard.plan_view.bundle import FEED_MODULES, FRONTEND, MODULES, feed_script, script, styles
 from dashboard.plan_view.component import _Selection, plan_view
 
 TYPES = {"u1": np.uint8, "i4": np.int32, "u4": np.uint32, "f8": np.float64}
@@ -208,14 +208,16 @@ def test_a_chart_that_is_put_up_again_is_told_the_selection():
 
 
 def test_the_script_holds_every_module_and_no_relative_import():
-    assert sorted(MODULES) == sorted(path.name for path in FRONTEND.glob("*.js"))
-    text = script()
-    assert not re.search(r"^\s*import\b", text, re.MULTILINE)
-    assert re.findall(r"^export .*", text, re.MULTILINE) == [
-        "export default function show({ data, parentElement, setStateValue, setTriggerValue }) {"
-    ]
-    tops = re.findall(r"^(?:async )?(?:function|const|class|let) (\w+)", text, re.MULTILINE)
-    assert len(tops) == len(set(tops))
+    assert sorted({*MODULES, *FEED_MODULES}) == sorted(path.name for path in FRONTEND.glob("*.js"))
+    called = {
+        script(): "show({ data, parentElement, setStateValue, setTriggerValue })",
+        feed_script(): "hand({ data, setStateValue })",
+    }
+    for text, expected in called.items():
+        assert not re.search(r"^\s*import\b", text, re.MULTILINE)
+        assert re.findall(r"^export .*", text, re.MULTILINE) == [f"export default function {expected} {{"]
+        tops = re.findall(r"^(?:async )?(?:function|const|class|let) (\w+)", text, re.MULTILINE)
+        assert len(tops) == len(set(tops))
 
 
 def test_no_text_can_become_markup():
@@ -223,7 +225,8 @@ def test_no_text_can_become_markup():
 
 
 def test_every_module_is_small():
-    assert all(len((FRONTEND / name).read_text().splitlines()) <= 250 for name in MODULES)
+    names = (*MODULES, *FEED_MODULES)
+    assert all(len((FRONTEND / name).read_text().splitlines()) <= 250 for name in names)
     assert ".plan-view" in styles()
 
 

@@ -14,6 +14,7 @@ MODULES = (
     "color.js",
     "element.js",
     "decode.js",
+    "layers.js",
     "viewport.js",
     "layout.js",
     "raster.js",
@@ -32,16 +33,27 @@ MODULES = (
     "follow.js",
     "difference.js",
     "gestures.js",
+    "ports.js",
+    "windows.js",
+    "recall.js",
     "chart.js",
     "main.js",
 )
 """In this order no module runs code that needs a later one."""
+FEED_MODULES = ("ports.js", "feed.js")
+"""Those of the component that only hands on what the server answers."""
 
 
 @cache
 def script() -> str:
     """The modules in one."""
     return "\n".join(unlinked(_read(name)) for name in MODULES)
+
+
+@cache
+def feed_script() -> str:
+    """The modules of the feed in one."""
+    return "\n".join(unlinked(_read(name)) for name in FEED_MODULES)
 
 
 @cache

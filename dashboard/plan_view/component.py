@@ -12,8 +12,10 @@ from streamlit.components.v2.types import ComponentRenderer
 
 from dashboard.plan_view.bundle import script, styles
 from dashboard.plan_view.difference import Difference, Filter
+from dashboard.plan_view.feed import show_feed
 from dashboard.plan_view.packing import pack
 from dashboard.plan_view.panel import Panel
+from dashboard.plan_view.windows import Crop, first_crops, is_large, scene_of
 
 MAX_PANELS = 4
 _MEMORY = "{}:selection"
@@ -83,6 +85,7 @@ def plan_view(
     before the page runs again: a page that sets the selection from elsewhere, too, keeps it there. Zoom and
     selection survive reruns with the same `key`; the zoom is dropped when the time axis changes. Where the
     same rectangles get other row numbers, `rows` must change: then the selection is set anew.
+    Of more than 200,000 rectangles in a panel only those that can be seen travel.
 
     For panels that are compared: `patterns` (a sum of PATTERNS for each colour) are drawn over the colours,
     `filters` are switches in the legend (`on_filter` hears a label), `difference` is a strip below.
@@ -90,12 +93,8 @@ def plan_view(
     Raises ValueError for no panel, for more than four, and for a colour outside the palette.
     """
     _check(panels, palette, legend)
-    name = _MEMORY.format(key)
-    selection = st.session_state.setdefault(name, _Selection(selected, selected, selected))
-    renumbered = st.session_state.setdefault(f"{name}:rows", rows) != rows
-    st.session_state[f"{name}:rows"] = rows
-    selection.offer(selected, key not in st.session_state, renumbered)
-    shared = {
+    selection = _selection(selected, key, rows)
+    shared: dict[str, Any] = {
         "key": key,
         "height": height,
         "palette": [list(pair) for pair in palette],
@@ -105,6 +104,7 @@ def plan_view(
         "patterns": None if patterns is None else [int(pattern) for pattern in patterns],
         "filters": [asdict(each) for each in filters] or None,
     }
+    drawn = _drawn(panels, shared)
 
     def clicked() -> None:
         selection.clicked(st.session_state[key].get("selection"))
@@ -114,12 +114,33 @@ def plan_view(
     # A component's attribute exists only when it has a callback.
     result = _renderer()(
         key=key,
-        data=pack(panels, shared, difference),
+        data=pack(drawn, shared, difference),
         on_selection_change=clicked,
         on_filter_change=_switched(key, filters, on_filter),
     )
+    if "scene" in shared:
+        show_feed(panels, key, shared["scene"])
     selection.clicked(result.selection)
     return ViewEvent(selection.current)
+
+
+def _selection(selected: int | None, key: str, rows: str) -> _Selection:
+    """What is known of the selection of the chart called `key`, with the page's argument taken."""
+    name = _MEMORY.format(key)
+    selection: _Selection = st.session_state.setdefault(name, _Selection(selected, selected, selected))
+    renumbered = st.session_state.setdefault(f"{name}:rows", rows) != rows
+    st.session_state[f"{name}:rows"] = rows
+    selection.offer(selected, key not in st.session_state, renumbered)
+    return selection
+
+
+def _drawn(panels: Sequence[Panel], shared: dict[str, Any]) -> Sequence[Panel | Crop]:
+    """What travels of the panels; where that is not all of them, `shared` gets the number of the scene."""
+    if not is_large(panels):
+        return panels
+    crops = first_crops(panels, shared["selected"])
+    shared["scene"] = scene_of(crops, shared)
+    return crops
 
 
 def _switched(

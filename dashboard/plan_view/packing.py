@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dashboard.plan_view.difference import Difference
 from dashboard.plan_view.panel import Ints, Panel
+from dashboard.plan_view.windows import Crop
 
 NAMES_FOR_ALL = 200_000
 """Up to this many buffers every name travels; above it only those of the largest."""
@@ -44,8 +45,14 @@ class _Blob:
         return [code, at, len(values), unit]
 
 
-def pack(panels: Sequence[Panel], shared: dict[str, Any], difference: Difference | None = None) -> bytes:
-    """The panels and the JSON-able values of `shared` as the bytes that the browser reads.
+def pack(
+    panels: Sequence[Panel | Crop],
+    shared: dict[str, Any],
+    difference: Difference | None = None,
+    wanted: Sequence[Crop] = (),
+) -> bytes:
+    """The panels and the JSON-able values of `shared` as the bytes that the browser reads; of a panel too
+    large for it a `Crop`. `wanted` are more crops, for single buffers.
 
     Layout: length of the header (uint32, little-endian), four zero bytes, the header (UTF-8 JSON, padded to
     8 bytes), the columns.
@@ -53,7 +60,8 @@ def pack(panels: Sequence[Panel], shared: dict[str, Any], difference: Difference
     blob = _Blob()
     header = {
         **shared,
-        "panels": [_panel(panel, blob) for panel in panels],
+        "panels": [_panel_or_crop(panel, blob) for panel in panels],
+        **({"wanted": [_panel_or_crop(crop, blob) for crop in wanted]} if wanted else {}),
         "difference": None if difference is None else _difference(difference, blob),
     }
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
@@ -61,7 +69,24 @@ def pack(panels: Sequence[Panel], shared: dict[str, Any], difference: Difference
     return b"".join((len(text).to_bytes(4, "little"), bytes(4), text, *blob.chunks))
 
 
-def _panel(panel: Panel, blob: _Blob) -> dict[str, Any]:
+def _panel_or_crop(given: Panel | Crop, blob: _Blob) -> dict[str, Any]:
+    if isinstance(given, Panel):
+        return _panel(given, blob)
+    window, profile = given.view.window, given.profile
+    return {
+        **_panel(given.panel, blob, all_names=False),
+        "view": {
+            "window": [window.x0, window.x1, window.y0, window.y1],
+            "cells": list(given.view.cells),
+            "whole": given.view.is_whole,
+            "total": given.total,
+            "profileEnd": profile.end,
+            "sectionsEach": profile.sections_each,
+        },
+    }
+
+
+def _panel(panel: Panel, blob: _Blob, all_names: bool = True) -> dict[str, Any]:
     dimmed = panel.dimmed if panel.dimmed is not None and panel.dimmed.any() else None
     return {
         "title": panel.title,
@@ -83,7 +108,7 @@ def _panel(panel: Panel, blob: _Blob) -> dict[str, Any]:
         "profileStart": blob.add(steps_column(panel.profile_start)),
         "profileLive": blob.add(*bytes_column(panel.profile_live)),
         "profileHigh": blob.add(*bytes_column(panel.profile_high)),
-        "names": _names(panel, blob),
+        "names": _names(panel, blob, all_names),
         "bands": [
             {"label": band.label, "start": band.start, "end": band.end, "color": band.color}
             for band in panel.bands
@@ -125,25 +150,32 @@ def _fitted(column: Ints) -> NDArray[Any]:
     return column.astype(np.uint32 if fits else np.float64)
 
 
-def _names(panel: Panel, blob: _Blob) -> dict[str, Any]:
-    if len(panel.names) <= NAMES_FOR_ALL:
+def _names(panel: Panel, blob: _Blob, all_names: bool) -> dict[str, Any]:
+    if all_names and len(panel.names) <= NAMES_FOR_ALL:
         return {**_texts(panel.names, blob), "ids": None}
     ids = largest(panel, NAMES_BY_AREA)
-    return {**_texts([panel.names[i] for i in ids], blob), "ids": blob.add(ids)}
+    return {**_texts([panel.names[i] for i in ids.tolist()], blob), "ids": blob.add(ids)}
 
 
 def largest(panel: Panel, count: int) -> NDArray[np.int32]:
     """The `count` buffers whose rectangles cover most (bytes x steps), in ascending order."""
     area = panel.size.astype(np.float64) * (panel.end - panel.start)
-    if panel.owner is not None:
-        area = np.bincount(panel.owner, weights=area, minlength=len(panel.names))
+    buffers: NDArray[Any] = np.arange(len(area))
+    if panel.owner is not None and len(area):
+        order = np.argsort(panel.owner, kind="stable")
+        owner = panel.owner[order]
+        first = np.flatnonzero(np.diff(owner, prepend=-1))
+        buffers, area = owner[first], np.add.reduceat(area[order], first)
     count = min(count, len(area))
     top = np.argpartition(area, len(area) - count)[len(area) - count :]
-    return np.sort(top).astype(np.int32)
+    return np.sort(buffers[top]).astype(np.int32)
 
 
 def _texts(texts: Sequence[str], blob: _Blob) -> dict[str, Any]:
     """Texts as one UTF-8 run and the places where they end (uint32)."""
-    encoded = [text.encode("utf-8", "replace") for text in texts]
-    ends = np.cumsum([len(text) for text in encoded], dtype=np.int64).astype(np.uint32)
-    return {"ends": blob.add(ends), "text": blob.add(np.frombuffer(b"".join(encoded), np.uint8))}
+    whole = "".join(texts)
+    raw, lengths = whole.encode("utf-8", "replace"), list(map(len, texts))
+    if len(raw) != len(whole):
+        lengths = [len(text.encode("utf-8", "replace")) for text in texts]
+    ends = np.cumsum(lengths, dtype=np.int64).astype(np.uint32)
+    return {"ends": blob.add(ends), "text": blob.add(np.frombuffer(raw, np.uint8))}

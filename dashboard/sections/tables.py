@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 import streamlit as st
+from numpy.typing import NDArray
 
 from dashboard import state
 from dashboard.facts import Facts
 from dashboard.figures import peak_bars
 from dashboard.sections.layout_table import show_layout
 from dashboard.sections.objects_table import show_objects
+from dashboard.sections.reserved import is_recorded, show_reserved
 from dashboard.sections.reuse_table import show_reuse
 from dashboard.sections.selectable import selectable
 from dashboard.sections.sizes import show_sizes
@@ -27,17 +29,24 @@ from memplan_engine.units import format_bytes
 MOST_ROWS = 5_000
 
 
-def show_tables(facts: Facts, selected: int | None, what_if: Callable[[], None] | None = None) -> None:
+def show_tables(
+    facts: Facts,
+    selected: int | None,
+    what_if: Callable[[], None] | None = None,
+    missed: NDArray[np.bool_] | None = None,
+) -> None:
     """A tab for each of: what the peak is made of, all buffers, and what the graph behind them offers;
-    `what_if` fills one more."""
+    `what_if` fills one more. Of all buffers those are left out that a search has `missed`."""
     parts: dict[str, Callable[[], None]] = {
         "What the peak is made of": lambda: _show_peak(facts, selected),
-        "All buffers": lambda: _show_all(facts, selected),
+        "All buffers": lambda: _show_all(facts, selected, missed),
         "Layout": lambda: show_layout(facts),
     }
     if what_if is not None:
         parts["What if"] = what_if
     graph = facts.document.graph
+    if is_recorded(facts.document):
+        parts["Reserved"] = lambda: show_reserved(facts.document)
     if facts.plan.objects is not None:
         parts["Shared objects"] = lambda: show_objects(facts.plan)
     if graph is not None:
@@ -77,17 +86,25 @@ def _show_peak(facts: Facts, selected: int | None) -> None:
         _selectable(_peak_rows(peak), buffers, selected, "peak", facts)
 
 
-def _show_all(facts: Facts, selected: int | None) -> None:
-    problem = facts.plan.problem
-    buffers = np.argsort(-problem.size, kind="stable")[:MOST_ROWS].tolist()
+def _show_all(facts: Facts, selected: int | None, missed: NDArray[np.bool_] | None) -> None:
+    found = np.arange(len(facts.plan.problem)) if missed is None else np.flatnonzero(~missed)
+    buffers = _largest(facts.plan.problem.size, found)
     if selected is not None and selected not in buffers:
-        buffers[-1] = selected
-    if len(problem) > MOST_ROWS:
+        buffers = [*buffers[: MOST_ROWS - 1], selected]
+    if len(found) > MOST_ROWS:
         st.caption(
-            f"The largest {MOST_ROWS:,} of {len(problem):,} buffers. One that is selected in the chart "
-            "is always among them."
+            f"The largest {MOST_ROWS:,} of {len(found):,} buffers{' found' if missed is not None else ''}. "
+            "One that is selected in the chart is always among them."
         )
     _selectable(_rows_of(facts.plan, buffers), buffers, selected, "all", facts)
+
+
+def _largest(size: NDArray[np.int64], among: NDArray[np.int64]) -> list[int]:
+    """The largest of some buffers, up to as many as a table has rows, largest first, ties by index."""
+    if len(among) > MOST_ROWS:
+        least = np.partition(size[among], len(among) - MOST_ROWS)[len(among) - MOST_ROWS]
+        among = among[size[among] >= least]
+    return among[np.argsort(-size[among], kind="stable")][:MOST_ROWS].tolist()
 
 
 def _selectable(

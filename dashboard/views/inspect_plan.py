@@ -75,7 +75,12 @@ def _changed_facts(changed: Changed, strategy: str) -> tuple[Changed, Facts, Sea
 
 
 def _chart(
-    facts: Facts, changed: Changed, colour: str, pattern: str, budget: int | None, before: Facts | None
+    facts: Facts,
+    changed: Changed,
+    colour: str,
+    dimmed: NDArray[np.bool_] | None,
+    budget: int | None,
+    before: Facts | None,
 ) -> int | None:
     """Draw the plan; gives the selected buffer."""
     document = facts.document
@@ -91,7 +96,7 @@ def _chart(
             make_panel(
                 facts,
                 colouring,
-                _dimmed(document, pattern),
+                dimmed,
                 budget,
                 before.plan.arena_bytes if before and changed.is_changed else None,
             )
@@ -133,11 +138,12 @@ def _page() -> None:
         st.info(NOTHING_TO_PLACE)
         return
     before = scenarios.original_facts(changed, strategy)
-    selected = _chart(facts, changed, colour, pattern, budget, before)
+    dimmed = _dimmed(facts.document, pattern)
+    selected = _chart(facts, changed, colour, dimmed, budget, before)
     show_downloads(facts, colour)
     if selected is not None:
         show_details(facts, selected)
-    show_tables(facts, selected, lambda: show_what_if(changed, facts, selected, budget))
+    show_tables(facts, selected, lambda: show_what_if(changed, facts, selected, budget), dimmed)
 
 
 _page()

@@ -4,32 +4,30 @@ import { readTheme } from "./color.js";
 import { decode, ownerOf, sameBytes } from "./decode.js";
 import { DifferenceStrip } from "./difference.js";
 import { showFilters } from "./filters.js";
-import { following } from "./follow.js";
-import { listen } from "./gestures.js";
+import { HINT, listen } from "./gestures.js";
 import { element } from "./element.js";
-import { arrange } from "./layout.js";
+import { arrange, SECOND_ROW } from "./layout.js";
+import { layered } from "./layers.js";
 import { fillLegend } from "./legend.js";
 import { firstChoice, neighbour } from "./neighbours.js";
 import { drawOverlay } from "./overlay.js";
 import { PanelView } from "./panel.js";
+import { recall } from "./recall.js";
 import { rectLines, spoken, stepLines, swatchOf, Tooltip } from "./tooltip.js";
 import { limitsOf, panned, revealing, zoomed } from "./viewport.js";
+import { Windows } from "./windows.js";
 
 const MAX_RATIO = 2;
-const SECOND_ROW = 0.78;
 const STACKED = 300;
 const KEY_PAUSE = 180;
-const HINT = "Each rectangle is a buffer: across the steps it lives, upwards its bytes in the arena · "
-  + "wheel zooms (Shift: memory only, Alt: time only) · drag pans · double click or 0 resets · "
-  + "click selects · arrow keys move the selection, Esc clears it";
 
 export class Chart {
   /** `memory` keeps view and selection by key, for a chart that Streamlit takes down and puts up again. */
   constructor(parent, memory) {
     this.memory = memory;
     this.panels = [];
-    this.cursor = { hovered: null, step: -1 };
     this.kept = null;
+    this.windows = new Windows(this);
     this.buildPage(parent);
     this.observer = new ResizeObserver(() => this.relayout());
     this.observer.observe(this.root);
@@ -71,6 +69,7 @@ export class Chart {
 
   accept({ header, panels, difference }) {
     this.header = header;
+    this.say = null;
     this.difference.show(difference);
     while (this.panels.length > panels.length) this.panels.pop().figure.remove();
     while (this.panels.length < panels.length) {
@@ -78,25 +77,20 @@ export class Chart {
       listen(panel, this);
       this.panels.push(panel);
     }
-    panels.forEach((data, i) => this.panels[i].show(data));
+    panels.forEach((data, i) => this.panels[i].show(data.view ? layered(data, null) : data));
     this.limits = limitsOf(panels);
-    this.recall(header);
+    this.kept = recall(this.memory, header, this.limits, this.panels);
     this.cursor = { hovered: null, step: -1 };
     this.tooltip.hide();
     this.size = "";
+    this.windows.attach(header);
   }
 
-  /** The zoom lasts while the time axis does; the selection until the page sets another. */
-  recall({ key, serial, selected }) {
-    if (!this.memory.has(key)) this.memory.set(key, { view: null, steps: 0, selected: null, serial: -1 });
-    this.kept = this.memory.get(key);
-    if (this.kept.steps !== this.limits.x1) this.kept.view = null;
-    if (this.kept.view) this.kept.view = panned(this.kept.view, this.limits, 0, 0);
-    this.kept.steps = this.limits.x1;
-    if (this.kept.serial === serial) return;
-    this.kept.serial = serial;
-    this.kept.selected = selected;
-    if (selected !== null) this.kept.view = following(this.kept.view, this.limits, this.panels, selected);
+  /** The server has answered: draw with it (rectangles are numbered anew), and say what was said without it. */
+  told() {
+    this.draw();
+    this.say?.();
+    if (this.pointed && !this.tooltip.box.hidden) this.hover(...this.pointed);
   }
 
   get view() {
@@ -147,12 +141,14 @@ export class Chart {
       drawMs: (performance.now() - began).toFixed(1),
       view: [x0, x1, y0, y1].map((value) => value.toFixed(2)).join(),
       zoomed: this.kept.view !== null,
+      sharp: this.windows.look(),
       selected: this.kept.selected ?? "",
     });
   }
 
   drawOverlays() {
     const state = { ...this.cursor, selected: this.kept.selected };
+    this.windows.want(state.hovered ?? state.selected);
     for (const panel of this.panels) drawOverlay(panel, state, this.theme);
     this.difference.drawCursor(this.cursor.step, this.theme);
   }
@@ -182,6 +178,7 @@ export class Chart {
     const rect = panel.rectAt(point.x, point.y);
     const step = panel.stepAt(point.x);
     this.cursor = { hovered: rect < 0 ? null : ownerOf(panel.data, rect), step };
+    this.pointed = [panel, point];
     this.drawOverlays();
     this.root.dataset.hoverMs = (performance.now() - began).toFixed(3);
     panel.stage.classList.toggle("on-rect", rect >= 0);
@@ -221,8 +218,8 @@ export class Chart {
     const next = at === undefined ? firstChoice(panel.data) : neighbour(panel.data, at, direction);
     if (next < 0) return;
     const { start, end, offset, size } = panel.data;
-    const box = { x0: start[next], x1: end[next], y0: offset[next], y1: offset[next] + size[next] };
-    if (this.kept.view) this.look(revealing(this.view, this.limits, box));
+    const [y0, y1] = [offset[next], offset[next] + size[next]];
+    if (this.kept.view) this.look(revealing(this.view, this.limits, { x0: start[next], x1: end[next], y0, y1 }));
     this.select(panel, next, KEY_PAUSE);
   }
 
@@ -234,7 +231,10 @@ export class Chart {
     if (buffer === this.kept.selected) return;
     this.kept.selected = buffer;
     this.root.dataset.selected = buffer ?? "";
-    this.announcer.textContent = rect < 0 ? "Nothing selected." : spoken(panel, rect);
+    this.say = () => {
+      this.announcer.textContent = rect < 0 ? "Nothing selected." : spoken(panel, panel.data.rectsOf(buffer)[0]);
+    };
+    this.say();
     this.drawOverlays();
     clearTimeout(this.report);
     this.report = setTimeout(() => this.send("selection", { index: buffer, serial: this.kept.serial }), pause);
@@ -242,6 +242,7 @@ export class Chart {
 
   dispose() {
     this.observer.disconnect();
+    this.windows.detach();
     clearTimeout(this.report);
     cancelAnimationFrame(this.waiting);
     this.root.remove();

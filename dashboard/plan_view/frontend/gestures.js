@@ -5,6 +5,10 @@ const PIXELS_PER_LINE = 16;
 const ARROWS = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down" };
 const KEY_ZOOM = 0.8;
 
+export const HINT = "Each rectangle is a buffer: across the steps it lives, upwards its bytes in the arena · "
+  + "wheel zooms (Shift: memory only, Alt: time only) · drag pans · double click or 0 resets · "
+  + "click selects · arrow keys move the selection, Esc clears it";
+
 /** `chart` offers zoom, pan, reset, hover, leave, click, step and deselect. */
 export function listen(panel, chart) {
   const { stage } = panel;

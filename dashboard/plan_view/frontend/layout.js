@@ -4,6 +4,8 @@ const GUTTER = 76;
 const NARROW = 900;
 const SPACING = 14;
 const AXIS = 22;
+/** The height of a panel where there are two rows of them. */
+export const SECOND_ROW = 0.78;
 const STRIP_GAP = 26;
 
 /** Panels per row, the width of each, and the gutter that the first of a row has to its left. */

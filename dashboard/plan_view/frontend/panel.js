@@ -2,6 +2,7 @@
 
 import { formatBytes, formatCount, formatSteps } from "./format.js";
 import { element } from "./element.js";
+import { profileFor } from "./layers.js";
 import { partsOf, scalesOf } from "./layout.js";
 import { makeRaster, rasterise, rectAt } from "./raster.js";
 import { drawAxes, drawGrid } from "./axes.js";
@@ -79,7 +80,7 @@ export class PanelView {
     ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
     drawGrid(ctx, parts, scales, view, theme);
     drawBands(ctx, data, parts, scales, theme);
-    drawStrip(ctx, data, parts, scales, view, theme, ratio);
+    drawStrip(ctx, profileFor(data, view), parts, scales, view, theme, ratio);
     drawAxes(ctx, parts, scales, view, deep, theme);
     if (data.count === 0) {
       this.sayEmpty(ctx, theme);

@@ -2,6 +2,8 @@
 
 const LABEL_WIDTH = 30;
 const LABEL_HEIGHT = 13;
+// Below this a loop is quicker than a call of fill, and of a million rectangles nearly all are this narrow.
+const FEW_PIXELS = 24;
 
 /** Pixels and ids for a plot of width × height device pixels, kept from frame to frame. */
 export function makeRaster(width, height) {
@@ -18,7 +20,8 @@ export function makeRaster(width, height) {
 
 /**
  * Draw the rectangles of `panel` that `view` shows. Those thinner than a pixel come last and get one, so that
- * nothing vanishes. Returns how many were drawn, and those with room for a label.
+ * nothing vanishes; the dimmed ones of them first, so that what is searched for stays in sight. Returns how many
+ * were drawn, and those with room for a label. The server's kernel (`window.py`) follows the same rule.
  */
 export function rasterise(raster, panel, view, shades, ratio) {
   raster.pixels.fill(0);
@@ -28,7 +31,8 @@ export function rasterise(raster, panel, view, shades, ratio) {
   const thin = [];
   const labelled = [];
   let drawn = 0;
-  for (let rect = 0; rect < panel.count; rect += 1) {
+  const [from, to] = panel.rangeFor ? panel.rangeFor(view) : [0, panel.count];
+  for (let rect = from; rect < to; rect += 1) {
     if (!visible(panel, rect, view)) continue;
     drawn += 1;
     if (!place(raster, panel, rect, view)) {
@@ -41,9 +45,12 @@ export function rasterise(raster, panel, view, shades, ratio) {
       labelled.push({ rect, left, top, right, bottom });
     }
   }
-  for (const rect of thin) {
-    place(raster, panel, rect, view);
-    fill(raster, rect, colors[shadeOf(panel, rect, shades)], border);
+  for (const dimmed of panel.dimmed ? [1, 0] : [0]) {
+    for (const rect of thin) {
+      if ((panel.dimmed ? panel.dimmed[rect] : 0) !== dimmed) continue;
+      place(raster, panel, rect, view);
+      fill(raster, rect, colors[shadeOf(panel, rect, shades)], border);
+    }
   }
   return { drawn, labelled };
 }
@@ -86,12 +93,19 @@ function place(raster, panel, rect, view) {
 /** The ids take the whole box; the colour leaves a hairline at the right and the top where there is room. */
 function fill(raster, rect, color, border) {
   const { width, pixels, ids, box } = raster;
-  const right = box[2] - (box[2] - box[0] >= 4 * border ? border : 0);
-  const first = box[1] + (box[3] - box[1] >= 3 * border ? border : 0);
-  for (let row = box[1]; row < box[3]; row += 1) {
-    const from = row * width + box[0];
-    ids.fill(rect, from, row * width + box[2]);
-    if (row >= first) pixels.fill(color, from, row * width + right);
+  const [left, top, right, bottom] = [box[0], box[1], box[2], box[3]];
+  const inner = right - (right - left >= 4 * border ? border : 0);
+  const first = top + (bottom - top >= 3 * border ? border : 0);
+  const wide = right - left > FEW_PIXELS;
+  for (let row = top; row < bottom; row += 1) {
+    const from = row * width;
+    if (wide) {
+      ids.fill(rect, from + left, from + right);
+      if (row >= first) pixels.fill(color, from + left, from + inner);
+      continue;
+    }
+    for (let x = left; x < right; x += 1) ids[from + x] = rect;
+    if (row >= first) for (let x = left; x < inner; x += 1) pixels[from + x] = color;
   }
 }
 

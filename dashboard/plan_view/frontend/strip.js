@@ -10,7 +10,7 @@ export function columnMaxima(panel, view, width) {
   const sections = panel.profileStart.length;
   for (let j = 0; j < sections; j += 1) {
     const from = panel.profileStart[j];
-    const to = j + 1 < sections ? panel.profileStart[j + 1] : panel.steps;
+    const to = j + 1 < sections ? panel.profileStart[j + 1] : panel.view?.profileEnd ?? panel.steps;
     if (to <= view.x0 || from >= view.x1) continue;
     const first = Math.max(0, Math.round((from - view.x0) * k));
     const last = Math.min(width, Math.max(first + 1, Math.round((to - view.x0) * k)));

@@ -3,6 +3,7 @@
 import { formatBytes, formatCount, formatSteps } from "./format.js";
 import { ownerOf, sectionAt } from "./decode.js";
 import { element } from "./element.js";
+import { profileFor } from "./layers.js";
 import { shadeOf } from "./raster.js";
 
 const AWAY = 14;
@@ -45,18 +46,26 @@ function stepName(data, step) {
 /** A step: its op, live bytes, high water, holes. */
 export function stepLines(panel, step) {
   const { data } = panel;
-  const section = sectionAt(data, step);
+  const profile = profileFor(data, { x0: step, x1: step + 1 });
+  const section = sectionAt(profile, step);
   const lines = [{ text: stepName(data, step), className: "name" }];
   if (section < 0) return lines;
-  const [live, high] = [data.profileLive[section], data.profileHigh[section]];
+  const [live, high] = [profile.profileLive[section], profile.profileHigh[section]];
+  if (profile.view?.sectionsEach > 1) {
+    const last = (profile.profileStart[section + 1] ?? profile.view.profileEnd) - 1;
+    lines.push({ text: `up to step ${formatCount(last)}: live at most ${formatBytes(live)}` });
+    lines.push({ text: `high water at most ${formatBytes(high)}` });
+    return lines;
+  }
   lines.push({ text: `live ${formatBytes(live)} · high water ${formatBytes(high)}` });
   lines.push({ text: `holes ${formatBytes(high - live)}` });
   return lines;
 }
 
-/** The same for a screen reader, in one sentence. */
+/** The same for a screen reader, in one sentence; none for a rectangle that is not known. */
 export function spoken(panel, rect) {
   const { data } = panel;
+  if (rect === undefined) return "";
   return `${data.nameOf(ownerOf(data, rect))}, ${formatBytes(data.size[rect])} at offset `
     + `${formatBytes(data.offset[rect])}, live from step ${data.start[rect]} up to ${data.end[rect]}, `
     + `in ${data.title}.`;
