@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import streamlit as st
 
 import example_graphs
 from dashboard import controls, documents, state
+from dashboard.choices import parse_options
 from dashboard.comparison import Comparison, compare_facts
 from dashboard.documents import Document, Options
 from dashboard.facts import Facts
@@ -17,7 +19,7 @@ from memplan_engine.diff_tables import diff_summary
 from memplan_engine.diffing.rows import DiffRow, ModuleRow
 from memplan_engine.planner import strategies_for
 
-SIDES = ("base", "head")
+SIDES = state.SIDES
 PAIR_LABELS = {
     "attention": "attention without its fused kernel",
     "batch": "the batch doubled",
@@ -25,7 +27,7 @@ PAIR_LABELS = {
     "kept_view": "a residual kept alive by a view",
 }
 FIRST_PAIR = "kept_view"
-AS_PLAN = Options(offsets_as_plan=True)
+AS_IT_IS = Options()
 
 
 def pairs() -> dict[str, tuple[str, str]]:
@@ -45,12 +47,22 @@ def key_of(side: str) -> str:
     return state.get(side) or default_keys()[SIDES.index(side)]
 
 
-def read_side(key: str) -> Document:
+def options_of(side: str) -> Options:
+    """How a side is to be opened, as the URL has it; raises MemplanError."""
+    return parse_options({name: state.get(f"{side}_{name}") for name in state.OF_A_SIDE} | {"as_plan": ""})
+
+
+def nothing_asked(side: str) -> dict[str, str]:
+    """The choices of a side of which nothing is asked: its file as it is, planned as the other one."""
+    return {f"{side}_{name}": "" for name in state.OF_A_SIDE}
+
+
+def read_side(key: str, options: Options = AS_IT_IS) -> Document:
     """The document; a list of buffers with all its offsets is a finished plan. Raises MemplanError."""
     try:
-        return state.load_document(key, AS_PLAN)
+        return state.load_document(key, replace(options, offsets_as_plan=True))
     except MemplanError:
-        return state.load_document(key, Options())
+        return state.load_document(key, options)
 
 
 def strategy_names(base: Document, head: Document) -> list[str]:
@@ -60,11 +72,12 @@ def strategy_names(base: Document, head: Document) -> list[str]:
     return brought + [name for name in strategies_for(base.problem) if name in known]
 
 
-def facts_of(document: Document, strategy: str) -> Facts:
-    """The plan of one side: of two files of which one brought no plan, that one is planned by `auto`."""
-    if strategy == controls.IMPORTED and document.plan is None:
-        strategy = "auto"
-    return state.facts_of(document, strategy)
+def strategy_of(side: str, document: Document, both: str) -> str:
+    """What plans one side: its own strategy, else that of both. Of two files of which one brought no plan,
+    that one is planned by `auto`."""
+    own = state.get(f"{side}_strategy")
+    chosen = own if own in controls.strategy_names(document) else both
+    return "auto" if chosen == controls.IMPORTED and document.plan is None else chosen
 
 
 # By identity: an entry holds its facts, so that their ids cannot become another's.

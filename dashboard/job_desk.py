@@ -6,7 +6,7 @@ import atexit
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from dashboard.jobs import Job, State
@@ -20,7 +20,8 @@ KEEP_SECONDS = 900.0
 
 @dataclass(slots=True, eq=False)
 class Desk:
-    """Runs at most `most` jobs at once, the others wait their turn; one job a session.
+    """Runs at most `most` jobs at once, the others wait their turn; one job a
+    session, or several side by side.
 
     `is_alive` tells whether a session is still there. A job ends with its session; at its limit it is
     suspended.
@@ -38,10 +39,12 @@ class Desk:
         threading.Thread(target=self._watch, name="solver-jobs", daemon=True).start()
         atexit.register(self.close)
 
-    def hand_in(self, job: Job) -> None:
-        """Have `job` run as soon as there is room; the session's other one is cancelled."""
+    def hand_in(self, job: Job, beside: Collection[Job] = ()) -> None:
+        """Have `job` run as soon as there is room; the session's others are cancelled, but not those it runs
+        `beside`."""
         for other in self._others(job):
-            other.cancel()
+            if other not in beside:
+                other.cancel()
         with self._lock:
             self._seen[job.session] = time.monotonic()
             if job not in self.jobs:

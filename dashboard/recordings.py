@@ -21,10 +21,13 @@ from memplan_engine.importers.json_stream import head_of
 from memplan_engine.importers.limits import read_head
 from memplan_engine.importers.profiler_file import is_trace
 from memplan_engine.plan import Plan
-from memplan_engine.recordings.parts import held, streams
+from memplan_engine.recordings.parts import DEFAULT_POOL, held, pool_text, pools, streams
+from memplan_engine.recordings.values import Recording
 from memplan_engine.units import format_bytes
 
-_PART = re.compile(r"device=(-?[0-9]{1,4})(?:,stream=([0-9]{1,18}))?", re.ASCII)
+_PART = re.compile(
+    r"device=(-?[0-9]{1,4})(?:,stream=([0-9]{1,18}))?(?:,pool=([0-9]{1,18}):([0-9]{1,18}))?", re.ASCII
+)
 
 
 def is_recording(path: Path) -> bool:
@@ -35,12 +38,13 @@ def is_recording(path: Path) -> bool:
         return False
     if kind == "profiler":
         return is_trace(head_of(path, read_head(path, HEAD_BYTES), HEAD_BYTES).lstrip())
-    return kind == "pickle"
+    return kind in ("pickle", "observation")
 
 
-def part_text(device: int, stream: int | None = None) -> str:
-    """ "device=0,stream=7"."""
-    return f"device={device}" + ("" if stream is None else f",stream={stream}")
+def part_text(device: int, stream: int | None = None, pool: tuple[int, int] | None = None) -> str:
+    """ "device=0,stream=7,pool=0:1"."""
+    asked = [f"device={device}"] + ([] if stream is None else [f"stream={stream}"])
+    return ",".join(asked + ([] if pool is None else [f"pool={pool_text(pool)}"]))
 
 
 def parse_part(text: str, source: str) -> Selection:
@@ -49,17 +53,23 @@ def parse_part(text: str, source: str) -> Selection:
         return Selection()
     found = _PART.fullmatch(text)
     if not found:
-        raise InputError(source, "part", repr(text[:40]), "device=0 or device=0,stream=7")
-    return Selection(int(found[1]), int(found[2]) if found[2] else None)
+        raise InputError(source, "part", repr(text[:40]), "device=0, device=0,stream=7 or device=0,pool=0:1")
+    pool = (int(found[3]), int(found[4])) if found[3] else None
+    return Selection(int(found[1]), int(found[2]) if found[2] else None, pool)
 
 
 def read_part(path: Path, version: tuple[int, int], part: str) -> Plan:
     """The recorded placement of a part; raises MemplanError."""
-    return recorded_plan(choose_recording(_snapshot(path, version), parse_part(part, path.name)))
+    return recorded_plan(read_recording(path, version, part))
+
+
+def read_recording(path: Path, version: tuple[int, int], part: str) -> Recording:
+    """A part of the recording itself; raises MemplanError."""
+    return choose_recording(_snapshot(path, version), parse_part(part, path.name))
 
 
 def parts(path: Path, version: tuple[int, int]) -> dict[str, str]:
-    """What can be chosen, text → label: each device, and its streams where there are several."""
+    """What can be chosen, text → label: each device, its streams and memory pools where there are several."""
     found = {}
     for recording in _snapshot(path, version).recordings:
         label = f"device {recording.device}" if recording.device >= 0 else "the CPU"
@@ -71,7 +81,15 @@ def parts(path: Path, version: tuple[int, int]) -> dict[str, str]:
         known = streams(recording)
         if len(known) > 1:
             found |= {part_text(recording.device, each): f"{label}, stream {each}" for each in known}
+        several = pools(recording)
+        if len(several) > 1:
+            texts = [part_text(recording.device, pool=each) for each in several]
+            found |= dict(zip(texts, [f"{label}, {_pool_words(each)}" for each in several], strict=True))
     return found
+
+
+def _pool_words(pool: tuple[int, int]) -> str:
+    return "the common pool" if pool == DEFAULT_POOL else f"private pool {pool_text(pool)}"
 
 
 @lru_cache(2)

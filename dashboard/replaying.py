@@ -14,7 +14,7 @@ from dashboard.colours import CATEGORIES, Colouring, by_kind
 from dashboard.documents import Document
 from dashboard.replay_view import Mode, exercise_values, make_message, trace_json
 from dashboard.words import plain
-from memplan_engine import PlanError, Problem, make_exercise, make_replay, replayable
+from memplan_engine import Problem, make_exercise, make_replay, replayable
 from memplan_engine.replay.searching import MOST_BUFFERS as MOST_IN_A_TREE
 from memplan_engine.replay.values import Family, Replay
 from memplan_engine.strategies import get_strategy, known_strategies
@@ -22,8 +22,6 @@ from memplan_engine.strategies.base import obstacle
 
 FIRST_PROBLEM = "example:teaching_best_fit"
 FIRST_STRATEGY = "greedy_by_size"
-MOST_BUFFERS = 5_000
-"""Beyond this the page has too much to hold; the command line replays more."""
 MOST_BY_HAND = 40
 NOTE = "replay_note"
 
@@ -188,9 +186,8 @@ def _trace(document: Document, strategy: str) -> Trace:
 
 
 # By identity: the entry holds the document, so that its id cannot become another's.
-@st.cache_resource(max_entries=24, show_spinner="Replaying …", hash_funcs={Document: id})
+@st.cache_resource(max_entries=8, show_spinner="Replaying …", hash_funcs={Document: id})
 def _traced(document: Document, strategy: str) -> Trace:
-    _check_size(document.problem)
     replay: Replay = make_replay(document.problem, strategy)
     return Trace(trace_json(replay), replay.family, len(replay))
 
@@ -198,14 +195,6 @@ def _traced(document: Document, strategy: str) -> Trace:
 @st.cache_resource(max_entries=24, show_spinner="Looking for the optimum …", hash_funcs={Document: id})
 def _exercise(document: Document) -> dict[str, Any]:
     return exercise_values(make_exercise(document.problem), document.problem.fingerprint)
-
-
-def _check_size(problem: Problem) -> None:
-    if len(problem) > MOST_BUFFERS:
-        raise PlanError(
-            f"{problem.name}: {len(problem):,} buffers, and this page replays {MOST_BUFFERS:,} at most; "
-            "memplan replay takes more"
-        )
 
 
 def _hindrance(problem: Problem, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import streamlit as st
@@ -64,9 +65,10 @@ def known_facts(document: Document, strategy: str) -> Facts:
     return search.shown if search else state.facts_of(document, strategy)
 
 
-def begin(document: Document, strategy: str) -> Search | None:
+def begin(document: Document, strategy: str, beside: Sequence[tuple[Document, str]] = ()) -> Search | None:
     """The search that goes on after the first plan, begun if need be; None where there is nothing to look
-    for: it is proved, or the strategy has tried all it knows. Raises MemplanError without a first plan."""
+    for: it is proved, or the strategy has tried all it knows. The searches for what stands `beside` it go on,
+    all others of the session end. Raises MemplanError without a first plan."""
     searches = _searches()
     search = searches.get((document, strategy))
     if search is not None:
@@ -78,16 +80,16 @@ def begin(document: Document, strategy: str) -> Search | None:
         return None
     job = Job(session, quick.plan, limit_seconds())
     search = searches[document, strategy] = Search(document, job, quick)
-    desk().hand_in(job)
+    desk().hand_in(job, [searches[each].job for each in beside if each in searches])
     for old in list(searches)[:-MOST_KEPT]:
         searches.pop(old).job.cancel()
     return search
 
 
-def keep_on(search: Search) -> None:
-    """Search on for as long again as the limit says."""
+def keep_on(search: Search, beside: Sequence[Search] = ()) -> None:
+    """Search on for as long again as the limit says; those `beside` it go on, too."""
     search.job.grant(limit_seconds())
-    desk().hand_in(search.job)
+    desk().hand_in(search.job, [other.job for other in beside])
 
 
 def _searches() -> dict[tuple[Document, str], Search]:

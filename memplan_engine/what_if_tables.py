@@ -64,6 +64,7 @@ def fit_summary(fit: Fit) -> dict[str, Any]:
                 "arena_bytes": each.arena_bytes,
                 "proved": each.proved,
                 "exact": each.exact,
+                "heuristic": each.heuristic,
             }
             for each in fit.suggestions
         ],

@@ -288,3 +288,16 @@ def test_the_workflow_of_the_docs_gives_a_comment_and_fails_the_check(memplan, t
     assert memplan(*line.split()) == (1, "", "")
     assert "Regression: +4 MiB is above the limit of 5 %" in (tmp_path / "memory.md").read_text("utf-8")
     assert workflow.count("memory.md") == 3
+
+
+def test_lists_of_one_name_are_called_as_their_files_and_speak_of_buffers(memplan, tmp_path):
+    for name, size in (("before", 4), ("after", 6)):
+        write_json(make_problem([0, 1], [2, 3], [size, 3], name="mine"), tmp_path / f"{name}.json")
+    code, out, _ = memplan("diff", "before.json", "after.json")
+    assert (code, out.splitlines()[0]) == (0, "before → after: arena +2 B (+28.6 %): 7 B → 9 B")
+    assert "step 1 of head (9 B) beside step 1 of base (7 B), where the same buffer starts" in out
+    (tmp_path / "again").mkdir()
+    (tmp_path / "again" / "before.json").write_bytes((tmp_path / "before.json").read_bytes())
+    _, out, _ = memplan("diff", "before.json", "again/before.json", "--json")
+    sides = json.loads(out)
+    assert (sides["base"]["graph"], sides["head"]["graph"]) == ("before.json", "again/before.json")

@@ -93,7 +93,7 @@ def test_json_has_exact_bytes(memplan):
     assert fit["shortage"]["members"] == [{"name": "c", "bytes": 120, "steps": 2}]
     assert fit["suggestions"][0] == {
         "kind": "shrink", "edits": [{"kind": "resize", "buffer": "c", "nbytes": 119}],
-        "bytes_changed": 1, "arena_bytes": 119, "proved": True, "exact": True,
+        "bytes_changed": 1, "arena_bytes": 119, "proved": True, "exact": True, "heuristic": False,
     }  # fmt: skip
     assert json.loads(memplan("what-if", "list.csv", "--json")[1])["fit"] is None
 

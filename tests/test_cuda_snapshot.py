@@ -247,8 +247,8 @@ def test_streams_pools_and_devices_are_chosen(written: Any) -> None:
     assert reserved_over_time(part).tolist() == [0, 0, 0, 0, 0, SEGMENT, SEGMENT]
     for wrong, message in (
         ({"device": 1}, "device: found 1, expected one of 0, 2"),
-        ({"stream": 3}, "found stream 3, expected one with events: streams 0, 7"),
-        ({"stream": 7, "pool": (0, 1)}, r"found stream 7, pool \(0, 1\), expected one with events"),
+        ({"stream": 3}, "found stream 3, expected what has events: streams 0, 7; pools 0:0, 0:1"),
+        ({"stream": 7, "pool": (0, 1)}, "found stream 7 and pool 0:1, expected what has events"),
     ):
         with pytest.raises(InputError, match=message):
             sizes(**wrong)

@@ -255,6 +255,43 @@ def test_a_list_with_all_its_offsets_is_a_finished_plan():
     assert (figure(app, "= Δ demand"), figure(app, "+ Δ packing loss")) == ("0 B", "-20 B")
 
 
+def test_each_side_has_options_of_its_own_which_the_address_holds():
+    app = open_app("diff", **dict.fromkeys(("base", "head"), PAIR["head"]), head_strategy="naive")
+    assert figure(app, "Arena, base → head") == "20 MiB → 74 MiB"
+    widget(app.selectbox, "Strategy of head alone").set_value("")
+    check(app.run())
+    assert figure(app, "Arena, base → head") == "20 MiB → 20 MiB"
+    app.checkbox(key="head_in_place_widget").check()
+    app.number_input(key="base_streams_widget").set_value(2)
+    check(app.run())
+    both = dict.fromkeys(("base", "head"), PAIR["head"])
+    assert address(app) == {**both, "head_in_place": "1", "base_streams": "2"}
+    assert figure(app, "Arena, base → head") == "20 MiB → 18 MiB"
+    app.button(key="swap").click()
+    check(app.run())
+    assert figure(app, "Arena, base → head") == "18 MiB → 20 MiB"
+    assert {"base_in_place": "1", "head_streams": "2"}.items() <= address(app).items()
+    widget(app.selectbox, "Base (before)").set_value(PAIR["base"])
+    check(app.run())
+    assert "base_in_place" not in address(app)
+    assert address(app)["head_streams"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"base_streams": "<b>"}, "streams: found '<b>', expected 1 to 1,024 ops a step"),
+        ({"head_symbols": "x"}, "dimensions: found 'x', expected NAME=VALUE"),
+        ({"head_strategy": "tetris"}, "head_strategy: found 'tetris', expected one of those in the list"),
+    ],
+)
+def test_options_of_a_side_that_make_no_sense_are_explained_and_dropped(wrong, told):
+    app = opened(**wrong)
+    assert told in " ".join(each.value.replace("\\", "") for each in app.error)
+    assert figure(app, "Arena, base → head") == "16 MiB → 20 MiB"
+    assert not wrong.keys() & address(app).keys()
+
+
 def test_nothing_to_place_is_no_error(tmp_path):
     write_json(make_problem([], [], []), tmp_path / "empty.json")
     empty = uploaded("empty.json", (tmp_path / "empty.json").read_text())

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import pickle
 
+import numpy as np
 import pytest
 from apptest_support import address, check, figure, open_app, widget
 
 from dashboard import documents, recordings, state
+from dashboard.figures import reserved_over_time
 from example_graphs.make_snapshot import SEGMENT, Allocator, stack
-from memplan_engine import InputError, Selection
+from memplan_engine import InputError, Selection, load_recording
+from memplan_engine.recordings.cost import OverTime, memory_over_time, thinned
 
 EXAMPLE = "example:cuda_snapshot"
 
@@ -114,3 +117,68 @@ def test_parts_as_text_and_back():
     with pytest.raises(InputError, match=r"x: part: found 'stream=1', expected device=0"):
         recordings.parse_part("stream=1", "x")
     assert state.PARAMETERS["part"] == ""
+
+
+def pools():
+    """One device, a common pool and a private one: a snapshot, and what its events do."""
+    allocator = Allocator()
+    kept = allocator.alloc(1000, stack(1))
+    allocator.alloc(SEGMENT, stack(2), pool=(0, 1))
+    allocator.free(kept)
+    allocator.empty_cache()
+    return pickle.dumps(allocator.snapshot())
+
+
+def test_a_private_pool_is_chosen_on_inspect_and_kept_in_the_address():
+    key, _ = documents.keep_upload("pools.pickle", pools())
+    app = open_app(doc=key)
+    part = widget(app.selectbox, "Part of the recording")
+    assert part.options == [
+        "the device with the most bytes, all streams",
+        "device 0: 7 events, 4 MiB reserved",
+        "device 0, the common pool",
+        "device 0, private pool 0:1",
+    ]
+    part.set_value("device=0,pool=0:1")
+    check(app.run())
+    assert address(app)["part"] == "device=0,pool=0:1"
+    assert figure(app, "Lower bound") == "2 MiB"
+    app = open_app(doc=key, part="device=0,stream=0,pool=0:0")
+    assert (figure(app, "Lower bound"), widget(app.selectbox, "Part of the recording").value) == (
+        "1000 B",
+        "device=0,stream=0,pool=0:0",
+    )
+    app = open_app(doc=key, part="device=0,pool=9:9")
+    assert "found pool 9:9, expected what has events" in app.error[0].value.replace("\\", "")
+
+
+def test_reserved_bytes_over_time_have_a_tab():
+    key, _ = documents.keep_upload("pools.pickle", pools())
+    app = open_app(doc=key, tab="Reserved")
+    told = [each.value.replace("\\", "") for each in app.caption]
+    (said,) = [each for each in told if each.startswith("peak reserved")]
+    assert said == "peak reserved 4 MiB at step 3, peak live 2 MiB at step 4; fragmentation 2 MiB, 50.0 %"
+    over = memory_over_time(load_recording(documents.path_of(key)).recordings[0])
+    curve = reserved_over_time.data(over)
+    assert curve.live == (0, 0, 1000, 1000, SEGMENT + 1000, SEGMENT + 1000, SEGMENT, SEGMENT)
+    assert curve.reserved == (
+        0,
+        SEGMENT,
+        SEGMENT,
+        2 * SEGMENT,
+        2 * SEGMENT,
+        2 * SEGMENT,
+        2 * SEGMENT,
+        SEGMENT,
+    )
+    assert (curve.end, curve.failures) == (8, ())
+    live, reserved = reserved_over_time.figure(curve).data
+    assert (live.name, reserved.name, live.line.shape) == ("live", "reserved", "hv")
+    assert (len(live.x), live.x[-1], reserved.customdata[3]) == (9, 8, "4 MiB")
+    assert "Reserved" not in [each.label for each in open_app(doc="example:teaching_best_fit").tabs]
+
+
+def test_the_curve_is_thinned_to_the_most_of_each_stretch():
+    over = OverTime(np.arange(10), np.arange(10) + 5, (3,), True)
+    begin, live, reserved = thinned(over, 3)
+    assert (begin.tolist(), live.tolist(), reserved.tolist()) == ([0, 3, 6], [2, 5, 9], [7, 10, 14])

@@ -19,6 +19,7 @@ from dashboard.replay_view import Mode, exercise_values, make_message, trace_jso
 from dashboard.replay_view.bundle import MODULES, script
 from example_graphs import PATH
 from memplan_engine import load, make_exercise, make_plan, make_problem, make_replay
+from memplan_engine.replay import make
 
 
 @pytest.fixture(autouse=True)
@@ -207,11 +208,12 @@ def test_a_document_that_does_not_exist_is_an_error_and_another_is_shown():
     assert message(app)["trace"]["strategy"] == "greedy_by_size"
 
 
-def test_what_is_too_large_for_the_page_is_one_sentence():
-    many = replaying.MOST_BUFFERS + 1
-    problem = make_problem([0] * many, [1] * many, [1] * many)
-    with pytest.raises(replaying.PlanError, match="this page replays 5,000 at most"):
-        replaying._check_size(problem)
+def test_what_is_too_large_to_be_replayed_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(make, "MOST_BUFFERS", 7)
+    app = open_app("replay", doc="example:teaching_best_fit", strategy="first_fit_by_start")
+    (error,) = app.error
+    said = error.value.replace("\\", "")
+    assert said.endswith("8 buffers, and a replay of first_fit_by_start shows 7 at most")
 
 
 # The course.

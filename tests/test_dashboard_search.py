@@ -201,6 +201,54 @@ def test_compare_takes_what_is_known_and_says_what_was_cut_short():
     assert table["bytes"]["slow_search"] == job.best.arena_bytes
 
 
+BOTH = {"base": "file:twelve.csv", "head": "file:twelve.csv", "strategy": "slow_search"}
+
+
+def headlines(app):
+    told = [each.value.strip("*").replace("\\", "") for each in app.markdown if each.value.startswith("**")]
+    return [each for each in told if each.startswith(("base: ", "head: "))]
+
+
+def press_key(app, key):
+    app.button(key=key).click()
+    return check(app.run())
+
+
+def test_diff_searches_on_for_both_sides_at_once():
+    app = open_app("diff", **BOTH, head_strategy="late_proof")
+    slow, late = (search.job for search in searches(app).values())
+    assert [each.partition(":")[0] for each in headlines(app)] == ["base", "head"]
+    before = figure(app, "Arena, base → head")
+    until(lambda: improved(slow) and late.state is State.DONE)
+    check(app.run())
+    assert figure(app, "Arena, base → head") == f"{before.split(' → ')[0]} → {LEAST} B"
+    press_key(app, "search_cancelbase")
+    assert (slow.state, late.state) == (State.CANCELLED, State.DONE)
+    best = f"{slow.best.arena_bytes / UNIT:.2f}".rstrip("0").rstrip(".")
+    assert figure(app, "Arena, base → head") == f"{best} MiB → {LEAST} B"
+    press_key(app, "search_onbase")
+    assert slow.state is State.RUNNING
+
+
+def test_one_side_of_a_diff_goes_on_while_the_other_is_cancelled_and_resumed(tmp_path, monkeypatch):
+    write_csv(replace(PROBLEM, names=tuple(f"b{name}" for name in PROBLEM.names)), tmp_path / "other.csv")
+    monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / "twelve.csv"), str(tmp_path / "other.csv")])
+    app = open_app("diff", strategy="slow_search")
+    one, other = (search.job for search in searches(app).values())
+    until(lambda: improved(one) and improved(other))
+    press_key(app, "search_cancelhead")
+    assert (one.state, other.state) == (State.RUNNING, State.CANCELLED)
+    press_key(app, "search_onhead")
+    assert (one.state, other.state) == (State.RUNNING, State.RUNNING)
+    app.radio(key="limit_widgetbase").set_value("600")
+    check(app.run())
+    assert (one.until, other.until >= 600, address(app)["limit"]) == (600.0, True, "600")
+    widget(app.selectbox, "Head (after)").set_value("file:twelve.csv")
+    check(app.run())
+    assert one.state is State.RUNNING
+    assert [each.partition(":")[0] for each in headlines(app)] == ["base"]  # both sides are one search
+
+
 def test_a_bound_that_one_plan_proves_holds_for_all_of_them():
     plans = [make_plan(PROBLEM, name) for name in ("greedy_by_size", "naive")]
     weak = replace(plans[0], bound=replace(plans[0].bound, nbytes=LEAST - 1))

@@ -163,7 +163,7 @@ def test_the_verb_for_machines(memplan, file):
     assert failure["stack"][-2:] == ["/home/me/train.py:50 forward", "/home/me/train.py:3 <module>"]
     assert failure["callers"][0] == {
         "caller": "train.py:10 forward", "kind": "addmm", "source": "/home/me/train.py:10",
-        "buffers": 1, "bytes": MIB,
+        "buffers": 1, "bytes": MIB, "kinds": ["addmm"],
     }  # fmt: skip
 
 
@@ -259,3 +259,38 @@ def test_progress_is_for_terminals_and_large_files(tmp_path: Path) -> None:
         with reading(path) as progress:
             assert progress is None
     assert describe(3 << 20, 12 << 20, 1.25) == "reading 3 MiB of 12 MiB · 25 % · 1.2 s"
+
+
+def test_a_line_with_several_operations_says_so(memplan, tmp_path):
+    allocator = Allocator()
+    for op, nbytes in (("sum", 1000), ("mm", 3000), ("sum", 1500)):
+        allocator.alloc(nbytes, stack(10, op))
+    write_snapshot(tmp_path / "ops.pickle", allocator.snapshot())
+    _, out, _ = memplan("snapshot", "ops.pickle")
+    assert "mm and 1 more" in out
+    _, out, _ = memplan("snapshot", "ops.pickle", "--json")
+    (group,) = json.loads(out)["peak_live"]["callers"]
+    assert (group["kind"], group["kinds"], group["buffers"]) == ("mm", ["mm", "sum"], 3)
+    assert json.loads(out)["over_time"] == {
+        "step": [0, 1, 2, 3, 4],
+        "live_bytes": [0, 0, 1000, 4000, 5500],
+        "reserved_bytes": [0, 2 * MIB, 2 * MIB, 2 * MIB, 2 * MIB],
+    }
+
+
+def test_pools_are_named_where_there_are_several(memplan, tmp_path):
+    allocator = Allocator()
+    for pool in ((0, 0), (0, 1)):
+        allocator.alloc(1000, pool=pool)
+    write_snapshot(tmp_path / "pools.pickle", allocator.snapshot())
+    assert "pools            0:0, 0:1" in memplan("snapshot", "pools.pickle")[1]
+    code, _, err = memplan("snapshot", "pools.pickle", "--pool", "2:0")
+    told = "found pool 2:0, expected what has events: streams 0; pools 0:0, 0:1"
+    assert (code, told in err) == (2, True)
+
+
+def test_a_timeline_is_said_to_be_one(memplan, tmp_path):
+    (tmp_path / "timeline.json").write_text("[[1, 2], [[0, 1], [2, 3]]]")
+    code, _, err = memplan("snapshot", "timeline.json")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "found a memory timeline, which has no addresses" in err

@@ -9,6 +9,7 @@ import streamlit as st
 from dashboard import comparing, controls, documents, state
 from dashboard.comparing import PAIR_LABELS, SIDES
 from dashboard.documents import Document
+from dashboard.sections.diff_options import pick_options
 from dashboard.words import plain
 from memplan_engine import MemplanError
 
@@ -17,8 +18,8 @@ FAULT = "diff_fault_{}"
 WHAT = {"base": "before", "head": "after"}
 
 
-def pick_sides() -> tuple[Document, Document, str]:
-    """Base, head and the strategy that plans both."""
+def pick_sides() -> tuple[tuple[Document, str], tuple[Document, str]]:
+    """Base and head, and the strategy that plans each."""
     _pick_pair()
     row = controls.row([2.2, 0.35, 2.2, 1.6, 0.95])
     with row[0]:
@@ -37,7 +38,11 @@ def pick_sides() -> tuple[Document, Document, str]:
                 on_change=_uploaded(side),
             )
             _say_fault(side)
-    return base, head, strategy
+    with row[0]:
+        base_strategy = pick_options("base", base, strategy)
+    with row[2]:
+        head_strategy = pick_options("head", head, strategy)
+    return (base, base_strategy), (head, head_strategy)
 
 
 def _pick_pair() -> None:
@@ -64,11 +69,11 @@ def _pick(side: str) -> Document:
     """The document of one side; where it cannot be read, its error below the box, and the one before."""
     key, fault = comparing.key_of(side), ""
     try:
-        document = comparing.read_side(key)
+        document = comparing.read_side(key, comparing.options_of(side))
     except MemplanError as error:
         fault = str(error)
-        key, document = _before(side)
-        state.choose(**{side: key, "changed": ""})
+        key, document = _instead(side, key)
+        state.choose(**{side: key, "changed": "", **comparing.nothing_asked(side)})
     st.session_state[LAST.format(side)] = key
     known = documents.catalogue()
     if key not in known:
@@ -91,10 +96,11 @@ def _pick(side: str) -> Document:
     return document
 
 
-def _before(side: str) -> tuple[str, Document]:
-    """What this side showed before, or else the default."""
+def _instead(side: str, asked: str) -> tuple[str, Document]:
+    """The file as it is where only its options make no sense; what this side showed before, or else the
+    default."""
     default = comparing.pairs()[comparing.FIRST_PAIR][SIDES.index(side)]
-    for key in (st.session_state.get(LAST.format(side), default), default):
+    for key in (asked, st.session_state.get(LAST.format(side), default), default):
         try:
             return key, comparing.read_side(key)
         except MemplanError:
@@ -125,7 +131,11 @@ def _pick_strategy(base: Document, head: Document) -> str:
 
 def _swap() -> None:
     base, head = (comparing.key_of(side) for side in SIDES)
+    crossed = {}
+    for side, other in zip(SIDES, reversed(SIDES), strict=True):
+        crossed |= {f"{side}_{name}": state.get(f"{other}_{name}") for name in state.OF_A_SIDE}
     _choose(base=head, head=base)
+    state.choose(**crossed)
 
 
 def _uploaded(side: str) -> Callable[[], None]:
@@ -149,10 +159,11 @@ def _uploaded(side: str) -> Callable[[], None]:
 
 
 def _choose(**sides: str) -> None:
-    """Compare other files: the selection and what was said of the last ones go."""
+    """Compare other files: the selection, what was asked and what was said of the last ones go."""
     for side in SIDES:
         st.session_state.pop(FAULT.format(side), None)
-    state.choose(**sides, changed="", kinds="")
+    asked = {name: "" for side in sides for name in comparing.nothing_asked(side)}
+    state.choose(**asked, **sides, changed="", kinds="")
 
 
 def _say_fault(side: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from dashboard import solving, state
@@ -15,11 +17,12 @@ EVERY_SECONDS = 1.0
 LIMIT = "Then it is held where it is. Keep solving goes on from there."
 
 
-def show_search(search: Search) -> None:
-    """The panel, looked at anew every second while the search goes on."""
+def show_search(search: Search, side: str = "", beside: Sequence[Search] = ()) -> None:
+    """The panel, looked at anew every second while the search goes on. On a page with several searches
+    `side` says which one it is, and `beside` has the others."""
     active = search.job.look().state.is_active
     # A search that ends outside a page's own doing (limit, proof) shows its plan when the panel sees it.
-    st.fragment(_panel, run_every=EVERY_SECONDS if active else None)(search, active)
+    st.fragment(_panel, run_every=EVERY_SECONDS if active else None)(search, active, side, tuple(beside))
 
 
 def settle(search: Search) -> None:
@@ -28,25 +31,25 @@ def settle(search: Search) -> None:
         search.show_best()
 
 
-def _panel(search: Search, was_active: bool) -> None:
+def _panel(search: Search, was_active: bool, side: str, beside: tuple[Search, ...]) -> None:
     look = search.job.look()
     if was_active and not look.state.is_active:
         st.rerun()
-    with st.container(border=True, key="search"), st.container(key="halves_search"):
-        left, right = st.columns([2.2, 1], gap="medium")
+    with st.container(border=True, key=f"search{side}"), st.container(key=f"halves_search{side}"):
+        left, right = st.columns([1.2 if beside else 2.2, 1], gap="medium")
     with left:
         until = look.until if look.state.is_active else look.seconds
         chart = arena_over_time.figure(arena_over_time.data(look.history, until))
-        st.plotly_chart(chart, key="arena_over_time", config={"displayModeBar": False})
+        st.plotly_chart(chart, key=f"arena_over_time{side}", config={"displayModeBar": False})
     with right:
-        st.markdown(f"**{plain(_headline(search, look))}**")
+        st.markdown(f"**{plain(f'{side}: ' * bool(side) + _headline(search, look))}**")
         # Always two lines: what is below must not move as the figures change.
         st.caption("  \n".join(plain(" · ".join(line)) for line in _figures(look)))
         if look.fault:
             st.error(plain(look.fault), icon=":material/error:")
         if look.now.arena_bytes != look.now.bound_bytes:
-            _buttons(search, look)
-            _limit(search)
+            _buttons(search, look, side, beside)
+            _limit(search, side, beside)
 
 
 def _headline(search: Search, look: Look) -> str:
@@ -57,6 +60,8 @@ def _headline(search: Search, look: Look) -> str:
         return f"Searching: {spent} of {format_seconds(look.until)}"
     if look.state is State.WAITING:
         others = solving.desk().waiting_for(search.job)
+        if not others:
+            return "About to begin"
         return f"Waiting for {others} other search{'es' * (others != 1)} to end"
     says = {State.SUSPENDED: "Held", State.CANCELLED: "Cancelled", State.FAILED: "Ended early"}
     return f"{says.get(look.state, 'Ended')} after {spent}, not proved"
@@ -71,39 +76,43 @@ def _figures(look: Look) -> tuple[list[str], list[str]]:
     return sizes, rates
 
 
-def _limit(search: Search) -> None:
-    chosen = state.get("limit")
-    st.session_state.limit_widget = chosen if chosen in LIMITS else state.PARAMETERS["limit"]
+def _limit(search: Search, side: str, beside: tuple[Search, ...]) -> None:
+    chosen, key = state.get("limit"), f"limit_widget{side}"
+    st.session_state[key] = chosen if chosen in LIMITS else state.PARAMETERS["limit"]
 
     def changed() -> None:
-        state.choose(limit=st.session_state.limit_widget or state.PARAMETERS["limit"])
-        search.job.allow(solving.limit_seconds())
+        state.choose(limit=st.session_state[key] or state.PARAMETERS["limit"])
+        for each in (search, *beside):
+            each.job.allow(solving.limit_seconds())
 
     st.radio(
         "Time limit",
         list(LIMITS),
         format_func=LIMITS.__getitem__,
-        key="limit_widget",
+        key=key,
         on_change=changed,
         horizontal=True,
         help=LIMIT,
     )
 
 
-def _buttons(search: Search, look: Look) -> None:
+def _buttons(search: Search, look: Look, side: str, beside: tuple[Search, ...]) -> None:
     with st.container(horizontal=True, gap="small"):
         if look.state.is_active:
-            if st.button("Cancel", icon=":material/stop_circle:", key="search_cancel"):
+            if st.button("Cancel", icon=":material/stop_circle:", key=f"search_cancel{side}"):
                 search.job.cancel()
                 st.rerun()
             better = look.now.arena_bytes != search.shown.plan.arena_bytes
             if st.button(
-                "Show the best so far", icon=":material/update:", key="search_show", disabled=not better
+                "Show the best so far",
+                icon=":material/update:",
+                key=f"search_show{side}",
+                disabled=not better,
             ):
                 search.show_best()
                 st.rerun()
-        elif st.button("Keep solving", icon=":material/play_circle:", key="search_on"):
-            solving.keep_on(search)
+        elif st.button("Keep solving", icon=":material/play_circle:", key=f"search_on{side}"):
+            solving.keep_on(search, beside)
             st.rerun()
 
 

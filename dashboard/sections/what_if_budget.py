@@ -59,7 +59,12 @@ def _written(budget: int | None) -> str:
     if not budget:
         return ""
     short = format_bytes(budget)
-    return short if parse_bytes(short) == budget else str(budget)
+    try:
+        exact = parse_bytes(short) == budget
+    except MemplanError:
+        # Rounded, it is no whole number of bytes: 10.24 KiB.
+        exact = False
+    return short if exact else str(budget)
 
 
 def _answer(found: Changed, fit: Fit) -> None:

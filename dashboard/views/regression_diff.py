@@ -6,29 +6,38 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from dashboard import comparing, state
+from dashboard import comparing, solving, state
 from dashboard.comparison import Comparison, kinds_text, parse_kinds
 from dashboard.diff_panels import PALETTE, PATTERN, diff_panels, difference_strip, filters, toggled
+from dashboard.facts import Facts
 from dashboard.plan_view import plan_view
 from dashboard.sections.diff_details import show_pair
 from dashboard.sections.diff_headline import show_headline
 from dashboard.sections.diff_sources import pick_sides
 from dashboard.sections.diff_tables import show_changes, show_peak
+from dashboard.sections.search_panel import settle, show_search
+from dashboard.solving import Search
 from dashboard.words import NOTHING_TO_PLACE, plain
 from memplan_engine import MemplanError
 from memplan_engine.diffing.regression import Change
 
 
-def _compared() -> Comparison | None:
-    """Both files planned and compared; an error where a plan cannot be made."""
-    base, head, strategy = pick_sides()
-    several = []
-    for side, document in (("base", base), ("head", head)):
+def _compared() -> tuple[Comparison | None, dict[str, Search]]:
+    """Both files planned and compared, and the searches that go on for better plans, by side; an error where
+    a plan cannot be made."""
+    sides = pick_sides()
+    several: list[Facts] = []
+    searches: dict[str, Search] = {}
+    for side, (document, strategy) in zip(comparing.SIDES, sides, strict=True):
         try:
-            several.append(comparing.facts_of(document, strategy))
+            search = solving.begin(document, strategy, sides)
+            if search is not None:
+                settle(search)
+                searches[side] = search
+            several.append(solving.known_facts(document, strategy))
         except MemplanError as error:
             st.error(plain(f"{side}: {error}"), icon=":material/error:")
-    return comparing.compare(*several) if len(several) == 2 else None
+    return (comparing.compare(*several) if len(several) == 2 else None), searches
 
 
 def _chart(found: Comparison, kinds: tuple[Change, ...]) -> int | None:
@@ -98,11 +107,25 @@ def _exports(found: Comparison) -> None:
     st.code(comment, language="markdown", wrap_lines=True, height=420)
 
 
+def _show_searches(searches: dict[str, Search]) -> None:
+    """The panels, side by side; one where both sides are the same."""
+    by_search = {id(search): (side, search) for side, search in reversed(searches.items())}
+    shown = list(reversed(by_search.values()))
+    if not shown:
+        return
+    with st.container(key="halves_diff_searches"):
+        columns = st.columns(len(shown), gap="medium")
+    for column, (side, search) in zip(columns, shown, strict=True):
+        with column:
+            show_search(search, side, [other for _, other in shown if other is not search])
+
+
 def _page() -> None:
-    found = _compared()
+    found, searches = _compared()
     if found is None:
         return
     show_headline(found)
+    _show_searches(searches)
     if not found.buffers:
         st.info(NOTHING_TO_PLACE)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -87,7 +88,7 @@ def diff_(
         for source in (base, head):
             check_target(output, (output.suffix.lower(),), source if source.exists() else None)
     plans = [_side(file, how, strategy, seconds, seed, threads) for file in (base, head)]
-    found = diff(*plans)
+    found = diff(*_told_apart(plans, (base, head)))
     text = _written(found, limit, chosen, all_rows, FILE_WIDTH if output else None)
     if output:
         write_atomically(output, text.encode("utf-8", "surrogatepass"))
@@ -95,6 +96,18 @@ def diff_(
         put(text)
     if limit and limit.exceeded(found):
         raise typer.Exit(1)
+
+
+def _told_apart(plans: list[Plan], files: tuple[Path, Path]) -> list[Plan]:
+    """`plans`, called as their files where both have one name."""
+    if plans[0].problem.name != plans[1].problem.name:
+        return plans
+    names = [file.stem for file in files]
+    names = names if names[0] != names[1] else [str(file) for file in files]
+    return [
+        replace(plan, problem=replace(plan.problem, name=name))
+        for plan, name in zip(plans, names, strict=True)
+    ]
 
 
 def _format(written_as: Format | None, output: Path | None, as_json: bool) -> Format:

@@ -11,6 +11,12 @@ from memplan_engine.provenance import ops_at
 from memplan_engine.units import format_bytes, format_percent
 
 MOST_OPS = 3
+WITHOUT_OPS = {
+    Footing.SAME_OP: "where the same buffer starts",
+    Footing.SAME_STRETCH: "the fullest step between the same starts",
+    Footing.NOTHING: "no buffer is matched: the peaks themselves",
+}
+"""What a footing is called where ops are not known."""
 
 
 def signed(nbytes: int) -> str:
@@ -70,8 +76,15 @@ def moment_sentence(diff: Diff) -> str:
     base = f"{place(diff.base.problem, moment.base_step)} of base ({format_bytes(moment.base_bytes)})"
     head = f"{place(diff.head.problem, moment.head_step)} of head ({format_bytes(moment.head_bytes)})"
     if diff.demand_delta < 0:
-        return f"at the base's peak: {base} beside {head}, {moment.footing}"
-    return f"at the head's peak: {head} beside {base}, {moment.footing}"
+        return f"at the base's peak: {base} beside {head}, {_footing(diff)}"
+    return f"at the head's peak: {head} beside {base}, {_footing(diff)}"
+
+
+def _footing(diff: Diff) -> str:
+    """Why these two steps: by ops, or, where a side has none, by the buffers that start."""
+    sides = (diff.base.problem, diff.head.problem)
+    knows_ops = all(problem.origin is not None for problem in sides)
+    return str(diff.moment.footing) if knows_ops else WITHOUT_OPS[diff.moment.footing]
 
 
 def place(problem: Problem, step: int) -> str:

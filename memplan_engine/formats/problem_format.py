@@ -9,6 +9,7 @@ from pydantic import FailFast
 
 from memplan_engine.errors import InputError
 from memplan_engine.formats.base import Count, Counts, Names, Strict
+from memplan_engine.formats.callers_format import CallersEntry, callers_from, entry_of_callers
 from memplan_engine.formats.graph_format import GraphBody, body_of, graph_from
 from memplan_engine.problem import FREE, Gap, Origin, Problem, make_problem
 from memplan_engine.schedule import Schedule, check_schedule, sequential
@@ -43,6 +44,7 @@ class ProblemBody(Strict):
 
     `alignment` may be one number for all buffers. `fixed` has null for offsets that may be chosen; without
     it all may be. Without `names` the buffers are "0", "1", …; without `steps` the last end is the last.
+    `callers` says of the buffers of a recording which line of code asked for them.
     """
 
     name: str = "problem"
@@ -55,6 +57,7 @@ class ProblemBody(Strict):
     fixed: Annotated[tuple[Count | None, ...], FailFast()] = ()
     gaps: Annotated[tuple[GapEntry, ...], FailFast()] = ()
     origin: OriginEntry | None = None
+    callers: CallersEntry | None = None
 
 
 class ProblemFile(ProblemBody):
@@ -73,6 +76,7 @@ def problem_from(body: ProblemBody, source: str) -> Problem:
         gaps.setdefault(entry.buffer, []).append(Gap(entry.start, entry.end, entry.low, entry.high))
     fixed = [FREE if offset is None else offset for offset in body.fixed]
     origin = None if body.origin is None else _origin(body.origin, source)
+    callers = None if body.callers is None else callers_from(body.callers, len(body.start), source)
     try:
         return make_problem(
             body.start,
@@ -85,6 +89,7 @@ def problem_from(body: ProblemBody, source: str) -> Problem:
             steps=body.steps,
             name=body.name,
             origin=origin,
+            callers=callers,
         )
     except InputError as error:
         raise InputError(source, error.place, error.found, error.expected) from None
@@ -127,6 +132,7 @@ def _fields(problem: Problem) -> dict[str, object]:
             for gap in gaps
         ),
         "origin": _origin_entry(problem.origin) if problem.origin else None,
+        "callers": entry_of_callers(problem.callers) if problem.callers else None,
     }
 
 

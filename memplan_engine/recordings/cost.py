@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,11 +23,13 @@ from memplan_engine.strategies.budget import Budget
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Buffers that one line of code asked for: how many, and their bytes."""
+    """Buffers that one line of code asked for: how many, and their bytes. `kinds` are its operations, the
+    most bytes first; `caller` has the first of them."""
 
     caller: Caller
     count: int
     nbytes: int
+    kinds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ class Cost:
     younger: int
     unmatched: int
     knows_reserved: bool = True
+    over_time: OverTime | None = None
 
     @property
     def fragmentation(self) -> int:
@@ -107,10 +111,8 @@ def cost_of(recording: Recording, strategy: str | Strategy = "auto", budget: Bud
     spans = buffers(recording)
     problem = recording_problem(recording, spans)
     plan = make_plan(problem, strategy, budget=budget)
-    live, reserved = live_over_time(spans, recording.steps), reserved_over_time(recording)
-    knows_reserved = bool(reserved.any())
-    # Where a file does not say it, no less can have been reserved than was in use.
-    reserved = np.maximum(reserved, live)
+    known = memory_over_time(recording, spans)
+    live, reserved, knows_reserved = known.live, known.reserved, known.knows_reserved
 
     def moment(step: int) -> Moment:
         return Moment(step, int(live[step]), int(reserved[step]), groups_at(problem, step))
@@ -134,7 +136,36 @@ def cost_of(recording: Recording, strategy: str | Strategy = "auto", budget: Bud
         younger=int((spans.end == recording.steps).sum()),
         unmatched=spans.double_frees + spans.lost_frees,
         knows_reserved=knows_reserved,
+        over_time=known,
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OverTime:
+    """Live and reserved bytes, a value a step each (int64), and the steps of the failed requests. Where a
+    file does not say what was reserved (`knows_reserved`), it is taken for what was live."""
+
+    live: Ints
+    reserved: Ints
+    failures: tuple[int, ...]
+    knows_reserved: bool
+
+
+def memory_over_time(recording: Recording, spans: Spans | None = None) -> OverTime:
+    """What `recording` had in use and what it held of the device, over time."""
+    live = live_over_time(buffers(recording) if spans is None else spans, recording.steps)
+    reserved = reserved_over_time(recording)
+    failures = tuple((recording.rows(Action.OOM) + 1).tolist())
+    # Where a file does not say it, no less can have been reserved than was in use.
+    return OverTime(live, np.maximum(reserved, live), failures, bool(reserved.any()))
+
+
+def thinned(over: OverTime, most: int) -> tuple[Ints, Ints, Ints]:
+    """Steps, and the most live and reserved bytes from each of them to the next: `most` of them at most."""
+    steps = len(over.live)
+    begin = np.unique(np.linspace(0, steps, min(most, steps), endpoint=False).astype(np.int64))
+    live, reserved = (np.maximum.reduceat(column, begin) for column in (over.live, over.reserved))
+    return begin, live, reserved
 
 
 def live_over_time(spans: Spans, steps: int) -> Ints:
@@ -154,13 +185,19 @@ def groups_at(problem: Problem, step: int) -> tuple[Group, ...]:
     numbers, place = np.unique(stack, return_inverse=True)
     counts, nbytes = np.bincount(place, minlength=len(numbers)), np.zeros(len(numbers), dtype=np.int64)
     np.add.at(nbytes, place, problem.size[rows])
-    found: dict[str, Group] = {}
+    several: dict[str, list[tuple[Caller, int, int]]] = defaultdict(list)
     for number, count, size in zip(numbers.tolist(), counts.tolist(), nbytes.tolist(), strict=True):
         caller = stacks.caller(number)
-        known = found.get(caller.label)
-        found[caller.label] = Group(
-            known.caller if known else caller,
-            count + (known.count if known else 0),
-            size + (known.nbytes if known else 0),
-        )
-    return tuple(sorted(found.values(), key=lambda group: (-group.nbytes, group.caller.label)))
+        several[caller.label].append((caller, count, size))
+    groups = [_grouped(parts) for parts in several.values()]
+    return tuple(sorted(groups, key=lambda group: (-group.nbytes, group.caller.label)))
+
+
+def _grouped(parts: list[tuple[Caller, int, int]]) -> Group:
+    """Stacks that end in one line, as (caller, buffers, bytes), together."""
+    by_kind: dict[str, int] = defaultdict(int)
+    for caller, _, size in parts:
+        by_kind[caller.kind] += size
+    kinds = tuple(sorted(by_kind, key=lambda kind: (-by_kind[kind], kind)))
+    counts, sizes = sum(count for _, count, _ in parts), sum(size for *_, size in parts)
+    return Group(replace(parts[0][0], kind=kinds[0]), counts, sizes, kinds)

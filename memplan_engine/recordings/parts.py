@@ -32,9 +32,13 @@ def choose_recording(snapshot: Snapshot, selection: Selection) -> Recording:
         return found
     part = part_of(found, selection.stream, selection.pool)
     if not len(part.blocks) and not len(part.rows(*MEMORY)):
-        asked = f"stream {selection.stream}, pool {selection.pool}".replace(", pool None", "")
-        known = ", ".join(map(str, streams(found)))
-        raise InputError(snapshot.name, f"device {found.device}", asked, f"one with events: streams {known}")
+        raise InputError(
+            snapshot.name,
+            f"device {found.device}",
+            " and ".join(_asked(selection)),
+            f"what has events: streams {', '.join(map(str, streams(found)))}; "
+            f"pools {', '.join(map(pool_text, pools(found)))}",
+        )
     return part
 
 
@@ -48,6 +52,23 @@ def streams(recording: Recording) -> list[int]:
     """The streams that allocate, in order."""
     rows = recording.rows(*MEMORY)
     return np.union1d(recording.events["stream"][rows], recording.blocks["stream"]).tolist()  # type: ignore[no-any-return]
+
+
+def pools(recording: Recording) -> list[tuple[int, int]]:
+    """The memory pools that allocate, in order; the one that everything is of unless said is (0, 0)."""
+    rows = recording.rows(*MEMORY)
+    numbers = np.union1d(recording.events["pool"][rows], recording.blocks["pool"]).tolist()
+    return sorted({recording.pools[number] if number >= 0 else DEFAULT_POOL for number in numbers})
+
+
+def pool_text(pool: tuple[int, int]) -> str:
+    """ "0:1", as options and addresses have it."""
+    return f"{pool[0]}:{pool[1]}"
+
+
+def _asked(selection: Selection) -> list[str]:
+    stream = [] if selection.stream is None else [f"stream {selection.stream}"]
+    return stream + ([] if selection.pool is None else [f"pool {pool_text(selection.pool)}"])
 
 
 def part_of(recording: Recording, stream: int | None, pool: tuple[int, int] | None) -> Recording:

@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
-from memplan_engine.recordings.cost import Cost, Group, Moment, OutOfMemory
-from memplan_engine.recordings.parts import held, streams
+from memplan_engine.recordings.cost import Cost, Group, Moment, OutOfMemory, thinned
+from memplan_engine.recordings.parts import held, pool_text, pools, streams
 from memplan_engine.recordings.stacks import Stacks
 from memplan_engine.recordings.values import Action, Recording, Snapshot
 from memplan_engine.tables import certificate, exact, plain_text
@@ -17,6 +17,7 @@ from memplan_engine.units import format_bytes, format_percent, format_seconds
 
 MOST_GROUPS = 10
 MOST_FAILURES = 5
+MOST_POINTS = 2_000
 
 
 def cost_summary(snapshot: Snapshot, cost: Cost) -> dict[str, Any]:
@@ -39,7 +40,19 @@ def cost_summary(snapshot: Snapshot, cost: Cost) -> dict[str, Any]:
         "planned_arena_bytes": cost.plan.arena_bytes,
         "planned_by": cost.plan.strategy,
         "saved_bytes": cost.saved,
+        "over_time": _over_time(cost),
         "out_of_memory": [_failure(failure, cost.recording.stacks) for failure in cost.failures],
+    }
+
+
+def _over_time(cost: Cost) -> dict[str, list[int]] | None:
+    """From each step to the next the most bytes, MOST_POINTS steps at most."""
+    if cost.over_time is None:
+        return None
+    names = ("step", "live_bytes", "reserved_bytes")
+    return {
+        name: column.tolist()
+        for name, column in zip(names, thinned(cost.over_time, MOST_POINTS), strict=True)
     }
 
 
@@ -69,6 +82,7 @@ def _group(group: Group) -> dict[str, Any]:
     return {
         "caller": caller.label,
         "kind": caller.kind,
+        "kinds": list(group.kinds),
         "source": str(caller.source or ""),
         "buffers": group.count,
         "bytes": group.nbytes,
@@ -166,6 +180,8 @@ def _others(snapshot: Snapshot, chosen: Recording) -> list[tuple[str, str]]:
             f"{each} ({format_bytes(int(memory['size'][memory['stream'] == each].sum()))})" for each in known
         ]
         rows.append(("streams", f"{', '.join(told)} allocated"))
+    if len(several := pools(chosen)) > 1:
+        rows.append(("pools", ", ".join(map(pool_text, several))))
     return rows
 
 
@@ -204,7 +220,7 @@ def _groups(title: str, moment: Moment, every_row: bool) -> Table:
             f"{group.count:,}",
             format_bytes(group.nbytes),
             _share(group.nbytes, moment),
-            plain_text(caller.kind),
+            plain_text(_kinds(group)),
             plain_text(str(caller.source or "")),
         )
     rest = moment.groups[len(shown) :]
@@ -213,6 +229,12 @@ def _groups(title: str, moment: Moment, every_row: bool) -> Table:
         cells = (f"{count:,}", format_bytes(nbytes), _share(nbytes, moment), "", "")
         table.add_row(plain_text(f"and {len(rest)} more lines"), *cells, style="dim")
     return table
+
+
+def _kinds(group: Group) -> str:
+    """The operation with the most bytes, and how many others there are."""
+    more = len(group.kinds) - 1
+    return group.caller.kind + (f" and {more} more" if more > 0 else "")
 
 
 def _share(nbytes: int, moment: Moment) -> str:

@@ -18,6 +18,7 @@ from memplan_engine.strategies.budget import Budget
 from memplan_engine.what_if.cover import Cover, smallest_cover
 from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
 from memplan_engine.what_if.greedy import least_losses
+from memplan_engine.what_if.heuristic import leave_out
 from memplan_engine.what_if.shortage import Shortage, find_shortage
 from memplan_engine.what_if.trials import Trials, settle
 
@@ -31,6 +32,14 @@ MOST_TRIES = 16
 """How many buffers are tried one after another before every kind of edit goes on by halving."""
 MOST_ROUNDS = 6
 """How often the set of buffers to drop may grow because packing loses what is gained."""
+
+
+MANY = 5_000
+"""From so many buffers on trials seldom come to an end in time, and the heuristic goes first."""
+SHARE_OF_MANY = 0.6
+"""What the heuristic may take of the time then."""
+QUICK_SECONDS = 0.3
+"""What it may take beyond the limit where nothing else was found."""
 
 
 class Kind(StrEnum):
@@ -51,7 +60,8 @@ class Suggestion:
     `proved`: nothing smaller of this kind will do. SHRINK: no buffer needs to lose fewer bytes; DROP: no
     smaller buffer could go instead; CUT: of no smaller buffer could the end of the lifetime be cut instead;
     DROP_SEVERAL: no fewer buffers, and no as many of fewer bytes; RELAX changes no bytes at all;
-    SHRINK_SEVERAL never is. `exact` is false for a set that was chosen greedily.
+    SHRINK_SEVERAL never is. `exact` is false for a set that was chosen greedily. `heuristic`: found without
+    any search, because nothing else was in time; less may well do.
     """
 
     kind: Kind
@@ -60,6 +70,7 @@ class Suggestion:
     arena_bytes: int
     proved: bool
     exact: bool = True
+    heuristic: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,18 +93,23 @@ def suggest(decision: Decision, *, seconds: float = DEFAULT_SECONDS, threads: in
 
     Candidates come from the proof that it does not fit: where live bytes pass the capacity, only a buffer
     that is alive at every overfull step can help alone; else one of the core. Each trial is decided by the
-    strategy `auto`. For equal plans the same, as long as `seconds` suffice.
+    strategy `auto`. For equal plans the same, as long as `seconds` suffice. Where no trial fits in time, the
+    best that a heuristic finds is suggested: of many buffers it is looked for first.
     """
     problem, capacity = decision.plan.problem, decision.capacity
     if decision.verdict is Verdict.FITS:
         return Fit(decision, None, (), True)
-    each = max(LEAST_SECONDS_EACH, seconds / 5)
-    trials = Trials(problem, capacity, time.monotonic() + seconds, each, threads, seed)
+    begun, each = time.monotonic(), max(LEAST_SECONDS_EACH, seconds / 5)
+    many = len(problem) > MANY
+    quick = _quickly(decision, SHARE_OF_MANY * seconds) if many else ()
+    trials = Trials(problem, capacity, begun + seconds, each, threads, seed)
     search = _Search(trials, find_shortage(problem, capacity), *_candidates(decision), decision)
     found = [search.relax(), search.shrink(), search.drop(), search.cut()]
     if found[2] is None:
         found += search.several()
-    ranked = sorted(filter(None, found), key=lambda each: (each.nbytes, list(Kind).index(each.kind)))
+    known = [each for each in found if each is not None]
+    known = known or list(quick) or _quickly(decision, QUICK_SECONDS)
+    ranked = sorted(known, key=lambda each: (each.nbytes, list(Kind).index(each.kind)))
     return Fit(decision, search.shortage, tuple(ranked), not trials.over)
 
 
@@ -108,6 +124,28 @@ def fit_into(
     budget = budget or Budget(DECIDING_SECONDS)
     decision = settle(plan, capacity, budget)
     return suggest(decision, seconds=seconds, threads=budget.threads, seed=budget.seed)
+
+
+def _quickly(decision: Decision, seconds: float) -> list[Suggestion]:
+    """What a heuristic would leave out, or shrink; [] where even that is nothing."""
+    problem = decision.plan.problem
+    dropped, shrunk = leave_out(decision.plan, decision.capacity, seconds)
+    several = []
+    for found, kinds in (
+        (shrunk, (Kind.SHRINK, Kind.SHRINK_SEVERAL)),
+        (dropped, (Kind.DROP, Kind.DROP_SEVERAL)),
+    ):
+        if found is None or not found.losses:
+            continue
+        edits = tuple(
+            Drop(problem.names[row])
+            if found is dropped
+            else Resize(problem.names[row], int(problem.size[row]) - loss)
+            for row, loss in found.losses.items()
+        )
+        kind = kinds[len(edits) > 1]
+        several.append(Suggestion(kind, edits, found.nbytes, found.arena_bytes, False, False, True))
+    return several
 
 
 def _candidates(decision: Decision) -> tuple[tuple[int, ...], bool]:

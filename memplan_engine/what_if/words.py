@@ -59,6 +59,8 @@ def proof_words(suggestion: Suggestion) -> str:
     """How sure it is that nothing smaller of the kind will do."""
     if suggestion.kind is Kind.RELAX:
         return "changes no bytes"
+    if suggestion.heuristic:
+        return "not proved: a quick guess, for which a packing was found; far less may do"
     if suggestion.kind is Kind.SHRINK_SEVERAL:
         return "found; the same buffers, no further than needed"
     if suggestion.kind is Kind.DROP_SEVERAL and not suggestion.exact:

@@ -1,0 +1,57 @@
+"""The tab of a recording: what was live, what the allocator held, and where it ran out."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dashboard import documents, recordings
+from dashboard.documents import Document
+from dashboard.figures import reserved_over_time
+from dashboard.words import plain
+from memplan_engine import MemplanError
+from memplan_engine.recordings.cost import OverTime, memory_over_time
+from memplan_engine.units import format_bytes, format_percent
+
+
+def is_recorded(document: Document) -> bool:
+    """Whether `document` is a recording, so that there is something to show."""
+    try:
+        return document.plan is not None and recordings.is_recording(documents.path_of(document.key))
+    except MemplanError:
+        return False
+
+
+def show_reserved(document: Document) -> None:
+    """The curve of both, with what fragmentation cost below it."""
+    key, part = document.key, document.options.part
+    try:
+        over = _over_time(key, part, documents.version_of(key))
+    except MemplanError as error:
+        st.error(plain(error), icon=":material/error:")
+        return
+    if not over.knows_reserved:
+        st.info("This file does not say what was reserved of the device, only what was in use.")
+        return
+    curve = reserved_over_time.data(over)
+    st.plotly_chart(
+        reserved_over_time.figure(curve), key="reserved_over_time", config={"displayModeBar": False}
+    )
+    st.caption(plain(summary(over)))
+
+
+def summary(over: OverTime) -> str:
+    """Both peaks, what lies between them, and how often memory ran out."""
+    live, reserved = int(over.live.max()), int(over.reserved.max())
+    share = format_percent((reserved - live) / reserved) if reserved else "none"
+    told = (
+        f"peak reserved {format_bytes(reserved)} at step {int(over.reserved.argmax()):,}, "
+        f"peak live {format_bytes(live)} at step {int(over.live.argmax()):,}; "
+        f"fragmentation {format_bytes(reserved - live)}, {share}"
+    )
+    failed = len(over.failures)
+    return f"{told}; out of memory {failed:,} × (dotted)" if failed else told
+
+
+@st.cache_resource(max_entries=8, show_spinner="Reading the recording …")
+def _over_time(key: str, part: str, version: tuple[int, int]) -> OverTime:
+    return memory_over_time(recordings.read_recording(documents.path_of(key), version, part))
