@@ -161,6 +161,20 @@ def test_embedding_bags_take_the_storages_planned(op, dtype):
         assert planned(op, args) == real(op, args), (mode, scaled, padding, last)
 
 
+@pytest.mark.parametrize("gradients", [True, False])
+def test_what_an_embedding_bag_makes_depends_on_whether_its_weight_wants_gradients(gradients):
+    weight = nn.Parameter(torch.rand(10, 5), requires_grad=gradients)
+    indices = torch.tensor([0, 1, 2, 3, 1, 4])
+    for mode, last in itertools.product(range(3), (False, True)):
+        offsets = torch.tensor([0, 3, 6] if last else [0, 3])
+        args = (weight, indices, offsets, False, mode, False, None, last)
+        with torch.no_grad():
+            assert planned(aten.embedding_bag.default, args) == real(aten.embedding_bag.default, args), (
+                mode,
+                last,
+            )
+
+
 def live_bytes(problem):
     """Bytes alive at each step, by hand."""
     steps = np.arange(problem.steps)[:, None]

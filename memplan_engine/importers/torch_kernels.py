@@ -84,13 +84,17 @@ def _embedding_bag(target: Any, value: Any, given: Arguments) -> Any:
     weight, scale, offsets = given["weight"], given["per_sample_weights"], given["offsets"]
     summed = given["mode"] == 0
     fast = weight.dtype in (torch.float32, torch.float16, torch.bfloat16) and weight.stride(1) == 1
-    plain = summed and fast and given["padding_idx"] < 0 and (scale is None or scale.stride(0) == 1)
+    padded = given.get("padding_idx", -1)
+    plain = summed and fast and (padded is None or padded < 0) and (scale is None or scale.stride(0) == 1)
     result, places, sizes, maxima = value
     number = given["indices"].shape[0]
     places = places.new_empty(0) if plain else places.new_empty(number + 1)[:number]
     if given["include_last_offset"]:
         every, bags = offsets.shape[0], offsets.shape[0] - 1
-        whole = summed and target._schema.name == "aten::_embedding_bag_forward_only"
+        forward_only = target._schema.name == "aten::_embedding_bag_forward_only"
+        if target._schema.name == "aten::embedding_bag":
+            forward_only = not weight.requires_grad
+        whole = summed and forward_only
         sizes = sizes.new_empty(every)[: every if whole else bags]
         maxima = maxima.new_empty(every) if whole else maxima
     return result, places, sizes, maxima
@@ -112,6 +116,8 @@ KERNELS: dict[str, Callable[[Any, Any, Arguments], Any]] = {
         _saved_by_parameters,
     ),
     **dict.fromkeys(("aten::native_batch_norm_backward", "aten::batch_norm_backward"), _only_wanted),
-    **dict.fromkeys(("aten::_embedding_bag", "aten::_embedding_bag_forward_only"), _embedding_bag),
+    **dict.fromkeys(
+        ("aten::embedding_bag", "aten::_embedding_bag", "aten::_embedding_bag_forward_only"), _embedding_bag
+    ),
 }
 """Operators by name → what makes the fake result the real one."""
