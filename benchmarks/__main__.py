@@ -10,9 +10,12 @@ import runpy
 import sys
 from pathlib import Path
 
-USUAL = {"guillotine": ["--seeds", "3", "--seconds", "10"]}
+USUAL = {
+    "browser_scale": ["10000", "100000"],
+    "guillotine": ["--seeds", "3", "--seconds", "10"],
+}
 """What a benchmark is given in a run of all, where its own defaults take too long."""
-LONG = {"greedy_speed": ["--million"], "instances": ["--long"], "peers": ["--long"]}
+LONG = {"browser_scale": [], "greedy_speed": ["--million"], "instances": ["--long"], "peers": ["--long"]}
 """What it is given instead with --long."""
 
 

@@ -20,8 +20,10 @@ st.navigation(
         st.Page("views/compare_plans.py", title="Compare", icon=":material/compare:", url_path="compare"),
         st.Page("views/regression_diff.py", title="Diff", icon=":material/difference:", url_path="diff"),
         st.Page("views/replay_strategy.py", title="Replay", icon=":material/replay:", url_path="replay"),
+        st.Page("views/run_plan.py", title="Run", icon=":material/play_arrow:", url_path="run"),
         st.Page("views/learn.py", title="Learn", icon=":material/school:", url_path="learn"),
         st.Page("views/import_file.py", title="Import", icon=":material/upload_file:", url_path="import"),
     ],
     position="top",
 ).run()
+state.set_aside()

@@ -114,6 +114,7 @@ def pick_budget() -> int | None:
         placeholder="none",
         key="budget_widget",
         on_change=_budget,
+        format="%g",
         help="Drawn as a dotted line.",
     )
     return None if current is None else round(current * 2**20)

@@ -17,10 +17,15 @@ from dashboard import recordings
 from memplan_engine import Graph, ImportOptions, InputError, MemplanError, Plan, Problem, load
 from memplan_engine.formats.graph_format import About
 from memplan_engine.importers.about import read_about
-from memplan_engine.importers.base import Loaded
+from memplan_engine.importers.base import HEAD_BYTES, Loaded
+from memplan_engine.importers.limits import read_head
+from memplan_engine.importers.observation_file import is_observation
+from memplan_engine.importers.run_file import is_run
 from memplan_engine.preparation import Preparation, prepare
 
 MOST_UPLOADS = 50
+UPLOADS = ("upload", "run")
+"""What can be uploaded, as keys begin: documents, and runs, which the page Run shows."""
 EXAMPLE = "example:gpt2"
 
 
@@ -75,17 +80,17 @@ class Document:
 
 def first_key() -> str:
     """What opens when nothing else is asked for: the first file of the command line, or an example."""
-    return next(iter(_given()), EXAMPLE)
+    return next((key for key, path in _given().items() if not is_run(_head(path))), EXAMPLE)
 
 
 def catalogue() -> dict[str, str]:
     """Every document that can be chosen, key → label: command-line files, uploads of late, examples."""
-    found = {key: path.name for key, path in _given().items()}
-    uploads = {f"upload:{path.parent.name}": path.name for path in _uploads()}
-    names = Counter(uploads.values())
+    found = {key: path.name for key, path in _given().items() if not is_run(_head(path))}
+    kept = uploads()
+    names = Counter(kept.values())
     found |= {
         key: name if names[name] == 1 else f"{name} ({key.partition(':')[2][:4]})"
-        for key, name in uploads.items()
+        for key, name in kept.items()
     }
     return found | {f"example:{path.stem}": _title(path) for path in example_graphs.examples()}
 
@@ -103,8 +108,8 @@ def path_of(key: str) -> Path:
         candidates = [path for path in example_graphs.examples() if path.stem == name]
     elif kind == "file":
         candidates = [path for known, path in _given().items() if known == key]
-    elif kind == "upload" and re.fullmatch(r"[0-9a-f]{16}", name):
-        candidates = [path for path in sorted((_store() / name).glob("*")) if path.suffix != ".part"]
+    elif kind in UPLOADS and re.fullmatch(r"[0-9a-f]{16}", name):
+        candidates = [path for path in sorted((_folder(kind) / name).glob("*")) if path.suffix != ".part"]
     if not candidates:
         raise InputError(key[:80], "", "no such document", "one of those in the list, or a new upload")
     return candidates[0]
@@ -119,10 +124,11 @@ def version_of(key: str) -> tuple[int, int]:
     return (status.st_mtime_ns, status.st_size)
 
 
-def keep_upload(name: str, content: bytes) -> tuple[str, bool]:
-    """Keep an uploaded file; its key, and whether it is new. The oldest beyond MOST_UPLOADS are removed."""
+def keep_upload(name: str, content: bytes, kind: str = "upload") -> tuple[str, bool]:
+    """Keep an uploaded file, of a `kind` among UPLOADS; its key, and whether it is new. The oldest beyond
+    MOST_UPLOADS are removed."""
     digest = hashlib.sha256(content).hexdigest()[:16]
-    folder = _store() / digest
+    folder = _folder(kind) / digest
     safe = re.sub(r"[^\w.+-]", "_", Path(name).name)[-100:] or "upload"
     is_new = not (folder / safe).exists()
     if is_new:
@@ -132,14 +138,25 @@ def keep_upload(name: str, content: bytes) -> tuple[str, bool]:
         part = folder / f"{safe}.part"
         part.write_bytes(content)
         part.rename(folder / safe)
-        for old in _uploads()[MOST_UPLOADS:]:
+        for old in _uploads(kind)[MOST_UPLOADS:]:
             _remove(old)
-    return f"upload:{digest}", is_new
+    return f"{kind}:{digest}", is_new
+
+
+def given_runs() -> dict[str, str]:
+    """The runs and observations among the files of the command line, key → file name."""
+    heads = {key: (path.name, _head(path)) for key, path in _given().items()}
+    return {key: name for key, (name, head) in heads.items() if is_run(head) or is_observation(head)}
+
+
+def uploads(kind: str = "upload") -> dict[str, str]:
+    """The uploads of a kind, key → file name, the latest first."""
+    return {f"{kind}:{path.parent.name}": path.name for path in _uploads(kind)}
 
 
 def drop_upload(key: str) -> None:
     """Forget an upload that cannot be opened; anything else is left alone."""
-    if key.startswith("upload:"):
+    if key.partition(":")[0] in UPLOADS:
         _remove(path_of(key))
 
 
@@ -175,6 +192,14 @@ def _given() -> dict[str, Path]:
     return found
 
 
+def _head(path: Path) -> bytes:
+    """How a file begins; nothing of one that cannot be read, whoever opens it will say why."""
+    try:
+        return read_head(path, HEAD_BYTES)
+    except MemplanError:
+        return b""
+
+
 def _remove(path: Path) -> None:
     path.unlink(missing_ok=True)
     if path.parent.exists() and not any(path.parent.iterdir()):
@@ -185,8 +210,13 @@ def _store() -> Path:
     return user_cache_path("memplan") / "uploads"
 
 
-def _uploads() -> list[Path]:
-    files = [path for path in _store().glob("*/*") if path.suffix != ".part"]
+def _folder(kind: str) -> Path:
+    """Where uploads of a kind lie."""
+    return _store() if kind == UPLOADS[0] else _store().with_name(f"{kind}s")
+
+
+def _uploads(kind: str) -> list[Path]:
+    files = [path for path in _folder(kind).glob("*/*") if path.suffix != ".part"]
     return sorted(files, key=_age)
 
 

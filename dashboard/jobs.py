@@ -233,7 +233,7 @@ class Job:
             with self._lock:
                 if self.state is not State.RUNNING or seed != self._starts - 1:
                     return
-                process = self._process = _spawn()
+                process = self._process = spawn("dashboard.solver_process")
             assert process.stdin is not None
             assert process.stdout is not None
             values, arrays = problem_message(self.first.problem)
@@ -322,12 +322,13 @@ def import_path(entries: Sequence[str]) -> str:
     return os.pathsep.join(each for each in entries if each and Path(each).resolve() != PACKAGE)
 
 
-def _spawn() -> subprocess.Popen[bytes]:
+def spawn(module: str) -> subprocess.Popen[bytes]:
+    """A process that runs `module`, with pipes to and from it; by the thread that listens to it."""
     # A group of its own: where a process is held while its server ends, POSIX then wakes it with a hang-up.
     # On Linux it ends with the thread that starts it, so that has to be the one that listens to it.
     own_group: dict[str, Any] = {"process_group": 0} if os.name == "posix" else {}
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "dashboard.solver_process"],
+        [sys.executable, "-P", "-m", module],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": import_path(sys.path)},

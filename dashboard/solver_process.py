@@ -98,7 +98,7 @@ def _done(plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:
     return values, {"offsets": plan.offsets}
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Have Linux end this process when the thread that started it is gone, even while it is held.
 
     Elsewhere, and before this, the end of the input does the same for a process that runs.
@@ -109,7 +109,7 @@ def _end_with_parent() -> None:
 
 def main() -> None:
     """Solve what comes in."""
-    _end_with_parent()
+    end_with_parent()
     # Ctrl-C in a terminal reaches every process of the group: the server decides, and closes our input.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     commands = sys.stdin.buffer

@@ -19,7 +19,7 @@ div:has(> [class*="st-key-unseen"]) { position: absolute; }
   .st-key-figures_what_if [data-testid="stColumn"] { flex: 1 1 18rem; min-width: 18rem; }
   .st-key-figures_diff [data-testid="stColumn"] { flex: 1 1 14rem; min-width: 14rem; }
   .st-key-figures_diff [data-testid="stMetricValue"] { font-size: 1.5rem; }
-  .st-key-diff_upload { padding-top: 0; }
+  .st-key-diff_upload, .st-key-run_start { padding-top: 0; }
   .st-key-controls [data-testid="stColumn"]:has(.st-key-swap) { flex: 0 0 3rem; min-width: 3rem; }
   .st-key-controls [data-testid="stColumn"]:has(.st-key-replay_mode) { flex-basis: 100%; }
   [class*="st-key-halves"] [data-testid="stColumn"] { flex: 1 1 100%; min-width: 100%; }

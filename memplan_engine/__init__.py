@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from memplan_engine.exporters.figure_png import write_png
     from memplan_engine.exporters.figure_svg import write_svg
     from memplan_engine.exporters.json_file import write_json
+    from memplan_engine.exporters.observation_file import write_observation, write_observation_trace
     from memplan_engine.exporters.plot_style import FigureStyle
     from memplan_engine.exporters.report_html import write_report
     from memplan_engine.exporters.report_sections import ReportNotes
+    from memplan_engine.exporters.run_file import write_run
     from memplan_engine.graph import (
         Graph,
         Op,
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
         check_graph,
     )
     from memplan_engine.importers import ImportOptions, load
+    from memplan_engine.importers.observation_file import load_observation
     from memplan_engine.importers.recording_file import load_recording
+    from memplan_engine.importers.run_file import load_run
     from memplan_engine.importers.schedule_file import load_schedule
     from memplan_engine.importers.torch_capture import capture
     from memplan_engine.importers.torch_step import capture_step
@@ -53,6 +57,8 @@ if TYPE_CHECKING:
     from memplan_engine.profile import Profile, alive_at, make_profile
     from memplan_engine.provenance import Provenance, find_provenance
     from memplan_engine.recordings.cost import Cost, cost_of
+    from memplan_engine.recordings.observation import Level, Observation, observed_live, observed_peak
+    from memplan_engine.recordings.observed import observation_recording, observed_problem
     from memplan_engine.recordings.parts import choose_recording
     from memplan_engine.recordings.problem import recorded_plan, recording_problem
     from memplan_engine.recordings.selection import Selection
@@ -63,6 +69,24 @@ if TYPE_CHECKING:
     from memplan_engine.replay.make import make_replay, replayable
     from memplan_engine.replay.predict import agrees
     from memplan_engine.replay.values import Replay
+    from memplan_engine.runtime.comparison import Measured, compare_run, learn_workspaces
+    from memplan_engine.runtime.equality import Equality, compare_results
+    from memplan_engine.runtime.observer import Observer, observe, observe_result
+    from memplan_engine.runtime.program import (
+        Program,
+        load_program,
+        program_from_exported,
+        program_from_module,
+    )
+    from memplan_engine.runtime.pt2_program import load_pt2
+    from memplan_engine.runtime.safety import SafeRun, run_safely
+    from memplan_engine.runtime.slab import insert_slab, slab_report
+    from memplan_engine.runtime.slab_order import check_order
+    from memplan_engine.runtime.slab_report import SlabReport
+    from memplan_engine.runtime.static_runtime import StaticRuntime
+    from memplan_engine.runtime.step_program import load_step
+    from memplan_engine.runtime.temporaries import predict_temporaries
+    from memplan_engine.runtime.trial import Subject, Trial, subject_of, try_plan
     from memplan_engine.schedule import (
         Schedule,
         by_steps,
@@ -79,6 +103,7 @@ if TYPE_CHECKING:
     from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
     from memplan_engine.what_if.scenario import Scenario
     from memplan_engine.what_if.suggest import Fit, Suggestion, fit_into
+    from memplan_engine.workspaces import predicted_live, with_workspaces, workspaces_as_tensors
 
 __all__ = [
     "FREE",
@@ -95,6 +120,7 @@ __all__ = [
     "DiffRow",
     "Drop",
     "Edit",
+    "Equality",
     "FigureStyle",
     "Fit",
     "Gap",
@@ -102,11 +128,15 @@ __all__ = [
     "ImportOptions",
     "InputError",
     "Layout",
+    "Level",
     "ManagedValue",
     "Matching",
+    "Measured",
     "MemplanError",
     "MissingDependencyError",
     "Moment",
+    "Observation",
+    "Observer",
     "Op",
     "Peak",
     "Phase",
@@ -118,6 +148,7 @@ __all__ = [
     "Problem",
     "Profile",
     "ProfileDifference",
+    "Program",
     "Provenance",
     "Recording",
     "Replay",
@@ -126,19 +157,24 @@ __all__ = [
     "Resize",
     "Role",
     "Rule",
+    "SafeRun",
     "Scenario",
     "Schedule",
     "Selection",
     "Shorten",
+    "SlabReport",
     "Snapshot",
     "Source",
     "Split",
+    "StaticRuntime",
     "Storage",
     "Strategy",
+    "Subject",
     "Suggestion",
     "Symbol",
     "Tensor",
     "TrainingCapture",
+    "Trial",
     "Unread",
     "UsageRecord",
     "Verdict",
@@ -155,9 +191,12 @@ __all__ = [
     "capture_training",
     "changes_by_buffer",
     "check_graph",
+    "check_order",
     "check_schedule",
     "choose_recording",
     "compare",
+    "compare_results",
+    "compare_run",
     "contributors",
     "cost_of",
     "decide",
@@ -168,11 +207,18 @@ __all__ = [
     "find_provenance",
     "fit_into",
     "get_strategy",
+    "insert_slab",
     "judge",
     "known_strategies",
+    "learn_workspaces",
     "load",
+    "load_observation",
+    "load_program",
+    "load_pt2",
     "load_recording",
+    "load_run",
     "load_schedule",
+    "load_step",
     "lower_bound",
     "make_exercise",
     "make_layout",
@@ -188,26 +234,45 @@ __all__ = [
     "multi_stream",
     "object_summary",
     "object_table",
+    "observation_recording",
+    "observe",
+    "observe_result",
+    "observed_live",
+    "observed_peak",
+    "observed_problem",
     "phase_steps",
     "positional_maxima",
+    "predict_temporaries",
+    "predicted_live",
     "prepare",
     "profile_difference",
+    "program_from_exported",
+    "program_from_module",
     "recorded_plan",
     "recording_problem",
     "records_problem",
     "replay_summary",
     "replayable",
+    "run_safely",
     "saved_activations",
     "sequential",
     "shared_objects_bound",
+    "slab_report",
     "strategies_for",
+    "subject_of",
     "to_problem",
+    "try_plan",
     "usage_records",
     "validate_plan",
+    "with_workspaces",
+    "workspaces_as_tensors",
     "write_csv",
     "write_json",
+    "write_observation",
+    "write_observation_trace",
     "write_png",
     "write_report",
+    "write_run",
     "write_svg",
 ]
 
@@ -225,9 +290,11 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "exporters.figure_png": ("write_png",),
     "exporters.figure_svg": ("write_svg",),
     "exporters.json_file": ("write_json",),
+    "exporters.observation_file": ("write_observation", "write_observation_trace"),
     "exporters.plot_style": ("FigureStyle",),
     "exporters.report_html": ("write_report",),
     "exporters.report_sections": ("ReportNotes",),
+    "exporters.run_file": ("write_run",),
     "graph": (
         "Graph",
         "Op",
@@ -241,7 +308,9 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "check_graph",
     ),
     "importers": ("ImportOptions", "load"),
+    "importers.observation_file": ("load_observation",),
     "importers.recording_file": ("load_recording",),
+    "importers.run_file": ("load_run",),
     "importers.schedule_file": ("load_schedule",),
     "importers.torch_capture": ("capture",),
     "importers.torch_step": ("capture_step",),
@@ -259,6 +328,8 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "profile": ("Profile", "alive_at", "make_profile"),
     "provenance": ("Provenance", "find_provenance"),
     "recordings.cost": ("Cost", "cost_of"),
+    "recordings.observation": ("Level", "Observation", "observed_live", "observed_peak"),
+    "recordings.observed": ("observation_recording", "observed_problem"),
     "recordings.parts": ("choose_recording",),
     "recordings.problem": ("recorded_plan", "recording_problem"),
     "recordings.selection": ("Selection",),
@@ -269,6 +340,19 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "replay.make": ("make_replay", "replayable"),
     "replay.predict": ("agrees",),
     "replay.values": ("Replay",),
+    "runtime.comparison": ("Measured", "compare_run", "learn_workspaces"),
+    "runtime.equality": ("Equality", "compare_results"),
+    "runtime.observer": ("Observer", "observe", "observe_result"),
+    "runtime.program": ("Program", "load_program", "program_from_exported", "program_from_module"),
+    "runtime.pt2_program": ("load_pt2",),
+    "runtime.safety": ("SafeRun", "run_safely"),
+    "runtime.slab": ("insert_slab", "slab_report"),
+    "runtime.slab_order": ("check_order",),
+    "runtime.slab_report": ("SlabReport",),
+    "runtime.static_runtime": ("StaticRuntime",),
+    "runtime.step_program": ("load_step",),
+    "runtime.temporaries": ("predict_temporaries",),
+    "runtime.trial": ("Subject", "Trial", "subject_of", "try_plan"),
     "schedule": ("Schedule", "by_steps", "by_streams", "check_schedule", "multi_stream", "sequential"),
     "strategies": ("get_strategy", "known_strategies"),
     "strategies.base": ("Budget", "Placement", "Strategy"),
@@ -278,6 +362,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "what_if.edits": ("Align", "Drop", "Edit", "Pin", "Resize", "Shorten", "Split"),
     "what_if.scenario": ("Scenario",),
     "what_if.suggest": ("Fit", "Suggestion", "fit_into"),
+    "workspaces": ("predicted_live", "with_workspaces", "workspaces_as_tensors"),
 }
 """The names by the module that they come from: each is imported when somebody asks for it, so that `memplan`
 starts quickly and a program that only reads a file waits for no other kind of file."""

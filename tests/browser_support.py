@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 FIRST_TEST_PORT = 8701
 # Opened at /compare, Streamlit's browser side first asks for these two below /compare, then at the root.
-PAGES = "compare|diff|import|learn|replay"
+PAGES = "compare|diff|import|learn|replay|run"
 STREAMLITS_OWN = re.compile(rf"^http://127\.0\.0\.1:\d+/({PAGES})/_stcore/(health|host-config)$")
 FLAGS = [
     "--no-sandbox",

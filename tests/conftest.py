@@ -15,7 +15,7 @@ from memplan_engine import first_compilation
 from memplan_engine.cli import running
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, BrowserContext
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,13 +47,27 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def shared_context(chromium: Browser) -> Iterator[BrowserContext]:
+    """Where the tests of a file open their pages one after the other: fetching and compiling Streamlit's
+    scripts anew for each page is most of what a page costs."""
+    context = chromium.new_context()
+    context.new_page()  # With a page open, what is cached stays.
+    yield context
+    context.close()
+
+
 @pytest.fixture
-def open_page(chromium: Browser) -> Iterator[Callable[..., Tab]]:
-    """`open_page(url, width=1280, height=800, scheme="light")` gives a Tab, whose errors fail the test."""
+def open_page(chromium: Browser, shared_context: BrowserContext) -> Iterator[Callable[..., Tab]]:
+    """`open_page(url, width=1280, height=800, scheme="light")` gives a Tab, whose errors fail the test.
+
+    A second page of one test is in a context of its own: it is another browser's.
+    """
     tabs: list[Tab] = []
 
     def open_one(url: str, *, width: int = 1280, height: int = 800, scheme: str = "light") -> Tab:
-        tabs.append(open_tab(chromium, url, width, height, scheme))
+        context = None if tabs else shared_context
+        tabs.append(open_tab(chromium, url, width, height, scheme, context))
         return tabs[-1]
 
     yield open_one

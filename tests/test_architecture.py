@@ -23,6 +23,7 @@ DASHBOARD = [name for name in MODULES if name.split(".")[0] == "dashboard"]
 KERNELS = [name for name in ENGINE if name.startswith("memplan_engine.kernels.")]
 STRATEGIES = [name for name in ENGINE if name.startswith("memplan_engine.strategies")]
 PAGES = [name for name in DASHBOARD if name.startswith("dashboard.views.")]
+RUNTIME = [name for name in ENGINE if name.startswith("memplan_engine.runtime")]
 FIGURES = [name for name in DASHBOARD if name.startswith("dashboard.figures.")]
 HEAVY = {"torch", "onnx", "transformers", "safetensors"}
 DRAWING = {"plotly", "PIL"}
@@ -110,9 +111,15 @@ def test_what_draws_is_imported_in_functions_of_the_exporters_only(module: str) 
 
 @pytest.mark.parametrize("module", ENGINE)
 def test_torch_and_onnx_only_in_functions_and_only_of_what_works_on_their_graphs(module: str) -> None:
-    assert top_levels(module, lazy=False) & HEAVY == set()
+    if module not in RUNTIME:
+        assert top_levels(module, lazy=False) & HEAVY == set()
     if not below({module}, *(f"memplan_engine.{name}" for name in ("importers", "fx_estimator", "runtime"))):
         assert top_levels(module) & HEAVY == set()
+
+
+@pytest.mark.parametrize("module", sorted(set(MODULES) - set(RUNTIME)))
+def test_the_runtime_which_needs_torch_is_imported_in_functions_only(module: str) -> None:
+    assert below(imported(module, lazy=False), "memplan_engine.runtime") == set()
 
 
 @pytest.mark.parametrize("module", KERNELS)
@@ -250,7 +257,11 @@ def test_the_engine_imports_without_the_extras() -> None:
     """Every module of it, in one process in which no optional package exists."""
     run_without(
         HEAVY | DRAWING | {"streamlit", "pandas", "regex"},
-        "; ".join(f"import {module}" for module in ENGINE if not module.endswith("__main__")),
+        "; ".join(
+            f"import {module}"
+            for module in ENGINE
+            if module not in RUNTIME and not module.endswith("__main__")
+        ),
     )
 
 

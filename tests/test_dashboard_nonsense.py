@@ -15,7 +15,7 @@ from memplan_engine.layout import make_layout
 
 HOSTILE = '</script><img src=x onerror="window.hacked=1">'
 VALUES = ("<script>alert(1)</script>", "-1", "9" * 400, "nan", "\u202e,=:;%", "device=0,pool=7:7")
-PAGES = ("", "compare", "diff", "replay", "learn", "import")
+PAGES = ("", "compare", "diff", "replay", "run", "learn", "import")
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,7 @@ VERBS = {
     "graphs": ("values", "reuse"),
     "symbols": ("symbols", "range", "buckets", "sweep"),
     "capturing": ("capture", "estimate"),
+    "executing": ("run",),
     "serving": ("dashboard",),
 }
 """The modules beside this one with their verbs, in the order in which the help lists them; each module is

@@ -26,7 +26,9 @@ from memplan_engine.recordings.tables import cost_summary, cost_tables
 @app.command()
 def snapshot(
     file: Annotated[Path, typer.Argument(help="CUDA memory snapshot, or profiler trace", show_default=False)],
-    device: Annotated[int | None, typer.Option(help="The one with the most bytes unless given.")] = None,
+    device: Annotated[
+        int | None, typer.Option(help="The one with the most bytes unless given; -1 is the CPU.")
+    ] = None,
     stream: Annotated[int | None, typer.Option(help="Only what this stream allocates.")] = None,
     pool: Annotated[str | None, typer.Option(help="Only this memory pool, as 0:1.")] = None,
     strategy: STRATEGY = "auto",

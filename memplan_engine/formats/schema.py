@@ -9,8 +9,10 @@ from memplan_engine.atomic import write_atomically
 from memplan_engine.formats.base import Strict
 from memplan_engine.formats.edits_format import EditsFile
 from memplan_engine.formats.graph_format import GraphFile
+from memplan_engine.formats.observation_format import ObservationFile
 from memplan_engine.formats.plan_format import PlanFile
 from memplan_engine.formats.problem_format import ProblemFile
+from memplan_engine.formats.run_format import RunFile
 from memplan_engine.formats.schedule_format import ScheduleFile
 
 FOLDER = Path(__file__).parent.parent / "schema"
@@ -20,6 +22,8 @@ _FILES: dict[str, type[Strict]] = {
     "plan": PlanFile,
     "schedule": ScheduleFile,
     "edits": EditsFile,
+    "observation": ObservationFile,
+    "run": RunFile,
 }
 
 

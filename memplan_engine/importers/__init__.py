@@ -9,6 +9,7 @@ from memplan_engine.importers.base import HEAD_BYTES, Importer, ImportOptions, L
 from memplan_engine.importers.csv_file import CsvImporter
 from memplan_engine.importers.json_file import JsonImporter
 from memplan_engine.importers.limits import read_head
+from memplan_engine.importers.observation_file import ObservationImporter
 from memplan_engine.importers.onnx_file import OnnxImporter
 from memplan_engine.importers.profiler_file import ProfilerImporter
 from memplan_engine.importers.pt2 import Pt2Importer
@@ -19,6 +20,7 @@ __all__ = ["IMPORTERS", "ImportOptions", "Importer", "Loaded", "load", "recognis
 IMPORTERS: tuple[Importer, ...] = (
     Pt2Importer(),
     ProfilerImporter(),
+    ObservationImporter(),
     JsonImporter(),
     SnapshotImporter(),
     OnnxImporter(),

@@ -23,7 +23,7 @@ class ProfilerImporter:
         from memplan_engine.importers.json_stream import head_of
 
         begin = head_of(path, head, HEAD_BYTES).lstrip()
-        return begin.replace(b" ", b"")[:2] == b"[[" or is_trace(begin)
+        return is_timeline(begin) or is_trace(begin)
 
     def load(self, path: Path, options: ImportOptions) -> Problem | Plan:
         """The buffers; of a trace those of the device that `options` choose; raises InputError."""
@@ -39,6 +39,11 @@ class ProfilerImporter:
         recording = choose_recording(load_trace(path, options.progress), options.selection)
         problem = recording_problem(recording)
         return recorded_plan(recording, problem) if options.offsets_as_plan else problem
+
+
+def is_timeline(begin: bytes) -> bool:
+    """Whether a file that begins like this is an exported memory timeline."""
+    return begin.replace(b" ", b"")[:2] == b"[["
 
 
 def is_trace(begin: bytes) -> bool:

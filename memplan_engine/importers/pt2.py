@@ -10,6 +10,8 @@ import json
 import re
 import zipfile
 import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,17 +67,55 @@ class Pt2Importer:
         from memplan_engine.importers.torch_graph import graph_of_program
         from memplan_engine.importers.torch_serde import read_program
 
-        source = path.name
-        try:
-            with zipfile.ZipFile(path) as archive:
-                member = _model_member(archive, source)
-                model = _read_json(archive, member, source)
-                payloads = _payloads(archive, member, source)
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-            raise InputError(source, "", f"a damaged zip ({error})", "a file of torch.export.save") from error
-        except (OSError, ValueError) as error:
-            raise InputError(source, "", str(error), "a readable file of torch.export.save") from error
-        return graph_of_program(read_program(model, payloads, source), path.stem)
+        with opened(path) as archive:
+            member = _model_member(archive, path.name)
+            model = _read_json(archive, member, path.name)
+            payloads = _payloads(archive, member, path.name)
+        return graph_of_program(read_program(model, payloads, path.name), path.stem)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """The zip at `path`; raises InputError for one that is damaged or cannot be read."""
+    source = path.name
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise InputError(source, "", f"a damaged zip ({error})", "a file of torch.export.save") from error
+    except (OSError, ValueError) as error:
+        raise InputError(source, "", str(error), "a readable file of torch.export.save") from error
+
+
+def read_weights(path: Path) -> tuple[Any, dict[str, tuple[Any, dict[str, bytes]]]]:
+    """The JSON of the program in a .pt2 file, and for weights and constants the configuration and the raw
+    bytes of each record; raises InputError as `Pt2Importer.load` does, and for weights that are pickled."""
+    with opened(path) as archive:
+        member = _model_member(archive, path.name)
+        model = _read_json(archive, member, path.name)
+        found = {}
+        for kind, (config, sizes) in _payloads(archive, member, path.name).items():
+            folder = f"{member.partition('/models/')[0]}/data/{kind}/"
+            wanted = sorted(_raw_records(config, sizes, path.name))
+            for name in wanted:
+                if archive.getinfo(folder + name).compress_type != zipfile.ZIP_STORED:
+                    raise InputError(path.name, f"record {name!r}", "packed bytes", "bytes as they are")
+            found[kind] = (config, {name: archive.read(folder + name) for name in wanted})
+    return model, found
+
+
+def _raw_records(config: Any, sizes: Mapping[str, int], source: str) -> set[str]:
+    """The records with the bytes of tensors; raises InputError where bytes are missing or are a pickle."""
+    entries = config.get("config") if isinstance(config, dict) else None
+    if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
+        raise InputError(source, "weights", "no list of tensors", "a file of torch.export.save")
+    for name, entry in entries.items():
+        if entry.get("use_pickle") or entry.get("tensor_meta") is None:
+            expected = "plain bytes: nothing in a file is ever unpickled"
+            raise InputError(source, f"weight {name!r}", "a pickle", expected)
+        if entry.get("path_name") not in sizes:
+            raise InputError(source, f"weight {name!r}", "no record with its bytes", "a file with weights")
+    return {str(entry["path_name"]) for entry in entries.values()}
 
 
 def _model_member(archive: zipfile.ZipFile, source: str) -> str:

@@ -1,4 +1,4 @@
-"""Whatever holds a recording of an allocator, as a recording: memory snapshots and profiler traces."""
+"""Whatever holds a recording of an allocator, as a recording: snapshots, profiler traces, observations."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from memplan_engine.importers.base import HEAD_BYTES
 from memplan_engine.importers.cuda_snapshot import load_snapshot
 from memplan_engine.importers.json_stream import head_of
 from memplan_engine.importers.limits import read_head
-from memplan_engine.importers.profiler_file import is_trace
+from memplan_engine.importers.observation_file import is_observation, load_observed_snapshot
+from memplan_engine.importers.profiler_file import is_timeline, is_trace
 from memplan_engine.importers.profiler_trace import load_trace
 from memplan_engine.importers.snapshot_file import SnapshotImporter
 from memplan_engine.recordings.values import Snapshot
 
 
 def load_recording(path: Path | str, progress: Callable[[int, int], None] | None = None) -> Snapshot:
-    """All devices of a CUDA memory snapshot or of a profiler trace with memory events.
+    """All devices of a CUDA memory snapshot, of a profiler trace with memory events, or of an observation.
 
     Raises
     ------
@@ -27,6 +28,16 @@ def load_recording(path: Path | str, progress: Callable[[int, int], None] | None
     head = read_head(path, HEAD_BYTES)
     if SnapshotImporter().recognises(head, path):
         return load_snapshot(path, progress)
-    if is_trace(head_of(path, head, HEAD_BYTES).lstrip()):
+    if is_observation(head):
+        return load_observed_snapshot(path)
+    begin = head_of(path, head, HEAD_BYTES).lstrip()
+    if is_trace(begin):
         return load_trace(path, progress)
-    raise InputError(path.name, "", "no recording", "a CUDA memory snapshot, or a profiler trace")
+    if is_timeline(begin):
+        found = "a memory timeline, which has no addresses"
+        raise InputError(
+            path.name, "", found, "a snapshot or a trace; `memplan plan` and `peak` take timelines"
+        )
+    raise InputError(
+        path.name, "", "no recording", "a CUDA memory snapshot, a profiler trace, or an observation"
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,8 +19,13 @@ from memplan_engine.importers.torch_fake import require_torch
 from memplan_engine.importers.torch_run import brief
 from memplan_engine.importers.torch_step import capture_step
 from memplan_engine.importers.torch_training import TrainingCapture, capture_training
+from memplan_engine.units import format_bytes
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    import torch
+
     from memplan_engine.graph import Graph
 
 log = logging.getLogger(__name__)
@@ -27,14 +34,17 @@ Captured = TypeVar("Captured")
 RETURNS = "(model, args), (model, args, kwargs) or (model, kwargs)"
 KEYS = ("model", "args", "kwargs", "dynamic_shapes")
 TRAINING = ("step", "joint")
+LARGE_BYTES = 2**30
+"""Weights from this size on are worth a warning before they are made."""
 
 
 def capture_factory(spec: str, *, functional: bool = False, dynamic: Sequence[str] = ()) -> Graph:
-    """The graph of what the factory `spec`, "package.module:function", builds.
+    """The graph of what the factory `spec`, "package.module:function" or "folder/file.py:function", builds.
 
-    The module is imported with the current folder on the path; the factory takes no arguments and returns
-    `(model, args)`, `(model, args, kwargs)` or `(model, kwargs)`. It is called under the meta device, so
-    that weights take no memory; where that fails it is called again without, with a logged warning.
+    The module is imported with the current folder on the path; a file with its own. The factory takes no
+    arguments and returns `(model, args)`, `(model, args, kwargs)` or `(model, kwargs)`. It is called under
+    the meta device, so that weights take no memory; where that fails it is called again without, with a
+    logged warning.
 
     `dynamic` says in the form of `torch_dims` which input dimensions are symbols: "input_ids:1=seq[2:1024]".
     A factory can say so itself: as a fourth element, or by a dict of "model", "args", "kwargs" and
@@ -84,6 +94,51 @@ def capture_pair_factory(spec: str, *, partition: str = "default") -> TrainingCa
     return _captured(spec, partial(capture_training, partition=partition))
 
 
+def build_factory(spec: str, *, seed: int = 0) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
+    """The model and its inputs (by place and by name) that the factory `spec` builds, on the CPU with
+    weights: random ones come from `seed`. It is called under the meta device first, which tells how large
+    they are; LARGE_BYTES and more are logged as a warning.
+
+    Raises
+    ------
+    InputError: as `capture_factory`; weights that are larger than the machine's memory.
+    MissingDependencyError: torch is not installed.
+    """
+    require_torch("running a model")
+    import torch
+
+    with _current_folder_on_path():
+        factory = _find(spec)
+        _check_weights(spec, factory)
+        torch.manual_seed(seed)
+        try:
+            built = factory()
+        except Exception as error:
+            raise InputError(f"factory {spec}", "", brief(error), "a factory that runs") from error
+    model, args, kwargs, _ = _unpack(spec, built)
+    return model, args, kwargs
+
+
+def _check_weights(spec: str, factory: Callable[[], Any]) -> None:
+    """Warn of weights that are large; raise InputError for those that the machine cannot hold."""
+    import torch
+
+    try:
+        with torch.device("meta"):
+            model = _unpack(spec, factory())[0]
+    except Exception as error:
+        log.info("factory %s fails on the meta device (%s): its size is not known", spec, brief(error))
+        return
+    tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if nbytes > memory:
+        found = f"weights of {format_bytes(nbytes)}"
+        raise InputError(f"factory {spec}", "", found, f"at most {format_bytes(memory)}, as this machine has")
+    if nbytes >= LARGE_BYTES:
+        log.warning("factory %s: making %s of weights", spec, format_bytes(nbytes))
+
+
 def _captured(spec: str, how: Callable[..., Captured], dynamic: Sequence[str] | None = None) -> Captured:
     """What `how` makes of the factory's model; `dynamic` None: with plain sizes, whatever it says itself."""
     require_torch("capturing a model")
@@ -112,11 +167,12 @@ def _current_folder_on_path() -> Iterator[None]:
 
 def _find(spec: str) -> Callable[[], Any]:
     source = f"factory {spec}"
-    module_name, colon, path = spec.partition(":")
-    if not (module_name and colon and path) or module_name.startswith("."):
-        raise InputError(source, "", repr(spec), "package.module:function")
+    module_name, colon, path = spec.rpartition(":")
+    is_file = module_name.endswith(".py")
+    if not (module_name and colon and path) or (module_name.startswith(".") and not is_file):
+        raise InputError(source, "", repr(spec), "package.module:function or file.py:function")
     try:
-        found: Any = importlib.import_module(module_name)
+        found: Any = _import_file(module_name) if is_file else importlib.import_module(module_name)
     except Exception as error:
         place = f"module {module_name}"
         raise InputError(source, place, brief(error), "a module that can be imported") from error
@@ -127,6 +183,22 @@ def _find(spec: str) -> Callable[[], Any]:
     if not callable(found):
         raise InputError(source, "", f"a {type(found).__name__}", "a function without arguments")
     return found  # type: ignore[no-any-return]
+
+
+def _import_file(path: str) -> ModuleType:
+    """The Python file at `path` as a module, which finds others beside it."""
+    file = Path(path).resolve()
+    name = f"_factory_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise FileNotFoundError(f"no such file: {path}")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(file.parent))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(file.parent))
+    return module
 
 
 def _build(spec: str, factory: Callable[[], Any]) -> Any:

@@ -41,13 +41,14 @@ class Gradients(StrEnum):
 @dataclass(frozen=True, slots=True)
 class StepModule:
     """A traced step: for each placeholder of `module` the name of its tensor in graphs, the fake tensor to
-    run it with, and whether it is kept between steps."""
+    run it with, whether it is kept between steps, and under which paths it is an attribute of the model."""
 
     source: str
     module: GraphModule
     names: tuple[str, ...]
     values: tuple[torch.Tensor, ...]
     kept: tuple[bool, ...]
+    paths: tuple[tuple[str, ...], ...]
 
 
 def capture_step(
@@ -97,7 +98,7 @@ def trace_step(
         _name_gradients(module, step.held)
         if functional:
             module = _functional(module, given)
-    return StepModule(trainee.source, module, given.names, given.values, given.kept)
+    return StepModule(trainee.source, module, given.names, given.values, given.kept, given.paths)
 
 
 def step_graph(step: StepModule) -> Graph:

@@ -39,7 +39,7 @@ def recording_problem(recording: Recording, spans: Spans | None = None) -> Probl
         spans.start,
         spans.end,
         spans.size,
-        names=_names(spans, callers),
+        names=_named(spans, recording.labels) if recording.labels else _names(spans, callers),
         alignment=_granule(spans.address),
         steps=recording.steps,
         name=recording.name,
@@ -72,6 +72,19 @@ def _names(spans: Spans, callers: Callers) -> list[str]:
         label = callers.stacks.caller(stack).label if stack >= 0 else _unknown(size, start == 0)
         counts[label] = number = counts.get(label, 0) + 1
         names.append(f"{label} #{number}")
+    return names
+
+
+def _named(spans: Spans, labels: tuple[str, ...]) -> list[str]:
+    """ "conv2d", "conv2d #2": by label, counted in order of start."""
+    counts: dict[str, int] = {}
+    names = []
+    for stack, start, size in zip(
+        spans.stack.tolist(), spans.start.tolist(), spans.size.tolist(), strict=True
+    ):
+        label = labels[stack] if stack >= 0 else _unknown(size, start == 0)
+        counts[label] = number = counts.get(label, 0) + 1
+        names.append(f"{label} #{number}" if number > 1 else label)
     return names
 
 

@@ -86,7 +86,8 @@ def checked_events(events: Rows, source: str) -> Rows:
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
     """One device. Step 0 is before the first event, step k after the k-th: `steps` = events + 1. `held` are
-    the reserved bytes at each step where a file says them outright."""
+    the reserved bytes at each step where a file says them outright. `labels` say what a buffer of each stack
+    is called, where that is not by its caller."""
 
     name: str
     device: int
@@ -96,6 +97,7 @@ class Recording:
     stacks: Stacks
     pools: tuple[tuple[int, int], ...] = ()
     held: Ints | None = None
+    labels: tuple[str, ...] = ()
 
     @property
     def steps(self) -> int:

@@ -1,0 +1,275 @@
+"""A model made ready to run node by node: its flat graph, its Graph, its weights, and how it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from memplan_engine.errors import InputError
+from memplan_engine.graph import Graph, unknown_sizes
+from memplan_engine.importers.torch_capture import fake_inputs
+from memplan_engine.importers.torch_fake import FakeTwins, fake_mode, quiet
+from memplan_engine.importers.torch_graph import assemble, graph_from_exported
+from memplan_engine.importers.torch_run import Run, Slot, is_transform, labels
+from memplan_engine.importers.torch_symbols import Sizes
+from memplan_engine.importers.torch_trainee import tracing
+from memplan_engine.runtime.signature import (
+    CallForm,
+    Expected,
+    call_form,
+    check_inputs,
+    expected_input,
+    flatten_call,
+)
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.fx import GraphModule
+
+EXPORTABLE = "a model that torch.export can trace with these inputs"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """A flat ATen graph that can be run.
+
+    `module` has one placeholder for each of `state` (parameters, buffers, lifted constants: the model's own
+    tensors, not copies), followed by one for each of `expected`, the flat inputs; `placeholders` are their
+    names in that order. `graph` is the same as memplan sees it: tensors bear the names of nodes, `name.0`,
+    `name.1`, … for several outputs. `written` says for each output of `module` the placeholder that gets it
+    copied in after the run (a functional program's new values of buffers and inputs), None for what is
+    returned; `form` and `out_spec` are the nested forms of the call and of what it returns.
+    """
+
+    name: str
+    module: GraphModule
+    graph: Graph
+    state: tuple[torch.Tensor, ...]
+    placeholders: tuple[str, ...]
+    expected: tuple[Expected, ...]
+    written: tuple[str | None, ...]
+    form: CallForm
+    out_spec: pytree.TreeSpec
+
+    def inputs(self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> list[Any]:
+        """The values of all placeholders, `state` included, for the call `(*args, **kwargs)`.
+
+        Raises
+        ------
+        InputError, naming the input: arguments of another form, shape, type, device or strides than those
+            captured.
+        """
+        leaves = flatten_call(self.form, self.name, args, kwargs or {})
+        check_inputs(self.expected, leaves, self.name)
+        return [*self.state, *leaves]
+
+    def outputs(self, values: Sequence[Any], inputs: Sequence[Any]) -> Any:
+        """What forward returns, from the flat outputs of `module` for the flat `inputs`; new values of
+        buffers and inputs are copied into them first, as forward would have left them."""
+        places = dict(zip(self.placeholders, inputs, strict=True))
+        kept = []
+        with torch.no_grad():
+            for value, target in zip(values, self.written, strict=True):
+                if target is None:
+                    kept.append(value)
+                else:
+                    places[target].copy_(value)
+        return pytree.tree_unflatten(kept, self.out_spec)
+
+    def interpret(self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        """What forward returns, by torch's own interpreter of fx graphs: the reference."""
+        inputs = self.inputs(args, kwargs)
+        with torch.no_grad():
+            interpreter = torch.fx.Interpreter(self.module)
+            # It would add lines to messages that are one line.
+            interpreter.extra_traceback = False
+            values = interpreter.run(*inputs)
+        return self.outputs(flat_outputs(values), inputs)
+
+    def run(self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        """What forward returns, by `module` itself."""
+        inputs = self.inputs(args, kwargs)
+        with torch.no_grad():
+            values = self.module.forward(*inputs)
+        return self.outputs(flat_outputs(values), inputs)
+
+    def with_module(self, module: GraphModule) -> Program:
+        """The same program with another graph module, which takes and gives the same (`insert_slab`)."""
+        return replace(self, module=module)
+
+
+def flat_outputs(values: Any) -> list[Any]:
+    """The flat outputs of a graph, whatever its output node holds them in."""
+    return list(values) if isinstance(values, (tuple, list)) else [values]
+
+
+def load_program(
+    model: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    functional: bool = False,
+    name: str | None = None,
+) -> Program:
+    """Export `model(*args, **kwargs)` by `torch.export` (non-strict, nothing decomposed) so that it can run.
+
+    Model and inputs are real tensors; the model is taken in the mode (train or eval) it is in and is not
+    changed, and the program uses its very parameters. `functional` replaces in-place ops by functional ones.
+
+    Raises
+    ------
+    InputError: no module, one that torch.export cannot trace (control flow that depends on data, unsupported
+        ops or inputs), sizes that depend on the data, tensors that are not real.
+    """
+    label = name or type(model).__name__
+    if not isinstance(model, torch.nn.Module):
+        raise InputError(label, "model", f"a {type(model).__name__}", "a torch.nn.Module")
+    if not isinstance(args, (tuple, list)) or not isinstance(kwargs or {}, Mapping):
+        found = f"{type(args).__name__} and {type(kwargs).__name__}"
+        raise InputError(label, "args and kwargs", found, "a tuple and a dict")
+    _check_real(model, (args, kwargs), label)
+    with tracing(label, "torch.export", EXPORTABLE), torch.no_grad():
+        # Dataclasses among the inputs are made known to torch.export on the way.
+        fake_inputs((list(args), dict(kwargs or {})), FakeTwins(fake_mode()))
+        exported = torch.export.export(model, tuple(args), dict(kwargs or {}), strict=False)
+        if functional:
+            exported = exported.run_decompositions({})
+    form = call_form(model, exported.call_spec.in_spec)
+    return program_from_exported(exported, name=label, form=form)
+
+
+def program_from_exported(
+    exported: ExportedProgram, *, name: str = "exported", form: CallForm | None = None
+) -> Program:
+    """The Program of an exported program with real weights.
+
+    Raises
+    ------
+    InputError: sizes that depend on the data or are dynamic, inputs other than tensors and plain values.
+    """
+    if any(is_transform(node) for node in exported.graph.nodes):
+        with quiet():
+            exported = exported.run_decompositions({})
+    graph = graph_from_exported(exported, name)
+    _check_sizes(graph, name)
+    signature, values = exported.graph_signature, {**exported.constants, **exported.state_dict}
+    state, expected, placeholders = [], [], []
+    nodes = exported.graph.find_nodes(op="placeholder")
+    for spec, node in zip(signature.input_specs, nodes, strict=True):
+        placeholders.append(node.name)
+        if spec.kind.name == "USER_INPUT":
+            value = getattr(spec.arg, "value", None) if hasattr(spec.arg, "value") else node.meta["val"]
+            expected.append(expected_input(spec.arg.name, value))
+            continue
+        value = values.get(str(spec.target))
+        if not isinstance(value, torch.Tensor):
+            found = f"a {spec.kind.name.lower()} of type {type(value).__name__}"
+            raise InputError(name, f"input {node.name!r}", found, "parameters, buffers and tensors")
+        # As they are: an operator may choose its kernel by whether a weight wants gradients (matmul does).
+        state.append(value)
+    named = {str(spec.target): spec.arg.name for spec in signature.input_specs if spec.target is not None}
+    written = [
+        None if spec.kind.name == "USER_OUTPUT" else named.get(str(spec.target), str(spec.target))
+        for spec in signature.output_specs
+    ]
+    call = exported.call_spec
+    return Program(
+        name,
+        exported.graph_module,
+        graph,
+        tuple(state),
+        tuple(placeholders),
+        tuple(expected),
+        tuple(written),
+        form or CallForm(call.in_spec),
+        call.out_spec,
+    )
+
+
+def program_from_module(
+    module: GraphModule,
+    inputs: Sequence[Any],
+    *,
+    state: int = 0,
+    name: str = "graph",
+    graph: Graph | None = None,
+) -> Program:
+    """The Program of a flat fx graph of operators, as `make_fx` gives it, with example `inputs`, one for each
+    placeholder. The first `state` of them are kept between runs (weights); the others are given anew to each
+    run, as positional arguments. The run returns the flat list of the graph's outputs. `graph` is the Graph
+    of `module` where there is one already; tensors bear the names of nodes, placeholders any.
+
+    Raises
+    ------
+    InputError: another number of inputs than placeholders, nodes that are no operators, sizes that depend on
+        the data.
+    """
+    nodes = module.graph.find_nodes(op="placeholder")
+    if len(nodes) != len(inputs) or not 0 <= state <= len(inputs):
+        raise InputError(
+            name, "inputs", f"{len(inputs)}, {state} of them state", f"{len(nodes)} placeholders"
+        )
+    if calls := [node for node in module.graph.nodes if node.op in ("call_module", "call_method")]:
+        raise InputError(name, f"node {calls[0].name}", calls[0].op, "a flat graph of operators (make_fx)")
+    names = [node.name for node in nodes]
+    if graph is None:
+        graph = graph_of_module(module, inputs, state, name)
+    _check_sizes(graph, name)
+    leaves = list(inputs[state:])
+    returned = module.graph.output_node().args[0]
+    many = isinstance(returned, (tuple, list))
+    outputs = pytree.tree_flatten([0] * len(returned) if many else 0)[1]  # type: ignore[arg-type]
+    return Program(
+        name,
+        module,
+        graph,
+        tuple(inputs[:state]),
+        tuple(names),
+        tuple(expected_input(node, leaf) for node, leaf in zip(names[state:], leaves, strict=True)),
+        (None,) * (len(returned) if many else 1),  # type: ignore[arg-type]
+        CallForm(pytree.tree_flatten((tuple(leaves), {}))[1]),
+        outputs,
+    )
+
+
+def graph_of_module(module: GraphModule, inputs: Sequence[Any], state: int, name: str) -> Graph:
+    """The Graph of a flat fx graph of operators, run on fake twins of `inputs`; the first `state` of them are
+    constants."""
+    run = Run(name, fake_mode())
+    twins = FakeTwins(run.mode)
+    given: list[str] = []
+    slots: list[Slot] = []
+    for place, (node, value) in enumerate(
+        zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True)
+    ):
+        value = twins.twin(value) if isinstance(value, torch.Tensor) else value
+        slots.append(run.keep(node.name, value))
+        (run.constants if place < state else given).extend(labels(slots[-1].names))
+    with torch.no_grad(), quiet():
+        outputs = labels(run.graph(module, slots).names)
+    return assemble(run, Sizes(name, {}), given, list(dict.fromkeys(outputs)))
+
+
+def _check_real(model: torch.nn.Module, inputs: Any, source: str) -> None:
+    """Raise InputError for a meta or fake tensor: there would be nothing to run on."""
+    tensors = [
+        (f"weight {key!r}", tensor) for key, tensor in (*model.named_parameters(), *model.named_buffers())
+    ]
+    leaves = [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
+    for place, tensor in (*tensors, *(("inputs", leaf) for leaf in leaves)):
+        if tensor.is_meta or hasattr(tensor, "fake_mode"):
+            raise InputError(source, place, "a tensor without values (meta or fake)", "a real tensor")
+
+
+def _check_sizes(graph: Graph, source: str) -> None:
+    """Raise InputError for sizes that are not known before the run."""
+    if unknown := unknown_sizes(graph):
+        name = next(iter(unknown))
+        raise InputError(source, f"tensor {name!r}", "a size that depends on the data", "sizes known before")
+    if graph.symbols:
+        found = f"the dynamic size {graph.symbols[0].name!r}"
+        raise InputError(source, "shapes", found, "a program captured with plain sizes")

@@ -1,0 +1,137 @@
+"""How a captured program is called: which inputs it takes, and what becomes of its outputs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from memplan_engine.errors import InputError, one_line
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """One flat input as it was captured: a strided tensor of this shape, type and place, or, where `dtype` is
+    None, the plain value `value`. `strides` are in elements."""
+
+    name: str
+    shape: tuple[int, ...] = ()
+    dtype: torch.dtype | None = None
+    device: torch.device | None = None
+    strides: tuple[int, ...] = ()
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallForm:
+    """The nested form of a call. `spec` is that of `(args, kwargs)`; `positional` are the names of forward's
+    parameters that may stand in `args`, () when they are not known."""
+
+    spec: pytree.TreeSpec
+    positional: tuple[str, ...] = ()
+
+
+def expected_input(name: str, value: Any) -> Expected:
+    """What `value` (a real or fake tensor, or a plain value) asks of the input `name` later on."""
+    if not isinstance(value, torch.Tensor):
+        return Expected(name, value=value)
+    return Expected(name, tuple(value.shape), value.dtype, value.device, tuple(value.stride()))
+
+
+def call_form(model: torch.nn.Module, spec: pytree.TreeSpec) -> CallForm:
+    """The form of calls of `model` that was captured as `spec`."""
+    try:
+        parameters = list(inspect.signature(model.forward).parameters.values())
+    except (TypeError, ValueError):
+        return CallForm(spec)
+    by_place = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return CallForm(spec, tuple(p.name for p in by_place))
+
+
+def flatten_call(form: CallForm, source: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The leaves of a call, in the order in which they were captured. Arguments may be given by place or by
+    name, as forward takes them.
+
+    Raises
+    ------
+    InputError: another number of arguments, other names, or arguments nested in another way.
+    """
+    if not isinstance(args, (tuple, list)):
+        raise InputError(source, "inputs", f"args of type {type(args).__name__}", "a tuple")
+    args, kwargs = _as_captured(form, source, list(args), dict(kwargs))
+    leaves, spec = pytree.tree_flatten((tuple(args), kwargs))
+    if spec != form.spec:
+        found = one_line(_nested(leaves, spec), 200)
+        raise InputError(source, "inputs", found, f"the captured form, {_form_text(form.spec)}")
+    return leaves
+
+
+def _as_captured(
+    form: CallForm, source: str, args: list[Any], kwargs: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """The same call with as many positional arguments as were captured, keywords in the captured order."""
+    places, names = _captured_arguments(form.spec)
+    known = form.positional
+    if len(args) != places and places <= len(known) and len(args) <= len(known):
+        given = dict(zip(known, args, strict=False))
+        if twice := given.keys() & kwargs.keys():
+            raise InputError(source, "inputs", f"{min(twice)!r} twice", "each argument once")
+        kwargs = given | kwargs
+        args = [kwargs.pop(name) for name in known[:places] if name in kwargs]
+    if len(args) != places:
+        raise InputError(source, "inputs", f"{len(args)} positional arguments", f"{places}, as captured")
+    if kwargs.keys() != set(names):
+        missing, other = sorted(set(names) - kwargs.keys()), sorted(kwargs.keys() - set(names))
+        found = f"no {missing[0]!r}" if missing else f"an argument {other[0]!r}"
+        raise InputError(
+            source, "inputs", found, f"the keyword arguments captured: {', '.join(names) or 'none'}"
+        )
+    return args, {name: kwargs[name] for name in names}
+
+
+def _captured_arguments(spec: pytree.TreeSpec) -> tuple[int, list[str]]:
+    """How many positional arguments `spec` has, and the names of its keyword arguments."""
+    positional, keywords = spec.children()
+    return positional.num_children, list(keywords.context or [])
+
+
+def _form_text(spec: pytree.TreeSpec) -> str:
+    return one_line(_nested(["*"] * spec.num_leaves, spec), 200)
+
+
+def _nested(leaves: Sequence[Any], spec: pytree.TreeSpec) -> str:
+    args, kwargs = pytree.tree_unflatten(["*" for _ in leaves], spec)
+    return str((*args, *(f"{name}={value}" for name, value in kwargs.items()))).replace("'", "")
+
+
+def check_inputs(expected: Sequence[Expected], values: Sequence[Any], source: str) -> None:
+    """Raise InputError, naming the input, unless every one of `values` is what was captured: tensors of the
+    same shape, type, device and strides, plain values that are equal."""
+    for one, value in zip(expected, values, strict=True):
+        place = f"input {one.name!r}"
+        if one.dtype is None:
+            if isinstance(value, torch.Tensor) or type(value) is not type(one.value) or value != one.value:
+                raise InputError(source, place, one_line(repr(value), 80), f"{one.value!r}, as captured")
+            continue
+        if not isinstance(value, torch.Tensor):
+            raise InputError(source, place, f"a {type(value).__name__}", f"a tensor of {one.dtype}")
+        for what, found, wanted in (
+            ("shape", tuple(value.shape), one.shape),
+            ("dtype", value.dtype, one.dtype),
+            ("device", value.device, one.device),
+            ("layout", value.layout, torch.strided),
+        ):
+            if found != wanted:
+                raise InputError(source, place, f"{what} {found}", f"{what} {wanted}, as captured")
+        if not same_strides(one.shape, value.stride(), one.strides):
+            found, wanted = tuple(value.stride()), one.strides
+            raise InputError(source, place, f"strides {found}", f"strides {wanted}, as captured")
+
+
+def same_strides(shape: Sequence[int], one: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether both strides say where the same elements are: a dimension of size 1 has any stride."""
+    return 0 in shape or all(n == 1 or a == b for n, a, b in zip(shape, one, other, strict=True))
