@@ -49,6 +49,12 @@ def fails():
             return super().forward(x)
     return Fails(), (torch.rand(4, 8),)
 
+def trained():
+    class Trained(Net):
+        def forward(self, x, t):
+            return nn.functional.mse_loss(super().forward(x), t)
+    return Trained().train(), (torch.rand(4, 8), torch.rand(4, 4))
+
 def depends():
     class Depends(Net):
         def forward(self, x):
@@ -90,6 +96,28 @@ def test_a_model_of_a_file_runs_and_is_equal(run):
     assert said["safety"].startswith("5 ops watched, ")
     assert "aten.layer_norm  left         1  256 B  no out overload with its arguments" in out
     assert "an iteration" not in said
+
+
+@pytest.mark.parametrize("more", [(), ("--optimizer", "adam", "--functional", "--policy", "all")])
+def test_a_whole_training_step_runs_and_updates_the_weights_alike(run, more):
+    """Its result is what it leaves in the weights, too; each run starts from the same ones."""
+    code, out, _ = run("models.py:trained", "--training", "step", "--check", *more)
+    assert code == 0
+    said = table(out)
+    assert said["model"].endswith("training mode")
+    assert said["measured peak"].endswith("as predicted, to the byte")
+    assert said["result"] == "bit for bit equal to interpreter"
+    assert said["safety"].endswith("nothing wrong")
+
+
+def test_an_optimizer_needs_a_step_and_a_step_a_factory(run):
+    code, _, err = run("models.py:trained", "--optimizer", "adam")
+    assert code == 2
+    assert "found no --training, expected --training step" in err
+    Path("net.pt2").write_bytes(b"")
+    code, _, err = run("net.pt2", "--training", "step")
+    assert code == 2
+    assert "--training: found a file, expected a factory" in err
 
 
 def test_what_is_written_is_read_back(run):

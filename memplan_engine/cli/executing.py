@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memplan_engine.cli.app import app
+from memplan_engine.cli.capturing import Optimizer
 from memplan_engine.cli.options import AS_JSON, SECONDS, SEED, THREADS, make_budget
 from memplan_engine.cli.output import show
 from memplan_engine.cli.watching import solve_in_sight
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
     from memplan_engine.runtime.trial import Subject, Trial
 
 DEFAULT_STRATEGY = "auto"
+
+
+class Training(StrEnum):
+    """What of a training step is run."""
+
+    STEP = "step"
 
 
 class Policy(StrEnum):
@@ -48,6 +55,8 @@ def run_(
         Policy, typer.Option(help="Only what can be written in place lies in the slab, or everything.")
     ] = Policy.NATIVE,
     functional: Annotated[bool, typer.Option("--functional", help="Without in-place ops.")] = False,
+    training: Annotated[Training | None, typer.Option(help="A whole step with its optimizer.")] = None,
+    optimizer: Annotated[Optimizer | None, typer.Option(help="Of a whole step; sgd unless given.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Run it in safety mode, too.")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Time it beside eager runs.")] = False,
     plan: Annotated[Path | None, typer.Option(help="Run this plan of the model, .json or .csv.")] = None,
@@ -75,6 +84,7 @@ def run_(
 
     require_torch("running a model")
     _check_options(plan, force, strategy)
+    step = _step_of(training, optimizer)
     for target in (trace, observation, output):
         if target:
             check_target(target, (".json",), plan)
@@ -84,7 +94,7 @@ def run_(
     wish = {"policy": str(policy), "check": check, "profile": profile, "force": force}
     with _steps() as tell:
         given = None if plan is None else _read_plan(plan)
-        subject = _open(model, functional, seed, tell)
+        subject = _open(model, functional, step, seed, tell)
         tell("")
         graph = subject.program.graph
         chosen = given or solve_in_sight(lambda: make_plan(graph, name, budget=budget), budget)[0]
@@ -102,6 +112,13 @@ def _check_options(plan: Path | None, force: bool, strategy: str | None) -> None
         raise InputError("--strategy", "", "a --plan, too", "one of them: a plan is finished")
 
 
+def _step_of(training: Training | None, optimizer: Optimizer | None) -> str | None:
+    """The optimizer of a whole step; None where no step is asked for."""
+    if optimizer and training is None:
+        raise InputError("--optimizer", "", "no --training", "--training step: nothing else updates weights")
+    return str(optimizer or Optimizer.SGD) if training else None
+
+
 def _read_plan(path: Path) -> Plan:
     loaded = load(path, ImportOptions(offsets_as_plan=True))
     if not isinstance(loaded, Plan):
@@ -110,13 +127,16 @@ def _read_plan(path: Path) -> Plan:
     return loaded
 
 
-def _open(model: str, functional: bool, seed: int, tell: Callable[[str], None]) -> Subject:
+def _open(model: str, functional: bool, step: str | None, seed: int, tell: Callable[[str], None]) -> Subject:
+    """What is run; `step` is the optimizer of a whole training step."""
     from memplan_engine.importers.torch_factory import build_factory
-    from memplan_engine.runtime.trial import subject_of, subject_of_file
+    from memplan_engine.runtime.trial import subject_of, subject_of_file, subject_of_step
 
     if ":" not in model and (model.endswith(".pt2") or Path(model).is_file()):
         if functional:
             raise InputError("--functional", "", "a file", "a factory: what is exported stays as it is")
+        if step:
+            raise InputError("--training", "", "a file", "a factory: its model can be trained")
         path = Path(model)
         importer = recognise(path)
         if importer.name != "pt2":
@@ -127,8 +147,11 @@ def _open(model: str, functional: bool, seed: int, tell: Callable[[str], None]) 
     tell("building the model")
     built, args, kwargs = build_factory(model, seed=seed)
     tell("exporting the model")
+    name = model.rpartition(":")[2]
     try:
-        return subject_of(built, args, kwargs, functional=functional, name=model.rpartition(":")[2])
+        if step:
+            return subject_of_step(built, args, kwargs, optimizer=step, functional=functional, name=name)
+        return subject_of(built, args, kwargs, functional=functional, name=name)
     except InputError as error:
         raise InputError(f"factory {model}", error.place, error.found, error.expected) from error
 

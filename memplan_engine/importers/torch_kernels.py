@@ -100,6 +100,12 @@ def _embedding_bag(target: Any, value: Any, given: Arguments) -> Any:
     return result, places, sizes, maxima
 
 
+def _col2im(target: Any, value: Any, given: Arguments) -> Any:
+    """The result is made in a storage as large as the columns, where these are more."""
+    columns = given["self"].numel()
+    return value if columns <= value.numel() else value.new_empty(columns)[: value.numel()].view(value.shape)
+
+
 KERNELS: dict[str, Callable[[Any, Any, Arguments], Any]] = {
     **dict.fromkeys(
         ("aten::binary_cross_entropy", "aten::mse_loss", "aten::smooth_l1_loss", "aten::soft_margin_loss"),
@@ -116,6 +122,7 @@ KERNELS: dict[str, Callable[[Any, Any, Arguments], Any]] = {
         _saved_by_parameters,
     ),
     **dict.fromkeys(("aten::native_batch_norm_backward", "aten::batch_norm_backward"), _only_wanted),
+    "aten::col2im": _col2im,
     **dict.fromkeys(
         ("aten::embedding_bag", "aten::_embedding_bag", "aten::_embedding_bag_forward_only"), _embedding_bag
     ),

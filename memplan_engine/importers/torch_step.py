@@ -16,7 +16,7 @@ from memplan_engine.importers.torch_loss import Loss
 from memplan_engine.importers.torch_optimizers import Optimizer, find_optimizer
 from memplan_engine.importers.torch_run import Run, Slot, labels
 from memplan_engine.importers.torch_symbols import Sizes
-from memplan_engine.importers.torch_trainee import Trainee, make_trainee, tracing
+from memplan_engine.importers.torch_trainee import Trainee, make_trainee, tell_apart, tracing
 
 if TYPE_CHECKING:
     import torch
@@ -98,6 +98,7 @@ def trace_step(
         _name_gradients(module, step.held)
         if functional:
             module = _functional(module, given)
+    tell_apart(module, set(given.names))
     return StepModule(trainee.source, module, given.names, given.values, given.kept, given.paths)
 
 

@@ -135,3 +135,11 @@ def _run_nodes(module: GraphModule, leaves: Sequence[Any], state: Mapping[str, t
             return state[target] if target in state else super().fetch_attr(target)
 
     return Nodes(module).run(*leaves)
+
+
+def tell_apart(module: GraphModule, given: set[str]) -> None:
+    """Give the nodes other names that have those of parameters or inputs: an input `t`, and aten.t."""
+    for node in module.graph.nodes:
+        while node.op != "placeholder" and node.name in given:
+            node._rename(f"{node.name}_op")
+    module.recompile()

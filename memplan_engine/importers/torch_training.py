@@ -18,7 +18,7 @@ from memplan_engine.importers.torch_joint import (
     outputs_of,
 )
 from memplan_engine.importers.torch_loss import Loss
-from memplan_engine.importers.torch_trainee import Trainee, make_trainee, tracing
+from memplan_engine.importers.torch_trainee import Trainee, make_trainee, tell_apart, tracing
 
 if TYPE_CHECKING:
     import torch
@@ -104,6 +104,7 @@ def _halves(trainee: Trainee, partition: str) -> Halves:
     outputs = len(outputs_of(joint)) - primals
     described = joint.graph.output_node().meta["desc"]
     loss = next(place for place, desc in enumerate(described) if _is_loss(desc))
+    tell_apart(joint, {each.name for each in given.values()})
     _name_modules(joint)
     cut = getattr(partitioners, PARTITIONS[partition])
     forward, backward = cut(joint, [], num_fwd_outputs=outputs)

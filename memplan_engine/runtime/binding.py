@@ -61,7 +61,8 @@ def bind(graph: Graph, plan: Plan, *, force: bool = False) -> Binding:
     Raises
     ------
     InputError: a plan for another graph, one that breaks a rule of the validator, a buffer that is smaller
-        than its storage, dies too early or lies where its items cannot, a schedule in another order.
+        than its storage, is missing, dies too early or lies where its items cannot, a schedule in another
+        order.
     """
     name, origin = graph.name, plan.problem.origin
     if origin is not None and fingerprint(origin.graph) != fingerprint(graph):
@@ -81,6 +82,8 @@ def bind(graph: Graph, plan: Plan, *, force: bool = False) -> Binding:
     _check_items(regions, tensors, name)
     if not force:
         _check_lifetimes(regions, alive, name)
+        if origin is not None:
+            _check_all_there(regions, graph)
     steps = {op.name: step for op, step in zip(graph.ops, schedule.step_of_op, strict=True)}
     arena = plan.arena_bytes
     return Binding(graph, plan, regions, tensors, storages, steps, alive, arena, overlaps)
@@ -125,6 +128,14 @@ def _check_items(regions: Mapping[str, Region], tensors: Mapping[str, Tensor], n
         if region is not None and (region.low + tensor.offset) % item:
             found = f"buffer {tensor.storage!r} at offset {region.low}"
             raise InputError(name, "plan", found, f"a multiple of {item}, the item size of {tensor.dtype}")
+
+
+def _check_all_there(regions: Mapping[str, Region], graph: Graph) -> None:
+    for storage in graph.storages:
+        made = storage.role in (Role.ACTIVATION, Role.OUTPUT)
+        if made and storage.nbytes and storage.name not in regions:
+            found = f"no buffer {storage.name!r}"
+            raise InputError(graph.name, "plan", found, "a buffer for each storage that the ops make")
 
 
 def _check_lifetimes(regions: Mapping[str, Region], alive: Mapping[str, tuple[int, int]], name: str) -> None:

@@ -121,10 +121,12 @@ def compare_run(
         settle()
         expected = reference()
         settle()
-        observation, values = observe_inputs(program, inputs, stacks=stacks)
-        result = program.outputs(values, inputs)
+        observation, _ = observe_inputs(program, inputs, stacks=stacks)
+        settle()
+        # Not what was observed: some operators take another kernel while somebody watches (eigvalsh does).
+        result = program.run(args, kwargs)
         found = compare_results(expected, result, INTERPRETER if eager is None else EAGER)
-        del expected, result, values
+        del expected, result
         if not found.exact:
             found = locate(found, program, inputs, reference, settle)
     return measured_of(program, observation, found, rehearsed.temporaries)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from itertools import zip_longest
 
 from memplan_engine.graph import Graph, Op, Role, Tensor
+
+PARTS = ("reads", "makes", "writes")
 
 
 def fingerprint(graph: Graph) -> str:
@@ -24,8 +27,17 @@ def first_difference(one: Graph, other: Graph) -> str:
     for place, (mine, theirs) in enumerate(zip_longest(_lines(one), _lines(other))):
         if mine != theirs:
             names = [graph.ops[place].name if place < len(graph.ops) else "nothing" for graph in (one, other)]
+            if names[0] == names[1] and names[0] != "nothing":
+                parts = zip(mine.split("|"), theirs.split("|"), ("name", "kind", *PARTS), strict=True)
+                here, there, part = next(each for each in parts if each[0] != each[1])
+                return f"op {names[0]!r} {part} {_told(here)} here and {_told(there)} there"
             return f"op {place} is {names[0]!r} here and {names[1]!r} there"
     return ""
+
+
+def _told(part: str) -> str:
+    """Types and shapes alone: the rest seldom differs by itself."""
+    return re.sub(r"None\+0|@\d+", "", part) or "nothing"
 
 
 def _lines(graph: Graph) -> list[str]:

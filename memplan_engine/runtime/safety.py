@@ -63,9 +63,10 @@ def run_safely(
 
     Raises
     ------
-    MemplanError, naming op, buffer and bytes: a buffer that begins on a live one, an op that reads a buffer
-        after its end, an op that writes outside of what it makes or mutates. InputError: what `bind` refuses
-        (with `force` not overlaps and lifetimes), inputs other than captured, a guard below 0.
+    MemplanError, naming op, buffer and bytes: a buffer that begins on a live one, an op that makes a buffer
+        before its start or reads one after its end, an op that writes outside of what it makes or mutates.
+        InputError: what `bind` refuses (with `force` not overlaps and lifetimes), inputs other than captured,
+        a guard below 0.
     """
     if not 0 <= guard <= MAX_BYTES:
         raise InputError(program.name, "guard", f"{guard} bytes", "0 or more bytes")
@@ -182,6 +183,12 @@ class _Watch(Interpreter):
         if storage in self.live:
             return
         region = self.binding.regions[storage]
+        step = self.binding.step_of_op[op.name]
+        if step < region.start:
+            raise MemplanError(
+                f"{self._name(op)} at step {step} makes buffer {storage!r}, bytes {_bytes(region)}, "
+                f"which is alive only during steps {region.start} to {region.end - 1}"
+            )
         for other in self.live.values():
             low, high = max(region.low, other.low), min(region.high, other.high)
             if low < high:

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import torch
 from torch.fx import GraphModule, Node
 
 from memplan_engine.errors import InputError
 from memplan_engine.runtime.binding import Binding, Region
 
-ORDER = "memplan_order"
-"""Key in a graph module's `meta`: the names of its nodes, in order."""
+ORDER, PLACES = "memplan_order", "memplan_places"
+"""Keys in a graph module's `meta`: the names of its nodes, in order, and where in the slab tensors are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,15 @@ class _Occupants:
 
 
 def freeze(module: GraphModule) -> None:
-    """Note the order of the nodes of `module`."""
+    """Note the order of the nodes of `module`, and where in the slab tensors are."""
     module.meta[ORDER] = tuple(node.name for node in module.graph.nodes)
+    module.meta[PLACES] = _places(module)
+
+
+def _places(module: GraphModule) -> dict[str, str]:
+    """The arguments of each node that says where in the slab a tensor is, as text."""
+    target = torch.ops.memplan.allocate_tensor.default
+    return {node.name: str(node.args) for node in module.graph.nodes if node.target is target}
 
 
 def check_order(module: GraphModule) -> None:
@@ -128,6 +136,12 @@ def check_order(module: GraphModule) -> None:
         raise InputError("order", f"node {added[0]!r}", "a node that was added", "the graph as planned")
     if missing := [name for name in expected if name not in present]:
         raise InputError("order", f"node {missing[0]!r}", "no such node", "the graph as planned")
+    places = _places(module)
+    for name, given in module.meta[PLACES].items():
+        if places.get(name) != given:
+            raise InputError(
+                "order", f"node {name!r}", f"arguments {places.get(name)}", f"{given}, as planned"
+            )
     place = {name: index for index, name in enumerate(expected)}
     for one, other in pairwise(found):
         if place[one] > place[other]:

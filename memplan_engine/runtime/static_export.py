@@ -165,7 +165,8 @@ def _dynamic(exported: ExportedProgram, model: torch.nn.Module, name: str) -> Ex
         if not isinstance(tensor, torch.Tensor):
             found = f"a {spec.kind.name.lower()} of type {type(tensor).__name__}"
             raise InputError(name, f"input {node.name!r}", found, "parameters, buffers and tensors")
-        state.append(tensor.detach())
+        # As they are: an operator may choose its kernel by whether a weight wants gradients (linear does).
+        state.append(tensor)
     targets = {str(spec.target): spec.arg.name for spec in signature.input_specs if spec.target is not None}
     written = tuple(
         None if spec.kind.name == "USER_OUTPUT" else targets.get(str(spec.target), str(spec.target))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError, MemplanError
 from memplan_engine.formats.run_format import (
@@ -23,7 +24,6 @@ from memplan_engine.formats.run_format import (
     SlabEntry,
     TakerEntry,
 )
-from memplan_engine.graph import Role
 from memplan_engine.importers.torch_run import brief
 from memplan_engine.plan import Plan
 from memplan_engine.recordings.observation import Observation
@@ -35,7 +35,9 @@ from memplan_engine.runtime.pt2_program import example_inputs, load_pt2
 from memplan_engine.runtime.safety import run_safely
 from memplan_engine.runtime.slab import insert_slab, slab_report
 from memplan_engine.runtime.slab_report import IN_PLACE, SlabReport
+from memplan_engine.runtime.step_program import load_step
 from memplan_engine.runtime.storages import tensors_in
+from memplan_engine.runtime.temporaries import rehearse
 from memplan_engine.runtime.timing import time_by_turns, time_kinds
 
 SEED = 0
@@ -79,6 +81,24 @@ def subject_of(
     program = load_program(model, args, kwargs, functional=functional, name=name)
     taken = time.perf_counter() - begun
     return Subject(program, tuple(args), dict(kwargs or {}), model, model.training, functional, taken)
+
+
+def subject_of_step(
+    model: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    optimizer: str = "sgd",
+    functional: bool = False,
+    name: str | None = None,
+) -> Subject:
+    """A whole training step of `model`; torch's interpreter is what it is held against. Raises InputError as
+    `load_step` does."""
+    begun = time.perf_counter()
+    program = load_step(model, args, kwargs, optimizer=optimizer, functional=functional, name=name)
+    leaves = pytree.tree_leaves((tuple(args), dict(kwargs or {})))
+    tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
+    return Subject(program, tensors, {}, None, True, functional, time.perf_counter() - begun)
 
 
 def subject_of_file(path: Path | str) -> Subject:
@@ -171,6 +191,17 @@ class _Bench:
     def __init__(self, subject: Subject, in_slab: Program) -> None:
         self.subject, self.program, self.in_slab = subject, subject.program, in_slab
         self.inputs = self.program.inputs(subject.args, subject.kwargs)
+        written = rehearse(self.program).written
+        self.written = [
+            value
+            for value, touched in zip(self.inputs, written, strict=True)
+            if touched and isinstance(value, torch.Tensor)
+        ]
+
+    def after(self) -> list[torch.Tensor]:
+        """What is in the weights, buffers and inputs that a run writes: as much its result as what it
+        returns."""
+        return [value.detach().clone() for value in self.written]
 
     def reference(self) -> Any:
         """What the model itself gives, or the interpreter where there is no model."""
@@ -182,18 +213,12 @@ class _Bench:
     @contextmanager
     def settling(self) -> Iterator[Callable[[], None]]:
         """Gives what puts back what a run has written in place, and the random state."""
-        written = _written(self.program)
-        values = [
-            value
-            for name, value in zip(self.program.placeholders, self.inputs, strict=True)
-            if name in written and isinstance(value, torch.Tensor)
-        ]
-        kept = [value.detach().clone() for value in values]
+        kept = self.after()
 
         def settle() -> None:
             torch.manual_seed(SEED)
             with torch.no_grad():
-                for value, before in zip(values, kept, strict=True):
+                for value, before in zip(self.written, kept, strict=True):
                     value.copy_(before)
 
         with torch.random.fork_rng(devices=[]):
@@ -205,11 +230,13 @@ class _Bench:
     def equality(self, settle: Callable[[], None], observed: Equality) -> Equality:
         """Whether the run in the slab gives what the reference gives; else where it first does not."""
         settle()
-        expected = self.reference()
+        expected, expected_after = self.reference(), self.after()
         settle()
         result = self.in_slab.run(self.subject.args, self.subject.kwargs)
         name = INTERPRETER if self.subject.eager is None else EAGER
         found = compare_results(expected, result, name)
+        if found.exact:
+            found = compare_results(expected_after, self.after(), name)
         if found.exact:
             return found
         return replace(found, op=self._first_differing(settle) or observed.op)
@@ -237,7 +264,7 @@ class _Bench:
     ) -> tuple[CheckEntry, Equality]:
         """What safety mode says; its result has to be the reference's, too."""
         settle()
-        expected = self.reference()
+        expected, expected_after = self.reference(), self.after()
         settle()
         try:
             safe = run_safely(self.program, plan, self.subject.args, self.subject.kwargs, force=force)
@@ -247,6 +274,8 @@ class _Bench:
             return CheckEntry(fault=str(error)), equality
         if equality.exact:
             equality = compare_results(expected, safe.value, equality.reference)
+        if equality.exact:
+            equality = compare_results(expected_after, self.after(), equality.reference)
         entry = CheckEntry(
             ops=safe.ops,
             compared_bytes=safe.compared_bytes,
@@ -268,16 +297,6 @@ class _Bench:
             KindEntry(kind=each.kind, ops=each.ops, plain=each.plain, slab=each.slab) for each in kinds
         )
         return ProfileEntry(runs=runs, setup=setup, kinds=entries, **seconds)
-
-
-def _written(program: Program) -> set[str]:
-    """The placeholders that a run writes, by itself or by copying in afterwards."""
-    graph = program.graph
-    home = {tensor.name: tensor.storage for tensor in graph.tensors}
-    given = {storage.name for storage in graph.storages if storage.role in (Role.INPUT, Role.CONSTANT)}
-    mutated = {home[name] for op in graph.ops for name in op.mutates} & given
-    found = {name for name in program.placeholders if home.get(name) in mutated}
-    return found | {name for name in program.written if name is not None}
 
 
 def _equality_entry(equality: Equality) -> EqualityEntry:
