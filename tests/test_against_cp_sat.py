@@ -50,6 +50,8 @@ def cp_sat_fits(problem: Problem, capacity: int) -> bool:
             in_bytes.append(model.new_fixed_size_interval_var(offset + low, high - low, ""))
     model.add_no_overlap_2d(in_time, in_bytes)
     solver = cp_model.CpSolver()
+    # Its handler would leave the signal to the system, and Ctrl-C would end the tests that follow.
+    solver.parameters.catch_sigint_signal = False
     solver.parameters.num_workers = 1
     status = solver.solve(model)
     assert status in (cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.INFEASIBLE)

@@ -34,7 +34,15 @@ def refusal(path: Path) -> str:
 
 
 def test_the_importers_in_their_order() -> None:
-    assert [importer.name for importer in IMPORTERS] == ["pt2", "profiler", "json", "pickle", "onnx", "csv"]
+    assert [importer.name for importer in IMPORTERS] == [
+        "pt2",
+        "profiler",
+        "observation",
+        "json",
+        "pickle",
+        "onnx",
+        "csv",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ class Model:
     def solve(self, request: Request) -> tuple[Any, int, float]:
         """The solver, its status and its CPU seconds; building the model is not counted."""
         solver = cp_model.CpSolver()
+        solver.parameters.catch_sigint_signal = False
         solver.parameters.max_time_in_seconds = request.seconds
         solver.parameters.num_workers = request.threads
         solver.parameters.random_seed = request.seed
