@@ -188,8 +188,8 @@ def test_a_trace_of_the_cpu_has_no_reserved_bytes_and_the_verb_says_so(memplan, 
     code, _, err = memplan("snapshot", written("[[1],[[0,1,0,0,0,0,0,0,0]]]"))
     assert (code, err) == (
         2,
-        "memplan: some.json: found a memory timeline, which has no addresses, expected a snapshot or a trace; "
-        "`memplan plan` and `peak` take timelines\n",
+        "memplan: some.json: found a memory timeline, which has no addresses, expected a snapshot or a "
+        "trace; `memplan plan` and `peak` take timelines\n",
     )
 
 
