@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
-import sys
 import threading
 import warnings
 from typing import Any, BinaryIO
 
 from dashboard.solver_messages import read_message, write_message
-from dashboard.solver_process import NICENESS, end_with_parent
+from dashboard.solver_process import take_pipes
 from example_graphs.small import MODELS
 from memplan_engine.errors import InputError, MemplanError
 from memplan_engine.exporters.run_file import run_bytes
@@ -62,15 +60,7 @@ def _end_with_input(commands: BinaryIO) -> None:
 
 def main() -> None:
     """Run what comes in."""
-    end_with_parent()
-    # Ctrl-C in a terminal reaches every process of the group: the server decides, and closes our input.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    commands = sys.stdin.buffer
-    # Only messages may go out: what anybody prints goes where errors go.
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    if hasattr(os, "nice"):
-        os.nice(NICENESS)
+    commands, answers = take_pipes()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     try:

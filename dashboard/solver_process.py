@@ -107,8 +107,8 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def main() -> None:
-    """Solve what comes in."""
+def take_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Make this process one that works for a server, and ends with it: what comes in, and where answers go."""
     end_with_parent()
     # Ctrl-C in a terminal reaches every process of the group: the server decides, and closes our input.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -118,6 +118,12 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     if hasattr(os, "nice"):
         os.nice(NICENESS)
+    return commands, answers
+
+
+def main() -> None:
+    """Solve what comes in."""
+    commands, answers = take_pipes()
     try:
         asked, arrays = read_message(commands)
     except EOFError:

@@ -228,6 +228,8 @@ def test_a_kernel_that_writes_out_of_bounds_is_named(where: int, what: str) -> N
 
 
 def test_without_guards_a_neighbour_is_hit_and_named() -> None:
+    # Of these weights no byte of the neighbour is what is written over it.
+    torch.manual_seed(0)
     program = load_program(
         Calls(lambda linear, x: torch.ops.memplan_test.spill(linear(x).exp(), -1).sin() + 1), (X,), name="m"
     )
@@ -237,7 +239,7 @@ def test_without_guards_a_neighbour_is_hit_and_named() -> None:
     for name, offset in (("linear", 512), ("exp", 0), ("spill", 256), ("sin", 0), ("add", 512)):
         offsets[rows[name]] = offset
     with pytest.raises(
-        MemplanError, match=r"wrote into bytes 252–25[0-9] of the arena, which belong to buffer 'exp'"
+        MemplanError, match="wrote into bytes 252–255 of the arena, which belong to buffer 'exp'"
     ):
         run_safely(program, replace(plan, offsets=offsets), (X,), guard=0)
 

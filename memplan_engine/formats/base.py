@@ -40,12 +40,25 @@ def parse(model: type[Model], text: str, source: str) -> Model:
         raise explain(error, source) from None
 
 
+ONE_VERSION = "1, all that this memplan can read"
+
+
 def parse_head(text: str, source: str) -> Head:
     """Read what kind of file it is; raises InputError when it does not say, or is no JSON object."""
     try:
         return Head.model_validate_json(text)
     except ValidationError as error:
         raise explain(error, source) from None
+
+
+def check_head(text: str, source: str, form: str, known: str = "") -> None:
+    """Raise InputError unless the file says that it is of the format `form`, version 1; `known`: what is said
+    to be expected, `form` itself unless given."""
+    head = parse_head(text, source)
+    if head.format != form:
+        raise InputError(source, "field format", repr(head.format), known or form)
+    if head.version != 1:
+        raise InputError(source, "field version", str(head.version), ONE_VERSION)
 
 
 def render(model: BaseModel, source: str) -> bytes:

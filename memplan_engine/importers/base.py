@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,3 +54,9 @@ class Importer(Protocol):
     def load(self, path: Path, options: ImportOptions) -> Loaded:
         """Read the file; raises InputError when it is not sound."""
         ...
+
+
+def says_format(head: bytes, form: str) -> bool:
+    """Whether a file that begins with `head` is JSON whose first words name the format `form`."""
+    begin = head.removeprefix(codecs.BOM_UTF8).lstrip()[:200]
+    return begin[:1] == b"{" and f'"{form}"'.encode() in begin

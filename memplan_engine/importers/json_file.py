@@ -33,7 +33,7 @@ class JsonImporter:
 def loads(text: str, source: str) -> Loaded:
     """Read memplan JSON; `source` names it in errors."""
     # Here, not above: who opens another kind of file need not wait for pydantic.
-    from memplan_engine.formats.base import parse, parse_head
+    from memplan_engine.formats.base import ONE_VERSION, parse, parse_head
     from memplan_engine.formats.graph_format import GraphFile, graph_from
     from memplan_engine.formats.plan_format import PlanFile, plan_from
     from memplan_engine.formats.problem_format import ProblemFile, problem_from
@@ -41,7 +41,7 @@ def loads(text: str, source: str) -> Loaded:
 
     head = parse_head(text, source)
     if head.version != 1 and head.format.startswith("memplan/"):
-        raise InputError(source, "field version", str(head.version), "1, all that this memplan can read")
+        raise InputError(source, "field version", str(head.version), ONE_VERSION)
     match head.format:
         case "memplan/graph":
             return check_consistency(graph_from(parse(GraphFile, text, source), source), source)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import codecs
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memplan_engine.importers.base import ImportOptions
+from memplan_engine.importers.base import ImportOptions, says_format
 from memplan_engine.importers.limits import read_text
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
@@ -42,8 +41,7 @@ class ObservationImporter:
 
 def is_observation(head: bytes) -> bool:
     """Whether a file that begins like this is one."""
-    begin = head.removeprefix(codecs.BOM_UTF8).lstrip()[:200]
-    return begin[:1] == b"{" and b'"memplan/observation"' in begin
+    return says_format(head, "memplan/observation")
 
 
 def load_observation(path: Path | str) -> Observation:
@@ -53,18 +51,12 @@ def load_observation(path: Path | str) -> Observation:
     ------
     InputError: another file, or one that is not sound, with the path of the first field that is wrong.
     """
-    from memplan_engine.errors import InputError
-    from memplan_engine.formats.base import parse, parse_head
+    from memplan_engine.formats.base import check_head, parse
     from memplan_engine.formats.observation_format import ObservationFile, observation_from
 
     path = Path(path)
     text = read_text(path)
-    head = parse_head(text, path.name)
-    if head.format != "memplan/observation":
-        raise InputError(path.name, "field format", repr(head.format), "memplan/observation")
-    if head.version != 1:
-        expected = "1, all that this memplan can read"
-        raise InputError(path.name, "field version", str(head.version), expected)
+    check_head(text, path.name, "memplan/observation")
     return observation_from(parse(ObservationFile, text, path.name), path.name)
 
 

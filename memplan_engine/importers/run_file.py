@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import codecs
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memplan_engine.errors import InputError
+from memplan_engine.importers.base import says_format
 from memplan_engine.importers.limits import read_text
 from memplan_engine.importers.observation_file import is_observation, load_observation
 from memplan_engine.recordings.observation import Level, Observation, observed_live
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
 
 def is_run(head: bytes) -> bool:
     """Whether a file that begins like this is a run."""
-    begin = head.removeprefix(codecs.BOM_UTF8).lstrip()[:200]
-    return begin[:1] == b"{" and b'"memplan/run"' in begin
+    return says_format(head, "memplan/run")
 
 
 def load_run(path: Path | str) -> RunFile:
@@ -28,19 +26,14 @@ def load_run(path: Path | str) -> RunFile:
     ------
     InputError: another file, or one that is not sound, with the path of the first field that is wrong.
     """
-    from memplan_engine.formats.base import parse, parse_head
+    from memplan_engine.formats.base import check_head, parse
     from memplan_engine.formats.run_format import RunFile, check_run
 
     path = Path(path)
     text = read_text(path)
     if is_observation(text[:1000].encode("utf-8", "replace")):
         return run_of_observation(load_observation(path))
-    head = parse_head(text, path.name)
-    if head.format != "memplan/run":
-        raise InputError(path.name, "field format", repr(head.format), "memplan/run or memplan/observation")
-    if head.version != 1:
-        expected = "1, all that this memplan can read"
-        raise InputError(path.name, "field version", str(head.version), expected)
+    check_head(text, path.name, "memplan/run", "memplan/run or memplan/observation")
     return check_run(parse(RunFile, text, path.name), path.name)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from memplan_engine.errors import InputError
-from memplan_engine.formats.base import parse, parse_head
+from memplan_engine.formats.base import check_head, parse
 from memplan_engine.formats.schedule_format import ScheduleFile, schedule_from
 from memplan_engine.graph import Graph
 from memplan_engine.importers.limits import read_text
@@ -25,9 +24,5 @@ def load_schedule(path: Path | str, graph: Graph) -> Schedule:
 
 def schedule_from_text(text: str, graph: Graph, source: str) -> Schedule:
     """As `load_schedule`, of JSON that `source` names in errors."""
-    head = parse_head(text, source)
-    if head.format != "memplan/schedule":
-        raise InputError(source, "field format", repr(head.format), "memplan/schedule")
-    if head.version != 1:
-        raise InputError(source, "field version", str(head.version), "1, all that this memplan can read")
+    check_head(text, source, "memplan/schedule")
     return schedule_from(parse(ScheduleFile, text, source), graph, source)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from memplan_engine.recordings.observation import Level, LiveBytes, Observation,
 from memplan_engine.runtime.equality import Equality, compare_results, locate
 from memplan_engine.runtime.observer import observe_inputs
 from memplan_engine.runtime.program import Program
+from memplan_engine.runtime.settling import settling
 from memplan_engine.runtime.temporaries import predict_temporaries, rehearse
 from memplan_engine.workspaces import predicted_live, with_workspaces
 
@@ -113,7 +113,7 @@ def compare_run(
     inputs = program.inputs(args, kwargs)
     rehearsed = rehearse(program)
     written = [value for value, touched in zip(inputs, rehearsed.written, strict=True) if touched]
-    with _settling(written, seed) as settle, torch.no_grad():
+    with settling(written, seed) as settle, torch.no_grad():
 
         def reference() -> Any:
             return program.interpret(args, kwargs) if eager is None else eager(*args, **kwargs)
@@ -212,22 +212,3 @@ def _check_ops(graph: Graph, observation: Observation) -> None:
     other = next((f"op {two!r} for {one!r}" for one, two in pairs if one != two), None)
     found = other or f"{len(observation.ops)} ops for {len(names)}"
     raise InputError(observation.name, "ops", found, f"an observed run of the program {graph.name}")
-
-
-@contextmanager
-def _settling(written: Sequence[torch.Tensor], seed: int) -> Iterator[Callable[[], None]]:
-    """Gives what puts `written` back as they are now, and the random state at `seed`; at the end all of it is
-    as it was before."""
-    kept = [tensor.detach().clone() for tensor in written]
-
-    def settle() -> None:
-        torch.manual_seed(seed)
-        with torch.no_grad():
-            for tensor, value in zip(written, kept, strict=True):
-                tensor.copy_(value)
-
-    with torch.random.fork_rng():
-        try:
-            yield settle
-        finally:
-            settle()

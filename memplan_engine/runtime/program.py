@@ -156,14 +156,32 @@ def program_from_exported(
             exported = exported.run_decompositions({})
     graph = graph_from_exported(exported, name)
     _check_sizes(graph, name)
-    signature, values = exported.graph_signature, {**exported.constants, **exported.state_dict}
-    state, expected, placeholders = [], [], []
+    placeholders, state, given = exported_placeholders(exported, name)
+    call = exported.call_spec
+    return Program(
+        name,
+        exported.graph_module,
+        graph,
+        state,
+        placeholders,
+        tuple(expected_input(*each) for each in given),
+        exported_writes(exported),
+        form or CallForm(call.in_spec),
+        call.out_spec,
+    )
+
+
+def exported_placeholders(
+    exported: ExportedProgram, name: str
+) -> tuple[tuple[str, ...], tuple[torch.Tensor, ...], list[tuple[str, Any]]]:
+    """The names of all placeholders, what the program keeps for the first of them (weights), and the name and
+    the captured value of each input. Raises InputError for state that is no tensor."""
+    values = {**exported.constants, **exported.state_dict}
+    state, given = [], []
     nodes = exported.graph.find_nodes(op="placeholder")
-    for spec, node in zip(signature.input_specs, nodes, strict=True):
-        placeholders.append(node.name)
+    for spec, node in zip(exported.graph_signature.input_specs, nodes, strict=True):
         if spec.kind.name == "USER_INPUT":
-            value = getattr(spec.arg, "value", None) if hasattr(spec.arg, "value") else node.meta["val"]
-            expected.append(expected_input(spec.arg.name, value))
+            given.append((node.name, spec.arg.value if hasattr(spec.arg, "value") else node.meta["val"]))
             continue
         value = values.get(str(spec.target))
         if not isinstance(value, torch.Tensor):
@@ -171,22 +189,16 @@ def program_from_exported(
             raise InputError(name, f"input {node.name!r}", found, "parameters, buffers and tensors")
         # As they are: an operator may choose its kernel by whether a weight wants gradients (matmul does).
         state.append(value)
+    return tuple(node.name for node in nodes), tuple(state), given
+
+
+def exported_writes(exported: ExportedProgram) -> tuple[str | None, ...]:
+    """For each flat output the placeholder that gets it copied in, None for what is returned."""
+    signature = exported.graph_signature
     named = {str(spec.target): spec.arg.name for spec in signature.input_specs if spec.target is not None}
-    written = [
+    return tuple(
         None if spec.kind.name == "USER_OUTPUT" else named.get(str(spec.target), str(spec.target))
         for spec in signature.output_specs
-    ]
-    call = exported.call_spec
-    return Program(
-        name,
-        exported.graph_module,
-        graph,
-        tuple(state),
-        tuple(placeholders),
-        tuple(expected),
-        tuple(written),
-        form or CallForm(call.in_spec),
-        call.out_spec,
     )
 
 

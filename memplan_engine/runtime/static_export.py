@@ -13,7 +13,14 @@ from memplan_engine.importers.torch_capture import broken_constraints, fake_inpu
 from memplan_engine.importers.torch_dims import parse_dynamic, torch_dynamic_shapes
 from memplan_engine.importers.torch_fake import FakeTwins, fake_mode, quiet
 from memplan_engine.importers.torch_run import brief, is_transform
-from memplan_engine.runtime.program import EXPORTABLE, Program, load_program, program_from_module
+from memplan_engine.runtime.program import (
+    EXPORTABLE,
+    Program,
+    exported_placeholders,
+    exported_writes,
+    load_program,
+    program_from_module,
+)
 from memplan_engine.runtime.signature import Expected, call_form, check_inputs, expected_input, flatten_call
 from memplan_engine.runtime.static_settle import settle
 from memplan_engine.runtime.static_sizes import Symbols
@@ -153,39 +160,21 @@ def _exported(
 def _dynamic(exported: ExportedProgram, model: torch.nn.Module, name: str) -> Export:
     """The Export of a program with symbols. Its `program` can be called only when it is settled; its Graph
     is a stub."""
-    signature, kept = exported.graph_signature, {**exported.constants, **exported.state_dict}
-    state, values, names, placeholders = [], [], [], []
-    for spec, node in zip(signature.input_specs, exported.graph.find_nodes(op="placeholder"), strict=True):
-        placeholders.append(node.name)
-        if spec.kind.name == "USER_INPUT":
-            names.append(node.name)
-            values.append(spec.arg.value if hasattr(spec.arg, "value") else node.meta["val"])
-            continue
-        tensor = kept.get(str(spec.target))
-        if not isinstance(tensor, torch.Tensor):
-            found = f"a {spec.kind.name.lower()} of type {type(tensor).__name__}"
-            raise InputError(name, f"input {node.name!r}", found, "parameters, buffers and tensors")
-        # As they are: an operator may choose its kernel by whether a weight wants gradients (linear does).
-        state.append(tensor)
-    targets = {str(spec.target): spec.arg.name for spec in signature.input_specs if spec.target is not None}
-    written = tuple(
-        None if spec.kind.name == "USER_OUTPUT" else targets.get(str(spec.target), str(spec.target))
-        for spec in signature.output_specs
-    )
+    placeholders, state, given = exported_placeholders(exported, name)
     call = exported.call_spec
     program = Program(
         name,
         exported.graph_module,
         _stub(name),
-        tuple(state),
-        tuple(placeholders),
-        tuple(expected_input(one, None) for one in names),
-        written,
+        state,
+        placeholders,
+        tuple(expected_input(one, None) for one, _ in given),
+        exported_writes(exported),
         call_form(model, call.in_spec),
         call.out_spec,
     )
     ranges = {symbol: (bounds.lower, bounds.upper) for symbol, bounds in exported.range_constraints.items()}
-    return _export(program, tuple(values), Symbols(ranges))
+    return _export(program, tuple(value for _, value in given), Symbols(ranges))
 
 
 def _export(program: Program, values: tuple[Any, ...], symbols: Symbols) -> Export:

@@ -33,6 +33,7 @@ from memplan_engine.runtime.node_run import run_nodes
 from memplan_engine.runtime.program import Program, load_program
 from memplan_engine.runtime.pt2_program import example_inputs, load_pt2
 from memplan_engine.runtime.safety import run_safely
+from memplan_engine.runtime.settling import settling
 from memplan_engine.runtime.slab import insert_slab, slab_report
 from memplan_engine.runtime.slab_report import IN_PLACE, SlabReport
 from memplan_engine.runtime.step_program import load_step
@@ -168,7 +169,7 @@ def _try(
     measured = compare_run(program, subject.args, subject.kwargs, eager=subject.eager, seed=SEED)
     bench = _Bench(subject, program.with_module(module))
     parts: dict[str, Any] = {}
-    with bench.settling() as settle:
+    with settling(bench.written, SEED) as settle:
         tell("running in the slab")
         equality = bench.equality(settle, measured.equality)
         if check or force:
@@ -209,23 +210,6 @@ class _Bench:
             return self.program.interpret(self.subject.args, self.subject.kwargs)
         with torch.no_grad():
             return self.subject.eager(*self.subject.args, **self.subject.kwargs)
-
-    @contextmanager
-    def settling(self) -> Iterator[Callable[[], None]]:
-        """Gives what puts back what a run has written in place, and the random state."""
-        kept = self.after()
-
-        def settle() -> None:
-            torch.manual_seed(SEED)
-            with torch.no_grad():
-                for value, before in zip(self.written, kept, strict=True):
-                    value.copy_(before)
-
-        with torch.random.fork_rng(devices=[]):
-            try:
-                yield settle
-            finally:
-                settle()
 
     def equality(self, settle: Callable[[], None], observed: Equality) -> Equality:
         """Whether the run in the slab gives what the reference gives; else where it first does not."""

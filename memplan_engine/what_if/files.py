@@ -8,8 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from memplan_engine.atomic import write_atomically
-from memplan_engine.errors import InputError
-from memplan_engine.formats.base import explain, parse, parse_head, render
+from memplan_engine.formats.base import check_head, explain, parse, render
 from memplan_engine.formats.edits_format import EditsFile, edits_from, file_of_edits
 from memplan_engine.importers.limits import read_text
 from memplan_engine.what_if.edits import Edit
@@ -32,9 +31,5 @@ def load_edits(path: Path | str) -> tuple[Edit, ...]:
     """The edits in the file `path`; raises InputError when it is no memplan/edits, naming the field."""
     path = Path(path)
     text, source = read_text(path), path.name
-    head = parse_head(text, source)
-    if head.format != "memplan/edits":
-        raise InputError(source, "field format", repr(head.format), "memplan/edits")
-    if head.version != 1:
-        raise InputError(source, "field version", str(head.version), "1, all that this memplan can read")
+    check_head(text, source, "memplan/edits")
     return edits_from(parse(EditsFile, text, source))
