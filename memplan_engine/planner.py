@@ -18,6 +18,7 @@ from memplan_engine.plan import Parameter, Plan, make_objects, make_offsets
 from memplan_engine.problem import FREE, Ints, Problem, make_problem, select
 from memplan_engine.strategies import BUILT_IN, built_in, get_strategy, known_strategies
 from memplan_engine.strategies.base import Budget, Strategy, obstacle, parameters_of
+from memplan_engine.strategies.portfolio import place_by_portfolio, place_quickly
 from memplan_engine.validate import Rule, validate_plan
 
 SEARCHING = ("auto", "exact", "search")
@@ -26,6 +27,8 @@ DEFAULT_SECONDS = 10.0
 """Their limit where nobody gives one."""
 SHORT_SECONDS = 3.0
 """Below this limit their kernels are loaded before the clock starts."""
+TRIED_SECONDS = 1.0
+"""How long a plan without a search is looked for before the kernels of one are compiled."""
 QUICK_SECONDS = 0.25
 """Their limit where a plan is one of many."""
 
@@ -58,7 +61,7 @@ def make_plan(
     chosen = get_strategy(strategy) if isinstance(strategy, str) else strategy
     budget = budget or Budget(DEFAULT_SECONDS if chosen.name in SEARCHING else None)
     _check_fixed(problem)
-    _warm_up(chosen.name, budget.seconds is not None and budget.seconds < SHORT_SECONDS)
+    _warm_up(chosen, problem, budget.seconds is not None and budget.seconds < SHORT_SECONDS)
     with budget.running() as clock:
         placement = chosen.place(problem, budget)
         seconds = clock()
@@ -165,22 +168,41 @@ def adopt(
     return Plan(problem, make_offsets(offsets), strategy, bound, (), seconds, make_objects(objects))
 
 
-@cache
-def _warm_up(name: str, all_kernels: bool) -> None:
+def _warm_up(chosen: Strategy, problem: Problem, short: bool) -> None:
     """Have the kernels compiled or loaded before the clock starts: seconds and limits are the strategy's.
 
-    Loading those of a search takes half a second, which only a short limit would feel: else they wait until
-    they are needed.
+    Compiling those of a search takes half a minute, which a problem that needs none is spared. Loading them
+    takes half a second, which only a `short` limit would feel: else they wait until they are needed.
     """
-    if name not in BUILT_IN:
+    if chosen.name not in BUILT_IN:
         return
+    if chosen.name not in SEARCHING:
+        _warm(chosen.name)
+    elif short or not is_compiled("branch", "repair"):
+        if chosen.name != "auto" or not _settled_at_once(problem, getattr(chosen, "capacity", None) or 0):
+            _warm("greedy_by_size", "greedy_by_breadth", "exact", "search")
+    else:
+        # The portfolio stops at the bound, before it has used all its kernels.
+        _warm("greedy_by_size", "greedy_by_breadth")
+
+
+@cache
+def _warm(*names: str) -> None:
     easy = make_problem([0, 1, 3], [2, 3, 4], [1, 3, 3], alignment=2)
-    # The portfolio stops at the bound, before it has used all its kernels.
-    for each in ("greedy_by_size", "greedy_by_breadth") if name in SEARCHING else (name,):
-        built_in(each).place(easy, Budget())
-    if name in SEARCHING and (all_kernels or not is_compiled("branch", "repair")):
-        for each in ("exact", "search"):
-            built_in(each).place(hard_problem(), Budget())
+    for name in names:
+        built_in(name).place(hard_problem() if name in SEARCHING else easy, Budget())
+
+
+def _settled_at_once(problem: Problem, capacity: int) -> bool:
+    """Whether some order × fit soon meets the bound or the `capacity` (bytes), so that nobody searches."""
+    target = max(lower_bound(problem).nbytes, capacity)
+    quick = place_quickly(problem, Budget(), False)
+    if quick.arena_bytes(problem) <= target:
+        return True
+    _warm("greedy_by_size", "greedy_by_breadth")
+    budget = Budget(TRIED_SECONDS)
+    with budget.running():
+        return place_by_portfolio(problem, budget, target, quick).arena_bytes(problem) <= target
 
 
 def hard_problem() -> Problem:

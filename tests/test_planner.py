@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 from test_lifetimes import CHAIN
 
+from memplan_engine import planner
 from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.errors import InputError, MemplanError, PlanError
-from memplan_engine.planner import adopt, as_problem, compare, make_plan
-from memplan_engine.problem import FREE, Gap, make_problem
+from memplan_engine.planner import adopt, as_problem, compare, hard_problem, make_plan
+from memplan_engine.problem import FREE, Gap, Problem, make_problem
 from memplan_engine.strategies import known_strategies
+from memplan_engine.strategies.auto import Auto
+from memplan_engine.strategies.base import Budget, Strategy
 from memplan_engine.strategies.greedy_by_size import GreedyBySize
 from memplan_engine.strategies.order_fit import Fit
 from memplan_engine.validate import Rule, validate_plan
@@ -147,3 +150,22 @@ def test_adopting_does_not_judge():
     problem = make_problem([0, 0], [1, 1], [4, 4])
     assert list(validate_plan(adopt(problem, [0, 0])).counts) == [Rule.OVERLAP]
     assert list(validate_plan(adopt(problem, [0])).counts) == [Rule.COUNT]
+
+
+def _warmed(monkeypatch: pytest.MonkeyPatch, problem: Problem, strategy: Strategy | str) -> list[str]:
+    warmed: list[str] = []
+    monkeypatch.setattr(planner, "is_compiled", lambda *names: False)
+    monkeypatch.setattr(planner, "_warm", lambda *names: warmed.extend(names))
+    make_plan(problem, strategy, budget=Budget(10.0))
+    return warmed
+
+
+def test_kernels_of_a_search_are_compiled_only_for_a_problem_that_is_searched(monkeypatch):
+    # Two equal buffers one after the other: what first fit does cannot be beaten.
+    row = make_problem([0, 1], [1, 2], [4, 4])
+    assert _warmed(monkeypatch, row, "auto") == []
+    assert _warmed(monkeypatch, row, "search")[-2:] == ["exact", "search"]
+    searched = hard_problem()
+    assert _warmed(monkeypatch, searched, "auto")[-2:] == ["exact", "search"]
+    roomy = int(searched.size.sum())
+    assert _warmed(monkeypatch, searched, Auto(capacity=roomy)) == []
