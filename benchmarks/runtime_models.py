@@ -109,7 +109,8 @@ def _mobilenet(full: bool, train: bool) -> tuple[Any, dict[str, Any]]:
     import transformers as t
 
     side = 224 if full else 96
-    config = t.MobileNetV2Config(image_size=side, **({"depth_multiplier": 0.35} if train else {}))
+    width = {"depth_multiplier": 0.35} if train and not full else {}
+    config = t.MobileNetV2Config(image_size=side, **width)
     inputs = {"pixel_values": torch.rand(2 if train else 1, 3, side, side)}
     return t.MobileNetV2ForImageClassification(config), {
         **inputs,

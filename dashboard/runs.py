@@ -14,7 +14,7 @@ from dashboard.run_job import Asked, RunJob
 from example_graphs.small import MODELS, NEED_TRANSFORMERS
 from memplan_engine import MemplanError
 from memplan_engine.formats.run_format import RunFile
-from memplan_engine.importers.run_file import load_run
+from memplan_engine.importers.run_file import load_runs
 from memplan_engine.strategies import known_strategies
 
 MODEL = "model"
@@ -55,16 +55,16 @@ def asked_for(model: str) -> Asked:
     )
 
 
-def open_file(key: str) -> RunFile:
-    """The run, or the observation, in a file; raises MemplanError."""
+def open_file(key: str) -> dict[int, RunFile]:
+    """The run in a file, or the observation in it by device; raises MemplanError."""
     return _load(key, documents.version_of(key))
 
 
 @st.cache_resource(max_entries=8, show_spinner="Reading the run …")
-def _load(key: str, version: tuple[int, int]) -> RunFile:
+def _load(key: str, version: tuple[int, int]) -> dict[int, RunFile]:
     path = documents.path_of(key)
     try:
-        return load_run(path)
+        return load_runs(path)
     except MemplanError as error:
         raise MemplanError(str(error).replace(str(path), path.name)) from error
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from memplan_engine.importers import ImportOptions, load
     from memplan_engine.importers.observation_file import load_observation
     from memplan_engine.importers.recording_file import load_recording
-    from memplan_engine.importers.run_file import load_run
+    from memplan_engine.importers.run_file import load_run, load_runs
     from memplan_engine.importers.schedule_file import load_schedule
     from memplan_engine.importers.torch_capture import capture
     from memplan_engine.importers.torch_step import capture_step
@@ -217,6 +217,7 @@ __all__ = [
     "load_pt2",
     "load_recording",
     "load_run",
+    "load_runs",
     "load_schedule",
     "load_step",
     "lower_bound",
@@ -310,7 +311,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "importers": ("ImportOptions", "load"),
     "importers.observation_file": ("load_observation",),
     "importers.recording_file": ("load_recording",),
-    "importers.run_file": ("load_run",),
+    "importers.run_file": ("load_run", "load_runs"),
     "importers.schedule_file": ("load_schedule",),
     "importers.torch_capture": ("capture",),
     "importers.torch_step": ("capture_step",),

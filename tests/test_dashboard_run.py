@@ -14,7 +14,7 @@ from dashboard.job_desk import Desk
 from dashboard.jobs import State
 from dashboard.run_job import Asked, RunJob
 from dashboard.sections.run_progress import PARTS
-from memplan_engine import load_run
+from memplan_engine import InputError, load_run
 from memplan_engine.formats.run_format import RunFile
 
 RUN = {
@@ -124,6 +124,25 @@ def test_an_observation_opens_as_a_run_without_a_prediction():
     app = upload(open_app("run"), OBSERVED, "seen.json")
     assert [(each.label, each.value) for each in app.metric] == [("Allocator's peak", "96 B")]
     assert "nothing was predicted" in " ".join(texts(app.markdown))
+
+
+def test_devices_of_an_observation_are_shown_one_at_a_time(tmp_path):
+    rows = {"time": [1, 2, 3], "size": [64, 4096, -4096], "address": [1, 2, 2], "device": [-1, 0, 0]}
+    both = {"allocator": {**rows, "op": [0] * 3, "inside": [1] * 3}}
+    both["dispatch"] = {"time": [1], "size": [32], "address": [1], "op": [0], "inside": [1]}
+    app = upload(open_app("run"), OBSERVED | {"levels": both}, "seen.json")
+    assert [(each.label, each.value) for each in app.metric] == [("Allocator's peak", "4 KiB")]
+    assert address(app).get("run_device") is None
+    app = open_app("run", run=address(app)["run"], run_device="-1")
+    assert [(each.label, each.value) for each in app.metric] == [
+        ("Measured peak", "32 B"), ("Allocator's peak", "64 B"),
+    ]  # fmt: skip
+    path = tmp_path / "seen.json"
+    path.write_text(json.dumps(OBSERVED | {"levels": both}))
+    assert load_run(path).allocator == load_run(path, 0).allocator == (4096,)
+    assert load_run(path, -1).allocator == (64,)
+    with pytest.raises(InputError, match=r"seen\.json: device: found 3, expected one of -1, 0"):
+        load_run(path, 3)
 
 
 @pytest.mark.parametrize(

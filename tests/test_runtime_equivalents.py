@@ -64,8 +64,17 @@ def rows(dtype: torch.dtype) -> list[Any]:
     return [rand(3, 6, dtype=dtype), rand(6, 3, dtype=dtype).t(), rand(2, 3, 4, dtype=dtype)]
 
 
+def vectors(dtype: torch.dtype) -> list[tuple[torch.Tensor, ...]]:
+    return [(rand(n, dtype=dtype), rand(4, n, dtype=dtype).t()) for n in (1, 6, 33)]
+
+
 CASES: dict[str, tuple[Callable[..., Any], Inputs]] = {
     "linear": (aten.linear.default, linears),
+    "matmul": (torch.matmul, vectors),
+    "slice_scatter": (lambda x: torch.slice_scatter(x + 1, x[:, :1] * 2, 1, 1, 2), rows),
+    "select_scatter": (lambda x: torch.select_scatter(x + 1, x[:, 0] * 2, 1, 0), rows),
+    "diagonal_scatter": (lambda x: torch.diagonal_scatter(x + 1, x.diagonal() * 2), rows),
+    "copy": (lambda x: aten.copy.default(x + 1, x[:1]), rows),
     "relu": (torch.relu, rows),
     "batch_norm": (lambda x: (norm(x, False), norm(x, True)), images),
     "_native_batch_norm_legit_no_training": (plain_norm, images),
@@ -158,7 +167,9 @@ class Folding(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         across = self.linear(x.transpose(0, 1))
         product = torch.matmul(self.linear.weight, x.transpose(1, 2))
-        return torch.cat([across, across]), torch.cat([product, product])
+        # A view of a weight wants gradients as the weight does.
+        part = aten.linear.default(x.transpose(0, 1), self.linear.weight.split(96)[0], self.linear.bias[:96])
+        return torch.cat([across, across]), torch.cat([product, product]), torch.cat([part, part])
 
 
 @pytest.mark.parametrize("gradients", [True, False])

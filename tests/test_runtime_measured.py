@@ -82,6 +82,20 @@ def test_predicted_bytes_are_those_dispatched_during_every_op(case: Any) -> None
     assert "self.norm(" in line_of(source)
 
 
+class Counted(nn.Module):
+    """Goes another way under fake tensors than on real ones."""
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return nn.functional.one_hot(ids, 5).sum(0) + nn.functional.one_hot(ids[:2], 9).sum()
+
+
+def test_one_hot_holds_nothing_beside_its_result() -> None:
+    ids = torch.tensor([0, 3, 1, 4, 3])
+    measured = compare_run(load_program(Counted(), (ids,)), (ids,))
+    assert measured.differing == ()
+    assert measured.predicted_peak == measured.dispatch_peak == 5 * 5 * 8 + 5 * 8
+
+
 def test_an_independent_measurement_agrees(case: Any) -> None:
     """Just after each node, and at its fullest moment, by storages that torch still holds."""
     _, program, x, measured = case

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from memplan_engine import (
     InputError,
     Program,
+    StaticRuntime,
     capture,
     load_program,
     load_step,
@@ -140,6 +142,32 @@ def test_what_cannot_be_captured_is_one_line(model: Any, args: Any, message: str
         load_program(model, args)
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("model", "kind"), [(Branches(), ""), (Chooses(), "aten.index")])
+def test_what_depends_on_the_data_is_told_with_its_line_and_what_can_be_done(model: Any, kind: str) -> None:
+    code = type(model).forward.__code__
+    line = f"{kind} at tests/test_runtime_program.py:{code.co_firstlineno + 1}".strip()
+    for load in (load_program, StaticRuntime):
+        with pytest.raises(InputError) as raised:
+            load(model, (X,))
+        message = str(raised.value)
+        assert line in message.replace(f"{Path.cwd()}/", "")
+        assert message.endswith("or a plan of a recorded run (observe, observed_problem)")
+    with pytest.raises(InputError) as raised:
+        StaticRuntime(Branches(), (X,), dynamic_shapes="x:0=rows[2:9]")
+    assert "test_runtime_program.py:" in str(raised.value)
+    assert "observe" in str(raised.value)
+    with pytest.raises(InputError, match=r"with these inputs$"):
+        load_program(nn.Linear(3, 2), (X,))
+
+
+def test_state_has_the_names_of_the_model(counting: Program) -> None:
+    assert list(counting.named_state) == ["linear.weight", "linear.bias", "calls"]
+    assert all(a is b for a, b in zip(counting.named_state.values(), counting.state, strict=True))
+    step = load_step(nn.Linear(2, 1), (torch.ones(3, 2),), loss=torch.sum, optimizer="adam")
+    assert list(step.named_state)[:2] == ["weight", "bias"]
+    assert [name.rpartition(".")[2] for name in step.named_state][2:] == ["exp_avg", "exp_avg_sq"] * 2
 
 
 def test_programs_from_exported_programs_and_from_graphs() -> None:

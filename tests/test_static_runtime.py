@@ -318,6 +318,21 @@ def test_a_second_call_during_a_run_is_an_error_and_the_first_goes_on() -> None:
     assert torch.equal(runtime(X + 1), model(X + 1))
 
 
+def test_a_benchmark_leaves_buffers_and_the_random_state_as_they_were() -> None:
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.5), torch.nn.ReLU()).train()
+    x = torch.rand(8, 4)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    state = torch.get_rng_state()
+    runtime = StaticRuntime(model, (x,))
+    for _ in range(2):
+        runtime.benchmark((x,), warmup=1, runs=2)
+        assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+        assert torch.equal(torch.get_rng_state(), state)
+    assert str(runtime.memory_report()).startswith("1 storage (1 tensor) in one buffer")
+    runtime(x)
+    assert model[0].num_batches_tracked == 1
+
+
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
 def test_an_operator_that_makes_more_than_it_said_is_left_to_the_allocator() -> None:
     """Seen in the first run; where it does so only for a later size, that run is an error."""

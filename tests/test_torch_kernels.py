@@ -175,6 +175,37 @@ def test_what_an_embedding_bag_makes_depends_on_whether_its_weight_wants_gradien
             )
 
 
+def test_a_scatter_copies_the_whole_storage_of_its_argument():
+    whole = torch.rand(8, 4)
+    part, row = whole[2:6, 1:3], torch.rand(2)
+    for x in (part, part.t(), whole[:1].expand(4, 4)[:, :2]):
+        for op, args in (
+            (aten.slice_scatter.default, (x, x[:1] + 1, 0, 1, 2)),
+            (aten.select_scatter.default, (x, x[0] + 1, 0, 1)),
+            (aten.diagonal_scatter.default, (x, row)),
+        ):
+            assert planned(op, args) == real(op, args), (op, x.stride())
+    assert planned(aten.select_scatter.default, (part, row, 0, 1))[0][2] == whole.nbytes
+
+
+def test_a_view_has_the_strides_of_a_real_one_where_there_is_one_row():
+    rows = torch.rand(1, 256, 32).transpose(1, 2)
+    mode = fake_mode()
+    views = (
+        lambda x: aten.view.default(x, [1, 32, 16, 16]),
+        lambda x: aten.reshape.default(x, [1, 1, 32, 256]),
+        lambda x: aten.flatten.using_ints(x, 0, 1),
+        lambda x: aten.unflatten.int(x, 2, [16, 16]),
+    )
+    for view in views:
+        graph = torch.fx.symbolic_trace(view)
+        run = Run("op", mode)
+        slots = [run.keep("x", FakeTwins(mode).twin(rows))]
+        with torch.no_grad():
+            found = run.graph(graph, slots).value
+        assert found.stride() == view(rows).stride(), graph.code
+
+
 def live_bytes(problem):
     """Bytes alive at each step, by hand."""
     steps = np.arange(problem.steps)[:, None]

@@ -9,6 +9,7 @@ from dashboard.sections.run_progress import show_progress
 from dashboard.sections.run_result import show_run
 from dashboard.words import plain
 from memplan_engine import MemplanError
+from memplan_engine.formats.run_format import RunFile
 from memplan_engine.strategies import known_strategies
 
 FLAGS = {
@@ -83,12 +84,34 @@ def _upload() -> None:
         st.rerun()
 
 
+def _pick_device(found: dict[int, RunFile]) -> int:
+    """Which device of an observation is shown: the accelerator with the highest number unless the
+    address says another."""
+    known = {str(device): device for device in found}
+    if len(known) < 2:
+        return next(iter(found))
+    asked = state.get("run_device")
+    st.session_state.run_device_widget = asked if asked in known else max(known, key=known.__getitem__)
+
+    def label(text: str) -> str:
+        return "the CPU" if known[text] < 0 else f"device {text}"
+
+    def changed() -> None:
+        state.choose(run_device=st.session_state.run_device_widget or "")
+
+    st.segmented_control(
+        "Memory of", list(known), format_func=label, key="run_device_widget", on_change=changed
+    )
+    return known[st.session_state.run_device_widget or max(known, key=known.__getitem__)]
+
+
 def _file(key: str) -> None:
     try:
-        run = runs.open_file(key)
+        found = runs.open_file(key)
     except MemplanError as error:
         st.error(plain(error), icon=":material/error:")
         return
+    run = found[_pick_device(found)]
     st.caption(plain(f"{run.name}, {len(run.ops):,} ops"))
     show_run(run)
 

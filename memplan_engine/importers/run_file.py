@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memplan_engine.errors import InputError
 from memplan_engine.importers.base import says_format
 from memplan_engine.importers.limits import read_text
 from memplan_engine.importers.observation_file import is_observation, load_observation
-from memplan_engine.recordings.observation import Level, Observation, observed_live
+from memplan_engine.recordings.observation import CPU, Level, LiveBytes, Observation, observed_live
 
 if TYPE_CHECKING:
     from memplan_engine.formats.run_format import RunFile
@@ -19,30 +20,51 @@ def is_run(head: bytes) -> bool:
     return says_format(head, "memplan/run")
 
 
-def load_run(path: Path | str) -> RunFile:
-    """Read a run, or an observation as one that has no prediction.
+def load_run(path: Path | str, device: int | None = None) -> RunFile:
+    """Read a run, or an observation as one that has no prediction: of `device` (−1 is the CPU), or, of
+    several, of the one that had the most bytes alive.
 
     Raises
     ------
-    InputError: another file, or one that is not sound, with the path of the first field that is wrong.
+    InputError: another file, one that is not sound, with the path of the first field that is wrong, or a
+        device of which it says nothing.
     """
+    runs = load_runs(path)
+    if device is None:
+        return max(runs.values(), key=lambda run: max(map(max, run.curves.values()), default=0))
+    if device not in runs:
+        known = ", ".join(map(str, runs))
+        raise InputError(Path(path).name, "device", str(device), f"one of {known}")
+    return runs[device]
+
+
+def load_runs(path: Path | str) -> dict[int, RunFile]:
+    """Read a run, which is of the CPU (−1), or an observation as runs without a prediction, one for each of
+    its devices. Raises InputError as `load_run` does."""
     from memplan_engine.formats.base import check_head, parse
     from memplan_engine.formats.run_format import RunFile, check_run
 
     path = Path(path)
     text = read_text(path)
     if is_observation(text[:1000].encode("utf-8", "replace")):
-        return run_of_observation(load_observation(path))
+        observation = load_observation(path)
+        return {device: run_of_observation(observation, device) for device in observation.devices or (CPU,)}
     check_head(text, path.name, "memplan/run", "memplan/run or memplan/observation")
-    return check_run(parse(RunFile, text, path.name), path.name)
+    return {CPU: check_run(parse(RunFile, text, path.name), path.name)}
 
 
-def run_of_observation(observation: Observation) -> RunFile:
-    """What was measured in `observation`, as a run of which nothing was predicted; all devices together."""
+def run_of_observation(observation: Observation, device: int) -> RunFile:
+    """What was measured in `observation` on one device, as a run of which nothing was predicted; a level at
+    which nothing happened there has no curve."""
     from memplan_engine.formats.run_format import RunFile, TakerEntry
 
     ops = observation.ops
-    live = {level: observed_live(observation, level) for level in observation.levels}
+    levels = [
+        level
+        for level in observation.levels
+        if len(observation.devices) < 2 or len(observation.at(level, device))
+    ]
+    live = {level: _live(observation, level, device) for level in levels}
     temporary = [
         live[level].temporary.tolist() if level in live else [0] * len(ops)
         for level in (Level.ALLOCATOR, Level.DISPATCH)
@@ -62,3 +84,7 @@ def run_of_observation(observation: Observation) -> RunFile:
         temporaries=tuple(sorted(takers, key=lambda taker: -taker.bytes)),
         **curves,
     )
+
+
+def _live(observation: Observation, level: Level, device: int) -> LiveBytes:
+    return observed_live(observation, level, device if device in observation.devices else None)

@@ -106,6 +106,33 @@ def _col2im(target: Any, value: Any, given: Arguments) -> Any:
     return value if columns <= value.numel() else value.new_empty(columns)[: value.numel()].view(value.shape)
 
 
+def _copied_storage(target: Any, value: Any, given: Arguments) -> Any:
+    """The result lies in a copy of the whole storage that `self` shows, where `self` lies in that one; where
+    elements of `self` share memory, in a storage of its own."""
+    source = given["self"]
+    if value.storage_offset() != source.storage_offset() or value.stride() != source.stride():
+        return value
+    whole = source.new_empty(source.untyped_storage().nbytes() // source.dtype.itemsize)
+    return whole.as_strided(value.shape, value.stride(), value.storage_offset())
+
+
+def _as_viewed(target: Any, value: Any, given: Arguments) -> Any:
+    """What shows the same bytes in another shape has other strides than fake tensors say in dimensions of
+    size 1. Whether an image counts as one with its channels last, and so how a convolution of it lies,
+    depends on these."""
+    import torch
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    source = given["self"]
+    sizes = (*source.shape, *source.stride(), *value.shape)
+    if 1 not in value.shape or source.is_contiguous() or not all(type(size) is int for size in sizes):
+        return value
+    with unset_fake_temporarily():
+        meta = torch.empty_strided(source.shape, source.stride(), dtype=source.dtype, device="meta")
+        strides = target(**{**given, "self": meta}).stride()
+    return value if strides == value.stride() else value.as_strided(value.shape, strides)
+
+
 KERNELS: dict[str, Callable[[Any, Any, Arguments], Any]] = {
     **dict.fromkeys(
         ("aten::binary_cross_entropy", "aten::mse_loss", "aten::smooth_l1_loss", "aten::soft_margin_loss"),
@@ -123,6 +150,10 @@ KERNELS: dict[str, Callable[[Any, Any, Arguments], Any]] = {
     ),
     **dict.fromkeys(("aten::native_batch_norm_backward", "aten::batch_norm_backward"), _only_wanted),
     "aten::col2im": _col2im,
+    **dict.fromkeys(("aten::view", "aten::reshape", "aten::flatten", "aten::unflatten"), _as_viewed),
+    **dict.fromkeys(
+        ("aten::slice_scatter", "aten::select_scatter", "aten::diagonal_scatter"), _copied_storage
+    ),
     **dict.fromkeys(
         ("aten::embedding_bag", "aten::_embedding_bag", "aten::_embedding_bag_forward_only"), _embedding_bag
     ),

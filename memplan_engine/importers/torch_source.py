@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 from pathlib import Path, PurePosixPath
+from sysconfig import get_path
+from traceback import walk_tb
 
 from memplan_engine.graph import Source
 
 FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+), in .*$')
 PACKAGES = re.compile(r"^.*/(?:site|dist)-packages/")
+OTHERS = (str(Path(__file__).parents[1]), get_path("stdlib"), "<")
+"""Folders of code that is nobody's model."""
 MAX_CODE = 200
 """Characters of a source line that are kept."""
 
@@ -23,6 +28,23 @@ def source_of(stack_trace: str | None) -> Source | None:
     ours = [frame for frame in frames if not frame.file.startswith(("torch/", "<"))]
     best = ours or frames
     return best[-1] if best else None
+
+
+def source_of_error(error: BaseException) -> Source | None:
+    """The innermost line of the user's own code that `error` went through; None where there is none."""
+    found: Source | None = None
+    for frame, number in walk_tb(error.__traceback__):
+        path = frame.f_code.co_filename
+        if not path.startswith(OTHERS) and not portable_path(path).startswith("torch/"):
+            code = linecache.getline(path, number).strip()[:MAX_CODE]
+            found = Source(portable_path(path), number, code)
+    return found
+
+
+def located(told: str, error: BaseException) -> str:
+    """`told`, with the line of the user's code that `error` went through."""
+    line = source_of_error(error)
+    return f"{told} at {line.file}:{line.line}" if line else told
 
 
 def _frames(stack_trace: str) -> list[Source]:

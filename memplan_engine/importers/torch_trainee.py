@@ -13,6 +13,7 @@ from memplan_engine.importers.torch_capture import fake_inputs, fake_model
 from memplan_engine.importers.torch_fake import FakeTwins, fake_mode, quiet, require_torch
 from memplan_engine.importers.torch_loss import Loss, find_loss
 from memplan_engine.importers.torch_run import brief
+from memplan_engine.importers.torch_source import located
 
 if TYPE_CHECKING:
     import torch
@@ -107,7 +108,7 @@ def tracing(source: str, place: str, expected: str) -> Iterator[None]:
     except MemplanError:
         raise
     except Exception as error:
-        raise InputError(source, place, brief(error), expected) from error
+        raise InputError(source, place, located(brief(error), error), expected) from error
 
 
 def _trainee(exported: ExportedProgram, source: str, mode: FakeTensorMode, loss: Loss | None) -> Trainee:

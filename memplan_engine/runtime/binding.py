@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import MAX_BYTES, Graph, Role, Storage, Tensor
 from memplan_engine.lifetimes import lifetimes
 from memplan_engine.plan import Plan
 from memplan_engine.runtime.fingerprint import fingerprint, first_difference
+from memplan_engine.runtime.region import Region
+from memplan_engine.runtime.reused_binding import Taken, is_reused, reused_regions
 from memplan_engine.schedule import sequential
 from memplan_engine.validate import Rule, Violation, validate_plan
-
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """Where a storage lies: bytes `[low, high)` of the arena, during the steps `[start, end)` of the plan."""
-
-    storage: str
-    low: int
-    high: int
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +21,8 @@ class Binding:
     """A graph and its plan. `regions` has the planned storages that an op makes, by name; `tensors` and
     `storages` are the graph's own, by name; `step_of_op` is the step of each op, by name. `alive` are the
     lifetimes that the graph needs, in these steps; the slab needs `arena_bytes`. `overlaps` are those of the
-    plan, () unless it was forced.
+    plan, () unless it was forced. `taken` says, of a plan with writes in place or concatenations without
+    copies, who takes over bytes that its own op still reads.
     """
 
     graph: Graph
@@ -42,6 +34,7 @@ class Binding:
     alive: Mapping[str, tuple[int, int]]
     arena_bytes: int
     overlaps: tuple[Violation, ...] = ()
+    taken: Taken = field(default_factory=dict)
 
     def place(self, tensor: str) -> int | None:
         """The byte of the arena at which `tensor` starts; None when it lies elsewhere."""
@@ -65,15 +58,20 @@ def bind(graph: Graph, plan: Plan, *, force: bool = False) -> Binding:
         order.
     """
     name, origin = graph.name, plan.problem.origin
-    if origin is not None and fingerprint(origin.graph) != fingerprint(graph):
+    reused = is_reused(graph, plan)
+    if origin is not None and not reused and fingerprint(origin.graph) != fingerprint(graph):
         found = f"one for {origin.graph.name!r}: {first_difference(graph, origin.graph)}"
         raise InputError(name, "plan", found, f"one for this graph ({fingerprint(graph)[:12]})")
     schedule = sequential(graph) if origin is None else origin.schedule
     if list(schedule.step_of_op) != sorted(schedule.step_of_op):
         raise InputError(name, "plan", "a schedule that changes the order of ops", "the graph's own order")
-    overlaps = _check_rules(plan, name, force)
+    overlaps = _check_rules(plan, name, force, gaps=reused)
     storages = {storage.name: storage for storage in graph.storages}
-    regions = _regions(plan, storages)
+    taken: Taken = {}
+    if reused:
+        regions, taken = reused_regions(graph, plan, force=force)
+    else:
+        regions = _regions(plan, storages)
     if not regions and any(storage.nbytes for storage in graph.storages if storage.role is Role.ACTIVATION):
         raise InputError(name, "plan", "no buffer that is a storage of the graph", "a plan of this graph")
     tensors = {tensor.name: tensor for tensor in graph.tensors}
@@ -86,17 +84,18 @@ def bind(graph: Graph, plan: Plan, *, force: bool = False) -> Binding:
             _check_all_there(regions, graph)
     steps = {op.name: step for op, step in zip(graph.ops, schedule.step_of_op, strict=True)}
     arena = plan.arena_bytes
-    return Binding(graph, plan, regions, tensors, storages, steps, alive, arena, overlaps)
+    return Binding(graph, plan, regions, tensors, storages, steps, alive, arena, overlaps, taken)
 
 
-def _check_rules(plan: Plan, name: str, force: bool) -> tuple[Violation, ...]:
-    """Raise InputError for the first violation; the overlaps, where these are forced."""
+def _check_rules(plan: Plan, name: str, force: bool, gaps: bool) -> tuple[Violation, ...]:
+    """Raise InputError for the first violation, and unless `gaps` for buffers that have some; the overlaps,
+    where these are forced."""
     found = [v for v in validate_plan(plan, replay=False).violations if v.rule is not Rule.BOUND]
     forced = (Rule.OVERLAP, Rule.OBJECTS) if force else ()
     for violation in found:
         if violation.rule not in forced:
             raise InputError(name, "plan", violation.message, violation.rule.value)
-    if plan.problem.gaps:
+    if plan.problem.gaps and not gaps:
         raise InputError(name, "plan", "buffers with gaps", "buffers that keep all their bytes")
     return tuple(v for v in found if v.rule is Rule.OVERLAP)
 

@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from memplan_engine.graph import is_contiguous
 from memplan_engine.runtime.operators import done
+from memplan_engine.runtime.out_parts import PARTS, is_vector_product, write_part, write_vector_product
 from memplan_engine.runtime.out_site import Asked, Site
 
 aten = torch.ops.aten
@@ -52,6 +53,8 @@ def _flat(asked: Asked) -> bool:
 
 
 def _linear(site: Site) -> Node:
+    if is_vector_product(site.asked):
+        return write_vector_product(site)
     features = site.asked.tensor("weight").shape[0]
     rows = math.prod(site.asked.result.shape[:-1])
     flat = site.call(aten.view.default, site.given("input"), [rows, site.asked.tensor("input").shape[-1]])
@@ -306,7 +309,9 @@ def _convolution(site: Site) -> Node:
 
 COPY = Equivalent(_copies, _copy)
 EQUIVALENTS: dict[str, Equivalent] = {
-    "aten::linear": Equivalent(_flat, _linear),
+    "aten::linear": Equivalent(lambda asked: is_vector_product(asked) or _flat(asked), _linear),
+    "aten::matmul": Equivalent(is_vector_product, write_vector_product),
+    **dict.fromkeys(PARTS, Equivalent(lambda asked: True, write_part)),
     "aten::relu": Equivalent(lambda asked: asked.result.dtype != torch.bool, _relu),
     "aten::batch_norm": Equivalent(_plain_batch_norm, _batch_norm),
     "aten::_native_batch_norm_legit_no_training": Equivalent(_plain_batch_norm, _batch_norm_all),

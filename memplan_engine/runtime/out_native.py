@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from functools import cache
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
+from torch.fx import Node
 
 from memplan_engine.runtime.out_site import Asked
 
@@ -55,8 +57,20 @@ def folds_otherwise(asked: Asked) -> bool:
     operands = [name for name in ("input", "self", "weight", "other") if asked.is_tensor(name)]
     folded = any(asked.tensor(name).dim() > 2 and not asked.tensor(name).is_contiguous() for name in operands)
     batched = any(asked.tensor(name).dim() > 2 for name in operands)
-    wants = any(asked.tensor(name).requires_grad for name in operands)
+    wants = any(_wants_gradients(asked.given[name]) for name in operands)
     return wants and (folded if asked.is_tensor("weight") else batched)
+
+
+def _wants_gradients(node: Node) -> bool:
+    """Whether the tensor that `node` gives wants gradients: even without any being recorded a view of a
+    weight does as the weight does, which its captured value does not say."""
+    value = node.meta.get("val")
+    if isinstance(value, torch.Tensor) and value.requires_grad:
+        return True
+    returns = getattr(getattr(node.target, "_schema", None), "returns", ())
+    shows = node.target is operator.getitem or any(result.alias_info is not None for result in returns)
+    source = node.args[0] if node.args else None
+    return shows and isinstance(source, Node) and _wants_gradients(source)
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,7 @@ class Site:
 
     asked: Asked
     graph: Graph
-    env: dict[Node, Node]
+    env: Mapping[Node, Node]
     place: Callable[[int, Sequence[int] | None, Sequence[int] | None, Sequence[Node]], Node]
     shared: dict[Any, Node]
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError
@@ -24,12 +27,14 @@ from memplan_engine.runtime.signature import (
     check_inputs,
     expected_input,
     flatten_call,
+    same_strides,
 )
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import GraphModule
 
+RECORDED = "or a plan of a recorded run (observe, observed_problem)"
 EXPORTABLE = "a model that torch.export can trace with these inputs"
 
 
@@ -42,7 +47,8 @@ class Program:
     names in that order. `graph` is the same as memplan sees it: tensors bear the names of nodes, `name.0`,
     `name.1`, … for several outputs. `written` says for each output of `module` the placeholder that gets it
     copied in after the run (a functional program's new values of buffers and inputs), None for what is
-    returned; `form` and `out_spec` are the nested forms of the call and of what it returns.
+    returned; `form` and `out_spec` are the nested forms of the call and of what it returns. `state_names` are
+    those of `state` in the model ("encoder.weight"), where they are known.
     """
 
     name: str
@@ -54,6 +60,13 @@ class Program:
     written: tuple[str | None, ...]
     form: CallForm
     out_spec: pytree.TreeSpec
+    state_names: tuple[str, ...] = ()
+
+    @property
+    def named_state(self) -> dict[str, torch.Tensor]:
+        """`state` by the names that the model has for it; by those of placeholders where it has none."""
+        names = self.state_names or self.placeholders
+        return dict(zip(names, self.state, strict=False))
 
     def inputs(self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> list[Any]:
         """The values of all placeholders, `state` included, for the call `(*args, **kwargs)`.
@@ -132,7 +145,7 @@ def load_program(
         found = f"{type(args).__name__} and {type(kwargs).__name__}"
         raise InputError(label, "args and kwargs", found, "a tuple and a dict")
     _check_real(model, (args, kwargs), label)
-    with tracing(label, "torch.export", EXPORTABLE), torch.no_grad():
+    with exporting(label), torch.no_grad():
         # Dataclasses among the inputs are made known to torch.export on the way.
         fake_inputs((list(args), dict(kwargs or {})), FakeTwins(fake_mode()))
         exported = torch.export.export(model, tuple(args), dict(kwargs or {}), strict=False)
@@ -140,6 +153,18 @@ def load_program(
             exported = exported.run_decompositions({})
     form = call_form(model, exported.call_spec.in_spec)
     return program_from_exported(exported, name=label, form=form)
+
+
+@contextmanager
+def exporting(source: str) -> Iterator[None]:
+    """As `tracing`; of a model that depends on its data it is said what can be done instead."""
+    try:
+        with tracing(source, "torch.export", EXPORTABLE):
+            yield
+    except InputError as error:
+        if "DataDependent" not in error.found:
+            raise
+        raise InputError(source, error.place, error.found, f"{error.expected}, {RECORDED}") from error
 
 
 def program_from_exported(
@@ -156,6 +181,7 @@ def program_from_exported(
             exported = exported.run_decompositions({})
     graph = graph_from_exported(exported, name)
     _check_sizes(graph, name)
+    correct_layouts(exported.graph_module, graph)
     placeholders, state, given = exported_placeholders(exported, name)
     call = exported.call_spec
     return Program(
@@ -168,7 +194,32 @@ def program_from_exported(
         exported_writes(exported),
         form or CallForm(call.in_spec),
         call.out_spec,
+        state_names(exported),
     )
+
+
+def correct_layouts(module: GraphModule, graph: Graph) -> None:
+    """Lay the recorded values of the nodes of `module` out as CPU kernels do, which `graph` knows."""
+    tensors = {tensor.name: tensor for tensor in graph.tensors}
+    for node in module.graph.nodes:
+        value, tensor = node.meta.get("val"), tensors.get(node.name)
+        if node.op != "call_function" or tensor is None or not isinstance(value, FakeTensor):
+            continue
+        if tensor.strides is None:
+            strides = tuple(math.prod(tensor.shape[place + 1 :]) for place in range(len(tensor.shape)))
+        else:
+            strides = tensor.strides
+        if not same_strides(tensor.shape, strides, value.stride()):
+            with value.fake_mode:
+                node.meta["val"] = torch.empty_strided(
+                    tensor.shape, strides, dtype=value.dtype, device=value.device
+                )
+
+
+def state_names(exported: ExportedProgram) -> tuple[str, ...]:
+    """What the model calls the tensors that the program keeps, in the order of their placeholders."""
+    specs = exported.graph_signature.input_specs
+    return tuple(str(spec.target) for spec in specs if spec.kind.name != "USER_INPUT")
 
 
 def exported_placeholders(
@@ -209,6 +260,7 @@ def program_from_module(
     state: int = 0,
     name: str = "graph",
     graph: Graph | None = None,
+    state_names: tuple[str, ...] = (),
 ) -> Program:
     """The Program of a flat fx graph of operators, as `make_fx` gives it, with example `inputs`, one for each
     placeholder. The first `state` of them are kept between runs (weights); the others are given anew to each
@@ -245,6 +297,7 @@ def program_from_module(
         (None,) * (len(returned) if many else 1),  # type: ignore[arg-type]
         CallForm(pytree.tree_flatten((tuple(leaves), {}))[1]),
         outputs,
+        state_names,
     )
 
 
@@ -281,7 +334,12 @@ def _check_sizes(graph: Graph, source: str) -> None:
     """Raise InputError for sizes that are not known before the run."""
     if unknown := unknown_sizes(graph):
         name = next(iter(unknown))
-        raise InputError(source, f"tensor {name!r}", "a size that depends on the data", "sizes known before")
+        makers = [op for op in graph.ops if name in op.outputs]
+        lines = [f" at {op.source.file}:{op.source.line}" if op.source else "" for op in makers]
+        found = "a size that depends on the data" + "".join(
+            f" ({op.kind}{line})" for op, line in zip(makers, lines, strict=True)
+        )
+        raise InputError(source, f"tensor {name!r}", found, f"sizes known before, {RECORDED}")
     if graph.symbols:
         found = f"the dynamic size {graph.symbols[0].name!r}"
         raise InputError(source, "shapes", found, "a program captured with plain sizes")

@@ -12,12 +12,13 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 
 from memplan_engine.errors import InputError, MemplanError
-from memplan_engine.graph import MAX_BYTES, Op
+from memplan_engine.graph import MAX_BYTES, Op, Role
 from memplan_engine.importers.torch_run import brief
 from memplan_engine.plan import Plan
-from memplan_engine.runtime.binding import Binding, Region, bind
+from memplan_engine.runtime.binding import Binding, bind
 from memplan_engine.runtime.operators import allocate_slab, done
 from memplan_engine.runtime.program import Program, flat_outputs
+from memplan_engine.runtime.region import Region
 from memplan_engine.runtime.slab import OP, WRITES, build, memplan
 from memplan_engine.runtime.slab_choice import check_values
 
@@ -59,7 +60,8 @@ def run_safely(
     must be alive in the plan, and a buffer that begins must not share a byte with one that is alive.
 
     `guard` bytes are kept free on both sides of each buffer: the offsets are spread apart, so that what
-    shares bytes over time still does. A forced plan with overlaps runs at its very offsets instead.
+    shares bytes over time still does. A forced plan with overlaps, and one with writes in place, runs at its
+    very offsets instead.
 
     Raises
     ------
@@ -72,7 +74,7 @@ def run_safely(
         raise InputError(program.name, "guard", f"{guard} bytes", "0 or more bytes")
     check_values(program.module, program.name)
     binding = bind(program.graph, plan, force=force)
-    if guard and not binding.overlaps:
+    if guard and not binding.overlaps and not binding.taken:
         guard = _whole(binding, guard)
         binding = spread(binding, guard)
     else:
@@ -119,7 +121,10 @@ class _Watch(Interpreter):
         super().__init__(module)
         self.extra_traceback = False
         self.binding = binding
-        self.op_of = {op.name.split(".")[0]: op for op in reversed(binding.graph.ops)}
+        # A sub-graph that only sets a mode is one node, and has several ops.
+        self.ops_of: dict[str, list[Op]] = {}
+        for op in binding.graph.ops:
+            self.ops_of.setdefault(op.name.split(".")[0], []).append(op)
         self.arena = self.shadow = torch.empty(0, dtype=torch.uint8)
         self.placed = {
             node.meta[WRITES]: binding.regions[node.meta[WRITES]]
@@ -127,6 +132,7 @@ class _Watch(Interpreter):
             if WRITES in node.meta
         }
         self.live: dict[str, Region] = {}
+        self.begun: set[str] = set()
         self.current = ""
         self.ops = self.compared = 0
 
@@ -134,23 +140,26 @@ class _Watch(Interpreter):
         """One node, between the checks before and after it."""
         if n.target is memplan.allocate_slab.default:
             return self._open_arena(*n.args)
-        op = self.op_of.get(n.meta.get(OP, ""))
-        if n.op != "call_function" or op is None:
+        if n.op == "output":
+            self._check_returned()
+        ops = self.ops_of.get(n.meta.get(OP, ""))
+        if n.op != "call_function" or ops is None:
             return super().run_node(n)
-        if op.name != self.current:
-            self.current = op.name
-            self.ops += 1
-            self._begin(op)
+        if ops[-1].name != self.current:
+            self.current = ops[-1].name
+            self.ops += len(ops)
+            for op in ops:
+                self._begin(op)
         if WRITES in n.meta:
-            self._open(n.meta[WRITES], op)
+            self._open(n.meta[WRITES], ops[0])
         try:
             value = super().run_node(n)
         except MemplanError:
             raise
         except Exception as error:
-            raise MemplanError(f"{self._name(op)} failed in the arena: {brief(error)}") from error
+            raise MemplanError(f"{self._name(ops[-1])} failed in the arena: {brief(error)}") from error
         if n.target not in QUIET:
-            self._compare(op)
+            self._compare(ops)
         return value
 
     def _name(self, op: Op) -> str:
@@ -164,24 +173,29 @@ class _Watch(Interpreter):
         return self.arena
 
     def _begin(self, op: Op) -> None:
-        """The step of `op` begins: what ended before it is poisoned, and what it reads must be alive."""
+        """The step of `op` begins: what ended before it is poisoned, and what it reads must be alive. What it
+        makes outside of the slab has its place in the plan as well."""
         step = self.binding.step_of_op[op.name]
         for name in [name for name, region in self.live.items() if region.end <= step]:
             region = self.live.pop(name)
             self._poison(region)
         for tensor in (*op.inputs, *op.mutates):
             storage = self.binding.tensors[tensor].storage
-            if storage in self.placed and storage not in self.live:
-                gone = self.placed[storage]
+            gone = self.binding.regions.get(storage)
+            if gone is not None and storage not in self.live and storage in self.begun:
                 raise MemplanError(
                     f"{self._name(op)} at step {step} reads buffer {storage!r}, bytes {_bytes(gone)}, "
                     f"which is alive only during steps {gone.start} to {gone.end - 1}"
                 )
+        for storage in {self.binding.tensors[name].storage for name in op.outputs}:
+            if storage in self.binding.regions.keys() - self.placed.keys() - self.begun:
+                self._open(storage, op)
 
     def _open(self, storage: str, op: Op) -> None:
         """Room for `storage` is made: nobody alive may have any of its bytes."""
         if storage in self.live:
             return
+        self.begun.add(storage)
         region = self.binding.regions[storage]
         step = self.binding.step_of_op[op.name]
         if step < region.start:
@@ -189,6 +203,10 @@ class _Watch(Interpreter):
                 f"{self._name(op)} at step {step} makes buffer {storage!r}, bytes {_bytes(region)}, "
                 f"which is alive only during steps {region.start} to {region.end - 1}"
             )
+        taken = self.binding.taken.get(storage, frozenset()) & self.live.keys()
+        for name in taken:
+            # They are read and written over by this very op.
+            del self.live[name]
         for other in self.live.values():
             low, high = max(region.low, other.low), min(region.high, other.high)
             if low < high:
@@ -196,25 +214,42 @@ class _Watch(Interpreter):
                     f"{self._name(op)} makes buffer {storage!r} at bytes {_bytes(region)}, of which "
                     f"{low}–{high - 1} ({high - low} bytes) belong to {other.storage!r}, which is alive"
                 )
-        self._poison(region)
+        if not taken:
+            self._poison(region)
         self.live[storage] = region
 
     def _poison(self, region: Region) -> None:
         self.arena[region.low : region.high] = POISON
         self.shadow[region.low : region.high] = POISON
 
-    def _compare(self, op: Op) -> None:
-        """Every byte but those of the buffers that `op` makes or mutates is as it was."""
-        names = {self.binding.tensors[name].storage for name in (*op.outputs, *op.mutates)}
-        made = {self.binding.tensors[name].storage for name in op.mutates}
-        made |= {name for name in names if self.binding.alive[name][0] == self.binding.step_of_op[op.name]}
-        written = sorted((self.live[name].low, self.live[name].high) for name in made if name in self.live)
+    def _check_returned(self) -> None:
+        """What the graph returns must have been alive to the end."""
+        for storage in self.binding.graph.storages:
+            name, region = storage.name, self.binding.regions.get(storage.name)
+            if storage.role is not Role.OUTPUT or region is None:
+                continue
+            if region.end < self.binding.alive[name][1]:
+                raise MemplanError(
+                    f"{self.binding.graph.name}: after the last op the graph returns buffer {name!r}, bytes "
+                    f"{_bytes(region)}, which is alive only during steps {region.start} to {region.end - 1}"
+                )
+
+    def _compare(self, ops: Sequence[Op]) -> None:
+        """Every byte but those of the buffers that `ops` make or mutate is as it was."""
+        made: set[str] = set()
+        for op in ops:
+            names = {self.binding.tensors[name].storage for name in op.outputs}
+            step = self.binding.step_of_op[op.name]
+            made |= {self.binding.tensors[name].storage for name in op.mutates}
+            made |= {name for name in names if self.binding.alive[name][0] == step}
+        made &= self.live.keys() & self.placed.keys()
+        written = sorted((self.live[name].low, self.live[name].high) for name in made)
         begin = 0
         for low, high in [*written, (len(self.arena), len(self.arena))]:
             if begin < low:
                 self.compared += low - begin
                 if not torch.equal(self.arena[begin:low], self.shadow[begin:low]):
-                    raise MemplanError(self._damage(op, begin, low))
+                    raise MemplanError(self._damage(ops[-1], begin, low))
             begin = max(begin, high)
         for low, high in written:
             self.shadow[low:high] = self.arena[low:high]

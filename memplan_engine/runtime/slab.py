@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import os
+from collections import ChainMap
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,8 +32,10 @@ from memplan_engine.runtime.slab_choice import (
     Choices,
     check_values,
     choose,
+    copies_storage,
     is_item,
     results_of,
+    tensor_of,
     value_of,
 )
 from memplan_engine.runtime.slab_order import Order, find_order, freeze
@@ -190,7 +193,7 @@ class _Pass:
             elif is_item(node) and (node.args[0], node.args[1]) in self.items:
                 self.env[node] = self.items[node.args[0], node.args[1]]
             else:
-                self.env[node] = self.graph.node_copy(node, self.env.__getitem__)
+                self.env[node] = self._as_it_is(node)
             self._token(node)
             self._note(node)
         self.graph.set_codegen(self.module.graph._codegen)
@@ -229,12 +232,25 @@ class _Pass:
         ) -> Node:
             return self._memory(node, choice.results[result], size, strides, after)
 
-        site = Site(Asked(node), self.graph, self.env, place, self.shared)
+        env = (
+            self.env
+            if choice.over is None
+            else ChainMap({choice.over: self._as(node, choice.over)}, self.env)
+        )
+        site = Site(Asked(node), self.graph, env, place, self.shared)
         write = choice.write
         made = write.write(site) if isinstance(write, Equivalent) else self._out(site, choice)
         made.meta = {**node.meta}
         made._rename(node.name)
         return made
+
+    def _as(self, node: Node, source: Node) -> Node:
+        """What `source` gives, in the slab, with the strides of `node`."""
+        value, like = source.meta["val"], node.meta["val"]
+        offset, strides = self.binding.place(tensor_of(source)), self._strides(node.name, like, None)
+        token = self.graph.call_function(done, (self.env[source],))
+        arguments = (self.slab, offset, list(like.shape), strides, value.dtype, [token])
+        return self.graph.call_function(memplan.allocate_tensor.default, arguments)
 
     def _out(self, site: Site, choice: Choice) -> Node:
         """The call of the `out` overload; results that do not lie in the slab get memory of their own."""
@@ -253,12 +269,30 @@ class _Pass:
                 dtype=value.dtype,
                 device=value.device,
             )
-        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), self.env.__getitem__)
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), site.env.__getitem__)
         return site.call(overload, *args, **kwargs, **memory)
+
+    def _as_it_is(self, node: Node) -> Node:
+        """`node`, which makes its results itself; one that would copy the storage that it is given, and with
+        that the whole slab, gets a copy of its argument instead."""
+        source = node.args[0] if copies_storage(node) else None
+        if not isinstance(source, Node) or not self._in_slab(source):
+            return self.graph.node_copy(node, self.env.__getitem__)
+        # It is laid out as its argument is, unless that one's elements share memory.
+        value = value_of(node, node.name)
+        layout = (list(value.shape), list(value.stride()))
+        kind: dict[str, Any] = {"dtype": value.dtype, "device": value.device}
+        memory = self.graph.call_function(aten.empty_strided.default, layout, kind)
+        apart = self.graph.call_function(aten.copy_.default, (memory, self.env[source]))
+        return self.graph.node_copy(node, lambda used: apart if used is source else self.env[used])
+
+    def _in_slab(self, node: Node) -> bool:
+        tensor = self.binding.tensors.get(tensor_of(node))
+        return tensor is not None and self._way(tensor.storage) not in (None, Way.LEFT)
 
     def _copied(self, node: Node, choice: Choice) -> Node:
         """`node` as it is, and a copy of each of its results into the slab."""
-        made = self.graph.node_copy(node, self.env.__getitem__)
+        made = self._as_it_is(node)
         lone = isinstance(node.meta["val"], torch.Tensor)
         last = made
         for place, tensor in choice.results.items():
@@ -303,10 +337,9 @@ class _Pass:
         def out(value: Any) -> Any:
             if not isinstance(value, Node):
                 return value
-            name = self._tensor_name(value)
-            tensor = self.binding.tensors.get(name or "")
-            if tensor is None or self._way(tensor.storage) in (None, Way.LEFT):
+            if not self._in_slab(value):
                 return self.env[value]
+            tensor = self.binding.tensors[tensor_of(value)]
             if tensor.storage not in copies:
                 copies[tensor.storage] = self._copy_out(tensor.storage)
             return self._show(copies[tensor.storage], value, tensor.offset)
@@ -318,13 +351,6 @@ class _Pass:
             arguments = (self.slab, tokens)
             self.graph.create_node("call_function", memplan.release_slab.default, arguments, name="released")
         self.graph.output(returned).meta.update(node.meta)
-
-    def _tensor_name(self, node: Node) -> str | None:
-        if node.name in self.binding.tensors:
-            return node.name
-        if is_item(node):
-            return f"{node.args[0].name}.{node.args[1]}"  # type: ignore[union-attr]
-        return None
 
     def _way(self, storage: str) -> Way | None:
         return next((made.way for made in self.choices.made if made.storage == storage), None)

@@ -10,7 +10,8 @@ import torch
 from torch.fx import GraphModule, Node
 
 from memplan_engine.errors import InputError
-from memplan_engine.runtime.binding import Binding, Region
+from memplan_engine.runtime.binding import Binding
+from memplan_engine.runtime.region import Region
 
 ORDER, PLACES = "memplan_order", "memplan_places"
 """Keys in a graph module's `meta`: the names of its nodes, in order, and where in the slab tensors are."""

@@ -13,7 +13,9 @@ from rich.table import Table
 from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError
+from memplan_engine.runtime.settling import settling
 from memplan_engine.runtime.static_records import Tape
+from memplan_engine.runtime.temporaries import rehearse
 from memplan_engine.units import format_percent
 
 if TYPE_CHECKING:
@@ -121,7 +123,8 @@ def run_benchmark(
     runtime: StaticRuntime, args: Sequence[Any], kwargs: Mapping[str, Any], warmup: int, runs: int
 ) -> Benchmark:
     """Run eager, interpreter and `runtime` in turns, on copies of the inputs; the last in two ways, as a
-    whole and node by node. What the model writes into its buffers it writes each time.
+    whole and node by node. What the model writes into its buffers it writes each time; afterwards they are,
+    as the random state is, what they were before.
 
     Raises
     ------
@@ -135,11 +138,33 @@ def run_benchmark(
         (tuple(args), dict(kwargs)),
     )
     args, kwargs = copies
-    if runtime.runs == 0:
-        runtime.run(args, kwargs)
     with runtime.one_at_a_time():
         leaves, shaped = runtime.checked(args, kwargs)
-        tape = runtime.settle_plan(shaped, leaves)
+    with settling(_written(shaped, leaves), torch.initial_seed()):
+        if runtime.runs == 0:
+            runtime.run(args, kwargs)
+        with runtime.one_at_a_time():
+            leaves, shaped = runtime.checked(args, kwargs)
+            tape = runtime.settle_plan(shaped, leaves)
+        return _measure(runtime, shaped, tape, copies, (warmup, runs))
+
+
+def _written(shaped: Shaped, leaves: Sequence[Any]) -> list[torch.Tensor]:
+    """The model's buffers that a run writes."""
+    program = shaped.program
+    touched = zip([*program.state, *leaves], rehearse(program).written, strict=True)
+    return [value for value, wrote in touched if wrote and isinstance(value, torch.Tensor)]
+
+
+def _measure(
+    runtime: StaticRuntime,
+    shaped: Shaped,
+    tape: Tape,
+    copies: tuple[tuple[Any, ...], dict[str, Any]],
+    turns: tuple[int, int],
+) -> Benchmark:
+    """All ways in turns, `turns` being how often to warm up and how often to measure."""
+    warmup, runs = turns
     timed = _Timed(runtime, tape, {op.name: op.kind for op in shaped.program.graph.ops})
     ways = _ways(runtime, shaped, *copies, timed)
     times: list[list[int]] = [[] for _ in ways]

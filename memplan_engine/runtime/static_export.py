@@ -11,15 +11,16 @@ import torch
 from memplan_engine.errors import InputError
 from memplan_engine.importers.torch_capture import broken_constraints, fake_inputs
 from memplan_engine.importers.torch_dims import parse_dynamic, torch_dynamic_shapes
-from memplan_engine.importers.torch_fake import FakeTwins, fake_mode, quiet
-from memplan_engine.importers.torch_run import brief, is_transform
+from memplan_engine.importers.torch_fake import FakeTwins, fake_mode
+from memplan_engine.importers.torch_run import is_transform
 from memplan_engine.runtime.program import (
-    EXPORTABLE,
     Program,
     exported_placeholders,
     exported_writes,
+    exporting,
     load_program,
     program_from_module,
+    state_names,
 )
 from memplan_engine.runtime.signature import Expected, call_form, check_inputs, expected_input, flatten_call
 from memplan_engine.runtime.static_settle import settle
@@ -136,7 +137,7 @@ def _exported(
     model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], shapes: Any, label: str
 ) -> ExportedProgram:
     try:
-        with quiet(), torch.no_grad():
+        with exporting(label), torch.no_grad():
             # Dataclasses among the inputs are made known to torch.export on the way.
             fake_inputs((list(args), dict(kwargs)), FakeTwins(fake_mode()))
             exported = torch.export.export(
@@ -150,11 +151,11 @@ def _exported(
             if any(is_transform(node) for node in exported.graph.nodes):
                 exported = exported.run_decompositions({})
             return exported
-    except Exception as error:
-        if reasons := broken_constraints(error):
+    except InputError as error:
+        if error.__cause__ and (reasons := broken_constraints(error.__cause__)):
             expected = "dimensions that the model leaves free"
             raise InputError(label, "dynamic_shapes", reasons, expected) from error
-        raise InputError(label, "torch.export", brief(error), EXPORTABLE) from error
+        raise
 
 
 def _dynamic(exported: ExportedProgram, model: torch.nn.Module, name: str) -> Export:
@@ -172,6 +173,7 @@ def _dynamic(exported: ExportedProgram, model: torch.nn.Module, name: str) -> Ex
         exported_writes(exported),
         call_form(model, call.in_spec),
         call.out_spec,
+        state_names(exported),
     )
     ranges = {symbol: (bounds.lower, bounds.upper) for symbol, bounds in exported.range_constraints.items()}
     return _export(program, tuple(value for _, value in given), Symbols(ranges))

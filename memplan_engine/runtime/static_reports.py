@@ -31,7 +31,7 @@ class Replan:
 
     def __str__(self) -> str:
         shapes = ", ".join(f"{name} {shape}" for name, shape in self.shapes)
-        what = f"{len(self.grown)} storages grew" if self.grown else "storages live at other times"
+        what = f"{counted(len(self.grown), 'storage')} grew" if self.grown else "storages live at other times"
         sizes = f"buffer {format_bytes(self.before)} → {format_bytes(self.after)}"
         return f"run {self.run} ({shapes}): {what}, planned anew, {sizes}"
 
@@ -72,8 +72,13 @@ class MemoryReport:
 
     def __str__(self) -> str:
         return (
-            f"{self.storages} storages ({self.tensors} tensors) in one buffer of "
+            f"{counted(self.storages, 'storage')} ({counted(self.tensors, 'tensor')}) in one buffer of "
             f"{format_bytes(self.buffer_bytes)} ({self.strategy}); a slot for each would be "
             f"{format_bytes(self.slots_bytes)}: {format_percent(self.saved_share)} saved, bound "
             f"{format_bytes(self.bound_bytes)}; {format_percent(self.share)} of the bytes made lie there"
         )
+
+
+def counted(number: int, noun: str) -> str:
+    """ "1 storage", "2 storages"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

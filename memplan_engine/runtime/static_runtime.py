@@ -294,6 +294,8 @@ class StaticRuntime:
                 given = ((one, index) for one in tape.records if one.out for _, index in one.keywords)
                 record = next(one for one, index in given if index == old[0])
                 shapes = f"shape {tuple(new[1])}, captured as {tuple(old[1])}"
+                if new[1] == old[1]:
+                    shapes = f"strides {tuple(new[2])}, captured as {tuple(old[2])}"
                 self._shaped.clear()
                 raise MemplanError(f"{self.name}: op {record.op!r} ({record.kind}) gave {shapes}")
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from memplan_engine.graph import Graph, Role
+from memplan_engine.graph import Graph, Role, Tensor, is_contiguous
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, lifetimes
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
@@ -18,6 +18,7 @@ from memplan_engine.problem import Problem, make_problem, select
 from memplan_engine.runtime.binding import bind
 from memplan_engine.runtime.operators import BASE_ALIGNMENT
 from memplan_engine.runtime.program import Program
+from memplan_engine.runtime.signature import same_strides
 from memplan_engine.runtime.slab_choice import choose
 from memplan_engine.runtime.slab_report import IN_PLACE, Made, Way
 from memplan_engine.runtime.static_records import Tape
@@ -132,11 +133,12 @@ class Slots:
 
 class FirstRun(StorageWatch):
     """An unplanned run, watched: `sizes` has the bytes of every storage by the tensor that it was made
-    with, `shared` the tensors that show one storage, by the same name."""
+    with, `strides` those of that tensor, `shared` the tensors that show one storage, by the same name."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sizes: dict[str, int] = {}
+        self.strides: dict[str, tuple[int, ...]] = {}
         self.shared: dict[str, list[str]] = {}
         self.at = ""
         self._names: dict[int, str] = {}
@@ -163,6 +165,7 @@ class FirstRun(StorageWatch):
             for place, leaf in enumerate(pytree.tree_leaves(value)):
                 if isinstance(leaf, torch.Tensor):
                     self.at = record.op if lone else f"{record.op}.{place}"
+                    self.strides[self.at] = tuple(leaf.stride())
                     self.returned(leaf, args, kwargs, record.call)
                     self._share(leaf)
             return value
@@ -200,7 +203,18 @@ def observed(managed: Managed, graph: Graph, run: FirstRun, returned: Iterable[s
     }
     slots = managed.slots
     odd = {name for name in slots if sizes.get(name) != [slots[name].nbytes] or name in out | mixed}
+    odd |= {tensor.name for tensor in graph.tensors if not _lies_as_captured(tensor, run)}
     return without(managed, odd, ODD)
+
+
+def _lies_as_captured(tensor: Tensor, run: FirstRun) -> bool:
+    """Whether the run gave a tensor of the strides that the graph has; one that it did not give does."""
+    strides = run.strides.get(tensor.name)
+    if strides is None:
+        return True
+    if tensor.strides is None:
+        return is_contiguous(tensor.shape, strides)
+    return same_strides(tensor.shape, strides, tensor.strides)
 
 
 def without(managed: Managed, names: Collection[str], reason: str) -> Managed:

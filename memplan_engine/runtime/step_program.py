@@ -47,8 +47,14 @@ def load_step(
     leaves = pytree.tree_leaves((tuple(args), dict(kwargs or {})))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     state = _state(model, trainee.module, step)
+    rows = zip(step.names, step.kept, step.paths, strict=True)
     return program_from_module(
-        step.module, [*state, *tensors], state=len(state), name=step.source, graph=step_graph(step)
+        step.module,
+        [*state, *tensors],
+        state=len(state),
+        name=step.source,
+        graph=step_graph(step),
+        state_names=tuple(paths[0] if paths else name for name, kept, paths in rows if kept),
     )
 
 
