@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import streamlit as st
@@ -14,7 +13,7 @@ from dashboard.choices import parse_options
 from dashboard.comparison import Comparison, compare_facts
 from dashboard.documents import Document, Options
 from dashboard.facts import Facts
-from memplan_engine import MemplanError, diff_markdown, diff_rows, module_rows
+from memplan_engine import diff_markdown, diff_rows, module_rows
 from memplan_engine.diff_tables import diff_summary
 from memplan_engine.diffing.rows import DiffRow, ModuleRow
 from memplan_engine.planner import strategies_for
@@ -59,10 +58,7 @@ def nothing_asked(side: str) -> dict[str, str]:
 
 def read_side(key: str, options: Options = AS_IT_IS) -> Document:
     """The document; a list of buffers with all its offsets is a finished plan. Raises MemplanError."""
-    try:
-        return state.load_document(key, replace(options, offsets_as_plan=True))
-    except MemplanError:
-        return state.load_document(key, options)
+    return state.load_either(key, options)[0]
 
 
 def strategy_names(base: Document, head: Document) -> list[str]:

@@ -20,14 +20,16 @@ class Comparison:
 
     Each buffer has a number, the same on both sides where it is matched: the head's row, or for those that
     only the base has what follows the head's last row. `base_ids` has the numbers of the base's buffers.
-    `kinds` are the places in CHANGES by which the buffers of base and head are coloured; `masks` has a bit
-    for every change of a buffer, its lifetime included.
+    `names` of base and head go by number, "" for what is not there. `kinds` are the places in CHANGES by
+    which the buffers of base and head are coloured; `masks` has a bit for every change of a buffer, its
+    lifetime included.
     """
 
     base: Facts
     head: Facts
     diff: Diff
     base_ids: Ints
+    names: tuple[list[str], list[str]]
     kinds: tuple[Ints, Ints]
     masks: tuple[Ints, Ints]
 
@@ -66,14 +68,6 @@ class Comparison:
             return f"head:{self.head.plan.problem.names[head]}"
         return f"base:{self.base.plan.problem.names[base]}" if base is not None else ""
 
-    def names(self) -> tuple[list[str], list[str]]:
-        """The names of both sides by number, "" for what is not there."""
-        base, head = ([""] * self.buffers for _ in range(2))
-        for row, number in enumerate(self.base_ids.tolist()):
-            base[number] = self.base.plan.problem.names[row]
-        head[: len(self.head.plan.problem)] = self.head.plan.problem.names
-        return base, head
-
 
 def compare_facts(base: Facts, head: Facts) -> Comparison:
     """Compare two plans: O(n log n), a million buffers in seconds."""
@@ -88,7 +82,16 @@ def compare_facts(base: Facts, head: Facts) -> Comparison:
     for change, moved in ((Change.LONGER, found.lived > 0), (Change.SHORTER, found.lived < 0)):
         for mask, side in zip(masks, rows, strict=True):
             mask[side[moved]] |= bit(change)
-    return Comparison(base, head, found, base_ids, kinds, masks)
+    return Comparison(base, head, found, base_ids, _names(base, head, base_ids), kinds, masks)
+
+
+def _names(base: Facts, head: Facts, base_ids: Ints) -> tuple[list[str], list[str]]:
+    after = list(head.plan.problem.names)
+    count = max(len(after), int(base_ids.max(initial=-1)) + 1)
+    before = [""] * count
+    for number, name in zip(base_ids.tolist(), base.plan.problem.names, strict=True):
+        before[number] = name
+    return before, after + [""] * (count - len(after))
 
 
 def bit(change: Change) -> int:

@@ -47,7 +47,6 @@ SHOWN_FIRST = (
 
 def diff_panels(found: Comparison, kinds: tuple[Change, ...]) -> list[Panel]:
     """Base and head; with `kinds` all that changed otherwise is faded."""
-    names = found.names()
     ids = found.base_ids, np.arange(len(found.problems[1]))
     panels = []
     for place, (side, facts) in enumerate((("base", found.base), ("head", found.head))):
@@ -61,7 +60,7 @@ def diff_panels(found: Comparison, kinds: tuple[Change, ...]) -> list[Panel]:
                 title=f"{side}: {_name(facts.plan.problem)}",
                 subtitle=f"{panel.subtitle} · {facts.plan.strategy}",
                 owner=owner.astype(np.int32),
-                names=names[place],
+                names=found.names[place],
                 buffers=len(facts.plan.problem),
             )
         )

@@ -10,13 +10,19 @@ from memplan_engine import Peak, Plan, Profile, Report, find_peak, make_profile,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """The plan of `document` by `plan.strategy`."""
+    """The plan of `document` by `plan.strategy`; `naive_bytes` is the arena without any reuse."""
 
     document: Document
     plan: Plan
     profile: Profile
     report: Report
     peak: Peak
+    naive_bytes: int
+
+    @property
+    def saved(self) -> float:
+        """The share of the naive arena that the plan saves."""
+        return 1 - self.plan.arena_bytes / self.naive_bytes if self.naive_bytes else 0.0
 
     @property
     def holes_at_peak(self) -> int:
@@ -40,4 +46,4 @@ def make_facts(document: Document, plan: Plan, checked: bool = False) -> Facts:
     """Everything about `plan`: O(n log n). `checked`: it comes from `make_plan`, which has validated it."""
     profile = make_profile(plan.problem, plan.offsets)
     report = Report((), {}) if checked else validate_plan(plan)
-    return Facts(document, plan, profile, report, find_peak(plan.problem))
+    return Facts(document, plan, profile, report, find_peak(plan.problem), plan.naive_bytes)

@@ -20,8 +20,8 @@ KEEP_SECONDS = 900.0
 
 @dataclass(slots=True, eq=False)
 class Desk:
-    """Runs at most `most` jobs at once, the others wait their turn; one job a
-    session, or several side by side.
+    """Runs at most `most` jobs at once and one a session, the others wait their turn: two sides of a
+    comparison leave room for other people.
 
     `is_alive` tells whether a session is still there. A job ends with its session; at its limit it is
     suspended.
@@ -58,6 +58,10 @@ class Desk:
         with self._lock:
             return sum(other.state is State.RUNNING for other in self.jobs if other is not job)
 
+    def waits_for_its_own(self, job: Job) -> bool:
+        """Whether it is another job of its session that keeps `job` waiting."""
+        return any(other.state is State.RUNNING for other in self._others(job))
+
     def close(self) -> None:
         """End every process."""
         with self._lock:
@@ -70,11 +74,11 @@ class Desk:
             return [other for other in self.jobs if other.session == job.session and other is not job]
 
     def _admit(self) -> None:
-        running = sum(job.state is State.RUNNING for job in self.jobs)
+        running = [job.session for job in self.jobs if job.state is State.RUNNING]
         for job in self.jobs:
-            if running < self.most and job.state is State.WAITING:
+            if len(running) < self.most and job.state is State.WAITING and job.session not in running:
                 job.run()
-                running += 1
+                running.append(job.session)
 
     def _watch(self) -> None:
         while True:

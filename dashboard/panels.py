@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from dashboard.colours import PHASE_COLOURS, Colouring
 from dashboard.facts import Facts
+from dashboard.figures.reserved_over_time import Curve
 from dashboard.plan_view import Band, Panel
 from memplan_engine import Problem
 from memplan_engine.pieces import cut
@@ -24,9 +25,10 @@ def make_panel(
     dimmed: NDArray[np.bool_] | None = None,
     budget: int | None = None,
     before: int | None = None,
+    reserved: Curve | None = None,
 ) -> Panel:
     """The panel of a plan; `dimmed` (bool, one a buffer) fades what a search does not want; `before` is an
-    arena in bytes to compare with."""
+    arena in bytes to compare with, `reserved` what the allocator of a recording held of the device."""
     plan, profile = facts.plan, facts.profile
     problem, pieces = plan.problem, cut(plan.problem)
     owner = pieces.owner
@@ -56,6 +58,8 @@ def make_panel(
         step_labels=labels or None,
         bands=_bands(problem),
         before=before,
+        reserved_start=None if reserved is None else np.array(reserved.steps),
+        reserved=None if reserved is None else np.array(reserved.reserved),
     )
 
 

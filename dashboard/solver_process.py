@@ -108,7 +108,7 @@ def end_with_parent() -> None:
 
 
 def take_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Make this process one that works for a server, and ends with it: what comes in, and where answers go."""
+    """Make this process one that works for a server and ends with it: what comes in, where answers go."""
     end_with_parent()
     # Ctrl-C in a terminal reaches every process of the group: the server decides, and closes our input.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from dataclasses import replace
 
 import streamlit as st
 
@@ -51,6 +52,7 @@ PARAMETERS = {
     "run": "",
     "run_strategy": "",
     "run_how": "",
+    "run_device": "",
 }
 """Every choice that the URL can hold, with its default; defaults are left out of the URL."""
 
@@ -148,6 +150,24 @@ def _opened(document: Document) -> Document:
 def load_document(key: str, options: Options) -> Document:
     """Read a document once for all sessions, and again when its file changes."""
     return _prepare(key, options, documents.version_of(key))
+
+
+def load_either(key: str, options: Options) -> tuple[Document, Options]:
+    """A list of buffers that has all its offsets as a finished plan, any other as buffers; and how it was
+    opened. Raises MemplanError."""
+    as_plan = _brings_plan(key, options, documents.version_of(key))
+    used = replace(options, offsets_as_plan=as_plan)
+    return load_document(key, used), used
+
+
+# A file that is refused is not kept: without this answer it would be read again with every click.
+@st.cache_resource(max_entries=48, show_spinner=False)
+def _brings_plan(key: str, options: Options, version: tuple[int, int]) -> bool:
+    try:
+        load_document(key, replace(options, offsets_as_plan=True))
+    except MemplanError:
+        return False
+    return True
 
 
 @st.cache_resource(max_entries=24, show_spinner=False)

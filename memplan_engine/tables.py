@@ -156,7 +156,8 @@ def span(start: int, end: int) -> str:
 
 def saved(plan: Plan) -> float:
     """The share of the naive arena that the plan saves."""
-    return 1 - plan.arena_bytes / plan.naive_bytes if plan.naive_bytes else 0.0
+    naive = plan.naive_bytes
+    return 1 - plan.arena_bytes / naive if naive else 0.0
 
 
 def compare_table(plans: Sequence[Plan]) -> Table:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memplan_engine.kernels.window import inside, owners_of_cells
+from memplan_engine.kernels.window import inside, owners_of_cells, paint_cells
 from memplan_engine.problem import Ints
 
 Rows = NDArray[np.int32]
@@ -17,6 +19,9 @@ MARGINS = (4.0, 1.5, 1.0)
 """How much larger than what is asked for a window may be where that costs nothing: the largest that fits."""
 MOST_CELLS = 2_000_000
 """A finer grid is made coarser."""
+MOST_THREADS = 4
+LEAST_SHARE = 100_000
+"""Fewer rectangles are not worth a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +86,27 @@ def view_window(
         rows = inside(*columns, wide.x0, wide.x1, wide.y0, wide.y1, most)
         if len(rows) <= most:
             return View(rows, wide, cells, True)
+    grid = _painted(rectangles, window, _affordable(cells), border)
+    return View(owners_of_cells(grid, len(rectangles.start)), window, cells, False)
+
+
+def _painted(rectangles: Rectangles, window: Window, cells: tuple[int, int], border: int) -> Rows:
+    """Who owns each cell; a share of the rectangles a thread, since each shares nothing but its result."""
+    columns = (rectangles.start, rectangles.end, rectangles.offset, rectangles.size)
     faded = np.zeros(0, np.bool_) if rectangles.faded is None else rectangles.faded
-    sides = (window.x0, window.x1, window.y0, window.y1)
-    rows, _ = owners_of_cells(*columns, faded, *sides, *_affordable(cells), border)
-    return View(rows, window, cells, False)
+    count = len(rectangles.start)
+    threads = max(1, min(MOST_THREADS, os.cpu_count() or 1, count // LEAST_SHARE))
+
+    def paint(share: int) -> Rows:
+        first, last = (count * each // threads for each in (share, share + 1))
+        sides = (window.x0, window.x1, window.y0, window.y1)
+        return paint_cells(*columns, faded, *sides, *cells, border, first, last)
+
+    with ThreadPoolExecutor(threads) as pool:
+        grid, *others = pool.map(paint, range(threads))
+    for other in others:
+        np.maximum(grid, other, out=grid)
+    return grid
 
 
 def _affordable(cells: tuple[int, int]) -> tuple[int, int]:

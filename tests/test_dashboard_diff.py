@@ -52,6 +52,18 @@ def deltas(app):
     return {each.label: each.delta for each in app.metric}
 
 
+def test_a_list_of_buffers_is_read_no_second_time(monkeypatch):
+    reads = []
+    read = documents.read_document
+    monkeypatch.setattr(documents, "read_document", lambda *given: reads.append(given) or read(*given))
+    key = uploaded("once.csv", f"{COLUMNS}only,0,1,8\n")
+    first = comparing.read_side(key)
+    # As a finished plan, which it is not, and as buffers.
+    assert len(reads) == 2
+    assert comparing.read_side(key) is first
+    assert len(reads) == 2
+
+
 def test_the_headline_adds_up_and_the_address_stays_empty():
     app = opened()
     assert figure(app, "Arena, base → head") == "16 MiB → 20 MiB"

@@ -10,7 +10,10 @@ import pytest
 from apptest_support import address, check, figure, open_app, widget
 
 from dashboard import documents, recordings, state
+from dashboard.colours import COLOURINGS
 from dashboard.figures import reserved_over_time
+from dashboard.panels import make_panel
+from dashboard.sections.reserved import reserved_curve
 from example_graphs.make_snapshot import SEGMENT, Allocator, stack
 from memplan_engine import InputError, Selection, load_recording
 from memplan_engine.recordings.cost import OverTime, memory_over_time, thinned
@@ -50,6 +53,18 @@ def test_the_recorded_placement_is_a_strategy_beside_ours():
     picked.set_value("greedy_by_size")
     check(app.run())
     assert figure(app, "Arena") == "1.35 GiB"
+
+
+def test_the_strip_has_what_was_reserved_whatever_strategy_is_shown():
+    document = state.load_document(EXAMPLE, documents.Options())
+    curve = reserved_curve(document)
+    over = memory_over_time(recordings.read_recording(documents.path_of(EXAMPLE), (0, 0), ""))
+    # Few enough steps that the curve has all of them.
+    assert (curve.steps, curve.reserved) == (tuple(range(len(over.live))), tuple(over.reserved.tolist()))
+    facts = state.facts_of(document, "linear_scan")
+    drawn = make_panel(facts, COLOURINGS["size"](document.problem), reserved=curve)
+    assert (len(drawn.reserved_start), int(drawn.reserved.max())) == (2021, 1_499_463_680)
+    assert reserved_curve(state.load_document("example:teaching_best_fit", documents.Options())) is None
 
 
 def test_compare_puts_what_was_recorded_first():

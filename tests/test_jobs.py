@@ -260,6 +260,19 @@ def test_when_all_places_are_taken_a_job_waits_for_its_turn(desk):
     second.cancel()
 
 
+def test_two_jobs_of_a_session_run_one_after_the_other_and_leave_room(desk):
+    desk.most = 2
+    first, beside, other = make_job(session="a"), make_job(session="a"), make_job(session="b")
+    desk.hand_in(first)
+    desk.hand_in(beside, [first])
+    desk.hand_in(other)
+    assert (first.state, beside.state, other.state) == (State.RUNNING, State.WAITING, State.RUNNING)
+    assert (desk.waits_for_its_own(beside), desk.waits_for_its_own(other)) == (True, False)
+    first.cancel()
+    until(lambda: beside.state is State.RUNNING)
+    assert not desk.waits_for_its_own(beside)
+
+
 def test_a_job_ends_with_its_session(desk, monkeypatch):
     monkeypatch.setattr(job_desk, "GRACE_SECONDS", 0.3)
     gone, here = make_job(session="gone"), make_job(session="here")

@@ -71,6 +71,16 @@ def test_columns_come_back_exactly():
     assert one["stepLabels"] is None
 
 
+def test_what_was_reserved_travels_as_steps_and_bytes():
+    given = {"reserved_start": np.array([0, 3]), "reserved": np.array([512, 2**40])}
+    header, column = unpack(packing.pack([panel(**given), panel()], {}))
+    steps, nbytes = header["panels"][0]["reserved"]
+    assert (column(steps).tolist(), column(nbytes).tolist()) == ([0, 3], [512, 2**40])
+    assert header["panels"][1]["reserved"] is None
+    with pytest.raises(ValueError, match="reserved has not the rows of reserved_start"):
+        panel(reserved=np.array([1]))
+
+
 def test_names_and_step_labels_travel_as_utf8():
     header, column = unpack(packing.pack([panel(step_labels=["x", "", "yy", "z"])], {}))
     (one,) = header["panels"]

@@ -132,6 +132,31 @@ def test_more_cells_than_anybody_needs_are_made_fewer(monkeypatch):
     assert (found.rows.tolist(), found.cells) == ([1, 9], (10, 10))
 
 
+def test_several_threads_paint_the_same_picture(monkeypatch):
+    random = np.random.default_rng(0)
+    rows = zip(*(random.integers(0, most, 200).tolist() for most in (9, 90, 12)), strict=True)
+    rects = rectangles(
+        *((start, start + 1 + low % 3, low, 1 + high) for start, low, high in rows),
+        faded=random.random(200) < 0.5,
+    )
+    alone = view_window(rects, EVERYTHING, (23, 17), most=1).rows
+    monkeypatch.setattr(windows, "LEAST_SHARE", 70)
+    monkeypatch.setattr(windows.os, "cpu_count", lambda: 8)
+    calls = []
+    paint = windows.paint_cells
+    monkeypatch.setattr(windows, "paint_cells", lambda *given: calls.append(given[-2:]) or paint(*given))
+    assert view_window(rects, EVERYTHING, (23, 17), most=1).rows.tolist() == alone.tolist()
+    assert sorted(calls) == [(0, 100), (100, 200)]
+
+
+def test_edges_far_outside_a_window_are_as_good_as_any():
+    rects = rectangles((0, 2**62, 0, 2**62), (1, 2, 1, 1))
+    found = view_window(rects, Window(1, 1.0001, 1, 1.0001), (10, 10), most=0)
+    assert found.rows.tolist() == [1]
+    found = view_window(rects, Window(5, 5.0001, 5, 5.0001), (10, 10), most=0)
+    assert found.rows.tolist() == [0]
+
+
 @pytest.mark.parametrize("most", [0, 5])
 def test_an_empty_plan_has_nothing_to_show(most):
     found = view_window(rectangles(), EVERYTHING, (10, 10), most=most)

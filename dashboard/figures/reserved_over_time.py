@@ -27,9 +27,9 @@ class Curve:
     failures: tuple[int, ...]
 
 
-def data(over: OverTime) -> Curve:
-    """The curve, thinned to MOST_POINTS."""
-    columns = (tuple(column.tolist()) for column in thinned(over, MOST_POINTS))
+def data(over: OverTime, most: int = MOST_POINTS) -> Curve:
+    """The curve, thinned to `most` points."""
+    columns = (tuple(column.tolist()) for column in thinned(over, most))
     return Curve(*columns, len(over.live), over.failures[:MOST_FAILURES])
 
 

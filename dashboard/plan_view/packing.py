@@ -19,8 +19,9 @@ from dashboard.plan_view.panel import Ints, Panel
 from dashboard.plan_view.windows import Crop
 
 NAMES_FOR_ALL = 200_000
-"""Up to this many buffers every name travels; above it only those of the largest."""
-NAMES_BY_AREA = 20_000
+"""Up to this many buffers every name travels; above it only those of the largest: more than a screen has
+room for labels."""
+NAMES_BY_AREA = 5_000
 ALIGNMENT = 8
 
 _CODES = {"uint8": "u1", "int32": "i4", "uint32": "u4", "float64": "f8"}
@@ -108,6 +109,9 @@ def _panel(panel: Panel, blob: _Blob, all_names: bool = True) -> dict[str, Any]:
         "profileStart": blob.add(steps_column(panel.profile_start)),
         "profileLive": blob.add(*bytes_column(panel.profile_live)),
         "profileHigh": blob.add(*bytes_column(panel.profile_high)),
+        "reserved": None
+        if panel.reserved is None or panel.reserved_start is None
+        else [blob.add(steps_column(panel.reserved_start)), blob.add(*bytes_column(panel.reserved))],
         "names": _names(panel, blob, all_names),
         "bands": [
             {"label": band.label, "start": band.start, "end": band.end, "color": band.color}

@@ -36,7 +36,9 @@ class Panel:
     covers the steps from `profile_start[j]` up to `profile_start[j + 1]` (the last one up to `steps`) with
     that many live bytes and that high-water mark.
 
-    `before` is an arena (bytes) to compare with, drawn as a line of its own.
+    `before` is an arena (bytes) to compare with, drawn as a line of its own. `reserved_start`, `reserved`
+    (int64, r, or None) are what an allocator held of the device: from each of these steps to the next the
+    most bytes; a line on the strip.
 
     Raises ValueError when the columns of a panel do not belong together.
     """
@@ -63,6 +65,8 @@ class Panel:
     buffers: int | None = None
     bands: tuple[Band, ...] = ()
     before: int | None = None
+    reserved_start: Ints | None = None
+    reserved: Ints | None = None
 
     def __post_init__(self) -> None:
         n, k = len(self.start), len(self.profile_start)
@@ -73,6 +77,12 @@ class Panel:
         for field in ("profile_live", "profile_high"):
             if len(getattr(self, field)) != k:
                 raise ValueError(f"panel {self.title!r}: {field} has not the {k} rows of profile_start")
+        if (self.reserved is None) != (self.reserved_start is None) or (
+            self.reserved is not None
+            and self.reserved_start is not None
+            and len(self.reserved) != len(self.reserved_start)
+        ):
+            raise ValueError(f"panel {self.title!r}: reserved has not the rows of reserved_start")
         if n and int(self.color.max()) >= MAX_COLORS:
             raise ValueError(f"panel {self.title!r}: color {int(self.color.max())} is past {MAX_COLORS - 1}")
         buffers = n if self.owner is None else int(self.owner.max(initial=-1)) + 1

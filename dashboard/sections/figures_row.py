@@ -9,7 +9,7 @@ from dashboard.words import plain
 from memplan_engine import Role
 from memplan_engine.formats.graph_format import About
 from memplan_engine.graph import storage_bytes
-from memplan_engine.tables import certificate, left_out, saved
+from memplan_engine.tables import certificate, left_out
 from memplan_engine.units import format_bytes, format_percent
 
 MOST_VIOLATIONS = 20
@@ -29,7 +29,7 @@ def show_figures(facts: Facts, budget: int | None) -> None:
     row[1].metric("Lower bound", format_bytes(plan.bound.nbytes), str(plan.bound.kind), help=BOUND, **quiet)
     row[2].metric("Peak step", f"{peak.step:,}", plain(peak.ops[0].name) if peak.ops else None, **quiet)
     row[3].metric("Holes at peak", format_bytes(facts.holes_at_peak), help=HOLES)
-    row[4].metric("Saved", format_percent(saved(plan)), f"naive {format_bytes(plan.naive_bytes)}", **quiet)
+    row[4].metric("Saved", format_percent(facts.saved), f"naive {format_bytes(facts.naive_bytes)}", **quiet)
     if budget:
         room = budget - plan.arena_bytes
         row[5].metric(

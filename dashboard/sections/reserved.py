@@ -7,10 +7,13 @@ import streamlit as st
 from dashboard import documents, recordings
 from dashboard.documents import Document
 from dashboard.figures import reserved_over_time
+from dashboard.figures.reserved_over_time import Curve
 from dashboard.words import plain
 from memplan_engine import MemplanError
 from memplan_engine.recordings.cost import OverTime, memory_over_time
 from memplan_engine.units import format_bytes, format_percent
+
+STRIP_POINTS = 8192
 
 
 def is_recorded(document: Document) -> bool:
@@ -19,6 +22,24 @@ def is_recorded(document: Document) -> bool:
         return document.plan is not None and recordings.is_recording(documents.path_of(document.key))
     except MemplanError:
         return False
+
+
+def reserved_curve(document: Document) -> Curve | None:
+    """What the allocator held, for the strip below the chart; None where `document` does not say it."""
+    if not is_recorded(document):
+        return None
+    try:
+        over = _over_time(document.key, document.options.part, documents.version_of(document.key))
+    except MemplanError:
+        # The tab says why.
+        return None
+    return _strip_curve(over)[1] if over.knows_reserved else None
+
+
+# By identity: the entry holds what it was made of, so that its id cannot become another's.
+@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs={OverTime: id})
+def _strip_curve(over: OverTime) -> tuple[OverTime, Curve]:
+    return over, reserved_over_time.data(over, STRIP_POINTS)
 
 
 def show_reserved(document: Document) -> None:

@@ -59,6 +59,8 @@ def _headline(search: Search, look: Look) -> str:
     if look.state is State.RUNNING:
         return f"Searching: {spent} of {format_seconds(look.until)}"
     if look.state is State.WAITING:
+        if solving.desk().waits_for_its_own(search.job):
+            return "Begins when the search of the other side ends"
         others = solving.desk().waiting_for(search.job)
         if not others:
             return "About to begin"

@@ -17,7 +17,6 @@ from dashboard.plan_view import plan_view
 from dashboard.symbols import pick_symbols
 from dashboard.words import NOTHING_TO_PLACE, plain
 from memplan_engine import MemplanError, Plan
-from memplan_engine.tables import saved
 from memplan_engine.units import format_bytes
 
 # Above this, all strategies are planned only when asked for.
@@ -62,7 +61,7 @@ def _table(several: list[Facts]) -> None:
             "over bound": [plan.gap for plan in plans],
             "optimal": [plan.optimal for plan in plans],
             "ms": [1000 * plan.seconds for plan in plans],
-            "saved": [saved(plan) for plan in plans],
+            "saved": [facts.saved for facts in several],
             "valid": [facts.report.valid for facts in several],
         }
     ).sort_values(["bytes", "ms"], kind="stable")

@@ -51,16 +51,9 @@ def _options() -> Options:
 
 def _read(key: str, options: Options) -> tuple[Document, Options]:
     """The document; a CSV without all its offsets is opened as buffers, whatever the option says."""
-    try:
-        return state.load_document(key, options), options
-    except MemplanError as error:
-        if not options.offsets_as_plan:
-            raise
-        plain_buffers = replace(options, offsets_as_plan=False)
-        try:
-            return state.load_document(key, plain_buffers), plain_buffers
-        except MemplanError:
-            raise error from None
+    if options.offsets_as_plan:
+        return state.load_either(key, options)
+    return state.load_document(key, options), options
 
 
 def _counts(document: Document, key: str) -> None:

@@ -17,6 +17,7 @@ from dashboard.search import misses
 from dashboard.sections.buffer_details import show_details
 from dashboard.sections.downloads import show_downloads
 from dashboard.sections.figures_row import show_figures
+from dashboard.sections.reserved import reserved_curve
 from dashboard.sections.search_panel import settle, show_search
 from dashboard.sections.tables import show_tables
 from dashboard.sections.what_if import show_what_if
@@ -99,6 +100,7 @@ def _chart(
                 dimmed,
                 budget,
                 before.plan.arena_bytes if before and changed.is_changed else None,
+                None if changed.is_changed else reserved_curve(document),
             )
         ],
         palette=colouring.palette,

@@ -7,6 +7,13 @@ from numba import njit
 
 from memplan_engine.kernels.types import Flags, Ints, Shorts
 
+RANK_BITS = 29
+NUMBER = (1 << RANK_BITS) - 1
+"""A cell holds the number of a rectangle in these bits and above them its rank: 0 for what has room, 1 for
+what is thin and faded, 2 for what is thin. The largest is who is painted last, whatever their order."""
+FARTHEST = 2.0**40
+"""Farther outside a window no edge need be known."""
+
 
 @njit(cache=True, nogil=True)
 def inside(
@@ -27,7 +34,7 @@ def inside(
 
 
 @njit(cache=True, nogil=True)
-def owners_of_cells(
+def paint_cells(
     start: Ints,
     end: Ints,
     offset: Ints,
@@ -40,91 +47,71 @@ def owners_of_cells(
     width: int,
     height: int,
     border: int,
-) -> tuple[Shorts, int]:
-    """The rectangles that own a cell when all of them are painted, in their order, and how many were painted.
+    first: int,
+    last: int,
+) -> Shorts:
+    """Paint the rectangles numbered from `first` up to `last`, fewer than 2^29, on a grid of cells.
 
     The window [x0, x1) × [y0, y1) has `width` × `height` cells. The rule is that of the chart's rasteriser:
     edges round to the nearest cell; what is thinner than a cell takes one and comes after all others, faded
     ones (`faded` may be empty) first; where there is room, `border` cells at the right and the top keep the
-    colour of what is below. Whoever owns a cell for the pointer or for the eye counts, so that painting only
-    those that are returned gives the same picture, cell by cell. O(n + cells painted).
+    colour of what is below. Each cell of the result (width, height, 2) has who is under the pointer and whose
+    colour is seen, −1 for nobody. Of several such grids the maximum is the picture of all.
+    O(n + cells painted).
     """
-    pointed = np.full((height, width), -1, dtype=np.int32)
-    seen = np.full((height, width), -1, dtype=np.int32)
-    thin = np.empty(len(start), dtype=np.int32)
-    box = np.empty(4, dtype=np.int64)
-    thin_count, painted = 0, 0
-    for rect in range(len(start)):
+    grid = np.full((width, height, 2), -1, dtype=np.int32)
+    kx, ky = width / (x1 - x0), height / (y1 - y0)
+    for rect in range(first, last):
         low, high = offset[rect], offset[rect] + size[rect]
         if end[rect] <= x0 or start[rect] >= x1 or low >= y1 or high <= y0:
             continue
-        painted += 1
-        if _place(box, start[rect], end[rect], low, high, x0, x1, y0, y1, width, height):
-            _paint(pointed, seen, rect, box, border)
-        else:
-            thin[thin_count] = rect
-            thin_count += 1
-    for bright in range(2):
-        for rect in thin[:thin_count]:
-            if (len(faded) > 0 and faded[rect]) == (bright == 1):
-                continue
-            low, high = offset[rect], offset[rect] + size[rect]
-            _place(box, start[rect], end[rect], low, high, x0, x1, y0, y1, width, height)
-            _paint(pointed, seen, rect, box, border)
-    return _members(pointed, seen, len(start)), painted
-
-
-@njit(cache=True, nogil=True)
-def _place(
-    box: Ints,
-    start: int,
-    end: int,
-    low: int,
-    high: int,
-    x0: float,
-    x1: float,
-    y0: float,
-    y1: float,
-    width: int,
-    height: int,
-) -> bool:
-    """Put the cells of a rectangle (left, top, right, bottom) into `box`; False where it is thinner."""
-    kx, ky = width / (x1 - x0), height / (y1 - y0)
-    left = max(0, _nearest((start - x0) * kx))
-    right = min(width, _nearest((end - x0) * kx))
-    top = max(0, height - _nearest((high - y0) * ky))
-    bottom = min(height, height - _nearest((low - y0) * ky))
-    wide = right > left and bottom > top
-    if right <= left:
-        left = min(left, width - 1)
-        right = left + 1
-    if bottom <= top:
-        bottom = max(1, bottom)
-        top = bottom - 1
-    box[0], box[1], box[2], box[3] = left, top, right, bottom
-    return wide
+        left = max(0, _nearest((start[rect] - x0) * kx))
+        right = min(width, _nearest((end[rect] - x0) * kx))
+        top = max(0, height - _nearest((high - y0) * ky))
+        bottom = min(height, height - _nearest((low - y0) * ky))
+        rank = 0
+        if right <= left or bottom <= top:
+            rank = 1 if len(faded) > 0 and faded[rect] else 2
+            if right <= left:
+                left = min(left, width - 1)
+                right = left + 1
+            if bottom <= top:
+                bottom = max(1, bottom)
+                top = bottom - 1
+        _paint(grid, rect, rank, left, top, right, bottom, border)
+    return grid
 
 
 @njit(cache=True, nogil=True)
 def _nearest(value: float) -> int:
-    return int(np.floor(value + 0.5))
+    return int(np.floor(min(max(value, -FARTHEST), FARTHEST) + 0.5))
 
 
 @njit(cache=True, nogil=True)
-def _paint(pointed: Shorts, seen: Shorts, rect: int, box: Ints, border: int) -> None:
-    left, top, right, bottom = box
+def _paint(
+    grid: Shorts, rect: int, rank: int, left: int, top: int, right: int, bottom: int, border: int
+) -> None:
     inner_right = right - border if right - left >= 4 * border else right
     inner_top = top + border if bottom - top >= 3 * border else top
-    pointed[top:bottom, left:right] = rect
-    seen[inner_top:bottom, left:inner_right] = rect
+    mark = np.int32(rank << RANK_BITS | rect)
+    for column in range(left, right):
+        for row in range(top, inner_top):
+            grid[column, row, 0] = max(grid[column, row, 0], mark)
+        if column < inner_right:
+            for row in range(inner_top, bottom):
+                grid[column, row, 0] = max(grid[column, row, 0], mark)
+                grid[column, row, 1] = max(grid[column, row, 1], mark)
+        else:
+            for row in range(inner_top, bottom):
+                grid[column, row, 0] = max(grid[column, row, 0], mark)
 
 
 @njit(cache=True, nogil=True)
-def _members(pointed: Shorts, seen: Shorts, count: int) -> Shorts:
-    """All numbers below `count` that stand in one of the grids, in ascending order."""
-    is_there = np.zeros(count + 1, dtype=np.bool_)
-    for grid in (pointed, seen):
-        for cell in grid.flat:
-            # −1, for no rectangle, is the last entry.
-            is_there[cell] = True
-    return np.flatnonzero(is_there[:count]).astype(np.int32)
+def owners_of_cells(grid: Shorts, count: int) -> Shorts:
+    """The rectangles, of `count`, that own a cell of `grid` for the pointer or for the eye, in their order.
+    To paint only these gives the same picture, cell by cell."""
+    is_there = np.zeros(count, dtype=np.bool_)
+    for cell in grid.flat:
+        if cell >= 0:
+            is_there[cell & NUMBER] = True
+    return np.flatnonzero(is_there).astype(np.int32)

@@ -127,10 +127,10 @@ export class Chart {
     cancelAnimationFrame(this.waiting);
     this.waiting = 0;
     if (!this.size) return;
-    const began = performance.now();
+    const [began, sharp] = [performance.now(), this.windows.look()];
     let drawn = 0;
     for (const panel of this.panels) {
-      panel.stage.dataset.drawn = panel.draw(this.view, this.limits.y1, this.theme);
+      panel.stage.dataset.drawn = panel.draw(this.view, this.limits, this.theme);
       drawn += Number(panel.stage.dataset.drawn);
     }
     this.difference.draw(this.view, this.theme);
@@ -141,7 +141,7 @@ export class Chart {
       drawMs: (performance.now() - began).toFixed(1),
       view: [x0, x1, y0, y1].map((value) => value.toFixed(2)).join(),
       zoomed: this.kept.view !== null,
-      sharp: this.windows.look(),
+      sharp,
       selected: this.kept.selected ?? "",
     });
   }

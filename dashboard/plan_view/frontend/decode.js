@@ -38,6 +38,7 @@ function decodePanel(raw, reader) {
   for (const name of ["start", "end", "offset", "size", "profileStart", "profileLive", "profileHigh"]) {
     panel[name] = reader.scaled(raw[name]);
   }
+  panel.reserved = raw.reserved && raw.reserved.map((entry) => reader.scaled(entry));
   panel.color = reader.raw(raw.color);
   panel.dimmed = raw.dimmed && reader.raw(raw.dimmed);
   panel.owner = raw.owner && reader.raw(raw.owner);

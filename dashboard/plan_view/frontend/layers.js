@@ -4,18 +4,18 @@
 import { rectFinder } from "./decode.js";
 
 const NUMBERS = ["start", "end", "offset", "size"];
+const MARKS = ["color", "owner", "dimmed"];
 const SPARE = 256;
 const COARSEST = 5;
 
-/** The panel with what is known from near by (or null), and room for single buffers. */
+/** The panel with what is known from near by (or null), and room for single buffers. The one before is lost: all
+ * that are made of one `far` share their columns. */
 export function layered(far, near) {
-  const parts = near ? [far, near] : [far];
-  const count = parts.reduce((sum, part) => sum + part.count, 0);
+  const count = far.count + (near?.count ?? 0);
   const data = { ...far, far, near, count, singles: new Map(), asked: new Map(), used: 0 };
-  for (const name of NUMBERS) data[name] = joined(Float64Array, parts, name, count);
-  data.color = joined(Uint8Array, parts, "color", count);
-  data.owner = joined(Int32Array, parts, "owner", count);
-  data.dimmed = parts.some((part) => part.dimmed) ? joined(Uint8Array, parts, "dimmed", count) : null;
+  const columns = roomFor(far, count);
+  if (near) for (const name of [...NUMBERS, ...MARKS]) put(columns[name], near[name], far.count, count);
+  Object.assign(data, columns, { dimmed: far.dimmed || near?.dimmed ? columns.dimmed : null });
   data.rangeFor = (view) => (near && covers(near, view) ? [far.count, count] : [0, count]);
   data.rectsOf = finderOf(data);
   data.knows = (buffer) => [data.asked, near?.names, far.names].some((names) => names?.has(buffer));
@@ -23,14 +23,22 @@ export function layered(far, near) {
   return data;
 }
 
-function joined(Type, parts, name, count) {
-  const values = new Type(count + SPARE);
-  let at = 0;
-  for (const part of parts) {
-    if (part[name]) values.set(part[name], at);
-    at += part.count;
+/** Columns that begin with those of `far` and have room for `count` rectangles and single ones. */
+function roomFor(far, count) {
+  if (far.columns && far.columns.color.length >= count + SPARE) return far.columns;
+  const room = count + (count >> 2) + SPARE;
+  const types = { color: Uint8Array, owner: Int32Array, dimmed: Uint8Array };
+  far.columns = {};
+  for (const name of [...NUMBERS, ...MARKS]) {
+    far.columns[name] = new (types[name] ?? Float64Array)(room);
+    put(far.columns[name], far[name], 0, far.count);
   }
-  return values;
+  return far.columns;
+}
+
+function put(column, values, from, to) {
+  if (values) column.set(values, from);
+  else column.fill(0, from, to);
 }
 
 /** buffer → its rectangles; some of its pieces may be known from afar only. */

@@ -10,7 +10,7 @@ import { drawBands, RIBBON } from "./bands.js";
 import { drawLabels } from "./labels.js";
 import { drawPatterns } from "./patterns.js";
 import { drawLevelNames, drawLevels, drawPeak } from "./lines.js";
-import { drawStrip, drawStripKey } from "./strip.js";
+import { drawReserved, drawStrip, drawStripKey } from "./strip.js";
 
 const REACH = 2;
 
@@ -24,6 +24,7 @@ export function summaryOf(panel) {
   ];
   if (panel.bands.length > 0) words.push(panel.bands.map(({ label }) => label).join(", "));
   if (panel.budget !== null) words.push(`budget ${formatBytes(panel.budget)}`);
+  if (panel.reserved) words.push(`reserved at most ${formatBytes(Math.max(...panel.reserved[1]))}`);
   if (panel.before !== undefined) words.push(`before ${formatBytes(panel.before)}`);
   return `${words.join(", ")}.`;
 }
@@ -67,10 +68,10 @@ export class PanelView {
   }
 
   /** Draw everything but what follows the pointer. */
-  draw(view, deep, theme) {
+  draw(view, limits, theme) {
     const { data, parts, raster, ratio } = this;
     const ctx = this.base.getContext("2d");
-    const scales = scalesOf(parts, view, deep);
+    const scales = scalesOf(parts, view, limits.strip);
     this.scales = scales;
     const { drawn, labelled } = rasterise(raster, data, view, theme.shades, ratio);
     if (theme.patterns) drawPatterns(raster, data, theme.patterns, theme.shades, ratio);
@@ -81,15 +82,16 @@ export class PanelView {
     drawGrid(ctx, parts, scales, view, theme);
     drawBands(ctx, data, parts, scales, theme);
     drawStrip(ctx, profileFor(data, view), parts, scales, view, theme, ratio);
-    drawAxes(ctx, parts, scales, view, deep, theme);
+    drawReserved(ctx, data, parts, scales, view, theme, ratio);
+    drawAxes(ctx, parts, scales, view, limits.strip, theme);
     if (data.count === 0) {
       this.sayEmpty(ctx, theme);
       return 0;
     }
     drawLevels(ctx, data, parts, scales, theme);
-    drawPeak(ctx, data, parts, scales, theme, drawStripKey(ctx, parts, theme));
+    drawPeak(ctx, data, parts, scales, theme, drawStripKey(ctx, parts, theme, Boolean(data.reserved)));
     drawLabels(ctx, data, labelled, parts, theme, ratio, scales.x(data.peakStep + 0.5));
-    drawLevelNames(ctx, data, parts, scales, theme, raster, view.y1 >= deep * 0.999);
+    drawLevelNames(ctx, data, parts, scales, theme, raster, view.y1 >= limits.y1 * 0.999);
     return drawn;
   }
 

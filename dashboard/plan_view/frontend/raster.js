@@ -15,6 +15,8 @@ export function makeRaster(width, height) {
     pixels: new Uint32Array(image.data.buffer),
     ids: new Int32Array(width * height),
     box: new Int32Array(4),
+    kx: 1,
+    ky: 1,
   };
 }
 
@@ -26,29 +28,36 @@ export function makeRaster(width, height) {
 export function rasterise(raster, panel, view, shades, ratio) {
   raster.pixels.fill(0);
   raster.ids.fill(-1);
+  raster.kx = raster.width / (view.x1 - view.x0);
+  raster.ky = raster.height / (view.y1 - view.y0);
   const colors = Uint32Array.from(shades, (shade) => shade.pixel);
   const border = Math.round(ratio);
+  const { box } = raster;
+  const { start, end, offset, size } = panel;
   const thin = [];
   const labelled = [];
   let drawn = 0;
   const [from, to] = panel.rangeFor ? panel.rangeFor(view) : [0, panel.count];
   for (let rect = from; rect < to; rect += 1) {
-    if (!visible(panel, rect, view)) continue;
+    const low = offset[rect];
+    const high = low + size[rect];
+    if (end[rect] <= view.x0 || start[rect] >= view.x1 || high <= view.y0 || low >= view.y1) continue;
     drawn += 1;
-    if (!place(raster, panel, rect, view)) {
-      thin.push(rect);
+    if (!place(raster, start[rect], end[rect], low, high, view)) {
+      thin.push(rect, box[0], box[1], box[2], box[3]);
       continue;
     }
     fill(raster, rect, colors[shadeOf(panel, rect, shades)], border);
-    const [left, top, right, bottom] = raster.box;
+    const [left, top, right, bottom] = [box[0], box[1], box[2], box[3]];
     if (right - left >= LABEL_WIDTH * ratio && bottom - top >= LABEL_HEIGHT * ratio) {
       labelled.push({ rect, left, top, right, bottom });
     }
   }
   for (const dimmed of panel.dimmed ? [1, 0] : [0]) {
-    for (const rect of thin) {
+    for (let i = 0; i < thin.length; i += 5) {
+      const rect = thin[i];
       if ((panel.dimmed ? panel.dimmed[rect] : 0) !== dimmed) continue;
-      place(raster, panel, rect, view);
+      for (let side = 0; side < 4; side += 1) box[side] = thin[i + 1 + side];
       fill(raster, rect, colors[shadeOf(panel, rect, shades)], border);
     }
   }
@@ -59,21 +68,12 @@ export function shadeOf(panel, rect, shades) {
   return panel.color[rect] + (panel.dimmed && panel.dimmed[rect] ? shades.length >> 1 : 0);
 }
 
-function visible(panel, rect, view) {
-  const low = panel.offset[rect];
-  return panel.end[rect] > view.x0 && panel.start[rect] < view.x1
-    && low + panel.size[rect] > view.y0 && low < view.y1;
-}
-
-/** Put the rectangle's device pixels into raster.box; false when it is thinner than one. */
-function place(raster, panel, rect, view) {
-  const { width, height, box } = raster;
-  const kx = width / (view.x1 - view.x0);
-  const ky = height / (view.y1 - view.y0);
-  let left = Math.max(0, Math.round((panel.start[rect] - view.x0) * kx));
-  let right = Math.min(width, Math.round((panel.end[rect] - view.x0) * kx));
-  let top = Math.max(0, height - Math.round((panel.offset[rect] + panel.size[rect] - view.y0) * ky));
-  let bottom = Math.min(height, height - Math.round((panel.offset[rect] - view.y0) * ky));
+/** Put the device pixels of steps [start, end) × bytes [low, high) into raster.box; false when thinner than one. */
+function place({ width, height, box, kx, ky }, start, end, low, high, view) {
+  let left = Math.max(0, Math.floor((start - view.x0) * kx + 0.5));
+  let right = Math.min(width, Math.floor((end - view.x0) * kx + 0.5));
+  let top = Math.max(0, height - Math.floor((high - view.y0) * ky + 0.5));
+  let bottom = Math.min(height, height - Math.floor((low - view.y0) * ky + 0.5));
   const wide = right > left && bottom > top;
   if (right <= left) {
     left = Math.min(left, width - 1);

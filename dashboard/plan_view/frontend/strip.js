@@ -1,5 +1,7 @@
 // The profile under the chart: live bytes, and the holes above them up to the high-water mark.
 
+import { sectionAt } from "./decode.js";
+
 const HATCH = 5;
 
 /** Largest live and high-water bytes in each of `width` pixel columns of the view; 0 where nothing lives. */
@@ -64,8 +66,37 @@ function drawHatch(ctx, area, parts, theme) {
   ctx.restore();
 }
 
-/** "live" and "holes" above the strip; returns where the words end. */
-export function drawStripKey(ctx, parts, theme) {
+/** What the allocator of a recording held: a dashed line above what is live. */
+export function drawReserved(ctx, panel, parts, scales, view, theme, ratio) {
+  if (!panel.reserved) return;
+  const [profileStart, profileLive] = panel.reserved;
+  const curve = { profileStart, profileLive, profileHigh: profileLive, steps: panel.steps };
+  const { live } = columnMaxima(curve, view, Math.round(parts.plotWidth * ratio));
+  ctx.beginPath();
+  live.forEach((bytes, column) => {
+    const y = Math.round(scales.stripY(bytes) * ratio) / ratio;
+    ctx.lineTo(parts.left + column / ratio, y);
+    ctx.lineTo(parts.left + (column + 1) / ratio, y);
+  });
+  strokeReserved(ctx, theme);
+}
+
+function strokeReserved(ctx, theme) {
+  ctx.strokeStyle = theme.reserved;
+  ctx.lineWidth = 1.5;
+  ctx.setLineDash([5, 2]);
+  ctx.stroke();
+  ctx.setLineDash([]);
+}
+
+/** What an allocator held at a step, or null where nobody says it. */
+export function reservedAt({ reserved }, step) {
+  if (!reserved) return null;
+  return reserved[1][sectionAt({ profileStart: reserved[0] }, step)] ?? null;
+}
+
+/** "live", "holes" and perhaps "reserved" above the strip; returns where the words end. */
+export function drawStripKey(ctx, parts, theme, hasReserved) {
   ctx.font = `500 11px ${theme.font}`;
   ctx.textBaseline = "middle";
   ctx.textAlign = "left";
@@ -83,5 +114,11 @@ export function drawStripKey(ctx, parts, theme) {
     ctx.fillText(name, x + 13, y);
     x += 13 + ctx.measureText(name).width + 12;
   }
-  return x;
+  if (!hasReserved) return x;
+  ctx.beginPath();
+  ctx.moveTo(x, y);
+  ctx.lineTo(x + 14, y);
+  strokeReserved(ctx, theme);
+  ctx.fillText("reserved", x + 18, y);
+  return x + 18 + ctx.measureText("reserved").width + 12;
 }

@@ -14,7 +14,13 @@ export function limitsOf(panels) {
     x1: Math.max(1, ...panels.map((panel) => panel.steps)),
     y0: 0,
     y1: Math.max(top, ...budgets) * HEADROOM,
+    // What an allocator held is above every arena, and only the strip shows it.
+    strip: Math.max(top, ...budgets, ...panels.map(({ reserved }) => mostOf(reserved?.[1] ?? []))) * HEADROOM,
   };
+}
+
+function mostOf(values) {
+  return values.reduce((most, value) => Math.max(most, value), 0);
 }
 
 /** Scale the view about a point; null stands for everything. */

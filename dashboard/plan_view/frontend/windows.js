@@ -34,7 +34,8 @@ export class Windows {
     if (this.port) this.port.listener = null;
   }
 
-  /** After each drawing: whether the picture is exact; what it lacks is asked for. */
+  /** Before each drawing, so that the server works meanwhile: whether the picture is exact; what it lacks is
+   * asked for. */
   look() {
     if (this.scene === null) return true;
     const { panels, view } = this.chart;
@@ -101,9 +102,9 @@ export class Windows {
 
   bring(panel, near) {
     const { far, asked, singles, rectsOf } = panel.data;
-    const kept = [...singles.keys()].map((buffer) => [buffer, rectsOf(buffer), panel.data]);
+    const kept = [...singles.keys()].map((buffer) => rowsOf(panel.data, rectsOf(buffer), buffer));
     panel.data = layered(far, near);
-    for (const [buffer, rects, old] of kept) remember(panel.data, rowsOf(old, rects, buffer));
+    for (const rows of kept) remember(panel.data, rows);
     for (const [buffer, name] of asked) panel.data.asked.set(buffer, name);
   }
 }
