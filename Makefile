@@ -66,5 +66,6 @@ $(VENV)/.installed-%: $(PINS) | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt --no-build-isolation \
 		-e '.[$(subst -,$(comma),$*)]'
 	@echo "memplan: compiling the kernels, once"
-	@$(BIN)/python -c 'from memplan_engine.compiling import compile_kernels; compile_kernels()'
+	@$(if $(filter test,$*),$(BIN)/python tests/compile_replays.py & )$(BIN)/python -c \
+		'from memplan_engine.compiling import compile_kernels; compile_kernels()'; wait
 	@touch $@

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,12 +18,21 @@ from memplan_engine.cli import running
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
 
+# Thousands of tests are collected beside torch, transformers and Streamlit: to go through all of these for
+# garbage time and again is a quarter of the collection.
+gc.set_threshold(50_000, 20, 20)
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test that drives a browser, so that `-m "not browser"` leaves them out."""
     for item in items:
         if "chromium" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays to the end."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="module")

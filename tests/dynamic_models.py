@@ -57,6 +57,11 @@ class Views(nn.Module):
         )
 
 
+def rows(batch: int, seq: int) -> tuple[torch.Tensor]:
+    """Inputs of `Views`."""
+    return (torch.zeros(batch, seq, 8),)
+
+
 class Tokens(nn.Module):
     """A network on tokens that leans on operators with size rules of their own."""
 

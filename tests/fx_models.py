@@ -14,7 +14,7 @@ from torch._functorch.partitioners import default_partition, min_cut_remateriali
 from torch.fx import GraphModule
 
 PARTITIONS = {"default": default_partition, "min-cut": min_cut_rematerialization_partition}
-SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+SMALL = {"hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
 
 
 @dataclass
@@ -57,28 +57,30 @@ def trace_pair(model: nn.Module, args: Sequence[Any], kwargs: dict[str, Any], pa
     return Pair(seen["forward"], seen["backward"], seen["forward inputs"])
 
 
-def small(name: str) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
-    """A small model in training mode, and a batch with labels."""
+def small(name: str, layers: int = 2) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
+    """A small model in training mode, with so many layers if it is a transformer, and a batch with labels."""
     import transformers as t
 
     ids, labels = torch.arange(64).reshape(2, 32) % 50, torch.tensor([1, 0])
     image = torch.rand(2, 3, 32, 32)
     text = {"input_ids": ids, "labels": ids}
     if name == "gpt2":
-        config = t.GPT2Config(n_embd=32, n_layer=2, n_head=2, vocab_size=50, n_positions=32, use_cache=False)
+        config = t.GPT2Config(
+            n_embd=32, n_layer=layers, n_head=2, vocab_size=50, n_positions=32, use_cache=False
+        )
         return t.GPT2LMHeadModel(config).train(), (), text
     if name == "bert":
-        config = t.BertConfig(vocab_size=50, max_position_embeddings=32, **SMALL)
+        config = t.BertConfig(vocab_size=50, max_position_embeddings=32, num_hidden_layers=layers, **SMALL)
         return t.BertForSequenceClassification(config).train(), (), text | {"labels": labels}
     if name == "t5":
         config = t.T5Config(
-            vocab_size=50, d_model=32, d_kv=16, d_ff=64, num_layers=2, num_heads=2,
+            vocab_size=50, d_model=32, d_kv=16, d_ff=64, num_layers=layers, num_heads=2,
             decoder_start_token_id=0, use_cache=False,
         )  # fmt: skip
         return t.T5ForConditionalGeneration(config).train(), (), text
     pixels = {"pixel_values": image, "labels": labels}
     if name == "vit":
-        config = t.ViTConfig(image_size=32, patch_size=8, **SMALL)
+        config = t.ViTConfig(image_size=32, patch_size=8, num_hidden_layers=layers, **SMALL)
         return t.ViTForImageClassification(config).train(), (), pixels
     if name == "resnet":
         config = t.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16, 32, 64], depths=[2, 2, 2, 2])

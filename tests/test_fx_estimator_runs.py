@@ -124,7 +124,8 @@ def traced(name: str, partition: str) -> Pair:
     if name == "awkward":
         return trace_pair(Awkward(), (torch.rand(2, 3, 8, 8),), {}, partition)
     pytest.importorskip("transformers")
-    return trace_pair(*small(name), partition)
+    # What a model costs to trace grows with its layers. How layers follow each other, GPT-2 has.
+    return trace_pair(*small(name, layers=2 if name == "gpt2" else 1), partition)
 
 
 TRACED = [
@@ -156,9 +157,9 @@ def test_values_without_readers_are_what_a_default_partition_holds():
         estimate_training(pair.forward.graph, pair.backward.graph, aliasing=StorageAliasing(), unread=unread)
         for unread in (Unread.HELD, Unread.FREED)
     )
-    # The backward repeats two layers' attention and reads neither output, of 2 x 2 x 17 x 16 and 2 x 2 x 17
+    # The backward repeats the layer's attention and reads neither output, of 2 x 2 x 17 x 16 and 2 x 2 x 17
     # floats.
-    assert held.backward_peak - freed.backward_peak == (4352 + 272) * 2
+    assert held.backward_peak - freed.backward_peak == 4352 + 272
 
 
 @pytest.mark.parametrize(("name", "partition"), [("bert", "min-cut"), ("awkward", "min-cut")])

@@ -2,66 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from onnx_models import F, X, Y, model, node, read, refusal, value, weight
 
 from example_graphs import PATH
 from example_graphs.make_onnx import build
-from memplan_engine import Graph, ImportOptions, InputError, Role, load, lower_bound, to_problem
-from memplan_engine.graph import Symbol, storage_bytes
+from memplan_engine import Graph, InputError, Role, load, lower_bound, to_problem
+from memplan_engine.graph import storage_bytes
 from memplan_engine.importers.onnx_file import OnnxImporter
 from memplan_engine.importers.onnx_graph import module_path
 from memplan_engine.importers.onnx_wire import looks_like_onnx
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
-F = TensorProto.FLOAT
-
-
-def value(name: str, *shape: int | str | None, kind: int = F) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, kind, shape)
-
-
-def weight(name: str, array: Any) -> TensorProto:
-    return numpy_helper.from_array(np.asarray(array), name)
-
-
-def node(kind: str, inputs: str, outputs: str, name: str = "", **attributes: Any) -> onnx.NodeProto:
-    """`inputs` and `outputs` are names with spaces between; "_" is one that is left out."""
-    names = [[part.replace("_", "") for part in text.split()] for text in (inputs, outputs)]
-    return helper.make_node(kind, *names, name=name or None, **attributes)
-
-
-def model(
-    nodes: Sequence[onnx.NodeProto],
-    inputs: Sequence[onnx.ValueInfoProto],
-    outputs: Sequence[onnx.ValueInfoProto],
-    weights: Sequence[TensorProto] = (),
-    opset: int = 17,
-    **more: Any,
-) -> onnx.ModelProto:
-    graph = helper.make_graph(list(nodes), "g", list(inputs), list(outputs), list(weights))
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8, **more)
-
-
-def read(tmp_path: Path, made: onnx.ModelProto, **dims: int) -> Graph:
-    path = tmp_path / "m.onnx"
-    path.write_bytes(made.SerializeToString())
-    graph = load(path, ImportOptions(dims=dims))
-    assert isinstance(graph, Graph)
-    return graph
-
-
-def refusal(tmp_path: Path, made: onnx.ModelProto, dims: dict[str, int] | None = None) -> str:
-    with pytest.raises(InputError) as caught:
-        read(tmp_path, made, **dims or {})
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def homes(graph: Graph) -> dict[str, str]:
@@ -71,8 +28,6 @@ def homes(graph: Graph) -> dict[str, str]:
 def kinds(graph: Graph) -> list[str]:
     return [op.kind for op in graph.ops]
 
-
-X, Y = value("x", 2, 3), value("y", 2, 3)
 
 # Parameters as published (batch norms with their statistics), 4 bytes each, and the 16 bytes of the shape
 # that the one Reshape reads. The bound of the straight networks is the first convolution's output, twice:
@@ -314,74 +269,6 @@ def test_operators_of_other_domains_keep_the_shapes_they_declare(tmp_path: Path)
     made = model([helper.make_node("Gelu", ["x"], ["y"], domain="com.example")], [X], [Y])
     made.opset_import.append(helper.make_opsetid("com.example", 1))
     assert kinds(read(tmp_path, made)) == ["com.example.Gelu"]
-
-
-SYMBOLIC = model(
-    [node("Relu", "x", "h"), node("Relu", "h", "y")],
-    [value("x", "batch", "seq", 8)],
-    [value("y", "batch", "seq", 8)],
-)
-
-
-def test_symbolic_dimensions_are_bound(tmp_path: Path) -> None:
-    graph = read(tmp_path, SYMBOLIC, batch=2, seq=5)
-    assert [(t.shape, t.nbytes) for t in graph.tensors] == [((2, 5, 8), 320)] * 3
-
-
-def test_open_dimensions_are_symbols(tmp_path: Path) -> None:
-    graph = read(tmp_path, SYMBOLIC, seq=5)
-    assert graph.symbols == (Symbol("batch", 1, None, 2),)
-    assert [(t.shape, t.nbytes, t.formulas) for t in graph.tensors] == [
-        ((2, 5, 8), 320, ("batch", "5", "8"))
-    ] * 3
-    assert [storage.formula for storage in graph.storages] == ["160*batch"] * 3
-
-
-def test_dimensions_that_are_not_there_are_refused(tmp_path: Path) -> None:
-    assert refusal(tmp_path, SYMBOLIC, {"bathc": 1}) == (
-        "m.onnx: --dim: found the dimension 'bathc', expected one of batch, seq"
-    )
-    fixed = model([node("Relu", "x", "y")], [X], [Y])
-    assert "expected none, as every dimension is a number" in refusal(tmp_path, fixed, {"batch": 1})
-    assert "--dim batch: found 0, expected 1 or more" in refusal(tmp_path, SYMBOLIC, {"batch": 0})
-
-
-@pytest.mark.parametrize("size", [None, -1])
-def test_a_dimension_without_a_name_is_bound_by_its_place(tmp_path: Path, size: int | None) -> None:
-    made = model([node("Relu", "x", "y")], [value("x", size, 3)], [value("y", None, 3)])
-    graph = read(tmp_path, made)
-    assert graph.symbols == (Symbol("s0", 1, None, 2),)
-    assert [tensor.formulas for tensor in graph.tensors] == [("s0", "3")] * 2
-    assert read(tmp_path, made, **{"x[0]": 4}).tensors[1].nbytes == 48
-
-
-def test_shapes_that_the_model_computes_are_evaluated(tmp_path: Path) -> None:
-    """What exporters write for expand and for halving: inference alone cannot follow Div and Where."""
-    nodes = [
-        node("Shape", "x", "s"),
-        node("Div", "s two", "half"),
-        node("Equal", "half one", "is"),
-        node("Where", "is two half", "size"),
-        node("Expand", "w size", "e"),
-        node("Relu", "e", "r"),
-        node("ReduceSum", "x", "total", keepdims=0),
-        node("Mul", "r total", "y"),
-    ]
-    weights = [
-        weight("two", np.array([2])),
-        weight("one", np.array([1])),
-        weight("w", np.ones(1, np.float32)),
-    ]
-    made = model(nodes, [value("x", "batch", 8)], [value("y", None, None)], weights)
-    with_4 = {t.name: t.shape for t in read(tmp_path, made, batch=4).tensors}
-    assert with_4["y"] == (2, 4)
-    assert {t.name: t.shape for t in read(tmp_path, made, batch=2).tensors}["y"] == (2, 4)
-    assert {t.name: t.shape for t in read(tmp_path, made, batch=10).tensors}["y"] == (5, 4)
-
-
-def test_a_shape_that_depends_on_data_is_an_error(tmp_path: Path) -> None:
-    made = model([node("NonZero", "x", "y")], [X], [value("y", 2, None, kind=TensorProto.INT64)])
-    assert refusal(tmp_path, made).startswith("m.onnx: tensor 'y': found no fixed shape")
 
 
 BAD_MODELS = {

@@ -246,16 +246,16 @@ def test_seven_billion_parameters_in_under_two_gibibytes():
         from memplan_engine.importers.torch_capture import capture
         with torch.device("meta"):
             config = transformers.LlamaConfig(
-                num_hidden_layers=8, hidden_size=8192, num_attention_heads=64, intermediate_size=22016
+                num_hidden_layers=2, hidden_size=16384, num_attention_heads=128, intermediate_size=44032
             )
             model = transformers.LlamaForCausalLM(config).eval()
         graph = capture(model, (torch.zeros(1, 128, dtype=torch.long),), {"use_cache": False})
         print(storage_bytes(graph, Role.CONSTANT))
         """
     )
-    # 8 layers of 4 × 8192² + 3 × 8192 × 22016 and two norms, the last norm, two tables of 32000 tokens.
-    layer = 4 * 8192**2 + 3 * 8192 * 22016 + 2 * 8192
-    assert constants == 4 * (8 * layer + 8192 + 2 * 32000 * 8192 + 2 * 64)
+    # 2 layers of 4 × 16384² + 3 × 16384 × 44032 and two norms, the last norm, two tables of 32000 tokens.
+    layer = 4 * 16384**2 + 3 * 16384 * 44032 + 2 * 16384
+    assert constants == 4 * (2 * layer + 16384 + 2 * 32000 * 16384 + 2 * 64)
     assert peak < 2048
 
 

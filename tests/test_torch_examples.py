@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from memplan_engine import load
+
 pytest.importorskip("transformers")
 SCRIPT = Path(__file__).parents[1] / "example_graphs" / "capture.py"
 
@@ -31,6 +33,8 @@ def test_an_example_is_the_same_bytes_each_time(script, tmp_path):
 
 
 def test_an_example_above_the_limit_is_refused(script, tmp_path, monkeypatch):
+    there = load(SCRIPT.with_name("mobilenet_v2.json"))
+    monkeypatch.setattr(script, "capture_example", lambda name: (there, script.About()))
     monkeypatch.setattr(script, "MAX_BYTES", 1000)
     with pytest.raises(RuntimeError, match=r"mobilenet_v2\.json has [0-9,]+ bytes, more than 1,000"):
         script.write_example("mobilenet_v2", tmp_path)

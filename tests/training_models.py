@@ -81,7 +81,7 @@ def untied_gpt2() -> Model:
     """GPT-2 whose last parameter, the head, is as large as its largest: 1,000 × 64 numbers."""
     torch.manual_seed(0)
     tokens = {"vocab_size": 1000, "n_positions": 16, "bos_token_id": 1, "eos_token_id": 2}
-    config = t.GPT2Config(n_embd=64, n_layer=2, n_head=2, tie_word_embeddings=False, **tokens)
+    config = t.GPT2Config(n_embd=64, n_layer=1, n_head=2, tie_word_embeddings=False, **tokens)
     ids = torch.arange(8).reshape(1, 8)
     return t.GPT2LMHeadModel(config).train(), {"input_ids": ids, "labels": ids, "use_cache": False}, None
 
