@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import ClassVar
 
 import numpy as np
@@ -16,6 +18,7 @@ from memplan_engine.strategies.mender import Limits, Mender, make_mender
 from memplan_engine.strategies.order_fit import NO_LIMIT, Fit, Order, Prepared, is_plain, place_by, prepare
 from memplan_engine.strategies.peak_first import held_at, peak_window
 from memplan_engine.strategies.portfolio import place_quickly
+from memplan_engine.strategies.skyline_fit import skylines
 from memplan_engine.strategies.windows import pack_windows
 
 
@@ -59,6 +62,17 @@ FAR_OFF = 1.001
 QUICK_PAIRS = 150_000_000
 """Contact fit comes before the slower starts where the arena is a thousandth above the bound and no more
 pairs of buffers are alive together than these, about three seconds' worth."""
+SKYLINE = "urgency × skyline"
+SKYLINE_PAIRS = 40_000_000
+"""Skylines are tried, at least one and up to MOST_SKYLINES, until they have met so many pairs that are alive
+together: about half a second."""
+MOST_SKYLINES = 60
+WIDE = 1.05
+"""An arena so far above the bound is lowered in steps before anything is repaired below the bound itself."""
+BRIEF = 8
+"""The effort of a step is the so manieth part of a round's."""
+SMALLEST_STEP = 1 / 16
+"""Of the way to the bound: when a smaller step would be needed, it is time for something else."""
 PEAK_FIRST = "peak first, {}"
 PEAK_SHARES = (1.2, 2.0, 1.5)
 """How many buffers are packed first, in turn, for each one that is alive at the peak."""
@@ -134,12 +148,14 @@ class Hunt:
     share: float = 0.5
     better_at: int = 0
     mender: Mender | None = None
+    skylines: Iterator[Ints] | None = None
     stands: list[Stand] = field(default_factory=list)
     ordered: dict[str, Ints] = field(default_factory=dict)
 
     def run(self) -> None:
         """Search until there is nothing left to do, or nothing left to do it with."""
         self.try_by_start()
+        self.lower_what_is_wide()
         self.repair_starts(STARTS[:2])
         self.pack_peak_first()
         early = self.contact_pays
@@ -204,12 +220,48 @@ class Hunt:
             self.consider(offsets, f"{name} × {fit} fit")
             self.stand_on(f"{name} × {fit} fit", offsets)
 
+    def lower_what_is_wide(self) -> None:
+        """Where even a skyline is far above the bound, most steps are full: get lower step by step."""
+        if self.arena > self.bound * WIDE:
+            self.try_skylines(1)
+        if self.arena > self.bound * WIDE:
+            self.try_skylines()
+            self.lower_in_steps()
+
+    def try_skylines(self, rounds: int = MOST_SKYLINES) -> None:
+        """So many skylines more, or as many as can be had in the time of about half a second."""
+        if not is_plain(self.prepared.problem) or self.over:
+            return
+        self.skylines = self.skylines or skylines(self.prepared, self.bound, self.budget)
+        affordable = SKYLINE_PAIRS // max(1, self.pairs)
+        for offsets in islice(self.skylines, max(1, min(rounds, affordable))):
+            self.consider(offsets, SKYLINE)
+
+    def lower_in_steps(self) -> None:
+        """Repair the best below ceilings under its arena: half the way to the bound, or as much as succeeds."""
+        step, turn = 0.5, 0
+        while not self.over and step >= SMALLEST_STEP:
+            before, turn = self.arena, turn + 1
+            ceiling = self.arena - max(1, int((self.arena - self.bound) * step))
+            self.repair(self.best.offsets, ceiling, turn, self.origin, brief=True)
+            step = step / 2 if self.arena == before else min(0.5, 2 * step)
+
+    @property
+    def origin(self) -> str:
+        """What the best has begun as."""
+        return self.best.found_by.removesuffix(PACKED).removesuffix(REPAIRED)
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of buffers are alive together."""
+        return int(orders.conflicts(self.prepared.problem).sum()) // 2
+
     @property
     def contact_pays(self) -> bool:
         """Whether contact fit comes before the slower starts: the quick ones are far off, and it is quick."""
         if self.arena <= self.bound * FAR_OFF:
             return False
-        return int(orders.conflicts(self.prepared.problem).sum()) // 2 <= QUICK_PAIRS
+        return self.pairs <= QUICK_PAIRS
 
     def repair_by_contact(self) -> None:
         """Place what is busiest first where it touches most, and repair each placement that is the best so
@@ -293,8 +345,7 @@ class Hunt:
                 self.repair_stand(self.stands[turn // 3 % len(self.stands)], turn // 3)
             else:
                 ceiling = self.bound + int((self.arena - 1 - self.bound) * self.share)
-                found_by = self.best.found_by.removesuffix(PACKED).removesuffix(REPAIRED)
-                self.repair(self.best.offsets, ceiling, turn - turn // 3, found_by)
+                self.repair(self.best.offsets, ceiling, turn - turn // 3, self.origin)
                 met = self.arena <= ceiling or self.share > 0.99
                 self.share = 0.5 if met else (1 + self.share) / 2
 
@@ -302,11 +353,14 @@ class Hunt:
         """Go on below the bound where `stand` stands."""
         stand.offsets = self.repair(stand.offsets, self.bound, turn, stand.name).offsets
 
-    def repair(self, offsets: Ints, ceiling: int, turn: int, name: str) -> Mender:
-        """Repair `offsets` below `ceiling` for one round, and report whatever is better on the way."""
+    def repair(self, offsets: Ints, ceiling: int, turn: int, name: str, brief: bool = False) -> Mender:
+        """Repair `offsets` below `ceiling` for one round, and report whatever is better on the way.
+
+        If `brief`, for a small part of a round, and without windows packed exactly."""
         mender = self.mender = self.mender or make_mender(self.prepared)
         least = max(EFFORT, EFFORT_PER_BUFFER * len(offsets))
         effort = min(least << min(turn // 8, 5), max(MOST_EFFORT, least))
+        effort = effort // BRIEF if brief else effort
         limits = Limits(self.moves_left, effort, PATIENCES[turn % len(PATIENCES)])
         mender.begin(offsets, ceiling, *WORTHS[turn % len(WORTHS)])
         before = self.moves
@@ -319,7 +373,7 @@ class Hunt:
                 break
         if not mender.out:
             self.consider(mender.offsets, name + REPAIRED)
-        elif self.arena > ceiling:
+        elif self.arena > ceiling and not brief:
             seed = (self.budget.seed + self.moves) % 2**32
             packed = pack_windows(self.prepared.problem, mender, ceiling, seed, self.budget)
             if packed is not None and (packed >= 0).all():
