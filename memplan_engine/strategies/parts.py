@@ -133,7 +133,9 @@ def _neighbours(first: Ints, last: Ints, column: Ints, owner: Ints) -> tuple[Int
         for members in np.split(owner, np.flatnonzero(np.diff(column)) + 1):
             together[np.ix_(members, members)] = True
     np.fill_diagonal(together, False)
-    return np.concatenate([[0], np.cumsum(together.sum(axis=1))]), np.nonzero(together)[1]
+    # A column of its own: numba compiles once for each layout, and numpy gives now one, now another.
+    near = np.ascontiguousarray(np.nonzero(together)[1])
+    return np.concatenate([[0], np.cumsum(together.sum(axis=1))]), near
 
 
 def _units(problem: Problem, rows: Ints) -> tuple[int, Ints, Ints]:
