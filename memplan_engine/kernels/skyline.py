@@ -1,9 +1,9 @@
 """Lowest place first: the skyline heuristic, for problems that are full nearly everywhere.
 
-Each buffer has a *low*: where it comes to lie when it is placed on top of what is placed already. Of the buffers
-that are alive together the one with the lowest low is placed first, of equals the earlier in an order; what
-meets it is raised above it. So the skyline grows evenly, and little is left empty below it (the lowest gap
-first, Burke, Kendall and Whitwell 2004, carried from stock cutting to buffers, whose time is fixed).
+Each buffer has a *low*: where it comes to lie when it is placed on top of what is placed already. Of the
+buffers alive together the one with the lowest low is placed first, of equals the earlier in an order;
+what meets it is raised above it. So the skyline grows evenly, and little is left empty below it (the lowest
+gap first, Burke, Kendall and Whitwell 2004, carried from stock cutting to buffers, whose time is fixed).
 
 A buffer may be placed as soon as no neighbour in time comes before it; the others neither change that nor are
 changed by it. So the result is that of always placing the first of all, but nobody has to know which that is:
@@ -82,15 +82,19 @@ def _run(times: TimeIndex, level: int, start: int, end: int) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True, inline="always")
 def _first_near(times: TimeIndex, rank: Shorts, place: int, start: int, end: int) -> int:
-    """The place of the lowest buffer that meets `[start, end)`, of equals the first; `place` is one of them."""
+    """The place of the lowest buffer that meets `[start, end)`, of equals the first; at least `place`."""
     first = place
     for level in range(len(times.levels) - 1):
         begin, finish = _run(times, level, start, end)
         for other in range(begin, finish):
             # The low first: most of what is near is placed already.
-            if times.low[other] <= times.low[first] and times.start[other] < end and start < times.end[other]:
-                if times.low[other] < times.low[first] or rank[other] < rank[first]:
-                    first = other
+            if (
+                times.low[other] <= times.low[first]
+                and times.start[other] < end
+                and start < times.end[other]
+                and (times.low[other] < times.low[first] or rank[other] < rank[first])
+            ):
+                first = other
     return first
 
 

@@ -11,13 +11,17 @@ from memplan_engine.bounds import lower_bound
 from memplan_engine.problem import Problem
 from memplan_engine.strategies.base import Budget, Placement
 from memplan_engine.strategies.exact import finish
+from memplan_engine.strategies.order_fit import prepare
 from memplan_engine.strategies.parts import MOST_BUFFERS, independent
 from memplan_engine.strategies.portfolio import place_by_portfolio, place_quickly
 from memplan_engine.strategies.race import Race
-from memplan_engine.strategies.search import Search
+from memplan_engine.strategies.search import Hunt, Search
 
 ALONE_SECONDS = 2.5
 """How long branch and bound has all threads for itself: it settles most of what it can settle at once."""
+MANY = 1_000
+"""Parts of more buffers that are full at nearly every step are lowered in steps first: branch and bound needs
+seconds for each attempt at them."""
 FIRST_SLICE = 1.0
 """Seconds of the first turns where branch and bound and repair share one thread; they double."""
 
@@ -53,23 +57,33 @@ class Auto:
             best = place_by_portfolio(problem, budget, target, best)
         if budget.stopped or best.arena_bytes(problem) <= target:
             return replace(best, bound=bound)
-        race = Race(problem, best, bound, budget.seed, self.capacity)
+        hunt = Hunt(prepare(problem), budget, target, None)
+        hunt.consider(best.offsets, best.found_by)
+        if MANY < largest <= MOST_BUFFERS:
+            hunt.lower_what_is_wide()
+        race = Race(problem, hunt.best, bound, budget.seed, self.capacity)
         threads = budget.most_threads
         if race.parts:
             alone = budget.child(ALONE_SECONDS)
             with alone.running():
                 race.run(alone, threads)
         if threads > 1 and not race.settled:
-            _side_by_side(problem, race, budget, threads)
+            _side_by_side(race, hunt, budget, threads)
         elif not race.settled:
-            _in_turn(problem, race, budget)
+            _in_turn(race, hunt, budget)
         if not budget.stopped and not race.decided:
             # Branch and bound has nothing more to try, as windows of gaps are beyond it.
-            race.adopt(Search(capacity=race.target).place(problem, budget.child(budget.seconds)))
+            _repair(race, hunt, budget.child(budget.seconds))
         return finish(problem, race, budget, threads)
 
 
-def _side_by_side(problem: Problem, race: Race, budget: Budget, threads: int) -> None:
+def _repair(race: Race, hunt: Hunt, budget: Budget) -> None:
+    """Let `hunt` go on from the best that there is, within `budget`."""
+    hunt.bound = race.target
+    race.adopt(hunt.go_on(race.best, budget))
+
+
+def _side_by_side(race: Race, hunt: Hunt, budget: Budget, threads: int) -> None:
     """Branch and bound and repair at once; who reaches the target ends the other."""
     exact, repair = budget.child(), budget.child(budget.seconds)
 
@@ -79,12 +93,11 @@ def _side_by_side(problem: Problem, race: Race, budget: Budget, threads: int) ->
     with ThreadPoolExecutor(2) as pool:
         running = pool.submit(race.run, exact, max(1, threads - 1))
         running.add_done_callback(settled)
-        found = Search(capacity=race.target).place(problem, repair)
-        race.adopt(found)
+        _repair(race, hunt, repair)
         running.result()
 
 
-def _in_turn(problem: Problem, race: Race, budget: Budget) -> None:
+def _in_turn(race: Race, hunt: Hunt, budget: Budget) -> None:
     """Branch and bound and repair by turns on one thread."""
     for turn, seconds in _slices():
         if budget.stopped or race.settled:
@@ -94,7 +107,7 @@ def _in_turn(problem: Problem, race: Race, budget: Budget) -> None:
             if turn % 2 == 0:
                 race.run(share)
             else:
-                race.adopt(Search(capacity=race.target).place(problem, share))
+                _repair(race, hunt, share)
 
 
 def _slices() -> Iterator[tuple[int, float]]:

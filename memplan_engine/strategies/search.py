@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import ClassVar
-
-import numpy as np
 
 from memplan_engine.bounds import lower_bound
 from memplan_engine.problem import Ints, Problem, select
@@ -18,38 +14,10 @@ from memplan_engine.strategies.mender import Limits, Mender, make_mender
 from memplan_engine.strategies.order_fit import NO_LIMIT, Fit, Order, Prepared, is_plain, place_by, prepare
 from memplan_engine.strategies.peak_first import held_at, peak_window
 from memplan_engine.strategies.portfolio import place_quickly
-from memplan_engine.strategies.skyline_fit import skylines
+from memplan_engine.strategies.skyline_fit import Skylines
+from memplan_engine.strategies.starts import OTHERS, STARTS
 from memplan_engine.strategies.windows import pack_windows
 
-
-def by_heat(prepared: Prepared) -> Ints:
-    """Those alive at the busiest step first, and so on downwards; of equals the largest size × lifetime."""
-    problem = prepared.problem
-    _, live = orders.busiest_sections(prepared)
-    area = problem.size.astype(np.float64) * (problem.end - problem.start)
-    return np.lexsort((problem.start, -area, -live))
-
-
-STARTS: tuple[tuple[str, Order, Fit], ...] = (
-    ("breadth", orders.by_breadth, Fit.FIRST),
-    ("heat", by_heat, Fit.BEST),
-    ("size", orders.by_size, Fit.FIRST),
-    ("size, then lifetime", orders.by_size_then_lifetime, Fit.FIRST),
-    ("conflicts", orders.by_conflicts, Fit.FIRST),
-)
-"""What repair starts from: of these orders × fits at least one leaves only a few buffers above the bound."""
-OTHERS: tuple[tuple[str, Order, Fit], ...] = (
-    ("area", orders.by_area, Fit.FIRST),
-    ("lifetime", orders.by_lifetime, Fit.FIRST),
-    ("size", orders.by_size, Fit.BEST),
-    ("breadth", orders.by_breadth, Fit.BEST),
-    ("size, then lifetime", orders.by_size_then_lifetime, Fit.BEST),
-    ("area", orders.by_area, Fit.BEST),
-    ("lifetime", orders.by_lifetime, Fit.BEST),
-    ("conflicts", orders.by_conflicts, Fit.BEST),
-    ("start", orders.by_start, Fit.BEST),
-)
-"""The rest of the portfolio, for what it is worth by itself."""
 EFFORT = 2_000_000
 EFFORT_PER_BUFFER = 100
 """Neighbours looked at in the first rounds, a tenth of a second at 20,000 buffers; what the portfolio costs
@@ -66,9 +34,11 @@ SKYLINE = "urgency × skyline"
 SKYLINE_PAIRS = 40_000_000
 """Skylines are tried, at least one and up to MOST_SKYLINES, until they have met so many pairs that are alive
 together: about half a second."""
+OVERHEAD = 30
+"""What a buffer costs by itself, in pairs."""
 MOST_SKYLINES = 60
-WIDE = 1.05
-"""An arena so far above the bound is lowered in steps before anything is repaired below the bound itself."""
+WIDE, NEAR = 1.02, 1.01
+"""A skyline that is so far above the bound is brought so near before anything is repaired below the bound."""
 BRIEF = 8
 """The effort of a step is the so manieth part of a round's."""
 SMALLEST_STEP = 1 / 16
@@ -119,9 +89,7 @@ class Search:
         first = place_quickly(problem, budget, spent)
         target = max(proved.nbytes, self.capacity or 0)
         hunt = Hunt(prepare(problem), budget, target, self.iterations)
-        hunt.consider(first.offsets, first.found_by)
-        hunt.run()
-        return hunt.best
+        return hunt.go_on(first, budget)
 
 
 @dataclass(slots=True, eq=False)
@@ -134,7 +102,9 @@ class Stand:
 
 @dataclass(slots=True, eq=False)
 class Hunt:
-    """One run of the search: the best so far, and the stands from which it goes on."""
+    """One search: the best so far, and the stands from which it goes on.
+
+    It may run under one budget after the other: what was tried at the beginning is not tried again."""
 
     prepared: Prepared
     budget: Budget
@@ -148,16 +118,26 @@ class Hunt:
     share: float = 0.5
     better_at: int = 0
     mender: Mender | None = None
-    skylines: Iterator[Ints] | None = None
+    skylines: Skylines | None = None
     stands: list[Stand] = field(default_factory=list)
+    tried: set[str] = field(default_factory=set)
     ordered: dict[str, Ints] = field(default_factory=dict)
+
+    def go_on(self, first: Placement, budget: Budget) -> Placement:
+        """Search from `first` or something better within `budget`; the best so far."""
+        self.budget = budget
+        self.consider(first.offsets, first.found_by)
+        self.run()
+        return self.best
 
     def run(self) -> None:
         """Search until there is nothing left to do, or nothing left to do it with."""
         self.try_by_start()
-        self.lower_what_is_wide()
+        wide = self.lower_what_is_wide()
         self.repair_starts(STARTS[:2])
         self.pack_peak_first()
+        if wide:
+            self.lower_in_steps()
         early = self.contact_pays
         if early:
             self.repair_by_contact()
@@ -214,33 +194,45 @@ class Hunt:
         for name, order, fit in starts:
             if self.budget.stopped or self.arena <= self.bound:
                 return
+            called = f"{name} × {fit} fit"
+            if called in self.tried:
+                continue
             offsets = place_by(self.prepared, self.order(name, order), fit, self.budget)
             if offsets is None:
                 return
-            self.consider(offsets, f"{name} × {fit} fit")
-            self.stand_on(f"{name} × {fit} fit", offsets)
+            self.tried.add(called)
+            self.consider(offsets, called)
+            self.stand_on(called, offsets)
 
-    def lower_what_is_wide(self) -> None:
-        """Where even a skyline is far above the bound, most steps are full: get lower step by step."""
-        if self.arena > self.bound * WIDE:
-            self.try_skylines(1)
-        if self.arena > self.bound * WIDE:
-            self.try_skylines()
-            self.lower_in_steps()
+    def lower_what_is_wide(self) -> bool:
+        """Where even a skyline is far above the bound, most steps are full: get near it step by step. Whether
+        that was so."""
+        if self.arena <= self.bound * FAR_OFF or self.pairs > QUICK_PAIRS:
+            return False
+        self.try_skylines(1)
+        if self.arena <= self.bound * WIDE:
+            return False
+        near = int(self.bound * NEAR)
+        self.try_skylines(near=near)
+        self.lower_in_steps(near)
+        return True
 
-    def try_skylines(self, rounds: int = MOST_SKYLINES) -> None:
-        """So many skylines more, or as many as can be had in the time of about half a second."""
-        if not is_plain(self.prepared.problem) or self.over:
+    def try_skylines(self, rounds: int = MOST_SKYLINES, near: int = 0) -> None:
+        """So many skylines more, or as many as half a second allows, until the arena is `near`."""
+        if not is_plain(self.prepared.problem):
             return
-        self.skylines = self.skylines or skylines(self.prepared, self.bound, self.budget)
-        affordable = SKYLINE_PAIRS // max(1, self.pairs)
-        for offsets in islice(self.skylines, max(1, min(rounds, affordable))):
-            self.consider(offsets, SKYLINE)
+        self.skylines = self.skylines or Skylines(self.prepared, self.bound)
+        affordable = SKYLINE_PAIRS // (self.pairs + OVERHEAD * len(self.prepared.problem) + 1)
+        for _ in range(max(1, min(rounds, affordable))):
+            if self.over or self.arena <= near:
+                return
+            self.consider(self.skylines.next(self.budget), SKYLINE)
 
-    def lower_in_steps(self) -> None:
-        """Repair the best below ceilings under its arena: half the way to the bound, or as much as succeeds."""
+    def lower_in_steps(self, near: int = 0) -> None:
+        """Repair the best below ceilings under its arena until that is `near`: half the way to the bound, or
+        what succeeds of it."""
         step, turn = 0.5, 0
-        while not self.over and step >= SMALLEST_STEP:
+        while not self.over and self.arena > near and step >= SMALLEST_STEP:
             before, turn = self.arena, turn + 1
             ceiling = self.arena - max(1, int((self.arena - self.bound) * step))
             self.repair(self.best.offsets, ceiling, turn, self.origin, brief=True)
@@ -268,6 +260,8 @@ class Hunt:
         far."""
         if not is_plain(self.prepared.problem) or self.budget.stopped or self.arena <= self.bound:
             return
+        if CONTACT in self.tried:
+            return
         size, least = self.prepared.problem.size, NO_LIMIT
         for offsets in placements(self.prepared, self.bound, self.budget):
             self.consider(offsets, CONTACT)
@@ -277,6 +271,8 @@ class Hunt:
             least = min(least, outside)
             if self.over:
                 return
+        if not self.budget.stopped:
+            self.tried.add(CONTACT)
 
     def pack_peak_first(self) -> None:
         """Pack what is alive around the peak by a search of its own, then the rest around it, and repair

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,43 +24,45 @@ PATIENCE = 12
 Floats = NDArray[np.float64]
 
 
-def skylines(prepared: Prepared, bound: int, budget: Budget) -> Iterator[Ints]:
-    """One placement after the other, without end until the budget ends or the arena is `bound` bytes; only
-    for problems of plain buffers.
+class Skylines:
+    """Placements of one problem of plain buffers, each by an urgency that its predecessor has changed.
 
-    First one for each of HEATS, by length × √size × heat; then by turns from each of these, what ended too
-    high more urgent from round to round (squeaky wheel optimization, Joslin and Clements 1999).
+    The first are by length × √size × heat, one for each of HEATS. Then by turns from each of these, what
+    ended too high more urgent from round to round (squeaky wheel optimization, Joslin and Clements 1999).
     """
-    size, times = prepared.problem.size, _index(prepared)
-    urgencies = [_urgency(prepared, heat) for heat in HEATS]
-    arenas = []
-    for urgency in urgencies:
-        offsets = _place(prepared, times, urgency, budget)
+
+    def __init__(self, prepared: Prepared, bound: int) -> None:
+        self.prepared, self.bound = prepared, bound
+        self._times = _index(prepared)
+        self._urgencies = [_urgency(prepared, heat) for heat in HEATS]
+        self._arenas: list[int] = []
+        self._turn, self._vain = 0, 0
+
+    def next(self, budget: Budget) -> Ints | None:
+        """Offsets in bytes; None when the budget ends before."""
+        size, count = self.prepared.problem.size, len(HEATS)
+        urgency = self._urgencies[self._turn % count]
+        offsets = _place(self.prepared, self._times, urgency, budget)
         if offsets is None:
-            return
-        arenas.append(int((offsets + size).max(initial=0)))
-        yield offsets
-    turn, best, vain = int(np.argmin(arenas)), min(arenas), 0
-    while best > bound:
-        urgency = urgencies[turn % len(urgencies)]
-        offsets = _place(prepared, times, urgency, budget)
-        if offsets is None:
-            return
-        yield offsets
+            return None
         ends = offsets + size
-        vain = 0 if ends.max() < best else vain + 1
-        best = min(best, int(ends.max()))
-        urgency += PROMOTION * (ends > bound + AIM * (best - bound))
-        if vain == PATIENCE:
-            turn, vain = turn + 1, 0
+        arena = int(ends.max(initial=0))
+        self._vain = self._vain + 1 if self._arenas and arena >= min(self._arenas) else 0
+        self._arenas.append(arena)
+        if len(self._arenas) <= count:
+            self._turn = len(self._arenas) if len(self._arenas) < count else int(np.argmin(self._arenas))
+            self._vain = 0
+            return offsets
+        urgency += PROMOTION * (ends > self.bound + AIM * (min(self._arenas) - self.bound))
+        if self._vain == PATIENCE:
+            self._turn, self._vain = self._turn + 1, 0
+        return offsets
 
 
 def _index(prepared: Prepared) -> TimeIndex:
     sections, size = prepared.sections, np.array(prepared.problem.size)
     start, end = np.array(sections.first), np.array(sections.last)
-    return make_time_index(
-        np.arange(len(size) + 1), start, end, np.zeros_like(size), size, len(sections)
-    )
+    return make_time_index(np.arange(len(size) + 1), start, end, np.zeros_like(size), size, len(sections))
 
 
 def _urgency(prepared: Prepared, heat: float) -> Floats:
