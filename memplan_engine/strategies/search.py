@@ -14,7 +14,7 @@ from memplan_engine.strategies.mender import Limits, Mender, make_mender
 from memplan_engine.strategies.order_fit import NO_LIMIT, Fit, Order, Prepared, is_plain, place_by, prepare
 from memplan_engine.strategies.peak_first import held_at, peak_window
 from memplan_engine.strategies.portfolio import place_quickly
-from memplan_engine.strategies.skyline_fit import Skylines
+from memplan_engine.strategies.skyline_fit import Skylines, fullness
 from memplan_engine.strategies.starts import OTHERS, STARTS
 from memplan_engine.strategies.windows import pack_windows
 
@@ -37,6 +37,9 @@ together: about half a second."""
 OVERHEAD = 30
 """What a buffer costs by itself, in pairs."""
 MOST_SKYLINES = 60
+FULL = 0.65
+"""Live bytes, on average over the sections, as a share of their peak. Where steps hold less, few buffers lie
+above the bound, and repair has them down sooner."""
 WIDE, NEAR = 1.02, 1.01
 """A skyline that is so far above the bound is brought so near before anything is repaired below the bound."""
 BRIEF = 8
@@ -205,9 +208,9 @@ class Hunt:
             self.stand_on(called, offsets)
 
     def lower_what_is_wide(self) -> bool:
-        """Where even a skyline is far above the bound, most steps are full: get near it step by step. Whether
-        that was so."""
-        if self.arena <= self.bound * FAR_OFF or self.pairs > QUICK_PAIRS:
+        """Where most steps are nearly full and even a skyline is far above the bound: get near it step by
+        step. Whether that was so."""
+        if self.arena <= self.bound * FAR_OFF or self.pairs > QUICK_PAIRS or fullness(self.prepared) < FULL:
             return False
         self.try_skylines(1)
         if self.arena <= self.bound * WIDE:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from memplan_engine.kernels import skyline
 from memplan_engine.kernels.time_index import TimeIndex, make_time_index
 from memplan_engine.problem import Ints
+from memplan_engine.profile import live_bytes
 from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.order_fit import Prepared
 from memplan_engine.strategies.orders import busiest_sections
@@ -57,6 +58,12 @@ class Skylines:
         if self._vain == PATIENCE:
             self._turn, self._vain = self._turn + 1, 0
         return offsets
+
+
+def fullness(prepared: Prepared) -> float:
+    """Live bytes, on average over the sections, as a share of their peak; 0 where there are none."""
+    live = live_bytes(prepared.sections, prepared.pieces.high - prepared.pieces.low)
+    return float(live.mean() / max(1, live.max())) if len(live) else 0.0
 
 
 def _index(prepared: Prepared) -> TimeIndex:
