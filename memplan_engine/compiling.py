@@ -14,6 +14,7 @@ from memplan_engine.strategies.base import Budget
 from memplan_engine.strategies.contact_fit import placements
 from memplan_engine.strategies.order_fit import Fit, place_by, prepare
 from memplan_engine.strategies.orders import by_size
+from memplan_engine.strategies.skyline_fit import Skylines
 from memplan_engine.windows import Rectangles, Window, view_window
 
 
@@ -28,8 +29,9 @@ def compile_kernels() -> None:
     replay(problem, Bound(1, BoundKind.CORE, 0, core=(0, 1), until=2))
     prepared = replace(prepare(problem), cell=1)
     place_by(prepared, by_size(prepared), Fit.BEST, Budget())
-    # Problems this small are packed before contact fit has its turn.
+    # Problems this small are packed before contact fit and skylines have their turn.
     next(placements(prepare(hard_problem()), 1, Budget()))
+    Skylines(prepare(hard_problem()), 1).next(Budget())
     match_buffers(problem, hard_problem())
     rectangles = Rectangles(problem.start, problem.end, problem.size, problem.size)
     view_window(rectangles, Window(0, 5, 0, 32), (4, 4), most=0)

@@ -77,6 +77,8 @@ def replay(problem: Problem, bound: Bound, most_work: int = MOST_WORK) -> Replay
     pairs, pair_of = _pairs(pieces)
     if len(pairs) > MOST_PAIRS:
         return Replay(Outcome.UNCHECKED, reason=too_many)
+    if int(problem.size[core].sum()) > room and _in_pairs(problem.size[core], pairs):
+        return Replay(Outcome.PROVED)
     first, members = _cliques(pieces)
     one, other, up, down = _columns(pairs, 4)
     member, low, high = _columns(members, 3)
@@ -132,6 +134,13 @@ def _pairs(pieces: list[list[Piece]]) -> tuple[list[tuple[int, int, int, int]], 
             pair_of[one, other] = pair_of[other, one] = len(rows)
         rows += [(one, other, above, -below) for below, above in merged]
     return rows, pair_of
+
+
+def _in_pairs(size: Ints, pairs: list[tuple[int, int, int, int]]) -> bool:
+    """Whether no two of the buffers can share a byte, so that all their sizes add up."""
+    sizes = size.tolist()
+    apart = [up == sizes[one] and down == sizes[other] for one, other, up, down in pairs]
+    return apart.count(True) == len(sizes) * (len(sizes) - 1) // 2
 
 
 def _cliques(pieces: list[list[Piece]]) -> tuple[Ints, list[tuple[int, int, int]]]:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from memplan_engine.bounds import lower_bound
 from memplan_engine.problem import Problem
 from memplan_engine.strategies.base import Budget, Placement
-from memplan_engine.strategies.exact import finish
+from memplan_engine.strategies.exact import finish, raise_bound
 from memplan_engine.strategies.order_fit import prepare
 from memplan_engine.strategies.parts import MOST_BUFFERS, independent
 from memplan_engine.strategies.portfolio import place_by_portfolio, place_quickly
@@ -19,6 +19,9 @@ from memplan_engine.strategies.search import Hunt, Search
 
 ALONE_SECONDS = 2.5
 """How long branch and bound has all threads for itself: it settles most of what it can settle at once."""
+ALONE_WITHOUT_RULES = 0.25
+"""The same where there are gaps or padding: branch and bound is weaker without its rules of exchange, and
+repair does what it cannot, above all where a gap needs some of the bytes."""
 MANY = 1_000
 """Parts of more buffers that are full at nearly every step are lowered in steps first: branch and bound needs
 seconds for each attempt at them."""
@@ -55,6 +58,8 @@ class Auto:
             best = Search(capacity=target).place(problem, budget.child(budget.seconds))
         else:
             best = place_by_portfolio(problem, budget, target, best)
+        bound = raise_bound(problem, best, bound, budget)
+        target = max(bound.nbytes, self.capacity or 0)
         if budget.stopped or best.arena_bytes(problem) <= target:
             return replace(best, bound=bound)
         hunt = Hunt(prepare(problem), budget, target, None)
@@ -64,7 +69,7 @@ class Auto:
         race = Race(problem, hunt.best, bound, budget.seed, self.capacity)
         threads = budget.most_threads
         if race.parts:
-            alone = budget.child(ALONE_SECONDS)
+            alone = budget.child(ALONE_SECONDS if _has_rules(problem) else ALONE_WITHOUT_RULES)
             with alone.running():
                 race.run(alone, threads)
         if threads > 1 and not race.settled:
@@ -75,6 +80,11 @@ class Auto:
             # Branch and bound has nothing more to try, as windows of gaps are beyond it.
             _repair(race, hunt, budget.child(budget.seconds))
         return finish(problem, race, budget, threads)
+
+
+def _has_rules(problem: Problem) -> bool:
+    """Whether branch and bound may exchange buffers, but for those at fixed offsets."""
+    return not problem.gaps and not (problem.size % problem.alignment).any()
 
 
 def _repair(race: Race, hunt: Hunt, budget: Budget) -> None:
@@ -99,7 +109,7 @@ def _side_by_side(race: Race, hunt: Hunt, budget: Budget, threads: int) -> None:
 
 def _in_turn(race: Race, hunt: Hunt, budget: Budget) -> None:
     """Branch and bound and repair by turns on one thread."""
-    for turn, seconds in _slices():
+    for turn, seconds in _slices(0 if _has_rules(race.problem) else 1):
         if budget.stopped or race.settled:
             return
         share = budget.child(seconds, seed=turn)
@@ -110,8 +120,7 @@ def _in_turn(race: Race, hunt: Hunt, budget: Budget) -> None:
                 _repair(race, hunt, share)
 
 
-def _slices() -> Iterator[tuple[int, float]]:
-    turn = 0
+def _slices(turn: int) -> Iterator[tuple[int, float]]:
     while True:
         yield turn, FIRST_SLICE * 2 ** (turn // 2)
         turn += 1

@@ -12,6 +12,7 @@ from memplan_engine.problem import Ints, Problem, select
 from memplan_engine.strategies.attempts import Outcome, PartSearch
 from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.parts import independent
+from memplan_engine.strategies.stacks import is_stack
 
 TURNS = 6
 NODES = 3_000
@@ -26,7 +27,7 @@ def shrink_core(problem: Problem, bound: Bound, budget: Budget, seconds: float) 
     First the window is narrowed from both ends, then buffers are left out in halves, quarters and so on
     (Zeller's delta debugging): what is left cannot be placed in fewer than `bound.nbytes` bytes, either.
     """
-    if bound.kind is not BoundKind.CORE:
+    if bound.kind is not BoundKind.CORE or is_stack(problem, np.array(bound.core), bound.nbytes):
         return bound
     until = budget.elapsed + seconds
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from memplan_engine.bounds import lower_bound
+from memplan_engine.bounds import Bound, lower_bound
 from memplan_engine.problem import Problem
 from memplan_engine.strategies.base import Budget, Placement
 from memplan_engine.strategies.core import shrink_core
 from memplan_engine.strategies.portfolio import place_by_portfolio, place_quickly
 from memplan_engine.strategies.race import Race
+from memplan_engine.strategies.stacks import heaviest_stack
 
 SHRINK_SECONDS = 2.0
 """How long a core is made smaller at most, once all else is done."""
@@ -38,10 +39,22 @@ class Exact:
         budget.prove(bound := lower_bound(problem))
         quick = place_quickly(problem, budget, spent)
         first = place_by_portfolio(problem, budget, max(bound.nbytes, self.capacity or 0), quick)
+        bound = raise_bound(problem, first, bound, budget)
         race = Race(problem, first, bound, budget.seed, self.capacity)
         threads = budget.most_threads
         race.run(budget, threads)
         return finish(problem, race, budget, threads if race.parts else 1)
+
+
+def raise_bound(problem: Problem, first: Placement, bound: Bound, budget: Budget) -> Bound:
+    """`bound`, or a better one where gaps give it at once and `first` leaves something to prove."""
+    if budget.stopped or first.arena_bytes(problem) <= bound.nbytes:
+        return bound
+    found = heaviest_stack(problem, bound.nbytes)
+    if found is None:
+        return bound
+    budget.prove(found)
+    return found
 
 
 def finish(problem: Problem, race: Race, budget: Budget, threads: int) -> Placement:
