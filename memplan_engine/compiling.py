@@ -6,15 +6,13 @@ from dataclasses import replace
 
 from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.diffing.matching import match_buffers
-from memplan_engine.planner import SEARCHING, compare, hard_problem, make_plan
+from memplan_engine.planner import SEARCHING, compare, hard_problem, make_plan, use_rare_kernels
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.profile import make_profile
 from memplan_engine.recheck import replay
 from memplan_engine.strategies.base import Budget
-from memplan_engine.strategies.contact_fit import placements
 from memplan_engine.strategies.order_fit import Fit, place_by, prepare
 from memplan_engine.strategies.orders import by_size
-from memplan_engine.strategies.skyline_fit import Skylines
 from memplan_engine.windows import Rectangles, Window, view_window
 
 
@@ -29,9 +27,7 @@ def compile_kernels() -> None:
     replay(problem, Bound(1, BoundKind.CORE, 0, core=(0, 1), until=2))
     prepared = replace(prepare(problem), cell=1)
     place_by(prepared, by_size(prepared), Fit.BEST, Budget())
-    # Problems this small are packed before contact fit and skylines have their turn.
-    next(placements(prepare(hard_problem()), 1, Budget()))
-    Skylines(prepare(hard_problem()), 1).next(Budget())
+    use_rare_kernels()
     match_buffers(problem, hard_problem())
     rectangles = Rectangles(problem.start, problem.end, problem.size, problem.size)
     view_window(rectangles, Window(0, 5, 0, 32), (4, 4), most=0)

@@ -178,9 +178,10 @@ def _warm_up(chosen: Strategy, problem: Problem, short: bool) -> None:
         return
     if chosen.name not in SEARCHING:
         _warm(chosen.name)
-    elif short or not is_compiled("branch", "repair"):
+    elif short or not is_compiled("branch", "repair", "contact", "skyline"):
         if chosen.name != "auto" or not _settled_at_once(problem, getattr(chosen, "capacity", None) or 0):
             _warm("greedy_by_size", "greedy_by_breadth", "exact", "search")
+            use_rare_kernels()
     else:
         # The portfolio stops at the bound, before it has used all its kernels.
         _warm("greedy_by_size", "greedy_by_breadth")
@@ -203,6 +204,18 @@ def _settled_at_once(problem: Problem, capacity: int) -> bool:
     budget = Budget(TRIED_SECONDS)
     with budget.running():
         return place_by_portfolio(problem, budget, target, quick).arena_bytes(problem) <= target
+
+
+@cache
+def use_rare_kernels() -> None:
+    """Those of the search that problems as small as `hard_problem` are packed without."""
+    from memplan_engine.strategies.contact_fit import placements
+    from memplan_engine.strategies.order_fit import prepare
+    from memplan_engine.strategies.skyline_fit import Skylines
+
+    prepared = prepare(hard_problem())
+    next(placements(prepared, 1, Budget()))
+    Skylines(prepared, 1).next(Budget())
 
 
 def hard_problem() -> Problem:

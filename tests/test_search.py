@@ -21,7 +21,8 @@ from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import Budget, Progress
 from memplan_engine.strategies.mender import Limits, make_mender
 from memplan_engine.strategies.order_fit import Fit, OrderFit, place_by, prepare
-from memplan_engine.strategies.search import OTHERS, STARTS, Search, by_heat
+from memplan_engine.strategies.search import OTHERS, STARTS, Search
+from memplan_engine.strategies.starts import by_heat
 from memplan_engine.validate import validate_plan
 
 NO_STOP = np.zeros(1, dtype=np.bool_)
