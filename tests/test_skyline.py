@@ -18,7 +18,7 @@ from memplan_engine.strategies.auto import Auto
 from memplan_engine.strategies.base import Budget
 from memplan_engine.strategies.order_fit import place_by, prepare
 from memplan_engine.strategies.search import SKYLINE, Hunt, Search
-from memplan_engine.strategies.skyline_fit import HEATS, Skylines, fullness
+from memplan_engine.strategies.skyline_fit import WAYS, Skylines, fullness
 from memplan_engine.strategies.starts import OTHERS, STARTS
 
 
@@ -109,7 +109,7 @@ def test_what_ended_too_high_comes_earlier():
     first, again = (Skylines(prepare(problem), 4000) for _ in "12")
     rounds = [first.next(Budget()) for _ in range(20)]
     arenas = [int((each + problem.size).max()) for each in rounds]
-    assert min(arenas) < min(arenas[: len(HEATS)])
+    assert min(arenas) < min(arenas[: len(WAYS)])
     for each in rounds:
         reference.assert_sound(problem, each)
         assert each.tolist() == again.next(Budget()).tolist()

@@ -13,8 +13,9 @@ from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.order_fit import Prepared
 from memplan_engine.strategies.orders import busiest_sections
 
-HEATS = (0.0, 8.0)
-"""Powers of the live bytes at a buffer's busiest section: where all are about as busy, they say nothing."""
+WAYS = ((0.0, 0.0), (0.5, 8.0))
+"""Of two urgencies: the powers of a buffer's size, and of the live bytes at its busiest section, by which its
+length is multiplied."""
 PROMOTION = 0.3
 """By how much the logarithm of a buffer's urgency rises when it ended too high."""
 AIM = 0.5
@@ -28,20 +29,20 @@ Floats = NDArray[np.float64]
 class Skylines:
     """Placements of one problem of plain buffers, each by an urgency that its predecessor has changed.
 
-    The first are by length × √size × heat, one for each of HEATS. Then by turns from each of these, what
-    ended too high more urgent from round to round (squeaky wheel optimization, Joslin and Clements 1999).
+    The first are by each of WAYS. Then by turns from each of these, what ended too high more urgent from
+    round to round (squeaky wheel optimization, Joslin and Clements 1999).
     """
 
     def __init__(self, prepared: Prepared, bound: int) -> None:
         self.prepared, self.bound = prepared, bound
         self._times = _index(prepared)
-        self._urgencies = [_urgency(prepared, heat) for heat in HEATS]
+        self._urgencies = [_urgency(prepared, *way) for way in WAYS]
         self._arenas: list[int] = []
         self._turn, self._vain = 0, 0
 
     def next(self, budget: Budget) -> Ints | None:
         """Offsets in bytes; None when the budget ends before."""
-        size, count = self.prepared.problem.size, len(HEATS)
+        size, count = self.prepared.problem.size, len(WAYS)
         urgency = self._urgencies[self._turn % count]
         offsets = _place(self.prepared, self._times, urgency, budget)
         if offsets is None:
@@ -72,12 +73,12 @@ def _index(prepared: Prepared) -> TimeIndex:
     return make_time_index(np.arange(len(size) + 1), start, end, np.zeros_like(size), size, len(sections))
 
 
-def _urgency(prepared: Prepared, heat: float) -> Floats:
-    """The logarithm of length × √size × live bytes to the power `heat`."""
+def _urgency(prepared: Prepared, by_size: float, by_heat: float) -> Floats:
+    """The logarithm of length × size to the power `by_size` × live bytes to the power `by_heat`."""
     problem, sections = prepared.problem, prepared.sections
     _, live = busiest_sections(prepared)
     length, size = sections.last - sections.first, np.maximum(problem.size, 1)
-    urgency: Floats = np.log(length) + np.log(size) / 2 + heat * np.log(np.maximum(live, 1))
+    urgency: Floats = np.log(length) + by_size * np.log(size) + by_heat * np.log(np.maximum(live, 1))
     return urgency
 
 
