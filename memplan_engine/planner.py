@@ -23,6 +23,8 @@ from memplan_engine.validate import Rule, validate_plan
 
 SEARCHING = ("auto", "exact", "search")
 """Strategies that go on until the best is proved: they want a limit."""
+SEARCH_KERNELS = ("branch.branch", "repair.repair", "contact.place_by_contact", "skyline.place_by_skyline")
+"""What takes longest to compile of them."""
 DEFAULT_SECONDS = 10.0
 """Their limit where nobody gives one."""
 SHORT_SECONDS = 3.0
@@ -178,7 +180,7 @@ def _warm_up(chosen: Strategy, problem: Problem, short: bool) -> None:
         return
     if chosen.name not in SEARCHING:
         _warm(chosen.name)
-    elif short or not is_compiled("branch", "repair", "contact", "skyline"):
+    elif short or not is_compiled(*SEARCH_KERNELS):
         if chosen.name != "auto" or not _settled_at_once(problem, getattr(chosen, "capacity", None) or 0):
             _warm("greedy_by_size", "greedy_by_breadth", "exact", "search")
             use_rare_kernels()

@@ -11,6 +11,7 @@ from test_lifetimes import CHAIN
 from memplan_engine import planner
 from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.errors import InputError, MemplanError, PlanError
+from memplan_engine.kernels import is_compiled
 from memplan_engine.planner import adopt, as_problem, compare, hard_problem, make_plan
 from memplan_engine.problem import FREE, Gap, Problem, make_problem
 from memplan_engine.strategies import known_strategies
@@ -155,6 +156,7 @@ def test_adopting_does_not_judge():
 def _warmed(monkeypatch: pytest.MonkeyPatch, problem: Problem, strategy: Strategy | str) -> list[str]:
     warmed: list[str] = []
     monkeypatch.setattr(planner, "is_compiled", lambda *names: False)
+    monkeypatch.setattr(planner, "use_rare_kernels", lambda: None)
     monkeypatch.setattr(planner, "_warm", lambda *names: warmed.extend(names))
     make_plan(problem, strategy, budget=Budget(10.0))
     return warmed
@@ -169,3 +171,11 @@ def test_kernels_of_a_search_are_compiled_only_for_a_problem_that_is_searched(mo
     assert _warmed(monkeypatch, searched, "auto")[-2:] == ["exact", "search"]
     roomy = int(searched.size.sum())
     assert _warmed(monkeypatch, searched, Auto(capacity=roomy)) == []
+
+
+def test_what_a_search_compiles_is_known_by_its_names():
+    for name in ("exact", "search"):
+        make_plan(hard_problem(), name)
+    planner.use_rare_kernels()
+    assert all(is_compiled(name) for name in planner.SEARCH_KERNELS)
+    assert not is_compiled("branch.nobody")

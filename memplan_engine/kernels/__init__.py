@@ -36,9 +36,9 @@ def _import_kernels() -> None:
 
 
 def is_compiled(*names: str) -> bool:
-    """Whether the kernels in the files `names` lie compiled on disk."""
+    """Whether the kernels `names`, each as file.function, lie compiled on disk."""
     folder = Path(config.CACHE_DIR or _cache_folder())  # type: ignore[attr-defined]
-    return all(any(folder.rglob(f"{name}.{name}-*.nbc")) for name in names)
+    return all(any(folder.rglob(f"{name}-*.nbc")) for name in names)
 
 
 _import_kernels()
