@@ -123,20 +123,30 @@ def settle(lists: GapLists, pool: Ints, one: int) -> Ints:
     gaps = pool[:2, lists.first[one] : lists.first[one] + lists.room[one]]
     _shift(gaps[0], end, count, begin + made - end)
     _shift(gaps[1], end, count, begin + made - end)
-    for i in range(made):
-        gaps[0, begin + i], gaps[1, begin + i] = changed[0, i], changed[1, i]
+    _copy(changed[0], gaps[0, begin:])
+    _copy(changed[1], gaps[1, begin:])
     lists.counts[one] = total
     return pool
 
 
 @njit(cache=True, nogil=True)
 def _shift(values: Ints, first: int, last: int, by: int) -> None:
+    # Counted from 0, so that no index can be negative and the compiler makes vector instructions of it.
+    count = last - first
     if by > 0:
-        for i in range(last - 1, first - 1, -1):
-            values[i + by] = values[i]
+        moved = values[first : last + by]
+        for i in range(count - 1, -1, -1):
+            moved[i + by] = moved[i]
     elif by < 0:
-        for i in range(first, last):
-            values[i + by] = values[i]
+        moved = values[first + by : last]
+        for i in range(count):
+            moved[i] = moved[i - by]
+
+
+@njit(cache=True, nogil=True)
+def _copy(source: Ints, target: Ints) -> None:
+    for i in range(len(source)):
+        target[i] = source[i]
 
 
 @njit(cache=True, nogil=True)
@@ -147,8 +157,8 @@ def _without(gaps: Ints, low: Ints, high: Ints) -> tuple[Ints, int, int]:
     made, at, i = 0, begin, 0
     while i < len(low):
         untouched = gap_onwards(gaps[1], at, low[i])
-        for gap in range(at, untouched):
-            left[0, made + gap - at], left[1, made + gap - at] = gaps[0, gap], gaps[1, gap]
+        _copy(gaps[0, at:untouched], left[0, made:])
+        _copy(gaps[1, at:untouched], left[1, made:])
         made, at = made + untouched - at, untouched
         reach, top = gaps[0, at], gaps[1, at]
         while i < len(low) and low[i] < top:

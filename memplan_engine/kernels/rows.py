@@ -6,10 +6,11 @@ instructions, and one over the rows that it lets through.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from memplan_engine.kernels.types import Flags, Ints, Shorts
 
@@ -52,19 +53,22 @@ def add_row(rows: Rows, part: int, start: int, end: int, low: int, high: int, ga
     first = rows.first[part]
     last = first + rows.counts[part]
     place = first + np.searchsorted(rows.low[first:last], low, side="right")
-    for row in range(last, place, -1):
-        rows.start[row] = rows.start[row - 1]
-    for row in range(last, place, -1):
-        rows.end[row] = rows.end[row - 1]
-    for row in range(last, place, -1):
-        rows.low[row] = rows.low[row - 1]
-    for row in range(last, place, -1):
-        rows.high[row] = rows.high[row - 1]
-    for row in range(last, place, -1):
-        rows.gap[row] = rows.gap[row - 1]
+    _shift_up(rows.start[place : last + 1])
+    _shift_up(rows.end[place : last + 1])
+    _shift_up(rows.low[place : last + 1])
+    _shift_up(rows.high[place : last + 1])
+    _shift_up(rows.gap[place : last + 1])
     rows.start[place], rows.end[place], rows.low[place], rows.high[place] = start, end, low, high
     rows.gap[place] = gap
     rows.counts[part] += 1
+
+
+@njit(cache=True, nogil=True)
+def _shift_up(values: NDArray[np.signedinteger[Any]]) -> None:
+    """Move all but the last one place up. Counting down to 1, no index can be negative: only then does the
+    compiler make vector instructions of it."""
+    for i in range(len(values) - 1, 0, -1):
+        values[i] = values[i - 1]
 
 
 @njit(cache=True, nogil=True)
