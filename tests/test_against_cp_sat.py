@@ -62,7 +62,9 @@ def check(problem: Problem, capacity: int) -> Decision:
     """Decide, and hold the verdict and its core against CP-SAT."""
     decision = decide(problem, capacity, budget=Budget(seconds=MOST_SECONDS))
     if decision.verdict is Verdict.UNDECIDED:
-        assert not SEARCHES, "a handful of buffers is left undecided"
+        # Of a gap that needs some bytes branch and bound knows two sides that need not meet (docs/search.md).
+        windows = any(gap.low < gap.high for gaps in problem.gaps.values() for gap in gaps)
+        assert windows or not SEARCHES, "a handful of buffers is left undecided"
         return decision
     assert (decision.verdict is Verdict.FITS) is cp_sat_fits(problem, capacity)
     bound = decision.bound
