@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.diffing.matching import match_buffers
-from memplan_engine.planner import SEARCHING, compare, hard_problem, make_plan, use_rare_kernels
+from memplan_engine.planner import (
+    SEARCHING,
+    compare,
+    hard_problem,
+    make_plan,
+    use_rare_kernels,
+    use_tree_kernel,
+)
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.profile import make_profile
 from memplan_engine.recheck import replay
-from memplan_engine.strategies.base import Budget
-from memplan_engine.strategies.order_fit import Fit, place_by, prepare
-from memplan_engine.strategies.orders import by_size
 from memplan_engine.windows import Rectangles, Window, view_window
 
 
@@ -25,9 +27,8 @@ def compile_kernels() -> None:
     for name in SEARCHING:
         make_plan(hard_problem(), name)
     replay(problem, Bound(1, BoundKind.CORE, 0, core=(0, 1), until=2))
-    prepared = replace(prepare(problem), cell=1)
-    place_by(prepared, by_size(prepared), Fit.BEST, Budget())
     use_rare_kernels()
+    use_tree_kernel()
     match_buffers(problem, hard_problem())
     rectangles = Rectangles(problem.start, problem.end, problem.size, problem.size)
     view_window(rectangles, Window(0, 5, 0, 32), (4, 4), most=0)

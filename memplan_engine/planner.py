@@ -12,12 +12,14 @@ import numpy as np
 from memplan_engine.bounds import Bound, lower_bound
 from memplan_engine.errors import InputError, PlanError
 from memplan_engine.graph import Graph
-from memplan_engine.kernels import is_compiled
+from memplan_engine.kernels import effort, is_compiled
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, to_problem
 from memplan_engine.plan import Parameter, Plan, make_objects, make_offsets
 from memplan_engine.problem import FREE, Ints, Problem, make_problem, select
 from memplan_engine.strategies import BUILT_IN, built_in, get_strategy, known_strategies
 from memplan_engine.strategies.base import Budget, Strategy, obstacle, parameters_of
+from memplan_engine.strategies.order_fit import Fit, place_by, prepare
+from memplan_engine.strategies.orders import by_size
 from memplan_engine.strategies.portfolio import place_by_portfolio, place_quickly
 from memplan_engine.validate import Rule, validate_plan
 
@@ -25,6 +27,7 @@ SEARCHING = ("auto", "exact", "search")
 """Strategies that go on until the best is proved: they want a limit."""
 SEARCH_KERNELS = ("branch.branch", "repair.repair", "contact.place_by_contact", "skyline.place_by_skyline")
 """What takes longest to compile of them."""
+TREE_KERNEL = "tree_place.place_in_tree"
 DEFAULT_SECONDS = 10.0
 """Their limit where nobody gives one."""
 SHORT_SECONDS = 3.0
@@ -187,6 +190,8 @@ def _warm_up(chosen: Strategy, problem: Problem, short: bool) -> None:
     else:
         # The portfolio stops at the bound, before it has used all its kernels.
         _warm("greedy_by_size", "greedy_by_breadth")
+    if not is_compiled(TREE_KERNEL) and prepare(problem).cell != effort.RUNS:
+        use_tree_kernel()
 
 
 @cache
@@ -212,12 +217,18 @@ def _settled_at_once(problem: Problem, capacity: int) -> bool:
 def use_rare_kernels() -> None:
     """Those of the search that problems as small as `hard_problem` are packed without."""
     from memplan_engine.strategies.contact_fit import placements
-    from memplan_engine.strategies.order_fit import prepare
     from memplan_engine.strategies.skyline_fit import Skylines
 
     prepared = prepare(hard_problem())
     next(placements(prepared, 1, Budget()))
     Skylines(prepared, 1).next(Budget())
+
+
+@cache
+def use_tree_kernel() -> None:
+    """That of orders × fits for many buffers that live long."""
+    prepared = replace(prepare(hard_problem()), cell=1)
+    place_by(prepared, by_size(prepared), Fit.BEST, Budget())
 
 
 def hard_problem() -> Problem:

@@ -173,9 +173,21 @@ def test_kernels_of_a_search_are_compiled_only_for_a_problem_that_is_searched(mo
     assert _warmed(monkeypatch, searched, Auto(capacity=roomy)) == []
 
 
+def test_the_kernel_of_many_long_lives_is_compiled_before_the_clock_starts(monkeypatch):
+    used: list[bool] = []
+    monkeypatch.setattr(planner, "is_compiled", lambda *names: False)
+    monkeypatch.setattr(planner, "use_tree_kernel", lambda: used.append(True))
+    start = np.arange(9_000)
+    make_plan(make_problem(start, start + 1, np.full(9_000, 8)), "greedy_by_size")
+    assert not used
+    make_plan(make_problem(start, np.full(9_000, 9_000), np.full(9_000, 8)), "greedy_by_size")
+    assert used
+
+
 def test_what_a_search_compiles_is_known_by_its_names():
     for name in ("exact", "search"):
         make_plan(hard_problem(), name)
     planner.use_rare_kernels()
-    assert all(is_compiled(name) for name in planner.SEARCH_KERNELS)
+    planner.use_tree_kernel()
+    assert all(is_compiled(name) for name in (*planner.SEARCH_KERNELS, planner.TREE_KERNEL))
     assert not is_compiled("branch.nobody")
