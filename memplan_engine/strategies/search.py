@@ -30,6 +30,8 @@ FAR_OFF = 1.001
 QUICK_PAIRS = 150_000_000
 """Contact fit comes before the slower starts where the arena is a thousandth above the bound and no more
 pairs of buffers are alive together than these, about three seconds' worth."""
+SOON_PAIRS = 25_000_000
+"""The same before the peak is packed first, about a second's worth."""
 SKYLINE = "urgency × skyline"
 SKYLINE_PAIRS = 40_000_000
 """Skylines are tried, at least one and up to MOST_SKYLINES, until they have met so many pairs that are alive
@@ -138,10 +140,12 @@ class Hunt:
         self.try_by_start()
         wide = self.lower_what_is_wide()
         self.repair_starts(STARTS[:2])
+        if self.contact_pays(SOON_PAIRS):
+            self.repair_by_contact()
         self.pack_peak_first()
         if wide:
             self.lower_in_steps()
-        early = self.contact_pays
+        early = self.contact_pays(QUICK_PAIRS)
         if early:
             self.repair_by_contact()
         self.repair_starts(STARTS[2:])
@@ -251,12 +255,10 @@ class Hunt:
         """How many pairs of buffers are alive together."""
         return int(orders.conflicts(self.prepared.problem).sum()) // 2
 
-    @property
-    def contact_pays(self) -> bool:
-        """Whether contact fit comes before the slower starts: the quick ones are far off, and it is quick."""
-        if self.arena <= self.bound * FAR_OFF:
-            return False
-        return self.pairs <= QUICK_PAIRS
+    def contact_pays(self, most: int) -> bool:
+        """Whether contact fit comes before what is slower: the quick starts are far off, and it is quick,
+        with no more than `most` pairs."""
+        return self.arena > self.bound * FAR_OFF and self.pairs <= most
 
     def repair_by_contact(self) -> None:
         """Place what is busiest first where it touches most, and repair each placement that is the best so
