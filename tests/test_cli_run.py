@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from memplan_engine import InputError, load_observation, load_pt2, load_run
+from memplan_engine import InputError, load, load_observation, load_pt2, load_run
 from memplan_engine.importers import torch_factory
 
 MODELS = '''
@@ -177,6 +177,7 @@ def test_a_plan_with_an_overlap_is_refused_and_caught_when_forced(run, plan):
         (("missing.pt2",), "missing.pt2: found no such file"),
         (("list.csv",), "expected a factory or a .pt2 file: nothing else can run"),
         (("models.py:net", "--plan", "list.csv"), "expected an offset for every buffer"),
+        (("models.py",), "expected models.py:factory, the function in it"),
         (("models.py:net", "--force"), "--force: found no --plan"),
         (("models.py:net", "--plan", "x.json", "--strategy", "auto"), "--strategy: found a --plan, too"),
         (("models.py:net", "--strategy", "nix"), "no strategy 'nix'"),
@@ -297,6 +298,8 @@ def test_files_of_runs_that_are_not_sound(tmp_path, change, told):
     path = tmp_path / "run.json"
     path.write_text(json.dumps(file))
     assert load_run(path).ops == ("a", "b")
+    with pytest.raises(InputError, match="the page Run shows it"):
+        load(path)
     path.write_text(json.dumps(file | change))
     with pytest.raises(InputError, match=r"run\.json") as error:
         load_run(path)

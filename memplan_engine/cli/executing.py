@@ -138,6 +138,9 @@ def _open(model: str, functional: bool, step: str | None, seed: int, tell: Calla
         if step:
             raise InputError("--training", "", "a file", "a factory: its model can be trained")
         path = Path(model)
+        if path.suffix == ".py":
+            expected = f"{model}:factory, the function in it that makes the model and its inputs"
+            raise InputError(path.name, "", "a Python file without the name of a factory", expected)
         importer = recognise(path)
         if importer.name != "pt2":
             expected = "a factory or a .pt2 file: nothing else can run"

@@ -27,7 +27,8 @@ def run(arguments: Sequence[str]) -> int:
     import_verbs(arguments)
     first_compilation.on_first_compilation(
         lambda: print(
-            "memplan: compiling kernels, once; the next run takes them from the cache", file=sys.stderr
+            "memplan: compiling kernels that this command needs, once; later runs take them from the cache",
+            file=sys.stderr,
         )
     )
     for stream in (sys.stdout, sys.stderr):

@@ -51,6 +51,9 @@ def loads(text: str, source: str) -> Loaded:
             plan = plan_from(parse(PlanFile, text, source), source)
             _checked(plan.problem, source)
             return plan
+        case "memplan/run":
+            expected = f"{_FORMATS}; the page Run shows it"
+            raise InputError(source, "field format", "'memplan/run', a run of `memplan run -o`", expected)
     raise InputError(source, "field format", repr(head.format), _FORMATS)
 
 
