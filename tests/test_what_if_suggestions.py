@@ -13,10 +13,12 @@ from test_what_if import ABC, WINDOWS
 
 from memplan_engine import (
     FREE,
+    Align,
     Drop,
     Pin,
     Resize,
     Shorten,
+    Split,
     Verdict,
     apply,
     fit_into,
@@ -24,11 +26,12 @@ from memplan_engine import (
     make_problem,
 )
 from memplan_engine.strategies.budget import Budget
-from memplan_engine.what_if import cover
+from memplan_engine.what_if import cover, suggest
 from memplan_engine.what_if.cover import smallest_cover
 from memplan_engine.what_if.greedy import Live, greedy_cover, least_losses
 from memplan_engine.what_if.shortage import Member, Stretch, find_shortage
 from memplan_engine.what_if.suggest import Kind
+from memplan_engine.what_if.words import proof_words, suggestion_words
 
 
 def found(problem, capacity, **budget):
@@ -111,6 +114,55 @@ def test_offsets_and_alignments_that_are_in_the_way_are_relaxed_first():
     assert fit.suggestions[0].nbytes == 0
 
 
+def relaxations(fit):
+    return [each.edits for each in fit.suggestions if each.kind is Kind.RELAX]
+
+
+def test_every_way_to_relax_is_offered_offsets_first_then_alignments_then_splits(monkeypatch):
+    # d lies at 4, e is too long for below it and would begin at 6 above it: 12 bytes. Free, d goes on top of
+    # e (7); e at any byte begins at 5 (11); e in parts of 2 and 4 has both sides of d (8).
+    problem = make_problem([0, 0], [1, 1], [1, 6], alignment=[1, 2], fixed=[4, FREE], names=["d", "e"])
+    pin, align, split = (Pin("d", None),), (Align("e", 1),), (Split("e", 2),)
+    fit = found(problem, 11)
+    assert relaxations(fit) == [pin, align, split]
+    assert [each.edits for each in fit.suggestions[:3]] == [pin, align, split]
+    assert [suggestion_words(each, problem) for each in fit.suggestions[:3]] == [
+        "free the offset of d",
+        "align e to 1 B",
+        "split e into 2",
+    ]
+    assert relaxations(found(problem, 10)) == [pin, split]
+    assert relaxations(found(problem, 7)) == [pin]
+    assert relaxations(found(problem, 6)) == []
+    # However few buffers are tried, it is the ones that have an offset to free.
+    monkeypatch.setattr(suggest, "MOST_TRIES", 1)
+    assert relaxations(found(problem, 11)) == [pin, align, split]
+
+
+def test_of_two_offsets_either_of_which_is_enough_the_larger_buffer_is_freed():
+    # Beside p at 3 and q at 6 are 3, 2 and 2 bytes of 10, and r has 4; without p, or without q, there are 6.
+    problem = make_problem([0] * 3, [1] * 3, [1, 2, 4], fixed=[3, 6, FREE], names=list("pqr"))
+    assert make_plan(apply(problem, [Pin("p", None)])).arena_bytes <= 10
+    assert relaxations(found(problem, 10)) == [(Pin("q", None),), (Split("r", 2),)]
+
+
+def test_where_only_a_buffer_that_loses_all_its_bytes_can_do_with_less_that_is_said():
+    # d lies at 2: e has 2 bytes of 5 below it and 2 above. With 3 of its 4 it has no room, but without d.
+    problem = make_problem([0, 0], [1, 1], [1, 4], fixed=[2, FREE], names=["d", "e"])
+    shrunk, dropped = (
+        {each.kind: each for each in found(problem, 5).suggestions}[kind] for kind in (Kind.SHRINK, Kind.DROP)
+    )
+    assert (shrunk.edits, shrunk.nbytes) == ((Resize("e", 2),), 2)
+    assert (dropped.edits, dropped.nbytes) == ((Drop("d"),), 1)
+    assert (shrunk.proved, shrunk.short_of_all) == (False, True)
+    assert proof_words(shrunk) == "proved: no buffer can do with a smaller loss, short of all its bytes"
+    # With 2 bytes d has 1 left at a loss of 1, and is in the way of e still.
+    both = make_problem([0, 0], [1, 1], [2, 4], fixed=[2, FREE], names=["d", "e"])
+    shrunk = {each.kind: each for each in found(both, 5).suggestions}[Kind.SHRINK]
+    assert (shrunk.edits, shrunk.proved, shrunk.short_of_all) == ((Resize("e", 2),), True, False)
+    assert proof_words(shrunk) == "proved: no buffer can do with a smaller loss"
+
+
 def least_drops(problem, capacity):
     """By brute force on live bytes: the fewest buffers, then the fewest bytes."""
     for count in range(len(problem) + 1):
@@ -169,10 +221,11 @@ def test_suggestions_fit_and_nothing_smaller_does_where_that_is_proved(problem, 
     def works(*edits):
         return reference.least_arena(apply(problem, edits)) <= capacity
 
-    for each in [each for each in fit.suggestions if each.proved]:
+    for each in [each for each in fit.suggestions if each.proved or each.short_of_all]:
         if each.kind is Kind.SHRINK:
             for name, nbytes in zip(problem.names, size, strict=True):
-                assert not works(Resize(name, max(0, nbytes - each.nbytes + 1)))
+                least = min(1, nbytes) if each.short_of_all else 0
+                assert not works(Resize(name, max(least, nbytes - each.nbytes + 1)))
         elif each.kind is Kind.DROP:
             smaller = [n for n, nbytes in zip(problem.names, size, strict=True) if nbytes < each.nbytes]
             assert not any(works(Drop(name)) for name in smaller)

@@ -12,7 +12,7 @@ import numpy as np
 from memplan_engine.bounds import contributors
 from memplan_engine.decision import Decision, Verdict
 from memplan_engine.plan import Plan
-from memplan_engine.problem import Problem
+from memplan_engine.problem import Buffer, Problem
 from memplan_engine.profile import alive_at
 from memplan_engine.strategies.budget import Budget
 from memplan_engine.what_if.cover import Cover, smallest_cover
@@ -42,6 +42,10 @@ QUICK_SECONDS = 0.3
 """What it may take beyond the limit where nothing else was found."""
 
 
+RELAXATIONS: tuple[type[Pin | Align | Split], ...] = (Pin, Align, Split)
+"""The edits that change no bytes, in the order in which they are tried and offered."""
+
+
 class Kind(StrEnum):
     """What a suggestion does."""
 
@@ -61,7 +65,8 @@ class Suggestion:
     smaller buffer could go instead; CUT: of no smaller buffer could the end of the lifetime be cut instead;
     DROP_SEVERAL: no fewer buffers, and no as many of fewer bytes; RELAX changes no bytes at all;
     SHRINK_SEVERAL never is. `exact` is false for a set that was chosen greedily. `heuristic`: found without
-    any search, because nothing else was in time; less may well do.
+    any search, because nothing else was in time; less may well do. `short_of_all`, of a SHRINK that
+    is not proved: it is but for buffers of fewer bytes, one of which may do by losing all of them.
     """
 
     kind: Kind
@@ -71,6 +76,7 @@ class Suggestion:
     proved: bool
     exact: bool = True
     heuristic: bool = False
+    short_of_all: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +95,8 @@ class Fit:
 
 
 def suggest(decision: Decision, *, seconds: float = DEFAULT_SECONDS, threads: int = 0, seed: int = 0) -> Fit:
-    """The smallest change of each kind that makes `decision.plan.problem` fit into its capacity.
+    """The smallest change of each kind that makes `decision.plan.problem` fit into its capacity; of those
+    that change no bytes one of each edit: an offset freed, an alignment given up, a buffer in two.
 
     Candidates come from the proof that it does not fit: where live bytes pass the capacity, only a buffer
     that is alive at every overfull step can help alone; else one of the core. Each trial is decided by the
@@ -104,9 +111,15 @@ def suggest(decision: Decision, *, seconds: float = DEFAULT_SECONDS, threads: in
     quick = _quickly(decision, SHARE_OF_MANY * seconds) if many else ()
     trials = Trials(problem, capacity, begun + seconds, each, threads, seed)
     search = _Search(trials, find_shortage(problem, capacity), *_candidates(decision), decision)
-    found = [search.relax(), search.shrink(), search.drop(), search.cut()]
-    if found[2] is None:
+    # One relaxation goes before all other kinds; the time that these leave is for the rest.
+    waiting = list(RELAXATIONS)
+    found: list[Suggestion | None] = []
+    while waiting and not any(found):
+        found.append(search.relax(waiting.pop(0)))
+    found += [search.shrink(), dropped := search.drop(), search.cut()]
+    if dropped is None:
         found += search.several()
+    found += [search.relax(each) for each in waiting]
     known = [each for each in found if each is not None]
     known = known or list(quick) or _quickly(decision, QUICK_SECONDS)
     ranked = sorted(known, key=lambda each: (each.nbytes, list(Kind).index(each.kind)))
@@ -174,18 +187,15 @@ class _Search:
     def problem(self) -> Problem:
         return self.trials.problem
 
-    def relax(self) -> Suggestion | None:
-        """An offset freed, an alignment given up or a buffer in two: the live bytes stay as they are."""
+    def relax(self, way: type[Pin | Align | Split]) -> Suggestion | None:
+        """An offset freed, an alignment given up or a buffer in two, the largest buffers first: the live
+        bytes stay as they are."""
         if self.shortage is not None:
             return None
-        for row in self.rows[::-1][:MOST_TRIES]:
-            buffer = self.problem[row]
-            choices: list[Edit] = [] if buffer.fixed is None else [Pin(buffer.name, None)]
-            choices += [Align(buffer.name, 1)] if buffer.alignment > 1 else []
-            choices += [Split(buffer.name, 2)] if buffer.size > buffer.alignment else []
-            for edit in choices:
-                if self.trials.fits(edit):
-                    return Suggestion(Kind.RELAX, (edit,), 0, self.trials.arena(edit), True)
+        edits = [each for row in self.rows[::-1] if (each := _relaxed(self.problem[row], way)) is not None]
+        for edit in edits[:MOST_TRIES]:
+            if self.trials.fits(edit):
+                return Suggestion(Kind.RELAX, (edit,), 0, self.trials.arena(edit), True)
         return None
 
     def drop(self) -> Suggestion | None:
@@ -241,13 +251,22 @@ class _Search:
         if best is None:
             return None
         loss, row = best
-        proved = loss == floor or (
-            self.proved
-            and len(self.rows) <= MOST_TRIES
-            and all(self.trials.refused(self._without(each, loss - 1)) for each in self.rows)
-        )
+        short_of_all, proved = (True, True) if loss == floor else self._no_smaller_loss(loss - 1)
         edit = self._without(row, loss)
-        return Suggestion(Kind.SHRINK, (edit,), loss, self.trials.arena(edit), proved)
+        arena = self.trials.arena(edit)
+        return Suggestion(Kind.SHRINK, (edit,), loss, arena, proved, short_of_all=short_of_all and not proved)
+
+    def _no_smaller_loss(self, loss: int) -> tuple[bool, bool]:
+        """Whether it is proved that no buffer can do with a loss of at most `loss` bytes that leaves some of
+        it; and that none can even with one that leaves nothing."""
+        if not self.proved or len(self.rows) > MOST_TRIES:
+            return False, False
+        size = self.problem.size
+        most = [(row, min(loss, max(0, int(size[row]) - 1))) for row in self.rows]
+        if not all(self.trials.refused(self._without(row, least)) for row, least in most):
+            return False, False
+        gone = [row for row in self.rows if size[row] <= loss]
+        return True, all(self.trials.refused(self._without(row, loss)) for row in gone)
 
     def _least_loss(self, row: int, below: int | None) -> int | None:
         """By how many bytes the buffer must shrink, by halving: what fits goes on fitting when it shrinks.
@@ -300,6 +319,18 @@ class _Search:
         return Suggestion(
             Kind.SHRINK_SEVERAL, edits, sum(losses.values()), self.trials.arena(*edits), False, cover.exact
         )
+
+
+def _relaxed(buffer: Buffer, way: type[Pin | Align | Split]) -> Edit | None:
+    """The edit of type `way` that gives `buffer` more room; None where it has none. At a fixed offset neither
+    alignment nor parts make a difference."""
+    if way is Pin:
+        return None if buffer.fixed is None else Pin(buffer.name, None)
+    if buffer.fixed is not None:
+        return None
+    if way is Align:
+        return Align(buffer.name, 1) if buffer.alignment > 1 else None
+    return Split(buffer.name, 2) if buffer.size > buffer.alignment else None
 
 
 def _first(edits: Sequence[Edit], trials: Trials) -> int | None:

@@ -65,6 +65,8 @@ def proof_words(suggestion: Suggestion) -> str:
         return "found; the same buffers, no further than needed"
     if suggestion.kind is Kind.DROP_SEVERAL and not suggestion.exact:
         return "chosen greedily; fewer may do"
+    if suggestion.short_of_all:
+        return "proved: no buffer can do with a smaller loss, short of all its bytes"
     if not suggestion.proved:
         return "found; something smaller may do"
     says = {
