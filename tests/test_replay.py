@@ -358,3 +358,24 @@ def test_a_buffer_with_a_gap_counts_its_whole_size():
     step = make_replay(problem, "greedy_by_size").steps[1]
     assert [(hole.low, hole.high) for hole in step.holes] == [(1, None)]
     assert step.offset == 1
+
+
+def holes_of_a_gap(size, gap, since):
+    # d lies in [512, 576); e is alive with it, and from `since` to 8 needs only the bytes `gap` of its own.
+    problem = make_problem([3, 5], [9, 9], [64, size], fixed=[512, FREE], gaps={1: (Gap(since, 8, *gap),)})
+    step = make_replay(problem, "greedy_by_size").steps[1]
+    return [(hole.low, hole.high, hole.short) for hole in step.holes], step
+
+
+def test_a_neighbour_that_meets_several_pieces_ends_a_hole_once():
+    # As if e filled its size, d would lie at 512 and, for the 200 bytes of the gap, at 512 + 800.
+    holes, step = holes_of_a_gap(1000, (0, 200), since=6)
+    assert holes == [(0, 512, 488), (576, None, 0)]
+    assert (step.offset, step.more, step.possible) == (576, 0, 1)
+    assert "The only hole does not hold it (it is too small by 488 B)" in step.sentence
+    # The other way round: for the 100 bytes at the top, which come first, d would end at 576 − 500 = 76.
+    assert holes_of_a_gap(600, (500, 600), since=5)[0] == [(0, 512, 88), (576, None, 0)]
+    # There is room below: one hole that holds it, and none from 576 − 300 to 512.
+    holes, step = holes_of_a_gap(500, (300, 500), since=5)
+    assert holes == [(0, 512, 0), (576, None, 0)]
+    assert "The only hole, of 512 B at 0 B, holds it." in step.sentence

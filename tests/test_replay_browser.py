@@ -147,23 +147,24 @@ def test_shared_objects_are_listed_as_they_were_before_the_step(open_view):
 def test_the_search_tree_grows_and_a_click_goes_to_a_node(open_view):
     replay = make_replay(teaching("no_way_out"), "exact")
     view = open_view(replay)
-    tree = "canvas => canvas.toDataURL()"
-    first = view.page.locator("canvas.branches").evaluate(tree)
+    tree, canvas = "canvas => canvas.toDataURL()", view.page.locator("canvas.branches")
+    first = canvas.evaluate(tree)
     view.page.keyboard.press("End")
     assert view.step == len(replay)
-    assert view.page.locator("canvas.branches").evaluate(tree) != first
+    assert canvas.evaluate(tree) != first
     assert view.page.locator(".fact").all_inner_texts()[-1].startswith("Node\nsolved")
+    # Nothing is cut at the sides.
+    inked = "(canvas, x) => canvas.getContext('2d').getImageData(x, 0, 3, canvas.height).data.some(Boolean)"
+    assert not any(canvas.evaluate(inked, x) for x in (0, canvas.evaluate("canvas => canvas.width - 3")))
     # The root, in the middle of the upper edge: the only thing there.
-    where = view.page.evaluate(
-        """() => {
-            const canvas = document.querySelector('canvas.branches');
+    where = canvas.evaluate(
+        """canvas => {
             const ratio = canvas.width / canvas.clientWidth;
             const row = canvas.getContext('2d').getImageData(0, 24 * ratio, canvas.width, 1).data;
-            const inked = [...Array(canvas.width).keys()].filter((x) => row[4 * x + 3] > 128);
-            return inked[0] / ratio;
+            return row.findIndex((value, at) => at % 4 === 3 && value > 128) / 4 / ratio;
         }"""
     )
-    view.page.locator("canvas.branches").click(position={"x": where + 4, "y": 24})
+    canvas.click(position={"x": where + 4, "y": 24})
     assert view.step == 1
     assert view.sentence == replay.steps[0].sentence
 

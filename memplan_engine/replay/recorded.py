@@ -25,6 +25,10 @@ def read_holes(trace: Trace, size: Ints, fits: Verdict, above: Verdict) -> Holes
     `fits` is the verdict of a hole with room that was not taken, `above` that of the one without an end.
     """
     first, step, taken, rows = _listed(trace)
+    more, possible = _counts(trace, first)
+    kept = taken | ~_inside_another(step, rows[:, 0], rows[:, 1])
+    step, taken, rows = step[kept], taken[kept], rows[kept]
+    first = np.searchsorted(step, np.arange(len(first)))
     low, high, offset = (rows[:, column] for column in range(3))
     needed = size[trace.steps[: trace.begun[0], BUFFER]][step]
     short = np.maximum(0, offset - (high - needed))
@@ -34,7 +38,6 @@ def read_holes(trace: Trace, size: Ints, fits: Verdict, above: Verdict) -> Holes
         [code_of(each) for each in (Verdict.TAKEN, Verdict.TOO_SMALL, above, Verdict.NOT_LOWEST)],
         code_of(fits),
     )
-    more, possible = _counts(trace, first)
     columns = (first, more, possible, low, np.where(high == MOST, NO_END, high), offset, short, verdict)
     return Holes(*(frozen(column) for column in columns))
 
@@ -79,6 +82,25 @@ def _listed(trace: Trace) -> tuple[Ints, Ints, NDArray[np.bool_], Ints]:
     step = np.repeat(np.arange(count), rows)
     place = np.arange(len(step)) - first[step]
     return first, step, steps[step, TAKEN] == place, listed[step, place]
+
+
+def _inside_another(step: Ints, low: Ints, high: Ints) -> NDArray[np.bool_]:
+    """Which rows lie within another row of their step, or say what the next says again.
+
+    A neighbour that meets several pieces of a buffer with gaps ends a hole once for each, and only the
+    outermost is one; the others never have room. In a step, neither `low` nor `high` falls from row to row:
+    what lies within another row shares a side with it.
+    """
+    if not len(step):
+        return np.zeros(0, dtype=np.bool_)
+    same_step = step[1:] == step[:-1]
+    same_low, same_high = same_step & (low[1:] == low[:-1]), same_step & (high[1:] == high[:-1])
+    of_low, of_high = (np.concatenate([[0], np.cumsum(~same)]) for same in (same_low, same_high))
+    top = high[np.append(np.flatnonzero(~same_low), len(step) - 1)][of_low]
+    bottom = low[np.append(0, np.flatnonzero(~same_high) + 1)][of_high]
+    again = np.append(same_low & same_high, False)
+    inside: NDArray[np.bool_] = (high < top) | (low > bottom) | again
+    return inside
 
 
 def _of_taken(value: Ints, taken: NDArray[np.bool_], step: Ints) -> Ints:

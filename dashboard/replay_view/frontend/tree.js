@@ -3,8 +3,11 @@
 import { formatBytes } from "../../plan_view/frontend/format.js";
 
 const LEVEL = 30;
-const LEAF = 44;
+const LEAF = 24;
+const WIDEST_LEAF = 90;
 const PAD = 24;
+const WIDEST_NAME = 120;
+const BESIDE = 11;
 const MARKS = { branched: "", solved: "✓", "refuted before": "=" };
 
 /** Where each node goes when the tree is complete, so that nothing moves while it grows: {x, y} in leaves. */
@@ -35,11 +38,14 @@ export function heightOfTree(plan) {
 export function drawTree(ctx, size, trace, plan, node, theme) {
   const { tree } = trace;
   ctx.clearRect(0, 0, size.width, size.height);
-  const gap = Math.max(LEAF, Math.min(90, (size.width - 2 * PAD) / Math.max(1, plan.leaves - 1)));
+  // Names stand to the right of their nodes.
+  const right = roomForNames(ctx, trace, plan, theme);
+  const room = size.width - PAD - right;
+  const gap = Math.max(LEAF, Math.min(WIDEST_LEAF, room / Math.max(1, plan.leaves - 1)));
   const level = Math.min(LEVEL, (size.height - 2 * PAD) / Math.max(1, plan.deep));
-  const wide = gap * (plan.leaves - 1) + 2 * PAD;
-  const shift = wide <= size.width ? (size.width - wide) / 2
-    : Math.max(size.width - wide, Math.min(0, size.width / 2 - PAD - plan.x[node] * gap));
+  const spare = room - gap * (plan.leaves - 1);
+  const shift = spare >= 0 ? spare / 2
+    : Math.max(spare, Math.min(0, size.width / 2 - PAD - plan.x[node] * gap));
   const at = (each) => ({ x: shift + PAD + plan.x[each] * gap, y: PAD + tree.depth[each] * level });
   const path = new Set();
   for (let each = node; each >= 0; each = tree.parent[each]) path.add(each);
@@ -53,6 +59,18 @@ export function drawTree(ctx, size, trace, plan, node, theme) {
   }
   nameNodes(ctx, trace, spots, theme);
   return spots;
+}
+
+/** What the widest name needs to the right of a node, in CSS pixels. */
+function roomForNames(ctx, trace, plan, theme) {
+  ctx.font = nameFont(true, theme);
+  plan.names ??= new Set(trace.tree.parent.map((_, node) => nodeLabel(trace, node)));
+  const widest = Math.max(0, ...[...plan.names].map((name) => ctx.measureText(name).width));
+  return Math.max(PAD, Math.min(WIDEST_NAME, BESIDE + widest + 12));
+}
+
+function nameFont(current, theme) {
+  return `${current ? 600 : 400} 10px ${theme.font}`;
 }
 
 function drawEdges(ctx, tree, node, at, path, theme) {
@@ -94,8 +112,8 @@ function nameNodes(ctx, trace, spots, theme) {
   const rank = ({ current, path }) => (current ? 2 : path ? 1 : 0);
   for (const spot of [...spots].sort((a, b) => rank(b) - rank(a))) {
     const text = nodeLabel(trace, spot.node);
-    ctx.font = `${spot.current ? 600 : 400} 10px ${theme.font}`;
-    const box = { x: spot.x + 11, y: spot.y - 7, w: ctx.measureText(text).width + 4, h: 14 };
+    ctx.font = nameFont(spot.current, theme);
+    const box = { x: spot.x + BESIDE, y: spot.y - 7, w: ctx.measureText(text).width + 4, h: 14 };
     if (busy.some((other) => meet(other, box))) continue;
     busy.push(box);
     ctx.fillStyle = theme.plate;

@@ -36,11 +36,11 @@ export class ReplayView {
     this.canvas.setAttribute("role", "img");
     this.tip = element("p", "tip", this.stage);
     this.tip.hidden = true;
-    this.treeBox = element("div", "tree", left);
-    this.treeCanvas = element("canvas", "branches", this.treeBox);
-    this.treeCanvas.addEventListener("click", (event) => this.pickNode(event));
     this.hint = element("p", "hint", left);
     this.side = new Side(this.body);
+    this.treeBox = element("div", "tree", this.body);
+    this.treeCanvas = element("canvas", "branches", this.treeBox);
+    this.treeCanvas.addEventListener("click", (event) => this.pickNode(event));
     this.learner = new Learner(this);
     this.hand = new Hand(this);
     this.player.blocked = () => this.mode === "exercise";
