@@ -11,8 +11,10 @@ from dashboard import documents, state
 from dashboard.choices import MOST_MEBIBYTES, parse_mebibytes
 from dashboard.colours import COLOURINGS
 from dashboard.documents import Document
+from dashboard.words import plain
 from memplan_engine.planner import strategies_for
 from memplan_engine.recordings.problem import RECORDED
+from memplan_engine.strategies import known_strategies
 from memplan_engine.training import is_training
 
 IMPORTED = "imported"
@@ -135,6 +137,32 @@ def current_strategy(document: Document) -> str:
     """The strategy of choice; the first that there is where the choice makes no sense for `document`."""
     names, chosen = strategy_names(document), state.get("strategy")
     return chosen if chosen in names else names[0]
+
+
+def wrong_strategy(document: Document) -> str:
+    """What is wrong with the strategy that the address asks for; "" if nothing. A file's own plan is asked
+    for only where a file had one: the next file's plan takes its place without a word."""
+    asked = state.get("strategy")
+    if not asked or asked == IMPORTED or asked in known_strategies():
+        return ""
+    return _strange("strategy", asked, f"This is {strategy_label(document)(current_strategy(document))}.")
+
+
+def wrong_strategies() -> str:
+    """What is wrong with the strategies that the address wants side by side; "" if nothing."""
+    wanted = list(filter(None, state.get("compare").split(",")))
+    strange = [name for name in wanted if name != IMPORTED and name not in known_strategies()]
+    return _strange("compare", strange[0]) if strange else ""
+
+
+def show_note(note: str) -> None:
+    """Say what of the address was not followed."""
+    if note:
+        st.warning(plain(note), icon=":material/info:")
+
+
+def _strange(parameter: str, asked: str, instead: str = "") -> str:
+    return f"{parameter}: found {asked[:40]!r}, expected one of those in the list. {instead}".strip()
 
 
 def _keep(key: str, value: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 import streamlit as st
@@ -53,6 +54,20 @@ def asked_for(model: str) -> Asked:
         "all" if "all" in flags else "native",
         *(flag in flags for flag in ("functional", "check", "profile")),
     )
+
+
+def wrong_choices(flags: Sequence[str]) -> str:
+    """What the address asks of a model's run that is neither a strategy nor one of `flags`; "" if nothing."""
+    notes = []
+    strategy = state.get("run_strategy")
+    if strategy and strategy not in known_strategies():
+        notes.append(
+            f"run_strategy: found {strategy[:40]!r}, expected one of those in the list. This is auto."
+        )
+    strange = [flag for flag in state.get("run_how").split(",") if flag and flag not in flags]
+    if strange:
+        notes.append(f"run_how: found {strange[0][:40]!r}, expected some of {', '.join(flags)}.")
+    return " ".join(notes)
 
 
 def open_file(key: str) -> dict[int, RunFile]:

@@ -68,7 +68,10 @@ def test_import_opens_offsets_as_a_plan_or_as_fixed():
 def test_a_plan_that_overlaps_is_shown_with_its_violations():
     app = upload(open_app("import"), "p.csv", OVERLAPPING)
     message = "b and c overlap at steps 2–2 in bytes 25–29 (5 bytes)"
-    assert message in app.warning[0].value.replace("\\", "")
+    assert app.warning[0].value.replace("\\", "") == f"Not valid, 1 violation: {message}"
+    # Above the chart: below it, nobody sees it who does not scroll.
+    kinds = [each.type for each in app.main]
+    assert kinds.index("warning") < kinds.index("bidi_component")
     app.button[0].click()
     check(app.run())
     assert [each.label for each in app.expander] == [":red[**Not valid: 1 violation**]"]

@@ -51,6 +51,18 @@ def test_everything_but_the_files_is_nonsense(page, doc):
         assert not app.exception
 
 
+def test_a_strategy_that_is_none_is_said_beside_the_controls():
+    def told(page="", **asked):
+        app = open_app(page, doc="file:list.csv", **asked)
+        return [each.value.replace("\\", "") for each in app.warning]
+
+    expected = "found 'foo', expected one of those in the list."
+    assert told(strategy="foo") == [f"strategy: {expected} This is auto."]
+    assert told("compare", compare="naive,foo,auto") == [f"compare: {expected}"]
+    # Known ones are no mistake, nor is the plan of a file that was open before.
+    assert told(strategy="imported") == told(strategy="naive") == told("compare", compare="naive,auto") == []
+
+
 def test_a_budget_that_is_no_round_number_is_shown_in_bytes():
     app = open_app(doc="file:list.csv", tab="What if", budget="0.01")
     assert widget(app.text_input, "Budget in bytes").value == "10486"

@@ -78,7 +78,8 @@ def texts(elements):
 
 
 def upload(app, value, name="run.json"):
-    app.file_uploader[0].upload(name, json.dumps(value).encode())
+    raw = value if isinstance(value, bytes) else json.dumps(value).encode()
+    app.file_uploader[0].upload(name, raw)
     return check(app.run())
 
 
@@ -198,6 +199,41 @@ def test_a_model_runs_in_a_process_of_its_own_and_the_result_stays():
     # Another session sees it at once; other options are another run.
     assert figure(open_app("run", run="model:convolutions", run_how="check"), "Slab") == "4.5 MiB"
     assert not open_app("run", run="model:convolutions").metric
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "found"),
+    [
+        ("a.csv", b"id,lower,upper,size\na,0,4,10\n", "a.csv: found broken JSON"),
+        ("rnd.bin", b"\xff\xfe\x00", "rnd.bin: line 1, byte 0: found 0xff, expected text in UTF-8"),
+    ],
+)
+def test_a_file_that_is_no_run_is_told_so_beside_the_control(name, content, found):
+    app = upload(upload(open_app("run"), RUN), content, name)
+    (told,) = texts(app.error)
+    assert told.startswith(found)
+    assert "Only a run or an observation in JSON is taken here. Below stays what was open before." in told
+    assert figure(app, "Predicted peak") == "8 KiB"
+    assert list(documents.uploads("run").values()) == ["run.json"]
+
+
+def test_the_allocators_peak_says_what_it_is_measured_by():
+    app = upload(open_app("run"), RUN | {"allocator": [4096, 8192, 100]})
+    told = {each.label: each.delta for each in app.metric}
+    assert told["Allocator's peak"] == "as predicted"
+    app = upload(open_app("run"), RUN)
+    assert {each.label: each.delta for each in app.metric}["Allocator's peak"].replace("\\", "") == (
+        "+2 KiB (+2,048 B)"
+    )
+
+
+def test_what_the_address_asks_of_a_run_and_is_none_is_said():
+    app = open_app("run", run_strategy="foo", run_how="check,fast")
+    assert texts(app.warning) == [
+        "run_strategy: found 'foo', expected one of those in the list. This is auto. "
+        "run_how: found 'fast', expected some of all, functional, check, profile."
+    ]
+    assert not open_app("run", run_strategy="naive", run_how="check").warning
 
 
 def test_options_go_into_the_address():

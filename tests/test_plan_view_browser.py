@@ -1,5 +1,6 @@
 """The rectangle chart in a real browser: what is drawn where, what pointer and keys do, what Python hears."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -308,3 +309,31 @@ def test_two_hundred_thousand_rectangles(open_chart):
     assert float(chart.data("load-ms")) < 2000
     chart.mouse(400, 200)
     assert chart.tooltip.inner_text() != ""
+
+
+NAMES = """([source, values]) => {
+    const [formatBytes, idAt] = [(value) => `${value} B`, () => -1];
+    const draw = new Function("formatBytes", "idAt", source + "; return drawLevelNames;")(formatBytes, idAt);
+    const told = {};
+    const ctx = { measureText: (text) => ({ width: 6 * text.length }), fillRect() {},
+        fillText: (text, x, y) => { told[text] = y - 8; } };
+    const parts = { left: 0, top: 0, bottom: 400, plotWidth: 900 };
+    const panel = { ...values, peakStep: 700 };
+    draw(ctx, panel, parts, { x: (step) => step, y: (value) => 400 - value }, {}, { width: 900 }, true);
+    return told;
+}"""
+
+
+def test_no_line_goes_through_the_name_of_another(open_chart):
+    lines = Path(__file__).parents[1] / "dashboard" / "plan_view" / "frontend" / "lines.js"
+    source = re.sub(r"^import .*$", "", lines.read_text(), flags=re.MULTILINE).replace("export ", "")
+    page = open_chart().page
+    # Room above, only below, and on both sides a line too near: beyond that.
+    for before, budget, tops in (
+        (380, 200, (60 - 16, 20 - 16, 200 - 16)),
+        (346, 200, (60 + 3, 54 - 16, 200 - 16)),
+        (346, 334, (54 - 16, 54 - 16, 66 + 3)),
+    ):
+        values = {"arena": 340, "bound": 340, "budget": budget, "before": before}
+        names = ("arena = lower bound 340 B", f"before {before} B", f"budget {budget} B")
+        assert page.evaluate(NAMES, [source, values]) == dict(zip(names, tops, strict=True))

@@ -76,7 +76,9 @@ def _figures(run: RunFile) -> None:
         figures.append(("Measured peak", format_bytes(max(run.dispatch)), told))
     if "allocator" in known:
         top = max(run.allocator)
-        told = _at(run, run.allocator) if base is None else signed(top - base)
+        # As the command line says it: a bare "0 B" would not say beside what.
+        beside = "as predicted" if top == base else signed(top - (base or 0))
+        told = _at(run, run.allocator) if base is None else beside
         figures.append(("Allocator's peak", format_bytes(top), told))
     if run.slab:
         figures.append(("Slab", format_bytes(run.slab.bytes), f"policy {run.slab.policy}"))

@@ -124,6 +124,7 @@ def _page() -> None:
         budget = controls.pick_budget()
     with row[4]:
         preparing.pick_preparation(document)
+    controls.show_note(controls.wrong_strategies())
     pick_symbols(document)
     if not len(document.problem):
         st.info(NOTHING_TO_PLACE)

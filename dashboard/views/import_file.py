@@ -77,12 +77,22 @@ def _counts(document: Document, key: str) -> None:
         column.metric(label, value)
 
 
+def _violation(facts: Facts) -> None:
+    """What the validator says of a plan that is not valid: how much, and the first of it."""
+    if facts.report.valid:
+        return
+    count = sum(facts.report.counts.values())
+    found = "1 violation" if count == 1 else f"{count:,} violations, the first"
+    st.warning(plain(f"Not valid, {found}: {facts.report.violations[0].message}"), icon=":material/error:")
+
+
 def _preview(facts: Facts, title: str) -> None:
     document = facts.document
     st.caption(plain(f"{title}: {document.label}, {facts.plan.strategy}"))
     if not len(document.problem):
         st.info(NOTHING_TO_PLACE)
         return
+    _violation(facts)
     colouring = COLOURINGS["op kind" if document.knows_kinds else "size"](document.problem)
     plan_view(
         [make_panel(facts, colouring)],
@@ -92,9 +102,6 @@ def _preview(facts: Facts, title: str) -> None:
         key="import_view",
         height=300,
     )
-    if not facts.report.valid:
-        count = sum(facts.report.counts.values())
-        st.warning(plain(f"Not valid: {facts.report.violations[0].message} ({count:,} in all)"))
 
 
 def _open(key: str, options: Options, document: Document) -> None:

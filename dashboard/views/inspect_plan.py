@@ -128,6 +128,7 @@ def _page() -> None:
         budget = controls.pick_budget()
     with row[5]:
         preparing.pick_preparation(document)
+    controls.show_note(controls.wrong_strategy(document))
     pick_symbols(document)
     found = _changed_facts(scenarios.changed(document), strategy)
     if found is None:

@@ -29,6 +29,8 @@ OWN = (
     "run.json` and open the file here; observations (`--observation`, `write_observation`) open, too."
 )
 
+TAKEN = "Only a run or an observation in JSON is taken here. Below stays what was open before."
+
 
 def _pick_source(known: dict[str, str], current: str) -> None:
     if current not in known:
@@ -70,14 +72,14 @@ def _upload() -> None:
     """Take a file of a run; the page then shows it."""
     with st.expander("Open a run of your own model", icon=":material/upload_file:"):
         st.caption(OWN)
-        uploaded = st.file_uploader("A run or an observation, JSON", type="json", key="run_uploader")
+        uploaded = st.file_uploader("A run or an observation, JSON", key="run_uploader")
         taken = st.session_state.get("run_uploaded")
         if uploaded is None or uploaded.file_id == taken:
             return
         try:
             key = runs.keep_upload(uploaded.name, uploaded.getvalue())
         except MemplanError as error:
-            st.error(plain(error), icon=":material/error:")
+            st.error(plain(f"{error}. {TAKEN}"), icon=":material/error:")
             return
         st.session_state.run_uploaded = uploaded.file_id
         state.choose(run=key)
@@ -151,6 +153,7 @@ def _page() -> None:
             ready = not runs.missing(name)
             if st.button("Run", type="primary", icon=":material/play_arrow:", disabled=not ready):
                 runs.begin(asked)
+        controls.show_note(runs.wrong_choices(list(FLAGS)))
     _upload()
     if not is_model:
         _file(key)

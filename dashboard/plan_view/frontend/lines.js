@@ -100,26 +100,46 @@ function bestSpot(width, level, scene) {
   const { parts } = scene;
   const tries = 16;
   let best = null;
-  for (const below of [false, true]) {
-    const y = below ? level.y + 3 : level.y - LINE_HEIGHT - 2;
+  for (const { y, below, away } of sides(level, scene.levels)) {
     if (y < parts.top - 2 || y + LINE_HEIGHT > parts.bottom) continue;
     for (let i = 0; i < tries && width <= parts.plotWidth; i += 1) {
       const x = parts.left + ((parts.plotWidth - width) * i) / (tries - 1);
       const spot = { x, y, width, covers: covered(x, y, width, scene) };
-      spot.cost = cost(spot, level, scene) + (below ? 2 : 0) + i * 0.1;
+      spot.cost = cost(spot, level, scene) + (below ? 2 : 0) + (away ? 20 : 0) + i * 0.1;
       if (spot.cost < 100 && (!best || spot.cost < best.cost)) best = spot;
     }
   }
   return best;
 }
 
+/** Above and below a line, and on each side beyond the other lines that are too near for a name between. */
+function sides(level, levels) {
+  const found = [];
+  for (const below of [false, true]) {
+    const beside = (y) => (below ? y + 3 : y - LINE_HEIGHT - 2);
+    const outwards = levels.filter((other) => (below ? other.y > level.y : other.y < level.y))
+      .sort((a, b) => (below ? a.y - b.y : b.y - a.y));
+    let y = beside(level.y);
+    found.push({ y, below, away: false });
+    for (const other of outwards) if (crosses(other, y)) y = beside(other.y);
+    if (y !== beside(level.y)) found.push({ y, below, away: true });
+  }
+  return found;
+}
+
+/** Whether a line goes through a name at `y` or touches it. */
+function crosses(other, y) {
+  return other.y > y - 2 && other.y < y + LINE_HEIGHT + 2;
+}
+
 function cost(spot, level, { levels, taken, peak }) {
   const bottom = spot.y + LINE_HEIGHT;
-  const crossed = levels.some((other) => other !== level && other.y > spot.y - 2 && other.y < bottom + 2);
+  const crossed = levels.some((other) => other !== level && crosses(other, spot.y));
   const clash = taken.some((other) => other.x < spot.x + spot.width && other.x + other.width > spot.x
     && other.y < bottom && other.y + LINE_HEIGHT > spot.y);
   const onPeak = peak > spot.x - 4 && peak < spot.x + spot.width + 4;
-  return (clash ? 1000 : 0) + (crossed ? 40 : 0) + (onPeak ? 15 : 0) + spot.covers * 30;
+  // A line through a name is worse than rectangles and the peak behind it, which a plate covers.
+  return (clash ? 1000 : 0) + (crossed ? 70 : 0) + (onPeak ? 15 : 0) + spot.covers * 30;
 }
 
 /** The share of a box that lies on rectangles. */
