@@ -183,7 +183,7 @@ def test_an_address_of_nonsense_opens_all_the_same(dashboard):
     )
     assert page.page.get_by_test_id("stException").count() == 0
     assert page.data("drawn") == "230"
-    assert len(page.alerts) == 2  # the options, and the pattern
+    assert len(page.alerts) == 3  # the options, the strategy, and the pattern
 
 
 def test_strategies_side_by_side(dashboard):

@@ -64,11 +64,11 @@ def make_job(kind=SlowSearch, session="a", until=60.0):
     return Job(session, first_plan(kind), until)
 
 
-def until(condition, seconds=60.0):
-    """Wait until `condition()` holds."""
+def until(condition, seconds=60.0, look=str):
+    """Wait until `condition()` holds; `look()` is what is told if it never does."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, f"waited in vain: {look()}"
         time.sleep(0.01)
 
 
