@@ -183,13 +183,14 @@ def _warm_up(chosen: Strategy, problem: Problem, short: bool) -> None:
         return
     if chosen.name not in SEARCHING:
         _warm(chosen.name)
-    elif short or not is_compiled(*SEARCH_KERNELS):
-        if chosen.name != "auto" or not _settled_at_once(problem, getattr(chosen, "capacity", None) or 0):
-            _warm("greedy_by_size", "greedy_by_breadth", "exact", "search")
-            use_rare_kernels()
-    else:
+    elif is_compiled(*SEARCH_KERNELS):
         # The portfolio stops at the bound, before it has used all its kernels.
         _warm("greedy_by_size", "greedy_by_breadth")
+        if short:
+            _warm_search()
+    elif chosen.name != "auto" or not _settled_at_once(problem, getattr(chosen, "capacity", None) or 0):
+        _warm("greedy_by_size", "greedy_by_breadth")
+        _warm_search()
     if not is_compiled(TREE_KERNEL) and prepare(problem).cell != effort.RUNS:
         use_tree_kernel()
 
@@ -199,6 +200,11 @@ def _warm(*names: str) -> None:
     easy = make_problem([0, 1, 3], [2, 3, 4], [1, 3, 3], alignment=2)
     for name in names:
         built_in(name).place(hard_problem() if name in SEARCHING else easy, Budget())
+
+
+def _warm_search() -> None:
+    _warm("exact", "search")
+    use_rare_kernels()
 
 
 def _settled_at_once(problem: Problem, capacity: int) -> bool:

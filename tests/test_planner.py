@@ -191,3 +191,9 @@ def test_what_a_search_compiles_is_known_by_its_names():
     planner.use_tree_kernel()
     assert all(is_compiled(name) for name in (*planner.SEARCH_KERNELS, planner.TREE_KERNEL))
     assert not is_compiled("branch.nobody")
+
+
+def test_compiled_kernels_are_not_tried_without(monkeypatch):
+    monkeypatch.setattr(planner, "is_compiled", lambda *names: True)
+    monkeypatch.setattr(planner, "_settled_at_once", lambda *given: pytest.fail("planned twice"))
+    assert make_plan(hard_problem(), "auto", budget=Budget(0.2)).arena_bytes > 0

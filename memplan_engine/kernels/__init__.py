@@ -35,10 +35,15 @@ def _import_kernels() -> None:
         config.CACHE_DIR = theirs  # type: ignore[attr-defined]
 
 
+_compiled: set[str] = set()
+
+
 def is_compiled(*names: str) -> bool:
-    """Whether the kernels `names`, each as file.function, lie compiled on disk."""
+    """Whether the kernels `names`, each as file.function, lie compiled on disk. One that was found there is
+    not looked for again."""
     folder = Path(config.CACHE_DIR or _cache_folder())  # type: ignore[attr-defined]
-    return all(any(folder.rglob(f"{name}-*.nbc")) for name in names)
+    _compiled.update(name for name in {*names} - _compiled if any(folder.rglob(f"{name}-*.nbc")))
+    return _compiled.issuperset(names)
 
 
 _import_kernels()
