@@ -16,6 +16,9 @@ APP = Path(__file__).resolve().parents[1] / "dashboard" / "app.py"
 manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
 
 
+CSV = "id,lower,upper,size\na,0,4,10\nb,1,3,20\nc,2,4,10\n"
+
+
 def open_app(page="", tab="", **parameters):
     """The app at an address; `page` is "compare", "import" or nothing for Inspect; `tab` is one below the
     chart."""
@@ -35,6 +38,13 @@ def check(app):
     """`app`, which must not have failed."""
     assert not app.exception, app.exception
     return app
+
+
+def upload(app, name, content):
+    """The app once a file of this name and content, text or bytes, is uploaded."""
+    raw = content if isinstance(content, bytes) else content.encode()
+    app.file_uploader[0].upload(name, raw)
+    return check(app.run())
 
 
 def widget(kind, label):

@@ -5,19 +5,12 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("streamlit")
-from apptest_support import address, check, figure, open_app, widget
+from apptest_support import CSV, address, check, figure, open_app, upload, widget
 
 from dashboard import documents
 
-CSV = "id,lower,upper,size\na,0,4,10\nb,1,3,20\nc,2,4,10\n"
-
-
 PLAN = "id,lower,upper,size,offset\na,0,4,10,0\nb,1,3,20,10\nc,2,4,10,30\n"
-
-
 OVERLAPPING = PLAN.replace("10,30", "10,25")
-
-
 COLLIDING = "id,lower,upper,size,offset\na,0,4,10,0\nb,1,3,20,5\nc,2,4,10,\n"
 
 
@@ -25,12 +18,6 @@ COLLIDING = "id,lower,upper,size,offset\na,0,4,10,0\nb,1,3,20,5\nc,2,4,10,\n"
 def _own_uploads(tmp_path, monkeypatch):
     monkeypatch.setattr(documents, "_store", lambda: tmp_path / "uploads")
     monkeypatch.setattr("sys.argv", ["app.py"])
-
-
-def upload(app, name, content, **options):
-    raw = content if isinstance(content, bytes) else content.encode()
-    app.file_uploader[0].upload(name, raw)
-    return check(app.run())
 
 
 def test_import_previews_and_opens_an_example():
