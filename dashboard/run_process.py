@@ -35,7 +35,8 @@ def run_model(asked: dict[str, Any], tell: Any) -> bytes:
     require_torch("running a model")
     import torch
 
-    from memplan_engine.runtime.trial import SEED, subject_of, try_plan
+    from memplan_engine.runtime.subjects import SEED, subject_of
+    from memplan_engine.runtime.trial import try_plan
 
     tell("building the model")
     torch.manual_seed(SEED)

@@ -85,8 +85,9 @@ if TYPE_CHECKING:
     from memplan_engine.runtime.slab_report import SlabReport
     from memplan_engine.runtime.static_runtime import StaticRuntime
     from memplan_engine.runtime.step_program import load_step
+    from memplan_engine.runtime.subjects import Subject, subject_of
     from memplan_engine.runtime.temporaries import predict_temporaries
-    from memplan_engine.runtime.trial import Subject, Trial, subject_of, try_plan
+    from memplan_engine.runtime.trial import Trial, try_plan
     from memplan_engine.schedule import (
         Schedule,
         by_steps,
@@ -353,7 +354,8 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "runtime.static_runtime": ("StaticRuntime",),
     "runtime.step_program": ("load_step",),
     "runtime.temporaries": ("predict_temporaries",),
-    "runtime.trial": ("Subject", "Trial", "subject_of", "try_plan"),
+    "runtime.subjects": ("Subject", "subject_of"),
+    "runtime.trial": ("Trial", "try_plan"),
     "schedule": ("Schedule", "by_steps", "by_streams", "check_schedule", "multi_stream", "sequential"),
     "strategies": ("get_strategy", "known_strategies"),
     "strategies.base": ("Budget", "Placement", "Strategy"),

@@ -22,10 +22,9 @@ from memplan_engine.fx_estimator import StorageAliasing, estimate_training
 from memplan_engine.importers.torch_capture import capture
 from memplan_engine.importers.torch_fake import FakeTwins, fake_mode
 from memplan_engine.importers.torch_kernels import KERNELS
-from memplan_engine.importers.torch_optimizers import find_optimizer
+from memplan_engine.importers.torch_recipe import Recipe
 from memplan_engine.importers.torch_run import Run
 from memplan_engine.importers.torch_step import step_graph, trace_step
-from memplan_engine.importers.torch_trainee import make_trainee
 from memplan_engine.importers.torch_training import capture_training
 from memplan_engine.lifetimes import Unread, to_problem
 from memplan_engine.peak import find_peak
@@ -226,8 +225,7 @@ LOSSES = {
 
 def step_bytes(model, args, loss, optimizer="sgd", functional=False):
     """Live bytes of a whole step, planned and measured."""
-    trainee = make_trainee(model, args, {}, loss, None)
-    step = trace_step(trainee, find_optimizer(optimizer, "step"), functional=functional)
+    step = trace_step(model, args, {}, Recipe(optimizer, loss), functional=functional)
     graph = step_graph(step)
     after = measure_graph_module(step.module, real_like(step.values))
     return live_bytes(to_problem(graph, alignment=1)), [after[op.name] for op in graph.ops]

@@ -26,9 +26,8 @@ from training_models import (
 )
 
 from memplan_engine.graph import Graph, Phase
-from memplan_engine.importers.torch_optimizers import Adam, Sgd, find_optimizer
+from memplan_engine.importers.torch_recipe import Recipe
 from memplan_engine.importers.torch_step import Gradients, StepModule, capture_step, step_graph, trace_step
-from memplan_engine.importers.torch_trainee import make_trainee
 from memplan_engine.importers.torch_training import TrainingCapture, capture_training
 from memplan_engine.lifetimes import Unread, to_problem
 from memplan_engine.peak import find_peak
@@ -50,8 +49,7 @@ def halves(name: str, partition: str) -> TrainingCapture:
 @cache
 def adam_step(name: str, functional: bool, gradients: str) -> tuple[StepModule, Graph]:
     model, inputs, loss = build(name)
-    trainee = make_trainee(model, (), inputs, loss, None)
-    step = trace_step(trainee, find_optimizer("adam", name), gradients=gradients, functional=functional)
+    step = trace_step(model, (), inputs, Recipe("adam", loss), gradients=gradients, functional=functional)
     return step, step_graph(step)
 
 
@@ -194,48 +192,3 @@ def test_planned_peak_is_close_to_that_of_an_eager_step(name: str) -> None:
     _, graph = adam_step(name, False, Gradients.HELD)
     planned = find_peak(to_problem(graph, alignment=1))
     assert planned.nbytes == pytest.approx(eager, rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
-        (Sgd(lr=0.1, weight_decay=0.01), lambda p: torch.optim.SGD(p, 0.1, weight_decay=0.01, foreach=False)),
-        (
-            Adam(lr=0.1, weight_decay=0.01),
-            lambda p: torch.optim.Adam(p, 0.1, weight_decay=0.01, foreach=False),
-        ),
-        (
-            Adam(lr=0.1, weight_decay=0.01, decoupled=True),
-            lambda p: torch.optim.AdamW(p, 0.1, weight_decay=0.01, foreach=False),
-        ),
-    ],
-    ids=["sgd", "adam", "adamw"],
-)
-def test_optimizers_compute_what_torch_computes_with_the_same_memory(ours: Any, theirs: Any) -> None:
-    torch.manual_seed(0)
-    parameter, gradient = torch.rand(100), torch.rand(100)
-    expected = parameter.clone().requires_grad_()
-    expected.grad = gradient.clone()
-    reference = theirs([expected])
-    state = [torch.zeros(100) for _ in ours.state]
-    peak = measure_call(lambda: ours.update(parameter, gradient, state), (parameter, gradient, state))
-    assert torch.equal(parameter, expected.detach()) is False
-    reference_peak = measure_call(reference.step, (expected, expected.grad))
-    assert torch.equal(parameter, expected.detach())
-    made = 400 * len(ours.state)
-    if ours.state:
-        # torch's first step also makes the state, and a counter of 4 bytes.
-        assert reference_peak - made - 4 == pytest.approx(peak, abs=16)
-    else:
-        assert reference_peak == peak
-
-
-def test_momentum_is_that_of_torch_from_the_second_step_on() -> None:
-    parameter, gradient, state = torch.rand(10), torch.rand(10), torch.zeros(10)
-    expected = parameter.clone().requires_grad_()
-    reference = torch.optim.SGD([expected], 0.1, momentum=0.9, foreach=False)
-    for _ in range(3):
-        expected.grad = gradient.clone()
-        reference.step()
-        Sgd(lr=0.1, momentum=0.9).update(parameter, gradient, [state])
-    assert torch.equal(parameter, expected.detach())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -43,6 +43,43 @@ class Optimizer(StrEnum):
     ADAMW = "adamw"
 
 
+OPTIMIZER = Annotated[
+    Optimizer | None, typer.Option(help="Of a whole step; the factory's own, or sgd, unless given.")
+]
+FOREACH = Annotated[
+    bool | None,
+    typer.Option("--foreach/--no-foreach", help="Update all parameters at once; torch decides unless given."),
+]
+ACCUMULATE = Annotated[
+    int | None, typer.Option(help="Passes over the batch whose gradients add up before the optimizer.")
+]
+CLIP = Annotated[float | None, typer.Option("--clip-grad-norm", help="Scale gradients to at most this norm.")]
+
+
+def step_options(
+    training: StrEnum | None,
+    optimizer: Optimizer | None,
+    foreach: bool | None,
+    accumulate: int | None,
+    clip_grad_norm: float | None,
+) -> dict[str, Any] | None:
+    """What was said of a training step, by the names of `Recipe`; None where none is asked for. Raises
+    InputError for options that would do nothing."""
+    said = {
+        "optimizer": None if optimizer is None else str(optimizer),
+        "foreach": foreach,
+        "accumulate": accumulate,
+        "clip_grad_norm": clip_grad_norm,
+    }
+    if training == "step":
+        return said
+    for name, value in said.items():
+        if value is not None:
+            found = f"--training {training}" if training else "no --training"
+            raise InputError(f"--{name.replace('_', '-')}", "", found, "--training step")
+    return None
+
+
 class Gradients(StrEnum):
     """How long the gradients of a whole step live."""
 
@@ -65,7 +102,10 @@ def capture(
     partition: Annotated[
         Partition | None, typer.Option(help="Of a joint graph; default unless given.")
     ] = None,
-    optimizer: Annotated[Optimizer | None, typer.Option(help="Of a whole step; sgd unless given.")] = None,
+    optimizer: OPTIMIZER = None,
+    foreach: FOREACH = None,
+    accumulate: ACCUMULATE = None,
+    clip_grad_norm: CLIP = None,
     gradients: Annotated[
         Gradients | None,
         typer.Option(
@@ -78,7 +118,9 @@ def capture(
 
     The factory takes no arguments and returns (model, args), (model, kwargs) or (model, args, kwargs). It
     runs under the meta device where it can. For --training the model needs a loss: those of Hugging Face
-    compute one when labels are among their inputs.
+    compute one when labels are among their inputs. A factory that returns a dict can give more: "model",
+    "args", "kwargs", "optimizer" (a function of the parameters), "loss" (a function of the output), or
+    "step", a function of model, optimizer and inputs that does a whole step in a way of its own.
     """
     from memplan_engine.importers.torch_factory import (
         capture_factory,
@@ -87,21 +129,17 @@ def capture(
     )
 
     check_target(output, (".json",))
-    _check(training, partition, optimizer, gradients, dynamic)
+    _check(training, partition, gradients, dynamic)
+    step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
     if functional and training is Training.JOINT:
         raise InputError("--functional", "", "training joint", "another capture: joint graphs are functional")
     about = None
     if training is Training.JOINT:
         pair = capture_pair_factory(factory, partition=str(partition or Partition.DEFAULT))
         graph, about = pair.joint, about_estimates(estimate_peaks(pair))
-    elif training is Training.STEP:
-        graph = capture_training_factory(
-            factory,
-            "step",
-            optimizer=str(optimizer or Optimizer.SGD),
-            gradients=str(gradients or Gradients.HELD),
-            functional=functional,
-        )
+    elif step is not None:
+        held = str(gradients or Gradients.HELD)
+        graph = capture_training_factory(factory, "step", gradients=held, functional=functional, **step)
     else:
         graph = capture_factory(factory, functional=functional, dynamic=tuple(dynamic or ()))
     write_json(graph, output, about)
@@ -133,7 +171,6 @@ def estimate(
 def _check(
     training: Training | None,
     partition: Partition | None,
-    optimizer: Optimizer | None,
     gradients: Gradients | None,
     dynamic: list[str] | None,
 ) -> None:
@@ -141,8 +178,6 @@ def _check(
     found = f"--training {training}" if training else "no --training"
     if partition and training is not Training.JOINT:
         raise InputError("--partition", "", found, "--training joint")
-    if optimizer and training is not Training.STEP:
-        raise InputError("--optimizer", "", found, "--training step")
     if gradients and training is not Training.STEP:
         raise InputError("--gradients", "", found, "--training step")
     if dynamic and training:

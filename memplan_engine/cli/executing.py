@@ -6,13 +6,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memplan_engine.cli.app import app
-from memplan_engine.cli.capturing import Optimizer
+from memplan_engine.cli.capturing import ACCUMULATE, CLIP, FOREACH, OPTIMIZER, step_options
 from memplan_engine.cli.options import AS_JSON, SECONDS, SEED, THREADS, make_budget
 from memplan_engine.cli.output import show
 from memplan_engine.cli.watching import solve_in_sight
@@ -24,7 +25,8 @@ from memplan_engine.planner import make_plan
 from memplan_engine.strategies import get_strategy
 
 if TYPE_CHECKING:
-    from memplan_engine.runtime.trial import Subject, Trial
+    from memplan_engine.runtime.subjects import Subject
+    from memplan_engine.runtime.trial import Trial
 
 DEFAULT_STRATEGY = "auto"
 
@@ -56,7 +58,10 @@ def run_(
     ] = Policy.NATIVE,
     functional: Annotated[bool, typer.Option("--functional", help="Without in-place ops.")] = False,
     training: Annotated[Training | None, typer.Option(help="A whole step with its optimizer.")] = None,
-    optimizer: Annotated[Optimizer | None, typer.Option(help="Of a whole step; sgd unless given.")] = None,
+    optimizer: OPTIMIZER = None,
+    foreach: FOREACH = None,
+    accumulate: ACCUMULATE = None,
+    clip_grad_norm: CLIP = None,
     check: Annotated[bool, typer.Option("--check", help="Run it in safety mode, too.")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Time it beside eager runs.")] = False,
     plan: Annotated[Path | None, typer.Option(help="Run this plan of the model, .json or .csv.")] = None,
@@ -75,7 +80,7 @@ def run_(
     all_rows: Annotated[bool, typer.Option("--all", help="Show every row.")] = False,
 ) -> None:
     """Run a model inside its plan: predicted against measured bytes, the same bits or not. Exit code 1 if
-    not, or if safety mode finds something.
+    not, or if safety mode finds something. A training step is compared with an eager one in its own process.
 
     The factory is that of `memplan capture`; here it runs on the CPU, with random weights where it makes
     them. A .pt2 file runs with its weights, on inputs that are made; nothing in it is unpickled.
@@ -83,11 +88,8 @@ def run_(
     from memplan_engine.importers.torch_fake import require_torch
 
     require_torch("running a model")
-    _check_options(plan, force, strategy)
-    step = _step_of(training, optimizer)
-    for target in (trace, observation, output):
-        if target:
-            check_target(target, (".json",), plan)
+    _check_options(plan, force, strategy, (trace, observation, output))
+    step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
     name = strategy or DEFAULT_STRATEGY
     get_strategy(name)
     budget = make_budget(name, seconds, seed, threads)
@@ -105,18 +107,15 @@ def run_(
         raise typer.Exit(1)
 
 
-def _check_options(plan: Path | None, force: bool, strategy: str | None) -> None:
+def _check_options(
+    plan: Path | None, force: bool, strategy: str | None, targets: tuple[Path | None, ...]
+) -> None:
     if force and plan is None:
         raise InputError("--force", "", "no --plan", "a plan to run in spite of its overlaps")
     if plan is not None and strategy is not None:
         raise InputError("--strategy", "", "a --plan, too", "one of them: a plan is finished")
-
-
-def _step_of(training: Training | None, optimizer: Optimizer | None) -> str | None:
-    """The optimizer of a whole step; None where no step is asked for."""
-    if optimizer and training is None:
-        raise InputError("--optimizer", "", "no --training", "--training step: nothing else updates weights")
-    return str(optimizer or Optimizer.SGD) if training else None
+    for target in filter(None, targets):
+        check_target(target, (".json",), plan)
 
 
 def _read_plan(path: Path) -> Plan:
@@ -127,15 +126,18 @@ def _read_plan(path: Path) -> Plan:
     return loaded
 
 
-def _open(model: str, functional: bool, step: str | None, seed: int, tell: Callable[[str], None]) -> Subject:
-    """What is run; `step` is the optimizer of a whole training step."""
+def _open(
+    model: str, functional: bool, step: dict[str, Any] | None, seed: int, tell: Callable[[str], None]
+) -> Subject:
+    """What is run; `step` holds the options of a whole training step."""
     from memplan_engine.importers.torch_factory import build_factory
-    from memplan_engine.runtime.trial import subject_of, subject_of_file, subject_of_step
+    from memplan_engine.runtime.eager_step import take_in_process
+    from memplan_engine.runtime.subjects import subject_of, subject_of_file, subject_of_step
 
     if ":" not in model and (model.endswith(".pt2") or Path(model).is_file()):
         if functional:
             raise InputError("--functional", "", "a file", "a factory: what is exported stays as it is")
-        if step:
+        if step is not None:
             raise InputError("--training", "", "a file", "a factory: its model can be trained")
         path = Path(model)
         if path.suffix == ".py":
@@ -148,13 +150,18 @@ def _open(model: str, functional: bool, step: str | None, seed: int, tell: Calla
         tell("reading the file")
         return subject_of_file(path)
     tell("building the model")
-    built, args, kwargs = build_factory(model, seed=seed)
+    built = build_factory(model, seed=seed)
     tell("exporting the model")
     name = model.rpartition(":")[2]
     try:
-        if step:
-            return subject_of_step(built, args, kwargs, optimizer=step, functional=functional, name=name)
-        return subject_of(built, args, kwargs, functional=functional, name=name)
+        if step is not None:
+            weights = dict(chain(built.model.named_parameters(), built.model.named_buffers()))
+            take = take_in_process(model, step, seed=seed, state=weights)
+            recipe = built.recipe(step)
+            return subject_of_step(
+                built.model, built.args, built.kwargs, recipe, functional=functional, name=name, take=take
+            )
+        return subject_of(built.model, built.args, built.kwargs, functional=functional, name=name)
     except InputError as error:
         raise InputError(f"factory {model}", error.place, error.found, error.expected) from error
 

@@ -9,15 +9,16 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memplan_engine.errors import InputError
 from memplan_engine.importers.torch_capture import capture
 from memplan_engine.importers.torch_fake import require_torch
+from memplan_engine.importers.torch_recipe import Recipe
 from memplan_engine.importers.torch_run import brief
-from memplan_engine.importers.torch_step import capture_step
+from memplan_engine.importers.torch_step import step_graph, trace_step
 from memplan_engine.importers.torch_training import TrainingCapture, capture_training
 from memplan_engine.units import format_bytes
 
@@ -31,11 +32,31 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Captured = TypeVar("Captured")
-RETURNS = "(model, args), (model, args, kwargs) or (model, kwargs)"
-KEYS = ("model", "args", "kwargs", "dynamic_shapes")
+RETURNS = "(model, args), (model, args, kwargs), (model, kwargs), or a dict of model, args and kwargs"
+TRAINED = ("optimizer", "loss", "step", "accumulate", "clip_grad_norm")
+"""What a factory that returns a dict may say of training; see `Recipe`."""
+KEYS = ("model", "args", "kwargs", "dynamic_shapes", *TRAINED)
 TRAINING = ("step", "joint")
 LARGE_BYTES = 2**30
 """Weights from this size on are worth a warning before they are made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What a factory has built: the model, its inputs by place and by name, its dynamic shapes (None where
+    there are none), and what it says of training, by the names of `Recipe`."""
+
+    model: torch.nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    dynamic_shapes: Any = None
+    trained: Mapping[str, Any] = field(default_factory=dict)
+
+    def recipe(self, options: Mapping[str, Any] | None = None) -> Recipe:
+        """How it is trained; `options`, by the names of `Recipe`, go before what the factory says. None
+        leaves an option to the factory."""
+        said = {name: value for name, value in (options or {}).items() if value is not None}
+        return Recipe(**{**self.trained, **said})
 
 
 def capture_factory(spec: str, *, functional: bool = False, dynamic: Sequence[str] = ()) -> Graph:
@@ -56,23 +77,32 @@ def capture_factory(spec: str, *, functional: bool = False, dynamic: Sequence[st
         model that torch.export cannot trace, a dimension that cannot be dynamic.
     MissingDependencyError: torch is not installed.
     """
-    return _captured(spec, partial(capture, functional=functional), dynamic)
+
+    def captured(built: Built, name: str) -> Graph:
+        shapes = tuple(dynamic) or built.dynamic_shapes
+        return capture(
+            built.model, built.args, built.kwargs, functional=functional, dynamic_shapes=shapes, name=name
+        )
+
+    return _captured(spec, captured)
 
 
 def capture_training_factory(
     spec: str,
     training: str = "step",
     *,
-    optimizer: str = "sgd",
     gradients: str = "held",
     partition: str = "default",
     functional: bool = False,
+    **options: Any,
 ) -> Graph:
     """The training graph of what the factory `spec` builds, as `capture_factory` finds and calls it.
 
-    `training` is "step" (`capture_step`, with `optimizer`, `gradients` and `functional`) or "joint" (the
-    joint graph of `capture_training`, with `partition`). The model is trained in the mode in which the
-    factory leaves it, on its own loss: HuggingFace models need `labels` among their inputs.
+    `training` is "step" (as `capture_step`, with `gradients` and `functional`; `options` are those of
+    `Recipe`) or "joint" (the joint graph of `capture_training`, with `partition`). The model is trained in
+    the mode in which the factory leaves it, on its own loss: HuggingFace models need `labels` among their
+    inputs. A factory that returns a dict can say more of a step: "optimizer", "loss", "step", "accumulate"
+    and "clip_grad_norm"; `options`, where given, take their place.
 
     Raises
     ------
@@ -81,8 +111,15 @@ def capture_training_factory(
     MissingDependencyError: torch is not installed.
     """
     if training == "step":
-        how = partial(capture_step, optimizer=optimizer, gradients=gradients, functional=functional)
-        return _captured(spec, how)
+
+        def step(built: Built, name: str) -> Graph:
+            recipe = built.recipe(options)
+            model, args, kwargs = built.model, built.args, built.kwargs
+            return step_graph(
+                trace_step(model, args, kwargs, recipe, gradients=gradients, functional=functional, name=name)
+            )
+
+        return _captured(spec, step)
     if training == "joint":
         return capture_pair_factory(spec, partition=partition).joint
     raise InputError(f"factory {spec}", "training", repr(training), f"one of {', '.join(TRAINING)}")
@@ -91,13 +128,19 @@ def capture_training_factory(
 def capture_pair_factory(spec: str, *, partition: str = "default") -> TrainingCapture:
     """Forward and backward of what the factory `spec` builds, apart and joined; raises as
     `capture_training_factory` does."""
-    return _captured(spec, partial(capture_training, partition=partition))
+
+    def pair(built: Built, name: str) -> TrainingCapture:
+        loss = built.trained.get("loss")
+        return capture_training(
+            built.model, built.args, built.kwargs, partition=partition, loss=loss, name=name
+        )
+
+    return _captured(spec, pair)
 
 
-def build_factory(spec: str, *, seed: int = 0) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
-    """The model and its inputs (by place and by name) that the factory `spec` builds, on the CPU with
-    weights: random ones come from `seed`. It is called under the meta device first, which tells how large
-    they are; LARGE_BYTES and more are logged as a warning.
+def build_factory(spec: str, *, seed: int = 0) -> Built:
+    """What the factory `spec` builds, on the CPU with weights: random ones come from `seed`. It is called
+    under the meta device first, which tells how large they are; LARGE_BYTES and more are logged as a warning.
 
     Raises
     ------
@@ -115,8 +158,7 @@ def build_factory(spec: str, *, seed: int = 0) -> tuple[torch.nn.Module, tuple[A
             built = factory()
         except Exception as error:
             raise InputError(f"factory {spec}", "", brief(error), "a factory that runs") from error
-    model, args, kwargs, _ = _unpack(spec, built)
-    return model, args, kwargs
+    return _unpack(spec, built)
 
 
 def _check_weights(spec: str, factory: Callable[[], Any]) -> None:
@@ -125,7 +167,7 @@ def _check_weights(spec: str, factory: Callable[[], Any]) -> None:
 
     try:
         with torch.device("meta"):
-            model = _unpack(spec, factory())[0]
+            model = _unpack(spec, factory()).model
     except Exception as error:
         log.info("factory %s fails on the meta device (%s): its size is not known", spec, brief(error))
         return
@@ -139,15 +181,13 @@ def _check_weights(spec: str, factory: Callable[[], Any]) -> None:
         log.warning("factory %s: making %s of weights", spec, format_bytes(nbytes))
 
 
-def _captured(spec: str, how: Callable[..., Captured], dynamic: Sequence[str] | None = None) -> Captured:
-    """What `how` makes of the factory's model; `dynamic` None: with plain sizes, whatever it says itself."""
+def _captured(spec: str, how: Callable[[Built, str], Captured]) -> Captured:
+    """What `how` makes of what the factory builds, and of its name."""
     require_torch("capturing a model")
     with _current_folder_on_path():
-        factory = _find(spec)
-        model, args, kwargs, shapes = _unpack(spec, _build(spec, factory))
-        symbols = {} if dynamic is None else {"dynamic_shapes": tuple(dynamic) or shapes}
+        built = _unpack(spec, _build(spec, _find(spec)))
         try:
-            return how(model, args, kwargs, name=spec.rpartition(":")[2], **symbols)
+            return how(built, spec.rpartition(":")[2])
         except InputError as error:
             raise InputError(f"factory {spec}", error.place, error.found, error.expected) from error
 
@@ -215,13 +255,14 @@ def _build(spec: str, factory: Callable[[], Any]) -> Any:
         raise InputError(f"factory {spec}", "", brief(error), "a factory that runs") from error
 
 
-def _unpack(spec: str, built: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any], Any]:
-    """The model, its inputs by place and by name, and its dynamic shapes (None where there are none)."""
+def _unpack(spec: str, built: Any) -> Built:
     import torch
 
+    trained: dict[str, Any] = {}
     if isinstance(built, Mapping) and "model" in built and set(built) <= set(KEYS):
         defaults: tuple[Any, ...] = (None, (), {}, None)
-        parts = [built.get(key, default) for key, default in zip(KEYS, defaults, strict=True)]
+        parts = [built.get(key, default) for key, default in zip(KEYS, defaults, strict=False)]
+        trained = {key: built[key] for key in TRAINED if built.get(key) is not None}
     else:
         parts = list(built) if isinstance(built, (tuple, list)) else [built]
     args: Any = ()
@@ -239,4 +280,4 @@ def _unpack(spec: str, built: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]
         kinds = ", ".join(type(part).__name__ for part in parts)
         found = f"({kinds})" if isinstance(built, (tuple, list)) else kinds
         raise InputError(f"factory {spec}", "return value", found, RETURNS)
-    return parts[0], tuple(args), dict(kwargs), parts[3] if len(parts) == 4 else None
+    return Built(parts[0], tuple(args), dict(kwargs), parts[3] if len(parts) == 4 else None, trained)

@@ -133,6 +133,11 @@ def _as_viewed(target: Any, value: Any, given: Arguments) -> Any:
     return value if strides == value.stride() else value.as_strided(value.shape, strides)
 
 
+def _apart(target: Any, value: Any, given: Arguments) -> Any:
+    """The gradients of both biases (outputs 3 and 4) are tensors of their own."""
+    return (*value[:4], value[4].new_empty(value[4].shape), *value[5:])
+
+
 KERNELS: dict[str, Callable[[Any, Any, Arguments], Any]] = {
     **dict.fromkeys(
         ("aten::binary_cross_entropy", "aten::mse_loss", "aten::smooth_l1_loss", "aten::soft_margin_loss"),
@@ -150,6 +155,7 @@ KERNELS: dict[str, Callable[[Any, Any, Arguments], Any]] = {
     ),
     **dict.fromkeys(("aten::native_batch_norm_backward", "aten::batch_norm_backward"), _only_wanted),
     "aten::col2im": _col2im,
+    "aten::mkldnn_rnn_layer_backward": _apart,
     **dict.fromkeys(("aten::view", "aten::reshape", "aten::flatten", "aten::unflatten"), _as_viewed),
     **dict.fromkeys(
         ("aten::slice_scatter", "aten::select_scatter", "aten::diagonal_scatter"), _copied_storage

@@ -33,6 +33,7 @@ WRITES_UNSAID = {
     "aten::native_batch_norm": ("running_mean", "running_var"),
     "aten::cudnn_batch_norm": ("running_mean", "running_var"),
     "aten::instance_norm": ("running_mean", "running_var"),
+    "aten::mkldnn_rnn_layer_backward": ("workspace",),
 }
 """Arguments written in training although the operator's schema does not say so."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import re
+from functools import cache
 from pathlib import Path, PurePosixPath
 from sysconfig import get_path
 from traceback import walk_tb
@@ -35,10 +36,16 @@ def source_of_error(error: BaseException) -> Source | None:
     found: Source | None = None
     for frame, number in walk_tb(error.__traceback__):
         path = frame.f_code.co_filename
-        if not path.startswith(OTHERS) and not portable_path(path).startswith("torch/"):
+        if is_users(path):
             code = linecache.getline(path, number).strip()[:MAX_CODE]
             found = Source(portable_path(path), number, code)
     return found
+
+
+@cache
+def is_users(file: str) -> bool:
+    """Whether `file` is neither torch's nor Python's nor ours."""
+    return not file.startswith(OTHERS) and not portable_path(file).startswith("torch/")
 
 
 def located(told: str, error: BaseException) -> str:

@@ -1,29 +1,63 @@
-"""A whole training step (forward, gradients, optimizer) as one flat Graph, by `make_fx` on fake tensors."""
+"""A whole training step (forward, backward, optimizer) as one flat Graph: the user's own module, autograd and
+`torch.optim` run on fake tensors, and `make_fx` notes every operator below autograd.
+
+Custom autograd Functions, hooks, checkpoints and inner gradients are therefore in the graph as eager mode
+runs them; no export stands in between.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
-from memplan_engine.graph import Graph, Phase
-from memplan_engine.importers.torch_fake import FakeTwins, fake_mode, quiet
+from memplan_engine.graph import Graph
+from memplan_engine.importers.torch_capture import fake_inputs, fake_model
+from memplan_engine.importers.torch_eager_ops import as_eager, with_workspaces
+from memplan_engine.importers.torch_fake import FakeTwins, fake_mode, quiet, require_torch
 from memplan_engine.importers.torch_graph import assemble
 from memplan_engine.importers.torch_loss import Loss
-from memplan_engine.importers.torch_optimizers import Optimizer, find_optimizer
+from memplan_engine.importers.torch_origins import Origins
+from memplan_engine.importers.torch_recipe import (
+    Recipe,
+    carry_hooks,
+    check_recipe,
+    drop_gradients,
+    make_optimizer,
+    random_state,
+    take_step,
+)
 from memplan_engine.importers.torch_run import Run, Slot, labels
+from memplan_engine.importers.torch_step_nodes import (
+    drop_profiling,
+    end_with_optimizer,
+    give_modules,
+    input_names,
+    phase_of,
+    tell_apart,
+    tensor_of,
+    without_writes,
+)
 from memplan_engine.importers.torch_symbols import Sizes
-from memplan_engine.importers.torch_trainee import Trainee, make_trainee, tell_apart, tracing
+from memplan_engine.importers.torch_trainee import check_trainable, tracing
 
 if TYPE_CHECKING:
     import torch
     from torch.fx import GraphModule, Node
 
-TAG = "memplan_phase"
-TRACEABLE = "a training step that make_fx can trace"
+    from memplan_engine.importers.torch_recipe import MakeOptimizer, Step
+
+TRACEABLE = (
+    "a step that runs on tensors without values (no .item() on them, no branch on them), "
+    "or `memplan observe FACTORY --training step`, which runs it"
+)
+SEED = 0
+"""Where random generators of Python and NumPy begin, of which a model may make plain numbers in a step."""
 
 
 class Gradients(StrEnum):
@@ -38,17 +72,43 @@ class Gradients(StrEnum):
     FREED = "freed"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class Argument:
+    """A tensor that a step takes. `name` is what graphs call it; `paths` are those under which it is an
+    attribute of the model (tied weights have several). `state` is, of an optimizer's state, the first path of
+    the parameter and the key. `kept` says that it lives on between steps; `value` is a fake tensor, and
+    `constant` its content where that is known (the number of a step)."""
+
+    name: str
+    value: torch.Tensor
+    kept: bool = True
+    paths: tuple[str, ...] = ()
+    state: tuple[str, str] | None = None
+    constant: torch.Tensor | None = None
+
+    @property
+    def module(self) -> str:
+        """The path of the module that it belongs to, "" for inputs."""
+        path = self.state[0] if self.state else self.paths[0] if self.paths else ""
+        return path.rpartition(".")[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class StepModule:
-    """A traced step: for each placeholder of `module` the name of its tensor in graphs, the fake tensor to
-    run it with, whether it is kept between steps, and under which paths it is an attribute of the model."""
+    """A traced step: an argument for each placeholder of `module`. `module` returns the loss and, where
+    gradients are held, those of the parameters `held`, by their paths; `outputs` gives the path and the
+    name in graphs of each tensor that the model returned."""
 
     source: str
     module: GraphModule
-    names: tuple[str, ...]
-    values: tuple[torch.Tensor, ...]
-    kept: tuple[bool, ...]
-    paths: tuple[tuple[str, ...], ...]
+    arguments: tuple[Argument, ...]
+    held: tuple[str, ...] = ()
+    outputs: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def values(self) -> tuple[torch.Tensor, ...]:
+        """A fake tensor for each placeholder."""
+        return tuple(each.value for each in self.arguments)
 
 
 def capture_step(
@@ -56,63 +116,99 @@ def capture_step(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
-    optimizer: str | Optimizer = "sgd",
+    optimizer: str | MakeOptimizer | torch.optim.Optimizer = "sgd",
     gradients: str = Gradients.HELD,
     loss: Loss | None = None,
+    accumulate: int = 1,
+    clip_grad_norm: float | None = None,
+    foreach: bool | None = None,
+    step: Step | None = None,
     functional: bool = False,
     name: str | None = None,
 ) -> Graph:
     """One whole training step of `model` as a flat Graph, in which each op has its phase.
 
-    `optimizer` is "sgd", "adam", "adamw", or an `Sgd` or `Adam` with settings of its own; it updates one
-    parameter after the other. Parameters, buffers and the optimizer's state are CONSTANT and written in
-    place; with `functional` nothing is written until the new values are copied back at the end. The outputs
-    are the loss and, with `gradients` "held", the gradients (in the order of the parameters that have one),
-    which then live to the end of the step as `.grad` does; with "freed" they live until their last use, as
-    other outputs of the model do. The model is taken as `capture_training` takes it, and `loss` means the
-    same.
+    The step is that of `Recipe`, which tells of `optimizer`, `loss`, `accumulate`, `clip_grad_norm`,
+    `foreach` and `step`. It is the second one: the first, which is run but not captured, makes the
+    optimizer's state. The model is taken in the mode (train or eval) it is in and is not changed; it and its
+    inputs may be real, meta or fake, and no weight is allocated. Parameters, buffers and the optimizer's
+    state are CONSTANT and written in place; with `functional` nothing is written until the new values are
+    copied back at the end. The outputs are the loss and, with `gradients` "held", the gradients (in the order
+    of the parameters that have one), which then live to the end of the step as `.grad` does; with "freed"
+    they live until their last use, as other outputs of the model do.
 
     Raises
     ------
     InputError: no parameter requires a gradient, the output has no loss, an unknown optimizer or kind of
-        gradients, a model that torch cannot trace.
+        gradients, a step that cannot run without values, with the line that stands in the way.
     MissingDependencyError: torch is not installed.
     """
-    trainee = make_trainee(model, args, kwargs, loss, name)
-    found = find_optimizer(optimizer, trainee.source)
-    return step_graph(trace_step(trainee, found, gradients=gradients, functional=functional))
+    recipe = Recipe(optimizer, loss, accumulate, clip_grad_norm, foreach, step)
+    return step_graph(
+        trace_step(model, args, kwargs, recipe, gradients=gradients, functional=functional, name=name)
+    )
 
 
 def trace_step(
-    trainee: Trainee, optimizer: Optimizer, *, gradients: str = Gradients.HELD, functional: bool = False
+    model: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    recipe: Recipe,
+    *,
+    gradients: str = Gradients.HELD,
+    functional: bool = False,
+    name: str | None = None,
 ) -> StepModule:
     """The step as an fx graph; each call node's `meta["custom"]` says its phase. Raises as `capture_step`."""
+    require_torch("capturing a training step")
+    source = name or type(model).__name__
+    check_trainable(model, source)
+    check_recipe(recipe, source)
     if gradients not in list(Gradients):
-        raise InputError(trainee.source, "gradients", repr(gradients), f"one of {', '.join(Gradients)}")
-    given = _arguments(trainee, optimizer)
-    with tracing(trainee.source, "make_fx", TRACEABLE):
-        from torch.fx.experimental.proxy_tensor import make_fx
-
-        step = _Step(trainee, optimizer, given, Gradients(gradients))
-        module = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*given.values)
-        _name_gradients(module, step.held)
+        raise InputError(source, "gradients", repr(gradients), f"one of {', '.join(Gradients)}")
+    twins = FakeTwins(fake_mode(), meta_device="cpu")
+    with tracing(source, "training step", TRACEABLE), as_eager(), random_state(SEED):
+        trainer = _Trainer(model, list(args), dict(kwargs or {}), recipe, source, twins)
+        with twins.mode:
+            trainer.take()
+        found = trainer.arguments()
+        module = trainer.trace(found, Gradients(gradients))
+        owners = [each.module if each.kept else None for each in found]
+        drop_profiling(module)
+        with_workspaces(module)
+        end_with_optimizer(module)
+        give_modules(module, owners)
         if functional:
-            module = _functional(module, given)
-    tell_apart(module, set(given.names))
-    return StepModule(trainee.source, module, given.names, given.values, given.kept, given.paths)
+            module = without_writes(module, [each.value for each in found], owners)
+    tell_apart(module, {each.name for each in found})
+    return StepModule(source, module, found, trainer.held, () if functional else trainer.outputs())
+
+
+@dataclass(slots=True)
+class _StepRun(Run):
+    """A re-run that leaves with each node what CPU kernels give, where the trace knew what fakes give."""
+
+    def execute(self, node: Node, args: Any, kwargs: Any) -> Any:
+        """As `Run.execute`."""
+        value = Run.execute(self, node, args, kwargs)
+        node.meta["val"] = value
+        for user in node.users:
+            if user.target is operator.getitem:
+                user.meta["val"] = value[user.args[1]]
+        return value
 
 
 def step_graph(step: StepModule) -> Graph:
     """The Graph of a traced step."""
     import torch
 
-    run = Run(step.source, fake_mode())
+    run = _StepRun(step.source, fake_mode())
     twins = FakeTwins(run.mode)
     inputs: list[str] = []
     slots: list[Slot] = []
-    for name, value, kept in zip(step.names, step.values, step.kept, strict=True):
-        slots.append(run.keep(name, twins.twin(value)))
-        (run.constants if kept else inputs).append(name)
+    for each in step.arguments:
+        slots.append(run.keep(each.name, twins.twin(each.value)))
+        (run.constants if each.kept else inputs).append(each.name)
     with torch.no_grad(), quiet():
         outputs = labels(run.graph(step.module, slots).names)
     phases = {node.name: phase_of(node) for node in step.module.graph.nodes}
@@ -120,172 +216,143 @@ def step_graph(step: StepModule) -> Graph:
     return assemble(run, Sizes(run.source, {}), inputs, list(dict.fromkeys(outputs)))
 
 
-def phase_of(node: Node) -> Phase:
-    """The phase in which `node` was traced; the copies that end a functional step belong to the optimizer."""
-    return Phase((node.meta.get("custom") or {}).get(TAG, Phase.OPTIMIZER))
-
-
-@dataclass(frozen=True, slots=True)
-class _Arguments:
-    """The flat tensors that a step takes: parameters, their optimizer state, buffers, inputs."""
-
-    names: tuple[str, ...]
-    values: tuple[torch.Tensor, ...]
-    kept: tuple[bool, ...]
-    paths: tuple[tuple[str, ...], ...]
-    """Under which paths each is an attribute of the model (tied weights have several)."""
-    owners: tuple[str, ...]
-    """The path of the module that each belongs to, "" for inputs; state belongs where its parameter does."""
-    states: Mapping[int, range]
-    """Where the state of a parameter that is trained stands, by the parameter's place."""
-
-
-def _arguments(trainee: Trainee, optimizer: Optimizer) -> _Arguments:
-    import torch
-
-    twins = FakeTwins(trainee.mode)
-    found: dict[int, tuple[torch.Tensor, list[str]]] = {}
-    module = trainee.module
-    listed = (module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
-    for path, tensor in chain.from_iterable(listed):
-        found.setdefault(id(tensor), (tensor, []))[1].append(path)
-    names, values, paths = [], [], []
-    for tensor, aliases in found.values():
-        names.append(trainee.state_names.get(aliases[0], aliases[0]))
-        values.append(twins.twin(tensor))
-        paths.append(tuple(aliases))
-    states: dict[int, range] = {}
-    for place in [place for place, value in enumerate(values) if value.requires_grad]:
-        states[place] = range(len(values), len(values) + len(optimizer.state))
-        for kind in optimizer.state:
-            names.append(f"{names[place]}.{kind}")
-            with trainee.mode, torch.no_grad():
-                values.append(torch.zeros_like(values[place]).detach())
-            paths.append(())
-    kept = [True] * len(values)
-    for name, leaf in zip(trainee.leaf_names, trainee.leaves, strict=True):
-        if isinstance(leaf, torch.Tensor):
-            names.append(name)
-            values.append(leaf)
-            paths.append(())
-            kept.append(False)
-    owners = [aliases[0].rpartition(".")[0] if aliases else "" for aliases in paths]
-    for place, at in states.items():
-        owners[at.start : at.stop] = [owners[place]] * len(at)
-    return _Arguments(tuple(names), tuple(values), tuple(kept), tuple(paths), tuple(owners), states)
-
-
 @dataclass(slots=True)
-class _Step:
-    """The function that is traced: flat tensors in, the loss and the gradients that are held out. Each node
-    is tagged with its phase as soon as the phase that made it is over."""
+class _Trainer:
+    """A copy of the user's model on fake tensors, with its optimizer, and steps of both."""
 
-    trainee: Trainee
-    optimizer: Optimizer
-    arguments: _Arguments
-    gradients: Gradients
-    tagged: Node | None = None
+    original: torch.nn.Module
+    args: list[Any]
+    kwargs: dict[str, Any]
+    recipe: Recipe
+    source: str
+    twins: FakeTwins
     held: tuple[str, ...] = ()
-    """The module that owns each gradient that is returned."""
+    returned: list[tuple[str, Node]] = field(default_factory=list)
+    passes: int = 0
+    model: torch.nn.Module = field(init=False)
+    optimizer: torch.optim.Optimizer = field(init=False)
 
-    def __call__(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
+    def __post_init__(self) -> None:
+        self.model = fake_model(self.original, self.twins)
+        for parameter in self.original.parameters():
+            carry_hooks(parameter, self.twins.twin(parameter))
+        self.args, self.kwargs = fake_inputs((self.args, self.kwargs), self.twins)
+        memo = self._twins_of_optimizer()
+        with self.twins.mode:
+            self.optimizer = make_optimizer(self.recipe, self.model, self.source, memo)
+
+    def _twins_of_optimizer(self) -> dict[int, Any]:
+        """By id, what stands for the tensors of an optimizer that is made already: its model's parameters,
+        and what it has kept of earlier steps. The number of a step keeps its value."""
         import torch
-        from torch.fx import traceback
+        from torch.utils import _pytree as pytree
 
-        given = self.arguments
-        state = {path: tensor for tensor, paths in zip(tensors, given.paths, strict=True) for path in paths}
-        inputs = iter(tensor for tensor, kept in zip(tensors, given.kept, strict=True) if not kept)
-        leaves = [next(inputs) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.trainee.leaves]
-        trained = [tensors[place] for place in given.states]
-        with traceback.preserve_node_meta(), torch.autograd.detect_anomaly(check_nan=False):
-            loss, _ = self.trainee.run(leaves, state)
-            self.tag(Phase.FORWARD)
-            gradients = _gradients(loss, trained, self.gradients)
-            self.tag(Phase.BACKWARD)
-        with torch.no_grad():
-            for (place, at), gradient in zip(given.states.items(), gradients, strict=True):
-                if gradient is not None:
-                    self.optimizer.update(tensors[place], gradient, [tensors[index] for index in at])
-                    self.tag(Phase.OPTIMIZER, given.owners[place])
-        if self.gradients is Gradients.FREED:
+        memo: dict[int, Any] = {id(tensor): self.twins.twin(tensor) for tensor in self.original.parameters()}
+        made = self.recipe.optimizer
+        if isinstance(made, torch.optim.Optimizer):
+            convert = self.twins.mode.fake_tensor_converter.from_real_tensor
+            for leaf in pytree.tree_leaves((list(made.state.values()), made.param_groups)):
+                if not isinstance(leaf, torch.Tensor) or id(leaf) in memo:
+                    continue
+                lone = leaf.numel() == 1 and not leaf.is_meta
+                memo[id(leaf)] = (
+                    convert(self.twins.mode, leaf.clone(), make_constant=True)
+                    if lone
+                    else self.twins.twin(leaf)
+                )
+        return memo
+
+    def take(self, listen: Any = lambda output: None) -> torch.Tensor:
+        """One step, with gradients that are not there before."""
+        drop_gradients(self.model)
+        return take_step(self.recipe, self.model, self.optimizer, self.args, self.kwargs, self.source, listen)
+
+    def arguments(self) -> tuple[Argument, ...]:
+        """Everything that a step takes: parameters and buffers, the state that the first one made, inputs."""
+        import torch
+
+        found: dict[int, tuple[torch.Tensor, str, list[str]]] = {}
+        parameters = (("p", *each) for each in self.model.named_parameters(remove_duplicate=False))
+        buffers = (("b", *each) for each in self.model.named_buffers(remove_duplicate=False))
+        for kind, path, tensor in chain(parameters, buffers):
+            label = f"{kind}_{path.replace('.', '_')}"
+            found.setdefault(id(tensor), (tensor, label, []))[2].append(path)
+        kept = [Argument(label, tensor, paths=tuple(paths)) for tensor, label, paths in found.values()]
+        state = [each for parameter in kept for each in self._state(parameter)]
+        leaves = input_names(self.model, self.args, self.kwargs)
+        given = [Argument(name, leaf, kept=False) for name, leaf in leaves if isinstance(leaf, torch.Tensor)]
+        return tuple(_unlike((*kept, *state, *given)))
+
+    def _state(self, parameter: Argument) -> Iterator[Argument]:
+        import torch
+
+        for key, value in self.optimizer.state.get(parameter.value, {}).items():
+            if not isinstance(value, torch.Tensor):
+                continue
+            known = getattr(value, "constant", None)
+            # A copy: the tracing of the next step counts on.
+            constant = None if known is None else known.clone()
+            yield Argument(
+                f"{parameter.name}.{key}", value, state=(parameter.paths[0], key), constant=constant
+            )
+
+    def trace(self, found: Sequence[Argument], gradients: Gradients) -> GraphModule:
+        """The second step as a graph that takes `found`."""
+        import torch
+        from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot, make_fx, track_tensor
+
+        owners = {id(each.value): each.module for each in found}
+        # The trace counts on in these.
+        counts = [None if each.constant is None else each.constant.clone() for each in found]
+
+        def step(*placeholders: torch.Tensor) -> list[torch.Tensor]:
+            tracer = get_proxy_mode().tracer  # type: ignore[union-attr]
+            for each, placeholder, constant in zip(found, placeholders, counts, strict=True):
+                proxy = get_proxy_slot(placeholder, tracer).proxy
+                track_tensor(each.value, proxy, constant=constant, tracer=tracer)
+
+            def listen(output: Any) -> None:
+                self._note_outputs(output, lambda leaf: get_proxy_slot(leaf, tracer).proxy.node)
+
+            with ExitStack() as stack:
+                stack.enter_context(Origins(tracer.graph, self.model, self.optimizer, owners))
+                stack.enter_context(torch.autograd.detect_anomaly(check_nan=False))
+                loss = self.take(listen)
+                return self._outcome(loss, found, gradients)
+
+        values = [each.value for each in found]
+        return make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*values)
+
+    def _note_outputs(self, output: Any, node_of: Any) -> None:
+        import torch
+        from torch.utils import _pytree as pytree
+
+        self.passes += 1
+        label = "output" if self.passes == 1 else f"output of pass {self.passes} "
+        for path, leaf in pytree.tree_flatten_with_path(output)[0]:
+            if isinstance(leaf, torch.Tensor):
+                self.returned.append((f"{label}{pytree.keystr(path)}", node_of(leaf)))
+
+    def _outcome(
+        self, loss: torch.Tensor, found: Sequence[Argument], gradients: Gradients
+    ) -> list[torch.Tensor]:
+        if gradients is Gradients.FREED:
             return [loss]
-        known = [
-            (place, made) for place, made in zip(given.states, gradients, strict=True) if made is not None
-        ]
-        self.held = tuple(given.owners[place] for place, _ in known)
-        return [loss, *(made for _, made in known)]
+        held = [(each.paths[0], each.value.grad) for each in found if each.paths]
+        self.held = tuple(path for path, gradient in held if gradient is not None)
+        return [loss, *(gradient for _, gradient in held if gradient is not None)]
 
-    def tag(self, phase: Phase, module: str | None = None) -> None:
-        """Note `phase`, and the path `module` where there is one, on the nodes made since the last time."""
-        from torch.fx.experimental.proxy_tensor import get_proxy_mode
-
-        mode = get_proxy_mode()
-        assert mode is not None
-        last = node = next(reversed(mode.tracer.graph.nodes))
-        while node is not self.tagged and node.op != "root":
-            node.meta["custom"] = {**(node.meta.get("custom") or {}), TAG: phase.value}
-            if module is not None:
-                node.meta["nn_module_stack"] = {module: (module, "")}
-                node.meta.pop("stack_trace", None)
-            node = node.prev
-        self.tagged = last
+    def outputs(self) -> tuple[tuple[str, str], ...]:
+        """The path and the name in graphs of each tensor that the model returned."""
+        return tuple((path, tensor_of(node)) for path, node in self.returned if node.op == "call_function")
 
 
-def _gradients(
-    loss: torch.Tensor, trained: Sequence[torch.Tensor], kind: Gradients
-) -> Sequence[torch.Tensor | None]:
-    """Of `loss` for each parameter; the nodes traced meanwhile know which node they are a gradient of. Those
-    held are what autograd makes `.grad` of: a detached view, or a copy where it cannot take the gradient as
-    it is (shared with another value, or laid out in another way than the parameter)."""
-    import torch
-    from torch._functorch._aot_autograd.logging_utils import setup_stacktrace_preservation_hooks
-
-    if loss.grad_fn is not None:
-        setup_stacktrace_preservation_hooks([loss.grad_fn])
-    if kind is Gradients.FREED:
-        return torch.autograd.grad(loss, trained, allow_unused=True)
-    loss.backward()  # type: ignore[no-untyped-call]
-    gradients = [parameter.grad for parameter in trained]
-    for parameter in trained:
-        parameter.grad = None
-    return gradients
-
-
-def _name_gradients(module: GraphModule, held: Sequence[str]) -> None:
-    """Give each op of a gradient the module of the op that it is the gradient of: autograd numbers both
-    alike. What makes `.grad` belongs where the parameter does: `held`, for each output after the loss."""
-    outputs: Any = module.graph.output_node().args[0]
-    for node, owner in zip(outputs[1:], held, strict=True):
-        node.meta["nn_module_stack"] = {owner: (owner, "")}
-        node.meta.pop("stack_trace", None)
-    stacks: dict[int, Any] = {}
-    for node in module.graph.nodes:
-        number, phase = node.meta.get("seq_nr"), phase_of(node)
-        if number is None or phase is Phase.OPTIMIZER:
-            continue
-        if phase is Phase.FORWARD:
-            stacks.setdefault(number, node.meta.get("nn_module_stack"))
-        elif stacks.get(number) and "nn_module_stack" not in node.meta:
-            node.meta["nn_module_stack"] = stacks[number]
-
-
-def _functional(module: GraphModule, given: _Arguments) -> GraphModule:
-    """`module` without in-place ops, but for the copies at the end, which belong to what they write."""
-    import torch
-    from torch.func import functionalize
-    from torch.fx import Interpreter, traceback
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    def run(*tensors: torch.Tensor) -> Any:
-        with traceback.preserve_node_meta(), torch.no_grad():
-            return Interpreter(module).run(*tensors)
-
-    plain = [value.detach() for value in given.values]
-    made = make_fx(functionalize(run), tracing_mode="fake", _allow_non_fake_inputs=True)(*plain)
-    made.graph.eliminate_dead_code()
-    made.recompile()
-    owners = dict(zip(made.graph.find_nodes(op="placeholder"), given.owners, strict=True))
-    for node in made.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default):
-        owner = owners.get(node.args[0], "")
-        node.meta.setdefault("nn_module_stack", {owner: (owner, "")})
-    return made
+def _unlike(found: Sequence[Argument]) -> Iterator[Argument]:
+    """`found` with names that are all different."""
+    taken: set[str] = set()
+    for each in found:
+        name = each.name
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        yield replace(each, name=name)

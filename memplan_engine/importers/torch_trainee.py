@@ -12,6 +12,7 @@ from memplan_engine.errors import InputError, MemplanError
 from memplan_engine.importers.torch_capture import fake_inputs, fake_model
 from memplan_engine.importers.torch_fake import FakeTwins, fake_mode, quiet, require_torch
 from memplan_engine.importers.torch_loss import Loss, find_loss
+from memplan_engine.importers.torch_lost import refusing_what_export_loses
 from memplan_engine.importers.torch_run import brief
 from memplan_engine.importers.torch_source import located
 
@@ -79,13 +80,10 @@ def make_trainee(
     import torch
 
     source = name or type(model).__name__
-    if not isinstance(model, torch.nn.Module):
-        raise InputError(source, "model", f"a {type(model).__name__}", "a torch.nn.Module")
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        found = f"{sum(1 for _ in model.parameters())}, none of which requires a gradient"
-        raise InputError(source, "parameters", found, "at least one that does")
+    check_trainable(model, source)
     twins = FakeTwins(fake_mode(), meta_device="cpu")
-    with tracing(source, "torch.export", "a model that torch.export can trace with these inputs"):
+    expected = "a model that torch.export can trace with these inputs"
+    with refusing_what_export_loses(model, source), tracing(source, "torch.export", expected):
         exported = torch.export.export(
             fake_model(model, twins),
             tuple(fake_inputs(list(args), twins)),
@@ -93,6 +91,17 @@ def make_trainee(
             strict=False,
         )
         return _trainee(exported, source, twins.mode, loss)
+
+
+def check_trainable(model: Any, source: str) -> None:
+    """Raise InputError for what is no module, or has no parameter that requires a gradient."""
+    import torch
+
+    if not isinstance(model, torch.nn.Module):
+        raise InputError(source, "model", f"a {type(model).__name__}", "a torch.nn.Module")
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        found = f"{sum(1 for _ in model.parameters())}, none of which requires a gradient"
+        raise InputError(source, "parameters", found, "at least one that does")
 
 
 @contextmanager
@@ -136,11 +145,3 @@ def _run_nodes(module: GraphModule, leaves: Sequence[Any], state: Mapping[str, t
             return state[target] if target in state else super().fetch_attr(target)
 
     return Nodes(module).run(*leaves)
-
-
-def tell_apart(module: GraphModule, given: set[str]) -> None:
-    """Give the nodes other names that have those of parameters or inputs: an input `t`, and aten.t."""
-    for node in module.graph.nodes:
-        while node.op != "placeholder" and node.name in given:
-            node._rename(f"{node.name}_op")
-    module.recompile()

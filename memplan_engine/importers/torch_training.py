@@ -18,7 +18,8 @@ from memplan_engine.importers.torch_joint import (
     outputs_of,
 )
 from memplan_engine.importers.torch_loss import Loss
-from memplan_engine.importers.torch_trainee import Trainee, make_trainee, tell_apart, tracing
+from memplan_engine.importers.torch_step_nodes import tell_apart
+from memplan_engine.importers.torch_trainee import Trainee, make_trainee, tracing
 
 if TYPE_CHECKING:
     import torch

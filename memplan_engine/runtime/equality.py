@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Any
@@ -43,11 +43,23 @@ def compare_results(reference: Any, result: Any, name: str = "eager") -> Equalit
     expected, found = (pytree.tree_flatten_with_path(value)[0] for value in (reference, result))
     if len(expected) != len(found):
         return Equality(name, False, float("inf"), f"{len(found)} outputs instead of {len(expected)}")
+    paths = [f"output{pytree.keystr(path)}" for path, _ in expected]
+    mine, theirs = (
+        dict(zip(paths, (leaf for _, leaf in leaves), strict=True)) for leaves in (expected, found)
+    )
+    return compare_named(mine, theirs, name)
+
+
+def compare_named(reference: Mapping[str, Any], result: Mapping[str, Any], name: str = "eager") -> Equality:
+    """Whether `result` has the tensors and plain values of `reference`, by their names, bit for bit."""
+    for only, lacking in ((reference, "none"), (result, "one that should not be there")):
+        if missing := only.keys() - (reference.keys() & result.keys()):
+            return Equality(name, False, float("inf"), f"{min(missing)} ({lacking})")
     worst = Equality(name, True)
-    for (path, one), (_, other) in zip(expected, found, strict=True):
-        off = difference(one, other)
+    for path, one in reference.items():
+        off = difference(one, result[path])
         if off is not None and (worst.exact or off > worst.largest):
-            worst = Equality(name, False, off, f"output{pytree.keystr(path)}")
+            worst = Equality(name, False, off, path)
     return worst
 
 
@@ -88,21 +100,41 @@ def locate(
     result noted, and operators of the same kind compared in their order. `settled()` is called before each of
     the two runs and puts back what the one before has changed."""
     settled()
-    with _Digests() as expected:
+    with OperatorDigests() as expected:
         reference()
     settled()
-    with _Digests() as found, torch.no_grad():
+    found = digests_of(program, inputs)
+    return replace(equality, op=first_difference([row[:2] for row in expected.rows], found))
+
+
+def digests_of(program: Program, inputs: Sequence[Any]) -> list[tuple[str, tuple[int, ...], str]]:
+    """Run the program node by node; the kind of each operator, digests of what it gave, and its op."""
+    found = OperatorDigests()
+    with found, torch.no_grad():
         run_nodes(program.module, inputs, found.around)
-    theirs, ours = ([row[0] for row in each.rows] for each in (expected, found))
+    return found.rows
+
+
+def first_difference(
+    expected: Sequence[tuple[str, tuple[int, ...]]], found: Sequence[tuple[str, tuple[int, ...], str]]
+) -> str | None:
+    """The first op of `found` whose result is not that of the same operator in `expected`, or which has no
+    counterpart there; None where all are alike. Operators of one kind are matched in their order; what is in
+    memory that is only allocated is nobody's result."""
+    theirs, ours = [row[0] for row in expected], [row[0] for row in found]
+    matched = 0
     for block in SequenceMatcher(None, theirs, ours, autojunk=False).get_matching_blocks():
+        if block.b > matched or block.size == 0:
+            break
+        matched = block.b + block.size
         for step in range(block.size):
-            one, other = expected.rows[block.a + step], found.rows[block.b + step]
-            if one[1] != other[1]:
-                return replace(equality, op=other[2])
-    return equality
+            one, other = expected[block.a + step], found[block.b + step]
+            if one[1] != other[1] and "empty" not in one[0]:
+                return other[2]
+    return found[matched][2] if matched < len(found) else None
 
 
-class _Digests(OperatorMode):  # type: ignore[no-untyped-call]
+class OperatorDigests(OperatorMode):  # type: ignore[no-untyped-call]
     """Notes what every operator gives back: its kind, digests, and the op that ran."""
 
     def __init__(self) -> None:
@@ -116,6 +148,7 @@ class _Digests(OperatorMode):  # type: ignore[no-untyped-call]
         return call()
 
     def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
+        """Run `operator` and note what it gives."""
         value = operator(*args, **kwargs)
         # In a functional graph `add_` is `add`.
         name = operator_name(operator).rstrip("_")

@@ -18,6 +18,7 @@ functional forms (`linear.out` only for some inputs: `out_equivalents` knows whi
 not known: `adaptive_avg_pool2d.out` differs in the last digits."""
 
 FOLDS = "its out overload does not fold batches where a weight wants gradients"
+ONE_TYPE = "its out overload asks for parameters and statistics of the input's type"
 UNTRUSTED = {
     **dict.fromkeys(
         (
@@ -59,6 +60,15 @@ def folds_otherwise(asked: Asked) -> bool:
     batched = any(asked.tensor(name).dim() > 2 for name in operands)
     wants = any(_wants_gradients(asked.given[name]) for name in operands)
     return wants and (folded if asked.is_tensor("weight") else batched)
+
+
+def mixes_types(asked: Asked) -> bool:
+    """Whether this call is of a batch norm whose input and parameters differ in type, as under autocast."""
+    target: Any = asked.node.target
+    if target._schema.name != "aten::native_batch_norm":
+        return False
+    names = ("input", "weight", "bias", "running_mean", "running_var")
+    return len({asked.tensor(name).dtype for name in names if asked.is_tensor(name)}) > 1
 
 
 def _wants_gradients(node: Node) -> bool:

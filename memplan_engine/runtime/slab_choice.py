@@ -21,9 +21,11 @@ from memplan_engine.runtime.out_equivalents import Equivalent, find_equivalent
 from memplan_engine.runtime.out_native import (
     COMPOSITES,
     FOLDS,
+    ONE_TYPE,
     UNTRUSTED,
     folds_otherwise,
     generated_out,
+    mixes_types,
     native_out,
     qualified_name,
 )
@@ -232,6 +234,8 @@ def _in_place(node: Node) -> Found:
     overload = native_out(node.target)
     if overload is not None and qualified_name(overload) in COMPOSITES and folds_otherwise(Asked(node)):
         return None, Way.LEFT, FOLDS
+    if overload is not None and mixes_types(Asked(node)):
+        return None, Way.LEFT, ONE_TYPE
     if overload is not None and _all_tensors(node):
         return overload, Way.NATIVE, ""
     if node.target._schema.name in UNTRUSTED:

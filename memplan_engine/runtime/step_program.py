@@ -1,4 +1,4 @@
-"""A whole training step (forward, gradients, optimizer) with real weights, made ready to run."""
+"""A whole training step (forward, backward, optimizer) with real weights, made ready to run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError
 from memplan_engine.importers.torch_loss import Loss
-from memplan_engine.importers.torch_optimizers import Optimizer, find_optimizer
-from memplan_engine.importers.torch_step import Gradients, StepModule, step_graph, trace_step
-from memplan_engine.importers.torch_trainee import make_trainee
+from memplan_engine.importers.torch_recipe import Recipe
+from memplan_engine.importers.torch_step import Argument, Gradients, StepModule, step_graph, trace_step
 from memplan_engine.runtime.program import Program, program_from_module
 
 if TYPE_CHECKING:
-    from torch.fx import GraphModule
+    from memplan_engine.importers.torch_recipe import MakeOptimizer, Step
 
 
 def load_step(
@@ -24,9 +23,13 @@ def load_step(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
-    optimizer: str | Optimizer = "sgd",
+    optimizer: str | MakeOptimizer | torch.optim.Optimizer = "sgd",
     gradients: str = Gradients.HELD,
     loss: Loss | None = None,
+    accumulate: int = 1,
+    clip_grad_norm: float | None = None,
+    foreach: bool | None = None,
+    step: Step | None = None,
     functional: bool = False,
     name: str | None = None,
 ) -> Program:
@@ -34,48 +37,48 @@ def load_step(
 
     A run takes the tensors among the leaves of `args` and `kwargs`, in order, as flat positional arguments,
     updates the model's own parameters and buffers, and returns the flat list of the loss and, with
-    `gradients` "held", the gradients. The optimizer's state starts at zero and is kept in `Program.state`.
+    `gradients` "held", the gradients. The step is the second one; the optimizer's state, which the first one
+    makes, is zero unless it is copied in, and is kept in `Program.state`.
 
     Raises
     ------
     InputError: as `capture_step` does; weights that are not real.
     """
-    trainee = make_trainee(model, args, kwargs, loss, name)
-    step = trace_step(
-        trainee, find_optimizer(optimizer, trainee.source), gradients=gradients, functional=functional
-    )
+    recipe = Recipe(optimizer, loss, accumulate, clip_grad_norm, foreach, step)
+    traced = trace_step(model, args, kwargs, recipe, gradients=gradients, functional=functional, name=name)
+    return program_of_step(traced, model, args, kwargs)
+
+
+def program_of_step(
+    step: StepModule, model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> Program:
+    """The Program of a traced step of `model`. Raises InputError for weights that are not real."""
     leaves = pytree.tree_leaves((tuple(args), dict(kwargs or {})))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    state = _state(model, trainee.module, step)
-    rows = zip(step.names, step.kept, step.paths, strict=True)
+    kept = [each for each in step.arguments if each.kept]
+    state = [_content(model, each, step.source) for each in kept]
     return program_from_module(
         step.module,
         [*state, *tensors],
         state=len(state),
         name=step.source,
         graph=step_graph(step),
-        state_names=tuple(paths[0] if paths else name for name, kept, paths in rows if kept),
+        state_names=tuple(each.paths[0] if each.paths else ".".join(each.state or ()) for each in kept),
     )
 
 
-def _state(model: torch.nn.Module, module: GraphModule, step: StepModule) -> list[torch.Tensor]:
-    """The real tensor for each placeholder that is kept between steps."""
-    found: list[torch.Tensor] = []
-    for name, value, kept, paths in zip(step.names, step.values, step.kept, step.paths, strict=True):
-        if not kept:
-            continue
-        if not paths:
-            found.append(torch.zeros(tuple(value.shape), dtype=value.dtype, device=value.device))
-            continue
-        tensor = _attribute(model, paths[0])
-        tensor = _attribute(module, paths[0]) if tensor is None else tensor
-        if tensor is None or tensor.is_meta or hasattr(tensor, "fake_mode"):
-            raise InputError(step.source, f"weight {name!r}", "a tensor without values", "a real tensor")
-        found.append(tensor.detach())
-    return found
-
-
-def _attribute(module: Any, path: str) -> torch.Tensor | None:
-    for part in path.split("."):
-        module = getattr(module, part, None)
-    return module if isinstance(module, torch.Tensor) else None
+def _content(model: torch.nn.Module, argument: Argument, source: str) -> torch.Tensor:
+    """The real tensor for an argument that is kept between steps."""
+    if argument.constant is not None:
+        return argument.constant.detach().clone()
+    if argument.state is not None:
+        value = argument.value
+        return torch.empty_strided(
+            value.shape, value.stride(), dtype=value.dtype, device=value.device
+        ).zero_()
+    tensor: Any = model
+    for part in argument.paths[0].split("."):
+        tensor = getattr(tensor, part)
+    if tensor.is_meta or hasattr(tensor, "fake_mode"):
+        raise InputError(source, f"weight {argument.name!r}", "a tensor without values", "a real tensor")
+    return tensor.detach()  # type: ignore[no-any-return]

@@ -1,0 +1,189 @@
+"""What eager mode does with real CPU tensors where it would do something else with fake ones.
+
+Python and composite operators choose by the kind of tensor before the dispatcher is reached: an LSTM is one
+oneDNN call a layer on real tensors, hundreds of small ops on fake ones. And the state of the random generator
+is no tensor of the trace, so that what a checkpoint runs again would draw other numbers. While a step is
+traced, these stand in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from torch.fx import GraphModule
+
+ONEDNN_LSTM = 2
+"""The kind of recurrent layer, by oneDNN's numbers."""
+
+
+@cache
+def own_ops() -> Any:
+    """Our own operators: the state of the random generator read and written, and oneDNN's LSTM layer as it
+    runs while gradients are recorded."""
+    import torch
+
+    @torch.library.custom_op("memplan::get_rng_state", mutates_args=(), schema="() -> Tensor")
+    def get_rng_state() -> torch.Tensor:
+        return torch.default_generator.get_state()
+
+    @torch.library.custom_op("memplan::set_rng_state", mutates_args=(), schema="(Tensor state) -> ()")
+    def set_rng_state(state: torch.Tensor) -> None:
+        # It reads from the beginning of the storage: a copy has one of its own.
+        torch.default_generator.set_state(state.clone())
+
+    layer = torch.ops.aten.mkldnn_rnn_layer.default
+    schema = str(layer._schema).removeprefix(layer._schema.name)
+
+    @torch.library.custom_op("memplan::mkldnn_rnn_layer", mutates_args=(), schema=schema)
+    def mkldnn_rnn_layer(*given: Any, **named: Any) -> Any:
+        # Without it the kernel makes no workspace for its gradient.
+        with torch.enable_grad():
+            return layer(*given, **named)
+
+    def fake_layer(*given: Any, **named: Any) -> Any:
+        *made, _ = layer(*given, **named)
+        shapes = tuple(tuple(each.shape) if isinstance(each, torch.Tensor) else each for each in given)
+        nbytes = _workspace_bytes(shapes[:7], *shapes[7:8], *shapes[9:], given[0].dtype)
+        return *made, given[0].new_empty(nbytes, dtype=torch.uint8)
+
+    mkldnn_rnn_layer.register_fake(fake_layer)
+    nbytes = torch.default_generator.get_state().numel()
+    get_rng_state.register_fake(lambda: torch.empty(nbytes, dtype=torch.uint8))
+    set_rng_state.register_fake(lambda state: None)
+    torch.fx.node.has_side_effect(torch.ops.memplan.set_rng_state.default)
+    return torch.ops.memplan
+
+
+@cache
+def _workspace_bytes(shapes: tuple[tuple[int, ...], ...], reverse: bool, *rest: Any) -> int:
+    """How large a workspace oneDNN makes for an LSTM layer of these shapes; only oneDNN knows, so it is
+    asked, with zeros."""
+    import torch
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    *options, dtype = rest
+    with _disable_current_modes(), unset_fake_temporarily(), torch.enable_grad():
+        zeros = [torch.zeros(shape, dtype=dtype) for shape in shapes]
+        made = torch.ops.aten.mkldnn_rnn_layer(*zeros, reverse, [], *options)
+    return int(made[3].numel())
+
+
+def with_workspaces(module: GraphModule) -> None:
+    """Have the LSTM layers in a traced step make the workspaces that its backward pass reads."""
+    import torch
+
+    for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.mkldnn_rnn_layer.default):
+        node.target = own_ops().mkldnn_rnn_layer.default
+    module.recompile()
+
+
+@contextmanager
+def as_eager() -> Iterator[None]:
+    """With what eager mode takes, for what is traced on fake tensors that claim to lie on the CPU."""
+    import torch
+    import torch.utils.checkpoint
+    from torch._subclasses.fake_impls import op_implementations_dict
+
+    ops = own_ops()
+    getters = {"get_rng_state": ops.get_rng_state.default, "set_rng_state": ops.set_rng_state.default}
+    patches: list[tuple[Any, str, Any]] = [
+        (module, name, op) for module in (torch, torch.random) for name, op in getters.items()
+    ]
+    # Under a tracer selective checkpoints keep every result, for a compiler to choose from.
+    patches.append((torch.utils.checkpoint, "_is_compiling", lambda *given: False))
+    before = [(module, name, getattr(module, name)) for module, name, _ in patches]
+    gradient = torch.ops.aten.mkldnn_rnn_layer_backward.default
+    functions: Any = torch._VF
+    functions.lstm = _lstm
+    op_implementations_dict[gradient] = _fake_gradient
+    try:
+        for module, name, op in patches:
+            setattr(module, name, op)
+        yield
+    finally:
+        del functions.lstm
+        del op_implementations_dict[gradient]
+        for module, name, function in before:
+            setattr(module, name, function)
+
+
+def _fake_gradient(mode: Any, layer: Any, *given: Any, **named: Any) -> Any:
+    """That of an LSTM layer on fake tensors. Were the gradients of both biases one tensor, as torch has it,
+    autograd would copy them."""
+    with mode:
+        shown = [given[at] for at in (0, 1, 2, 3, 4, 5, 6)]
+        return tuple(each.new_empty(each.shape) for each in shown)
+
+
+def _lstm(*given: Any) -> Any:
+    """As `aten::lstm` on CPU tensors (aten/src/ATen/native/RNN.cpp and mkldnn/RNN.cpp, torch 2.13): oneDNN's
+    layer where it takes these, the decomposed loop elsewhere."""
+    import torch
+
+    if not (isinstance(given[3], bool) and _taken_by_onednn(given[0], given[1], given[2], given[3])):
+        return torch._C._VariableFunctions.lstm(*given)
+    return _onednn_lstm(*given)
+
+
+def _taken_by_onednn(
+    data: torch.Tensor, state: Sequence[torch.Tensor], weights: Sequence[torch.Tensor], biases: bool
+) -> bool:
+    """Whether oneDNN takes an LSTM of these: on the CPU, in a type that it knows, without projections."""
+    import torch
+
+    tensors = (data, *state, *weights)
+    projected = state[0].shape[-1] != state[1].shape[-1]
+    onednn: Any = torch.backends.mkldnn
+    if not onednn.is_available() or not onednn.enabled or projected:
+        return False
+    if any(tensor.device.type != "cpu" for tensor in tensors) or not data.numel():
+        return False
+    supported: dict[torch.dtype, bool] = {
+        torch.float32: True,
+        torch.bfloat16: torch.ops.mkldnn._is_mkldnn_bf16_supported(),
+        torch.float16: torch.ops.mkldnn._is_mkldnn_fp16_supported(),
+    }
+    return supported.get(data.dtype, False)
+
+
+def _onednn_lstm(
+    data: torch.Tensor,
+    state: Sequence[torch.Tensor],
+    weights: Sequence[torch.Tensor],
+    biases: bool,
+    layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    import torch
+
+    data = (data.transpose(0, 1) if batch_first else data).contiguous()
+    hidden, cell = (tensor.contiguous() for tensor in state)
+    directions, each = 1 + bidirectional, 4 if biases else 2
+    last: list[tuple[torch.Tensor, torch.Tensor]] = []
+    for layer in range(layers):
+        outputs = []
+        for direction in range(directions):
+            place = layer * directions + direction
+            mine = list(weights[each * place : each * (place + 1)])
+            if not biases:
+                mine += [weight.new_zeros(weight.shape) for weight in mine]
+            output, *ends, _ = torch.ops.aten.mkldnn_rnn_layer(
+                data, *mine, hidden.select(0, place), cell.select(0, place), bool(direction), [], ONEDNN_LSTM,
+                hidden.shape[2], layers, biases, bidirectional, batch_first, train,
+            )  # fmt: skip
+            outputs.append(output)
+            last.append((ends[0], ends[1]))
+        data = outputs[0] if directions == 1 else torch.cat(outputs, -1)
+        if dropout and train and layer < layers - 1:
+            data = torch.dropout(data, dropout, train=True)
+    ends_of = [torch.stack(tensors, 0) for tensors in zip(*last, strict=True)]
+    return data.transpose(0, 1) if batch_first else data, ends_of[0], ends_of[1]

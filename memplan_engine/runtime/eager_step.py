@@ -1,0 +1,218 @@
+"""A training step as eager PyTorch takes it, with nobody looking on, to hold a captured step against.
+
+`python -m memplan_engine.runtime.eager_step FILE` takes it in a process of its own: the file says which
+factory, and gets what the step left. Nothing of the captured graph is known there.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from memplan_engine.errors import InputError, MemplanError
+from memplan_engine.importers.torch_factory import build_factory
+from memplan_engine.importers.torch_recipe import (
+    Recipe,
+    carry_hooks,
+    drop_gradients,
+    make_optimizer,
+    random_state,
+    take_step,
+)
+from memplan_engine.importers.torch_run import brief
+from memplan_engine.runtime.equality import OperatorDigests
+
+Tensors = dict[str, torch.Tensor]
+Row = tuple[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class EagerStep:
+    """The second step of an eager run. `before` and `after` hold parameters, buffers and the optimizer's
+    state, by the names of `state_tensors`; `gradients` go by the paths of their parameters, `outputs` by the
+    names that a traced step has for them. `rows` are operators with digests of what they gave, for a step
+    that was watched."""
+
+    before: Tensors
+    after: Tensors
+    loss: torch.Tensor
+    gradients: Tensors
+    outputs: Tensors
+    rows: list[Row] = field(default_factory=list)
+
+
+TakeEagerStep = Callable[[bool], EagerStep]
+"""Takes the step; given True, with every operator's result noted."""
+
+
+def take_on_copy(
+    model: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    recipe: Recipe,
+    source: str,
+    *,
+    seed: int = 0,
+    watched: bool = False,
+) -> EagerStep:
+    """As `take_eager_step`, of a copy of `model`, its inputs and its optimizer."""
+    memo: dict[int, Any] = {}
+    twin = copy.deepcopy(model, memo)
+    for parameter in model.parameters():
+        carry_hooks(parameter, memo[id(parameter)])
+    args, kwargs = copy.deepcopy((list(args), dict(kwargs)), memo)
+    optimizer = make_optimizer(recipe, twin, source, memo)
+    return take_eager_step(twin, args, kwargs, recipe, source, optimizer, seed=seed, watched=watched)
+
+
+def take_eager_step(
+    model: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    recipe: Recipe,
+    source: str,
+    optimizer: torch.optim.Optimizer,
+    *,
+    seed: int = 0,
+    watched: bool = False,
+) -> EagerStep:
+    """Two steps of `model`, each with random generators at `seed`, and what is there before and after the
+    second. Raises InputError for a step that fails."""
+    outputs: Tensors = {}
+    digests = OperatorDigests()
+    passes = 0
+
+    def listen(output: Any) -> None:
+        nonlocal passes
+        passes += 1
+        label = "output" if passes == 1 else f"output of pass {passes} "
+        for path, leaf in pytree.tree_flatten_with_path(output)[0]:
+            if isinstance(leaf, torch.Tensor):
+                outputs[f"{label}{pytree.keystr(path)}"] = leaf.detach().clone()
+
+    try:
+        with random_state(seed):
+            take_step(recipe, model, optimizer, args, kwargs, source)
+        before = _copies(state_tensors(model, optimizer))
+        drop_gradients(model)
+        with random_state(seed):
+            if watched:
+                with digests:
+                    loss = take_step(recipe, model, optimizer, args, kwargs, source)
+            else:
+                loss = take_step(recipe, model, optimizer, args, kwargs, source, listen)
+    except MemplanError:
+        raise
+    except Exception as error:
+        raise InputError(source, "eager step", brief(error), "a step that runs") from error
+    gradients = {
+        path: parameter.grad for path, parameter in model.named_parameters() if parameter.grad is not None
+    }
+    after = state_tensors(model, optimizer)
+    rows = [(kind, digest) for kind, digest, _ in digests.rows]
+    return EagerStep(before, after, loss.detach(), gradients, outputs, rows)
+
+
+def state_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Tensors:
+    """What lives on between steps: parameters and buffers by their paths, the optimizer's state by the path
+    of the parameter and its key, `layer.weight.exp_avg`."""
+    found: Tensors = {}
+    for path, parameter in model.named_parameters():
+        found[path] = parameter.detach()
+        for key, value in optimizer.state.get(parameter, {}).items():
+            if isinstance(value, torch.Tensor):
+                found[f"{path}.{key}"] = value.detach()
+    return found | {path: buffer.detach() for path, buffer in model.named_buffers()}
+
+
+def named_step(step: EagerStep) -> Tensors:
+    """All that a step gives and leaves, by names for people."""
+    gradients = {f"the gradient of {path}": gradient for path, gradient in step.gradients.items()}
+    state = {f"{name} after the step": tensor for name, tensor in step.after.items()}
+    return {"the loss": step.loss, **step.outputs, **gradients, **state}
+
+
+def _copies(tensors: Tensors) -> Tensors:
+    return {name: tensor.clone() for name, tensor in tensors.items()}
+
+
+def take_in_process(
+    factory: str, options: Mapping[str, Any], *, seed: int = 0, state: Tensors | None = None
+) -> TakeEagerStep:
+    """What takes the eager step of `factory` in a process of its own, from the same weights: `state`, by
+    path, replaces those that the factory makes there. `options` are those of `Recipe`, in plain values.
+
+    The function that is returned raises InputError for a step that fails, MemplanError for a process that
+    ends without an answer.
+    """
+
+    def take(watched: bool) -> EagerStep:
+        with tempfile.TemporaryDirectory(prefix="memplan-") as name:
+            folder = Path(name)
+            torch.save({name: value.detach() for name, value in (state or {}).items()}, folder / "state.pt")
+            asked = {
+                "factory": factory,
+                "options": dict(options),
+                "seed": seed,
+                "watched": watched,
+                "threads": torch.get_num_threads(),
+            }
+            (folder / "asked.json").write_text(json.dumps(asked))
+            command = [sys.executable, "-m", __name__, str(folder)]
+            ended = subprocess.run(command, capture_output=True, text=True, check=False)
+            return _answer(folder, ended, factory)
+
+    return take
+
+
+def _answer(folder: Path, ended: subprocess.CompletedProcess[str], factory: str) -> EagerStep:
+    wrong = folder / "error.json"
+    if wrong.exists():
+        raise InputError(**json.loads(wrong.read_text()))
+    if not (folder / "step.pt").exists():
+        last = (ended.stderr.strip().splitlines() or ["no message"])[-1]
+        raise MemplanError(
+            f"factory {factory}: eager step: the process ended with code {ended.returncode}: {last}"
+        )
+    return EagerStep(**torch.load(folder / "step.pt", weights_only=True))
+
+
+def main(folder: Path) -> None:
+    """Take the step that `folder` asks for, and leave there what became of it."""
+    asked = json.loads((folder / "asked.json").read_text())
+    torch.set_num_threads(asked["threads"])
+    try:
+        seed = asked["seed"]
+        built = build_factory(asked["factory"], seed=seed)
+        _take_over(built.model, torch.load(folder / "state.pt", weights_only=True))
+        recipe, source = built.recipe(asked["options"]), f"factory {asked['factory']}"
+        own = {id(parameter): parameter for parameter in built.model.parameters()}
+        optimizer = make_optimizer(recipe, built.model, source, own)
+        how = {"seed": seed, "watched": asked["watched"]}
+        step = take_eager_step(built.model, built.args, built.kwargs, recipe, source, optimizer, **how)
+        torch.save({name: getattr(step, name) for name in EagerStep.__slots__}, folder / "half.pt")
+        (folder / "half.pt").rename(folder / "step.pt")
+    except InputError as error:
+        parts = {name: getattr(error, name) for name in ("source", "place", "found", "expected")}
+        (folder / "error.json").write_text(json.dumps(parts))
+
+
+def _take_over(model: torch.nn.Module, state: Tensors) -> None:
+    with torch.no_grad():
+        for path, tensor in (*model.named_parameters(), *model.named_buffers()):
+            if path in state:
+                tensor.copy_(state[path])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
