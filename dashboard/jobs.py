@@ -319,6 +319,9 @@ def _close(pipe: Any) -> None:
 
 def import_path(entries: Sequence[str]) -> str:
     """The child's PYTHONPATH: ours, without the folder of the pages, whose modules have common names."""
+    # As it is now: Streamlit puts a folder in front while a page runs and takes it away again, and a list
+    # that loses an entry while it is walked over skips the next one.
+    entries = list(entries)
     return os.pathsep.join(each for each in entries if each and Path(each).resolve() != PACKAGE)
 
 

@@ -319,6 +319,21 @@ def test_when_the_server_ends_its_solvers_end_searching_or_held(number, tmp_path
     until(lambda: not any(map(is_running, pids)), 5)
 
 
+def test_the_childs_import_path_is_whole_where_a_page_ends_meanwhile(tmp_path, monkeypatch):
+    """Streamlit takes the folder of the script off `sys.path` when a page has run, in another thread."""
+    folders = [str(tmp_path / name) for name in "abc"]
+    entries = ["page", *folders]
+
+    class AsThePageEnds(type(Path())):
+        def resolve(self, strict=False):
+            if "page" in entries:
+                entries.remove("page")
+            return super().resolve(strict)
+
+    monkeypatch.setattr(jobs, "Path", AsThePageEnds)
+    assert jobs.import_path(entries).split(os.pathsep) == ["page", *folders]
+
+
 def test_the_childs_import_path_leaves_out_the_folder_of_the_pages(tmp_path):
     entries = [str(ROOT / "dashboard"), "", str(ROOT), str(tmp_path)]
     assert jobs.import_path(entries).split(os.pathsep) == [str(ROOT), str(tmp_path)]
