@@ -22,7 +22,7 @@ def show_figures(facts: Facts, budget: int | None) -> None:
     plan, peak = facts.plan, facts.peak
     _lesson(facts.document.about)
     row = st.container(key="figures").columns(6 if budget else 5, gap="small")
-    over = "meets the bound" if plan.optimal else f"+{format_percent(plan.gap)} over bound"
+    over = "meets the bound" if plan.optimal else f"{format_percent(plan.gap)} over bound"
     tone = "normal" if plan.optimal else "off"
     row[0].metric("Arena", format_bytes(plan.arena_bytes), over, delta_color=tone, delta_arrow="off")
     quiet = {"delta_color": "off", "delta_arrow": "off"}

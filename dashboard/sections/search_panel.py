@@ -72,7 +72,7 @@ def _headline(search: Search, look: Look) -> str:
 def _figures(look: Look) -> tuple[list[str], list[str]]:
     now = look.now
     sizes = [f"best {format_bytes(now.arena_bytes or 0)}", f"bound {format_bytes(now.bound_bytes or 0)}"]
-    rates = [f"+{format_percent(now.gap)} over bound" if now.gap else "meets the bound"]
+    rates = [f"{format_percent(now.gap)} over bound" if now.gap else "meets the bound"]
     if look.nodes_per_second and look.state is State.RUNNING:
         rates.append(f"{format_count(look.nodes_per_second)} nodes/s")
     return sizes, rates

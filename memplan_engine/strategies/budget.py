@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memplan_engine.bounds import Bound
+from memplan_engine.machine import count_cores
 from memplan_engine.problem import Ints, Problem
 from memplan_engine.strategies.placement import Placement
 
@@ -86,7 +86,7 @@ class Budget:
     @property
     def most_threads(self) -> int:
         """How many threads may run at once, 1 or more."""
-        return self.threads or len(os.sched_getaffinity(0))
+        return self.threads or count_cores()
 
     @property
     def left(self) -> float:
