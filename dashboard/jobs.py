@@ -83,13 +83,15 @@ class Look:
 class Job:
     """One search beyond `first`, the plan that was found while people waited. All of it is thread-safe.
 
-    Seconds and history begin with those of `first`. `session` is whose job it is.
+    Seconds and history begin with those of `first`. `session` is whose job it is. With a `capacity` (bytes)
+    the search ends as soon as a plan fits into it, or is proved not to.
     """
 
     session: str
     first: Plan
     until: float
     threads: int = 0
+    capacity: int | None = None
     state: State = State.WAITING
     best: Plan = field(init=False)
     fault: str = ""
@@ -237,7 +239,12 @@ class Job:
             assert process.stdin is not None
             assert process.stdout is not None
             values, arrays = problem_message(self.first.problem)
-            asked = {"strategy": self.first.strategy, "seed": seed, "threads": self.threads}
+            asked = {
+                "strategy": self.first.strategy,
+                "seed": seed,
+                "threads": self.threads,
+                "capacity": self.capacity,
+            }
             write_message(process.stdin, {**values, **asked}, arrays)
             self._sent = True
             while True:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -162,6 +163,18 @@ def test_a_search_that_comes_to_its_end_is_done(desk):
     assert not job.best.cut_short
     assert job.best.offsets.tolist() == BASE.tolist()
     until(lambda: not desk.jobs)
+
+
+@pytest.mark.parametrize(("capacity", "arena", "bound"), [(7, 7, 5), (6, 6, 5), (5, None, 6)])
+def test_a_search_for_a_capacity_ends_as_soon_as_it_is_answered(desk, capacity, arena, bound):
+    """A plan within it, or a proof that there is none; nothing smaller is looked for."""
+    columns = [0, 0, 1, 1, 1, 2, 2, 3, 4], [1, 2, 3, 4, 5, 3, 4, 5, 5], [3, 2, 1, 1, 1, 1, 1, 2, 2]
+    first = replace(make_plan(make_problem(*columns), "naive"), strategy="exact")
+    job = Job("one", first, 60.0, capacity=capacity)
+    desk.hand_in(job)
+    until(lambda: job.state is State.DONE, look=job.look)
+    assert job.best.bound.nbytes >= bound
+    assert arena is None or job.best.arena_bytes <= arena
 
 
 @posix
