@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +64,8 @@ class Problem:
     `fixed` holds an offset in bytes, or FREE. `gaps` maps a buffer's index to its gaps, sorted by start.
     `steps` is the number of steps on the time axis. `callers` says of recorded buffers who asked for them.
     `ids` is what the list they come from calls the buffers, where it has names beside its ids.
-    Equality and `fingerprint` look at everything but `name`, `origin`, `callers` and `ids`.
+    Equality and `fingerprint` look at everything but `name`, `origin`, `callers` and `ids`. `worked_out`
+    keeps what follows from the columns and takes long, such as the lower bound, by name.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Problem:
     origin: Origin | None = field(default=None, repr=False)
     callers: Callers | None = field(default=None, repr=False)
     ids: tuple[str, ...] | None = field(default=None, repr=False)
+    worked_out: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.names)
