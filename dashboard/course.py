@@ -77,9 +77,10 @@ LESSONS = (
     ),
     Lesson(
         "Best fit, and the order",
-        "Best fit takes the tightest hole, so that large ones stay whole. It is no cure: here f takes "
-        "the hole of 2 B, which it fills, and g, which needs those bytes at a later step as well, has "
-        "to go above all: 12 B. First fit in the same order needs 10 B.\n\n"
+        "Best fit takes the tightest hole, so that large ones stay whole. It is no cure. In the first "
+        "example f, 2 B, is next, and two holes can hold it: which one will it get? Predict it, then go "
+        "on to g and see what that choice has cost: best fit ends at 12 B, first fit in the same order "
+        "at 10 B.\n\n"
         "What helps more is the order. Large buffers are hard to place and small ones go anywhere, so "
         "most planners place the largest first. That, too, can be far off: the second example ends at "
         "11 B, and 7 B are enough.",

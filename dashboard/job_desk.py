@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from dashboard.jobs import Job, State
+from memplan_engine.machine import count_cores
 
 TICK_SECONDS = 0.2
 GRACE_SECONDS = 3.0
@@ -28,7 +28,7 @@ class Desk:
     """
 
     is_alive: Callable[[str], bool]
-    most: int = field(default_factory=lambda: max(2, os.cpu_count() or 1))
+    most: int = field(default_factory=lambda: max(2, count_cores()))
     jobs: list[Job] = field(default_factory=list)
     _seen: dict[str, float] = field(default_factory=dict)
     _suspended: dict[int, float] = field(default_factory=dict)

@@ -83,13 +83,15 @@ class Look:
 class Job:
     """One search beyond `first`, the plan that was found while people waited. All of it is thread-safe.
 
-    Seconds and history begin with those of `first`. `session` is whose job it is.
+    Seconds and history begin with those of `first`. `session` is whose job it is. With a `capacity` (bytes)
+    the search ends as soon as a plan fits into it, or is proved not to.
     """
 
     session: str
     first: Plan
     until: float
     threads: int = 0
+    capacity: int | None = None
     state: State = State.WAITING
     best: Plan = field(init=False)
     fault: str = ""
@@ -237,7 +239,12 @@ class Job:
             assert process.stdin is not None
             assert process.stdout is not None
             values, arrays = problem_message(self.first.problem)
-            asked = {"strategy": self.first.strategy, "seed": seed, "threads": self.threads}
+            asked = {
+                "strategy": self.first.strategy,
+                "seed": seed,
+                "threads": self.threads,
+                "capacity": self.capacity,
+            }
             write_message(process.stdin, {**values, **asked}, arrays)
             self._sent = True
             while True:
@@ -319,6 +326,9 @@ def _close(pipe: Any) -> None:
 
 def import_path(entries: Sequence[str]) -> str:
     """The child's PYTHONPATH: ours, without the folder of the pages, whose modules have common names."""
+    # As it is now: Streamlit puts a folder in front while a page runs and takes it away again, and a list
+    # that loses an entry while it is walked over skips the next one.
+    entries = list(entries)
     return os.pathsep.join(each for each in entries if each and Path(each).resolve() != PACKAGE)
 
 

@@ -32,7 +32,7 @@ def make_panel(
     plan, profile = facts.plan, facts.profile
     problem, pieces = plan.problem, cut(plan.problem)
     owner = pieces.owner
-    over = "optimal" if plan.optimal else f"+{format_percent(plan.gap)} over bound"
+    over = "optimal" if plan.optimal else f"{format_percent(plan.gap)} over bound"
     if not facts.report.valid:
         over = "not valid"
     labels = step_labels(problem) if problem.steps <= MOST_STEP_LABELS else []

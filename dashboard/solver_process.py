@@ -15,10 +15,11 @@ import threading
 from typing import Any, BinaryIO
 
 from dashboard.solver_messages import bound_values, read_message, read_problem, write_message
+from memplan_engine.decision import DECIDING
 from memplan_engine.errors import MemplanError
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
-from memplan_engine.strategies.base import Budget, Placement, Progress
+from memplan_engine.strategies.base import Budget, Placement, Progress, Strategy
 
 TELL_SECONDS = 0.2
 """How often progress is told while nothing better is found."""
@@ -85,6 +86,12 @@ def _listen(commands: BinaryIO, budget: Budget) -> None:
         os._exit(0)
 
 
+def _strategy(asked: dict[str, Any]) -> str | Strategy:
+    """The strategy that is asked for, with its capacity where there is one."""
+    capacity = asked["capacity"]
+    return asked["strategy"] if capacity is None else DECIDING[asked["strategy"]](capacity=capacity)
+
+
 def _done(plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:
     values = {
         "kind": "done",
@@ -134,7 +141,7 @@ def main() -> None:
     teller = _Teller(budget, answers)
     threading.Thread(target=teller.run, daemon=True).start()
     try:
-        values, columns = _done(make_plan(read_problem(asked, arrays), asked["strategy"], budget=budget))
+        values, columns = _done(make_plan(read_problem(asked, arrays), _strategy(asked), budget=budget))
     except MemplanError as error:
         values, columns = {"kind": "error", "message": str(error)}, {}
     teller.over.set()

@@ -15,6 +15,8 @@ from dashboard.facts import Facts, make_facts
 from dashboard.job_desk import Desk
 from dashboard.jobs import Job
 from memplan_engine.bounds import lower_bound
+from memplan_engine.decision import DECIDING, Decision, Verdict
+from memplan_engine.plan import Plan
 
 LIMITS = {"10": "10 s", "60": "60 s", "600": "10 min"}
 """Seconds that a search may take, as the URL has them, and as people read them."""
@@ -34,6 +36,12 @@ class Search:
         """Whether the job knows a smaller arena or a higher bound than what is shown."""
         best, shown = self.job.best, self.shown.plan
         return best.arena_bytes < shown.arena_bytes or best.bound.nbytes > shown.bound.nbytes
+
+    @property
+    def verdict(self) -> Verdict:
+        """What is known of the capacity that the job looks for; UNDECIDED where it looks for none."""
+        capacity = self.job.capacity
+        return Verdict.UNDECIDED if capacity is None else verdict_of(self.job.best, capacity)
 
     def show_best(self) -> None:
         """Show the best plan so far; it goes through the validator first."""
@@ -86,10 +94,33 @@ def begin(document: Document, strategy: str, beside: Sequence[tuple[Document, st
     return search
 
 
+def aim(search: Search, budget: int | None) -> None:
+    """Have the search look for a plan within `budget` bytes where that is the question: its best plan does
+    not fit, and its bound would. Else for the smallest arena, as it does without a budget."""
+    job = search.job
+    asked = budget or None
+    if asked == job.capacity or job.first.strategy not in DECIDING:
+        return
+    if asked is not None and verdict_of(job.best, asked) is not Verdict.UNDECIDED:
+        asked = None
+    was, job.capacity = job.capacity, asked
+    if asked is not None or (was is not None and job.look().state.is_active):
+        job.cancel(patience=0.0)
+        keep_on(search)
+
+
 def keep_on(search: Search, beside: Sequence[Search] = ()) -> None:
-    """Search on for as long again as the limit says; those `beside` it go on, too."""
+    """Search on for as long again as the limit says, and for less where a capacity is met; those `beside` it
+    go on, too."""
+    if search.verdict is not Verdict.UNDECIDED:
+        search.job.capacity = None
     search.job.grant(limit_seconds())
     desk().hand_in(search.job, [other.job for other in beside])
+
+
+def verdict_of(plan: Plan, budget: int) -> Verdict:
+    """What `plan` and its bound say of `budget` bytes; UNDECIDED: this plan does not fit, another one may."""
+    return Decision(budget, plan).verdict
 
 
 def _searches() -> dict[tuple[Document, str], Search]:

@@ -34,6 +34,10 @@ SHORT_SECONDS = 3.0
 """Below this limit their kernels are loaded before the clock starts."""
 TRIED_SECONDS = 1.0
 """How long a plan without a search is looked for before the kernels of one are compiled."""
+CHECKING_SECONDS = 1.5e-6
+"""What checking a plan takes for each buffer; it is within the limit. A million take 1.1 s of CPU."""
+MOST_RESERVED = 0.25
+"""The share of a limit that is kept for checking at most: a short one is for finding a plan at all."""
 QUICK_SECONDS = 0.25
 """Their limit where a plan is one of many."""
 
@@ -67,6 +71,8 @@ def make_plan(
     budget = budget or Budget(DEFAULT_SECONDS if chosen.name in SEARCHING else None)
     _check_fixed(problem)
     _warm_up(chosen, problem, budget.seconds is not None and budget.seconds < SHORT_SECONDS)
+    if budget.seconds is not None:
+        budget.reserve = min(CHECKING_SECONDS * len(problem), MOST_RESERVED * budget.seconds)
     with budget.running() as clock:
         placement = chosen.place(problem, budget)
         seconds = clock()
@@ -158,6 +164,7 @@ def as_problem(
         name=source.name,
         origin=source.origin,
         callers=source.callers,
+        ids=source.ids,
     )
 
 

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +63,9 @@ class Problem:
     `start`, `end` (half-open, steps), `size` and `alignment` (bytes) are read-only int64 arrays of n.
     `fixed` holds an offset in bytes, or FREE. `gaps` maps a buffer's index to its gaps, sorted by start.
     `steps` is the number of steps on the time axis. `callers` says of recorded buffers who asked for them.
-    Equality and `fingerprint` look at everything but `name`, `origin` and `callers`.
+    `ids` is what the list they come from calls the buffers, where it has names beside its ids.
+    Equality and `fingerprint` look at everything but `name`, `origin`, `callers` and `ids`. `worked_out`
+    keeps what follows from the columns and takes long, such as the lower bound, by name.
     """
 
     name: str
@@ -77,6 +79,8 @@ class Problem:
     steps: int
     origin: Origin | None = field(default=None, repr=False)
     callers: Callers | None = field(default=None, repr=False)
+    ids: tuple[str, ...] | None = field(default=None, repr=False)
+    worked_out: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -127,6 +131,7 @@ def make_problem(
     name: str = "problem",
     origin: Origin | None = None,
     callers: Callers | None = None,
+    ids: Sequence[str] | None = None,
 ) -> Problem:
     """Check the columns and freeze them into a Problem.
 
@@ -138,7 +143,7 @@ def make_problem(
     InputError: columns of unequal length; a negative start or size; an end not after its start; an
         alignment below 1; a fixed offset that is negative or not a multiple of the alignment; a gap that
         leaves its lifetime, its buffer or the order; sizes, alignments and the largest fixed offset that sum
-        past 2^63−1; a name twice.
+        past 2^63−1; a name or an id twice.
     """
     columns = {"start": start, "end": end, "size": size}
     arrays = {key: int_column(value, key, name) for key, value in columns.items()}
@@ -148,10 +153,15 @@ def make_problem(
     )
     arrays["fixed"] = int_column(np.full(n, FREE) if fixed is None else fixed, "fixed", name)
     labels = tuple(map(str, range(n))) if names is None else tuple(names)
-    for key, length in [*((key, len(value)) for key, value in arrays.items()), ("names", len(labels))]:
+    lengths = {key: len(value) for key, value in arrays.items()} | {"names": len(labels)}
+    if ids is not None:
+        lengths["ids"] = len(ids)
+    for key, length in lengths.items():
         if length != n:
             raise InputError(name, f"column {key}", f"{length} values", f"{n}, as many as start has")
     _check_columns(arrays, labels, name)
+    if ids is not None:
+        _check_unique(ids, "id", name)
     checked_gaps = _check_gaps(gaps or {}, arrays, labels, name)
     last = int(arrays["end"].max()) if n else 0
     if steps is not None and steps < last:
@@ -165,6 +175,7 @@ def make_problem(
         steps=last if steps is None else steps,
         origin=origin,
         callers=callers,
+        ids=None if ids is None else tuple(ids),
         **arrays,
     )
 
@@ -183,6 +194,7 @@ def select(problem: Problem, rows: Ints, name: str = "") -> Problem:
         gaps={place: problem.gaps[row] for place, row in enumerate(chosen) if row in problem.gaps},
         origin=None,
         callers=problem.callers.select(rows) if problem.callers else None,
+        ids=None if problem.ids is None else tuple(problem.ids[row] for row in chosen),
         **columns,
     )
 
@@ -205,9 +217,7 @@ def int_column(values: int | Sequence[int] | Ints, key: str, source: str) -> Int
 def _check_columns(columns: dict[str, Ints], names: tuple[str, ...], source: str) -> None:
     start, end, size = columns["start"], columns["end"], columns["size"]
     alignment, fixed = columns["alignment"], columns["fixed"]
-    if len(set(names)) != len(names):
-        twice = Counter(names).most_common(1)[0][0]
-        raise InputError(source, f"buffer {twice!r}", "the name twice", "unique names")
+    _check_unique(names, "name", source)
     rules = (
         (start < 0, "start {start}", "0 or more"),
         (end <= start, "end {end} (half-open) with start {start}", "an end after the start"),
@@ -236,6 +246,12 @@ def _check_columns(columns: dict[str, Ints], names: tuple[str, ...], source: str
             f"sizes, alignments and offsets that sum to {worst}",
             "a sum below 2^63",
         )
+
+
+def _check_unique(labels: Sequence[str], what: str, source: str) -> None:
+    if len(set(labels)) != len(labels):
+        twice = Counter(labels).most_common(1)[0][0]
+        raise InputError(source, f"buffer {twice!r}", f"the {what} twice", f"unique {what}s")
 
 
 def _exact_sum(column: Ints) -> int:

@@ -8,6 +8,8 @@ from memplan_engine.errors import InputError
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _FACTORS: dict[str, int] = {unit.lower(): 1024**power for power, unit in enumerate(UNITS)}
+LEAST_PERCENT = 0.001
+"""Smaller shares are only said to be smaller: nobody counts zeros, and the exact number is in the JSON."""
 _SIZE = re.compile(r"(?P<number>[0-9]{1,19}(?:\.[0-9]{1,19})?)\s*(?P<unit>[A-Za-z]+)?", re.ASCII)
 
 
@@ -23,8 +25,11 @@ def format_bytes(count: int | float) -> str:
 
 
 def format_percent(ratio: float) -> str:
-    """0.0691 → "6.9 %"; what is above 0 never reads as 0."""
+    """0.0691 → "6.9 %", 0.00042 → "0.042 %", 1.8e-8 → "< 0.001 %": what is not 0 never reads as 0, and no
+    figure is written with an exponent."""
     percent = 100 * ratio
+    if 0 < abs(percent) < LEAST_PERCENT:
+        return f"< {LEAST_PERCENT} %" if percent > 0 else f"> -{LEAST_PERCENT} %"
     if 0 < abs(percent) < 0.1:
         return f"{percent:.2g} %"
     return f"{percent:.1f} %"

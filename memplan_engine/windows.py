@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memplan_engine.kernels.window import inside, owners_of_cells, paint_cells
+from memplan_engine.machine import count_cores
 from memplan_engine.problem import Ints
 
 Rows = NDArray[np.int32]
@@ -95,7 +95,7 @@ def _painted(rectangles: Rectangles, window: Window, cells: tuple[int, int], bor
     columns = (rectangles.start, rectangles.end, rectangles.offset, rectangles.size)
     faded = np.zeros(0, np.bool_) if rectangles.faded is None else rectangles.faded
     count = len(rectangles.start)
-    threads = max(1, min(MOST_THREADS, os.cpu_count() or 1, count // LEAST_SHARE))
+    threads = max(1, min(MOST_THREADS, count_cores(), count // LEAST_SHARE))
 
     def paint(share: int) -> Rows:
         first, last = (count * each // threads for each in (share, share + 1))

@@ -20,8 +20,9 @@ from cli_support import BUFFERS
 
 from memplan_engine import strategies
 from memplan_engine.cli.options import DEFAULT_SECONDS, make_budget
-from memplan_engine.cli.watching import describe
+from memplan_engine.cli.watching import describe, solve_in_sight
 from memplan_engine.errors import InputError
+from memplan_engine.machine import count_cores
 from memplan_engine.solving import solve
 from memplan_engine.strategies.base import Budget, Progress
 
@@ -69,7 +70,7 @@ def test_only_strategies_that_search_have_a_time_limit_of_their_own():
     }
     budget = make_budget("naive", 2.5, seed=7, threads=3)
     assert (budget.seconds, budget.seed, budget.threads, budget.most_threads) == (2.5, 7, 3, 3)
-    assert make_budget("auto", None).most_threads == len(os.sched_getaffinity(0))
+    assert make_budget("auto", None).most_threads == count_cores()
 
 
 def test_the_options_reach_the_strategy(memplan, monkeypatch):
@@ -250,6 +251,35 @@ def test_ctrl_c_while_reading_ends_with_130_and_one_line(tmp_path):
     done = subprocess.run(line, cwd=tmp_path, capture_output=True, timeout=120)
     assert (done.returncode, done.stdout) == (130, b"")
     assert done.stderr == b"memplan: interrupted before there was a result\n"
+
+
+def test_two_interrupts_that_python_takes_for_one_are_two():
+    """The handler runs once for both while another thread keeps the interpreter to itself."""
+
+    def busy():
+        end = time.monotonic() + 0.05
+        while time.monotonic() < end:
+            pass
+
+    def work():
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            busy()
+        return "finished"
+
+    def patient():
+        began = sys.getswitchinterval()
+        sys.setswitchinterval(30)
+        try:
+            return work()
+        finally:
+            sys.setswitchinterval(began)
+            time.sleep(0.5)
+
+    before = signal.getsignal(signal.SIGINT), signal.set_wakeup_fd(-1)
+    with pytest.raises(KeyboardInterrupt):
+        solve_in_sight(patient, Budget())
+    assert (signal.getsignal(signal.SIGINT), signal.set_wakeup_fd(-1)) == before
 
 
 # -- the live line

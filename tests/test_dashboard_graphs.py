@@ -14,7 +14,7 @@ from test_schedule import DIAMOND
 from dashboard import colours, documents, panels, state
 from dashboard.facts import make_facts
 from dashboard.figures import layout_bar, phase_areas, size_curve
-from dashboard.figures.ticks import byte_ticks
+from dashboard.figures.ticks import byte_ticks, share_ticks
 from dashboard.sections.training import areas_of
 from memplan_engine import load, make_plan, to_problem, write_json
 from memplan_engine.layout import make_layout
@@ -287,6 +287,29 @@ def test_the_curve_marks_the_hint_and_what_is_shown():
     assert list(chart.data[1].y) == [p / b - 1 for p, b in zip(made.partition, made.bound, strict=True)]
     assert [mark.text for mark in chart.layout.annotations] == ["hint 2", "shown 8"]
     assert chart.layout.xaxis.type == "log"
+
+
+def test_what_is_hardly_over_the_bound_lies_flat_and_has_ticks_that_differ():
+    curve = size_curve.Curve("batch", (1, 2), {"partition": (10**9 + 18,) * 2, "arena": (10**9,) * 2}, 1, 2)
+    curve.lines["bound"] = (10**9,) * 2
+    chart = size_curve.figure(curve)
+    assert chart.layout.yaxis2.ticktext == ("0.00 %", "0.05 %", "0.10 %")
+    assert chart.layout.yaxis2.range[1] >= 0.001
+    assert list(chart.data[1].customdata) == ["< 0.001 %"] * 2
+
+
+@pytest.mark.parametrize(
+    ("top", "words"),
+    [
+        (0.0, "0.00 % 0.05 % 0.10 %"),
+        (0.004, "0.0 % 0.2 % 0.4 %"),
+        (0.07, "0 % 2 % 4 % 6 %"),
+        (1.7, "0 % 50 % 100 % 150 %"),
+        (12.0, "0 % 500 % 1000 %"),
+    ],
+)
+def test_ticks_of_shares(top, words):
+    assert " ".join(share_ticks(top).values()) == words
 
 
 def test_what_reuse_saves_is_a_tab_and_two_switches():

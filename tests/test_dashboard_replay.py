@@ -219,6 +219,20 @@ def test_what_is_too_large_to_be_replayed_is_one_sentence(monkeypatch):
 # The course.
 
 
+def test_no_lesson_gives_away_what_it_asks_for():
+    """What is to be predicted comes up in the text as a question at most."""
+    asked = [(lesson, place) for lesson in LESSONS for place in lesson.places if place.mode == "predict"]
+    asked = [(lesson, place) for lesson, place in asked if place.step > 1]
+    assert asked
+    for lesson, place in asked:
+        problem = load(PATH / f"{place.example}.csv")
+        name = problem.names[make_replay(problem, place.strategy).steps[place.step - 1].buffer]
+        sentences = re.findall(r"[^.?!]+[.?!]", lesson.text)
+        told = [each for each in sentences if re.search(rf"\b{name}\b", each)]
+        assert told
+        assert all(each.endswith("?") for each in told), told
+
+
 def test_the_course_in_docs_is_that_of_the_dashboard():
     assert (ROOT / "docs" / "course.md").read_text("utf-8") == course_markdown()
     assert len(LESSONS) == 6

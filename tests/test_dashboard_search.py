@@ -14,12 +14,12 @@ from apptest_support import address, check, figure, open_app, widget
 from slow_strategies import ALL, STEPS, UNIT, write_distribution
 from test_jobs import PROBLEM, improved, until
 
-from dashboard import documents, jobs, solving
+from dashboard import documents, jobs, solving, state
 from dashboard.facts import make_facts, with_best_bound
 from dashboard.figures import arena_over_time, arena_seconds
 from dashboard.jobs import Job, State
 from dashboard.sections import search_panel
-from memplan_engine import known_strategies, make_plan, write_csv
+from memplan_engine import Verdict, known_strategies, make_plan, make_problem, write_csv
 from memplan_engine.strategies.base import Progress
 
 LEAST = make_plan(PROBLEM, "greedy_by_size").arena_bytes
@@ -199,6 +199,57 @@ def test_compare_takes_what_is_known_and_says_what_was_cut_short():
     app.switch_page("views/compare_plans.py")
     table = check(app.run()).dataframe[0].value.set_index("strategy")
     assert table["bytes"]["slow_search"] == job.best.arena_bytes
+
+
+HARD = make_problem(
+    [0, 0, 1, 1, 1, 2, 2, 3, 4], [1, 2, 3, 4, 5, 3, 4, 5, 5], [3, 2, 1, 1, 1, 1, 1, 2, 2], name="hard"
+)
+"""Five bytes are alive at most, and six are needed."""
+
+
+def budget_of(app):
+    return next((each.delta, each.help) for each in app.metric if each.label == "Budget headroom")
+
+
+def test_a_budget_between_bound_and_arena_is_looked_for(tmp_path, monkeypatch):
+    """The first plan is a poor one, as if the time had not sufficed: the search goes on for the budget."""
+    poor = make_plan(HARD, "naive")
+    monkeypatch.setattr(
+        state, "make_plan", lambda *_, **__: replace(poor, strategy="auto", cut_short=True, seconds=0.1)
+    )
+    write_csv(HARD, tmp_path / "hard.csv")
+    monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / "hard.csv")])
+    app = open_app(strategy="auto", budget=repr(6 / 2**20))
+    assert budget_of(app)[0] == "this plan does not fit"
+    assert "a smaller plan may fit" in budget_of(app)[1]
+    job = job_of(app)
+    assert job.capacity == 6
+    until(lambda: job.state is State.DONE, look=job.look)
+    check(app.run())
+    assert (budget_of(app)[0], figure(app, "Arena")) == ("fits", "6 B")
+    assert headline(app).startswith(("Fits into 6 B after", "Proved optimal after"))
+    app.number_input[0].set_value(5 / 2**20)
+    check(app.run())
+    until(lambda: not job.look().state.is_active, look=job.look)
+    check(app.run())
+    assert budget_of(app) == ("does not fit", "No plan fits: the lower bound is above the budget.")
+
+
+def test_a_budget_aims_the_search_and_without_it_the_smallest_arena_is_looked_for(monkeypatch):
+    aimed = []
+    monkeypatch.setattr(solving, "keep_on", lambda search, beside=(): aimed.append(search.job.capacity))
+    job = Job("one", replace(make_plan(HARD, "naive"), strategy="auto"), 60.0)
+    document = documents.Document("k", "k", HARD, documents.Options(), HARD)
+    search = solving.Search(document, job, make_facts(document, job.best))
+    for budget in (None, 6, 6, 7, None, None, 4, 14, 100, 7):
+        solving.aim(search, budget)
+    # Below the bound of 5 and from the arena of 14 bytes on there is nothing to look for.
+    assert aimed == [6, 7, 7]
+    job.best = replace(make_plan(HARD, "exact"), strategy="auto")
+    assert (job.capacity, search.verdict) == (7, Verdict.FITS)
+    for budget in (7, 5, None):
+        solving.aim(search, budget)
+    assert (aimed, job.capacity) == ([6, 7, 7], None)
 
 
 BOTH = {"base": "file:twelve.csv", "head": "file:twelve.csv", "strategy": "slow_search"}

@@ -300,8 +300,19 @@ def test_the_profiles_on_one_axis():
     strip = profile_difference(found)
     assert strip.bounds.tolist() == [0, 1, 2, 3, 4, 5]
     assert strip.head.tolist() == [10, 40, 35, 14, 9]
-    assert strip.base.tolist() == [10, 30, 25, 5, 0]
-    assert strip.delta.tolist() == [0, 10, 10, 9, 9]
+    assert strip.base.tolist() == [10, 30, 25, 5, 5]
+    assert strip.delta.tolist() == [0, 10, 10, 9, 4]
+
+
+def test_steps_beyond_either_end_of_the_base_are_compared_with_its_outermost_step():
+    """An output of 200 bytes lives to the end on both sides; the head has more steps, and 12 more bytes."""
+    base = buffers(("in", 0, 1, 7), ("out", 1, 3, 200))
+    longer = buffers(("in", 0, 1, 7), ("out", 1, 5, 200), ("new", 3, 5, 12))
+    assert profile_difference(compared(base, longer)).delta.tolist() == [0, 0, 12]
+    earlier = buffers(("new", 0, 2, 12), ("in", 2, 3, 7), ("out", 3, 5, 200))
+    assert profile_difference(compared(base, earlier)).delta.tolist() == [5, 0, 0]
+    nothing = make_problem([], [], [])
+    assert profile_difference(compared(nothing, base)).delta.tolist() == [7, 200]
 
 
 @pytest.mark.parametrize(

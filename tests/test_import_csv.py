@@ -19,6 +19,7 @@ from memplan_engine import (
     Problem,
     Rule,
     load,
+    make_plan,
     make_problem,
     validate_plan,
 )
@@ -26,6 +27,9 @@ from memplan_engine.exporters import write, write_csv
 from memplan_engine.exporters.csv_file import to_csv
 from memplan_engine.graph import MAX_BYTES
 from memplan_engine.importers.csv_file import CsvImporter
+from memplan_engine.problem import select
+from memplan_engine.what_if.apply import apply
+from memplan_engine.what_if.edits import Drop, Split
 
 AS_PLAN = ImportOptions(offsets_as_plan=True)
 
@@ -265,6 +269,27 @@ def test_minimallocs_own_output_is_ours(tmp_path: Path) -> None:
     )
     write(made, tmp_path / "a.csv")
     assert load(tmp_path / "a.csv") == made
+
+
+def test_ids_and_names_are_both_written_again(tmp_path: Path) -> None:
+    """A plan can be joined with the file that it was made from, through JSON and through edits as well."""
+    text = 'id,lower,upper,size,name\n16,0,1,4,conv\n17,0,1,8,"a, b"\n18,1,2,4,18\n'
+    loaded = problem(tmp_path, text)
+    assert (loaded.ids, to_csv(loaded).decode()) == (("16", "17", "18"), text)
+    plan = make_plan(loaded, "greedy_by_size", alignment=2)
+    write(plan, tmp_path / "plan.json")
+    again = load(tmp_path / "plan.json")
+    assert isinstance(again, Plan)
+    rows = "16,0,1,4,2,8,conv", '17,0,1,8,2,0,"a, b"', "18,1,2,4,2,0,18"
+    assert to_csv(again).decode().splitlines() == ["id,lower,upper,size,alignment,offset,name", *rows]
+    edited = apply(loaded, [Split("conv", 2), Drop("18")])
+    assert (edited.names, edited.ids) == (("conv#1", "conv#2", "a, b"), ("16#1", "16#2", "17"))
+    assert select(loaded, np.array([2, 0])).ids == ("18", "16")
+
+
+def test_parts_whose_ids_would_be_anothers_have_none(tmp_path: Path) -> None:
+    loaded = problem(tmp_path, "id,lower,upper,size,name\n1,0,1,4,a\n1#1,0,1,4,b\n")
+    assert apply(loaded, [Split("a", 2)]).ids is None
 
 
 def test_a_plan_comes_back_as_the_same_plan(tmp_path: Path) -> None:

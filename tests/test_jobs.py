@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -164,6 +165,18 @@ def test_a_search_that_comes_to_its_end_is_done(desk):
     until(lambda: not desk.jobs)
 
 
+@pytest.mark.parametrize(("capacity", "arena", "bound"), [(7, 7, 5), (6, 6, 5), (5, None, 6)])
+def test_a_search_for_a_capacity_ends_as_soon_as_it_is_answered(desk, capacity, arena, bound):
+    """A plan within it, or a proof that there is none; nothing smaller is looked for."""
+    columns = [0, 0, 1, 1, 1, 2, 2, 3, 4], [1, 2, 3, 4, 5, 3, 4, 5, 5], [3, 2, 1, 1, 1, 1, 1, 2, 2]
+    first = replace(make_plan(make_problem(*columns), "naive"), strategy="exact")
+    job = Job("one", first, 60.0, capacity=capacity)
+    desk.hand_in(job)
+    until(lambda: job.state is State.DONE, look=job.look)
+    assert job.best.bound.nbytes >= bound
+    assert arena is None or job.best.arena_bytes <= arena
+
+
 @posix
 def test_a_killed_solver_leaves_its_best_and_can_begin_again_with_another_seed(desk):
     job = make_job()
@@ -317,6 +330,21 @@ def test_when_the_server_ends_its_solvers_end_searching_or_held(number, tmp_path
     server.send_signal(number)
     server.communicate(timeout=10)
     until(lambda: not any(map(is_running, pids)), 5)
+
+
+def test_the_childs_import_path_is_whole_where_a_page_ends_meanwhile(tmp_path, monkeypatch):
+    """Streamlit takes the folder of the script off `sys.path` when a page has run, in another thread."""
+    folders = [str(tmp_path / name) for name in "abc"]
+    entries = ["page", *folders]
+
+    class AsThePageEnds(type(Path())):
+        def resolve(self, strict=False):
+            if "page" in entries:
+                entries.remove("page")
+            return super().resolve(strict)
+
+    monkeypatch.setattr(jobs, "Path", AsThePageEnds)
+    assert jobs.import_path(entries).split(os.pathsep) == ["page", *folders]
 
 
 def test_the_childs_import_path_leaves_out_the_folder_of_the_pages(tmp_path):

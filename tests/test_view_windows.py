@@ -141,7 +141,7 @@ def test_several_threads_paint_the_same_picture(monkeypatch):
     )
     alone = view_window(rects, EVERYTHING, (23, 17), most=1).rows
     monkeypatch.setattr(windows, "LEAST_SHARE", 70)
-    monkeypatch.setattr(windows.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(windows, "count_cores", lambda: 8)
     calls = []
     paint = windows.paint_cells
     monkeypatch.setattr(windows, "paint_cells", lambda *given: calls.append(given[-2:]) or paint(*given))

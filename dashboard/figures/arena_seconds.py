@@ -73,7 +73,7 @@ def figure(values: Points) -> go.Figure:
                 "line": {"width": 2} if place >= len(SYMBOLS) else {"width": 1, "color": "white"},
             },
             customdata=[[format_bytes(point.arena_bytes), format_percent(point.gap)]],
-            hovertemplate="%{customdata[0]}, +%{customdata[1]} over bound<br>%{x:.3g} ms",
+            hovertemplate="%{customdata[0]}, %{customdata[1]} over bound<br>%{x:.3g} ms",
         )
     chart.add_hline(
         y=values.bound_bytes / MEBI,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dashboard.figures.ticks import byte_ticks
+from dashboard.figures.ticks import LEAST_SHARE, byte_ticks, share_ticks
 from memplan_engine.symbolic import Sweep
-from memplan_engine.units import format_bytes
+from memplan_engine.units import format_bytes, format_percent
 
 WIDE = 32
 """From this ratio between the ends of the range on, both axes are logarithmic."""
@@ -62,12 +62,13 @@ def figure(curve: Curve) -> go.Figure:
             chart.add_scatter(
                 x=curve.values,
                 y=over_bound(curve, key),
+                customdata=[format_percent(share) for share in over_bound(curve, key)],
                 name=f"{label}, over bound",
                 mode="lines+markers",
                 line={"color": colour, "width": min(width, 3.0)},
                 marker={"size": 5},
                 showlegend=False,
-                hovertemplate="+%{y:.2%} over bound",
+                hovertemplate="%{customdata} over bound",
                 row=2,
                 col=1,
             )
@@ -76,13 +77,20 @@ def figure(curve: Curve) -> go.Figure:
         if text == "hint" or value != curve.hint:
             _mark(chart, value, f"{text} {value:,}", axis)
     ticks = _ticks(curve, axis)
+    highest = max(share for key in curve.lines for share in over_bound(curve, key))
+    shares = share_ticks(highest)
     chart.update_xaxes(type=axis, tickvals=_spread(curve.values))
     chart.update_layout(
         height=430,
         margin={"l": 0, "r": 0, "t": 24, "b": 8},
         xaxis2={"title": curve.symbol},
         yaxis={"type": axis, "tickvals": ticks, "ticktext": [format_bytes(tick) for tick in ticks]},
-        yaxis2={"tickformat": ".1%", "rangemode": "tozero", "nticks": 4, "title": "over bound"},
+        yaxis2={
+            "range": [0, 1.08 * max(highest, LEAST_SHARE)],
+            "tickvals": list(shares),
+            "ticktext": list(shares.values()),
+            "title": "over bound",
+        },
         legend={"orientation": "h", "y": 1.06, "yanchor": "bottom", "x": 0},
         hovermode="x unified",
     )

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import streamlit as st
 
 from dashboard.facts import Facts
+from dashboard.solving import verdict_of
 from dashboard.words import plain
-from memplan_engine import Role
+from memplan_engine import Role, Verdict
 from memplan_engine.formats.graph_format import About
 from memplan_engine.graph import storage_bytes
 from memplan_engine.tables import certificate, left_out
 from memplan_engine.units import format_bytes, format_percent
 
 MOST_VIOLATIONS = 20
+Tone = Literal["normal", "inverse", "off"]
 BOUND = "No arena can be smaller. Load: the most bytes that are alive at one step."
 HOLES = "Free bytes below the topmost buffer alive at the peak step; the strip shows them for every step."
+BUDGET: dict[Verdict, tuple[str, Tone, str | None]] = {
+    Verdict.FITS: ("fits", "normal", None),
+    Verdict.UNDECIDED: (
+        "this plan does not fit",
+        "off",
+        "The lower bound is within the budget, so that a smaller plan may fit. Strategies that search look "
+        "for one.",
+    ),
+    Verdict.DOES_NOT_FIT: ("does not fit", "inverse", "No plan fits: the lower bound is above the budget."),
+}
+"""What is known of a budget: words, their colour, and what stands behind them."""
 
 
 def show_figures(facts: Facts, budget: int | None) -> None:
@@ -22,7 +37,7 @@ def show_figures(facts: Facts, budget: int | None) -> None:
     plan, peak = facts.plan, facts.peak
     _lesson(facts.document.about)
     row = st.container(key="figures").columns(6 if budget else 5, gap="small")
-    over = "meets the bound" if plan.optimal else f"+{format_percent(plan.gap)} over bound"
+    over = "meets the bound" if plan.optimal else f"{format_percent(plan.gap)} over bound"
     tone = "normal" if plan.optimal else "off"
     row[0].metric("Arena", format_bytes(plan.arena_bytes), over, delta_color=tone, delta_arrow="off")
     quiet = {"delta_color": "off", "delta_arrow": "off"}
@@ -31,14 +46,9 @@ def show_figures(facts: Facts, budget: int | None) -> None:
     row[3].metric("Holes at peak", format_bytes(facts.holes_at_peak), help=HOLES)
     row[4].metric("Saved", format_percent(facts.saved), f"naive {format_bytes(facts.naive_bytes)}", **quiet)
     if budget:
-        room = budget - plan.arena_bytes
-        row[5].metric(
-            "Budget headroom",
-            format_bytes(room),
-            "fits" if room >= 0 else "does not fit",
-            delta_color="normal" if room >= 0 else "inverse",
-            delta_arrow="off",
-        )
+        words, tone, why = BUDGET[verdict_of(plan, budget)]
+        room = format_bytes(budget - plan.arena_bytes)
+        row[5].metric("Budget headroom", room, words, delta_color=tone, delta_arrow="off", help=why)
     st.caption(plain(" · ".join(_notes(facts))))
     _violations(facts)
 

@@ -11,6 +11,7 @@ from dashboard.figures import arena_over_time
 from dashboard.jobs import Look, State
 from dashboard.solving import LIMITS, Search
 from dashboard.words import plain
+from memplan_engine import Verdict
 from memplan_engine.units import format_bytes, format_percent
 
 EVERY_SECONDS = 1.0
@@ -56,8 +57,13 @@ def _headline(search: Search, look: Look) -> str:
     spent = format_seconds(look.seconds)
     if look.now.arena_bytes == look.now.bound_bytes:
         return f"Proved optimal after {spent}"
+    capacity = search.job.capacity
+    size = "" if capacity is None else f" for {format_bytes(capacity)}"
     if look.state is State.RUNNING:
-        return f"Searching: {spent} of {format_seconds(look.until)}"
+        return f"Searching{size}: {spent} of {format_seconds(look.until)}"
+    if capacity is not None and search.verdict is not Verdict.UNDECIDED:
+        fits = search.verdict is Verdict.FITS
+        return f"{'Fits' if fits else 'Proved not to fit'} into {format_bytes(capacity)} after {spent}"
     if look.state is State.WAITING:
         if solving.desk().waits_for_its_own(search.job):
             return "Begins when the search of the other side ends"
@@ -72,7 +78,7 @@ def _headline(search: Search, look: Look) -> str:
 def _figures(look: Look) -> tuple[list[str], list[str]]:
     now = look.now
     sizes = [f"best {format_bytes(now.arena_bytes or 0)}", f"bound {format_bytes(now.bound_bytes or 0)}"]
-    rates = [f"+{format_percent(now.gap)} over bound" if now.gap else "meets the bound"]
+    rates = [f"{format_percent(now.gap)} over bound" if now.gap else "meets the bound"]
     if look.nodes_per_second and look.state is State.RUNNING:
         rates.append(f"{format_count(look.nodes_per_second)} nodes/s")
     return sizes, rates

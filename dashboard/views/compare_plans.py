@@ -12,6 +12,7 @@ from dashboard.colours import COLOURINGS
 from dashboard.documents import Document
 from dashboard.facts import Facts, with_best_bound
 from dashboard.figures import arena_seconds
+from dashboard.figures.ticks import LEAST_SHARE
 from dashboard.panels import make_panel
 from dashboard.plan_view import plan_view
 from dashboard.symbols import pick_symbols
@@ -74,7 +75,7 @@ def _table(several: list[Facts]) -> None:
             "strategy": st.column_config.TextColumn(width=230),
             "bytes": st.column_config.NumberColumn("arena, bytes", format="localized"),
             "over bound": st.column_config.ProgressColumn(
-                format="percent", min_value=0.0, max_value=max([*finite, 1e-9])
+                format="percent", min_value=0.0, max_value=max([*finite, LEAST_SHARE])
             ),
             "saved": st.column_config.NumberColumn("saved", format="percent", help="Against no reuse."),
             "ms": st.column_config.NumberColumn(format="%.2f", help="What placing took, without reading."),

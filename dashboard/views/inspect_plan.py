@@ -30,12 +30,13 @@ from memplan_engine import MemplanError
 LAST = "last_strategy"
 
 
-def _facts(document: Document, strategy: str) -> tuple[Facts, Search | None] | None:
+def _facts(document: Document, strategy: str, budget: int | None) -> tuple[Facts, Search | None] | None:
     """The plan, and the search that goes on for a better one; where the strategy fails, its error above the
     plan that was shown before."""
     try:
         search = solving.begin(document, strategy)
         if search is not None:
+            solving.aim(search, budget)
             settle(search)
         facts = solving.known_facts(document, strategy)
     except MemplanError as error:
@@ -62,16 +63,18 @@ def _dimmed(document: Document, pattern: str) -> NDArray[np.bool_] | None:
     return dimmed
 
 
-def _changed_facts(changed: Changed, strategy: str) -> tuple[Changed, Facts, Search | None] | None:
+def _changed_facts(
+    changed: Changed, strategy: str, budget: int | None
+) -> tuple[Changed, Facts, Search | None] | None:
     """What is shown: the plan with the changes, above it what they come to; without them where it fails."""
-    found = _facts(changed.document, scenarios.strategy_for(changed, strategy))
+    found = _facts(changed.document, scenarios.strategy_for(changed, strategy), budget)
     if not (changed.scenario.edits or changed.scenario.undone):
         return (changed, *found) if found else None
     before = scenarios.original_facts(changed, strategy)
     show_bar(changed, before, found[0] if found else None)
     if found is None:
         changed = changed.unchanged()
-        found = _facts(changed.document, strategy)
+        found = _facts(changed.document, strategy, budget)
     return (changed, *found) if found else None
 
 
@@ -130,7 +133,7 @@ def _page() -> None:
         preparing.pick_preparation(document)
     controls.show_note(controls.wrong_strategy(document))
     pick_symbols(document)
-    found = _changed_facts(scenarios.changed(document), strategy)
+    found = _changed_facts(scenarios.changed(document), strategy, budget)
     if found is None:
         return
     changed, facts, search = found

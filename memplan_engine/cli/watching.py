@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 CTRL_C = "Ctrl-C"
 TIME_LIMIT = "the time limit"
+MOST_SIGNALS = 4096
+"""More are not told apart; two are enough to end."""
 
 Result = TypeVar("Result")
 
@@ -41,7 +44,7 @@ def _interrupts(budget: Budget) -> Iterator[Callable[[], int]]:
 
     def cancel(number: int, frame: FrameType | None) -> None:
         nonlocal pressed
-        pressed += 1
+        pressed += max(1, arrived())
         if pressed > 1:
             raise KeyboardInterrupt
         budget.cancel()
@@ -52,11 +55,38 @@ def _interrupts(budget: Budget) -> Iterator[Callable[[], int]]:
         # Only the main thread may ask for signals; and a shell has a job in the background ignore Ctrl-C.
         yield lambda: 0
         return
-    signal.signal(signal.SIGINT, cancel)
+    with _counted() as arrived:
+        signal.signal(signal.SIGINT, cancel)
+        try:
+            yield lambda: pressed
+        finally:
+            signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+
+
+@contextmanager
+def _counted() -> Iterator[Callable[[], int]]:
+    """Gives a function that tells how many SIGINTs have come since it was last asked.
+
+    Python runs a handler once for all signals of a kind that came while the main thread could not run, be it
+    for the tenths of a second that one call of NumPy in another thread takes on a million buffers. What is
+    written to the wakeup descriptor is a byte for each.
+    """
+    reading, writing = socket.socketpair()
+    for end in (reading, writing):
+        end.setblocking(False)
+    before = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+
+    def arrived() -> int:
+        with suppress(BlockingIOError):
+            return reading.recv(MOST_SIGNALS).count(signal.SIGINT)
+        return 0
+
     try:
-        yield lambda: pressed
+        yield arrived
     finally:
-        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+        signal.set_wakeup_fd(before)
+        reading.close()
+        writing.close()
 
 
 class ProgressLine:

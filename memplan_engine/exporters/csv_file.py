@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from memplan_engine.atomic import write_atomically
@@ -21,19 +21,20 @@ def write_csv(value: Problem | Plan, path: Path | str) -> None:
 
 
 def to_csv(value: Problem | Plan) -> bytes:
-    """The buffers as `id,lower,upper,size`, and `alignment`, `gaps` and `offset` where there are any.
+    """The buffers as `id,lower,upper,size`, and `alignment`, `gaps`, `offset` and `name` where there are any.
 
-    The id is the buffer's name, `upper` the first step after its life, `offset` a plan's offset or a
-    problem's fixed one (empty when free). The origin of a problem and the bound of a plan are not kept.
+    The id is that of the list that the buffers come from, with their names in a column of their own; where
+    there is none it is the buffer's name. `upper` is the first step after its life, `offset` a plan's offset
+    or a problem's fixed one (empty when free). The origin of a problem and the bound of a plan are not kept.
 
     Raises
     ------
-    InputError: a name that is empty, begins or ends with a space, or has a line break in it.
+    InputError: a name or an id that is empty, begins or ends with a space, or has a line break in it.
     """
     plan = value if isinstance(value, Plan) else None
     problem = value.problem if isinstance(value, Plan) else value
     columns: dict[str, Iterable[object]] = {
-        "id": _ids(problem),
+        "id": _column(problem.ids or problem.names, problem),
         "lower": problem.start.tolist(),
         "upper": problem.end.tolist(),
         "size": problem.size.tolist(),
@@ -46,6 +47,8 @@ def to_csv(value: Problem | Plan) -> bytes:
         columns["offset"] = plan.offsets.tolist()
     elif (problem.fixed != FREE).any():
         columns["offset"] = ["" if offset == FREE else offset for offset in problem.fixed.tolist()]
+    if problem.ids is not None:
+        columns["name"] = _column(problem.names, problem)
     rows = [columns.keys(), *zip(*columns.values(), strict=True)]
     try:
         return "".join(",".join(map(str, row)) + "\n" for row in rows).encode()
@@ -53,13 +56,13 @@ def to_csv(value: Problem | Plan) -> bytes:
         raise InputError(problem.name, "", "a name that is no valid text", "names in Unicode") from None
 
 
-def _ids(problem: Problem) -> list[str]:
-    for name in problem.names:
+def _column(names: Sequence[str], problem: Problem) -> list[str]:
+    for name in names:
         if name != name.strip() or not name or len(name.splitlines()) > 1:
             raise InputError(
                 problem.name, f"buffer {name!r}", "a name that a CSV cannot hold", "a name on one line"
             )
-    return [_quoted(name) if _SPECIAL.search(name) else name for name in problem.names]
+    return [_quoted(name) if _SPECIAL.search(name) else name for name in names]
 
 
 def _quoted(name: str) -> str:

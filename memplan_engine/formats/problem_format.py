@@ -44,7 +44,8 @@ class ProblemBody(Strict):
 
     `alignment` may be one number for all buffers. `fixed` has null for offsets that may be chosen; without
     it all may be. Without `names` the buffers are "0", "1", …; without `steps` the last end is the last.
-    `callers` says of the buffers of a recording which line of code asked for them.
+    `callers` says of the buffers of a recording which line of code asked for them. `ids` is what the list
+    they come from calls the buffers, where it has names beside its ids.
     """
 
     name: str = "problem"
@@ -58,6 +59,7 @@ class ProblemBody(Strict):
     gaps: Annotated[tuple[GapEntry, ...], FailFast()] = ()
     origin: OriginEntry | None = None
     callers: CallersEntry | None = None
+    ids: Names = ()
 
 
 class ProblemFile(ProblemBody):
@@ -90,6 +92,7 @@ def problem_from(body: ProblemBody, source: str) -> Problem:
             name=body.name,
             origin=origin,
             callers=callers,
+            ids=body.ids or None,
         )
     except InputError as error:
         raise InputError(source, error.place, error.found, error.expected) from None
@@ -133,6 +136,7 @@ def _fields(problem: Problem) -> dict[str, object]:
         ),
         "origin": _origin_entry(problem.origin) if problem.origin else None,
         "callers": entry_of_callers(problem.callers) if problem.callers else None,
+        "ids": problem.ids or (),
     }
 
 

@@ -140,7 +140,7 @@ def _to_problem(table: Table, columns: dict[str, str], name: str, as_plan: bool)
     except InputError as error:
         raise _with_line(table, ids, error) from None
     if "name" in columns:
-        problem = replace(problem, names=_distinct(table.columns["name"], ids))
+        problem = replace(problem, names=_distinct(table.columns["name"], ids), ids=tuple(ids))
     return problem, offsets
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import logging
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from memplan_engine.importers.torch_recipe import Recipe
 from memplan_engine.importers.torch_run import brief
 from memplan_engine.importers.torch_step import step_graph, trace_step
 from memplan_engine.importers.torch_training import TrainingCapture, capture_training
+from memplan_engine.machine import memory_bytes
 from memplan_engine.units import format_bytes
 
 if TYPE_CHECKING:
@@ -173,8 +173,8 @@ def _check_weights(spec: str, factory: Callable[[], Any]) -> None:
         return
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if nbytes > memory:
+    memory = memory_bytes()
+    if memory is not None and nbytes > memory:
         found = f"weights of {format_bytes(nbytes)}"
         raise InputError(f"factory {spec}", "", found, f"at most {format_bytes(memory)}, as this machine has")
     if nbytes >= LARGE_BYTES:

@@ -7,7 +7,6 @@ its graphs get from Static Runtime (which ops have `out` variants) is found from
 from __future__ import annotations
 
 import operator
-import os
 from collections import ChainMap
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError, MemplanError
 from memplan_engine.graph import Role
+from memplan_engine.machine import memory_bytes
 from memplan_engine.plan import Plan
 from memplan_engine.runtime.binding import Binding, bind
 from memplan_engine.runtime.operators import allocate_tensor, done
@@ -135,11 +135,12 @@ def slab_report(module: GraphModule) -> SlabReport:
 def _check_memory(binding: Binding, device: torch.device) -> None:
     """Raise InputError for an arena that the machine cannot hold."""
     nbytes = binding.arena_bytes
+    memory: int | None
     if device.type == "cuda":
         memory = int(torch.cuda.get_device_properties(device).total_memory)
     else:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if nbytes > memory:
+        memory = memory_bytes()
+    if memory is not None and nbytes > memory:
         found = f"an arena of {format_bytes(nbytes)}"
         expected = f"at most {format_bytes(memory)}, as {device} has"
         raise InputError(binding.graph.name, "plan", found, expected)

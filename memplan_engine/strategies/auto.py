@@ -15,7 +15,7 @@ from memplan_engine.strategies.order_fit import prepare
 from memplan_engine.strategies.parts import MOST_BUFFERS, independent
 from memplan_engine.strategies.portfolio import place_by_portfolio, place_quickly
 from memplan_engine.strategies.race import Race
-from memplan_engine.strategies.search import Hunt, Search
+from memplan_engine.strategies.search import Hunt
 
 ALONE_SECONDS = 2.5
 """How long branch and bound has all threads for itself: it settles most of what it can settle at once."""
@@ -52,17 +52,19 @@ class Auto:
         target = max(bound.nbytes, self.capacity or 0)
         if budget.stopped or best.arena_bytes(problem) <= target:
             return replace(best, bound=bound)
+        prepared = prepare(problem)
         largest = max((len(rows) for rows in independent(problem)), default=0)
         if largest > MOST_BUFFERS:
             # The whole portfolio would take seconds: repair has the best of it first.
-            best = Search(capacity=target).place(problem, budget.child(budget.seconds))
+            first = Hunt(prepared, budget, target, None)
+            best = first.go_on(best, budget.child(budget.seconds))
         else:
             best = place_by_portfolio(problem, budget, target, best)
         bound = raise_bound(problem, best, bound, budget)
         target = max(bound.nbytes, self.capacity or 0)
         if budget.stopped or best.arena_bytes(problem) <= target:
             return replace(best, bound=bound)
-        hunt = Hunt(prepare(problem), budget, target, None)
+        hunt = Hunt(prepared, budget, target, None)
         hunt.consider(best.offsets, best.found_by)
         if MANY < largest <= MOST_BUFFERS:
             hunt.lower_what_is_wide()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memplan_engine.bounds import Bound
+from memplan_engine.machine import count_cores
 from memplan_engine.problem import Ints, Problem
 from memplan_engine.strategies.placement import Placement
 
@@ -42,7 +42,8 @@ class Progress:
 class Budget:
     """The limits of one solve, and where it reports.
 
-    `seconds` is a limit on wall time from `running()` on, None for no limit. `threads`: how many it may use
+    `seconds` is a limit on wall time from `running()` on, None for no limit; the last `reserve` of them are
+    for what is done with the result. `threads`: how many it may use
     at once, 0 for as many as the machine has cores. `stop` is the flag that the kernels read; `cancel()`
     raises it from any thread. Strategies call `report` with each better placement and `prove` with each
     better bound; kernels add to `counter[0]` as they visit nodes. Anybody may ask for `progress()` at any
@@ -58,6 +59,7 @@ class Budget:
     best: Placement | None = None
     best_bytes: int | None = None
     bound: Bound | None = None
+    reserve: float = 0.0
     _parent: Budget | None = None
     _children: list[Budget] = field(default_factory=list)
     _began: float = field(default_factory=time.perf_counter)
@@ -86,12 +88,12 @@ class Budget:
     @property
     def most_threads(self) -> int:
         """How many threads may run at once, 1 or more."""
-        return self.threads or len(os.sched_getaffinity(0))
+        return self.threads or count_cores()
 
     @property
     def left(self) -> float:
         """Seconds until the limit, 0 when it has passed; infinite without one."""
-        return np.inf if self.seconds is None else max(0.0, self.seconds - self.elapsed)
+        return np.inf if self.seconds is None else max(0.0, self.seconds - self.reserve - self.elapsed)
 
     @property
     def elapsed(self) -> float:
@@ -138,7 +140,7 @@ class Budget:
     def running(self) -> Iterator[Callable[[], float]]:
         """Start the clock; gives a function that tells the seconds since then."""
         self._began = time.perf_counter()
-        timer = threading.Timer(self.seconds, self.cancel) if self.seconds is not None else None
+        timer = threading.Timer(self.left, self.cancel) if self.seconds is not None else None
         if timer:
             timer.daemon = True
             timer.start()

@@ -106,8 +106,21 @@ class _Draft:
             name=problem.name,
             origin=problem.origin,
             callers=problem.callers.select(source) if problem.callers else None,
+            ids=_ids(problem, names, source),
         )
         return Edited(made, source)
+
+
+def _ids(problem: Problem, names: list[str], source: Ints) -> list[str] | None:
+    """The ids of the buffers that are left, a part's with the ending that its name has; None where there are
+    none, or where a part's would be another one's."""
+    if problem.ids is None:
+        return None
+    ids = [
+        problem.ids[row] + name.removeprefix(problem.names[row])
+        for row, name in zip(source.tolist(), names, strict=True)
+    ]
+    return ids if len(set(ids)) == len(ids) else None
 
 
 def _changed(buffer: Buffer, edit: Edit, refuse: _Refuse) -> list[Buffer]:

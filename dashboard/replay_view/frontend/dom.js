@@ -24,9 +24,11 @@ export function counted(number, word) {
   return `${number.toLocaleString("en-US")} ${word}${number === 1 ? "" : "s"}`;
 }
 
-/** As the engine says a percentage: "12.5 %". */
+/** As the engine says a percentage: "12.5 %", "0.042 %", "< 0.001 %". */
 export function percent(share) {
-  return `${(100 * share).toFixed(1)} %`;
+  const value = 100 * share;
+  if (value > 0 && value < 0.001) return "< 0.001 %";
+  return `${value > 0 && value < 0.1 ? Number(value.toPrecision(2)) : value.toFixed(1)} %`;
 }
 
 /** Steps `[start, end)`, for people. */
