@@ -1,0 +1,83 @@
+"""MiniMalloc's program: a list of buffers in, offsets out. Its seconds are those of its whole process."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.solvers.protocol import Request
+from benchmarks.solvers.question import to_problem
+from memplan_engine.exporters.csv_file import write_csv
+
+_ELAPSED = re.compile(r"Elapsed time (\d+\.\d+)s")
+_VERDICTS = ("NOT_FOUND", "DEADLINE_EXCEEDED")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the program gave: offsets in bytes or None, its `verdict` or what went wrong, its CPU and wall
+    seconds, the `elapsed` ones of its search as it tells them, and its peak of memory."""
+
+    offsets: list[int] | None
+    verdict: str
+    trouble: str
+    cpu: float
+    wall: float
+    elapsed: float
+    peak_bytes: int
+
+
+def run(request: Request, capacity: int, seconds: float, *flags: str) -> Said:
+    """Run it once; its peak of memory counts from what this small process holds."""
+    with tempfile.TemporaryDirectory() as folder:
+        given, result = Path(folder) / "in.csv", Path(folder) / "out.csv"
+        write_csv(to_problem(request), given)
+        command = [
+            request.binary,
+            f"--capacity={capacity}",
+            f"--input={given}",
+            f"--output={result}",
+            f"--timeout={seconds}s",
+            *flags,
+        ]
+        began = time.perf_counter()
+        with (Path(folder) / "log").open("w+") as log:
+            program = subprocess.Popen(command, stderr=log, stdout=subprocess.DEVNULL)
+            _, status, used = os.wait4(program.pid, 0)
+            program.returncode = os.waitstatus_to_exitcode(status)
+            log.seek(0)
+            said = log.read()
+        wall = time.perf_counter() - began
+        offsets = _offsets(result) if result.exists() else None
+    # Only what comes after the search is its verdict: a table that it cannot read is "NOT_FOUND", too.
+    after = said.partition("Elapsed time")[2]
+    verdict = next((word for word in _VERDICTS if word in after), "")
+    trouble = "" if offsets is not None or verdict else _last_line(said, program.returncode)
+    elapsed = _ELAPSED.search(said)
+    return Said(
+        offsets,
+        verdict,
+        trouble,
+        used.ru_utime + used.ru_stime,
+        wall,
+        float(elapsed.group(1)) if elapsed else wall,
+        used.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+    )
+
+
+def _offsets(path: Path) -> list[int]:
+    with path.open(newline="") as file:
+        offsets = {int(row["id"]): int(row["offset"]) for row in csv.DictReader(file)}
+    return [offsets[place] for place in range(len(offsets))]
+
+
+def _last_line(said: str, code: int) -> str:
+    lines = [line for line in said.splitlines() if line.strip()]
+    return lines[-1][:100] if lines else f"exit code {code}"
