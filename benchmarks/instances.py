@@ -1,6 +1,6 @@
 """The instances that the benchmarks pack: what they are and how large.
 
-    python benchmarks/instances.py [--long] [--seeds N] [--only GLOB] [--data FOLDER]
+    python benchmarks/instances.py [--long] [--seeds N] [--only GLOB,…] [--data FOLDER]
 
 Perfect packings (the optimum is LOAD at every step), instances on which a rule of thumb fails (the optimum is
 known), random ones, ones with alignments, gaps and fixed offsets (the optimum is known of those that are cut
@@ -38,7 +38,11 @@ def instances(options: argparse.Namespace) -> Iterator[Instance]:
         _seeded(options.seeds, options.long),
     )
     for family in everything:
-        yield from (each for each in family if fnmatchcase(each.name, options.only))
+        yield from (each for each in family if _asked_for(each.name, options.only))
+
+
+def _asked_for(name: str, globs: str) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs.split(","))
 
 
 def _adversarial() -> Iterator[Instance]:
@@ -82,7 +86,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seeds", type=int, default=1, metavar="N", help="of each random instance (default: 1)"
     )
-    parser.add_argument("--only", default="*", metavar="GLOB", help="instances by name, such as 'perfect/*'")
+    parser.add_argument(
+        "--only", default="*", metavar="GLOB,…", help="instances by name, such as 'gaps/*,fixed/*'"
+    )
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", metavar="FOLDER")
 
 

@@ -1,6 +1,6 @@
 """Ours beside MiniMalloc, OmniMalloc and OR-tools CP-SAT, each in a process of its own.
 
-    python benchmarks/peers.py [--seconds S] [--solvers NAME,…] [--minimalloc PATH] [--long] [--only GLOB]
+    python benchmarks/peers.py [--seconds S] [--solvers NAME,…] [--minimalloc PATH] [--long] [--only GLOB,…]
                                [--seeds N] [--runs N] [--seed S] [--data FOLDER] [--memory GIB]
 
 Two tables. Deciding: does it fit into the capacity (the published one; else the known optimum, or the lower

@@ -16,7 +16,7 @@ import pytest
 import reference
 
 from benchmarks import __main__ as runner
-from benchmarks import guillotine, peers
+from benchmarks import greedy_speed, guillotine, instances, peers
 from benchmarks.families import adversarial, constrained, drawn, found, perfect
 from benchmarks.families.instance import Feature, Instance
 from benchmarks.solvers import run
@@ -531,6 +531,29 @@ def test_how_many_packings_were_settled(
     made = [guillotine.make(kind, 30, 4).problem for kind in guillotine.KINDS]
     assert [len(problem) for problem in made] == [30] * 3
     assert len(set(made)) == 3
+
+
+def test_greedy_by_size_beside_the_loops() -> None:
+    """All three give the same offsets, or `measured` fails; a figure for each of the draws, or none."""
+    draws = [greedy_speed.mixed(40, 0.1, seed) for seed in (0, 1)]
+    assert draws[0] != draws[1]
+    assert draws[0] == greedy_speed.mixed(40, 0.1)
+    cells = greedy_speed.row(draws, "long", with_loops=True)
+    assert cells[:2] == ["40", "long"]
+    assert len(cells) == len(greedy_speed.HEADINGS)
+    above = sorted(make_plan(draw, "greedy_by_size").arena_bytes / Instance("", draw).bound for draw in draws)
+    assert cells[7].endswith(f"({above[0]:.4f}–{above[1]:.4f})")
+    assert greedy_speed.row(draws[:1], "long", with_loops=False)[3:7] == [""] * 4
+
+
+def test_instances_by_name(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["instances", "--only", "windows/drawn-*,fixed/*-300-*", "--data", "no"])
+    instances.main()
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [row[0] for row in rows] == [
+        "| windows/drawn-8-s0", "| windows/drawn-11-s0", "| windows/drawn-14-s0", "| fixed/perfect-300-s0",
+    ]  # fmt: skip
+    assert [row[4] for row in rows] == ["", "", "", "1.0000"]
 
 
 def test_arrays_are_not_what_travels() -> None:
