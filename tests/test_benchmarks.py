@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
+import shlex
 import stat
 import sys
 import time
@@ -10,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,6 +34,7 @@ from memplan_engine.planner import adopt, make_plan
 from memplan_engine.problem import FREE, Gap, make_problem
 from memplan_engine.validate import validate_plan
 
+ROOT = Path(__file__).resolve().parents[1]
 CONSTRAINED = (
     (constrained.aligned, 60, {Feature.ALIGNMENTS}),
     (constrained.aligned_perfect, 60, {Feature.ALIGNMENTS}),
@@ -379,6 +385,56 @@ def test_cp_sat_knows_every_feature(name: str) -> None:
         )
 
 
+def test_supermalloc_has_several_threads_on_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Request] = []
+    monkeypatch.setattr(peers, "ask", lambda solver, request: asked.append(request) or Answer())
+    options = peers.options_from(["--solvers", "supermalloc_3,supermalloc_6:2,tela", "--runs", "2"])
+    solvers = [(SOLVERS["supermalloc_3"], 1), (SOLVERS["supermalloc_6"], 2), (SOLVERS["tela"], 1)]
+    groups = list(peers.solve_all(TINY, solvers, options))
+    assert [(each.threads, each.workers, each.seed) for each in asked] == [
+        (1, 3, 0), (1, 3, 1), (2, 6, 0), (2, 6, 1), (1, 1, 0), (1, 1, 1),
+    ]  # fmt: skip
+    assert [[result.seed for result in own] for own in groups] == [[0, 1]] * 3
+    pytest.importorskip("omnimalloc")
+    from benchmarks.solvers import supermalloc
+
+    threads: list[int] = []
+    ceiling: list[int] = []
+
+    class Allocator:
+        def __init__(self, timeout: float, num_threads: int) -> None:
+            threads.append(num_threads)
+
+        def solve(self, buffers: tuple[Any, ...]) -> Any:
+            placed = [buffer.with_offset(0) for buffer in buffers]
+            return SimpleNamespace(allocations=placed, peak=5, lower_bound=4, proved_optimal=False)
+
+    monkeypatch.setattr("benchmarks.solvers.omnimalloc_pool.omnimalloc.set_max_threads", ceiling.append)
+    monkeypatch.setattr(supermalloc, "SupermallocAllocator", Allocator)
+    assert supermalloc.solve(asked[2]).bound == 4
+    assert (threads, ceiling) == ([12], [12])
+
+
+def test_tela_goes_on_until_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten times as many backtracks each time, with the next seed; the best placement is kept."""
+    pytest.importorskip("omnimalloc")
+    from benchmarks.solvers import tela
+
+    asked, offsets = [], iter(([0, 4, 2], [0, 2, 4], [0, 2, 0]))
+
+    class Allocator:
+        def __init__(self, seed: int, backtracks: int, timeout: float) -> None:
+            asked.append((seed, backtracks))
+
+        def allocate(self, buffers: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(each.with_offset(at) for each, at in zip(buffers, next(offsets), strict=True))
+
+    monkeypatch.setattr(tela, "TelamallocAllocator", Allocator)
+    answer = tela.solve(replace(request(TINY), seed=7))
+    assert asked == [(7, 10_000), (8, 100_000), (9, 1_000_000)]
+    assert (answer.offsets, answer.bound) == ([0, 2, 0], 0)
+
+
 def test_pins_reach_omnimalloc() -> None:
     if find_spec("omnimalloc") is None:
         pytest.skip("omnimalloc is not installed")
@@ -461,7 +517,7 @@ def test_a_solver_keeps_to_its_cores(tmp_path: Path) -> None:
 def test_which_benchmarks_run_with_which_options() -> None:
     known = ["guillotine", "instances", "peers"]
     assert runner.commands([], known) == [
-        ("guillotine", ["--seeds", "3", "--seconds", "10"]), ("instances", []), ("peers", []),
+        ("guillotine", ["--seeds", "3", "--seconds", "10"]), ("instances", []), ("peers", ["--seconds", "2"]),
     ]  # fmt: skip
     assert runner.commands(["--long"], known) == [
         ("guillotine", []), ("instances", ["--long"]), ("peers", ["--long"]),
@@ -554,6 +610,24 @@ def test_instances_by_name(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
         "| windows/drawn-8-s0", "| windows/drawn-11-s0", "| windows/drawn-14-s0", "| fixed/perfect-300-s0",
     ]  # fmt: skip
     assert [row[4] for row in rows] == ["", "", "", "1.0000"]
+
+
+NAMED = re.compile(r"`python -m benchmarks (\w+)([^`]*)`")
+
+
+def test_the_commands_that_docs_name() -> None:
+    """Each is a benchmark; of comparisons every option, solver and name of instances is known, too."""
+    files = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    commands = [found for path in files for found in NAMED.findall(path.read_text(encoding="utf-8"))]
+    assert {"peers", "greedy_speed"} <= {name for name, _ in commands}
+    made = instances.instances(argparse.Namespace(data=ROOT / "no", seeds=1, only="*", long=False))
+    known = {each.name.partition("/")[0] for each in made} | {"*", "minimalloc", "idealloc"}
+    for name, rest in commands:
+        assert (ROOT / "benchmarks" / f"{name}.py").exists(), name
+        if name == "peers":
+            options = peers.options_from(shlex.split(rest))
+            peers.chosen(options)
+            assert {glob.partition("/")[0] for glob in options.only.split(",")} <= known
 
 
 def test_arrays_are_not_what_travels() -> None:
