@@ -1,4 +1,7 @@
-"""MiniMalloc's program: a list of buffers in, offsets out. Its seconds are those of its whole process."""
+"""MiniMalloc's program: a list of buffers in, offsets out. Its seconds are those of its whole process.
+
+Standard library only: what this process holds when it starts the program counts as the program's memory.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.solvers.protocol import Request
-from benchmarks.solvers.question import to_problem
-from memplan_engine.exporters.csv_file import write_csv
 
 _ELAPSED = re.compile(r"Elapsed time (\d+\.\d+)s")
 _VERDICTS = ("NOT_FOUND", "DEADLINE_EXCEEDED")
@@ -38,7 +40,7 @@ def run(request: Request, capacity: int, seconds: float, *flags: str) -> Said:
     """Run it once; its peak of memory counts from what this small process holds."""
     with tempfile.TemporaryDirectory() as folder:
         given, result = Path(folder) / "in.csv", Path(folder) / "out.csv"
-        write_csv(to_problem(request), given)
+        _write(request, given)
         command = [
             request.binary,
             f"--capacity={capacity}",
@@ -70,6 +72,26 @@ def run(request: Request, capacity: int, seconds: float, *flags: str) -> Said:
         float(elapsed.group(1)) if elapsed else wall,
         used.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
     )
+
+
+def _write(request: Request, path: Path) -> None:
+    columns: dict[str, Sequence[int | str]] = {
+        "id": range(len(request.size)),
+        "lower": request.start,
+        "upper": request.end,
+        "size": request.size,
+        "alignment": request.alignment,
+    }
+    if request.gaps:
+        own: dict[int, list[str]] = {}
+        for row, start, end, low, high in request.gaps:
+            window = f"@{low}:{high}" if low < high else ""
+            own.setdefault(row, []).append(f"{start}-{end}{window}")
+        columns["gaps"] = [" ".join(own.get(row, ())) for row in range(len(request.size))]
+    with path.open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(columns)
+        table.writerows(zip(*columns.values(), strict=True))
 
 
 def _offsets(path: Path) -> list[int]:
