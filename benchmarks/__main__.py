@@ -12,7 +12,9 @@ from pathlib import Path
 
 USUAL = {
     "browser_scale": ["10000", "100000"],
+    "greedy_speed": ["--seeds", "1"],
     "guillotine": ["--seeds", "3", "--seconds", "10"],
+    "peers": ["--seconds", "2"],
 }
 """What a benchmark is given in a run of all, where its own defaults take too long."""
 LONG = {"browser_scale": [], "greedy_speed": ["--million"], "instances": ["--long"], "peers": ["--long"]}

@@ -1,23 +1,24 @@
 """Greedy by size on many buffers, against the same algorithm as a loop in plain Python.
 
-    python benchmarks/greedy_speed.py [--million] [--data FOLDER]
+    python benchmarks/greedy_speed.py [--million] [--seeds N] [--data FOLDER]
 
 The loop does what AITemplate publishes: the largest buffer first; all buffers that have an offset in one list
 of records sorted by it; one scan over that list finds the tightest gap. The tuned loop is the same without
 records and calls, as fast as we could make it in Python. Both are quadratic and run up to 10,000 buffers; all
-three give the same offsets, which is asserted. Seconds are wall time on one thread with the kernels compiled,
-the median of three (one run where that takes more than 2 s). Published instances are added where FOLDER
-(../shared/data) has them.
+three give the same offsets, which is asserted. Seconds are CPU time on one thread with the kernels compiled:
+of each draw the median of three runs (one where that takes more than 2 s), and of the draws, one a seed, the
+median (least–most). Published instances are added where FOLDER (../shared/data) has them.
 """
 
 from __future__ import annotations
 
 import argparse
 import bisect
+import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -27,6 +28,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.solvers.report import spread  # noqa: E402
 from memplan_engine.bounds import lower_bound  # noqa: E402
 from memplan_engine.compiling import compile_kernels  # noqa: E402
 from memplan_engine.importers import load  # noqa: E402
@@ -43,25 +45,26 @@ SLOW = 2.0
 HEADINGS = (
     "buffers",
     "lifetimes",
-    "memplan s",
-    "loop s",
+    "memplan, s",
+    "loop, s",
     "times faster",
-    "tuned loop s",
+    "tuned loop, s",
     "times faster",
     "arena / LOAD",
-    "validate s",
+    "validate, s",
 )
+FORMATS = (".4f", ".3f", ".0f", ".3f", ".0f", ".4f", ".3f")
 
 Result = TypeVar("Result")
 
 
-def mixed(count: int, long_lived: float) -> Problem:
+def mixed(count: int, long_lived: float, seed: int = 0) -> Problem:
     """`count` buffers, one made at each step, in units of 64 bytes up to 4 MiB, small ones most often.
 
     Most are read for the last time within a few steps (8 on average), a share `long_lived` anywhere up to the
     end, as training keeps activations for the backward pass.
     """
-    random = np.random.default_rng(count)
+    random = np.random.default_rng([count, seed])
     start = np.arange(count)
     length = random.geometric(1 / 8, count)
     kept = random.random(count) < long_lived
@@ -119,28 +122,38 @@ def median_seconds(work: Callable[[], Result]) -> tuple[float, Result]:
     """The median of REPEATS runs (of one, if it is slow), and what the last one gave."""
     seconds: list[float] = []
     while len(seconds) < REPEATS and sum(seconds) < SLOW:
-        began = time.perf_counter()
+        began = time.process_time()
         result = work()
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.process_time() - began)
     return statistics.median(seconds), result
 
 
-def row(problem: Problem, label: str, with_loops: bool) -> list[str]:
-    """One line of the table."""
+def measured(problem: Problem, with_loops: bool) -> tuple[float, ...]:
+    """Of one draw: our seconds, then each loop's with how many times ours that is, arena over LOAD, and the
+    validator's seconds. Not a number where there are no loops."""
     seconds, placement = median_seconds(lambda: GreedyBySize().place(problem, Budget()))
-    loops = ["", "", "", ""]
+    loops = [math.nan] * 4
     if with_loops:
         rows = list(zip(problem.start.tolist(), problem.end.tolist(), problem.size.tolist(), strict=True))
         plain, theirs = median_seconds(lambda: plain_loop([Record(a, b - 1, size) for a, b, size in rows]))
         tuned, ours = median_seconds(lambda: tuned_loop(rows))
         assert placement.offsets.tolist() == theirs == ours
-        loops = [f"{plain:.3f}", f"{plain / seconds:.0f}", f"{tuned:.3f}", f"{tuned / seconds:.0f}"]
+        loops = [plain, plain / seconds, tuned, tuned / seconds]
     plan = adopt(problem, placement.offsets)
-    began = time.perf_counter()
+    began = time.process_time()
     assert validate_plan(plan).valid
-    checked = time.perf_counter() - began
-    above = f"{plan.arena_bytes / lower_bound(problem).nbytes:.4f}"
-    return [f"{len(problem):,}", label, f"{seconds:.4f}", *loops, above, f"{checked:.3f}"]
+    checked = time.process_time() - began
+    return seconds, *loops, plan.arena_bytes / lower_bound(problem).nbytes, checked
+
+
+def row(problems: Sequence[Problem], label: str, with_loops: bool) -> list[str]:
+    """One line of the table: draws of one size."""
+    draws = zip(*(measured(problem, with_loops) for problem in problems), strict=True)
+    figures = [
+        "" if math.isnan(values[0]) else spread(values, form)
+        for values, form in zip(draws, FORMATS, strict=True)
+    ]
+    return [f"{len(problems[0]):,}", label, *figures]
 
 
 def published(folder: Path) -> list[Problem]:
@@ -161,20 +174,21 @@ def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--million", action="store_true", help="one million buffers, too")
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="draws of each size (default: 3)")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", metavar="FOLDER")
     options = parser.parse_args()
     compile_kernels()
     regimes = (("short", 0.0), ("a tenth long-lived", 0.1))
     counts = (*COUNTS, 1_000_000) if options.million else COUNTS
     show(
-        row(mixed(count, share), label, count <= MOST_FOR_THE_LOOPS)
+        row([mixed(count, share, seed) for seed in range(options.seeds)], label, count <= MOST_FOR_THE_LOOPS)
         for count in counts
         for label, share in regimes
     )
     instances = published(options.data)
     if instances:
         print()
-        show(row(problem, problem.name, len(problem) <= MOST_FOR_THE_LOOPS) for problem in instances)
+        show(row([problem], problem.name, len(problem) <= MOST_FOR_THE_LOOPS) for problem in instances)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,13 @@
 
 Every step of these is full: the optimum is LOAD, and whoever reaches it has proved it. `guillotine` cuts any
 piece in two by a full cut, `even` always the largest, `pinwheel` cuts it into four blades around a centre.
-Deciding solvers are given the optimum as their capacity. CPU seconds are of those that were settled.
+Deciding solvers are given the optimum as their capacity. Figures are medians (least–most) over all packings
+of a kind, settled or not.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
 from pathlib import Path
 
@@ -20,13 +20,12 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.families import perfect  # noqa: E402
 from benchmarks.families.instance import Instance  # noqa: E402
-from benchmarks.peers import add_solver_options, chosen, solve_all  # noqa: E402
-from benchmarks.solvers.judge import Result  # noqa: E402
-from benchmarks.solvers.report import show_headings, show_row  # noqa: E402
+from benchmarks.peers import add_solver_options, chosen, complaints, solve_all  # noqa: E402
+from benchmarks.solvers.catalogue import Question  # noqa: E402
+from benchmarks.solvers.report import FAMILIES, show_families, show_headings  # noqa: E402
 from memplan_engine.compiling import compile_kernels  # noqa: E402
 
 KINDS = ("guillotine", "even", "pinwheel")
-HEADINGS = ("kind", "buffers", "solver", "settled", "CPU s, median", "CPU s, most", "arena / bound, mean")
 
 
 def make(kind: str, count: int, seed: int) -> Instance:
@@ -34,17 +33,6 @@ def make(kind: str, count: int, seed: int) -> Instance:
     if kind == "pinwheel":
         return perfect.pinwheel(count, seed)
     return perfect.guillotine(count, seed, even=kind == "even")
-
-
-def show_kind(kind: str, count: int, results: list[Result]) -> None:
-    """A line for each solver."""
-    for label in dict.fromkeys(result.label for result in results):
-        own = [result for result in results if result.label == label]
-        seconds = sorted(result.answer.cpu for result in own if result.decided)
-        times = [f"{statistics.median(seconds):.3f}", f"{seconds[-1]:.3f}"] if seconds else ["–", "–"]
-        above = [result.arena / result.instance.bound for result in own if result.arena is not None]
-        mean = f"{statistics.mean(above):.4f}" if above else "–"
-        show_row([kind, f"{count:,}", label, f"{len(seconds)} of {len(own)}", *times, mean])
 
 
 def main() -> None:
@@ -64,14 +52,15 @@ def main() -> None:
     kinds = options.kinds.split(",")
     if not set(kinds) <= set(KINDS):
         sys.exit(f"no kind {options.kinds!r}; there are: {', '.join(KINDS)}")
-    show_headings(HEADINGS)
+    show_headings(FAMILIES[Question.MINIMISE])
     for kind in kinds:
-        packings = [make(kind, options.count, seed) for seed in range(options.seeds)]
-        results = [result for packing in packings for result in solve_all(packing, solvers, options)]
-        show_kind(kind, options.count, results)
-        wrong = [
-            f"{result.label} on {result.instance.name}: {result.wrong}" for result in results if result.wrong
-        ]
+        results, wrong = [], []
+        for seed in range(options.seeds):
+            groups = list(solve_all(make(kind, options.count, seed), solvers, options))
+            answers = [result for own in groups for result in own]
+            wrong += complaints(answers)
+            results += answers
+        show_families(Question.MINIMISE, results)
         if wrong:
             sys.exit("\n".join(wrong))
 

@@ -1,16 +1,24 @@
 """Ours beside MiniMalloc, OmniMalloc and OR-tools CP-SAT, each in a process of its own.
 
-    python benchmarks/peers.py [--seconds S] [--solvers NAME,…] [--minimalloc PATH] [--long] [--only GLOB]
-                               [--seeds N] [--data FOLDER] [--memory GIB]
+    python benchmarks/peers.py [--seconds S] [--solvers NAME,…] [--minimalloc PATH] [--long] [--only GLOB,…]
+                               [--seeds N] [--runs N] [--seed S] [--data FOLDER] [--memory GIB]
 
-Two tables. Deciding: does it fit into the capacity (the published one; else the known optimum, or LOAD)?
-Minimising: the smallest arena within the time limit, over the optimum where that is known and over LOAD else.
-CPU seconds are those of the call, with all its threads: without the interpreter's start, imports, loading
-our kernels, or the making of each solver's own objects; MiniMalloc's are those of its whole process.
-The peak of memory is that of the whole process. One thread unless a name says more: `auto:2` has two.
-"Proven" is an arena that meets LOAD, or a bound that the solver itself proved. Every placement is checked by
-our validator, and every claim against the others'; the exit code is 1 when one is wrong. `pip install
-'memplan[bench]'` brings OR-tools and OmniMalloc; MiniMalloc is built from its sources.
+Two tables. Deciding: does it fit into the capacity (the published one; else the known optimum, or the lower
+bound)? Minimising: the smallest arena within the time limit, over the optimum where that is known and over
+the lower bound else. Below each are its families and the sums. With --runs N each solver runs with N seeds,
+and every figure is the median (least–most); --seeds N draws N instances of each random family.
+
+Each solve is pinned to as many cores as it may have threads: one unless a name says more, as `auto:2`. CPU
+seconds are those of the call, with all its threads: without the interpreter's start, imports, loading our
+kernels, or the making of each solver's own objects; MiniMalloc's are those of its whole process. A peer runs
+with the settings that we found to be its best, not its defaults: `--solvers` names them, and the files of
+benchmarks/solvers say why. The time limit is on wall time; how much of its core a solve had is said at the
+end. The peak of memory is that of the whole process.
+
+"Proven" is an arena that meets the lower bound, or a bound that the solver itself proved. "Knows no …": the
+solver cannot be told of that. Every placement is checked by our validator, and every claim against the
+others'; the exit code is 1 when one is wrong. `pip install 'memplan[bench]'` brings OR-tools and OmniMalloc;
+MiniMalloc is built from its sources.
 """
 
 from __future__ import annotations
@@ -19,6 +27,7 @@ import argparse
 import statistics
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,8 +37,8 @@ from benchmarks.families.instance import Instance  # noqa: E402
 from benchmarks.instances import add_options, instances  # noqa: E402
 from benchmarks.solvers import report  # noqa: E402
 from benchmarks.solvers.catalogue import OURS, SOLVERS, Question, Solver  # noqa: E402
-from benchmarks.solvers.judge import Result, disagreement, judge  # noqa: E402
-from benchmarks.solvers.protocol import Request  # noqa: E402
+from benchmarks.solvers.judge import Result, disagreement, judge, unasked  # noqa: E402
+from benchmarks.solvers.question import request_of  # noqa: E402
 from benchmarks.solvers.run import ask  # noqa: E402
 from memplan_engine.compiling import compile_kernels  # noqa: E402
 
@@ -57,22 +66,25 @@ def chosen(options: argparse.Namespace) -> list[tuple[Solver, int]]:
 
 def solve_all(
     instance: Instance, solvers: list[tuple[Solver, int]], options: argparse.Namespace
-) -> Iterator[Result]:
-    """The answers of `solvers`, one after the other, each checked."""
-    problem = instance.problem
-    columns = [column.tolist() for column in (problem.start, problem.end, problem.size)]
-    memory = int(options.memory * 2**30)
+) -> Iterator[list[Result]]:
+    """The answers of `solvers`, one after the other, each with every seed, and checked."""
+    limits = {"memory_bytes": int(options.memory * 2**30), "binary": options.minimalloc}
+    request = request_of(instance, options.seconds, **limits)
     for solver, threads in solvers:
-        if len(problem) <= solver.most:
-            limits = (options.seconds, threads, options.seed, memory, options.minimalloc)
-            request = Request(*columns, instance.capacity, *limits)
-            yield judge(instance, solver, threads, ask(solver, request))
+        if solver.cannot(instance.features):
+            yield [unasked(instance, solver, threads)]
+        elif len(instance.problem) <= solver.most:
+            own = replace(request, threads=threads, workers=solver.workers)
+            yield [
+                judge(instance, solver, threads, ask(solver, replace(own, seed=seed)), seed)
+                for seed in range(options.seed, options.seed + options.runs)
+            ]
 
 
 def table(
     question: Question, options: argparse.Namespace, solvers: list[tuple[Solver, int]]
 ) -> tuple[list[Result], list[str]]:
-    """All answers to one question, printed, with their sums; and what is wrong with them."""
+    """All answers to one question, printed, with their families and sums; and what is wrong with them."""
     asked = [(solver, threads) for solver, threads in solvers if solver.question is question]
     if not asked:
         return [], []
@@ -82,17 +94,25 @@ def table(
     wrong: list[str] = []
     for instance in instances(options):
         answers: list[Result] = []
-        for result in solve_all(instance, asked, options):
-            answers.append(result)
-            ours = next((each for each in answers[:-1] if each.label == OURS[question]), None)
-            report.show_row(report.cells(result, ours))
-        wrong += [f"{each.label} on {instance.name}: {each.wrong}" for each in answers if each.wrong]
-        clash = disagreement(answers)
-        wrong += [f"{instance.name}: {clash}"] if clash else []
+        for own in solve_all(instance, asked, options):
+            ours = [each for each in answers if each.label == OURS[question]]
+            report.show_row(report.cells(own, ours))
+            answers += own
+        wrong += complaints(answers)
         results += answers
+    print()
+    report.show_headings(report.FAMILIES[question])
+    report.show_families(question, results)
     print()
     report.show_sums(question, results)
     return results, wrong
+
+
+def complaints(answers: list[Result]) -> list[str]:
+    """What is wrong with the answers to one instance, each by itself and all together."""
+    wrong = [f"{each.label} on {each.instance.name}: {each.wrong}" for each in answers if each.wrong]
+    clash = disagreement(answers)
+    return [*wrong, f"{answers[0].instance.name}: {clash}"] if clash else wrong
 
 
 def add_solver_options(parser: argparse.ArgumentParser) -> None:
@@ -100,6 +120,9 @@ def add_solver_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--solvers", default="", metavar="NAME,…", help=f"of {', '.join(SOLVERS)}")
     parser.add_argument("--minimalloc", default="", metavar="PATH", help="MiniMalloc's binary")
     parser.add_argument("--seed", type=int, default=0, help="what the solvers draw from")
+    parser.add_argument(
+        "--runs", type=int, default=1, metavar="N", help="of each solver, with N seeds (default: 1)"
+    )
     parser.add_argument(
         "--memory", type=float, default=4.0, metavar="GIB", help="for each solve (default: 4)"
     )
@@ -111,13 +134,8 @@ def options_from(arguments: list[str] | None = None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_options(parser)
+    add_solver_options(parser)
     parser.add_argument("--seconds", type=float, help="wall time for each solve (default: 5; --long: 60)")
-    parser.add_argument("--solvers", default="", metavar="NAME,…", help=f"of {', '.join(SOLVERS)}")
-    parser.add_argument("--minimalloc", default="", metavar="PATH", help="MiniMalloc's binary")
-    parser.add_argument("--seed", type=int, default=0, help="what the solvers draw from")
-    parser.add_argument(
-        "--memory", type=float, default=4.0, metavar="GIB", help="for each solve (default: 4)"
-    )
     options = parser.parse_args(arguments)
     options.seconds = options.seconds or (60.0 if options.long else 5.0)
     options.solvers = options.solvers or ",".join(SOLVERS if options.long else USUAL)
@@ -147,6 +165,7 @@ def main() -> None:
         print(
             f"\nOurs, not counted above: imports and loading kernels, {statistics.median(loading):.2f} CPU s."
         )
+    print(report.share_of_cores(results))
     if wrong:
         sys.exit("\n".join(["", "WRONG:", *wrong]))
 

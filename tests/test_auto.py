@@ -82,7 +82,7 @@ def test_large_parts_are_searched_in_both_ways(threads):
     budget = Budget(8.0, threads=threads)
     plan = make_plan(made.problem, budget=budget)
     reference_arena = place_by_portfolio(made.problem, Budget(), 0).arena_bytes(made.problem)
-    assert made.load <= plan.arena_bytes <= reference_arena
+    assert made.lower_bound <= plan.arena_bytes <= reference_arena
     assert validate_plan(plan, replay=False).valid
     assert budget.best_bytes == plan.arena_bytes
 
@@ -132,7 +132,7 @@ def test_progress_comes_with_every_better_placement_and_bound():
     made = adversarial.no_way_out(2)
     told: list[Progress] = []
     plan = make_plan(made.problem, budget=Budget(20, listener=told.append))
-    assert told[0].bound_bytes == made.load
+    assert told[0].bound_bytes == made.lower_bound
     assert told[-1].bound_bytes == told[-1].arena_bytes == plan.arena_bytes == made.optimum
     assert told[-1].gap == 0.0
     assert [one.nodes for one in told] == sorted(one.nodes for one in told)

@@ -192,7 +192,7 @@ def test_what_load_does_not_show_is_proved_with_nine_buffers(copies):
     made = adversarial.no_way_out(copies)
     plan = make_plan(made.problem, "exact", budget=Budget(20))
     assert plan.arena_bytes == plan.bound.nbytes == made.optimum
-    assert plan.bound.nbytes > 1.19 * made.load
+    assert plan.bound.nbytes > 1.19 * made.lower_bound
     assert len(plan.bound.core) <= 10
     assert replay(made.problem, plan.bound).outcome is Outcome.PROVED
 

@@ -7,7 +7,11 @@ from enum import StrEnum
 from importlib.util import find_spec
 from sys import maxsize
 
+from benchmarks.families.instance import Feature
+
 MOST_FOR_CP_SAT = 5_000
+EVERYTHING = frozenset(Feature)
+NOTHING: frozenset[Feature] = frozenset()
 
 
 class Question(StrEnum):
@@ -20,7 +24,7 @@ class Question(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Solver:
     """`module` in this folder has its `solve`; `needs` is the package it imports; above `most` buffers it is
-    not asked."""
+    not asked. `features` are those that it can be told of, `workers` the threads that it runs on a core."""
 
     name: str
     module: str
@@ -29,6 +33,15 @@ class Solver:
     needs: str = ""
     by_binary: bool = False
     most: int = maxsize
+    features: frozenset[Feature] = EVERYTHING
+    workers: int = 1
+
+    def cannot(self, asked: frozenset[Feature]) -> str:
+        """Why it cannot be asked about an instance with these features; "" when it can."""
+        lacking = sorted(asked - self.features)
+        if Feature.GAPS in lacking:
+            lacking = [feature for feature in lacking if feature is not Feature.WINDOWS]
+        return f"knows no {', '.join(lacking)}" if lacking else ""
 
     def missing(self, binary: str) -> str:
         """Why it cannot run and what to do about it; "" when it can."""
@@ -40,6 +53,8 @@ class Solver:
 
 
 OURS = {Question.DECIDE: "decide", Question.MINIMISE: "auto"}
+BY_MINIMALLOC = EVERYTHING - {Feature.FIXED}
+"""Its tables have a column for offsets, in which no buffer may be left free."""
 SOLVERS = {
     solver.name: solver
     for solver in (
@@ -50,6 +65,7 @@ SOLVERS = {
             Question.DECIDE,
             "MiniMalloc's binary, all of its process",
             by_binary=True,
+            features=BY_MINIMALLOC,
         ),
         Solver(
             "cp_sat_decide",
@@ -61,9 +77,41 @@ SOLVERS = {
         ),
         Solver("auto", "ours_auto", Question.MINIMISE, "memplan_engine.make_plan, strategy auto"),
         Solver(
-            "supermalloc", "supermalloc", Question.MINIMISE, "OmniMalloc's branch and bound", "omnimalloc"
+            "minimalloc_minimise",
+            "minimalloc_minimise",
+            Question.MINIMISE,
+            "MiniMalloc's binary with --minimize_capacity, half of the time from each of two capacities",
+            by_binary=True,
+            features=BY_MINIMALLOC,
         ),
-        Solver("omni", "omni", Question.MINIMISE, "OmniMalloc's portfolio of greedy orders", "omnimalloc"),
+        *(
+            Solver(
+                f"supermalloc_{workers}",
+                "supermalloc",
+                Question.MINIMISE,
+                f"OmniMalloc's branch and bound, {workers} threads on a core",
+                "omnimalloc",
+                features=NOTHING,
+                workers=workers,
+            )
+            for workers in (3, 6)
+        ),
+        Solver(
+            "tela",
+            "tela",
+            Question.MINIMISE,
+            "OmniMalloc's TelaMalloc, with ever more backtracks",
+            "omnimalloc",
+            features=NOTHING,
+        ),
+        Solver(
+            "omni",
+            "omni",
+            Question.MINIMISE,
+            "OmniMalloc's portfolio of greedy orders, no search",
+            "omnimalloc",
+            features=frozenset({Feature.FIXED}),
+        ),
         Solver(
             "cp_sat_minimise",
             "cp_sat_minimise",

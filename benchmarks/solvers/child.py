@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
 from dataclasses import asdict, replace
@@ -23,10 +24,18 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * kibibytes
 
 
+def pin(threads: int) -> None:
+    """Keep this process, and all that it starts, on as many cores as it may have threads: the last ones of
+    those that it may use. However many threads a solver runs, it has no more than that."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-threads:])
+
+
 def main() -> None:
     """Read the request, solve it, write the answer."""
     module, request_path, answer_path = sys.argv[1:]
     request = Request(**json.loads(Path(request_path).read_text()))
+    pin(request.threads)
     if request.memory_bytes:
         resource.setrlimit(resource.RLIMIT_DATA, (request.memory_bytes, request.memory_bytes))
     answer = import_module(f"benchmarks.solvers.{module}").solve(request)

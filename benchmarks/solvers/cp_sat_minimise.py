@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from benchmarks.solvers.cp_sat import Model, unit_of
+from benchmarks.solvers.cp_sat import Model, ceiling
 from benchmarks.solvers.protocol import Answer, Request
 
 
 def solve(request: Request) -> Answer:
     """The best offsets, and the bound that the search proved."""
-    model = Model(request, sum(request.size), unit_of(request))
+    model = Model(request, ceiling(request))
     arena = model.model.new_int_var(0, model.ceiling, "arena")
     for offset, size in zip(model.offsets, model.sizes, strict=True):
         model.model.add(offset + size <= arena)
     model.model.minimize(arena)
-    solver, status, cpu = model.solve(request)
+    solver, status, spent = model.solve(request)
     bound = model.unit * round(solver.best_objective_bound)
-    return Answer(model.offsets_of(solver, status), bound, cpu=cpu)
+    return Answer(model.offsets_of(solver, status), bound, **spent)

@@ -16,7 +16,8 @@ from memplan_engine.validate import validate_plan
 @dataclass(frozen=True, slots=True)
 class Result:
     """What `solver` gave for `instance`: `arena` in bytes, None when it gave no placement; `said` is its
-    verdict for people; `decided` whether that settles the question; `wrong` what our validator says of it."""
+    verdict for people; `decided` whether that settles the question; `wrong` what our validator says of it.
+    `asked` is false where the solver cannot be told of what the instance asks for."""
 
     instance: Instance
     solver: Solver
@@ -26,6 +27,8 @@ class Result:
     said: str
     decided: bool
     wrong: str = ""
+    seed: int = 0
+    asked: bool = True
 
     @property
     def label(self) -> str:
@@ -33,12 +36,19 @@ class Result:
         return self.solver.name if self.threads == 1 else f"{self.solver.name}:{self.threads}"
 
     @property
-    def above(self) -> str:
-        """Arena over the bound: the optimum where it is known, or else LOAD."""
-        return "–" if self.arena is None else f"{self.arena / self.instance.bound:.4f}"
+    def above(self) -> float | None:
+        """Arena over the bound: the optimum where it is known, or else the lower bound."""
+        return None if self.arena is None else self.arena / self.instance.bound
 
 
-def judge(instance: Instance, solver: Solver, threads: int, answer: Answer) -> Result:
+def unasked(instance: Instance, solver: Solver, threads: int) -> Result:
+    """What stands for an answer where the solver cannot be told of what the instance asks for."""
+    return Result(
+        instance, solver, threads, Answer(), None, solver.cannot(instance.features), False, asked=False
+    )
+
+
+def judge(instance: Instance, solver: Solver, threads: int, answer: Answer, seed: int = 0) -> Result:
     """Check the placement with the independent validator, and the claims against what is known."""
     arena, wrong = _arena(instance, answer)
     lowest = arena if instance.optimum is None else instance.optimum
@@ -52,10 +62,10 @@ def judge(instance: Instance, solver: Solver, threads: int, answer: Answer) -> R
         said = "fits" if fits else "does not fit" if denied else "undecided"
         decided = fits or denied
     else:
-        decided = arena is not None and arena <= max(answer.bound, instance.load)
+        decided = arena is not None and arena <= max(answer.bound, instance.lower_bound)
         said = "proven" if decided else "no"
     said = "WRONG" if wrong else answer.trouble or said
-    return Result(instance, solver, threads, answer, arena, said, decided and not wrong, wrong)
+    return Result(instance, solver, threads, answer, arena, said, decided and not wrong, wrong, seed)
 
 
 def _arena(instance: Instance, answer: Answer) -> tuple[int | None, str]:

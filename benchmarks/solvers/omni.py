@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import time
-
 from omnimalloc.allocators import OmniAllocator
 
 from benchmarks.solvers.omnimalloc_pool import allocations, offsets_of
 from benchmarks.solvers.protocol import Answer, Request
+from benchmarks.solvers.question import timed
 
 
 def solve(request: Request) -> Answer:
     """Its placement; it proves nothing."""
     buffers = allocations(request)
-    before = time.process_time()
-    placed = OmniAllocator().allocate(buffers)
-    cpu = time.process_time() - before
-    return Answer(offsets_of(tuple(placed)), cpu=cpu)
+    placed, spent = timed(lambda: OmniAllocator().allocate(buffers))
+    return Answer(offsets_of(placed), **spent)

@@ -1,24 +1,17 @@
-"""What our two solvers share: problem, budget, and kernels that are loaded before the clock starts."""
+"""What our two solvers share: budget, and kernels that are loaded before the clock starts."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-import numpy as np
-
 from benchmarks.families.adversarial import no_way_out
 from benchmarks.solvers.protocol import Answer, Request
+from benchmarks.solvers.question import timed
 from memplan_engine.decision import decide
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
-from memplan_engine.problem import Problem, make_problem
 from memplan_engine.strategies.budget import Budget
-
-
-def to_problem(request: Request) -> Problem:
-    """The buffers as a Problem; its time counts as ours."""
-    return make_problem(*(np.array(column) for column in (request.start, request.end, request.size)))
 
 
 def budget_of(request: Request) -> Budget:
@@ -29,10 +22,9 @@ def budget_of(request: Request) -> Budget:
 def run(solve: Callable[[], Plan]) -> Answer:
     """The plan of `solve` with its CPU time."""
     _load_kernels()
-    before = time.process_time()
-    plan = solve()
-    cpu = time.process_time() - before
-    return Answer(plan.offsets.tolist(), plan.bound.nbytes, cpu=cpu, loading=before)
+    loading = time.process_time()
+    plan, spent = timed(solve)
+    return Answer(plan.offsets.tolist(), plan.bound.nbytes, loading=loading, **spent)
 
 
 def _load_kernels() -> None:

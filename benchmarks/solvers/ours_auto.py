@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.solvers.ours import budget_of, run, to_problem
+from benchmarks.solvers.ours import budget_of, run
 from benchmarks.solvers.protocol import Answer, Request
+from benchmarks.solvers.question import to_problem
 from memplan_engine.planner import make_plan
 
 
