@@ -84,7 +84,7 @@ def run_(
 
     require_torch("running a model")
     _check_options(plan, force, strategy)
-    step = _step_of(training, optimizer)
+    step = step_of(training, optimizer)
     for target in (trace, observation, output):
         if target:
             check_target(target, (".json",), plan)
@@ -92,7 +92,7 @@ def run_(
     get_strategy(name)
     budget = make_budget(name, seconds, seed, threads)
     wish = {"policy": str(policy), "check": check, "profile": profile, "force": force}
-    with _steps() as tell:
+    with steps() as tell:
         given = None if plan is None else _read_plan(plan)
         subject = _open(model, functional, step, seed, tell)
         tell("")
@@ -112,7 +112,7 @@ def _check_options(plan: Path | None, force: bool, strategy: str | None) -> None
         raise InputError("--strategy", "", "a --plan, too", "one of them: a plan is finished")
 
 
-def _step_of(training: Training | None, optimizer: Optimizer | None) -> str | None:
+def step_of(training: Training | None, optimizer: Optimizer | None) -> str | None:
     """The optimizer of a whole step; None where no step is asked for."""
     if optimizer and training is None:
         raise InputError("--optimizer", "", "no --training", "--training step: nothing else updates weights")
@@ -192,7 +192,7 @@ def _show(trial: Trial, as_json: bool, all_rows: bool) -> None:
 
 
 @contextmanager
-def _steps() -> Iterator[Callable[[str], None]]:
+def steps() -> Iterator[Callable[[str], None]]:
     """Gives what is told of each part of the work as it begins ("" while somebody else shows something): a
     line on a terminal, nothing elsewhere."""
     if not sys.stderr.isatty():

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
+RECORDED = "or, if it runs eagerly, a plan of a recorded run (memplan observe; in Python observe_model)"
+"""The way out for whatever cannot be captured: it runs as it is, and what it allocated is planned."""
+EXPORTABLE = f"a model that torch.export can trace with these inputs, {RECORDED}"
+
 
 def require_torch(purpose: str) -> None:
     """Raise MissingDependencyError where torch is not installed."""

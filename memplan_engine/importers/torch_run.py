@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError, MemplanError, one_line
 from memplan_engine.graph import Op
+from memplan_engine.importers.torch_fake import RECORDED
 from memplan_engine.importers.torch_kernels import as_on_cpu
 from memplan_engine.importers.torch_out import out_variant_of
 from memplan_engine.importers.torch_source import source_of
@@ -128,7 +129,10 @@ class Run:
             raise
         except Exception as error:
             raise InputError(
-                self.source, f"node {name} ({kind_of(node)})", brief(error), "an op that fake tensors can run"
+                self.source,
+                f"node {name} ({kind_of(node)})",
+                brief(error),
+                f"an op that fake tensors can run, {RECORDED}",
             ) from error
         if labels(slot.names) or not is_arithmetic_on_sizes(node):
             self._record(node, name, slot, env, arguments.names)

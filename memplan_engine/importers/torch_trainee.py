@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError, MemplanError
 from memplan_engine.importers.torch_capture import fake_inputs, fake_model
-from memplan_engine.importers.torch_fake import FakeTwins, fake_mode, quiet, require_torch
+from memplan_engine.importers.torch_fake import EXPORTABLE, FakeTwins, fake_mode, quiet, require_torch
 from memplan_engine.importers.torch_loss import Loss, find_loss
 from memplan_engine.importers.torch_run import brief
 from memplan_engine.importers.torch_source import located
@@ -85,7 +85,7 @@ def make_trainee(
         found = f"{sum(1 for _ in model.parameters())}, none of which requires a gradient"
         raise InputError(source, "parameters", found, "at least one that does")
     twins = FakeTwins(fake_mode(), meta_device="cpu")
-    with tracing(source, "torch.export", "a model that torch.export can trace with these inputs"):
+    with tracing(source, "torch.export", EXPORTABLE):
         exported = torch.export.export(
             fake_model(model, twins),
             tuple(fake_inputs(list(args), twins)),

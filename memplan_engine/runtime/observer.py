@@ -199,9 +199,10 @@ class Observer:
     def around(self, name: str, kind: str, call: Callable[[], Any]) -> Any:
         """Run `call()` as the op `name`."""
         mark = self._begin(name, kind)
-        value = call()
-        self._end(mark)
-        return value
+        try:
+            return call()
+        finally:
+            self._end(mark)
 
     def dispatched(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator that has reached the dispatcher."""
@@ -211,11 +212,14 @@ class Observer:
                 self.storages.returned(value, args, kwargs, func)
             return value
         mark = self._begin("", func)
-        value = func(*args, **kwargs)
-        if self.storages is not None:
-            self.storages.returned(value, args, kwargs, func)
-        self._end(mark)
-        return value
+        try:
+            # A model may catch what an operator raises, and go on.
+            value = func(*args, **kwargs)
+            if self.storages is not None:
+                self.storages.returned(value, args, kwargs, func)
+            return value
+        finally:
+            self._end(mark)
 
     def _begin(self, name: str, kind: Any) -> Any:
         """An op begins; the profiler's handle on it."""

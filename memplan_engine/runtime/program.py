@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, unknown_sizes
 from memplan_engine.importers.torch_capture import fake_inputs
-from memplan_engine.importers.torch_fake import FakeTwins, fake_mode, quiet
+from memplan_engine.importers.torch_fake import EXPORTABLE, RECORDED, FakeTwins, fake_mode, quiet
 from memplan_engine.importers.torch_graph import assemble, graph_from_exported
 from memplan_engine.importers.torch_run import Run, Slot, is_transform, labels
 from memplan_engine.importers.torch_symbols import Sizes
@@ -33,9 +33,6 @@ from memplan_engine.runtime.signature import (
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import GraphModule
-
-RECORDED = "or a plan of a recorded run (observe, observed_problem)"
-EXPORTABLE = "a model that torch.export can trace with these inputs"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,14 +154,9 @@ def load_program(
 
 @contextmanager
 def exporting(source: str) -> Iterator[None]:
-    """As `tracing`; of a model that depends on its data it is said what can be done instead."""
-    try:
-        with tracing(source, "torch.export", EXPORTABLE):
-            yield
-    except InputError as error:
-        if "DataDependent" not in error.found:
-            raise
-        raise InputError(source, error.place, error.found, f"{error.expected}, {RECORDED}") from error
+    """As `tracing`; it is said what can be done instead."""
+    with tracing(source, "torch.export", EXPORTABLE):
+        yield
 
 
 def program_from_exported(
