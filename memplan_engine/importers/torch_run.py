@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError, MemplanError, one_line
 from memplan_engine.graph import Op
-from memplan_engine.importers.torch_fake import RECORDED
+from memplan_engine.importers.torch_fake import RECORDED, as_exported
 from memplan_engine.importers.torch_kernels import as_on_cpu
 from memplan_engine.importers.torch_out import out_variant_of
 from memplan_engine.importers.torch_source import source_of
@@ -96,7 +97,7 @@ class Run:
             elif node.op == "output":
                 return look_up(node.args[0], env)
             else:
-                env[node] = self._call(node, env, prefix)
+                env[node] = as_exported(partial(self._call, node, env, prefix))
         raise InputError(self.source, "graph", "no output node", "a graph that returns something")
 
     def _attribute(self, module: GraphModule, node: Node, prefix: str) -> Slot:

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph as MemplanGraph
-from memplan_engine.importers.torch_fake import FakeTwins, fake_mode, quiet
+from memplan_engine.importers.torch_fake import FakeTwins, as_exported, fake_mode, quiet
 from memplan_engine.importers.torch_graph import assemble
 from memplan_engine.importers.torch_run import (
     Run,
@@ -69,7 +69,7 @@ class _Looking(Run):
 
     def call(self, node: Node, env: dict[Node, Slot]) -> Slot:
         """What `node` gives for what is in `env`."""
-        return self._call(node, env, "")
+        return as_exported(lambda: self._call(node, env, ""))
 
 
 class _Settling:
