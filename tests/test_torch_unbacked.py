@@ -1,5 +1,5 @@
-"""Operators whose C++ code asks for values: torch.export takes them by decompositions in Python, and so does the
-re-run that finds storages."""
+"""Operators whose C++ code asks for values: torch.export takes them by decompositions in Python, and so does
+the re-run that finds storages."""
 
 from __future__ import annotations
 

@@ -46,9 +46,9 @@ def quiet() -> Iterator[None]:
 
 
 def as_exported(call: Callable[[], Given]) -> Given:
-    """What `call` gives on fake tensors. Where an operator's C++ code asks for a value or a size that depends on
-    the data, it is called again with torch's decompositions in Python (`aten.pad` of such a size, `istft`), as
-    torch.export does it from the start."""
+    """What `call` gives on fake tensors. Where the C++ code of an operator asks for a value or a size that
+    depends on the data, it is called again with torch's decompositions in Python (`aten.pad` of such a size,
+    `istft`), as torch.export does it from the start."""
     from torch._dispatch.python import enable_python_dispatcher
     from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -59,7 +59,7 @@ def as_exported(call: Callable[[], Given]) -> Given:
     except Exception as error:
         if not isinstance(error.__cause__ or error, asks):
             raise
-    with enable_python_dispatcher():  # type: ignore[no-untyped-call]
+    with enable_python_dispatcher():
         return call()
 
 
