@@ -122,6 +122,8 @@ class Run:
             return self._inline(node, args, arguments.names[0], name)
         if is_transform(node):
             raise InputError(self.source, f"node {name}", f"torch.func's {kind_of(node)}", "a plain operator")
+        if changes_layout(node):
+            self._keep_as_made((args, kwargs))
         try:
             with self.mode:
                 value = self.execute(node, args, kwargs)
@@ -138,6 +140,17 @@ class Run:
         if labels(slot.names) or not is_arithmetic_on_sizes(node):
             self._record(node, name, slot, env, arguments.names)
         return slot
+
+    def _keep_as_made(self, arguments: Any) -> None:
+        """Tensors whose shape or strides an operator changes in place are described as they were made: there
+        an op writes them, and whoever reads them later has the operator's result."""
+        from torch.utils import _pytree as pytree
+
+        changed = {id(leaf) for leaf in pytree.tree_leaves(arguments)}
+        for name, tensor in self.tensors.items():
+            if id(tensor) in changed:
+                with self.mode:
+                    self.tensors[name] = tensor.detach()
 
     def execute(self, node: Node, args: Any, kwargs: Any) -> Any:
         """What the operator of `node` gives for these arguments, in storages as CPU kernels make them."""
@@ -203,6 +216,13 @@ def is_arithmetic_on_sizes(node: Node) -> bool:
     no graph of plain sizes, so it is no step, and what it asks about lives no longer for it."""
     kind = kind_of(node)
     return kind in SIZE_CHECKS or kind.startswith(SIZE_FUNCTIONS)
+
+
+def changes_layout(node: Node) -> bool:
+    """Whether `node` changes the shape or the strides of a tensor in place (`transpose_`)."""
+    import torch
+
+    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.inplace_view in node.target.tags
 
 
 def is_transform(node: Node) -> bool:

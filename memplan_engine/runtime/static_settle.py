@@ -19,6 +19,7 @@ from memplan_engine.importers.torch_graph import assemble
 from memplan_engine.importers.torch_run import (
     Run,
     Slot,
+    changes_layout,
     is_arithmetic_on_sizes,
     is_higher_order,
     labels,
@@ -217,11 +218,6 @@ class _Settling:
 def _root(label: str) -> str:
     """The node of a tensor or an op: those of several outputs, and of sub-graphs, have names with points."""
     return label.partition(".")[0]
-
-
-def changes_layout(node: Node) -> bool:
-    """Whether `node` changes the shape or the strides of a tensor in place."""
-    return isinstance(node.target, OpOverload) and torch.Tag.inplace_view in node.target.tags
 
 
 def _computes(node: Node) -> bool:
