@@ -9,7 +9,15 @@ from runtime_support import same_bits
 from torch import nn
 from torch.nn import functional
 
-from memplan_engine import StaticRuntime, capture, compare_run, load_program, make_plan, run_safely
+from memplan_engine import (
+    StaticRuntime,
+    capture,
+    compare_run,
+    insert_slab,
+    load_program,
+    make_plan,
+    run_safely,
+)
 from memplan_engine.graph import unknown_sizes
 
 
@@ -55,3 +63,28 @@ def test_a_pad_of_a_size_that_depends_on_the_data_is_captured(functional_form: b
     graph = capture(Durations(), (torch.tensor([[2.0, 3.0, 1.0]]),), functional=functional_form)
     assert any("pad" in op.kind for op in graph.ops)
     assert unknown_sizes(graph)
+
+
+class Checked(nn.Module):
+    """A check of values, as LLaVA's of its image tokens: export makes a number of it (`sym_ite`), which is
+    the size of nothing."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        torch._check_tensor_all(x > -100)
+        return x.exp() * 2
+
+
+def test_a_number_that_is_no_size_does_not_keep_a_model_out_of_the_slab() -> None:
+    x = torch.randn(4, 8)
+    expected = Checked()(x)
+    program = load_program(Checked(), (x,))
+    assert any("sym_ite" in str(node.target) for node in program.module.graph.nodes)
+    plan = make_plan(program.graph, "greedy_by_size")
+    for policy in ("native", "all"):
+        in_slab = program.with_module(insert_slab(program, plan, policy=policy))
+        assert same_bits(in_slab.run((x,)), expected)
+        with pytest.raises(RuntimeError, match="Runtime assertion failed"):
+            in_slab.run((x - 1000,))
+    assert same_bits(run_safely(program, plan, (x,)).value, expected)
+    runtime = StaticRuntime(Checked(), (x,))
+    assert same_bits([runtime(x), runtime(x)], [expected, expected])
