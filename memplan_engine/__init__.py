@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from memplan_engine.replay.predict import agrees
     from memplan_engine.replay.values import Replay
     from memplan_engine.runtime.comparison import Measured, compare_run, learn_workspaces
+    from memplan_engine.runtime.eager_run import observe_model
     from memplan_engine.runtime.equality import Equality, compare_results
     from memplan_engine.runtime.observer import Observer, observe, observe_result
     from memplan_engine.runtime.program import (
@@ -238,6 +239,7 @@ __all__ = [
     "object_table",
     "observation_recording",
     "observe",
+    "observe_model",
     "observe_result",
     "observed_live",
     "observed_peak",
@@ -344,6 +346,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "replay.values": ("Replay",),
     "runtime.comparison": ("Measured", "compare_run", "learn_workspaces"),
     "runtime.equality": ("Equality", "compare_results"),
+    "runtime.eager_run": ("observe_model",),
     "runtime.observer": ("Observer", "observe", "observe_result"),
     "runtime.program": ("Program", "load_program", "program_from_exported", "program_from_module"),
     "runtime.pt2_program": ("load_pt2",),

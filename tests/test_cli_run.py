@@ -206,7 +206,7 @@ def test_large_weights_are_announced_and_too_large_ones_refused(run, monkeypatch
     with caplog.at_level(logging.WARNING):
         assert run("models.py:net")[0] == 0
     assert "factory models.py:net: making 980 B of weights" in caplog.text
-    monkeypatch.setattr(torch_factory.os, "sysconf", lambda name: 30)
+    monkeypatch.setattr(torch_factory, "memory_bytes", lambda: 900)
     code, _, error = run("models.py:net")
     assert code == 2
     assert "found weights of 980 B, expected at most 900 B" in error

@@ -18,6 +18,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 from training_models import real_inputs, real_like, stitched
 
+from memplan_engine import compare_run, load_program
 from memplan_engine.fx_estimator import StorageAliasing, estimate_training
 from memplan_engine.importers.torch_capture import capture
 from memplan_engine.importers.torch_fake import FakeTwins, fake_mode
@@ -134,6 +135,17 @@ def test_batch_norms_take_the_storages_planned(dtype, kept):
     for op in (aten._batch_norm_with_update.default, aten._batch_norm_with_update_functional.default):
         args = (x, w, w, *stats, *more)
         assert planned(op, args) == real(op, args), op
+
+
+@pytest.mark.parametrize(("dtype", "kept"), TYPES)
+def test_layer_and_group_norms_save_in_the_type_of_their_parameters(dtype, kept):
+    """Autocast gives a layer norm bfloat16 with weights in float32."""
+    x, w = torch.rand(2, 4).to(dtype), torch.ones(4).to(kept)
+    for weight, bias in ((w, w), (w, None), (None, w), (None, None)):
+        args = (x, [4], weight, bias, 1e-5)
+        assert planned(aten.native_layer_norm.default, args) == real(aten.native_layer_norm.default, args)
+        args = (x, weight, bias, 2, 4, 1, 2, 1e-5)
+        assert planned(aten.native_group_norm.default, args) == real(aten.native_group_norm.default, args)
 
 
 @pytest.mark.parametrize("mask", list(itertools.product((True, False), repeat=3)))
@@ -317,3 +329,24 @@ def test_with_dynamic_shapes_the_formula_is_that_of_the_unreduced_loss():
 def test_every_kernel_of_the_table_is_an_operator_of_torch():
     for name in KERNELS:
         assert hasattr(aten, name.removeprefix("aten::")), name
+
+
+class Mixed(nn.Module):
+    """A layer norm that autocast gives bfloat16."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.norm, self.two = nn.Linear(16, 16), nn.LayerNorm(16), nn.Linear(16, 16)
+
+    def forward(self, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.two(self.norm(self.one(x)))
+
+
+def test_autocast_takes_the_bytes_predicted_during_every_op():
+    """By hand, at the norm: two tensors of 8 × 16 bfloat16, and 8 means and deviations in float32."""
+    x = torch.rand(8, 16)
+    measured = compare_run(load_program(Mixed(), (x,)), (x,), eager=Mixed())
+    assert measured.differing == ()
+    norm = [op.kind for op in measured.graph.ops].index("aten.layer_norm")
+    assert measured.predicted[norm] == 2 * 8 * 16 * 2 + 2 * 8 * 4

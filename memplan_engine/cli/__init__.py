@@ -11,7 +11,7 @@ from typing import NoReturn
 
 INTERRUPTED = 130
 MANY_OBJECTS = 200_000
-HEAVY_VERBS = ("capture", "estimate", "run", "dashboard")
+HEAVY_VERBS = ("capture", "estimate", "run", "observe", "dashboard")
 """The verbs that run other people's code in this process or start another one."""
 
 __all__ = ["main"]

@@ -19,6 +19,7 @@ VERBS = {
     "symbols": ("symbols", "range", "buckets", "sweep"),
     "capturing": ("capture", "estimate"),
     "executing": ("run",),
+    "observing": ("observe",),
     "serving": ("dashboard",),
 }
 """The modules beside this one with their verbs, in the order in which the help lists them; each module is

@@ -94,7 +94,7 @@ def run_(
     get_strategy(name)
     budget = make_budget(name, seconds, seed, threads)
     wish = {"policy": str(policy), "check": check, "profile": profile, "force": force}
-    with _steps() as tell:
+    with steps() as tell:
         given = None if plan is None else _read_plan(plan)
         subject = _open(model, functional, step, seed, tell)
         tell("")
@@ -199,7 +199,7 @@ def _show(trial: Trial, as_json: bool, all_rows: bool) -> None:
 
 
 @contextmanager
-def _steps() -> Iterator[Callable[[str], None]]:
+def steps() -> Iterator[Callable[[str], None]]:
     """Gives what is told of each part of the work as it begins ("" while somebody else shows something): a
     line on a terminal, nothing elsewhere."""
     if not sys.stderr.isatty():

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError, one_line
+from memplan_engine.importers.torch_caches import register_caches
 from memplan_engine.importers.torch_dims import parse_dynamic, torch_dynamic_shapes
-from memplan_engine.importers.torch_fake import FakeTwins, fake_mode, quiet, require_torch
+from memplan_engine.importers.torch_fake import EXPORTABLE, FakeTwins, fake_mode, quiet, require_torch
 from memplan_engine.importers.torch_graph import graph_from_exported
 from memplan_engine.importers.torch_run import brief
 
@@ -82,9 +83,7 @@ def capture(
         if dynamic_shapes is not None and (reasons := broken_constraints(error)):
             expected = "dimensions that the model leaves free"
             raise InputError(label, "dynamic_shapes", reasons, expected) from error
-        raise InputError(
-            label, "torch.export", brief(error), "a model that torch.export can trace with these inputs"
-        ) from error
+        raise InputError(label, "torch.export", brief(error), EXPORTABLE) from error
     return graph_from_exported(exported, label)
 
 
@@ -141,10 +140,12 @@ def _tensor_memo(model: torch.nn.Module, twins: FakeTwins) -> dict[int, Any]:
 
 def fake_inputs(value: Any, twins: FakeTwins) -> Any:
     """`value` with a fake twin for every tensor in it. Dataclasses met for the first time are registered
-    with torch.export, which refuses them otherwise."""
+    with torch.export, which refuses them otherwise; so are the caches of Hugging Face's models, which also
+    stand in what these return."""
     import torch
     from torch.utils import _pytree as pytree
 
+    register_caches()
     while unknown := {
         type(leaf)
         for leaf in pytree.tree_leaves(value)

@@ -5,15 +5,20 @@ from __future__ import annotations
 import io
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memplan_engine.errors import InputError, MissingDependencyError
 
 if TYPE_CHECKING:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
+
+Given = TypeVar("Given")
+RECORDED = "or, if it runs eagerly, a plan of a recorded run (memplan observe; in Python observe_model)"
+"""The way out for whatever cannot be captured: it runs as it is, and what it allocated is planned."""
+EXPORTABLE = f"a model that torch.export can trace with these inputs, {RECORDED}"
 
 
 def require_torch(purpose: str) -> None:
@@ -38,6 +43,24 @@ def quiet() -> Iterator[None]:
     finally:
         for logger, level in levels.items():
             logger.setLevel(level)
+
+
+def as_exported(call: Callable[[], Given]) -> Given:
+    """What `call` gives on fake tensors. Where the C++ code of an operator asks for a value or a size that
+    depends on the data, it is called again with torch's decompositions in Python (`aten.pad` of such a size,
+    `istft`), as torch.export does it from the start."""
+    from torch._dispatch.python import enable_python_dispatcher
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    asks = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
+    try:
+        return call()
+    except Exception as error:
+        if not isinstance(error.__cause__ or error, asks):
+            raise
+    with enable_python_dispatcher():
+        return call()
 
 
 def fake_mode() -> FakeTensorMode:

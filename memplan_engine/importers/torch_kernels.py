@@ -150,6 +150,8 @@ KERNELS: dict[str, Callable[[Any, Any, Arguments], Any]] = {
             "aten::_native_batch_norm_legit_functional",
             "aten::_batch_norm_with_update",
             "aten::_batch_norm_with_update_functional",
+            "aten::native_layer_norm",
+            "aten::native_group_norm",
         ),
         _saved_by_parameters,
     ),

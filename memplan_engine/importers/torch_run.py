@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError, MemplanError, one_line
 from memplan_engine.graph import Op
+from memplan_engine.importers.torch_fake import RECORDED, as_exported
 from memplan_engine.importers.torch_kernels import as_on_cpu
 from memplan_engine.importers.torch_out import out_variant_of
 from memplan_engine.importers.torch_source import source_of
@@ -96,7 +98,7 @@ class Run:
             elif node.op == "output":
                 return look_up(node.args[0], env)
             else:
-                env[node] = self._call(node, env, prefix)
+                env[node] = as_exported(partial(self._call, node, env, prefix))
         raise InputError(self.source, "graph", "no output node", "a graph that returns something")
 
     def _attribute(self, module: GraphModule, node: Node, prefix: str) -> Slot:
@@ -121,6 +123,8 @@ class Run:
             return self._inline(node, args, arguments.names[0], name)
         if is_transform(node):
             raise InputError(self.source, f"node {name}", f"torch.func's {kind_of(node)}", "a plain operator")
+        if changes_layout(node):
+            self._keep_as_made((args, kwargs))
         try:
             with self.mode:
                 value = self.execute(node, args, kwargs)
@@ -129,11 +133,25 @@ class Run:
             raise
         except Exception as error:
             raise InputError(
-                self.source, f"node {name} ({kind_of(node)})", brief(error), "an op that fake tensors can run"
+                self.source,
+                f"node {name} ({kind_of(node)})",
+                brief(error),
+                f"an op that fake tensors can run, {RECORDED}",
             ) from error
         if labels(slot.names) or not is_arithmetic_on_sizes(node):
             self._record(node, name, slot, env, arguments.names)
         return slot
+
+    def _keep_as_made(self, arguments: Any) -> None:
+        """Tensors whose shape or strides an operator changes in place are described as they were made: there
+        an op writes them, and whoever reads them later has the operator's result."""
+        from torch.utils import _pytree as pytree
+
+        changed = {id(leaf) for leaf in pytree.tree_leaves(arguments)}
+        for name, tensor in self.tensors.items():
+            if id(tensor) in changed:
+                with self.mode:
+                    self.tensors[name] = tensor.detach()
 
     def execute(self, node: Node, args: Any, kwargs: Any) -> Any:
         """What the operator of `node` gives for these arguments, in storages as CPU kernels make them."""
@@ -199,6 +217,13 @@ def is_arithmetic_on_sizes(node: Node) -> bool:
     no graph of plain sizes, so it is no step, and what it asks about lives no longer for it."""
     kind = kind_of(node)
     return kind in SIZE_CHECKS or kind.startswith(SIZE_FUNCTIONS)
+
+
+def changes_layout(node: Node) -> bool:
+    """Whether `node` changes the shape or the strides of a tensor in place (`transpose_`)."""
+    import torch
+
+    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.inplace_view in node.target.tags
 
 
 def is_transform(node: Node) -> bool:

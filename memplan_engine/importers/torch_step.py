@@ -19,7 +19,7 @@ from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
 from memplan_engine.importers.torch_capture import fake_inputs, fake_model
 from memplan_engine.importers.torch_eager_ops import as_eager, with_workspaces
-from memplan_engine.importers.torch_fake import FakeTwins, fake_mode, quiet, require_torch
+from memplan_engine.importers.torch_fake import RECORDED, FakeTwins, fake_mode, quiet, require_torch
 from memplan_engine.importers.torch_graph import assemble
 from memplan_engine.importers.torch_loss import Loss
 from memplan_engine.importers.torch_origins import Origins
@@ -52,10 +52,7 @@ if TYPE_CHECKING:
 
     from memplan_engine.importers.torch_recipe import MakeOptimizer, Step
 
-TRACEABLE = (
-    "a step that runs on tensors without values (no .item() on them, no branch on them), "
-    "or `memplan observe FACTORY --training step`, which runs it"
-)
+TRACEABLE = f"a step that runs on tensors without values (no .item(), no branch on them), {RECORDED}"
 SEED = 0
 """Where random generators of Python and NumPy begin, of which a model may make plain numbers in a step."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError, MemplanError
 from memplan_engine.importers.torch_capture import fake_inputs, fake_model
-from memplan_engine.importers.torch_fake import FakeTwins, fake_mode, quiet, require_torch
+from memplan_engine.importers.torch_fake import EXPORTABLE, FakeTwins, fake_mode, quiet, require_torch
 from memplan_engine.importers.torch_loss import Loss, find_loss
 from memplan_engine.importers.torch_lost import refusing_what_export_loses
 from memplan_engine.importers.torch_run import brief
@@ -82,8 +82,7 @@ def make_trainee(
     source = name or type(model).__name__
     check_trainable(model, source)
     twins = FakeTwins(fake_mode(), meta_device="cpu")
-    expected = "a model that torch.export can trace with these inputs"
-    with refusing_what_export_loses(model, source), tracing(source, "torch.export", expected):
+    with refusing_what_export_loses(model, source), tracing(source, "torch.export", EXPORTABLE):
         exported = torch.export.export(
             fake_model(model, twins),
             tuple(fake_inputs(list(args), twins)),

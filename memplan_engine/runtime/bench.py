@@ -15,6 +15,7 @@ from memplan_engine.formats.run_format import (
     KindEntry,
     ProfileEntry,
 )
+from memplan_engine.importers.torch_caches import as_given
 from memplan_engine.plan import Plan
 from memplan_engine.runtime.comparison import EAGER, INTERPRETER
 from memplan_engine.runtime.eager_step import EagerStep, named_step
@@ -51,7 +52,8 @@ class Bench:
         if self.subject.eager is None:
             return self.program.interpret(self.subject.args, self.subject.kwargs)
         with torch.no_grad():
-            return self.subject.eager(*self.subject.args, **self.subject.kwargs)
+            args, kwargs = as_given((self.subject.args, dict(self.subject.kwargs)))
+            return self.subject.eager(*args, **kwargs)
 
     def equality(self, settle: Callable[[], None], observed: Equality) -> Equality:
         """Whether the run in the slab gives what the reference gives; else where it first does not."""

@@ -10,6 +10,7 @@ import torch
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
+from memplan_engine.importers.torch_caches import as_given
 from memplan_engine.problem import Ints
 from memplan_engine.recordings.observation import Level, LiveBytes, Observation, observed_live
 from memplan_engine.runtime.equality import Equality, compare_results, locate
@@ -116,7 +117,10 @@ def compare_run(
     with settling(written, seed) as settle, torch.no_grad():
 
         def reference() -> Any:
-            return program.interpret(args, kwargs) if eager is None else eager(*args, **kwargs)
+            if eager is None:
+                return program.interpret(args, kwargs)
+            places, names = as_given((tuple(args), kwargs))
+            return eager(*places, **names)
 
         settle()
         expected = reference()

@@ -8,6 +8,7 @@ from typing import Any
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
+from memplan_engine.importers.torch_fake import as_exported
 from memplan_engine.importers.torch_run import INLINED, is_arithmetic_on_sizes, kind_of, wrapped_mode
 
 Around = Callable[[str, str, Callable[[], Any]], Any]
@@ -85,4 +86,4 @@ def _call(node: Node, env: dict[Node, Any], around: Around, read: Callable[[Any]
             return run_nodes(given[at], given[at + 1 :], around, read=read, prefix=f"{name}.")
     if not is_op(node, env.__getitem__):
         return target(*args, **kwargs)
-    return around(name, kind, lambda: target(*args, **kwargs))
+    return around(name, kind, lambda: as_exported(lambda: target(*args, **kwargs)))

@@ -12,8 +12,10 @@ from torch._C._autograd import (
     _record_function_with_args_enter,
     _record_function_with_args_exit,
 )
+from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError
+from memplan_engine.importers.torch_caches import register_caches
 from memplan_engine.recordings.observation import Level, Observation
 from memplan_engine.recordings.stacks import UNKNOWN_STACK, Frame
 from memplan_engine.runtime.allocations import MARK, AllocatorLog
@@ -76,7 +78,8 @@ def observe_result(
             "observe", "subject", f"a {type(subject).__name__}", "a program, a module or a function"
         )
     observer = Observer(levels=levels, stacks=stacks, kernels=kernels, name=str(label))
-    observer.given((args, kwargs))
+    register_caches()
+    observer.given(pytree.tree_leaves((args, kwargs)))
     if isinstance(subject, torch.nn.Module):
         observer.given([*subject.parameters(), *subject.buffers()])
     with observer:
@@ -196,9 +199,10 @@ class Observer:
     def around(self, name: str, kind: str, call: Callable[[], Any]) -> Any:
         """Run `call()` as the op `name`."""
         mark = self._begin(name, kind)
-        value = call()
-        self._end(mark)
-        return value
+        try:
+            return call()
+        finally:
+            self._end(mark)
 
     def dispatched(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator that has reached the dispatcher."""
@@ -208,11 +212,14 @@ class Observer:
                 self.storages.returned(value, args, kwargs, func)
             return value
         mark = self._begin("", func)
-        value = func(*args, **kwargs)
-        if self.storages is not None:
-            self.storages.returned(value, args, kwargs, func)
-        self._end(mark)
-        return value
+        try:
+            # A model may catch what an operator raises, and go on.
+            value = func(*args, **kwargs)
+            if self.storages is not None:
+                self.storages.returned(value, args, kwargs, func)
+            return value
+        finally:
+            self._end(mark)
 
     def _begin(self, name: str, kind: Any) -> Any:
         """An op begins; the profiler's handle on it."""

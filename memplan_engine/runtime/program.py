@@ -13,9 +13,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError
-from memplan_engine.graph import Graph, unknown_sizes
+from memplan_engine.graph import Graph, Tensor, unknown_sizes
 from memplan_engine.importers.torch_capture import fake_inputs
-from memplan_engine.importers.torch_fake import FakeTwins, fake_mode, quiet
+from memplan_engine.importers.torch_fake import EXPORTABLE, RECORDED, FakeTwins, fake_mode, quiet
 from memplan_engine.importers.torch_graph import assemble, graph_from_exported
 from memplan_engine.importers.torch_run import Run, Slot, is_transform, labels
 from memplan_engine.importers.torch_symbols import Sizes
@@ -33,9 +33,6 @@ from memplan_engine.runtime.signature import (
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import GraphModule
-
-RECORDED = "or a plan of a recorded run (observe, observed_problem)"
-EXPORTABLE = "a model that torch.export can trace with these inputs"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,14 +154,9 @@ def load_program(
 
 @contextmanager
 def exporting(source: str) -> Iterator[None]:
-    """As `tracing`; of a model that depends on its data it is said what can be done instead."""
-    try:
-        with tracing(source, "torch.export", EXPORTABLE):
-            yield
-    except InputError as error:
-        if "DataDependent" not in error.found:
-            raise
-        raise InputError(source, error.place, error.found, f"{error.expected}, {RECORDED}") from error
+    """As `tracing`; it is said what can be done instead."""
+    with tracing(source, "torch.export", EXPORTABLE):
+        yield
 
 
 def program_from_exported(
@@ -199,21 +191,31 @@ def program_from_exported(
 
 
 def correct_layouts(module: GraphModule, graph: Graph) -> None:
-    """Lay the recorded values of the nodes of `module` out as CPU kernels do, which `graph` knows."""
+    """Give the recorded values of the nodes of `module` the shapes and strides that CPU kernels make, which
+    `graph` knows: recorded are those that a tensor has in the end, after `transpose_` and the like."""
     tensors = {tensor.name: tensor for tensor in graph.tensors}
     for node in module.graph.nodes:
-        value, tensor = node.meta.get("val"), tensors.get(node.name)
-        if node.op != "call_function" or tensor is None or not isinstance(value, FakeTensor):
+        value = node.meta.get("val")
+        if node.op != "call_function" or value is None:
             continue
-        if tensor.strides is None:
-            strides = tuple(math.prod(tensor.shape[place + 1 :]) for place in range(len(tensor.shape)))
-        else:
-            strides = tensor.strides
-        if not same_strides(tensor.shape, strides, value.stride()):
-            with value.fake_mode:
-                node.meta["val"] = torch.empty_strided(
-                    tensor.shape, strides, dtype=value.dtype, device=value.device
-                )
+        if isinstance(value, FakeTensor):
+            node.meta["val"] = _laid_out(value, tensors.get(node.name))
+        elif isinstance(value, (tuple, list)):
+            parts = (_laid_out(one, tensors.get(f"{node.name}.{place}")) for place, one in enumerate(value))
+            node.meta["val"] = type(value)(parts)
+
+
+def _laid_out(value: Any, tensor: Tensor | None) -> Any:
+    """`value`, or a tensor like it with the shape and strides of `tensor`, where these are others."""
+    if tensor is None or not isinstance(value, FakeTensor):
+        return value
+    strides = tensor.strides
+    if strides is None:
+        strides = tuple(math.prod(tensor.shape[place + 1 :]) for place in range(len(tensor.shape)))
+    if value.shape == tensor.shape and same_strides(tensor.shape, strides, value.stride()):
+        return value
+    with value.fake_mode:
+        return torch.empty_strided(tensor.shape, strides, dtype=value.dtype, device=value.device)
 
 
 def state_names(exported: ExportedProgram) -> tuple[str, ...]:

@@ -291,7 +291,8 @@ def slab_device(nodes: Mapping[str, Node], binding: Binding) -> torch.device:
 
 def check_values(module: GraphModule, name: str) -> None:
     """Raise InputError for a node that is no operator, one of which no value was recorded when the graph was
-    made, or one whose sizes are not plain numbers."""
+    made, or one whose sizes are not plain numbers. Numbers that a run works out for itself (`sym_ite` of an
+    item, for a check) are no sizes: a tensor that had one for its size would be refused."""
     for node in module.graph.nodes:
         if node.op in ("call_module", "call_method"):
             expected = "a flat graph of operators: ExportedProgram.graph_module, make_fx"
@@ -299,15 +300,16 @@ def check_values(module: GraphModule, name: str) -> None:
         if (node.op == "placeholder" or node.users) and node.op != "get_attr" and "val" not in node.meta:
             found = "no recorded value"
             raise InputError(name, f"node {node.name}", found, "a graph by torch.export or make_fx")
-        if any(map(_is_dynamic, pytree.tree_leaves(node.meta.get("val")))):
+        if any(_is_dynamic(leaf, node) for leaf in pytree.tree_leaves(node.meta.get("val"))):
             raise InputError(name, f"node {node.name}", "a dynamic size", "a graph captured with plain sizes")
 
 
-def _is_dynamic(value: object) -> bool:
-    """Whether `value` is a size, or a tensor of a size, that is not a plain number."""
+def _is_dynamic(value: object, node: Node) -> bool:
+    """Whether `value`, of `node`, is a tensor of a size that is not a plain number, or such a size among the
+    inputs."""
     if isinstance(value, torch.Tensor):
         return any(isinstance(size, torch.SymInt) for size in (*value.shape, *value.stride()))
-    return isinstance(value, torch.SymInt)
+    return isinstance(value, torch.SymInt) and node.op == "placeholder"
 
 
 def is_item(node: Node) -> bool:

@@ -14,12 +14,12 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import MemplanError
-from memplan_engine.importers.torch_run import brief, kind_of
+from memplan_engine.importers.torch_run import brief, changes_layout, kind_of
 from memplan_engine.runtime.node_run import attribute_of
 from memplan_engine.runtime.operators import done
 from memplan_engine.runtime.out_native import out_arguments
 from memplan_engine.runtime.slab_choice import is_item
-from memplan_engine.runtime.static_settle import OWN, changes_layout
+from memplan_engine.runtime.static_settle import OWN
 
 memplan = torch.ops.memplan
 Step = tuple[Callable[..., Any], Callable[[list[Any]], Sequence[Any]], dict[str, Any], int, tuple[int, ...]]

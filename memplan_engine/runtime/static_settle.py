@@ -14,11 +14,12 @@ from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph as MemplanGraph
-from memplan_engine.importers.torch_fake import FakeTwins, fake_mode, quiet
+from memplan_engine.importers.torch_fake import FakeTwins, as_exported, fake_mode, quiet
 from memplan_engine.importers.torch_graph import assemble
 from memplan_engine.importers.torch_run import (
     Run,
     Slot,
+    changes_layout,
     is_arithmetic_on_sizes,
     is_higher_order,
     labels,
@@ -69,7 +70,7 @@ class _Looking(Run):
 
     def call(self, node: Node, env: dict[Node, Slot]) -> Slot:
         """What `node` gives for what is in `env`."""
-        return self._call(node, env, "")
+        return as_exported(lambda: self._call(node, env, ""))
 
 
 class _Settling:
@@ -217,11 +218,6 @@ class _Settling:
 def _root(label: str) -> str:
     """The node of a tensor or an op: those of several outputs, and of sub-graphs, have names with points."""
     return label.partition(".")[0]
-
-
-def changes_layout(node: Node) -> bool:
-    """Whether `node` changes the shape or the strides of a tensor in place."""
-    return isinstance(node.target, OpOverload) and torch.Tag.inplace_view in node.target.tags
 
 
 def _computes(node: Node) -> bool:

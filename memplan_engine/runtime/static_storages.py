@@ -11,6 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from memplan_engine.graph import Graph, Role, Tensor, is_contiguous
+from memplan_engine.importers.torch_run import changes_layout
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, lifetimes
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
@@ -23,7 +24,6 @@ from memplan_engine.runtime.slab_choice import choose
 from memplan_engine.runtime.slab_report import IN_PLACE, Made, Way
 from memplan_engine.runtime.static_records import Tape
 from memplan_engine.runtime.static_reports import Grown
-from memplan_engine.runtime.static_settle import changes_layout
 from memplan_engine.runtime.storages import StorageWatch
 from memplan_engine.schedule import sequential
 from memplan_engine.strategies.base import Budget, Strategy
@@ -212,6 +212,8 @@ def _lies_as_captured(tensor: Tensor, run: FirstRun) -> bool:
     strides = run.strides.get(tensor.name)
     if strides is None:
         return True
+    if len(strides) != len(tensor.shape):
+        return False
     if tensor.strides is None:
         return is_contiguous(tensor.shape, strides)
     return same_strides(tensor.shape, strides, tensor.strides)

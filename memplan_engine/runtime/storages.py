@@ -22,7 +22,8 @@ GIVES_BACK_NEW = {"aten::lift_fresh", "aten::lift"}
 """Operators that give back their argument, which nobody else has seen before: `torch.tensor(…)`."""
 STRIDED = torch.strided
 _TORCH = Path(torch.__file__).parent
-_SKIPPED = tuple(map(str, (Path(__file__).parent, _TORCH / "_compile.py", _TORCH / "_dynamo")))
+_OURS = str(Path(__file__).parent)
+_SKIPPED = tuple(map(str, (_OURS, _TORCH / "_compile.py", _TORCH / "_dynamo")))
 
 
 class _Ref(weakref.ref):  # type: ignore[type-arg]
@@ -187,6 +188,12 @@ class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     supports_higher_order_operators = True
 
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Whether functions that the model itself compiles (`flex_attention` does) stay compiled: torch would
+        refuse them under this mode, and, remembering that, everywhere else from then on."""
+        return True
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
 
@@ -218,11 +225,14 @@ def operator_name(operator: Any) -> str:
 
 
 def python_stack() -> tuple[Frame, ...]:
-    """The lines of Python that are running, the innermost first, without those of the observer."""
+    """The lines of Python that are running, the innermost first, from the operator to whoever called
+    the observer."""
     frame: FrameType | None = sys._getframe(1)
     found: list[Frame] = []
     while frame is not None:
         code = frame.f_code
+        if found and code.co_filename.startswith(_OURS):
+            break
         # Under a mode torch calls us through a wrapper of its compiler.
         if found or not code.co_filename.startswith(_SKIPPED):
             found.append(Frame(code.co_name, code.co_filename, frame.f_lineno))
