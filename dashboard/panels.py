@@ -10,6 +10,7 @@ from dashboard.facts import Facts
 from dashboard.figures.reserved_over_time import Curve
 from dashboard.plan_view import Band, Panel
 from memplan_engine import Problem
+from memplan_engine.claims import verdict
 from memplan_engine.pieces import cut
 from memplan_engine.provenance import step_labels
 from memplan_engine.training import phase_steps
@@ -32,7 +33,7 @@ def make_panel(
     plan, profile = facts.plan, facts.profile
     problem, pieces = plan.problem, cut(plan.problem)
     owner = pieces.owner
-    over = "optimal" if plan.optimal else f"+{format_percent(plan.gap)} over bound"
+    over = verdict(plan) or f"+{format_percent(plan.gap)} over bound"
     if not facts.report.valid:
         over = "not valid"
     labels = step_labels(problem) if problem.steps <= MOST_STEP_LABELS else []

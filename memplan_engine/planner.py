@@ -158,6 +158,7 @@ def as_problem(
         name=source.name,
         origin=source.origin,
         callers=source.callers,
+        scope=source.scope,
     )
 
 

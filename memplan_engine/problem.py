@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import MAX_BYTES
+from memplan_engine.scope import Scope
 
 if TYPE_CHECKING:
     from memplan_engine.graph import Graph
@@ -62,8 +63,9 @@ class Problem:
 
     `start`, `end` (half-open, steps), `size` and `alignment` (bytes) are read-only int64 arrays of n.
     `fixed` holds an offset in bytes, or FREE. `gaps` maps a buffer's index to its gaps, sorted by start.
-    `steps` is the number of steps on the time axis. `callers` says of recorded buffers who asked for them.
-    Equality and `fingerprint` look at everything but `name`, `origin` and `callers`.
+    `steps` is the number of steps on the time axis. `callers` says of recorded buffers who asked for them;
+    `scope` what the buffers are all of. Equality and `fingerprint` look at everything but `name`, `origin`,
+    `callers` and `scope`.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Problem:
     steps: int
     origin: Origin | None = field(default=None, repr=False)
     callers: Callers | None = field(default=None, repr=False)
+    scope: Scope = Scope.BUFFERS
 
     def __len__(self) -> int:
         return len(self.names)
@@ -127,11 +130,12 @@ def make_problem(
     name: str = "problem",
     origin: Origin | None = None,
     callers: Callers | None = None,
+    scope: Scope = Scope.BUFFERS,
 ) -> Problem:
     """Check the columns and freeze them into a Problem.
 
     Parameters are as in `Problem`; `alignment` may be one number for all; `names` default to "0", "1", …;
-    `steps` defaults to the last end.
+    `steps` defaults to the last end. With an `origin`, `scope` is its graph's.
 
     Raises
     ------
@@ -165,6 +169,7 @@ def make_problem(
         steps=last if steps is None else steps,
         origin=origin,
         callers=callers,
+        scope=scope if origin is None else origin.graph.scope,
         **arrays,
     )
 

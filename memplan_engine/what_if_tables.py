@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
+from memplan_engine.claims import counted
 from memplan_engine.decision import Verdict
 from memplan_engine.decision_tables import decision_summary
 from memplan_engine.plan import Plan
@@ -23,6 +24,8 @@ from memplan_engine.what_if.words import edit_words, proof_words, shortage_words
 
 ROWS = {"arena": "arena", "demand": "demand", "packing loss": "loss", "lower bound": "bound"}
 """The figures as people read them → the field that each has."""
+BESIDE = {"workspace": "workspace", "total": "total"}
+"""The same of what ops hold beside the arena, where they hold anything."""
 
 
 def what_if_summary(
@@ -91,9 +94,11 @@ def _before_and_after(original: Plan, changed: Plan) -> Table:
     table = Table("", title=plain_text(title), title_justify="left")
     for heading in ("original", "what if", "change"):
         table.add_column(heading, justify="right")
-    for label, field in ROWS.items():
+    for label, field in {**ROWS, **(BESIDE if before.workspace else {})}.items():
         old, new = getattr(before, field), getattr(after, field)
         table.add_row(label, exact(old), exact(new), signed(new - old))
+    table.caption = plain_text(f"counted: {counted(changed.problem)}")
+    table.caption_justify = "left"
     return table
 
 

@@ -14,8 +14,7 @@ from memplan_engine.pieces import cut
 from memplan_engine.problem import Ints, Problem
 from memplan_engine.profile import cut_time, live_bytes
 from memplan_engine.schedule import Schedule, sequential
-
-SUFFIX = ".workspace"
+from memplan_engine.scratch import SUFFIX
 
 
 def with_workspaces(graph: Graph, nbytes: Mapping[str, int]) -> Graph:

@@ -84,8 +84,13 @@ def test_json_has_exact_bytes(memplan):
     assert code == 1
     found = json.loads(out)
     assert found["edits"] == [{"kind": "drop", "buffer": "b"}]
-    assert found["original"] == {"arena": 170, "demand": 170, "loss": 0, "bound": 170, "buffers": 3}
-    assert found["changed"] == {"arena": 120, "demand": 120, "loss": 0, "bound": 120, "buffers": 2}
+    beside = {"workspace": 0, "scope": "buffers"}
+    assert found["original"] == {
+        "arena": 170, "demand": 170, "loss": 0, "bound": 170, "buffers": 3, "total": 170, **beside,
+    }  # fmt: skip
+    assert found["changed"] == {
+        "arena": 120, "demand": 120, "loss": 0, "bound": 120, "buffers": 2, "total": 120, **beside,
+    }  # fmt: skip
     assert set(found["plan"]["offsets"]) == {"a", "c"}
     fit = found["fit"]
     assert (fit["verdict"], fit["capacity_bytes"], fit["complete"]) == ("does not fit", 119, True)

@@ -8,13 +8,15 @@ from typing import Annotated
 import typer
 
 from memplan_engine import graph_tables
+from memplan_engine.claims import left_out
 from memplan_engine.cli.app import app
-from memplan_engine.cli.options import AS_JSON, OUTPUT
+from memplan_engine.cli.options import AS_JSON, OUTPUT, SYMBOLS, parse_symbols
 from memplan_engine.cli.output import show, tell
 from memplan_engine.errors import InputError
 from memplan_engine.estimates import about_estimates, estimate_peaks
 from memplan_engine.exporters import check_target, write_json
 from memplan_engine.planner import as_problem
+from memplan_engine.symbolic.resolve import resolve
 
 FACTORY = Annotated[
     str, typer.Argument(help="package.module:factory, giving (model, inputs)", show_default=False)
@@ -54,6 +56,7 @@ class Gradients(StrEnum):
 def capture(
     factory: FACTORY,
     output: OUTPUT,
+    symbol: SYMBOLS = None,
     functional: Annotated[bool, typer.Option(help="Without in-place ops.")] = False,
     dynamic: Annotated[
         list[str] | None,
@@ -104,8 +107,13 @@ def capture(
         )
     else:
         graph = capture_factory(factory, functional=functional, dynamic=tuple(dynamic or ()))
+    if symbol:
+        graph = resolve(graph, parse_symbols(symbol))
     write_json(graph, output, about)
-    tell(f"{output}: {len(graph.ops)} ops, {len(as_problem(graph))} buffers")
+    problem = as_problem(graph)
+    tell(f"{output}: {len(graph.ops)} ops, {len(problem)} buffers")
+    if unknown := left_out(problem):
+        tell(f"{output}: not planned: {unknown}")
 
 
 @app.command()

@@ -22,8 +22,10 @@ from memplan_engine.graph import (
     check_graph,
     storage_role,
 )
+from memplan_engine.scope import Scope
 
 PhaseName = Literal["forward", "backward", "optimizer"]
+ScopeName = Literal["graph", "with_temporaries", "eager", "buffers"]
 
 
 class SymbolEntry(Strict):
@@ -98,7 +100,8 @@ class GraphBody(Strict):
     """A graph inside another file.
 
     Without `storages` every storage takes the size of its largest tensor, in the order in which the
-    tensors name them.
+    tensors name them. `scope` says what the storages and the ops' workspaces together are all of: "graph"
+    where the temporaries inside ops are not known.
     """
 
     name: str = "graph"
@@ -110,6 +113,7 @@ class GraphBody(Strict):
     ops: Annotated[tuple[OpEntry, ...], FailFast()]
     sources: Annotated[tuple[SourceEntry, ...], FailFast()] = ()
     symbols: Annotated[tuple[SymbolEntry, ...], FailFast()] = ()
+    scope: ScopeName = "graph"
 
 
 class EstimateEntry(Strict):
@@ -161,6 +165,7 @@ def graph_from(body: GraphBody, source: str) -> Graph:
         body.outputs,
         body.constants,
         tuple(Symbol(entry.name, entry.low, entry.high, entry.hint) for entry in body.symbols),
+        Scope(body.scope),
     )
     return check_graph(graph, source)
 
@@ -284,4 +289,5 @@ def _fields(graph: Graph) -> dict[str, object]:
         "symbols": tuple(
             SymbolEntry(name=s.name, low=s.low, high=s.high, hint=s.hint) for s in graph.symbols
         ),
+        "scope": graph.scope.value,
     }

@@ -12,6 +12,7 @@ from memplan_engine.graph import Graph, Storage, Tensor, check_graph, is_contigu
 from memplan_engine.importers.torch_fake import FakeTwins, concrete, fake_mode, quiet
 from memplan_engine.importers.torch_run import Run, Slot, is_transform, labels
 from memplan_engine.importers.torch_symbols import Size, Sizes, SymbolicRun, layout_of, symbolic_mode
+from memplan_engine.scope import Scope
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -128,7 +129,9 @@ def assemble(
         role = storage_role(owner, **owned)
         storages.append(Storage(owner, nbytes.number, role, formula=nbytes.formula))
     lists = (tuple(inputs), tuple(outputs), tuple(run.constants))
-    graph = Graph(run.source, tuple(storages), tensors, tuple(run.ops), *lists, tuple(sizes.symbols))
+    symbols = tuple(sizes.symbols)
+    scope = Scope.WITH_TEMPORARIES
+    graph = Graph(run.source, tuple(storages), tensors, tuple(run.ops), *lists, symbols, scope)
     return check_graph(graph, run.source)
 
 

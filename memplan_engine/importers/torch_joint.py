@@ -57,8 +57,10 @@ class HalvesRun(Run):
         """As `Run.keep`, under the name that the node has here."""
         return Run.keep(self, self._own(name), value)
 
-    def _record(self, node: Node, name: str, slot: Slot, env: dict[Node, Slot], arguments: Any) -> None:
-        Run._record(self, node, self._own(name), slot, env, arguments)
+    def _record(
+        self, node: Node, name: str, slot: Slot, env: dict[Node, Slot], arguments: Any, held: int
+    ) -> None:
+        Run._record(self, node, self._own(name), slot, env, arguments, held)
 
     def _own(self, name: str) -> str:
         return RECOMPUTED + name if name in self.repeated else name

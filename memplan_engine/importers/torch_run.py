@@ -1,7 +1,8 @@
 """Re-running an exported graph under fake tensors, to see which nodes really share memory.
 
 Recorded values, schema annotations and rules by op name all get some owners wrong; the storages of a re-run
-do not (measured: 0 of 14,869 nodes). Everything made is kept alive, so that no storage is seen twice.
+do not (measured: 0 of 14,869 nodes). Everything made is kept alive, so that no storage is seen twice; what
+operators inside a node make and let go is seen on the way.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError, MemplanError, one_line
-from memplan_engine.graph import Op
+from memplan_engine.graph import Op, Workspace
 from memplan_engine.importers.torch_kernels import as_on_cpu
 from memplan_engine.importers.torch_out import out_variant_of
 from memplan_engine.importers.torch_source import source_of
@@ -122,7 +123,7 @@ class Run:
             raise InputError(self.source, f"node {name}", f"torch.func's {kind_of(node)}", "a plain operator")
         try:
             with self.mode:
-                value = self.execute(node, args, kwargs)
+                value, held = self.execute(node, args, kwargs)
             slot = self.keep(name, fresh(value) if is_higher_order(node) else value)
         except MemplanError:
             raise
@@ -131,13 +132,18 @@ class Run:
                 self.source, f"node {name} ({kind_of(node)})", brief(error), "an op that fake tensors can run"
             ) from error
         if labels(slot.names) or not is_arithmetic_on_sizes(node):
-            self._record(node, name, slot, env, arguments.names)
+            self._record(node, name, slot, env, arguments.names, held)
         return slot
 
-    def execute(self, node: Node, args: Any, kwargs: Any) -> Any:
-        """What the operator of `node` gives for these arguments, in storages as CPU kernels make them."""
-        value = node.target(*args, **kwargs)  # type: ignore[operator]
-        return as_on_cpu(node.target, value, args, kwargs)
+    def execute(self, node: Node, args: Any, kwargs: Any) -> tuple[Any, int]:
+        """What the operator of `node` gives for these arguments, in storages as CPU kernels make them, and
+        the bytes that the operators inside it hold at its fullest moment beside that."""
+        # Here, not above: it needs torch.
+        from memplan_engine.runtime.inside import Inside
+
+        target: Any = node.target
+        value, held = Inside().watch(kind_of(node), lambda: target(*args, **kwargs), (args, kwargs))
+        return as_on_cpu(target, value, args, kwargs), held
 
     def _inline(self, node: Node, args: Any, names: Any, name: str) -> Slot:
         from torch.fx import GraphModule
@@ -147,7 +153,9 @@ class Run:
         with wrapped_mode(kind_of(node), args[:at]):
             return self.graph(args[at], inputs, prefix=f"{name}.")
 
-    def _record(self, node: Node, name: str, slot: Slot, env: dict[Node, Slot], arguments: Any) -> None:
+    def _record(
+        self, node: Node, name: str, slot: Slot, env: dict[Node, Slot], arguments: Any, held: int
+    ) -> None:
         read = [label for source in node.all_input_nodes for label in labels(env[source].names)]
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         self.ops.append(
@@ -159,6 +167,7 @@ class Run:
                 mutates=tuple(dict.fromkeys(written(node, *arguments))),
                 module=str(stack[-1][0]).split("@")[0] if stack else "",
                 source=source_of(node.meta.get("stack_trace")),
+                workspace=Workspace(shared=held),
                 out_variant=out_variant_of(node.target),
             )
         )

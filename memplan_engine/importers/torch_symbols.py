@@ -10,6 +10,7 @@ from memplan_engine.errors import InputError
 from memplan_engine.graph import Symbol
 from memplan_engine.importers.formula_text import NoFormulaError, is_symbol_name
 from memplan_engine.importers.torch_formula import formula_text
+from memplan_engine.importers.torch_kernels import as_on_cpu
 from memplan_engine.importers.torch_run import Run
 
 if TYPE_CHECKING:
@@ -168,8 +169,9 @@ class SymbolicRun(Run):
 
     __slots__ = ()
 
-    def execute(self, node: Node, args: Any, kwargs: Any) -> Any:
-        """As `Run.execute`, with the symbols that the node was traced with.
+    def execute(self, node: Node, args: Any, kwargs: Any) -> tuple[Any, int]:
+        """As `Run.execute`, with the symbols that the node was traced with; what operators inside it hold is
+        not looked at: formulas have no largest one.
 
         Raises
         ------
@@ -178,12 +180,13 @@ class SymbolicRun(Run):
         from torch._dispatch.python import enable_python_dispatcher
         from torch.fx.experimental.symbolic_shapes import rebind_unbacked
 
+        target: Any = node.target
         with enable_python_dispatcher():
-            value = super().execute(node, args, kwargs)
+            value = as_on_cpu(target, target(*args, **kwargs), args, kwargs)
         if fixed := _fixed(node, value):
             raise InputError(self.source, f"node {node.name}", fixed, "an op that leaves sizes symbolic")
         rebind_unbacked(self.mode.shape_env, node, value)
-        return value
+        return value, 0
 
 
 def _fixed(node: Node, value: Any) -> str:

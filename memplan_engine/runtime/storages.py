@@ -114,10 +114,11 @@ class StorageSizes(StorageWatch):
         self.nbytes = 0
 
     def made(self, storage: torch.UntypedStorage) -> int:
-        """Its bytes."""
+        """Its bytes, 0 where they depend on the data (of fake storages)."""
         nbytes = storage.nbytes()
-        self.nbytes += nbytes
-        return nbytes
+        counted = nbytes if isinstance(nbytes, int) else 0
+        self.nbytes += counted
+        return counted
 
     def gone(self, entry: int) -> None:
         """They are no more."""

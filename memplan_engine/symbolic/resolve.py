@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import MAX_BYTES, Graph, Tensor, is_contiguous, span
+from memplan_engine.scope import Scope
 from memplan_engine.symbolic.expression import Formula, parse
 from memplan_engine.symbolic.values import Values, check_values, hinted, in_words
 
@@ -24,7 +25,8 @@ def resolve(graph: Graph, values: Mapping[str, int] | None = None) -> Graph:
     distinct formula is evaluated once. Strides and offsets are those of `Tensor.layout`. Without it, strides
     that fill memory without holes (also transposed ones, and 0 for expanded dimensions) follow the shape;
     others, and offsets, stay: right for plain numbers, but a graph written elsewhere may have left out that
-    they depend on the symbols, which can be told only where a tensor no longer fits its storage.
+    they depend on the symbols, which can be told only where a tensor no longer fits its storage. Temporaries
+    inside ops are plain numbers: at other values than the hints they are not known, and the scope says so.
 
     Raises
     ------
@@ -51,7 +53,16 @@ def resolve(graph: Graph, values: Mapping[str, int] | None = None) -> Graph:
     for tensor in tensors:
         if tensor.layout or tensor.formulas or tensor.storage in varied:
             _check_span(tensor, whole[tensor.storage], sizes)
-    return replace(graph, storages=storages, tensors=tensors, symbols=hinted(graph.symbols, at))
+    resolved = replace(graph, storages=storages, tensors=tensors, symbols=hinted(graph.symbols, at))
+    return resolved if resolved.symbols == graph.symbols else _without_temporaries(resolved)
+
+
+def _without_temporaries(graph: Graph) -> Graph:
+    """`graph` at other sizes than those at which its temporaries were seen: they are not known any more."""
+    if graph.scope is not Scope.WITH_TEMPORARIES:
+        return graph
+    ops = tuple(replace(op, workspace=replace(op.workspace, shared=0)) for op in graph.ops)
+    return replace(graph, ops=ops, scope=Scope.GRAPH)
 
 
 class Sizes:

@@ -106,6 +106,7 @@ class _Draft:
             name=problem.name,
             origin=problem.origin,
             callers=problem.callers.select(source) if problem.callers else None,
+            scope=problem.scope,
         )
         return Edited(made, source)
 
