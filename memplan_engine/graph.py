@@ -37,10 +37,13 @@ class Phase(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Workspace:
     """Scratch of one op, bytes: `shared` may be reused by other ops, so the maximum over all ops counts;
-    `unique` is kept for this op alone, so the sum counts."""
+    `unique` is kept for this op alone, so the sum counts. Where the graph has symbols, `shared` is at their
+    hints, and `formula` is it as text in the symbols: "" for a plain number, None where only the number at
+    the hints is known."""
 
     shared: int = 0
     unique: int = 0
+    formula: str | None = ""
 
 
 NO_WORKSPACE = Workspace()

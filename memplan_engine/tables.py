@@ -191,9 +191,6 @@ def compare_table(plans: Sequence[Plan]) -> Table:
             f"{1000 * plan.seconds:.2f}",
             verdict(plan),
         )
-    if plans:
-        table.caption = plain_text(f"counted: {'; '.join(_counted(plans[0]))}")
-        table.caption_justify = "left"
     return table
 
 
@@ -202,9 +199,11 @@ def _headline(plan: Plan) -> str:
     return f"{problem.name}: {len(problem)} buffers, lower bound {format_bytes(plan.bound.nbytes)}"
 
 
-def _counted(plan: Plan) -> list[str]:
-    unknown = left_out(plan.problem)
-    return [counted(plan.problem), *([f"not planned: {unknown}"] if unknown else [])]
+def counted_lines(problem: Problem) -> list[Text]:
+    """What the figures of `problem` count, and what they leave out, a line each."""
+    unknown = left_out(problem)
+    told = [f"counted: {counted(problem)}", *([f"not planned: {unknown}"] if unknown else [])]
+    return [plain_text(line) for line in told]
 
 
 def peak_table(peak: Peak, graph: str, every_row: bool = False) -> Table:
@@ -230,8 +229,6 @@ def peak_table(peak: Peak, graph: str, every_row: bool = False) -> Table:
         size = sum(part.nbytes for part in rest)
         share = format_percent(size / peak.nbytes)
         table.add_row(plain_text(f"and {len(rest)} more"), format_bytes(size), share, "", "", "", style="dim")
-    table.caption = plain_text(f"counted: {peak.counted}")
-    table.caption_justify = "left"
     return table
 
 

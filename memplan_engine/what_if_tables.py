@@ -9,12 +9,11 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
-from memplan_engine.claims import counted
 from memplan_engine.decision import Verdict
 from memplan_engine.decision_tables import decision_summary
 from memplan_engine.plan import Plan
 from memplan_engine.summary import offsets, plan_summary
-from memplan_engine.tables import MOST_ROWS, certificate, cut_short, exact, plain_text
+from memplan_engine.tables import MOST_ROWS, certificate, counted_lines, cut_short, exact, plain_text
 from memplan_engine.units import format_bytes, format_percent
 from memplan_engine.what_if.edits import Edit
 from memplan_engine.what_if.figures import figures_of
@@ -83,6 +82,7 @@ def what_if_tables(
         plain_text(f"{number}. {edit_words(edit)}") for number, edit in enumerate(edits, 1)
     ]
     parts += [_before_and_after(original, changed), plain_text(certificate(changed))]
+    parts += counted_lines(changed.problem)
     if changed.cut_short:
         parts.append(plain_text(cut_short(changed), "yellow"))
     return parts if fit is None else [*parts, *fit_tables(fit, every_row)]
@@ -97,8 +97,6 @@ def _before_and_after(original: Plan, changed: Plan) -> Table:
     for label, field in {**ROWS, **(BESIDE if before.workspace else {})}.items():
         old, new = getattr(before, field), getattr(after, field)
         table.add_row(label, exact(old), exact(new), signed(new - old))
-    table.caption = plain_text(f"counted: {counted(changed.problem)}")
-    table.caption_justify = "left"
     return table
 
 

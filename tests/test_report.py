@@ -8,6 +8,7 @@ import json
 import re
 import zlib
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import urlsplit
 
@@ -127,7 +128,7 @@ def test_the_tables_say_what_the_engine_says():
     graph = load(ROOT / "example_graphs" / "gpt2.json")
     plan, naive, scan = compare(graph, ["greedy_by_size", "naive", "linear_scan"])
     page = to_html(plan, [naive, scan], ReportNotes("gpt2.json", "memplan report gpt2.json", "2026-01-02"))
-    text = re.sub(r"<[^>]+>", " ", page)
+    text = unescape(re.sub(r"<[^>]+>", " ", page))
     for said in (
         "52 MiB", "1.63 GiB", "32.7 %", "transformers/activations.py:66", "transformer.h.0.mlp.act",
         "memplan report gpt2.json", "2026-01-02", plan.problem.fingerprint, "live at step 74",

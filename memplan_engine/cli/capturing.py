@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,6 +16,7 @@ from memplan_engine.cli.output import show, tell
 from memplan_engine.errors import InputError
 from memplan_engine.estimates import about_estimates, estimate_peaks
 from memplan_engine.exporters import check_target, write_json
+from memplan_engine.graph import Graph
 from memplan_engine.planner import as_problem
 from memplan_engine.symbolic.resolve import resolve
 
@@ -110,6 +112,11 @@ def capture(
     if symbol:
         graph = resolve(graph, parse_symbols(symbol))
     write_json(graph, output, about)
+    _tell(graph, output)
+
+
+def _tell(graph: Graph, output: Path) -> None:
+    """What was captured, and what has no size and hence no place in any plan."""
     problem = as_problem(graph)
     tell(f"{output}: {len(graph.ops)} ops, {len(problem)} buffers")
     if unknown := left_out(problem):

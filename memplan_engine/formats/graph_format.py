@@ -74,10 +74,12 @@ class SourceEntry(Strict):
 
 
 class WorkspaceEntry(Strict):
-    """Scratch of one op in bytes: `shared` with other ops, or `unique`."""
+    """Scratch of one op in bytes: `shared` with other ops, or `unique`; `formula` is what is shared in the
+    graph's symbols, null where it is known at their hints only."""
 
     shared: Count = 0
     unique: Count = 0
+    formula: str | None = ""
 
 
 class OpEntry(Strict):
@@ -216,7 +218,7 @@ def _op(body: GraphBody, entry: OpEntry, source: str) -> Op:
         entry.mutates,
         entry.module,
         line,
-        Workspace(entry.workspace.shared, entry.workspace.unique),
+        Workspace(entry.workspace.shared, entry.workspace.unique, entry.workspace.formula),
         Phase(entry.phase) if entry.phase else None,
         entry.out_variant,
     )
@@ -279,7 +281,9 @@ def _fields(graph: Graph) -> dict[str, object]:
                 mutates=op.mutates,
                 module=op.module,
                 source=sources[op.source] if op.source else None,
-                workspace=WorkspaceEntry(shared=op.workspace.shared, unique=op.workspace.unique),
+                workspace=WorkspaceEntry(
+                    shared=op.workspace.shared, unique=op.workspace.unique, formula=op.workspace.formula
+                ),
                 phase=op.phase.value if op.phase else None,
                 out_variant=op.out_variant,
             )

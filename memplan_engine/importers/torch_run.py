@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError, MemplanError, one_line
-from memplan_engine.graph import Op, Workspace
+from memplan_engine.graph import Op
 from memplan_engine.importers.torch_kernels import as_on_cpu
 from memplan_engine.importers.torch_out import out_variant_of
 from memplan_engine.importers.torch_source import source_of
@@ -38,6 +38,10 @@ WRITES_UNSAID = {
 """Arguments written in training although the operator's schema does not say so."""
 
 
+Held = tuple[Any, ...]
+"""Bytes, ints or SymInts: what an op holds inside at moments of which one is its fullest."""
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """What a node gave: its value, and a structure of the same form with a tensor's name at each leaf that
@@ -50,7 +54,7 @@ class Slot:
 @dataclass(slots=True)
 class Run:
     """A re-run in progress. `tensors` and `storages` keep, by tensor name, every tensor made and the
-    identity of the storage it had when it was made."""
+    identity of the storage it had when it was made; `held`, by op, what `execute` says of it."""
 
     source: str
     mode: FakeTensorMode
@@ -59,6 +63,7 @@ class Run:
     sizes: dict[int, torch.UntypedStorage] = field(default_factory=dict)
     ops: list[Op] = field(default_factory=list)
     constants: list[str] = field(default_factory=list)
+    held: dict[str, Held] = field(default_factory=dict)
 
     def keep(self, name: str, value: Any) -> Slot:
         """Name every tensor in `value`: `name` itself for a lone tensor, else `name.0`, `name.1`, …"""
@@ -135,9 +140,9 @@ class Run:
             self._record(node, name, slot, env, arguments.names, held)
         return slot
 
-    def execute(self, node: Node, args: Any, kwargs: Any) -> tuple[Any, int]:
+    def execute(self, node: Node, args: Any, kwargs: Any) -> tuple[Any, Held]:
         """What the operator of `node` gives for these arguments, in storages as CPU kernels make them, and
-        the bytes that the operators inside it hold at its fullest moment beside that."""
+        the bytes that the operators inside it hold beside that, at each moment that may be its fullest."""
         # Here, not above: it needs torch.
         from memplan_engine.runtime.inside import Inside
 
@@ -154,9 +159,10 @@ class Run:
             return self.graph(args[at], inputs, prefix=f"{name}.")
 
     def _record(
-        self, node: Node, name: str, slot: Slot, env: dict[Node, Slot], arguments: Any, held: int
+        self, node: Node, name: str, slot: Slot, env: dict[Node, Slot], arguments: Any, held: Held
     ) -> None:
         read = [label for source in node.all_input_nodes for label in labels(env[source].names)]
+        self.held[name] = held
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         self.ops.append(
             Op(
@@ -167,7 +173,6 @@ class Run:
                 mutates=tuple(dict.fromkeys(written(node, *arguments))),
                 module=str(stack[-1][0]).split("@")[0] if stack else "",
                 source=source_of(node.meta.get("stack_trace")),
-                workspace=Workspace(shared=held),
                 out_variant=out_variant_of(node.target),
             )
         )

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from memplan_engine.importers.torch_kernels import as_on_cpu
 from memplan_engine.runtime.storages import OperatorMode, StorageSizes
 
@@ -22,23 +24,27 @@ class Inside(OperatorMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()
-        self._sizes, self._most = StorageSizes(), 0
+        self._sizes = StorageSizes()
+        self._moments: list[int | torch.SymInt] = []
 
-    def watch(self, kind: str, call: Callable[[], Any], given: Any) -> tuple[Any, int]:
-        """What `call`, the op of this kind on the arguments `given`, gives, and the bytes that it holds at
-        its fullest moment beside its arguments and results. A storage whose size depends on the data counts
-        0."""
-        self._sizes, self._most = StorageSizes(), 0
+    def watch(
+        self, kind: str, call: Callable[[], Any], given: Any
+    ) -> tuple[Any, tuple[int | torch.SymInt, ...]]:
+        """What `call`, the op of this kind on the arguments `given`, gives, and the bytes that it holds
+        beside its arguments and results at each moment that may be its fullest: one number, then formulas."""
+        self._sizes, self._moments = StorageSizes(), []
         self._sizes.given(given)
         with self:
             value = call()
-        held = self._most - self._sizes.nbytes
+        end = self._sizes.nbytes
         self._sizes.close()
-        return value, 0 if kind in OTHERWISE_FAKE else held
+        held = [moment - end for moment in self._moments] if kind not in OTHERWISE_FAKE else []
+        most = max((nbytes for nbytes in held if isinstance(nbytes, int)), default=0)
+        return value, (most, *(nbytes for nbytes in held if not isinstance(nbytes, int)))
 
     def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
         """Call it, in storages as CPU kernels make them."""
         value = as_on_cpu(operator, operator(*args, **kwargs), args, kwargs)
         self._sizes.returned(value, args, kwargs, operator)
-        self._most = max(self._most, self._sizes.nbytes)
+        self._moments.append(self._sizes.nbytes)
         return value
