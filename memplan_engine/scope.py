@@ -20,8 +20,8 @@ class Scope(StrEnum):
 
 _COUNTED = {
     Scope.GRAPH: "the graph's storages; temporaries inside ops are not known",
-    Scope.WITH_TEMPORARIES: "the graph's storages and the temporaries inside its ops, "
-    "but not what kernels take for themselves",
+    Scope.WITH_TEMPORARIES: "the graph's storages and the temporaries inside its ops; an eager run may hold "
+    "more: scratch of kernels, values that Python keeps",
     Scope.EAGER: "what one real run allocated",
     Scope.BUFFERS: "the buffers listed",
 }
