@@ -100,6 +100,7 @@ def layout_summary(layout: Layout) -> dict[str, Any]:
     """The regions with their entries; offsets count from the start of each region, bytes."""
     return {
         "bytes": layout.nbytes,
+        "scope": str(layout.scope),
         "regions": [
             {
                 "kind": str(region.kind),

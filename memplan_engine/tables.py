@@ -15,6 +15,7 @@ from memplan_engine.graph import NO_WORKSPACE, Role, storage_bytes
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 from memplan_engine.profile import Profile, make_profile
+from memplan_engine.scope import scope_words
 from memplan_engine.scratch import workspace_of
 from memplan_engine.units import format_bytes, format_percent, format_seconds
 
@@ -254,7 +255,7 @@ def layout_table(layout: Layout, every_row: bool = False) -> RenderableType:
         if len(shown) < len(region.entries):
             left = f"and {len(region.entries) - len(shown)} smaller ones"
             entries.add_row(plain_text(region.kind), plain_text(left), *[""] * 4, style="dim")
-    return Group(regions, entries)
+    return Group(regions, entries, plain_text(f"counted: {scope_words(layout.scope)}"))
 
 
 def report_lines(plan: Plan, report: Report) -> Iterable[Text]:

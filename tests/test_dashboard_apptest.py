@@ -33,7 +33,7 @@ def test_what_opens_by_itself_is_gpt2_and_its_address_is_empty():
         ("Saved", "96.9 %"),
     ]  # fmt: skip
     assert address(app) == {}
-    assert "optimal: the arena equals the bytes live at step 74" in app.caption[0].value.replace("\\", "")
+    assert "the arena equals the bytes live at step 74" in app.caption[0].value.replace("\\", "")
 
 
 @pytest.mark.parametrize("name", NAMES)
