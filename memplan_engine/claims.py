@@ -81,5 +81,17 @@ def beside(plan: Plan) -> str:
     return "; ".join(found)
 
 
+def over_capacity(plan: Plan, capacity: int) -> str:
+    """What to say of an arena that fits into `capacity` bytes and does not together with its workspace; ""
+    otherwise."""
+    if not plan.arena_bytes <= capacity < plan.total_bytes:
+        return ""
+    most = format_bytes(plan.workspace_bytes)
+    return (
+        f"only the arena fits: with the {workspace_name(plan.problem)} of its ops, up to {most} beside it, "
+        f"{format_bytes(plan.total_bytes)} are needed"
+    )
+
+
 def _storages(count: int) -> str:
     return f"{count} storage{'s' * (count != 1)}"

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
+from memplan_engine.claims import over_capacity
 from memplan_engine.decision import Verdict
 from memplan_engine.decision_tables import decision_summary
 from memplan_engine.plan import Plan
@@ -110,6 +111,8 @@ def fit_tables(fit: Fit, every_row: bool = False) -> list[RenderableType]:
     verdict = fit.decision.verdict
     style = {Verdict.FITS: "green", Verdict.DOES_NOT_FIT: "bold red", Verdict.UNDECIDED: "yellow"}[verdict]
     parts: list[RenderableType] = [plain_text(verdict_words(fit), style)]
+    if short := over_capacity(fit.decision.plan, fit.decision.capacity):
+        parts.append(plain_text(short, "yellow"))
     if fit.shortage is not None:
         parts += [plain_text(shortage_words(fit.shortage)), _members(fit, fit.shortage, every_row)]
     if fit.suggestions:
