@@ -17,6 +17,7 @@ from memplan_engine import (
     Problem,
     capture,
     capture_step,
+    capture_training,
     find_peak,
     load,
     load_program,
@@ -215,3 +216,90 @@ class Branches(nn.Module):
 def test_ops_whose_insides_nobody_saw_are_named() -> None:
     problem = to_problem(capture(Branches(), (torch.ones(4),)))
     assert counted(problem).endswith("; the insides of cond are not known")
+
+
+FACTORY = """
+import torch
+from torch import nn
+
+class Mask(nn.Module):
+    def forward(self, x):
+        return x[x > 0].exp()
+
+class Cells(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cells = nn.GRU(8, 16, batch_first=True)
+    def forward(self, x):
+        return self.cells(x)[0]
+
+def mask():
+    return Mask(), (torch.ones(16),)
+
+def cells():
+    return Cells().eval(), (torch.ones(3, 5, 8),)
+"""
+
+
+def test_capture_says_at_once_what_is_left_out_and_takes_its_value(memplan: Any, tmp_path: Path) -> None:
+    (tmp_path / "models.py").write_text(FACTORY)
+    code, _, err = memplan("capture", "models.py:mask", "-o", "mask.json")
+    assert code == 0
+    assert err.splitlines() == [
+        "mask.json: 3 ops, 1 buffers",
+        "mask.json: not planned: 2 storages whose size depends on the data: u0 has no value; give one "
+        "(--symbol u0=…), or plan a real run (memplan observe)",
+    ]
+    assert memplan("capture", "models.py:mask", "-o", "known.json", "--symbol", "u0=11")[2] == (
+        "known.json: 3 ops, 3 buffers\n"
+    )
+    given, captured = (
+        json.loads(memplan("plan", *line, "--json")[1])
+        for line in (("mask.json", "--symbol", "u0=11"), ("known.json",))
+    )
+    assert given == captured | {"seconds": given["seconds"]}
+    assert given["unknown_sizes"] == []
+    wrong = memplan("capture", "models.py:mask", "-o", "none.json", "--symbol", "batch=2")
+    assert wrong[0] == 2
+    assert wrong[2].count("\n") == 1
+    assert "symbol 'batch': found a name that is no symbol, expected one of u0" in wrong[2]
+    assert not Path("none.json").exists()
+
+
+def test_every_verb_names_what_it_counts(memplan: Any, tmp_path: Path) -> None:
+    (tmp_path / "models.py").write_text(FACTORY)
+    assert memplan("capture", "models.py:cells", "-o", "cells.json")[0] == 0
+    found = json.loads(memplan("plan", "cells.json", "--json")[1])
+    most = found["workspace_bytes"]
+    assert found["total_bytes"] == found["arena_bytes"] + most >= found["peak_bytes"] > most
+    assert (found["optimal"], found["optimal_for"]) == (True, "the graph's storages")
+    for line in (
+        ("peak", "cells.json"), ("layout", "cells.json"), ("reuse", "cells.json"),
+        ("what-if", "cells.json", "--drop", "zeros"), ("diff", "cells.json", "cells.json"),
+    ):  # fmt: skip
+        told, written = memplan(*line)[1], json.loads(memplan(*line, "--json")[1])
+        assert "the temporaries inside its ops" in told, line
+        assert "with_temporaries" in json.dumps(written), line
+    compared = json.loads(memplan("compare", "cells.json", "--strategies", "naive", "--json")[1])
+    assert compared[0]["scope"] == "with_temporaries"
+    assert "with workspace" in memplan("compare", "cells.json")[1]
+    arena = str(found["arena_bytes"])
+    for line in (("plan", "cells.json", "--capacity", arena), ("what-if", "cells.json", "--budget", arena)):
+        code, out, _ = memplan(*line)
+        assert code == 0
+        assert "only the arena fits: with the temporaries of its ops" in out, line
+    enough = memplan("plan", "cells.json", "--capacity", str(found["total_bytes"]))[1]
+    assert "only the arena fits" not in enough
+
+
+def test_saved_programs_and_training_graphs_know_their_temporaries(tmp_path: Path) -> None:
+    model, args = recurrent(nn.GRU)
+    torch.export.save(torch.export.export(model, args), tmp_path / "cells.pt2")
+    saved, captured = load(tmp_path / "cells.pt2"), capture(model, args)
+    assert saved.scope is Scope.WITH_TEMPORARIES
+    assert [op.workspace for op in saved.ops] == [op.workspace for op in captured.ops]
+    halves = capture_training(
+        nn.Sequential(nn.Linear(8, 4), nn.LayerNorm(4)), (torch.ones(2, 8),), loss=torch.sum
+    )
+    scopes = {graph.scope for graph in (halves.forward, halves.backward, halves.joint)}
+    assert scopes == {Scope.WITH_TEMPORARIES}
