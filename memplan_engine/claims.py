@@ -13,14 +13,21 @@ if TYPE_CHECKING:
     from memplan_engine.plan import Plan
 
 
+CELLS = {"GRU", "LSTM", "RNN"}
+"""Operators of ONNX that hold the gates of every step: several times what they give, as torch's do."""
+
+
 def counted(problem: Problem) -> str:
     """What the figures of `problem` count, and which ops hold more than is known."""
     told = scope_words(problem.scope)
-    if problem.scope is not Scope.WITH_TEMPORARIES or problem.origin is None:
-        return told
-    # Operators that call graphs have names without a dot; what happens inside those graphs nobody has seen.
-    calls = sorted({op.kind for op in problem.origin.graph.ops if "." not in op.kind})
-    return f"{told}; the insides of {', '.join(calls)} are not known" if calls else told
+    kinds = {op.kind for op in problem.origin.graph.ops} if problem.origin else set()
+    if problem.scope is Scope.WITH_TEMPORARIES:
+        # Operators that call graphs have names without a dot; what happens inside these nobody has seen.
+        calls = sorted(kind for kind in kinds if "." not in kind)
+        return f"{told}; the insides of {', '.join(calls)} are not known" if calls else told
+    if problem.scope is Scope.GRAPH and (cells := sorted(CELLS & kinds)):
+        return f"{told}, those of {', '.join(cells)} may be several times as large"
+    return told
 
 
 def workspace_name(problem: Problem) -> str:

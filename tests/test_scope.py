@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 import torch
+from graphs import make_graph
 from measured import PeakMode, measure_call, measure_graph_module
 from torch import nn
 
 from memplan_engine import (
+    Op,
     Problem,
     capture,
     capture_step,
@@ -214,6 +216,10 @@ class Branches(nn.Module):
 
 
 def test_ops_whose_insides_nobody_saw_are_named() -> None:
+    cells = make_graph([Op("l", "LSTM", ("x",), ("y",))], {"x": 8, "y": 8}, inputs=("x",), outputs=("y",))
+    assert counted(to_problem(cells)).endswith(
+        "; temporaries inside ops are not known, those of LSTM may be several times as large"
+    )
     problem = to_problem(capture(Branches(), (torch.ones(4),)))
     assert counted(problem).endswith("; the insides of cond are not known")
 
