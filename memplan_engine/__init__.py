@@ -95,6 +95,7 @@ if TYPE_CHECKING:
         multi_stream,
         sequential,
     )
+    from memplan_engine.scope import Scope
     from memplan_engine.strategies import get_strategy, known_strategies
     from memplan_engine.strategies.base import Budget, Placement, Strategy
     from memplan_engine.training import min_cut_difference, phase_steps, saved_activations
@@ -160,6 +161,7 @@ __all__ = [
     "SafeRun",
     "Scenario",
     "Schedule",
+    "Scope",
     "Selection",
     "Shorten",
     "SlabReport",
@@ -355,6 +357,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "runtime.temporaries": ("predict_temporaries",),
     "runtime.trial": ("Subject", "Trial", "subject_of", "try_plan"),
     "schedule": ("Schedule", "by_steps", "by_streams", "check_schedule", "multi_stream", "sequential"),
+    "scope": ("Scope",),
     "strategies": ("get_strategy", "known_strategies"),
     "strategies.base": ("Budget", "Placement", "Strategy"),
     "training": ("min_cut_difference", "phase_steps", "saved_activations"),
