@@ -352,3 +352,14 @@ def test_what_an_op_holds_is_a_row_of_the_peak():
     rows = app.dataframe[0].value
     assert rows["buffer"].tolist() == ["conv2.workspace", "b", "c", "unique workspaces"]
     assert rows["kind"].tolist()[0] == "workspace"
+
+
+def test_steps_in_the_chart_say_what_their_ops_hold():
+    panel = panels.make_panel(
+        make_facts(state.load_document("file:net.json", documents.Options()), make_plan(NET)),
+        next(iter(colours.COLOURINGS.values()))(to_problem(NET)),
+    )
+    assert panel.step_labels == [
+        "conv1, 100 B of workspaces beside the arena", "relu",
+        "conv2, 300 B of workspaces beside the arena", "topk, 200 B of workspaces beside the arena",
+    ]  # fmt: skip
