@@ -5,7 +5,9 @@ from __future__ import annotations
 import drawn
 import numpy as np
 import reference
+from graphs import graphs
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from test_layout import NET
 
 from memplan_engine.lifetimes import to_problem
@@ -14,6 +16,7 @@ from memplan_engine.planner import make_plan
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.profile import alive_at, bytes_at, make_profile
 from memplan_engine.schedule import multi_stream
+from memplan_engine.workspaces import predicted_live, with_workspaces
 
 #   step  0  1  2  3  4      0: [0, 2) of 4 bytes at 0, 1: [1, 4) of 3 bytes at 6, 2: [3, 5) of 2 bytes at 0,
 #   live  4  7  3  5  2      3: [3, 4) of no bytes.
@@ -110,3 +113,17 @@ def test_the_peak_counts_what_ops_hold_for_themselves():
     assert (plan.arena_bytes, plan.workspace_bytes, plan.total_bytes) == (128, 357, 485)
     together = to_problem(NET, multi_stream(NET, 4), alignment=1)
     assert find_peak(together).nbytes == 485
+
+
+@given(st.data(), graphs(most_ops=6))
+@settings(deadline=None, max_examples=40)
+def test_no_step_holds_more_than_the_peak(data, graph):
+    held = data.draw(st.lists(st.integers(0, 400), min_size=len(graph.ops), max_size=len(graph.ops)))
+    graph = with_workspaces(graph, {op.name: size for op, size in zip(graph.ops, held, strict=True)})
+    problem = to_problem(graph, alignment=1)
+    peak = find_peak(problem)
+    each = [contents_of(problem, step).nbytes for step in range(problem.steps)]
+    assert (peak.nbytes, peak.step) == (max(each), each.index(max(each)))
+    assert peak.nbytes == predicted_live(graph).max()
+    plan = make_plan(problem, "greedy_by_size")
+    assert peak.nbytes <= plan.total_bytes == plan.arena_bytes + max(held)
