@@ -121,6 +121,8 @@ def report_summary(plan: Plan, report: Report) -> dict[str, Any]:
     return {
         "valid": report.valid,
         "arena_bytes": plan.arena_bytes,
+        "workspace_bytes": plan.workspace_bytes,
+        "total_bytes": plan.total_bytes,
         "lower_bound_bytes": plan.bound.nbytes,
         "optimal": report.valid and plan.optimal,
         "optimal_for": optimal_for(plan.problem),
