@@ -58,7 +58,7 @@ def plan_table(plan: Plan, cut_by: str = "") -> RenderableType:
         table.add_row(label, plain_text(value))
     parts: list[RenderableType] = [
         table,
-        plain_text(certificate(plan), style="green" if plan.optimal else ""),
+        plain_text(certificate(plan), style="green" if plan.optimal and not left_out(problem) else ""),
     ]
     if plan.cut_short:
         parts.append(plain_text(cut_short(plan, cut_by), style="yellow"))
