@@ -27,8 +27,7 @@ class Facts:
     @property
     def holes_at_peak(self) -> int:
         """Free bytes below the high-water mark at the peak step."""
-        section = self.profile.sections.at(self.profile.peak_step)
-        return int(self.profile.holes[section]) if len(self.profile.holes) else 0
+        return self.profile.holes_at_peak
 
 
 def with_best_bound(several: list[Facts]) -> list[Facts]:

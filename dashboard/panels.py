@@ -10,10 +10,12 @@ from dashboard.facts import Facts
 from dashboard.figures.reserved_over_time import Curve
 from dashboard.plan_view import Band, Panel
 from memplan_engine import Problem
+from memplan_engine.claims import over_bound, workspace_name
 from memplan_engine.pieces import cut
 from memplan_engine.provenance import step_labels
+from memplan_engine.scratch import shared_by_step
 from memplan_engine.training import phase_steps
-from memplan_engine.units import format_bytes, format_percent
+from memplan_engine.units import format_bytes
 
 MOST_STEP_LABELS = 50_000
 MOST_BANDS = 64
@@ -32,10 +34,10 @@ def make_panel(
     plan, profile = facts.plan, facts.profile
     problem, pieces = plan.problem, cut(plan.problem)
     owner = pieces.owner
-    over = "optimal" if plan.optimal else f"{format_percent(plan.gap)} over bound"
+    over = over_bound(plan)
     if not facts.report.valid:
         over = "not valid"
-    labels = step_labels(problem) if problem.steps <= MOST_STEP_LABELS else []
+    labels = _step_labels(problem) if problem.steps <= MOST_STEP_LABELS else []
     return Panel(
         title=plan.strategy,
         subtitle=f"{format_bytes(plan.arena_bytes)} · {over}",
@@ -61,6 +63,14 @@ def make_panel(
         reserved_start=None if reserved is None else np.array(reserved.steps),
         reserved=None if reserved is None else np.array(reserved.reserved),
     )
+
+
+def _step_labels(problem: Problem) -> list[str]:
+    """The ops of each step, with what they hold beside the arena."""
+    labels = step_labels(problem)
+    for step, nbytes in shared_by_step(problem).items():
+        labels[step] = f"{labels[step]}, {format_bytes(nbytes)} of {workspace_name(problem)} beside the arena"
+    return labels
 
 
 def _bands(problem: Problem) -> tuple[Band, ...]:

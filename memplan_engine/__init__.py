@@ -97,6 +97,7 @@ if TYPE_CHECKING:
         multi_stream,
         sequential,
     )
+    from memplan_engine.scope import Scope
     from memplan_engine.strategies import get_strategy, known_strategies
     from memplan_engine.strategies.base import Budget, Placement, Strategy
     from memplan_engine.training import min_cut_difference, phase_steps, saved_activations
@@ -162,6 +163,7 @@ __all__ = [
     "SafeRun",
     "Scenario",
     "Schedule",
+    "Scope",
     "Selection",
     "Shorten",
     "SlabReport",
@@ -360,6 +362,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "runtime.subjects": ("Subject", "subject_of"),
     "runtime.trial": ("Trial", "try_plan"),
     "schedule": ("Schedule", "by_steps", "by_streams", "check_schedule", "multi_stream", "sequential"),
+    "scope": ("Scope",),
     "strategies": ("get_strategy", "known_strategies"),
     "strategies.base": ("Budget", "Placement", "Strategy"),
     "training": ("min_cut_difference", "phase_steps", "saved_activations"),

@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
+from memplan_engine.claims import over_capacity
 from memplan_engine.cores import Core, find_core
 from memplan_engine.decision import Decision, Verdict
 from memplan_engine.problem import FREE, Problem
@@ -61,7 +62,8 @@ def decision_tables(decision: Decision, cut_by: str = "") -> list[RenderableType
         found = plain_text(
             f"undecided in {format_seconds(plan.seconds)} whether it fits into {capacity}: {needed}", "yellow"
         )
-    return [plan_table(plan, cut_by), found]
+    short = over_capacity(plan, decision.capacity)
+    return [plan_table(plan, cut_by), found, *([plain_text(short, "yellow")] if short else [])]
 
 
 def _refusal(decision: Decision, capacity: str) -> list[RenderableType]:

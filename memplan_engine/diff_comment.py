@@ -10,6 +10,7 @@ from memplan_engine.diffing.regression import Diff
 from memplan_engine.diffing.rows import ModuleRow, diff_rows, module_rows
 from memplan_engine.diffing.words import (
     change,
+    counted_sentences,
     counts_sentence,
     figures,
     headline,
@@ -51,7 +52,8 @@ def diff_markdown(diff: Diff, limit: Limit | None = None) -> str:
     if made_of := reasons(diff):
         added = " ".join(f"{signed(nbytes)} {what}," for what, nbytes in made_of).rstrip(",")
         parts += [f"Demand {signed(diff.demand_delta)}: {text(added)}.", ""]
-    parts += [*(f"{text(_sentence(told))}" for told in (peak_sentence(diff), *notes(diff))), ""]
+    told_too = (peak_sentence(diff), *notes(diff), *counted_sentences(diff))
+    parts += [*(text(_sentence(told)) for told in told_too), ""]
     if not diff.same:
         parts += [*_peak(diff), *_changes(diff)]
     planned = (
@@ -68,7 +70,7 @@ def _sentence(told: str) -> str:
 def _figures(diff: Diff) -> list[str]:
     rows = ["| | base | head | change |", "|-|-:|-:|-:|"]
     for what, before, after in figures(diff):
-        bold = "**" * (what == "arena")
+        bold = "**" * (what in ("arena", "total"))
         cells = (what, format_bytes(before), format_bytes(after), change(before, after))
         rows.append("|".join(["", *(f" {bold}{cell}{bold} " for cell in cells), ""]))
     return rows

@@ -7,12 +7,14 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
+from memplan_engine.claims import counted
 from memplan_engine.diffing.limit import Limit
 from memplan_engine.diffing.load import Load
 from memplan_engine.diffing.regression import Diff
 from memplan_engine.diffing.rows import DiffRow, ModuleRow, diff_rows, module_rows
 from memplan_engine.diffing.words import (
     change,
+    counted_sentences,
     counts_sentence,
     figures,
     headline,
@@ -42,6 +44,8 @@ def diff_summary(diff: Diff, limit: Limit | None = None) -> dict[str, Any]:
         "arena_delta_bytes": diff.arena_delta,
         "demand_delta_bytes": diff.demand_delta,
         "packing_loss_delta_bytes": diff.packing_delta,
+        "workspace_delta_bytes": diff.workspace_delta,
+        "total_delta_bytes": diff.total_delta,
         "causes_bytes": {cause.name.lower(): nbytes for cause, nbytes in diff.causes.items()},
         "peak_elsewhere_bytes": diff.elsewhere,
         "peak_moved": diff.peak_moved,
@@ -73,7 +77,11 @@ def _side(plan: Plan, load: Load) -> dict[str, Any]:
         "strategy": plan.strategy,
         "cut_short": plan.cut_short,
         "buffers": len(plan.problem),
+        "scope": str(plan.problem.scope),
+        "counted": counted(plan.problem),
         "arena_bytes": plan.arena_bytes,
+        "workspace_bytes": plan.workspace_bytes,
+        "total_bytes": plan.total_bytes,
         "demand_bytes": load.peak,
         "packing_loss_bytes": plan.arena_bytes - load.peak,
         "peak_step": load.peak_step,
@@ -141,6 +149,7 @@ def diff_tables(diff: Diff, limit: Limit | None = None, every_row: bool = False)
     if told := warning(diff):
         parts.append(plain_text(f"warning: {told}", style="yellow"))
     parts += [_headline_table(diff), *(plain_text(note, style="yellow") for note in notes(diff))]
+    parts += map(plain_text, counted_sentences(diff))
     parts.append(plain_text(peak_sentence(diff)))
     if made_of := reasons(diff):
         parts += [plain_text(""), _reasons_table(diff, made_of), plain_text(moment_sentence(diff))]

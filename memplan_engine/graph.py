@@ -10,6 +10,7 @@ from math import prod
 from typing import TypeVar
 
 from memplan_engine.errors import InputError
+from memplan_engine.scope import Scope
 
 MAX_BYTES = 2**63 - 1
 
@@ -36,10 +37,13 @@ class Phase(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Workspace:
     """Scratch of one op, bytes: `shared` may be reused by other ops, so the maximum over all ops counts;
-    `unique` is kept for this op alone, so the sum counts."""
+    `unique` is kept for this op alone, so the sum counts. Where the graph has symbols, `shared` is at their
+    hints, and `formula` is it as text in the symbols: "" for a plain number, None where only the number at
+    the hints is known."""
 
     shared: int = 0
     unique: int = 0
+    formula: str | None = ""
 
 
 NO_WORKSPACE = Workspace()
@@ -133,7 +137,8 @@ class Op:
 class Graph:
     """A model's graph with its ops in a valid order. `inputs`, `outputs` and `constants` are tensor names;
     every other tensor is made by exactly one op. A graph with `symbols` is a graph at their hints that also
-    carries formulas. Check one with `check_graph`."""
+    carries formulas. `scope` says what the storages and the ops' workspaces together are all of: GRAPH where
+    nobody knows the temporaries inside the ops. Check one with `check_graph`."""
 
     name: str
     storages: tuple[Storage, ...]
@@ -143,6 +148,7 @@ class Graph:
     outputs: tuple[str, ...]
     constants: tuple[str, ...] = ()
     symbols: tuple[Symbol, ...] = ()
+    scope: Scope = Scope.GRAPH
 
 
 def storage_bytes(graph: Graph, role: Role) -> int:

@@ -14,6 +14,7 @@ from memplan_engine.graph import Graph, Role
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT
 from memplan_engine.plan import Plan
 from memplan_engine.schedule import Schedule, sequential
+from memplan_engine.scope import Scope
 
 
 class RegionKind(StrEnum):
@@ -50,9 +51,10 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All regions that are not empty, lowest address first."""
+    """All regions that are not empty, lowest address first; `scope` says what they are all of."""
 
     regions: tuple[Region, ...]
+    scope: Scope = Scope.BUFFERS
 
     @property
     def nbytes(self) -> int:
@@ -111,7 +113,7 @@ def make_layout(plan: Plan, alignment: int = DEFAULT_ALIGNMENT) -> Layout:
         start = top if joined else -(-top // alignment) * alignment
         regions.append(Region(kind, start, nbytes, entries))
         top = start + nbytes
-    return Layout(tuple(regions))
+    return Layout(tuple(regions), plan.problem.scope)
 
 
 def _side_by_side(sizes: Iterable[tuple[str, int]], alignment: int) -> tuple[int, tuple[Entry, ...]]:

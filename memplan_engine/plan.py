@@ -79,6 +79,19 @@ class Plan:
         """The arena without any reuse: what the strategy `naive` needs."""
         return int((naive_offsets(self.problem) + self.problem.size).max(initial=0))
 
+    @property
+    def workspace_bytes(self) -> int:
+        """What the ops hold for themselves beside the arena, bytes: temporaries, and scratch of any kind."""
+        from memplan_engine.scratch import workspace_of
+
+        scratch = workspace_of(self.problem)
+        return scratch.shared + scratch.unique
+
+    @property
+    def total_bytes(self) -> int:
+        """Arena and workspace, bytes: all that the problem's scope knows of, constants apart."""
+        return self.arena_bytes + self.workspace_bytes
+
     # What draws and prints is imported when somebody asks for it: most plans are never shown.
 
     def figure(self, colour_by: str | None = None, theme: str = "light") -> Any:

@@ -165,6 +165,7 @@ def as_problem(
         origin=source.origin,
         callers=source.callers,
         ids=source.ids,
+        scope=source.scope,
     )
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import MAX_BYTES
+from memplan_engine.scope import Scope
 
 if TYPE_CHECKING:
     from memplan_engine.graph import Graph
@@ -62,10 +63,11 @@ class Problem:
 
     `start`, `end` (half-open, steps), `size` and `alignment` (bytes) are read-only int64 arrays of n.
     `fixed` holds an offset in bytes, or FREE. `gaps` maps a buffer's index to its gaps, sorted by start.
-    `steps` is the number of steps on the time axis. `callers` says of recorded buffers who asked for them.
-    `ids` is what the list they come from calls the buffers, where it has names beside its ids.
-    Equality and `fingerprint` look at everything but `name`, `origin`, `callers` and `ids`. `worked_out`
-    keeps what follows from the columns and takes long, such as the lower bound, by name.
+    `steps` is the number of steps on the time axis. `callers` says of recorded buffers who asked for them;
+    `ids` is what the list they come from calls the buffers, where it has names beside its ids; `scope` what
+    the buffers are all of. Equality and `fingerprint` look at everything but `name`, `origin`, `callers`,
+    `ids` and `scope`. `worked_out` keeps what follows from the columns and takes long, such as the lower
+    bound, by name.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Problem:
     origin: Origin | None = field(default=None, repr=False)
     callers: Callers | None = field(default=None, repr=False)
     ids: tuple[str, ...] | None = field(default=None, repr=False)
+    scope: Scope = Scope.BUFFERS
     worked_out: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
@@ -132,11 +135,12 @@ def make_problem(
     origin: Origin | None = None,
     callers: Callers | None = None,
     ids: Sequence[str] | None = None,
+    scope: Scope = Scope.BUFFERS,
 ) -> Problem:
     """Check the columns and freeze them into a Problem.
 
     Parameters are as in `Problem`; `alignment` may be one number for all; `names` default to "0", "1", …;
-    `steps` defaults to the last end.
+    `steps` defaults to the last end. With an `origin`, `scope` is its graph's.
 
     Raises
     ------
@@ -176,6 +180,7 @@ def make_problem(
         origin=origin,
         callers=callers,
         ids=None if ids is None else tuple(ids),
+        scope=scope if origin is None else origin.graph.scope,
         **arrays,
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 from memplan_engine.kernels.paint import cover_max
 from memplan_engine.pieces import Pieces, cut
 from memplan_engine.problem import Ints, Problem
+from memplan_engine.scratch import shared_by_step, workspace_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,12 +34,15 @@ class Sections:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """Bytes over time, a value a section: `live` is the sum of what is alive, `high_water` the end of the
-    topmost buffer alive, `holes` the free bytes below it."""
+    """Bytes over time, a value a section: `live` is the sum of the buffers alive, `high_water` the end of the
+    topmost of them, `holes` the free bytes below it. `peak_step` is the first step with the most bytes, the
+    scratch of its ops included, and `peak_bytes` is how many these are."""
 
     sections: Sections
     live: Ints
     high_water: Ints
+    peak_step: int
+    peak_bytes: int
 
     @property
     def holes(self) -> Ints:
@@ -46,9 +50,17 @@ class Profile:
         return self.high_water - self.live
 
     @property
-    def peak_step(self) -> int:
-        """The first step with the most live bytes."""
-        return peak_step(self.sections, self.live)
+    def holes_at_peak(self) -> int:
+        """Free bytes below the high-water mark at the peak."""
+        return self._at_peak(self.holes)
+
+    @property
+    def live_at_peak(self) -> int:
+        """What of `peak_bytes` lies in the arena; the rest is scratch of ops."""
+        return self._at_peak(self.live)
+
+    def _at_peak(self, values: Ints) -> int:
+        return int(values[self.sections.at(self.peak_step)]) if len(values) else 0
 
 
 def cut_time(problem: Problem, pieces: Pieces) -> Sections:
@@ -74,13 +86,31 @@ def peak_step(sections: Sections, live: Ints) -> int:
     return int(sections.bounds[int(np.argmax(live))]) if len(live) else 0
 
 
+def highest(problem: Problem, sections: Sections, live: Ints) -> tuple[int, int]:
+    """The first step with the most bytes, scratch of ops included, and how many these are. `live` is a value
+    a section: the bytes of the buffers alive there."""
+    unique = workspace_of(problem).unique
+    first = peak_step(sections, live)
+    found = [(first, int(live.max(initial=0)) + unique)]
+    for step, shared in shared_by_step(problem).items():
+        found.append((step, int(live[sections.at(step)]) + unique + shared if len(live) else shared + unique))
+    return min(found, key=lambda place: (-place[1], place[0]))
+
+
 def make_profile(problem: Problem, offsets: Ints) -> Profile:
     """The profile of a placement; `offsets` in bytes, one a buffer."""
     pieces = cut(problem)
     sections = cut_time(problem, pieces)
     live = live_bytes(sections, pieces.high - pieces.low)
     top = offsets[pieces.owner] + pieces.high
-    return Profile(sections, live, cover_max(sections.first, sections.last, top, len(sections)))
+    water = cover_max(sections.first, sections.last, top, len(sections))
+    return Profile(sections, live, water, *highest(problem, sections, live))
+
+
+def demand(problem: Problem) -> int:
+    """LOAD: the most bytes of `problem` alive at one step, which no arena can be smaller than."""
+    pieces = cut(problem)
+    return int(live_bytes(cut_time(problem, pieces), pieces.high - pieces.low).max(initial=0))
 
 
 def alive_at(problem: Problem, step: int) -> Ints:

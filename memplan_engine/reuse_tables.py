@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from memplan_engine.reuse import Saving, kept_table, reasons, rewrites_table, savings_table
+from memplan_engine.scope import scope_words
 from memplan_engine.tables import MOST_ROWS, plain_text
 from memplan_engine.units import format_bytes, format_percent
 
@@ -16,7 +17,9 @@ from memplan_engine.units import format_bytes, format_percent
 def reuse_summary(rows: Sequence[Saving]) -> dict[str, Any]:
     """The ways with what they need, the ops rewritten by both together, and those left as they were."""
     both = rows[-1].reused
+    graph = both.graph
     return {
+        "scope": str(graph.scope),
         "ways": savings_table(tuple(rows)),
         "rewritten": rewrites_table(both),
         "kept": kept_table(both),
@@ -26,7 +29,10 @@ def reuse_summary(rows: Sequence[Saving]) -> dict[str, Any]:
 def reuse_tables(graph: str, rows: Sequence[Saving], every_row: bool = False) -> list[RenderableType]:
     """A row a way, then what both together rewrite, then the reasons for what they leave."""
     both = rows[-1].reused
-    return [_ways(graph, rows), _rewrites(rewrites_table(both), every_row), _reasons(rows[-1])]
+    counts = plain_text(
+        f"counted in the peak: {scope_words(both.graph.scope)}; the arena holds storages only"
+    )
+    return [_ways(graph, rows), counts, _rewrites(rewrites_table(both), every_row), _reasons(rows[-1])]
 
 
 def _ways(graph: str, rows: Sequence[Saving]) -> Table:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from memplan_engine.claims import counted, optimal_for
 from memplan_engine.graph import Role, storage_bytes, unknown_sizes
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 from memplan_engine.profile import make_profile
+from memplan_engine.scratch import workspace_of
 
 if TYPE_CHECKING:
     from memplan_engine.layout import Layout
@@ -20,25 +22,29 @@ def plan_summary(plan: Plan, cut_by: str = "") -> dict[str, Any]:
     known."""
     problem = plan.problem
     profile = make_profile(problem, plan.offsets)
-    at_peak = profile.sections.at(profile.peak_step)
     origin = problem.origin
     return {
         "graph": problem.name,
+        "scope": str(problem.scope),
+        "counted": counted(problem),
         "strategy": plan.strategy,
         "parameters": dict(plan.parameters),
         "buffers": len(problem),
         "steps": problem.steps,
         "arena_bytes": plan.arena_bytes,
+        "workspace_bytes": plan.workspace_bytes,
+        "total_bytes": plan.total_bytes,
         "lower_bound_bytes": plan.bound.nbytes,
         "bound_kind": str(plan.bound.kind),
         "bound_step": plan.bound.step,
         "optimal": plan.optimal,
+        "optimal_for": optimal_for(problem),
         "gap": plan.gap,
         "naive_bytes": plan.naive_bytes,
         "constants_bytes": storage_bytes(origin.graph, Role.CONSTANT) if origin else 0,
         "peak_step": profile.peak_step,
-        "peak_bytes": int(profile.live.max(initial=0)),
-        "holes_at_peak_bytes": int(profile.holes[at_peak]) if len(profile.holes) else 0,
+        "peak_bytes": profile.peak_bytes,
+        "holes_at_peak_bytes": profile.holes_at_peak,
         "symbols": {symbol.name: symbol.hint for symbol in origin.graph.symbols} if origin else {},
         **_workspaces(problem),
         "unknown_sizes": sorted(unknown_sizes(origin.graph)) if origin else [],
@@ -53,20 +59,15 @@ def plan_summary(plan: Plan, cut_by: str = "") -> dict[str, Any]:
 
 def _workspaces(problem: Problem) -> dict[str, int]:
     """Bytes of the ops' workspaces, 0 without a graph."""
-    unique = shared = 0
-    if problem.origin:
-        # Here, not above, as in `_objects`: most plans need not wait for what few of them have.
-        from memplan_engine.layout import shared_workspace, unique_workspaces
-
-        unique = unique_workspaces(problem.origin.graph)[0]
-        shared = shared_workspace(problem.origin.graph, problem.origin.schedule)[0]
-    return {"unique_workspaces_bytes": unique, "shared_workspace_bytes": shared}
+    scratch = workspace_of(problem)
+    return {"unique_workspaces_bytes": scratch.unique, "shared_workspace_bytes": scratch.shared}
 
 
 def _objects(plan: Plan) -> dict[str, Any]:
     """Of a plan with shared objects: how many, how large, and their own bound; bytes."""
     if plan.objects is None:
         return {}
+    # Here, not above: most plans need not wait for what few of them have.
     from memplan_engine.object_tables import object_summary
 
     found = object_summary(plan)
@@ -82,6 +83,9 @@ def peak_summary(peak: Peak) -> dict[str, Any]:
     return {
         "peak_step": peak.step,
         "peak_bytes": peak.nbytes,
+        "scope": str(peak.scope),
+        "counted": peak.counted,
+        "workspace_bytes": peak.workspace_bytes,
         "ops": [op.name for op in peak.ops],
         "contributors": [_contributor(contributor) for contributor in peak.contributors],
     }
@@ -96,6 +100,7 @@ def layout_summary(layout: Layout) -> dict[str, Any]:
     """The regions with their entries; offsets count from the start of each region, bytes."""
     return {
         "bytes": layout.nbytes,
+        "scope": str(layout.scope),
         "regions": [
             {
                 "kind": str(region.kind),
@@ -116,8 +121,12 @@ def report_summary(plan: Plan, report: Report) -> dict[str, Any]:
     return {
         "valid": report.valid,
         "arena_bytes": plan.arena_bytes,
+        "workspace_bytes": plan.workspace_bytes,
+        "total_bytes": plan.total_bytes,
         "lower_bound_bytes": plan.bound.nbytes,
         "optimal": report.valid and plan.optimal,
+        "optimal_for": optimal_for(plan.problem),
+        "scope": str(plan.problem.scope),
         "replayed": report.replayed,
         "unchecked": list(report.unchecked),
         "counts": {rule.name.lower(): count for rule, count in report.counts.items()},

@@ -12,12 +12,15 @@ from rich.text import Text
 
 from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
+from memplan_engine.scope import Scope
 from memplan_engine.symbolic import BucketTable, MemorySchema, RangeReport, Sweep, to_text
 from memplan_engine.symbolic.partition import STRATEGY as PARTITION
 from memplan_engine.tables import plain_text
 from memplan_engine.units import format_bytes, format_percent
 
 MOST_FORMULA = 2_000
+COUNTED = "the graph's storages; temporaries inside ops are not among these figures"
+SCOPED = {"scope": str(Scope.GRAPH), "counted": COUNTED}
 SHARING = (
     "which buffers share a partition holds for every value; the offsets move with the sizes of the "
     "partitions: memplan symbols has these as formulas"
@@ -28,6 +31,7 @@ def symbols_summary(graph: Graph, schema: MemorySchema, at: Mapping[str, int]) -
     """Symbols, formulas and the partition schema; bytes at `at`, hints for the rest."""
     return {
         "graph": graph.name,
+        **SCOPED,
         "symbols": [asdict(symbol) for symbol in graph.symbols],
         "formulas": sorted({storage.formula for storage in graph.storages if storage.formula}),
         "peak": to_text(schema.peak_size()),
@@ -61,7 +65,12 @@ def symbols_tables(
         f"uses {format_percent(schema.usage(at))}",
     ]
     steps = [] if names is None else [Text(schema.table(names=names))]
-    return [table, partitions, *map(plain_text, lines), *steps]
+    return [table, partitions, *map(plain_text, lines), counted_line(), *steps]
+
+
+def counted_line() -> Text:
+    """What the figures of these tables count."""
+    return plain_text(f"counted: {COUNTED}")
 
 
 def _formula(expression: Any) -> str:
@@ -74,6 +83,7 @@ def range_summary(plan: Plan, report: RangeReport) -> dict[str, Any]:
     failure = report.failure
     return {
         "strategy": plan.strategy,
+        **SCOPED,
         "valid": report.valid,
         "proof": str(report.proof),
         "reason": report.reason,
@@ -115,6 +125,7 @@ def buckets_summary(made: BucketTable) -> dict[str, Any]:
     return {
         "symbol": made.symbol,
         "others": dict(made.others),
+        **SCOPED,
         "arena_bytes": made.arena_bytes,
         "separate_bytes": made.separate_bytes,
         "table_bytes": made.table_bytes,
@@ -163,7 +174,7 @@ def buckets_table(graph: str, made: BucketTable) -> Table:
 
 def sweep_summary(made: Sweep) -> dict[str, Any]:
     """The columns of a sweep; bytes."""
-    return asdict(made) | {"others": dict(made.others)}
+    return asdict(made) | {"others": dict(made.others), **SCOPED}
 
 
 def sweep_table(graph: str, made: Sweep) -> Table:

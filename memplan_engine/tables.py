@@ -10,10 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from memplan_engine.bounds import BoundKind, contributors
-from memplan_engine.graph import Role, storage_bytes, unknown_sizes
+from memplan_engine.claims import beside, counted, left_out, optimal_for, verdict, workspace_name
+from memplan_engine.graph import NO_WORKSPACE, Role, storage_bytes
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
-from memplan_engine.profile import make_profile
+from memplan_engine.profile import Profile, make_profile
+from memplan_engine.scope import scope_words
+from memplan_engine.scratch import workspace_of
 from memplan_engine.units import format_bytes, format_percent, format_seconds
 
 if TYPE_CHECKING:
@@ -30,8 +33,6 @@ MOST_ENTRIES = 8
 def plan_table(plan: Plan, cut_by: str = "") -> RenderableType:
     """The figures of one plan, its certificate, and what ended the search early (`cut_by`) if that did."""
     problem, profile = plan.problem, make_profile(plan.problem, plan.offsets)
-    section = profile.sections.at(profile.peak_step)
-    holes = int(profile.holes[section]) if len(profile.holes) else 0
     found_by = dict(plan.parameters).get("found_by")
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
@@ -40,26 +41,35 @@ def plan_table(plan: Plan, cut_by: str = "") -> RenderableType:
         ("graph", f"{problem.name}, {len(problem)} buffers, {problem.steps} steps"),
         ("strategy", plan.strategy + (f" ({found_by})" if found_by else "")),
         ("arena", exact(plan.arena_bytes)),
+        *_workspaces(plan),
         ("lower bound", f"{exact(plan.bound.nbytes)}, {plan.bound.kind}"),
         ("gap", "none" if plan.optimal else format_percent(plan.gap)),
         ("without reuse", f"{exact(plan.naive_bytes)}, {format_percent(saved(plan))} saved"),
-        ("peak", f"{exact(int(profile.live.max(initial=0)))} live at step {profile.peak_step}"),
-        ("holes at peak", exact(holes)),
+        *_constants(problem),
+        ("peak", peak_words(plan, profile)),
+        ("holes at peak", exact(profile.holes_at_peak)),
         ("planned in", effort(plan)),
+        ("counted", counted(problem)),
+        *_objects(plan),
+        *_symbols(problem),
+        *_unknown(problem),
     ]
-    constants = storage_bytes(problem.origin.graph, Role.CONSTANT) if problem.origin else 0
-    if constants:
-        rows.insert(6, ("constants", f"{exact(constants)}, in a region of their own"))
-    rows += [*_objects(plan), *_workspaces(problem), *_symbols(problem), *_unknown(problem)]
     for label, value in rows:
         table.add_row(label, plain_text(value))
     parts: list[RenderableType] = [
         table,
-        plain_text(certificate(plan), style="green" if plan.optimal else ""),
+        plain_text(certificate(plan), style="green" if plan.optimal and not left_out(problem) else ""),
     ]
     if plan.cut_short:
         parts.append(plain_text(cut_short(plan, cut_by), style="yellow"))
     return Group(*parts)
+
+
+def peak_words(plan: Plan, profile: Profile) -> str:
+    """ "6 KiB (6,144 B) live at step 3", and how much of it is scratch of ops, beside the arena."""
+    workspace = profile.peak_bytes - profile.live_at_peak
+    beside_it = f", {exact(workspace)} of it {workspace_name(plan.problem)}" if workspace else ""
+    return f"{exact(profile.peak_bytes)} live at step {profile.peak_step}{beside_it}"
 
 
 def cut_short(plan: Plan, cut_by: str = "") -> str:
@@ -100,24 +110,24 @@ def _unknown(problem: Problem) -> list[tuple[str, str]]:
     return [("not planned", told)] if told else []
 
 
-def left_out(problem: Problem) -> str:
-    """How many storages have no place because their sizes depend on the data, "" when none."""
-    unknown = unknown_sizes(problem.origin.graph) if problem.origin else {}
-    if not unknown:
-        return ""
-    count = f"{len(unknown)} storage{'s' * (len(unknown) != 1)}"
-    return f"{count} whose size depends on the data: {', '.join(sorted(set(unknown.values())))} has no value"
-
-
-def _workspaces(problem: Problem) -> list[tuple[str, str]]:
-    if problem.origin is None:
+def _workspaces(plan: Plan) -> list[tuple[str, str]]:
+    scratch = workspace_of(plan.problem)
+    if scratch == NO_WORKSPACE:
         return []
-    from memplan_engine.layout import shared_workspace, unique_workspaces
+    name = workspace_name(plan.problem)
+    parts = (
+        f"{exact(scratch.unique)} unique" if scratch.unique else "",
+        f"{exact(scratch.shared)} {'shared' if name == 'workspaces' else name}" if scratch.shared else "",
+    )
+    return [
+        ("workspace", f"{', '.join(filter(None, parts))}, beside the arena"),
+        ("total", f"{exact(plan.total_bytes)}, arena and workspace"),
+    ]
 
-    unique = unique_workspaces(problem.origin.graph)[0]
-    shared = shared_workspace(problem.origin.graph, problem.origin.schedule)[0]
-    parts = (f"{exact(unique)} unique" if unique else "", f"{exact(shared)} shared" if shared else "")
-    return [("workspaces", f"{', '.join(filter(None, parts))}, beside the arena")] if any(parts) else []
+
+def _constants(problem: Problem) -> list[tuple[str, str]]:
+    nbytes = storage_bytes(problem.origin.graph, Role.CONSTANT) if problem.origin else 0
+    return [("constants", f"{exact(nbytes)}, in a region of their own")] if nbytes else []
 
 
 def lesson(about: About) -> list[RenderableType]:
@@ -144,9 +154,11 @@ def certificate(plan: Plan) -> str:
         proof = f"what {count} need at step {bound.step}, some of them at fixed offsets"
     elif bound.kind is BoundKind.CORE:
         proof = f"what {count} alive within {span(bound.step, bound.until)} need (as a search proved)"
+    rest = f"; {told}" if (told := beside(plan)) else ""
     if plan.optimal:
-        return f"optimal: the arena equals {proof}"
-    return f"not proved optimal: no arena can be smaller than {proof}, {format_bytes(bound.nbytes)}"
+        of = "" if problem.origin is None else f" for {optimal_for(problem)}"
+        return f"optimal{of}: the arena equals {proof}{rest}"
+    return f"not proved optimal: no arena can be smaller than {proof}, {format_bytes(bound.nbytes)}{rest}"
 
 
 def span(start: int, end: int) -> str:
@@ -166,17 +178,19 @@ def compare_table(plans: Sequence[Plan]) -> Table:
     table.add_column(
         "strategy", no_wrap=True, min_width=max((len(plan.strategy) for plan in plans), default=0)
     )
-    for heading in ("arena", "over bound", "saved", "ms"):
+    workspace = bool(plans) and bool(plans[0].workspace_bytes)
+    for heading in ("arena", *["with workspace"] * workspace, "over bound", "saved", "ms"):
         table.add_column(heading, justify="right")
-    table.add_column("optimal")
+    table.add_column("proved")
     for plan in plans:
         table.add_row(
             plain_text(plan.strategy),
             format_bytes(plan.arena_bytes),
+            *[format_bytes(plan.total_bytes)] * workspace,
             format_percent(plan.gap),
             format_percent(saved(plan)),
             f"{1000 * plan.seconds:.2f}",
-            "yes" if plan.optimal else "",
+            verdict(plan),
         )
     return table
 
@@ -184,6 +198,13 @@ def compare_table(plans: Sequence[Plan]) -> Table:
 def _headline(plan: Plan) -> str:
     problem = plan.problem
     return f"{problem.name}: {len(problem)} buffers, lower bound {format_bytes(plan.bound.nbytes)}"
+
+
+def counted_lines(problem: Problem) -> list[Text]:
+    """What the figures of `problem` count, and what they leave out, a line each."""
+    unknown = left_out(problem)
+    told = [f"counted: {counted(problem)}", *([f"not planned: {unknown}"] if unknown else [])]
+    return [plain_text(line) for line in told]
 
 
 def peak_table(peak: Peak, graph: str, every_row: bool = False) -> Table:
@@ -234,7 +255,7 @@ def layout_table(layout: Layout, every_row: bool = False) -> RenderableType:
         if len(shown) < len(region.entries):
             left = f"and {len(region.entries) - len(shown)} smaller ones"
             entries.add_row(plain_text(region.kind), plain_text(left), *[""] * 4, style="dim")
-    return Group(regions, entries)
+    return Group(regions, entries, plain_text(f"counted: {scope_words(layout.scope)}"))
 
 
 def report_lines(plan: Plan, report: Report) -> Iterable[Text]:

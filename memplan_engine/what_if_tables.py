@@ -9,11 +9,12 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
+from memplan_engine.claims import over_capacity
 from memplan_engine.decision import Verdict
 from memplan_engine.decision_tables import decision_summary
 from memplan_engine.plan import Plan
 from memplan_engine.summary import offsets, plan_summary
-from memplan_engine.tables import MOST_ROWS, certificate, cut_short, exact, plain_text
+from memplan_engine.tables import MOST_ROWS, certificate, counted_lines, cut_short, exact, plain_text
 from memplan_engine.units import format_bytes, format_percent
 from memplan_engine.what_if.edits import Edit
 from memplan_engine.what_if.figures import figures_of
@@ -23,6 +24,8 @@ from memplan_engine.what_if.words import edit_words, proof_words, shortage_words
 
 ROWS = {"arena": "arena", "demand": "demand", "packing loss": "loss", "lower bound": "bound"}
 """The figures as people read them → the field that each has."""
+BESIDE = {"workspace": "workspace", "total": "total"}
+"""The same of what ops hold beside the arena, where they hold anything."""
 
 
 def what_if_summary(
@@ -80,6 +83,7 @@ def what_if_tables(
         plain_text(f"{number}. {edit_words(edit)}") for number, edit in enumerate(edits, 1)
     ]
     parts += [_before_and_after(original, changed), plain_text(certificate(changed))]
+    parts += counted_lines(changed.problem)
     if changed.cut_short:
         parts.append(plain_text(cut_short(changed), "yellow"))
     return parts if fit is None else [*parts, *fit_tables(fit, every_row)]
@@ -91,7 +95,7 @@ def _before_and_after(original: Plan, changed: Plan) -> Table:
     table = Table("", title=plain_text(title), title_justify="left")
     for heading in ("original", "what if", "change"):
         table.add_column(heading, justify="right")
-    for label, field in ROWS.items():
+    for label, field in {**ROWS, **(BESIDE if before.workspace else {})}.items():
         old, new = getattr(before, field), getattr(after, field)
         table.add_row(label, exact(old), exact(new), signed(new - old))
     return table
@@ -107,6 +111,8 @@ def fit_tables(fit: Fit, every_row: bool = False) -> list[RenderableType]:
     verdict = fit.decision.verdict
     style = {Verdict.FITS: "green", Verdict.DOES_NOT_FIT: "bold red", Verdict.UNDECIDED: "yellow"}[verdict]
     parts: list[RenderableType] = [plain_text(verdict_words(fit), style)]
+    if short := over_capacity(fit.decision.plan, fit.decision.capacity):
+        parts.append(plain_text(short, "yellow"))
     if fit.shortage is not None:
         parts += [plain_text(shortage_words(fit.shortage)), _members(fit, fit.shortage, every_row)]
     if fit.suggestions:

@@ -14,8 +14,7 @@ from memplan_engine.pieces import cut
 from memplan_engine.problem import Ints, Problem
 from memplan_engine.profile import cut_time, live_bytes
 from memplan_engine.schedule import Schedule, sequential
-
-SUFFIX = ".workspace"
+from memplan_engine.scratch import SUFFIX
 
 
 def with_workspaces(graph: Graph, nbytes: Mapping[str, int]) -> Graph:
@@ -29,8 +28,12 @@ def with_workspaces(graph: Graph, nbytes: Mapping[str, int]) -> Graph:
     unknown = nbytes.keys() - {op.name for op in graph.ops}
     if unknown:
         raise InputError(graph.name, "workspaces", f"op {min(unknown)!r}", "an op of the graph")
+    # Of a graph with symbols these are numbers at their hints.
+    formula = None if graph.symbols else ""
     ops = tuple(
-        replace(op, workspace=replace(op.workspace, shared=int(nbytes[op.name]))) if op.name in nbytes else op
+        replace(op, workspace=replace(op.workspace, shared=int(nbytes[op.name]), formula=formula))
+        if op.name in nbytes
+        else op
         for op in graph.ops
     )
     return check_graph(replace(graph, ops=ops), graph.name)
@@ -75,9 +78,13 @@ def workspaces_as_tensors(graph: Graph) -> Graph:
         nbytes = op.workspace.shared
         if nbytes:
             name = op.name + SUFFIX
-            tensors.append(Tensor(name, (nbytes,), "uint8", nbytes, name))
-            storages.append(Storage(name, nbytes, Role.ACTIVATION))
-            op = replace(op, outputs=(*op.outputs, name), workspace=replace(op.workspace, shared=0))
+            formula = op.workspace.formula or ""
+            tensors.append(
+                Tensor(name, (nbytes,), "uint8", nbytes, name, formulas=(formula,) if formula else ())
+            )
+            storages.append(Storage(name, nbytes, Role.ACTIVATION, formula=formula))
+            kept = replace(op.workspace, shared=0, formula="")
+            op = replace(op, outputs=(*op.outputs, name), workspace=kept)
         ops.append(op)
     return check_graph(
         replace(graph, tensors=tuple(tensors), storages=tuple(storages), ops=tuple(ops)), graph.name

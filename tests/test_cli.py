@@ -41,10 +41,15 @@ def test_plan_for_machines(memplan):
         "buffers": 3,
         "steps": 5,
         "arena_bytes": 270,
+        "workspace_bytes": 0,
+        "total_bytes": 270,
+        "scope": "buffers",
+        "counted": "the buffers listed",
         "lower_bound_bytes": 170,
         "bound_kind": "load",
         "bound_step": 3,
         "optimal": False,
+        "optimal_for": "the buffers listed",
         "gap": pytest.approx(100 / 170),
         "naive_bytes": 270,
         "constants_bytes": 0,
@@ -107,7 +112,8 @@ def test_compare_all_as_a_table(memplan):
     cells = {row[1].strip(): [cell.strip() for cell in row[2:-1]] for row in rows}
     assert cells["naive"][:3] == ["270 B", "58.8 %", "0.0 %"]
     assert [cell.strip() for cell in rows[0][1:4]] == ["auto", "170 B", "0.0 %"]
-    assert rows[0][6].strip() == "yes"
+    assert rows[0][6].strip() == "optimal"
+    assert "counted: the buffers listed" in out
 
 
 def test_compare_some_for_machines_in_the_order_asked_for(memplan):

@@ -40,8 +40,8 @@ def test_the_text(memplan, both):
         "demand": ["170 B", "180 B", "+10 B (+5.9 %)"],
         "packing loss": ["0 B", "0 B", "0 B"],
     }
-    assert lines[5] == "the peak moved: step 3 in base, step 1 in head"
-    reasons = [re.split(r"\s{2,}", line) for line in lines[7:10]]
+    assert lines[5:7] == ["counted: the buffers listed", "the peak moved: step 3 in base, step 1 in head"]
+    reasons = [re.split(r"\s{2,}", line) for line in lines[8:11]]
     assert reasons == [
         ["larger tensors", "+30 B"],
         ["the base's peak is at another step", "-20 B"],

@@ -68,8 +68,10 @@ def test_the_layout_as_tables_and_for_machines(memplan, files):
 
 
 def test_a_plan_tells_of_workspaces(memplan, files):
-    assert "workspaces     57 B unique, 300 B shared, beside the arena" in memplan("plan", "net.json")[1]
-    assert "workspaces" not in memplan("plan", "diamond.json")[1]
+    told = memplan("plan", "net.json")[1]
+    assert "workspace      57 B unique, 300 B shared, beside the arena" in told
+    assert "total          485 B, arena and workspace" in told
+    assert "workspace" not in memplan("plan", "diamond.json")[1]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +178,15 @@ def test_sizes_that_depend_on_the_data_are_left_out_and_said(memplan, tmp_path):
     (tmp_path / "g.json").write_text(json.dumps(graph))
     code, out, _ = memplan("plan", "g.json")
     assert code == 0
-    assert "not planned    1 storage whose size depends on the data: u0 has no value" in out
+    assert (
+        "not planned    1 storage whose size depends on the data: u0 has no value; give one (--symbol u0=…), "
+        "or plan a real run (memplan observe)"
+    ) in out
+    assert "optimal for the graph's storages of known size: the arena equals" in out
+    assert out.rstrip().endswith("1 storage of unknown size is not counted")
+    compared = memplan("compare", "g.json")[1]
+    assert "arena optimal for known sizes" in compared
+    assert "not planned: 1 storage whose size depends on the data" in compared
     told = json.loads(memplan("plan", "g.json", "--json", "--symbol", "u0=100")[1])
     assert (told["arena_bytes"], told["unknown_sizes"]) == (64 * 13 + 16, [])
     assert json.loads(memplan("plan", "g.json", "--json")[1])["unknown_sizes"] == ["a"]

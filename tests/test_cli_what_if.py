@@ -28,7 +28,9 @@ def test_the_changed_plan_beside_the_original(memplan):
         ["packing loss", "0 B", "0 B", "none"],
         ["lower bound", "170 B", "140 B", "-30 B"],
     ]
-    assert lines[-1] == "optimal: the arena equals the bytes live at step 3 (2 buffers)"
+    assert lines[-2:] == [
+        "optimal: the arena equals the bytes live at step 3 (2 buffers)", "counted: the buffers listed",
+    ]  # fmt: skip
 
 
 def test_every_option_in_its_order_and_sizes_as_people_write_them(memplan, tmp_path):
@@ -84,8 +86,13 @@ def test_json_has_exact_bytes(memplan):
     assert code == 1
     found = json.loads(out)
     assert found["edits"] == [{"kind": "drop", "buffer": "b"}]
-    assert found["original"] == {"arena": 170, "demand": 170, "loss": 0, "bound": 170, "buffers": 3}
-    assert found["changed"] == {"arena": 120, "demand": 120, "loss": 0, "bound": 120, "buffers": 2}
+    beside = {"workspace": 0, "scope": "buffers"}
+    assert found["original"] == {
+        "arena": 170, "demand": 170, "loss": 0, "bound": 170, "buffers": 3, "total": 170, **beside,
+    }  # fmt: skip
+    assert found["changed"] == {
+        "arena": 120, "demand": 120, "loss": 0, "bound": 120, "buffers": 2, "total": 120, **beside,
+    }  # fmt: skip
     assert set(found["plan"]["offsets"]) == {"a", "c"}
     fit = found["fit"]
     assert (fit["verdict"], fit["capacity_bytes"], fit["complete"]) == ("does not fit", 119, True)

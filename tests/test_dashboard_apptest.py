@@ -33,7 +33,7 @@ def test_what_opens_by_itself_is_gpt2_and_its_address_is_empty():
         ("Saved", "96.9 %"),
     ]  # fmt: skip
     assert address(app) == {}
-    assert "optimal: the arena equals the bytes live at step 74" in app.caption[0].value.replace("\\", "")
+    assert "the arena equals the bytes live at step 74" in app.caption[0].value.replace("\\", "")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -89,7 +89,7 @@ def test_the_budget_widget_takes_mebibytes_exactly():
     app.number_input[0].set_value(50.0)
     check(app.run())
     assert figure(app, "Budget headroom") == "-2 MiB"
-    assert next(each.delta for each in app.metric if each.label == "Budget headroom") == "does not fit"
+    assert next(each.delta for each in app.metric if each.label == "Budget headroom") == "arena does not fit"
     app.number_input[0].set_value(0.0)
     check(app.run())
     assert "budget" not in address(app)

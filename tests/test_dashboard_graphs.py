@@ -348,3 +348,41 @@ def test_ticks_of_bytes_are_round():
     assert byte_ticks(5) == [0, 1, 2, 3, 4, 5]
     assert byte_ticks(741) == [0, 128, 256, 384, 512, 640]
     assert byte_ticks(3 * 2**30) == [0, 2**30, 2 * 2**30, 3 * 2**30]
+
+
+# What the figures count.
+
+
+def test_pages_say_what_is_counted_and_what_lies_beside_the_arena():
+    app = open_app(doc="example:bert_base", strategy="greedy_by_size")
+    told = captions(app)
+    assert "594 KiB of temporaries beside the arena" in told
+    assert "counted: the graph's storages and the temporaries inside its ops" in told
+    assert "optimal for the graph's storages: the arena equals" in told
+    app = open_app("compare", doc="example:bert_base")
+    assert "Counted: the graph's storages and the temporaries inside its ops" in captions(app)
+    rows = app.dataframe[0].value
+    assert set(rows["proved"]) <= {"", "arena optimal"}
+    assert rows["with workspace"].tolist()[0] == "10.71 MiB"
+    pair = {side: f"example:diff_batch_{side}" for side in ("base", "head")}
+    told = captions(open_app("diff", strategy="greedy_by_size", **pair))
+    assert "Workspace 560 KiB → 1.09 MiB, +560 KiB (+100.0 %)." in told
+    assert "Total 27.55 MiB → 55.09 MiB" in told
+
+
+def test_what_an_op_holds_is_a_row_of_the_peak():
+    app = open_app(doc="file:net.json", alignment="1")
+    rows = app.dataframe[0].value
+    assert rows["buffer"].tolist() == ["conv2.workspace", "b", "c", "unique workspaces"]
+    assert rows["kind"].tolist()[0] == "workspace"
+
+
+def test_steps_in_the_chart_say_what_their_ops_hold():
+    panel = panels.make_panel(
+        make_facts(state.load_document("file:net.json", documents.Options()), make_plan(NET)),
+        next(iter(colours.COLOURINGS.values()))(to_problem(NET)),
+    )
+    assert panel.step_labels == [
+        "conv1, 100 B of workspaces beside the arena", "relu",
+        "conv2, 300 B of workspaces beside the arena", "topk, 200 B of workspaces beside the arena",
+    ]  # fmt: skip

@@ -124,7 +124,7 @@ def test_a_search_that_proves_its_plan_shows_it_and_has_nothing_left_to_press():
     app = open_app(strategy="late_proof")
     until(lambda: job_of(app).state is State.DONE)
     check(app.run())
-    assert headline(app).startswith("Proved optimal after")
+    assert headline(app).startswith("Proved optimal for the buffers listed after")
     assert (buttons(app), len(app.radio)) == ([], 0)
     assert figure(app, "Arena") == f"{LEAST} B"
     assert next(each.delta for each in app.metric if each.label == "Arena") == "meets the bound"

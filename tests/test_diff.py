@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from graphs import make_graph
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from traced import Node, doubled, traced, transformer
 
-from memplan_engine import Gap, Problem, adopt, make_plan, make_problem
+from memplan_engine import Gap, Op, Problem, adopt, make_plan, make_problem, to_problem
+from memplan_engine.diff_tables import diff_summary
 from memplan_engine.diffing.limit import Limit, parse_limit
 from memplan_engine.diffing.matching import NOBODY
 from memplan_engine.diffing.moment import CAUSES, Cause, Footing
 from memplan_engine.diffing.regression import CHANGES, Change, Diff, changes_by_buffer, diff
 from memplan_engine.diffing.rows import diff_rows, module_rows
 from memplan_engine.diffing.strip import profile_difference
-from memplan_engine.diffing.words import change, headline, matched_sentence, peak_sentence, reasons, signed
+from memplan_engine.diffing.words import (
+    change,
+    counted_sentences,
+    figures,
+    headline,
+    matched_sentence,
+    notes,
+    peak_sentence,
+    reasons,
+    signed,
+)
 from memplan_engine.errors import InputError
+from memplan_engine.graph import Workspace
 from memplan_engine.profile import bytes_at
+from memplan_engine.scope import Scope
 
 unhurried = settings(deadline=None)
 
@@ -356,3 +372,40 @@ def test_words():
     )
     assert headline(compared(BASE, BASE)) == "arena unchanged: 30 B"
     assert len(CAUSES) == 6
+
+
+# Beside the arena.
+
+
+def captured(held: int, scope: Scope = Scope.WITH_TEMPORARIES) -> Problem:
+    """An input of 8 bytes, an op that holds `held` inside and gives 16, and one that gives 4."""
+    ops = (
+        Op("big", "aten.big", ("x",), ("a",), workspace=Workspace(held)),
+        Op("small", "aten.small", ("a",), ("b",), workspace=Workspace(1)),
+    )
+    graph = make_graph(list(ops), {"x": 8, "a": 16, "b": 4}, inputs=("x",), outputs=("b",))
+    return to_problem(replace(graph, scope=scope), alignment=1)
+
+
+def test_what_ops_hold_beside_the_arena_is_a_part_of_the_sum() -> None:
+    found = compared(captured(100), captured(130))
+    assert (found.arena_delta, found.workspace_delta, found.total_delta) == (0, 30, 30)
+    assert (found.base.total_bytes, found.head.total_bytes) == (120, 150)
+    assert headline(found) == "arena unchanged: 20 B; with workspace +30 B (+25.0 %): 120 B → 150 B"
+    rows = {what: (base, head) for what, base, head in figures(found)}
+    assert (rows["workspace"], rows["total"]) == ((100, 130), (120, 150))
+    assert not found.same
+    assert diff_summary(found)["total_delta_bytes"] == 30
+    assert [parse_limit(text).exceeded(found) for text in ("24%", "25%", "29", "30")] == [
+        True, False, True, False,
+    ]  # fmt: skip
+
+
+def test_sides_that_do_not_count_the_same_are_judged_by_their_arenas() -> None:
+    found = compared(captured(0, Scope.GRAPH), captured(130))
+    assert found.judged == (20, 20)
+    assert not parse_limit("0").exceeded(found)
+    assert "base and head do not count the same" in notes(found)[0]
+    base, head = counted_sentences(found)
+    assert "not known" in base
+    assert head.startswith("counted in head: the graph's storages and the temporaries")

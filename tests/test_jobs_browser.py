@@ -105,7 +105,7 @@ def test_the_curve_moves_the_chart_stays_until_the_end_and_then_nobody_asks(dash
     moves(page)
     assert (page.data("view"), page.metric("Arena")) == (view, arena)
     (site / "finish").touch()
-    page.page.get_by_text("Proved optimal after").wait_for(timeout=120_000)
+    page.page.get_by_text("Proved optimal for").wait_for(timeout=120_000)
     page.drawn("view", view, other=True)
     page.eventually(lambda: page.metric("Arena"), "52 MiB")
     assert panel(page).get_by_role("button").count() == 0

@@ -5,11 +5,18 @@ from __future__ import annotations
 import drawn
 import numpy as np
 import reference
+from graphs import graphs
 from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_layout import NET
 
+from memplan_engine.lifetimes import to_problem
 from memplan_engine.peak import contents_of, find_peak
+from memplan_engine.planner import make_plan
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.profile import alive_at, bytes_at, make_profile
+from memplan_engine.schedule import multi_stream
+from memplan_engine.workspaces import predicted_live, with_workspaces
 
 #   step  0  1  2  3  4      0: [0, 2) of 4 bytes at 0, 1: [1, 4) of 3 bytes at 6, 2: [3, 5) of 2 bytes at 0,
 #   live  4  7  3  5  2      3: [3, 4) of no bytes.
@@ -89,3 +96,34 @@ def test_every_step_agrees_with_counting(problem):
         alive = [(b, span[1] - span[0]) for b, span in spans if span and span[1] > span[0]]
         assert alive_at(problem, step).tolist() == [b for b, _ in sorted(alive, key=lambda x: (-x[1], x[0]))]
     assert profile.live.max(initial=0) == reference.load(problem) == find_peak(problem).nbytes
+
+
+def test_the_peak_counts_what_ops_hold_for_themselves():
+    """Steps 0 to 3 hold 64, 128, 128 and 74 bytes of buffers, 57 that are kept for single ops, and 100, 0,
+    300 and 200 that ops share."""
+    problem = to_problem(NET, alignment=1)
+    plan = make_plan(problem)
+    profile, peak = make_profile(problem, plan.offsets), find_peak(problem)
+    assert (profile.peak_step, profile.peak_bytes, profile.live_at_peak) == (2, 128 + 57 + 300, 128)
+    assert (peak.step, peak.nbytes, peak.workspace_bytes) == (2, 485, 357)
+    assert [(part.name, part.nbytes, part.buffer) for part in peak.contributors] == [
+        ("conv2.workspace", 300, None), ("b", 64, 1), ("c", 64, 2), ("unique workspaces", 57, None),
+    ]  # fmt: skip
+    assert [contents_of(problem, step).nbytes for step in range(4)] == [64 + 157, 128 + 57, 485, 74 + 257]
+    assert (plan.arena_bytes, plan.workspace_bytes, plan.total_bytes) == (128, 357, 485)
+    together = to_problem(NET, multi_stream(NET, 4), alignment=1)
+    assert find_peak(together).nbytes == 485
+
+
+@given(st.data(), graphs(most_ops=6))
+@settings(deadline=None, max_examples=40)
+def test_no_step_holds_more_than_the_peak(data, graph):
+    held = data.draw(st.lists(st.integers(0, 400), min_size=len(graph.ops), max_size=len(graph.ops)))
+    graph = with_workspaces(graph, {op.name: size for op, size in zip(graph.ops, held, strict=True)})
+    problem = to_problem(graph, alignment=1)
+    peak = find_peak(problem)
+    each = [contents_of(problem, step).nbytes for step in range(problem.steps)]
+    assert (peak.nbytes, peak.step) == (max(each), each.index(max(each)))
+    assert peak.nbytes == predicted_live(graph).max()
+    plan = make_plan(problem, "greedy_by_size")
+    assert peak.nbytes <= plan.total_bytes == plan.arena_bytes + max(held)

@@ -32,6 +32,7 @@ from memplan_engine import (
 )
 from memplan_engine.graph import Source
 from memplan_engine.runtime.comparison import Measured, measured_summary
+from memplan_engine.workspaces import live_by_step
 
 
 class Net(nn.Module):
@@ -101,7 +102,7 @@ def test_an_independent_measurement_agrees(case: Any) -> None:
     _, program, x, measured = case
     inputs = program.inputs((x,))
     after = measure_graph_module(program.module, inputs)
-    planned = predicted_live(program.graph)
+    planned = live_by_step(to_problem(program.graph, alignment=1))
     assert planned.tolist() == [after[op.name] for op in program.graph.ops]
     with PeakMode(inputs) as mode:
         measure_graph_module(program.module, inputs)

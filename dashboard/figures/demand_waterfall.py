@@ -1,4 +1,5 @@
-"""Why the arena changed, as a waterfall: causes → Δdemand, and with Δpacking loss → Δarena."""
+"""Why the arena changed, as a waterfall: causes → Δdemand, and with Δpacking loss → Δarena; where ops hold
+anything beside it, with Δworkspace → Δtotal."""
 
 from __future__ import annotations
 
@@ -22,12 +23,14 @@ class Step:
 
 
 def data(diff: Diff) -> list[Step]:
-    """The causes, their sum, the packing loss, and the sum of both: exact."""
+    """The causes, their sum, the packing loss, and the sum of both; the same of the workspace: exact."""
+    workspace = [Step("Δ workspace", diff.workspace_delta), Step("Δ total", diff.total_delta, True)]
     return [
         *(Step(label, nbytes) for label, nbytes in reasons(diff)),
         Step("Δ demand", diff.demand_delta, True),
         Step("Δ packing loss", diff.packing_delta),
         Step("Δ arena", diff.arena_delta, True),
+        *(workspace if diff.has_workspaces else []),
     ]
 
 

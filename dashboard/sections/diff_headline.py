@@ -10,6 +10,7 @@ from dashboard.words import plain
 from memplan_engine.diffing.regression import Diff
 from memplan_engine.diffing.words import (
     change,
+    counted_sentences,
     counts_sentence,
     figures,
     matched_sentence,
@@ -43,12 +44,21 @@ def show_headline(found: Comparison) -> None:
     with right:
         for told in (peak_sentence(diff), moment_sentence(diff), matched_sentence(diff)):
             st.markdown(plain(_sentence(told)))
-        for told in notes(diff):
+        for told in (*notes(diff), *_beside(diff)):
             st.caption(plain(_sentence(told)))
 
 
+def _beside(diff: Diff) -> list[str]:
+    """What the ops hold beside the arenas, and what all these figures count."""
+    told = [
+        f"{what} {format_bytes(before)} → {format_bytes(after)}, {change(before, after)}"
+        for what, before, after in figures(diff)[3:]
+    ]
+    return [*told, *counted_sentences(diff)]
+
+
 def _figures(diff: Diff, buffers: int) -> None:
-    arena, demand, packing = figures(diff)
+    arena, demand, packing = figures(diff)[:3]
     row = st.container(key="figures_diff").columns([1.7, 1.1, 1.1, 1, 1], gap="small")
     row[0].metric(
         "Arena, base → head",

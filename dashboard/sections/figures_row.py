@@ -9,10 +9,11 @@ import streamlit as st
 from dashboard.facts import Facts
 from dashboard.solving import verdict_of
 from dashboard.words import plain
-from memplan_engine import Role, Verdict
+from memplan_engine import Plan, Role, Verdict
+from memplan_engine.claims import counted, left_out, workspace_name
 from memplan_engine.formats.graph_format import About
 from memplan_engine.graph import storage_bytes
-from memplan_engine.tables import certificate, left_out
+from memplan_engine.tables import certificate
 from memplan_engine.units import format_bytes, format_percent
 
 MOST_VIOLATIONS = 20
@@ -20,7 +21,7 @@ Tone = Literal["normal", "inverse", "off"]
 BOUND = "No arena can be smaller. Load: the most bytes that are alive at one step."
 HOLES = "Free bytes below the topmost buffer alive at the peak step; the strip shows them for every step."
 BUDGET: dict[Verdict, tuple[str, Tone, str | None]] = {
-    Verdict.FITS: ("fits", "normal", None),
+    Verdict.FITS: ("arena fits", "normal", None),
     Verdict.UNDECIDED: (
         "this plan does not fit",
         "off",
@@ -30,6 +31,7 @@ BUDGET: dict[Verdict, tuple[str, Tone, str | None]] = {
     Verdict.DOES_NOT_FIT: ("does not fit", "inverse", "No plan fits: the lower bound is above the budget."),
 }
 """What is known of a budget: words, their colour, and what stands behind them."""
+PEAK = "Where the most bytes are alive, those that its op holds for itself included."
 
 
 def show_figures(facts: Facts, budget: int | None) -> None:
@@ -39,10 +41,14 @@ def show_figures(facts: Facts, budget: int | None) -> None:
     row = st.container(key="figures").columns(6 if budget else 5, gap="small")
     over = "meets the bound" if plan.optimal else f"{format_percent(plan.gap)} over bound"
     tone = "normal" if plan.optimal else "off"
-    row[0].metric("Arena", format_bytes(plan.arena_bytes), over, delta_color=tone, delta_arrow="off")
+    told = _total(plan)
+    row[0].metric(
+        "Arena", format_bytes(plan.arena_bytes), over, delta_color=tone, delta_arrow="off", help=told or None
+    )
     quiet = {"delta_color": "off", "delta_arrow": "off"}
     row[1].metric("Lower bound", format_bytes(plan.bound.nbytes), str(plan.bound.kind), help=BOUND, **quiet)
-    row[2].metric("Peak step", f"{peak.step:,}", plain(peak.ops[0].name) if peak.ops else None, **quiet)
+    at = plain(peak.ops[0].name) if peak.ops else None
+    row[2].metric("Peak step", f"{peak.step:,}", at, help=PEAK, **quiet)
     row[3].metric("Holes at peak", format_bytes(facts.holes_at_peak), help=HOLES)
     row[4].metric("Saved", format_percent(facts.saved), f"naive {format_bytes(facts.naive_bytes)}", **quiet)
     if budget:
@@ -66,7 +72,11 @@ def _lesson(about: About) -> None:
 
 def _notes(facts: Facts) -> list[str]:
     plan, problem = facts.plan, facts.plan.problem
-    notes = [certificate(plan), f"{len(problem):,} buffers, {problem.steps:,} steps"]
+    notes = [
+        certificate(plan),
+        *filter(None, [_total(plan)]),
+        f"{len(problem):,} buffers, {problem.steps:,} steps",
+    ]
     found_by = dict(plan.parameters).get("found_by")
     if found_by:
         notes.append(f"found by {found_by}")
@@ -78,7 +88,16 @@ def _notes(facts: Facts) -> list[str]:
         constants = storage_bytes(problem.origin.graph, Role.CONSTANT)
         if constants:
             notes.append(f"constants {format_bytes(constants)} in a region of their own")
-    return [*notes, *filter(None, [left_out(problem)])]
+    unknown = left_out(problem)
+    return [*notes, f"counted: {counted(problem)}", *([f"not planned: {unknown}"] if unknown else [])]
+
+
+def _total(plan: Plan) -> str:
+    """What the arena and the scratch of ops come to together, "" without any."""
+    if not plan.workspace_bytes:
+        return ""
+    workspace = f"{format_bytes(plan.workspace_bytes)} of {workspace_name(plan.problem)}"
+    return f"{format_bytes(plan.total_bytes)} in all with {workspace} beside the arena"
 
 
 def _violations(facts: Facts) -> None:

@@ -12,6 +12,7 @@ from dashboard.jobs import Look, State
 from dashboard.solving import LIMITS, Search
 from dashboard.words import plain
 from memplan_engine import Verdict
+from memplan_engine.claims import optimal_for
 from memplan_engine.units import format_bytes, format_percent
 
 EVERY_SECONDS = 1.0
@@ -56,7 +57,7 @@ def _panel(search: Search, was_active: bool, side: str, beside: tuple[Search, ..
 def _headline(search: Search, look: Look) -> str:
     spent = format_seconds(look.seconds)
     if look.now.arena_bytes == look.now.bound_bytes:
-        return f"Proved optimal after {spent}"
+        return f"Proved optimal for {optimal_for(search.document.problem)} after {spent}"
     capacity = search.job.capacity
     size = "" if capacity is None else f" for {format_bytes(capacity)}"
     if look.state is State.RUNNING:

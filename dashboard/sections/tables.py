@@ -76,7 +76,7 @@ def _opened(names: Sequence[str]) -> None:
 def _show_peak(facts: Facts, selected: int | None) -> None:
     peak = facts.peak
     at = f", {peak.ops[0].name}" if peak.ops else ""
-    st.caption(plain(f"{format_bytes(peak.nbytes)} live at step {peak.step:,}{at}"))
+    st.caption(plain(f"{format_bytes(peak.nbytes)} live at step {peak.step:,}{at}. Counted: {peak.counted}."))
     bars = peak_bars.data(peak)
     with st.container(key="halves_peak"):
         left, right = st.columns([1, 2], gap="medium")
@@ -108,7 +108,7 @@ def _largest(size: NDArray[np.int64], among: NDArray[np.int64]) -> list[int]:
 
 
 def _selectable(
-    rows: pd.DataFrame, buffers: Sequence[int], selected: int | None, name: str, facts: Facts
+    rows: pd.DataFrame, buffers: Sequence[int | None], selected: int | None, name: str, facts: Facts
 ) -> None:
     """A table whose selected row is the selected buffer, whichever of them is clicked."""
     names = facts.plan.problem.names

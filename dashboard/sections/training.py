@@ -124,7 +124,7 @@ def _difference(difference: MinCutDifference, mine: str, theirs: str) -> None:
         {
             "graph": [mine, theirs],
             "saved for backward": [format_bytes(each.saved_bytes) for each in (here, there)],
-            "peak of live bytes": [format_bytes(each.peak_bytes) for each in (here, there)],
+            "peak": [format_bytes(each.peak_bytes) for each in (here, there)],
             "at step": [each.peak_step for each in (here, there)],
             "in": [str(each.peak_phase or "") for each in (here, there)],
             "ops run again": [len(difference.recomputed_by_default), len(difference.recomputed)],

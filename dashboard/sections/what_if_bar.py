@@ -66,5 +66,8 @@ def _figures(before: Facts, after: Facts) -> None:
             delta_arrow="auto" if was != now else "off",
             help=HELP[label],
         )
+    if new.workspace:
+        with_it = f"{format_bytes(old.total)} → {format_bytes(new.total)}"
+        st.caption(plain(f"with {format_bytes(new.workspace)} of workspace beside the arena: {with_it}"))
     if after.plan.strategy != before.plan.strategy:
         st.caption(plain(f"before: {before.plan.strategy}; after: {after.plan.strategy}"))

@@ -10,6 +10,7 @@ from dashboard.facts import Facts
 from dashboard.scenarios import Changed
 from dashboard.words import plain
 from memplan_engine import Fit, MemplanError, Suggestion, Verdict
+from memplan_engine.claims import over_capacity
 from memplan_engine.units import format_bytes, parse_bytes
 from memplan_engine.what_if.shortage import Shortage
 from memplan_engine.what_if.text import MOST_EDITS
@@ -71,6 +72,8 @@ def _answer(found: Changed, fit: Fit) -> None:
     verdict = fit.decision.verdict
     show = {Verdict.FITS: st.success, Verdict.DOES_NOT_FIT: st.error, Verdict.UNDECIDED: st.warning}[verdict]
     show(plain(verdict_words(fit)))
+    if short := over_capacity(fit.decision.plan, fit.decision.capacity):
+        st.warning(plain(short), icon=":material/warning:")
     if fit.shortage is not None:
         st.caption(plain(shortage_words(fit.shortage)))
     for place, suggestion in enumerate(fit.suggestions):

@@ -18,6 +18,7 @@ from dashboard.plan_view import plan_view
 from dashboard.symbols import pick_symbols
 from dashboard.words import NOTHING_TO_PLACE, plain
 from memplan_engine import MemplanError, Plan
+from memplan_engine.claims import counted, left_out, verdict
 from memplan_engine.units import format_bytes
 
 # Above this, all strategies are planned only when asked for.
@@ -60,12 +61,15 @@ def _table(several: list[Facts]) -> None:
             "arena": [format_bytes(plan.arena_bytes) for plan in plans],
             "bytes": [plan.arena_bytes for plan in plans],
             "over bound": [plan.gap for plan in plans],
-            "optimal": [plan.optimal for plan in plans],
+            "with workspace": [format_bytes(plan.total_bytes) for plan in plans],
+            "proved": [verdict(plan) for plan in plans],
             "ms": [1000 * plan.seconds for plan in plans],
             "saved": [facts.saved for facts in several],
             "valid": [facts.report.valid for facts in several],
         }
     ).sort_values(["bytes", "ms"], kind="stable")
+    if not plans[0].workspace_bytes:
+        rows = rows.drop(columns="with workspace")
     finite = [plan.gap for plan in plans if plan.strategy != "naive"]
     st.dataframe(
         rows,
@@ -81,6 +85,9 @@ def _table(several: list[Facts]) -> None:
             "ms": st.column_config.NumberColumn(format="%.2f", help="What placing took, without reading."),
         },
     )
+    st.caption(plain(f"Counted: {counted(plans[0].problem)}"))
+    if unknown := left_out(plans[0].problem):
+        st.caption(plain(f"Not planned: {unknown}"))
     _notes(plans)
 
 

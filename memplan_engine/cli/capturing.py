@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from memplan_engine import graph_tables
+from memplan_engine.claims import left_out
 from memplan_engine.cli.app import app
-from memplan_engine.cli.options import AS_JSON, OUTPUT
+from memplan_engine.cli.options import AS_JSON, OUTPUT, SYMBOLS, parse_symbols
 from memplan_engine.cli.output import show, tell
 from memplan_engine.errors import InputError
 from memplan_engine.estimates import about_estimates, estimate_peaks
 from memplan_engine.exporters import check_target, write_json
+from memplan_engine.graph import Graph
 from memplan_engine.planner import as_problem
+from memplan_engine.symbolic.resolve import resolve
 
 FACTORY = Annotated[
     str, typer.Argument(help="package.module:factory, giving (model, inputs)", show_default=False)
@@ -91,6 +95,7 @@ class Gradients(StrEnum):
 def capture(
     factory: FACTORY,
     output: OUTPUT,
+    symbol: SYMBOLS = None,
     functional: Annotated[bool, typer.Option(help="Without in-place ops.")] = False,
     dynamic: Annotated[
         list[str] | None,
@@ -142,8 +147,18 @@ def capture(
         graph = capture_training_factory(factory, "step", gradients=held, functional=functional, **step)
     else:
         graph = capture_factory(factory, functional=functional, dynamic=tuple(dynamic or ()))
+    if symbol:
+        graph = resolve(graph, parse_symbols(symbol))
     write_json(graph, output, about)
-    tell(f"{output}: {len(graph.ops)} ops, {len(as_problem(graph))} buffers")
+    _tell(graph, output)
+
+
+def _tell(graph: Graph, output: Path) -> None:
+    """What was captured, and what has no size and hence no place in any plan."""
+    problem = as_problem(graph)
+    tell(f"{output}: {len(graph.ops)} ops, {len(problem)} buffers")
+    if unknown := left_out(problem):
+        tell(f"{output}: not planned: {unknown}")
 
 
 @app.command()

@@ -37,7 +37,7 @@ def peak(
     show(
         as_json,
         lambda: summary.peak_summary(found),
-        lambda: [tables.peak_table(found, problem.name, all_rows)],
+        lambda: [tables.peak_table(found, problem.name, all_rows), *tables.counted_lines(problem)],
     )
 
 

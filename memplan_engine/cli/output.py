@@ -47,4 +47,4 @@ def put(text: str) -> None:
 
 def tell(message: str) -> None:
     """Print one line to stderr."""
-    Console(stderr=True).print(message, markup=False, highlight=False)
+    Console(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)

@@ -87,7 +87,10 @@ def compare_(
     chosen = None if names == "all" else [name.strip() for name in names.split(",")]
     for name in chosen or ():
         get_strategy(name)
-    plans = compare(open_problem(file, how), chosen)
+    problem = open_problem(file, how)
+    plans = compare(problem, chosen)
     show(
-        as_json, lambda: [summary.plan_summary(each) for each in plans], lambda: [tables.compare_table(plans)]
+        as_json,
+        lambda: [summary.plan_summary(each) for each in plans],
+        lambda: [tables.compare_table(plans), *tables.counted_lines(problem)],
     )

@@ -84,7 +84,7 @@ def buckets(
     show(
         as_json,
         lambda: symbol_tables.buckets_summary(made),
-        lambda: [symbol_tables.buckets_table(graph.name, made)],
+        lambda: [symbol_tables.buckets_table(graph.name, made), symbol_tables.counted_line()],
     )
 
 
@@ -106,7 +106,7 @@ def sweep(
     show(
         as_json,
         lambda: symbol_tables.sweep_summary(made),
-        lambda: [symbol_tables.sweep_table(graph.name, made)],
+        lambda: [symbol_tables.sweep_table(graph.name, made), symbol_tables.counted_line()],
     )
 
 

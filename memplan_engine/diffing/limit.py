@@ -15,20 +15,26 @@ _PERCENT = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*%", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """By how much the arena may grow: `nbytes`, or `percent` of the base's arena."""
+    """By how much a plan may grow: `nbytes`, or `percent` of the base. What counts is the arena with its
+    workspace; the arena alone where the two sides do not count the same (`Diff.judged`)."""
 
     nbytes: int = 0
     percent: Fraction | None = None
 
     def allowed(self, diff: Diff) -> int:
-        """The bytes by which the arena of `diff` may grow."""
+        """The bytes by which the head of `diff` may be larger."""
         if self.percent is None:
             return self.nbytes
-        return int(self.percent * diff.base.arena_bytes / 100)
+        return int(self.percent * diff.judged[0] / 100)
 
     def exceeded(self, diff: Diff) -> bool:
-        """Whether the arena grew by more than that; by just as much is allowed."""
-        return diff.arena_delta > self.allowed(diff)
+        """Whether it grew by more than that; by just as much is allowed."""
+        return self.growth(diff) > self.allowed(diff)
+
+    def growth(self, diff: Diff) -> int:
+        """By how many bytes it grew."""
+        base, head = diff.judged
+        return head - base
 
     def __str__(self) -> str:
         return format_bytes(self.nbytes) if self.percent is None else f"{float(self.percent):g} %"

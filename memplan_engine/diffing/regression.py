@@ -1,7 +1,8 @@
 """Two plans → why the arena of one is larger than that of the other.
 
 Δarena = Δdemand + Δpacking loss, where demand is LOAD, the most bytes alive at a step, and packing loss is
-what the arena takes beyond it. Δdemand is explained buffer by buffer at the larger of the two peaks.
+what the arena takes beyond it. Δdemand is explained buffer by buffer at the larger of the two peaks. Beside
+the arena, Δtotal = Δarena + Δworkspace.
 """
 
 from __future__ import annotations
@@ -69,6 +70,35 @@ class Diff:
         return self.arena_delta - self.demand_delta
 
     @property
+    def workspace_delta(self) -> int:
+        """By how much the workspaces differ: what ops hold for themselves beside the arena."""
+        return self.head.workspace_bytes - self.base.workspace_bytes
+
+    @property
+    def total_delta(self) -> int:
+        """Δtotal = Δarena + Δworkspace."""
+        return self.arena_delta + self.workspace_delta
+
+    @property
+    def has_workspaces(self) -> bool:
+        """Whether a side needs anything beside its arena."""
+        return bool(self.base.workspace_bytes or self.head.workspace_bytes)
+
+    @property
+    def same_scope(self) -> bool:
+        """Whether both sides count the same: where one of them does not know its temporaries, only the arenas
+        can be compared."""
+        return self.base.problem.scope is self.head.problem.scope
+
+    @property
+    def judged(self) -> tuple[int, int]:
+        """The bytes of base and head that a limit looks at: all that is counted, or the arenas where the
+        scopes differ."""
+        if self.same_scope:
+            return self.base.total_bytes, self.head.total_bytes
+        return self.base.arena_bytes, self.head.arena_bytes
+
+    @property
     def moment(self) -> Moment:
         """Where Δdemand is explained: at the head's peak where demand rose, at the base's where it fell."""
         return self.base_moment if self.demand_delta < 0 else self.head_moment
@@ -130,7 +160,8 @@ class Diff:
     @property
     def same(self) -> bool:
         """Whether nothing changed at all."""
-        return not self.changed and not self.arena_delta and not self.demand_delta
+        deltas = self.arena_delta, self.demand_delta, self.workspace_delta
+        return not self.changed and not any(deltas)
 
     @property
     def percent(self) -> float | None:

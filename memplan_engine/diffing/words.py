@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memplan_engine.claims import counted
 from memplan_engine.diffing.limit import Limit
 from memplan_engine.diffing.moment import Footing
 from memplan_engine.diffing.regression import Change, Diff
@@ -33,22 +34,45 @@ def change(before: int, after: int) -> str:
 
 
 def headline(diff: Diff) -> str:
-    """One line: what became of the arena."""
-    before, after = diff.base.arena_bytes, diff.head.arena_bytes
+    """One line: what became of the arena, and of all with what ops hold beside it."""
+    told = _changed("arena", diff.base.arena_bytes, diff.head.arena_bytes)
+    if not diff.has_workspaces:
+        return told
+    return f"{told}; {_changed('with workspace', diff.base.total_bytes, diff.head.total_bytes)}"
+
+
+def _changed(what: str, before: int, after: int) -> str:
     if before == after:
-        return f"arena unchanged: {format_bytes(before)}"
-    return f"arena {change(before, after)}: {format_bytes(before)} → {format_bytes(after)}"
+        return f"{what} unchanged: {format_bytes(before)}"
+    return f"{what} {change(before, after)}: {format_bytes(before)} → {format_bytes(after)}"
 
 
 def figures(diff: Diff) -> tuple[tuple[str, int, int], ...]:
-    """The rows of the headline's table: what, bytes in base, bytes in head. Arena = demand + packing loss."""
+    """The rows of the headline's table: what, bytes in base, bytes in head. Arena = demand + packing loss;
+    where ops hold anything beside the arena, total = arena + workspace."""
     arena = diff.base.arena_bytes, diff.head.arena_bytes
     demand = diff.base_load.peak, diff.head_load.peak
     return (
         ("arena", *arena),
         ("demand", *demand),
         ("packing loss", arena[0] - demand[0], arena[1] - demand[1]),
+        *_workspaces(diff),
     )
+
+
+def _workspaces(diff: Diff) -> tuple[tuple[str, int, int], ...]:
+    if not diff.has_workspaces:
+        return ()
+    return (
+        ("workspace", diff.base.workspace_bytes, diff.head.workspace_bytes),
+        ("total", diff.base.total_bytes, diff.head.total_bytes),
+    )
+
+
+def counted_sentences(diff: Diff) -> tuple[str, ...]:
+    """What the figures count: once where both sides count the same, else for each."""
+    base, head = counted(diff.base.problem), counted(diff.head.problem)
+    return (f"counted: {base}",) if base == head else (f"counted in base: {base}", f"counted in head: {head}")
 
 
 def reasons(diff: Diff) -> tuple[tuple[str, int], ...]:
@@ -129,8 +153,10 @@ def warning(diff: Diff) -> str:
 
 
 def notes(diff: Diff) -> tuple[str, ...]:
-    """What makes the packing losses of the two plans hard to compare, a sentence each."""
+    """What makes the two plans, or their packing losses, hard to compare, a sentence each."""
     found = []
+    if not diff.same_scope:
+        found.append("base and head do not count the same: compare their arenas, not their totals")
     if diff.base.strategy != diff.head.strategy:
         found.append(f"base was placed by {diff.base.strategy}, head by {diff.head.strategy}")
     for side, plan in (("base", diff.base), ("head", diff.head)):
@@ -140,10 +166,10 @@ def notes(diff: Diff) -> tuple[str, ...]:
 
 
 def verdict(diff: Diff, limit: Limit | None) -> str:
-    """Whether the arena passes the limit; "" without one."""
+    """Whether the head passes the limit; "" without one."""
     if limit is None:
         return ""
     allowed = f"{limit} ({format_bytes(limit.allowed(diff))})" if limit.percent is not None else str(limit)
     if limit.exceeded(diff):
-        return f"regression: {signed(diff.arena_delta)} is above the limit of {allowed}"
-    return f"no regression: {signed(diff.arena_delta)} is within the limit of {allowed}"
+        return f"regression: {signed(limit.growth(diff))} is above the limit of {allowed}"
+    return f"no regression: {signed(limit.growth(diff))} is within the limit of {allowed}"

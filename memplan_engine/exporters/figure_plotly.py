@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from memplan_engine.claims import over_bound
 from memplan_engine.errors import MissingDependencyError
 from memplan_engine.exporters.plot_geometry import coarse, make_scene
 from memplan_engine.exporters.plot_raster import paint, png_bytes
@@ -16,7 +17,7 @@ from memplan_engine.exporters.plot_ticks import byte_ticks
 from memplan_engine.pieces import cut
 from memplan_engine.plan import Plan
 from memplan_engine.profile import make_profile
-from memplan_engine.units import format_bytes, format_percent
+from memplan_engine.units import format_bytes
 
 MOST_BARS = 20_000
 """Beyond, the rectangles are one picture without words under the pointer: a browser draws no more bars."""
@@ -41,8 +42,7 @@ def plotly_figure(plan: Plan, colour_by: str | None = None, theme: str = "light"
         _add_picture(chart, plan, style)
     _add_profile(chart, plan, style)
     _add_levels(chart, plan, style)
-    over = "optimal" if plan.optimal else f"{format_percent(plan.gap)} over bound"
-    facts = f"{plan.strategy} · arena {format_bytes(plan.arena_bytes)} · {over}"
+    facts = f"{plan.strategy} · arena {format_bytes(plan.arena_bytes)} · {over_bound(plan)}"
     colours = style.colours
     chart.update_layout(
         template="plotly_dark" if theme == "dark" else "plotly_white",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memplan_engine.claims import counted
 from memplan_engine.exporters.figure_svg import escape, to_svg
 from memplan_engine.exporters.plot_style import FigureStyle
 from memplan_engine.plan import Plan
@@ -18,10 +19,12 @@ def notebook_html(plan: Plan) -> str:
     """The plan drawn (SVG inside of HTML), and its figures below; names are escaped."""
     rows = [
         ("arena", exact(plan.arena_bytes)),
+        *([("total", f"{exact(plan.total_bytes)}, with workspace")] if plan.workspace_bytes else []),
         ("lower bound", f"{exact(plan.bound.nbytes)}, {plan.bound.kind}"),
         ("gap", "none" if plan.optimal else format_percent(plan.gap)),
         ("without reuse", f"{exact(plan.naive_bytes)}, {format_percent(saved(plan))} saved"),
         ("planned in", effort(plan)),
+        ("counted", counted(plan.problem)),
     ]
     left = 'style="text-align: left"'
     cells = "".join(

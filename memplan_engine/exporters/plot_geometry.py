@@ -9,13 +9,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from memplan_engine.claims import over_bound
 from memplan_engine.exporters.plot_style import FigureStyle, shorten, text_width
 from memplan_engine.exporters.plot_ticks import byte_ticks, step_ticks
 from memplan_engine.pieces import cut
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Ints
 from memplan_engine.profile import Profile, make_profile
-from memplan_engine.units import format_bytes, format_percent
+from memplan_engine.units import format_bytes
 
 Floats = NDArray[np.float64]
 
@@ -213,9 +214,8 @@ def _rects(plan: Plan, scale: Scale, index: NDArray[np.uint8], palette: tuple[st
 
 
 def _heading(plan: Plan, style: FigureStyle, title: str) -> list[Shape]:
-    over = "optimal" if plan.optimal else f"{format_percent(plan.gap)} over bound"
     facts = (
-        f"{plan.strategy} · arena {format_bytes(plan.arena_bytes)} · {over} · "
+        f"{plan.strategy} · arena {format_bytes(plan.arena_bytes)} · {over_bound(plan)} · "
         f"{len(plan.problem):,} buffers, {plan.problem.steps:,} steps"
     )
     room, colours = style.width - 2 * MARGIN, style.colours

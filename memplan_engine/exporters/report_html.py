@@ -16,6 +16,7 @@ from pathlib import Path
 from string import Template
 
 from memplan_engine.atomic import write_atomically
+from memplan_engine.claims import over_bound, verdict
 from memplan_engine.errors import InputError
 from memplan_engine.exporters import report_sections as sections
 from memplan_engine.exporters.figure_svg import escape
@@ -24,7 +25,7 @@ from memplan_engine.exporters.report_sections import ReportNotes
 from memplan_engine.peak import find_peak
 from memplan_engine.plan import Plan
 from memplan_engine.tables import certificate
-from memplan_engine.units import format_bytes, format_percent
+from memplan_engine.units import format_bytes
 from memplan_engine.validate import validate_plan
 
 FOLDER = Path(__file__).parent / "report_page"
@@ -57,21 +58,20 @@ def to_html(plan: Plan, others: Sequence[Plan] = (), notes: ReportNotes | None =
         sections.comparison_section(plan, rest, notes),
         sections.making_section(plan, notes, _version()),
     ]
-    over = "optimal" if plan.optimal else f"{format_percent(plan.gap)} over the lower bound"
     counts = f"{len(problem):,} buffers, {problem.steps:,} steps"
-    proved = plan.optimal and report.valid
+    arena = format_bytes(plan.arena_bytes)
     sentence = certificate(plan) if len(problem) else "There is nothing to place."
     return _template().substitute(
         policy=_policy(),
-        title=escape(f"{problem.name}: {format_bytes(plan.arena_bytes)}"),
+        title=escape(f"{problem.name}: {arena}"),
         styles=_styles(),
         heading=escape(problem.name),
         facts=escape(f"{counts}, planned by {plan.strategy}"),
         figures=sections.figures(plan),
-        verdict="optimal" if proved else "",
+        verdict=verdict(plan) if report.valid else "",
         certificate=escape(sentence[:1].upper() + sentence[1:] + "." * (not sentence.endswith("."))),
         warnings=sections.warnings(plan, report, notes),
-        spoken=escape(f"{counts} over time and memory; arena {format_bytes(plan.arena_bytes)}, {over}"),
+        spoken=escape(f"{counts} over time and memory; arena {arena}, {over_bound(plan)}"),
         sections="\n".join(filter(None, parts)),
         data=chart_json(plan),
         script=_script(),

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from memplan_engine.claims import counted, left_out, verdict, workspace_name
 from memplan_engine.exporters.figure_svg import escape
 from memplan_engine.exporters.report_data import shortened
 from memplan_engine.graph import Role, storage_bytes
 from memplan_engine.peak import Contributor, Peak
 from memplan_engine.plan import Plan
 from memplan_engine.profile import make_profile
-from memplan_engine.tables import cut_short, effort, exact, left_out, saved
+from memplan_engine.tables import cut_short, effort, exact, saved
 from memplan_engine.units import format_bytes, format_percent, format_seconds
 from memplan_engine.validate import Report
 
@@ -36,20 +37,21 @@ class ReportNotes:
 def figures(plan: Plan) -> str:
     """The row of figures at the top."""
     profile = make_profile(plan.problem, plan.offsets)
-    section = profile.sections.at(profile.peak_step)
-    holes = int(profile.holes[section]) if len(profile.holes) else 0
     over = "meets the lower bound" if plan.optimal else f"{format_percent(plan.gap)} over the lower bound"
     cards = [
         ("Arena", format_bytes(plan.arena_bytes), over),
         ("Lower bound", format_bytes(plan.bound.nbytes), str(plan.bound.kind)),
-        ("Peak", format_bytes(int(profile.live.max(initial=0))), f"live at step {profile.peak_step:,}"),
-        ("Holes at peak", format_bytes(holes), "free below the topmost buffer"),
+        ("Peak", format_bytes(profile.peak_bytes), f"live at step {profile.peak_step:,}"),
+        ("Holes at peak", format_bytes(profile.holes_at_peak), "free below the topmost buffer"),
         ("Saved by reuse", format_percent(saved(plan)), f"{format_bytes(plan.naive_bytes)} without"),
     ]
     origin = plan.problem.origin
     constants = storage_bytes(origin.graph, Role.CONSTANT) if origin else 0
     if constants:
         cards.append(("Constants", format_bytes(constants), "in a region of their own"))
+    if plan.workspace_bytes:
+        workspace = f"{workspace_name(plan.problem)} {format_bytes(plan.workspace_bytes)} beside the arena"
+        cards.insert(1, ("Total", format_bytes(plan.total_bytes), workspace))
     rows = (
         f"<div><dt>{label}</dt><dd>{escape(value)}</dd><dd>{escape(note)}</dd></div>"
         for label, value, note in cards
@@ -73,7 +75,7 @@ def warnings(plan: Plan, report: Report, notes: ReportNotes) -> str:
 
 
 def peak_section(peak: Peak) -> str:
-    """What the peak is made of, largest first; a row is a link to its rectangle."""
+    """What the peak is made of, largest first; the row of a buffer is a link to its rectangle."""
     shown = peak.contributors[:MOST_CONTRIBUTORS]
     has_source = any(part.provenance.source or part.provenance.module for part in shown)
     headings = [("buffer", ""), ("size", "number"), ("share", "number"), ("", "")]
@@ -108,6 +110,8 @@ def _contributor(part: Contributor, peak: int, headings: Sequence[str]) -> str:
         code = f"<code>{escape(shortened(known.source.code))}</code>" if known.source else ""
         cells.append(f'<td class="name">{escape(shortened(known.module))}</td>')
         cells.append(f'<td class="source">{escape(shortened(str(known.source or "")))}{code}</td>')
+    if part.buffer is None:
+        return f"<tr>{''.join(cells)}</tr>"
     return f'<tr class="link" data-buffer="{part.buffer}">{"".join(cells)}</tr>'
 
 
@@ -130,10 +134,10 @@ def _compared(plan: Plan, is_chosen: bool, notes: ReportNotes) -> str:
     if notes.timings:
         values.append(format_seconds(plan.seconds))
     cells = "".join(f'<td class="number">{value}</td>' for value in values)
-    verdict = "optimal" if plan.optimal else "cut short" if plan.cut_short else ""
+    judged = verdict(plan) or ("cut short" if plan.cut_short else "")
     good = ' class="good"' if plan.optimal else ""
     chosen = ' class="chosen"' if is_chosen else ""
-    return f"<tr{chosen}><td>{escape(plan.strategy)}</td>{cells}<td{good}>{verdict}</td></tr>"
+    return f"<tr{chosen}><td>{escape(plan.strategy)}</td>{cells}<td{good}>{judged}</td></tr>"
 
 
 def making_section(plan: Plan, notes: ReportNotes, version: str) -> str:
@@ -145,6 +149,7 @@ def making_section(plan: Plan, notes: ReportNotes, version: str) -> str:
         ("File", notes.file),
         ("Graph", problem.name),
         ("Problem", f"{len(problem):,} buffers, {problem.steps:,} steps"),
+        ("Counted", counted(problem)),
         ("Fingerprint", problem.fingerprint),
         ("Symbols", ", ".join(f"{each.name} = {each.hint:,}" for each in symbols if each.hint is not None)),
         ("Strategy", plan.strategy + (f" ({given})" if given else "")),

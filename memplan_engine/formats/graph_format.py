@@ -22,8 +22,10 @@ from memplan_engine.graph import (
     check_graph,
     storage_role,
 )
+from memplan_engine.scope import Scope
 
 PhaseName = Literal["forward", "backward", "optimizer"]
+ScopeName = Literal["graph", "with_temporaries", "eager", "buffers"]
 
 
 class SymbolEntry(Strict):
@@ -72,10 +74,12 @@ class SourceEntry(Strict):
 
 
 class WorkspaceEntry(Strict):
-    """Scratch of one op in bytes: `shared` with other ops, or `unique`."""
+    """Scratch of one op in bytes: `shared` with other ops, or `unique`; `formula` is what is shared in the
+    graph's symbols, null where it is known at their hints only."""
 
     shared: Count = 0
     unique: Count = 0
+    formula: str | None = ""
 
 
 class OpEntry(Strict):
@@ -98,7 +102,8 @@ class GraphBody(Strict):
     """A graph inside another file.
 
     Without `storages` every storage takes the size of its largest tensor, in the order in which the
-    tensors name them.
+    tensors name them. `scope` says what the storages and the ops' workspaces together are all of: "graph"
+    where the temporaries inside ops are not known.
     """
 
     name: str = "graph"
@@ -110,6 +115,7 @@ class GraphBody(Strict):
     ops: Annotated[tuple[OpEntry, ...], FailFast()]
     sources: Annotated[tuple[SourceEntry, ...], FailFast()] = ()
     symbols: Annotated[tuple[SymbolEntry, ...], FailFast()] = ()
+    scope: ScopeName = "graph"
 
 
 class EstimateEntry(Strict):
@@ -161,6 +167,7 @@ def graph_from(body: GraphBody, source: str) -> Graph:
         body.outputs,
         body.constants,
         tuple(Symbol(entry.name, entry.low, entry.high, entry.hint) for entry in body.symbols),
+        Scope(body.scope),
     )
     return check_graph(graph, source)
 
@@ -211,7 +218,7 @@ def _op(body: GraphBody, entry: OpEntry, source: str) -> Op:
         entry.mutates,
         entry.module,
         line,
-        Workspace(entry.workspace.shared, entry.workspace.unique),
+        Workspace(entry.workspace.shared, entry.workspace.unique, entry.workspace.formula),
         Phase(entry.phase) if entry.phase else None,
         entry.out_variant,
     )
@@ -274,7 +281,9 @@ def _fields(graph: Graph) -> dict[str, object]:
                 mutates=op.mutates,
                 module=op.module,
                 source=sources[op.source] if op.source else None,
-                workspace=WorkspaceEntry(shared=op.workspace.shared, unique=op.workspace.unique),
+                workspace=WorkspaceEntry(
+                    shared=op.workspace.shared, unique=op.workspace.unique, formula=op.workspace.formula
+                ),
                 phase=op.phase.value if op.phase else None,
                 out_variant=op.out_variant,
             )
@@ -284,4 +293,5 @@ def _fields(graph: Graph) -> dict[str, object]:
         "symbols": tuple(
             SymbolEntry(name=s.name, low=s.low, high=s.high, hint=s.hint) for s in graph.symbols
         ),
+        "scope": graph.scope.value,
     }

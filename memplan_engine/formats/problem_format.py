@@ -10,9 +10,10 @@ from pydantic import FailFast
 from memplan_engine.errors import InputError
 from memplan_engine.formats.base import Count, Counts, Names, Strict
 from memplan_engine.formats.callers_format import CallersEntry, callers_from, entry_of_callers
-from memplan_engine.formats.graph_format import GraphBody, body_of, graph_from
+from memplan_engine.formats.graph_format import GraphBody, ScopeName, body_of, graph_from
 from memplan_engine.problem import FREE, Gap, Origin, Problem, make_problem
 from memplan_engine.schedule import Schedule, check_schedule, sequential
+from memplan_engine.scope import Scope
 
 
 class GapEntry(Strict):
@@ -45,7 +46,8 @@ class ProblemBody(Strict):
     `alignment` may be one number for all buffers. `fixed` has null for offsets that may be chosen; without
     it all may be. Without `names` the buffers are "0", "1", …; without `steps` the last end is the last.
     `callers` says of the buffers of a recording which line of code asked for them. `ids` is what the list
-    they come from calls the buffers, where it has names beside its ids.
+    they come from calls the buffers, where it has names beside its ids. `scope` says what the buffers are all
+    of; with an `origin` its graph says so, without either they are a list of buffers.
     """
 
     name: str = "problem"
@@ -60,6 +62,7 @@ class ProblemBody(Strict):
     origin: OriginEntry | None = None
     callers: CallersEntry | None = None
     ids: Names = ()
+    scope: ScopeName | None = None
 
 
 class ProblemFile(ProblemBody):
@@ -93,6 +96,7 @@ def problem_from(body: ProblemBody, source: str) -> Problem:
             origin=origin,
             callers=callers,
             ids=body.ids or None,
+            scope=Scope(body.scope or Scope.BUFFERS),
         )
     except InputError as error:
         raise InputError(source, error.place, error.found, error.expected) from None
@@ -137,6 +141,7 @@ def _fields(problem: Problem) -> dict[str, object]:
         "origin": _origin_entry(problem.origin) if problem.origin else None,
         "callers": entry_of_callers(problem.callers) if problem.callers else None,
         "ids": problem.ids or (),
+        "scope": problem.scope.value if problem.origin is None else None,
     }
 
 

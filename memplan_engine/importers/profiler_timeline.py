@@ -13,6 +13,7 @@ from memplan_engine.importers.json_stream import read_json
 from memplan_engine.importers.pickle_refusals import brief
 from memplan_engine.problem import Problem, make_problem
 from memplan_engine.recordings.stacks import Callers, Frame, Stacks
+from memplan_engine.scope import Scope
 
 MAX_BYTES = 64 << 20
 CATEGORIES = (
@@ -177,4 +178,6 @@ class _Live:
             tuple(Frame(kind, "", 0) for kind in CATEGORIES), tuple((n,) for n in range(len(CATEGORIES)))
         )
         callers = Callers(kinds, stacks)
-        return make_problem(start, end, size, names=names, steps=self.step, name=name, callers=callers)
+        return make_problem(
+            start, end, size, names=names, steps=self.step, name=name, callers=callers, scope=Scope.EAGER
+        )

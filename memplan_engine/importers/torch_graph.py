@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
-from memplan_engine.graph import Graph, Storage, Tensor, check_graph, is_contiguous, storage_role
+from memplan_engine.graph import Graph, Storage, Tensor, Workspace, check_graph, is_contiguous, storage_role
 from memplan_engine.importers.torch_fake import FakeTwins, concrete, fake_mode, quiet
 from memplan_engine.importers.torch_run import Run, Slot, is_transform, labels
 from memplan_engine.importers.torch_symbols import Size, Sizes, SymbolicRun, layout_of, symbolic_mode
+from memplan_engine.scope import Scope
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -128,7 +129,9 @@ def assemble(
         role = storage_role(owner, **owned)
         storages.append(Storage(owner, nbytes.number, role, formula=nbytes.formula))
     lists = (tuple(inputs), tuple(outputs), tuple(run.constants))
-    graph = Graph(run.source, tuple(storages), tensors, tuple(run.ops), *lists, tuple(sizes.symbols))
+    ops = tuple(replace(op, workspace=_workspace(sizes, op.name, run, traced)) for op in run.ops)
+    symbols = tuple(sizes.symbols)
+    graph = Graph(run.source, tuple(storages), tensors, ops, *lists, symbols, Scope.WITH_TEMPORARIES)
     return check_graph(graph, run.source)
 
 
@@ -141,6 +144,19 @@ def _storage_size(sizes: Sizes, owner: str, run: Run, traced: Run) -> Size:
         found = f"{nbytes} bytes, but {symbolic.formula or symbolic.number} in symbols"
         raise InputError(run.source, place, found, "the same size by number and by formula")
     return symbolic
+
+
+def _workspace(sizes: Sizes, op: str, run: Run, traced: Run | None) -> Workspace:
+    """What `op` holds inside: the number of the run on plain numbers, and the formula where it gives that."""
+    shared = max((nbytes for nbytes in run.held.get(op, ()) if isinstance(nbytes, int)), default=0)
+    if traced is None:
+        return Workspace(shared)
+    most = sizes.largest(traced.held.get(op, ()), f"op {op!r}")
+    depends = any(symbol.hint is None for symbol in sizes.symbols)
+    if most is None or (most.number != shared and not depends):
+        # Operators in Python, which know formulas, may be made of others than those in C++.
+        return Workspace(shared, formula=None)
+    return Workspace(shared, formula=most.formula)
 
 
 def _tensor(sizes: Sizes, name: str, run: Run, traced: Run, storage: str) -> Tensor:

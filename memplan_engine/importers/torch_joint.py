@@ -10,7 +10,7 @@ from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Op, Phase
 from memplan_engine.importers.torch_fake import FakeTwins, fake_mode, quiet
 from memplan_engine.importers.torch_graph import assemble
-from memplan_engine.importers.torch_run import Run, Slot, labels
+from memplan_engine.importers.torch_run import Held, Run, Slot, labels
 from memplan_engine.importers.torch_symbols import Sizes
 from memplan_engine.training import RECOMPUTED
 
@@ -57,8 +57,10 @@ class HalvesRun(Run):
         """As `Run.keep`, under the name that the node has here."""
         return Run.keep(self, self._own(name), value)
 
-    def _record(self, node: Node, name: str, slot: Slot, env: dict[Node, Slot], arguments: Any) -> None:
-        Run._record(self, node, self._own(name), slot, env, arguments)
+    def _record(
+        self, node: Node, name: str, slot: Slot, env: dict[Node, Slot], arguments: Any, held: Held
+    ) -> None:
+        Run._record(self, node, self._own(name), slot, env, arguments, held)
 
     def _own(self, name: str) -> str:
         return RECOMPUTED + name if name in self.repeated else name

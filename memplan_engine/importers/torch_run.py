@@ -1,7 +1,8 @@
 """Re-running an exported graph under fake tensors, to see which nodes really share memory.
 
 Recorded values, schema annotations and rules by op name all get some owners wrong; the storages of a re-run
-do not (measured: 0 of 14,869 nodes). Everything made is kept alive, so that no storage is seen twice.
+do not (measured: 0 of 14,869 nodes). Everything made is kept alive, so that no storage is seen twice; what
+operators inside a node make and let go is seen on the way.
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ WRITES_UNSAID = {
 """Arguments written in training although the operator's schema does not say so."""
 
 
+Held = tuple[Any, ...]
+"""Bytes, ints or SymInts: what an op holds inside at moments of which one is its fullest."""
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """What a node gave: its value, and a structure of the same form with a tensor's name at each leaf that
@@ -52,7 +57,7 @@ class Slot:
 @dataclass(slots=True)
 class Run:
     """A re-run in progress. `tensors` and `storages` keep, by tensor name, every tensor made and the
-    identity of the storage it had when it was made."""
+    identity of the storage it had when it was made; `held`, by op, what `execute` says of it."""
 
     source: str
     mode: FakeTensorMode
@@ -61,6 +66,7 @@ class Run:
     sizes: dict[int, torch.UntypedStorage] = field(default_factory=dict)
     ops: list[Op] = field(default_factory=list)
     constants: list[str] = field(default_factory=list)
+    held: dict[str, Held] = field(default_factory=dict)
 
     def keep(self, name: str, value: Any) -> Slot:
         """Name every tensor in `value`: `name` itself for a lone tensor, else `name.0`, `name.1`, …"""
@@ -127,7 +133,7 @@ class Run:
             self._keep_as_made((args, kwargs))
         try:
             with self.mode:
-                value = self.execute(node, args, kwargs)
+                value, held = self.execute(node, args, kwargs)
             slot = self.keep(name, fresh(value) if is_higher_order(node) else value)
         except MemplanError:
             raise
@@ -139,7 +145,7 @@ class Run:
                 f"an op that fake tensors can run, {RECORDED}",
             ) from error
         if labels(slot.names) or not is_arithmetic_on_sizes(node):
-            self._record(node, name, slot, env, arguments.names)
+            self._record(node, name, slot, env, arguments.names, held)
         return slot
 
     def _keep_as_made(self, arguments: Any) -> None:
@@ -153,10 +159,15 @@ class Run:
                 with self.mode:
                     self.tensors[name] = tensor.detach()
 
-    def execute(self, node: Node, args: Any, kwargs: Any) -> Any:
-        """What the operator of `node` gives for these arguments, in storages as CPU kernels make them."""
-        value = node.target(*args, **kwargs)  # type: ignore[operator]
-        return as_on_cpu(node.target, value, args, kwargs)
+    def execute(self, node: Node, args: Any, kwargs: Any) -> tuple[Any, Held]:
+        """What the operator of `node` gives for these arguments, in storages as CPU kernels make them, and
+        the bytes that the operators inside it hold beside that, at each moment that may be its fullest."""
+        # Here, not above: it needs torch.
+        from memplan_engine.runtime.inside import Inside
+
+        target: Any = node.target
+        value, held = Inside().watch(kind_of(node), lambda: target(*args, **kwargs), (args, kwargs))
+        return as_on_cpu(target, value, args, kwargs), held
 
     def _inline(self, node: Node, args: Any, names: Any, name: str) -> Slot:
         from torch.fx import GraphModule
@@ -166,8 +177,11 @@ class Run:
         with wrapped_mode(kind_of(node), args[:at]):
             return self.graph(args[at], inputs, prefix=f"{name}.")
 
-    def _record(self, node: Node, name: str, slot: Slot, env: dict[Node, Slot], arguments: Any) -> None:
+    def _record(
+        self, node: Node, name: str, slot: Slot, env: dict[Node, Slot], arguments: Any, held: Held
+    ) -> None:
         read = [label for source in node.all_input_nodes for label in labels(env[source].names)]
+        self.held[name] = held
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         self.ops.append(
             Op(

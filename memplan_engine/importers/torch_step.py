@@ -32,7 +32,7 @@ from memplan_engine.importers.torch_recipe import (
     random_state,
     take_step,
 )
-from memplan_engine.importers.torch_run import Run, Slot, labels
+from memplan_engine.importers.torch_run import Held, Run, Slot, labels
 from memplan_engine.importers.torch_step_nodes import (
     drop_profiling,
     end_with_optimizer,
@@ -185,14 +185,14 @@ def trace_step(
 class _StepRun(Run):
     """A re-run that leaves with each node what CPU kernels give, where the trace knew what fakes give."""
 
-    def execute(self, node: Node, args: Any, kwargs: Any) -> Any:
+    def execute(self, node: Node, args: Any, kwargs: Any) -> tuple[Any, Held]:
         """As `Run.execute`."""
-        value = Run.execute(self, node, args, kwargs)
+        value, held = Run.execute(self, node, args, kwargs)
         node.meta["val"] = value
         for user in node.users:
             if user.target is operator.getitem:
                 user.meta["val"] = value[user.args[1]]
-        return value
+        return value, held
 
 
 def step_graph(step: StepModule) -> Graph:

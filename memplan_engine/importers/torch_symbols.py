@@ -10,12 +10,14 @@ from memplan_engine.errors import InputError
 from memplan_engine.graph import Symbol
 from memplan_engine.importers.formula_text import NoFormulaError, is_symbol_name
 from memplan_engine.importers.torch_formula import formula_text
-from memplan_engine.importers.torch_run import Run
+from memplan_engine.importers.torch_run import Held, Run
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx import GraphModule, Node
 
+MOST_CASES = 8
+"""Formulas of which one or another is the largest: what an operator holds inside has one, as a rule."""
 NO_LIMIT = 2**31 - 2
 """Upper ends of a range from here on are torch's ways of saying that it knows none."""
 
@@ -59,6 +61,36 @@ class Sizes:
             self._texts[expression] = self._text(expression, value.node.shape_env, place)
         hint = value.node.hint if value.node.has_hint() else None
         return Size(0 if hint is None else int(hint), self._texts[expression])
+
+    def largest(self, values: Sequence[Any], place: str) -> Size | None:
+        """The largest of `values`, ints and SymInts, at every value of the symbols; None where that takes too
+        many cases, or is no formula of whole numbers."""
+        from sympy import sympify
+        from torch.utils._sympy.functions import Max
+
+        symbolic = {value.node.expr: value.node for value in values if not isinstance(value, int)}
+        number = max((value for value in values if isinstance(value, int)), default=0)
+        if not symbolic:
+            return Size(number)
+        node = next(iter(symbolic.values()))
+        kept: list[Any] = []
+        for found in (number, *symbolic):
+            settled = self._settled(symbolic[found]) if found in symbolic else {}
+            expression = sympify(found).xreplace(settled)
+            if not any(_never_less(one, expression) for one in kept):
+                kept = [one for one in kept if not _never_less(expression, one)] + [expression]
+        if len(kept) > MOST_CASES:
+            return None
+        most: Any = Max(*kept) if len(kept) > 1 else kept[0]  # type: ignore[no-untyped-call]
+        if most.is_Integer:
+            return Size(int(most))
+        hints = node.shape_env.backed_var_to_val
+        known = all(symbol in hints for symbol in most.free_symbols)
+        try:
+            text = self._text(most, node.shape_env, place)
+        except InputError:
+            return None
+        return Size(int(most.xreplace(dict(hints))) if known else 0, text)
 
     def _settled(self, node: Any) -> dict[Any, Any]:
         """The symbols that can have one value only: torch found out late that the model fixes them."""
@@ -120,6 +152,11 @@ class Sizes:
         self.symbols.append(Symbol(name, low, high, hint))
 
 
+def _never_less(one: Any, other: Any) -> bool:
+    """Whether `one` is at least as large as `other` at all values, as far as sympy sees."""
+    return bool((one - other).expand().is_nonnegative)
+
+
 def layout_of(tensor: Any, dims: Sequence[Size], sizes: Sizes, place: str) -> tuple[Size, ...]:
     """The strides of `tensor` in elements and its offset in bytes; () where `Tensor.layout` needs none: plain
     numbers in a plain shape, a row-major tensor at offset 0, or what is no formula of whole numbers."""
@@ -168,7 +205,7 @@ class SymbolicRun(Run):
 
     __slots__ = ()
 
-    def execute(self, node: Node, args: Any, kwargs: Any) -> Any:
+    def execute(self, node: Node, args: Any, kwargs: Any) -> tuple[Any, Held]:
         """As `Run.execute`, with the symbols that the node was traced with.
 
         Raises
@@ -179,11 +216,11 @@ class SymbolicRun(Run):
         from torch.fx.experimental.symbolic_shapes import rebind_unbacked
 
         with enable_python_dispatcher():
-            value = super().execute(node, args, kwargs)
+            value, held = super().execute(node, args, kwargs)
         if fixed := _fixed(node, value):
             raise InputError(self.source, f"node {node.name}", fixed, "an op that leaves sizes symbolic")
         rebind_unbacked(self.mode.shape_env, node, value)
-        return value
+        return value, held
 
 
 def _fixed(node: Node, value: Any) -> str:

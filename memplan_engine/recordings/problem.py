@@ -13,6 +13,7 @@ from memplan_engine.recordings.lifetimes import Spans, buffers
 from memplan_engine.recordings.reserved import offsets
 from memplan_engine.recordings.stacks import Callers
 from memplan_engine.recordings.values import Recording
+from memplan_engine.scope import Scope
 from memplan_engine.units import format_bytes
 
 GRANULE = 512
@@ -44,6 +45,7 @@ def recording_problem(recording: Recording, spans: Spans | None = None) -> Probl
         steps=recording.steps,
         name=recording.name,
         callers=callers,
+        scope=Scope.EAGER,
     )
 
 

@@ -24,6 +24,7 @@ def cost_summary(snapshot: Snapshot, cost: Cost) -> dict[str, Any]:
     """What was recorded and what it cost; byte counts are exact integers, step k is after the k-th event."""
     return {
         "file": snapshot.name,
+        "scope": str(cost.problem.scope),
         "devices": [_device(recording) for recording in snapshot.recordings],
         "device": cost.recording.device,
         "buffers": len(cost.problem),

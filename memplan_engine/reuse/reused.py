@@ -140,4 +140,5 @@ def with_windows(problem: Problem, windows: Mapping[str, tuple[Gap, ...]]) -> Pr
         steps=problem.steps,
         name=problem.name,
         origin=problem.origin,
+        scope=problem.scope,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from memplan_engine.errors import PlanError
 from memplan_engine.graph import Graph
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
-from memplan_engine.peak import find_peak
+from memplan_engine.profile import demand
 from memplan_engine.reuse.check import check_reuse
 from memplan_engine.reuse.concat import place_concats
 from memplan_engine.reuse.in_place import write_in_place
@@ -50,9 +50,7 @@ def reuse(
     if not in_place:
         return _checked(graph, both, alignment)
     alone = place_concats(graph, schedule, alignment=alignment, unread=unread)
-    peaks = [
-        find_peak(reused_problem(each, alignment=alignment, unread=unread)).nbytes for each in (both, alone)
-    ]
+    peaks = [demand(reused_problem(each, alignment=alignment, unread=unread)) for each in (both, alone)]
     return _checked(graph, alone if peaks[1] < peaks[0] else both, alignment)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,7 +17,8 @@ from memplan_engine.runtime.equality import Equality, compare_results, locate
 from memplan_engine.runtime.observer import observe_inputs
 from memplan_engine.runtime.program import Program
 from memplan_engine.runtime.settling import settling
-from memplan_engine.runtime.temporaries import predict_temporaries, rehearse
+from memplan_engine.runtime.temporaries import rehearse
+from memplan_engine.scope import Scope
 from memplan_engine.workspaces import predicted_live, with_workspaces
 
 EAGER, INTERPRETER = "eager", "interpreter"
@@ -41,7 +42,7 @@ class Measured:
     that torch's dispatcher saw, `allocator` by what was asked of the allocator. All count what the graph
     makes and returns; inputs and weights are the caller's.
 
-    `graph` is the program's, with the predicted temporaries of its ops as shared workspaces; `observation`
+    `graph` is the program's, whose ops have their predicted temporaries as shared workspaces; `observation`
     is the run itself; `equality` says whether the result is that of the reference.
     """
 
@@ -133,20 +134,13 @@ def compare_run(
         del expected, result
         if not found.exact:
             found = locate(found, program, inputs, reference, settle)
-    return measured_of(program, observation, found, rehearsed.temporaries)
+    return measured_of(program, observation, found)
 
 
-def measured_of(
-    program: Program,
-    observation: Observation,
-    equality: Equality,
-    temporaries: Mapping[str, int] | None = None,
-) -> Measured:
-    """`observation`, of a run of `program` at both levels, beside the prediction; `temporaries` are those of
-    `predict_temporaries`, if they are known already. Raises InputError for an observation of something
-    else."""
-    predicted = predict_temporaries(program) if temporaries is None else temporaries
-    graph = with_workspaces(program.graph, predicted)
+def measured_of(program: Program, observation: Observation, equality: Equality) -> Measured:
+    """`observation`, of a run of `program` at both levels, beside the prediction. Raises InputError for an
+    observation of something else."""
+    graph = program.graph
     _check_ops(graph, observation)
     dispatch, allocator = (observed_live(observation, level) for level in (Level.DISPATCH, Level.ALLOCATOR))
     return Measured(
@@ -165,7 +159,7 @@ def learn_workspaces(seen: Measured | Observation, graph: Graph) -> Graph:
     operators inside it make, and what kernels take. `predicted_live` of it then is what the allocator saw.
 
     `seen` is a run of the program that `graph` is of; of an observation without the allocator level only
-    storages are known.
+    storages are known. Its scope is EAGER.
 
     Raises
     ------
@@ -175,7 +169,8 @@ def learn_workspaces(seen: Measured | Observation, graph: Graph) -> Graph:
     _check_ops(graph, observation)
     live: LiveBytes = observed_live(observation)
     names = [op.name for op in graph.ops]
-    return with_workspaces(graph, dict(zip(names, live.temporary.tolist(), strict=True)))
+    learnt = with_workspaces(graph, dict(zip(names, live.temporary.tolist(), strict=True)))
+    return replace(learnt, scope=Scope.EAGER)
 
 
 def measured_summary(measured: Measured) -> dict[str, Any]:

@@ -108,19 +108,19 @@ class StorageWatch:
 
 
 class StorageSizes(StorageWatch):
-    """Only how many bytes there are; storages may be fake."""
+    """Only how many bytes there are; storages may be fake, and of symbolic sizes."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.nbytes = 0
+        self.nbytes: int | torch.SymInt = 0
 
-    def made(self, storage: torch.UntypedStorage) -> int:
+    def made(self, storage: torch.UntypedStorage) -> int | torch.SymInt:
         """Its bytes."""
-        nbytes = storage.nbytes()
+        nbytes: int | torch.SymInt = storage.nbytes()
         self.nbytes += nbytes
         return nbytes
 
-    def gone(self, entry: int) -> None:
+    def gone(self, entry: int | torch.SymInt) -> None:
         """They are no more."""
         self.nbytes -= entry
 

@@ -1,12 +1,7 @@
-"""What operators made of other operators hold meanwhile: storages that no node of the graph returns.
-
-`layer_norm` calls `native_layer_norm`, whose mean and deviation it drops; `scaled_dot_product_attention`
-drops its logarithms. They live while the node runs, beside its inputs and outputs.
-"""
+"""What a program writes in place, and what its ops hold meanwhile, without a real run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,61 +9,41 @@ import torch
 from torch.fx.node import map_arg
 
 from memplan_engine.importers.torch_fake import FakeTwins, fake_mode, quiet
-from memplan_engine.importers.torch_kernels import as_on_cpu
-from memplan_engine.importers.torch_run import written
+from memplan_engine.importers.torch_run import written as written_by
 from memplan_engine.runtime.node_run import run_nodes
 from memplan_engine.runtime.program import Program
 from memplan_engine.runtime.signature import Expected
-from memplan_engine.runtime.storages import OperatorMode, StorageSizes
-
-OTHERWISE_FAKE = ("aten.one_hot",)
-"""Ops made of others on fake tensors than on real ones, where they hold nothing beside their result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What a run on fake tensors shows: `temporaries` in bytes by op, and for each placeholder whether a run
-    writes it in place."""
+    """What a run on fake tensors shows: for each placeholder whether a run writes it in place."""
 
-    temporaries: dict[str, int]
     written: tuple[bool, ...]
 
 
 def predict_temporaries(program: Program) -> dict[str, int]:
     """For each op of the program's graph that needs any, the bytes that it holds at its fullest moment beside
-    its inputs and outputs, without running anything: the graph is run on fake tensors, and every operator
-    below its nodes is watched. What kernels take for themselves only a real run can tell: see
-    `learn_workspaces`."""
-    return rehearse(program).temporaries
+    its inputs and outputs: what the operators inside it make, as capturing saw it. What kernels take for
+    themselves only a real run can tell: see `learn_workspaces`."""
+    return {op.name: op.workspace.shared for op in program.graph.ops if op.workspace.shared}
 
 
 def rehearse(program: Program) -> Rehearsal:
     """Run the graph of `program` on fake tensors."""
     mode = fake_mode()
     twins = FakeTwins(mode)
-    watch = _Inner()
     inputs = [_fake(value, twins) for value in program.state]
     inputs += [_stand_in(one, twins) for one in program.expected]
-    found: dict[str, int] = {}
-
-    def around(name: str, kind: str, call: Callable[[], Any]) -> Any:
-        watch.most = watch.sizes.nbytes
-        value = call()
-        if watch.most > watch.sizes.nbytes and kind not in OTHERWISE_FAKE:
-            found[name] = watch.most - watch.sizes.nbytes
-        return value
-
-    watch.sizes.given(inputs)
     before = [_version(value) for value in inputs]
-    with torch.no_grad(), quiet(), mode, watch:
-        run_nodes(program.module, inputs, around, read=lambda value: _fake(value, twins))
-    watch.sizes.close()
+    with torch.no_grad(), quiet(), mode:
+        run_nodes(program.module, inputs, lambda name, kind, call: call(), read=lambda v: _fake(v, twins))
     said = _said(program)
-    written = [
+    written = (
         name in said or _version(value) != version
         for name, value, version in zip(program.placeholders, inputs, before, strict=True)
-    ]
-    return Rehearsal(found, tuple(written))
+    )
+    return Rehearsal(tuple(written))
 
 
 def _version(value: Any) -> int:
@@ -82,7 +57,7 @@ def _said(program: Program) -> set[str]:
     for node in program.module.graph.nodes:
         if node.op == "call_function":
             names: Any = map_arg((node.args, node.kwargs), lambda used: used.name)
-            found.update(written(node, *names))
+            found.update(written_by(node, *names))
     return found
 
 
@@ -96,17 +71,3 @@ def _stand_in(one: Expected, twins: FakeTwins) -> Any:
         return one.value
     with twins.mode:
         return torch.empty_strided(one.shape, one.strides, dtype=one.dtype, device=one.device)
-
-
-class _Inner(OperatorMode):  # type: ignore[no-untyped-call]
-    """Sums up the storages that operators give back."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sizes, self.most = StorageSizes(), 0
-
-    def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
-        value = as_on_cpu(operator, operator(*args, **kwargs), args, kwargs)
-        self.sizes.returned(value, args, kwargs, operator)
-        self.most = max(self.most, self.sizes.nbytes)
-        return value

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from memplan_engine.errors import InputError
-from memplan_engine.graph import MAX_BYTES, Graph, Tensor, is_contiguous, span
+from memplan_engine.graph import MAX_BYTES, Graph, Op, Tensor, Workspace, is_contiguous, span
+from memplan_engine.scope import Scope
 from memplan_engine.symbolic.expression import Formula, parse
 from memplan_engine.symbolic.values import Values, check_values, hinted, in_words
 
@@ -24,7 +25,8 @@ def resolve(graph: Graph, values: Mapping[str, int] | None = None) -> Graph:
     distinct formula is evaluated once. Strides and offsets are those of `Tensor.layout`. Without it, strides
     that fill memory without holes (also transposed ones, and 0 for expanded dimensions) follow the shape;
     others, and offsets, stay: right for plain numbers, but a graph written elsewhere may have left out that
-    they depend on the symbols, which can be told only where a tensor no longer fits its storage.
+    they depend on the symbols, which can be told only where a tensor no longer fits its storage. What an op
+    holds inside that is known at the hints only is not known at other values, and the scope says so.
 
     Raises
     ------
@@ -51,7 +53,22 @@ def resolve(graph: Graph, values: Mapping[str, int] | None = None) -> Graph:
     for tensor in tensors:
         if tensor.layout or tensor.formulas or tensor.storage in varied:
             _check_span(tensor, whole[tensor.storage], sizes)
-    return replace(graph, storages=storages, tensors=tensors, symbols=hinted(graph.symbols, at))
+    symbols = hinted(graph.symbols, at)
+    ops, scope = graph.ops, graph.scope
+    if symbols != graph.symbols:
+        ops = tuple(replace(op, workspace=_workspace(op, sizes)) for op in graph.ops)
+        if any(op.workspace.formula is None for op in ops) and scope is Scope.WITH_TEMPORARIES:
+            scope = Scope.GRAPH
+    return replace(graph, storages=storages, tensors=tensors, ops=ops, symbols=symbols, scope=scope)
+
+
+def _workspace(op: Op, sizes: Sizes) -> Workspace:
+    known = op.workspace
+    if known.formula is None:
+        return replace(known, shared=0)
+    if not known.formula:
+        return known
+    return replace(known, shared=sizes.size(known.formula, f"op {op.name!r}, workspace"))
 
 
 class Sizes:

@@ -107,6 +107,7 @@ class _Draft:
             origin=problem.origin,
             callers=problem.callers.select(source) if problem.callers else None,
             ids=_ids(problem, names, source),
+            scope=problem.scope,
         )
         return Edited(made, source)
 

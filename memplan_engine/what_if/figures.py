@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from memplan_engine.pieces import cut
 from memplan_engine.plan import Plan
-from memplan_engine.profile import cut_time, live_bytes
+from memplan_engine.profile import demand
+from memplan_engine.scope import Scope
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
     """Bytes of a plan: its arena is `demand`, the most bytes alive at one step, and `loss` to packing;
-    `bound` is what no arena can be smaller than."""
+    `bound` is what no arena can be smaller than. `total` is the arena and the `workspace` of its ops, all
+    that the `scope` knows of."""
 
     arena: int
     demand: int
     loss: int
     bound: int
     buffers: int
+    workspace: int
+    total: int
+    scope: Scope
 
 
 def figures_of(plan: Plan) -> Figures:
     """The figures of `plan`."""
-    pieces = cut(plan.problem)
-    live = live_bytes(cut_time(plan.problem, pieces), pieces.high - pieces.low)
-    demand = int(np.max(live, initial=0))
-    arena = plan.arena_bytes
-    return Figures(arena, demand, arena - demand, plan.bound.nbytes, len(plan.problem))
+    arena, load = plan.arena_bytes, demand(plan.problem)
+    scope, workspace = plan.problem.scope, plan.workspace_bytes
+    return Figures(
+        arena, load, arena - load, plan.bound.nbytes, len(plan.problem), workspace, plan.total_bytes, scope
+    )

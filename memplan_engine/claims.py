@@ -1,0 +1,104 @@
+"""What the figures of a plan are figures of, in words: what is counted, what is left out, what is optimal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memplan_engine.graph import unknown_sizes
+from memplan_engine.problem import Problem
+from memplan_engine.scope import Scope, scope_words
+from memplan_engine.units import format_bytes, format_percent
+
+if TYPE_CHECKING:
+    from memplan_engine.plan import Plan
+
+
+CELLS = {"GRU", "LSTM", "RNN"}
+"""Operators of ONNX that hold the gates of every step: several times what they give, as torch's do."""
+
+
+def counted(problem: Problem) -> str:
+    """What the figures of `problem` count, and which ops hold more than is known."""
+    told = scope_words(problem.scope)
+    kinds = {op.kind for op in problem.origin.graph.ops} if problem.origin else set()
+    if problem.scope is Scope.WITH_TEMPORARIES:
+        # Operators that call graphs have names without a dot; what happens inside these nobody has seen.
+        calls = sorted(kind for kind in kinds if "." not in kind)
+        return f"{told}; the insides of {', '.join(calls)} are not known" if calls else told
+    if problem.scope is Scope.GRAPH and (cells := sorted(CELLS & kinds)):
+        return f"{told}, those of {', '.join(cells)} may be several times as large"
+    return told
+
+
+def workspace_name(problem: Problem) -> str:
+    """What the scratch of its ops is: temporaries, or workspaces that a file tells of."""
+    return "temporaries" if problem.scope is Scope.WITH_TEMPORARIES else "workspaces"
+
+
+def left_out(problem: Problem) -> str:
+    """How many storages have no place because their sizes depend on the data, and what gives them one; ""
+    when none."""
+    unknown = unknown_sizes(problem.origin.graph) if problem.origin else {}
+    if not unknown:
+        return ""
+    symbols = sorted(set(unknown.values()))
+    values = " ".join(f"--symbol {name}=…" for name in symbols)
+    return (
+        f"{_storages(len(unknown))} whose size depends on the data: {', '.join(symbols)} "
+        f"{'has' if len(symbols) == 1 else 'have'} no value; give one ({values}), or plan a real run "
+        "(memplan observe)"
+    )
+
+
+def optimal_for(problem: Problem) -> str:
+    """What an arena is optimal for when it meets its bound: "the graph's storages"."""
+    if problem.origin is None:
+        return "what the run allocated" if problem.scope is Scope.EAGER else "the buffers listed"
+    known = " of known size" if unknown_sizes(problem.origin.graph) else ""
+    return f"the graph's storages{known}"
+
+
+def verdict(plan: Plan) -> str:
+    """ "optimal" in so many words that nobody takes it for more than it is of; "" where it is not proved."""
+    if not plan.optimal:
+        return ""
+    problem = plan.problem
+    if problem.origin is None:
+        return "optimal"
+    return "arena optimal" + " for known sizes" * bool(unknown_sizes(problem.origin.graph))
+
+
+def over_bound(plan: Plan) -> str:
+    """The verdict, or how far the arena is over its bound: "arena optimal", "0.5 % over bound"."""
+    return verdict(plan) or f"{format_percent(plan.gap)} over bound"
+
+
+def beside(plan: Plan) -> str:
+    """What the arena's size does not say: "temporaries inside ops need up to 3 KiB more, beside it"; "" where
+    there is nothing of that kind."""
+    problem, found = plan.problem, []
+    if plan.workspace_bytes:
+        name, most = workspace_name(problem), format_bytes(plan.workspace_bytes)
+        found.append(f"{name} inside ops need up to {most} more, beside it")
+    elif problem.scope is Scope.GRAPH:
+        found.append("temporaries inside ops are not known and not counted")
+    if problem.origin and (unknown := unknown_sizes(problem.origin.graph)):
+        verb = "is" if len(unknown) == 1 else "are"
+        found.append(f"{_storages(len(unknown))} of unknown size {verb} not counted")
+    return "; ".join(found)
+
+
+def over_capacity(plan: Plan, capacity: int) -> str:
+    """What to say of an arena that fits into `capacity` bytes and does not together with its workspace; ""
+    otherwise."""
+    if not plan.arena_bytes <= capacity < plan.total_bytes:
+        return ""
+    most = format_bytes(plan.workspace_bytes)
+    return (
+        f"only the arena fits: with the {workspace_name(plan.problem)} of its ops, up to {most} beside it, "
+        f"{format_bytes(plan.total_bytes)} are needed"
+    )
+
+
+def _storages(count: int) -> str:
+    return f"{count} storage{'s' * (count != 1)}"

@@ -1,0 +1,32 @@
+"""What a figure counts: which memory of a run is in it, and which is not."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Scope(StrEnum):
+    """What the buffers of a problem, with the workspaces beside them, are all of.
+
+    GRAPH: the storages of a graph. WITH_TEMPORARIES: also what the operators inside its ops make and let go.
+    EAGER: all that one real run allocated. BUFFERS: the buffers somebody listed.
+    """
+
+    GRAPH = "graph"
+    WITH_TEMPORARIES = "with_temporaries"
+    EAGER = "eager"
+    BUFFERS = "buffers"
+
+
+_COUNTED = {
+    Scope.GRAPH: "the graph's storages; temporaries inside ops are not known",
+    Scope.WITH_TEMPORARIES: "the graph's storages and the temporaries inside its ops; an eager run may hold "
+    "more: scratch of kernels, values that Python keeps",
+    Scope.EAGER: "what one real run allocated",
+    Scope.BUFFERS: "the buffers listed",
+}
+
+
+def scope_words(scope: Scope) -> str:
+    """What is counted, in plain words."""
+    return _COUNTED[scope]
