@@ -45,6 +45,7 @@ from memplan_engine.importers.torch_step_nodes import (
 )
 from memplan_engine.importers.torch_symbols import Sizes
 from memplan_engine.importers.torch_trainee import check_trainable, tracing
+from memplan_engine.importers.torch_values import KnownValues, answering
 
 if TYPE_CHECKING:
     import torch
@@ -226,14 +227,26 @@ class _Trainer:
     held: tuple[str, ...] = ()
     returned: list[tuple[str, Node]] = field(default_factory=list)
     passes: int = 0
+    given: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
+    """Inputs with the real tensors that they stand for, where there are any."""
     model: torch.nn.Module = field(init=False)
     optimizer: torch.optim.Optimizer = field(init=False)
 
     def __post_init__(self) -> None:
+        import torch
+        from torch.utils import _pytree as pytree
+
         self.model = fake_model(self.original, self.twins)
         for parameter in self.original.parameters():
             carry_hooks(parameter, self.twins.twin(parameter))
+        real = pytree.tree_leaves((self.args, self.kwargs))
         self.args, self.kwargs = fake_inputs((self.args, self.kwargs), self.twins)
+        fake = pytree.tree_leaves((self.args, self.kwargs))
+        self.given = [
+            (twin, leaf)
+            for twin, leaf in zip(fake, real, strict=True)
+            if isinstance(leaf, torch.Tensor) and type(leaf) is torch.Tensor and not leaf.is_meta
+        ]
         memo = self._twins_of_optimizer()
         with self.twins.mode:
             self.optimizer = make_optimizer(self.recipe, self.model, self.source, memo)
@@ -311,7 +324,9 @@ class _Trainer:
             def listen(output: Any) -> None:
                 self._note_outputs(output, lambda leaf: get_proxy_slot(leaf, tracer).proxy.node)
 
+            known = {get_proxy_slot(leaf, tracer).proxy.node: real for leaf, real in self.given}
             with ExitStack() as stack:
+                stack.enter_context(answering(KnownValues(tracer, known), self.source))
                 stack.enter_context(Origins(tracer.graph, self.model, self.optimizer, owners))
                 stack.enter_context(torch.autograd.detect_anomaly(check_nan=False))
                 loss = self.take(listen)

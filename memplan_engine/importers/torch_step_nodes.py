@@ -103,10 +103,12 @@ def input_names(
     from torch.utils import _pytree as pytree
 
     try:
-        bound = inspect.signature(model.forward).bind(*args, **kwargs).arguments
+        named = list(inspect.signature(model.forward).parameters)
     except (TypeError, ValueError):
-        bound = {**{f"arg_{place}": value for place, value in enumerate(args)}, **kwargs}
-    for name, value in bound.items():
+        named = []
+    named += [f"arg_{place}" for place in range(len(named), len(args))]
+    # In the order of the call, as its leaves are, not in that of the signature.
+    for name, value in (*zip(named, args, strict=False), *kwargs.items()):
         for path, leaf in pytree.tree_flatten_with_path(value)[0]:
             parts = [str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", "")))) for key in path]
             yield "_".join([name, *parts]).replace(".", "_"), leaf

@@ -15,6 +15,14 @@ from memplan_engine.runtime.node_run import run_nodes
 from memplan_engine.runtime.program import Program
 from memplan_engine.runtime.storages import OperatorMode, operator_name, tensors_in
 
+NO_RESULT = {
+    "aten::_local_scalar_dense",
+    "aten::is_nonzero",
+    "profiler::_record_function_enter_new",
+    "profiler::_record_function_exit",
+}
+"""Operators that make no tensor: no op of a graph."""
+
 
 @dataclass(frozen=True, slots=True)
 class Equality:
@@ -121,6 +129,7 @@ def first_difference(
     """The first op of `found` whose result is not that of the same operator in `expected`, or which has no
     counterpart there; None where all are alike. Operators of one kind are matched in their order; what is in
     memory that is only allocated is nobody's result."""
+    expected = [row for row in expected if row[0] not in NO_RESULT]
     theirs, ours = [row[0] for row in expected], [row[0] for row in found]
     matched = 0
     for block in SequenceMatcher(None, theirs, ours, autojunk=False).get_matching_blocks():

@@ -1,0 +1,146 @@
+"""Values that a model asks for while its step is traced: worked out where they follow from what is known.
+
+Eager code branches on values (`mask.all()`), and libraries take another way where they see fake tensors. A value
+that rests on nothing but numbers, ranges and given inputs is as known in a trace as in an eager run.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from torch.fx import Node
+
+MOST_ELEMENTS = 2**20
+"""Of a tensor that is worked out: masks and positions are far below, activations are seldom."""
+SIZED = "transformers.utils.import_utils"
+"""Where transformers says whether it is being traced, which it takes any fake tensor for."""
+log = logging.getLogger(__name__)
+
+
+class KnownValues:
+    """Works out tensors of a trace from its nodes. `given` are the real tensors of placeholders, by node."""
+
+    def __init__(self, tracer: Any, given: Mapping[Node, torch.Tensor]) -> None:
+        self.tracer, self.found = tracer, dict(given)
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """The value of `tensor`, None where it is not known."""
+        from torch.fx.experimental.proxy_tensor import get_proxy_slot
+
+        slot: Any = get_proxy_slot(tensor, self.tracer, None)
+        return None if slot is None else self._node(slot.proxy.node)
+
+    def _node(self, node: Node) -> Any:
+        import torch
+        from torch.utils._python_dispatch import _disable_current_modes
+
+        cone = self._cone(node)
+        if cone is None:
+            return None
+        with _disable_current_modes(), torch.no_grad():
+            for each in cone:
+                values = torch.fx.node.map_arg((each.args, each.kwargs), lambda used: self.found[used])
+                self.found[each] = each.target(*values[0], **values[1])  # type: ignore[operator]
+        return self.found[node]
+
+    def _cone(self, node: Node) -> list[Node] | None:
+        """The nodes that lead to `node`, in order; None where one of them is not known, or is written."""
+        wanted, seen = [node], set()
+        while wanted:
+            each = wanted.pop()
+            if each in seen:
+                continue
+            if _is_written(each) or (each not in self.found and not _follows(each)):
+                return None
+            seen.add(each)
+            if each not in self.found:
+                wanted += each.all_input_nodes
+        return [each for each in node.graph.nodes if each in seen and each not in self.found]
+
+
+def _follows(node: Node) -> bool:
+    """Whether what `node` gives follows from what it is given, and is not too large."""
+    import operator
+
+    import torch
+
+    if node.op != "call_function":
+        return False
+    target: Any = node.target
+    if target is operator.getitem:
+        return True
+    value: Any = node.meta.get("val")
+    small = not isinstance(value, torch.Tensor) or (
+        all(type(size) is int for size in value.shape) and value.numel() <= MOST_ELEMENTS
+    )
+    schema = getattr(target, "_schema", None)
+    pure = schema is not None and not schema.is_mutable and "empty" not in schema.name
+    return small and pure and torch.Tag.nondeterministic_seeded not in target.tags
+
+
+def _is_written(node: Node) -> bool:
+    """Whether anything has written what `node` gave, itself or through a view."""
+    for user in node.users:
+        schema = getattr(user.target, "_schema", None)
+        if schema is None:
+            continue
+        if schema.is_mutable:
+            return True
+        shows = any(result.alias_info is not None for result in schema.returns)
+        if shows and _is_written(user):
+            return True
+    return False
+
+
+@contextmanager
+def answering(values: KnownValues, source: str) -> Iterator[None]:
+    """Answers `.item()` and branches on tensors from `values`, and has transformers take the way of eager mode
+    for tensors whose values are known; of others it is logged, with the line, that they take a tracer's way."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    scalars = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default)
+    told: set[str] = set()
+
+    class Answers(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func in scalars:
+                known = values.of(args[0])
+                if known is not None:
+                    return bool(known) if func is scalars[1] else known.item()
+            return func(*args, **(kwargs or {}))
+
+    original = getattr(sys.modules.get(SIZED), "is_tracing", None)
+
+    def is_tracing(tensor: Any = None) -> bool:
+        if original is None or not isinstance(tensor, FakeTensor):
+            return bool(original is not None and original(tensor))
+        if values.of(tensor) is not None:
+            return bool(original())
+        if str(tensor.shape) not in told:
+            told.add(str(tensor.shape))
+            log.info("%s: a tensor of %s has no values: transformers takes a tracer's way", source, told)
+        return True
+
+    holders = (
+        []
+        if original is None
+        else [
+            module for module in list(sys.modules.values()) if getattr(module, "is_tracing", None) is original
+        ]
+    )
+    try:
+        for module in holders:
+            module.is_tracing = is_tracing  # type: ignore[attr-defined]
+        with Answers():
+            yield
+    finally:
+        for module in holders:
+            module.is_tracing = original  # type: ignore[attr-defined]
