@@ -26,7 +26,7 @@ from memplan_engine.strategies.exact import Exact
 from memplan_engine.strategies.naive import Naive
 from memplan_engine.strategies.placement import Placement
 from memplan_engine.strategies.portfolio import place_by_portfolio
-from memplan_engine.strategies.race import Race
+from memplan_engine.strategies.race import EARLY_TURNS, RUNG, TARGET_SHARE, Race
 from memplan_engine.validate import validate_plan
 
 SLACK = 0.3
@@ -341,6 +341,26 @@ def test_a_race_takes_over_the_better_parts_of_another_placement():
     assert race.best.offsets.tolist() == [*optimal[:9], *stacked[9:]]
     race.adopt(Placement(stacked + 5, "worse"))
     assert race.best.offsets.tolist() == [*optimal[:9], *stacked[9:]]
+
+
+def test_attempts_far_above_the_target_go_down_a_ladder_of_capacities():
+    problem = perfect.guillotine(60, 1).problem
+    race = Race(problem, Naive().place(problem, Budget()), lower_bound(problem), seed=3)
+    room = race._tops[0] - race.target
+    late = range(EARLY_TURNS, EARLY_TURNS + 4000)
+    heights = np.array([race._height(0, turn, room) for turn in late])
+    assert np.mean(heights == 0) == pytest.approx(TARGET_SHARE, abs=0.03)
+    rungs = np.log(heights[heights > 0]) / np.log(RUNG)
+    assert np.allclose(rungs, np.round(rungs))
+    counts = np.bincount(np.round(rungs).astype(int))
+    assert counts[:3] / counts.sum() == pytest.approx([0.5, 0.25, 0.125], abs=0.04)
+    # Each looks below the best arena, wherever that has come to.
+    lower = [race._height(0, turn, room // 3) for turn in late]
+    assert 0 <= min(lower) <= max(lower) <= 1
+    # Near the target, and in the beginning, half of the attempts look at the target.
+    for space, turns in ((int(0.03 * race.target), late), (room, range(EARLY_TURNS))):
+        found = np.array([race._height(0, turn, space) for turn in turns])
+        assert np.mean(found == 0) == pytest.approx(0.5, abs=0.1)
 
 
 def test_a_capacity_ends_it_as_soon_as_it_is_settled():
