@@ -588,7 +588,7 @@ def test_several_seeds_give_medians_with_their_spread(capsys: pytest.CaptureFixt
         "| auto | 1 | 1 (0–1) | 2.00 (1.00–3.00) | 1 (0–1) | 1.00 (0.00–2.00) | 1.00 (0.00–2.00) |  |"
     )
     show_families(Question.MINIMISE, [results[1], *runs(Answer(cpu=1.0)), *runs(Answer(cpu=1.0))])
-    assert capsys.readouterr().out == "| tiny | 3 | auto | 0 of 3 | 1.000 (1.000–3.000) | 1.2500, 1 placed |\n"
+    assert capsys.readouterr().out.endswith(" | 0 of 3 | 1.000 (1.000–3.000) | 1.2500, 1 placed |\n")
     # Of 2 and 3 s of wall time; 0.9 s are too short to tell.
     assert share_of_cores(results) == "Solves of more than 1 s had 75% (50%–100%) of their core."
     assert share_of_cores(runs(Answer(cpu=1.0, wall=0.5))) == ""
