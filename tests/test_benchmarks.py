@@ -517,9 +517,11 @@ def test_minimalloc_that_proves_its_arena_runs_once(tmp_path: Path) -> None:
 
 
 def test_minimalloc_that_runs_out_of_time_proves_nothing(tmp_path: Path) -> None:
-    binary, _ = minimiser(tmp_path, gives=7, offsets=[4, 2, 0], elapsed="9.000")
+    """Its 2.499 s may be 2.4996 of 2.5: it tells them rounded."""
+    binary, log = minimiser(tmp_path, gives=8, offsets=[4, 2, 0], elapsed="2.499")
     answer = run.ask(SOLVERS["minimalloc_minimise"], request(TINY, binary))
     assert (answer.offsets, answer.bound) == ([4, 2, 0], 0)
+    assert len(log.read_text().splitlines()) == 2
 
 
 def test_a_solver_keeps_to_its_cores(tmp_path: Path) -> None:
@@ -585,6 +587,8 @@ def test_several_seeds_give_medians_with_their_spread(capsys: pytest.CaptureFixt
     assert lines[3] == (
         "| auto | 1 | 1 (0–1) | 2.00 (1.00–3.00) | 1 (0–1) | 1.00 (0.00–2.00) | 1.00 (0.00–2.00) |  |"
     )
+    show_families(Question.MINIMISE, [results[1], *runs(Answer(cpu=1.0)), *runs(Answer(cpu=1.0))])
+    assert capsys.readouterr().out.endswith(" | 0 of 3 | 1.000 (1.000–3.000) | 1.2500, 1 placed |\n")
     # Of 2 and 3 s of wall time; 0.9 s are too short to tell.
     assert share_of_cores(results) == "Solves of more than 1 s had 75% (50%–100%) of their core."
     assert share_of_cores(runs(Answer(cpu=1.0, wall=0.5))) == ""

@@ -95,8 +95,11 @@ def verdict(results: Sequence[Result]) -> str:
 
 
 def above(results: Iterable[Result]) -> str:
-    """Arena over bound of those that have a placement."""
-    return spread((result.above for result in results if result.above is not None), ".4f")
+    """Arena over bound of those that have a placement, and how many those are when others have none."""
+    ratios = [result.above for result in results]
+    placed = [each for each in ratios if each is not None]
+    few = f", {len(placed)} placed" if 0 < len(placed) < len(ratios) else ""
+    return f"{spread(placed, '.4f')}{few}"
 
 
 def ratio(ours: Sequence[Result], theirs: Sequence[Result]) -> str:
