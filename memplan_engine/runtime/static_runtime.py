@@ -157,11 +157,15 @@ class StaticRuntime:
             but for dynamic dimensions within their ranges. MemplanError: another run is under way; an
             operator fails, by name.
         """
-        with self.one_at_a_time():
+        # No context managers of Python's here: in a small model each takes as long as an op.
+        self._claim()
+        try:
             leaves, shaped = self.checked(args, kwargs or {})
             values = self._first(shaped, leaves) if self.runs == 0 else self._planned(shaped, leaves)
             self.runs += 1
             return returned(shaped.program, values, leaves)
+        finally:
+            self._busy.release()
 
     def checked(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], Shaped]:
         """The flat inputs of a call, and what there is for their shapes. Raises InputError as `run` does."""
@@ -234,20 +238,29 @@ class StaticRuntime:
     @contextmanager
     def one_at_a_time(self) -> Iterator[None]:
         """Raise MemplanError where a run is under way."""
-        if not self._busy.acquire(blocking=False):
-            raise MemplanError(
-                f"{self.name}: a run is under way already; give each thread a runtime of its own"
-            )
+        self._claim()
         try:
             yield
         finally:
             self._busy.release()
 
+    def _claim(self) -> None:
+        if not self._busy.acquire(blocking=False):
+            raise MemplanError(
+                f"{self.name}: a run is under way already; give each thread a runtime of its own"
+            )
+
     @contextmanager
     def buffer(self) -> Iterator[None]:
         """With the buffer allocated."""
-        if self._slab is None:
+        self._hold()
+        try:
             yield
+        finally:
+            self._let_go()
+
+    def _hold(self) -> None:
+        if self._slab is None:
             return
         storage, nbytes = self._slab.untyped_storage(), self._slab.shape[0]
         if storage.nbytes() < nbytes:
@@ -256,11 +269,10 @@ class StaticRuntime:
             except RuntimeError as error:
                 found = f"{self.name}: {nbytes} bytes are more than {self._slab.device} can allocate"
                 raise MemplanError(found) from error
-        try:
-            yield
-        finally:
-            if self.cleanup_activations:
-                storage.resize_(0)
+
+    def _let_go(self) -> None:
+        if self._slab is not None and self.cleanup_activations:
+            self._slab.untyped_storage().resize_(0)
 
     def _first(self, shaped: Shaped, leaves: Sequence[Any]) -> list[Any]:
         """A run without a plan, which sees what is made; then the plan."""
@@ -277,14 +289,18 @@ class StaticRuntime:
 
     def _planned(self, shaped: Shaped, leaves: Sequence[Any]) -> list[Any]:
         tape = self.settle_plan(shaped, leaves)
-        with torch.no_grad(), self.buffer():
-            if shaped.proved:
-                return tape.run(leaves)
-            before = tape.layouts()
-            values = tape.run(leaves)
-            self._prove(tape, before)
-            shaped.proved = True
-            return values
+        with torch.no_grad():
+            self._hold()
+            try:
+                if shaped.proved:
+                    return tape.run(leaves)
+                before = tape.layouts()
+                values = tape.run(leaves)
+                self._prove(tape, before)
+                shaped.proved = True
+                return values
+            finally:
+                self._let_go()
 
     def _prove(self, tape: Tape, before: list[tuple[int, torch.Size, tuple[int, ...]]]) -> None:
         """Raise MemplanError where an operator gave its result another shape than was captured: it may have
@@ -344,8 +360,10 @@ class StaticRuntime:
 
 def returned(program: Program, values: Sequence[Any], leaves: Sequence[Any]) -> Any:
     """What `forward` returns, of the flat outputs `values`."""
-    if any(target is not None for target in program.written):
+    if program.written.count(None) != len(program.written):
         return program.outputs(values, [*program.state, *leaves])
+    if program.out_spec.is_leaf():
+        return values[0]
     return pytree.tree_unflatten(values, program.out_spec)
 
 
