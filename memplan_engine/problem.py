@@ -158,14 +158,12 @@ def make_problem(
     arrays["fixed"] = int_column(np.full(n, FREE) if fixed is None else fixed, "fixed", name)
     labels = tuple(map(str, range(n))) if names is None else tuple(names)
     lengths = {key: len(value) for key, value in arrays.items()} | {"names": len(labels)}
-    if ids is not None:
-        lengths["ids"] = len(ids)
+    lengths |= {} if ids is None else {"ids": len(ids)}
     for key, length in lengths.items():
         if length != n:
             raise InputError(name, f"column {key}", f"{length} values", f"{n}, as many as start has")
     _check_columns(arrays, labels, name)
-    if ids is not None:
-        _check_unique(ids, "id", name)
+    _check_unique(ids or (), "id", name)
     checked_gaps = _check_gaps(gaps or {}, arrays, labels, name)
     last = int(arrays["end"].max()) if n else 0
     if steps is not None and steps < last:

@@ -89,7 +89,7 @@ def test_the_budget_widget_takes_mebibytes_exactly():
     app.number_input[0].set_value(50.0)
     check(app.run())
     assert figure(app, "Budget headroom") == "-2 MiB"
-    assert next(each.delta for each in app.metric if each.label == "Budget headroom") == "arena does not fit"
+    assert next(each.delta for each in app.metric if each.label == "Budget headroom") == "does not fit"
     app.number_input[0].set_value(0.0)
     check(app.run())
     assert "budget" not in address(app)

@@ -226,7 +226,7 @@ def test_a_budget_between_bound_and_arena_is_looked_for(tmp_path, monkeypatch):
     assert job.capacity == 6
     until(lambda: job.state is State.DONE, look=job.look)
     check(app.run())
-    assert (budget_of(app)[0], figure(app, "Arena")) == ("fits", "6 B")
+    assert (budget_of(app)[0], figure(app, "Arena")) == ("arena fits", "6 B")
     assert headline(app).startswith(("Fits into 6 B after", "Proved optimal after"))
     app.number_input[0].set_value(5 / 2**20)
     check(app.run())

@@ -20,7 +20,8 @@ from memplan_engine import (
     make_plan,
     run_safely,
 )
-from memplan_engine.runtime.trial import subject_of_step, try_plan
+from memplan_engine.runtime.subjects import subject_of_step
+from memplan_engine.runtime.trial import try_plan
 
 
 def unsqueezed(x: torch.Tensor) -> Any:

@@ -188,11 +188,16 @@ class _StepRun(Run):
 
     def execute(self, node: Node, args: Any, kwargs: Any) -> tuple[Any, Held]:
         """As `Run.execute`."""
+        import torch
+        from torch.utils import _pytree as pytree
+
         value, held = Run.execute(self, node, args, kwargs)
-        node.meta["val"] = value
+        # As it is made: an op may change its shape in place.
+        made = pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, value)
+        node.meta["val"] = made
         for user in node.users:
             if user.target is operator.getitem:
-                user.meta["val"] = value[user.args[1]]
+                user.meta["val"] = made[user.args[1]]
         return value, held
 
 

@@ -1,7 +1,7 @@
 """Values that a model asks for while its step is traced: worked out where they follow from what is known.
 
-Eager code branches on values (`mask.all()`), and libraries take another way where they see fake tensors. A value
-that rests on nothing but numbers, ranges and given inputs is as known in a trace as in an eager run.
+Eager code branches on values (`mask.all()`), and libraries take another way where they see fake tensors. A
+value that rests on nothing but numbers, ranges and given inputs is as known in a trace as in an eager run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MOST_ELEMENTS = 2**20
 """Of a tensor that is worked out: masks and positions are far below, activations are seldom."""
-SIZED = "transformers.utils.import_utils"
+TRANSFORMERS = "transformers.utils.import_utils"
 """Where transformers says whether it is being traced, which it takes any fake tensor for."""
 log = logging.getLogger(__name__)
 
@@ -100,16 +100,16 @@ def _is_written(node: Node) -> bool:
 
 @contextmanager
 def answering(values: KnownValues, source: str) -> Iterator[None]:
-    """Answers `.item()` and branches on tensors from `values`, and has transformers take the way of eager mode
-    for tensors whose values are known; of others it is logged, with the line, that they take a tracer's way."""
+    """Answers `.item()` and branches on tensors from `values`, and has transformers take the way of eager
+    mode for tensors whose values are known. Of others one warning says that it takes a tracer's way."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
     from torch.utils._python_dispatch import TorchDispatchMode
 
     scalars = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default)
-    told: set[str] = set()
+    told: list[Any] = []
 
-    class Answers(TorchDispatchMode):
+    class Answers(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func in scalars:
                 known = values.of(args[0])
@@ -117,16 +117,21 @@ def answering(values: KnownValues, source: str) -> Iterator[None]:
                     return bool(known) if func is scalars[1] else known.item()
             return func(*args, **(kwargs or {}))
 
-    original = getattr(sys.modules.get(SIZED), "is_tracing", None)
+    original = getattr(sys.modules.get(TRANSFORMERS), "is_tracing", None)
 
     def is_tracing(tensor: Any = None) -> bool:
         if original is None or not isinstance(tensor, FakeTensor):
             return bool(original is not None and original(tensor))
         if values.of(tensor) is not None:
             return bool(original())
-        if str(tensor.shape) not in told:
-            told.add(str(tensor.shape))
-            log.info("%s: a tensor of %s has no values: transformers takes a tracer's way", source, told)
+        if not told:
+            told.append(tensor)
+            log.warning(
+                "%s: transformers asks for values of %s, which are not known on fake tensors, and takes the "
+                "way that it takes when it is exported; with inputs made on the CPU it takes eager mode's",
+                source,
+                f"a tensor of {tuple(tensor.shape)}",
+            )
         return True
 
     holders = (
@@ -139,7 +144,7 @@ def answering(values: KnownValues, source: str) -> Iterator[None]:
     try:
         for module in holders:
             module.is_tracing = is_tracing  # type: ignore[attr-defined]
-        with Answers():
+        with Answers():  # type: ignore[no-untyped-call]
             yield
     finally:
         for module in holders:
