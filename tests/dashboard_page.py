@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Callable
@@ -16,6 +17,10 @@ CHART = (
     "document.querySelector('[data-testid=stBidiComponentIsolated]')?.shadowRoot?.querySelector('.plan-view')"
 )
 GUTTER = 76
+
+OPENS_MS = 2000
+"""A list that is not open by then was closed again: a page that scrolls closes it, and the focus that goes
+from the chart to a list may scroll the page by less than a pixel."""
 
 
 class DashboardPage:
@@ -38,6 +43,12 @@ class DashboardPage:
     def select(self, label: str, option: str) -> None:
         """Choose an option of a select box; a long list has only those that can be seen, unless one types."""
         self.open_list(label)
+        from playwright.sync_api import TimeoutError as Late
+
+        with contextlib.suppress(Late):
+            self.page.get_by_role("option").first.wait_for(timeout=OPENS_MS)
+        if not self.page.get_by_role("option").count():
+            self.open_list(label)
         self.page.get_by_role("option").first.wait_for()
         wanted = self.page.get_by_role("option", name=option, exact=True)
         if not wanted.count():
@@ -47,7 +58,8 @@ class DashboardPage:
 
     def open_list(self, label: str) -> None:
         """Open a select box and type nothing."""
-        self.page.get_by_role("combobox", name=re.compile(f"{re.escape(label)}$")).click()
+        box = self.page.get_by_role("combobox", name=re.compile(f"{re.escape(label)}$"))
+        box.click()
 
     def type(self, label: str, text: str) -> None:
         """Type into a text or number field and leave it with Enter."""

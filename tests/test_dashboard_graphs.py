@@ -356,7 +356,10 @@ def test_ticks_of_bytes_are_round():
 def test_pages_say_what_is_counted_and_what_lies_beside_the_arena():
     app = open_app(doc="example:bert_base", strategy="greedy_by_size")
     told = captions(app)
-    assert "594 KiB of temporaries beside the arena" in told
+    assert "temporaries inside ops need up to 594 KiB more, beside it" in told
+    (arena,) = [each for each in app.metric if each.label == "Arena"]
+    assert "with 594 KiB of temporaries beside the arena" in arena.help
+    assert "an eager run may hold more: scratch of kernels" in arena.help
     assert "counted: the graph's storages and the temporaries inside its ops" in told
     assert "optimal for the graph's storages: the arena equals" in told
     app = open_app("compare", doc="example:bert_base")

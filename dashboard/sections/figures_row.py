@@ -41,9 +41,9 @@ def show_figures(facts: Facts, budget: int | None) -> None:
     row = st.container(key="figures").columns(6 if budget else 5, gap="small")
     over = "meets the bound" if plan.optimal else f"{format_percent(plan.gap)} over bound"
     tone = "normal" if plan.optimal else "off"
-    told = _total(plan)
+    told = ". ".join(filter(None, (_total(plan), f"Counted: {counted(plan.problem)}")))
     row[0].metric(
-        "Arena", format_bytes(plan.arena_bytes), over, delta_color=tone, delta_arrow="off", help=told or None
+        "Arena", format_bytes(plan.arena_bytes), over, delta_color=tone, delta_arrow="off", help=told
     )
     quiet = {"delta_color": "off", "delta_arrow": "off"}
     row[1].metric("Lower bound", format_bytes(plan.bound.nbytes), str(plan.bound.kind), help=BOUND, **quiet)
@@ -74,7 +74,7 @@ def _notes(facts: Facts) -> list[str]:
     plan, problem = facts.plan, facts.plan.problem
     notes = [
         certificate(plan),
-        *filter(None, [_total(plan)]),
+        *([f"{format_bytes(plan.total_bytes)} in all"] if plan.workspace_bytes else []),
         f"{len(problem):,} buffers, {problem.steps:,} steps",
     ]
     found_by = dict(plan.parameters).get("found_by")
@@ -89,7 +89,9 @@ def _notes(facts: Facts) -> list[str]:
         if constants:
             notes.append(f"constants {format_bytes(constants)} in a region of their own")
     unknown = left_out(problem)
-    return [*notes, f"counted: {counted(problem)}", *([f"not planned: {unknown}"] if unknown else [])]
+    # What else an eager run holds stands with the arena.
+    scope = counted(problem).partition(": ")[0]
+    return [*notes, f"counted: {scope}", *([f"not planned: {unknown}"] if unknown else [])]
 
 
 def _total(plan: Plan) -> str:
