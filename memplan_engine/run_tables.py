@@ -42,7 +42,7 @@ def _figures(run: RunFile) -> Table:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     mode = ", training mode" if run.training else ""
-    kind = "functional graph" if run.functional else "graph as exported"
+    kind = "functional graph" if run.functional else "graph as captured"
     rows: list[tuple[str, str, str]] = [("model", f"{run.name}, {len(run.ops):,} ops, {kind}{mode}", "")]
     if run.plan:
         source = f" from {run.plan.file}" if run.plan.file else ""

@@ -88,7 +88,7 @@ def test_a_model_of_a_file_runs_and_is_equal(run):
     code, out, _ = run("models.py:net", "--check", "--strategy", "greedy_by_size")
     assert code == 0
     said = table(out)
-    assert said["model"] == "net, 5 ops, graph as exported"
+    assert said["model"] == "net, 5 ops, graph as captured"
     assert said["plan"] == "greedy_by_size, arena 512 B, bound 512 B"
     assert said["predicted peak"] == "544 B at layer_norm"
     assert said["measured peak"] == "544 B at layer_norm, as predicted, to the byte"
