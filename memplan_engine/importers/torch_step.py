@@ -164,11 +164,8 @@ def trace_step(
     check_recipe(recipe, source)
     if gradients not in list(Gradients):
         raise InputError(source, "gradients", repr(gradients), f"one of {', '.join(Gradients)}")
-    twins = FakeTwins(fake_mode(), meta_device="cpu")
     with tracing(source, "training step", TRACEABLE), as_eager(), random_state(SEED):
-        trainer = _Trainer(model, list(args), dict(kwargs or {}), recipe, source, twins)
-        with twins.mode:
-            trainer.take()
+        trainer = _after_first_step(model, list(args), dict(kwargs or {}), recipe, source)
         found = trainer.arguments()
         module = trainer.trace(found, Gradients(gradients))
         owners = [each.module if each.kept else None for each in found]
@@ -217,6 +214,30 @@ def step_graph(step: StepModule) -> Graph:
     phases = {node.name: phase_of(node) for node in step.module.graph.nodes}
     run.ops = [replace(op, phase=phases.get(op.name)) for op in run.ops]
     return assemble(run, Sizes(run.source, {}), inputs, list(dict.fromkeys(outputs)))
+
+
+def _after_first_step(
+    model: torch.nn.Module, args: list[Any], kwargs: dict[str, Any], recipe: Recipe, source: str
+) -> _Trainer:
+    """A trainer that has taken the step that makes the optimizer's state. One that asks for values is traced
+    to learn them, and that trace is thrown away."""
+    from torch._subclasses.fake_tensor import DataDependentOutputException
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    def anew() -> _Trainer:
+        twins = FakeTwins(fake_mode(), meta_device="cpu")
+        return _Trainer(model, args, kwargs, recipe, source, twins)
+
+    trainer = anew()
+    try:
+        with trainer.twins.mode:
+            trainer.take()
+    except (DataDependentOutputException, GuardOnDataDependentSymNode):
+        # What the first try left in the mode, symbols of unknown numbers, would stand in the way.
+        trainer = anew()
+        trainer.trace(trainer.arguments(), Gradients.FREED)
+        trainer.returned, trainer.passes = [], 0
+    return trainer
 
 
 @dataclass(slots=True)

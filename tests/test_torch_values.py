@@ -1,0 +1,104 @@
+"""Values that a training step asks for while it is traced, and inputs in the order of the call."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from memplan_engine import make_plan
+from memplan_engine.errors import InputError
+from memplan_engine.importers.torch_recipe import Recipe
+from memplan_engine.importers.torch_step import capture_step
+from memplan_engine.runtime.subjects import subject_of_step
+from memplan_engine.runtime.trial import try_plan
+
+
+class Branches(nn.Module):
+    """Takes one of two ways by what `ask` says of its mask."""
+
+    def __init__(self, ask: Any) -> None:
+        super().__init__()
+        self.linear, self.ask = nn.Linear(4, 3), ask
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        y = self.linear(x)
+        return y.tanh().sum() if self.ask(mask) else y.sigmoid().sum()
+
+
+ASKED = {
+    "all": (lambda mask: mask.all(), True),
+    "item": (lambda mask: mask.sum().item() == 6, True),
+    "a row": (lambda mask: bool(mask[1].any()), True),
+    "a range": (lambda mask: torch.arange(mask.shape[0]).diff().eq(2).any(), False),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_branches_on_what_follows_from_inputs_and_numbers_are_eagers(name: str) -> None:
+    ask, first = ASKED[name]
+    model, given = Branches(ask), (torch.rand(2, 4), torch.ones(2, 3, dtype=torch.bool))
+    kinds = {op.kind for op in capture_step(model, given).ops}
+    assert ("aten.tanh" in kinds, "aten.sigmoid" in kinds) == (first, not first)
+    subject = subject_of_step(model, given, {}, Recipe("adam"))
+    assert try_plan(subject, make_plan(subject.program.graph)).run.equality.exact
+
+
+def written(mask: torch.Tensor) -> Any:
+    other = mask.clone()
+    row = other[0]
+    row.logical_not_()
+    return other.all()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [lambda mask: torch.rand(3).sum() > 1, written, lambda mask: (mask * torch.empty(3)).all()],
+    ids=["random", "written through a view", "not initialised"],
+)
+def test_values_that_do_not_follow_are_refused_with_the_line(ask: Any) -> None:
+    with pytest.raises(InputError) as caught:
+        capture_step(Branches(ask), (torch.rand(2, 4), torch.ones(2, 3, dtype=torch.bool)))
+    assert "test_torch_values.py:" in str(caught.value)
+    assert "memplan observe" in str(caught.value)
+
+
+def test_a_mask_on_meta_has_no_values() -> None:
+    with torch.device("meta"):
+        given = (torch.rand(2, 4), torch.ones(2, 3, dtype=torch.bool))
+    with pytest.raises(InputError, match=r"test_torch_values\.py:"):
+        capture_step(Branches(lambda mask: mask.all()), given)
+
+
+def llama() -> tuple[nn.Module, dict[str, torch.Tensor]]:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=4,
+        num_key_value_heads=2, vocab_size=30, use_cache=False,
+    )  # fmt: skip
+    ids = torch.arange(20).view(2, 10)
+    # Not in the order of the signature, which has the mask before the labels.
+    inputs = {"input_ids": ids, "labels": ids.flip(1), "attention_mask": torch.ones_like(ids)}
+    return transformers.LlamaForCausalLM(config), inputs
+
+
+def test_transformers_takes_eagers_way_and_inputs_keep_the_order_of_the_call() -> None:
+    model, inputs = llama()
+    subject = subject_of_step(model, (), inputs, Recipe("adamw"))
+    run = try_plan(subject, make_plan(subject.program.graph)).run
+    assert run.equality.exact, run.equality
+    assert subject.program.graph.inputs == ("input_ids", "labels", "attention_mask")
+    assert run.difference == 0
+
+
+def test_masks_without_values_are_said_to_take_another_way(caplog: pytest.LogCaptureFixture) -> None:
+    model, inputs = llama()
+    meta = {name: tensor.to("meta") for name, tensor in inputs.items()}
+    with caplog.at_level(logging.WARNING):
+        graph = capture_step(model, (), meta)
+    (line,) = [record.getMessage() for record in caplog.records if "transformers" in record.getMessage()]
+    assert "asks for values of a tensor of (2, 10)" in line
+    assert len(graph.ops) > len(capture_step(model, (), inputs).ops)
