@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Role, Source, storage_bytes
@@ -343,3 +345,33 @@ def test_source_is_the_innermost_frame_outside_torch():
     assert source_of("") is None
     assert portable_path(str(Path.cwd() / "a" / "b.py")) == "a/b.py"
     assert portable_path("/elsewhere/b.py") == "/elsewhere/b.py"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"), [({}, True), ({"activation": torch.tanh}, False)], ids=["fused", "not"]
+)
+def test_encoder_layers_that_eager_runs_as_one_op_are_said(caplog, change, said):
+    """Held against what eager mode dispatches."""
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, **change).eval()
+    x = torch.rand(2, 5, 16)
+    with torch.no_grad(), OperatorNames() as seen:
+        layer(x)
+    assert ("aten::_transformer_encoder_layer_fwd" in seen.names) is said
+    with caplog.at_level(logging.WARNING):
+        capture(layer, (x,))
+    assert any("one fused op" in record.getMessage() for record in caplog.records) is said
+    caplog.clear()
+    capture(layer.train(), (x,))
+    assert not any("one fused op" in record.getMessage() for record in caplog.records)
+
+
+class OperatorNames(TorchDispatchMode):
+    """The names of the operators that are dispatched."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.add(func._schema.name)
+        return func(*args, **(kwargs or {}))

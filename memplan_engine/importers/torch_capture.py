@@ -84,6 +84,7 @@ def capture(
             expected = "dimensions that the model leaves free"
             raise InputError(label, "dynamic_shapes", reasons, expected) from error
         raise InputError(label, "torch.export", brief(error), EXPORTABLE) from error
+    warn_of_fast_path(model, label)
     return graph_from_exported(exported, label)
 
 
@@ -104,6 +105,38 @@ def broken_constraints(error: BaseException) -> str:
     if lines and any(sign in lines[0] for sign in BROKEN):
         return one_line(INPUT_SIZE.sub(r"\1[\2]", " ".join(lines[1:] or lines).replace("- ", "")), 400)
     return ""
+
+
+def warn_of_fast_path(model: torch.nn.Module, label: str) -> None:
+    """Say of a model whose encoder layers eager mode runs as one fused op each, which no export has."""
+    import torch
+
+    fast = [path for path, module in model.named_modules() if _takes_fast_path(module)]
+    if fast and torch.backends.mha.get_fastpath_enabled():
+        log.warning(
+            "%s: without gradients eager mode runs %s (%d in all) as one fused op, and this graph as its "
+            "parts: bytes and last digits differ; memplan observe shows eager's",
+            label,
+            fast[0] or type(model).__name__,
+            len(fast),
+        )
+
+
+def _takes_fast_path(module: torch.nn.Module) -> bool:
+    """Whether `nn.TransformerEncoderLayer.forward` of torch 2.13 takes its fused op, inputs permitting."""
+    import torch
+
+    if not isinstance(module, torch.nn.TransformerEncoderLayer) or module.training:
+        return False
+    attention: Any = module.self_attn
+    return bool(
+        attention.batch_first
+        and attention.in_proj_bias is not None
+        and attention._qkv_same_embed_dim
+        and attention.num_heads % 2 == 0
+        and module.activation_relu_or_gelu
+        and module.norm1.eps == module.norm2.eps
+    )
 
 
 def fake_model(model: torch.nn.Module, twins: FakeTwins) -> torch.nn.Module:
