@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import random
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,3 +107,101 @@ def test_masks_without_values_are_said_to_take_another_way(caplog: pytest.LogCap
     (line,) = [record.getMessage() for record in caplog.records if "transformers" in record.getMessage()]
     assert "asks for values of a tensor of (2, 10)" in line
     assert len(graph.ops) > len(capture_step(model, (), inputs).ops)
+
+
+class Draws(nn.Module):
+    """Draws from Python's and torch's generators, and writes its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.linear(x.mul_(2)) * random.random()
+        return (y * torch.rand_like(y)).sum()
+
+
+def test_each_step_begins_with_the_same_batch_and_the_same_random_numbers() -> None:
+    subject = subject_of_step(Draws(), (torch.rand(2, 4),), {}, Recipe("adam"))
+    run = try_plan(subject, make_plan(subject.program.graph)).run
+    assert run.equality.exact, run.equality
+
+
+class Keeps(nn.Module):
+    """Keeps something from step to step, in one way or another."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.linear, self.way = nn.Linear(4, 3), way
+        self.register_buffer("mean", torch.zeros(3))
+        self.kept: Any = torch.zeros(3)
+        self.generator = torch.Generator().manual_seed(0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.linear(x)
+        if self.way == "rebound":
+            self.mean = self.mean * 0.9 + y.detach().mean(0) * 0.1
+        elif self.way == "written elsewhere":
+            self.kept.add_(1)
+        elif self.way == "made elsewhere":
+            y = y + self.kept
+            self.kept = y.detach()
+        elif self.way == "generator":
+            y = y * torch.rand(3, generator=self.generator)
+        elif self.way == "rows":
+            y = y[y > 0]
+        return y.sum()
+
+
+@pytest.mark.parametrize(
+    ("way", "message"),
+    [
+        ("rebound", "tensor 'mean': found one that a step replaces by another, expected one that is written"),
+        ("written elsewhere", "found a tensor kept outside of the model at tests/test_torch_values.py:"),
+        ("made elsewhere", "found a tensor kept outside of the model at tests/test_torch_values.py:"),
+        ("generator", "found a torch.Generator at tests/test_torch_values.py:"),
+        ("rows", "at tests/test_torch_values.py:"),
+    ],
+)
+def test_what_the_next_step_would_not_begin_with_is_refused(way: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        capture_step(Keeps(way), (torch.rand(2, 4),))
+    assert message in str(caught.value)
+
+
+def test_weights_without_a_size_are_refused() -> None:
+    with pytest.raises(InputError, match=r"found one without a size \(a lazy module\)"):
+        capture_step(nn.Sequential(nn.LazyLinear(3), nn.Linear(3, 1)), (torch.rand(2, 4),))
+
+
+def grows(model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor) -> torch.Tensor:
+    if not hasattr(model, "extra"):
+        model.extra = nn.Linear(3, 1)
+        optimizer.add_param_group({"params": list(model.extra.parameters())})
+    loss = model.extra(model.linear(x)).sum()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def test_weights_that_a_step_makes_are_refused() -> None:
+    with pytest.raises(InputError, match="found one that the first step makes"):
+        subject_of_step(Draws(), (torch.rand(2, 4),), {}, Recipe("sgd", step=grows))
+
+
+def test_a_model_that_returns_a_cache_is_compared_by_its_tensors(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    (tmp_path / "m.py").write_text(
+        "import torch, transformers\n"
+        "def build():\n"
+        "    config = transformers.GPT2Config(n_layer=1, n_embd=16, n_head=2, vocab_size=30)\n"
+        "    ids = torch.arange(20).view(2, 10)\n"
+        "    return transformers.GPT2LMHeadModel(config), {'input_ids': ids, 'labels': ids}\n"
+    )
+    words = ["run", "m.py:build", "--training", "step", "--seed", "3", "--json"]
+    command = [sys.executable, "-m", "memplan_engine", *words]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)["equality"]
+    assert found["exact"]
+    assert "4 outputs" in found["reference"]

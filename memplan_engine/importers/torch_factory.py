@@ -164,6 +164,7 @@ def build_factory(spec: str, *, seed: int = 0) -> Built:
 def _check_weights(spec: str, factory: Callable[[], Any]) -> None:
     """Warn of weights that are large; raise InputError for those that the machine cannot hold."""
     import torch
+    from torch.nn.parameter import is_lazy
 
     try:
         with torch.device("meta"):
@@ -171,7 +172,8 @@ def _check_weights(spec: str, factory: Callable[[], Any]) -> None:
     except Exception as error:
         log.info("factory %s fails on the meta device (%s): its size is not known", spec, brief(error))
         return
-    tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    made = (tensor for tensor in (*model.parameters(), *model.buffers()) if not is_lazy(tensor))
+    tensors = {id(tensor): tensor for tensor in made}
     nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     memory = memory_bytes()
     if memory is not None and nbytes > memory:

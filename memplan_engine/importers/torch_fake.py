@@ -63,12 +63,14 @@ def as_exported(call: Callable[[], Given]) -> Given:
         return call()
 
 
-def fake_mode() -> FakeTensorMode:
-    """A mode in which every size is a plain number, but for those that depend on the data."""
+def fake_mode(unknown_sizes: bool = True) -> FakeTensorMode:
+    """A mode in which every size is a plain number, but for those that depend on the data; without
+    `unknown_sizes` these are an error where they are asked for."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
+    shapes = ShapeEnv() if unknown_sizes else None
+    mode = FakeTensorMode(shape_env=shapes, static_shapes=True, allow_non_fake_inputs=True)
     # What it gives the second time may lie in a smaller storage than the first (a copy of a slice).
     mode.cache_enabled = False
     return mode

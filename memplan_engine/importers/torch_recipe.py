@@ -145,6 +145,11 @@ def _returned(loss: Any, source: str) -> torch.Tensor:
     return loss
 
 
+def fresh_inputs(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """A batch of its own for a step, which may write its inputs and give them gradients."""
+    return copy.deepcopy((list(args), dict(kwargs)))
+
+
 def carry_hooks(parameter: torch.Tensor, twin: Any) -> None:
     """Give `twin` the hooks of `parameter`, which copies of tensors do not have."""
     before, after = "_backward_hooks", "_post_accumulate_grad_hooks"
@@ -176,3 +181,23 @@ def random_state(seed: int) -> Iterator[None]:
         finally:
             random.setstate(python)
             np.random.set_state(numpy)
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """What tells the storage of `tensor` from others."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+def refuse_what_is_rebound(
+    model: torch.nn.Module, found: Sequence[Any], before: Sequence[int], source: str
+) -> None:
+    """Raise InputError for a parameter or buffer that a step replaces by another tensor instead of writing
+    it: `found` are the arguments of the step, `before` the storages that they had."""
+    for argument, storage in zip(found, before, strict=True):
+        for path in argument.paths:
+            now: Any = model
+            for part in path.split("."):
+                now = getattr(now, part, None)
+            if now is not argument.value or storage_of(now) != storage:
+                expected = "one that is written in place (copy_), so that it lives on between steps"
+                raise InputError(source, f"tensor {path!r}", "one that a step replaces by another", expected)

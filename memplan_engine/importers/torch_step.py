@@ -30,6 +30,8 @@ from memplan_engine.importers.torch_recipe import (
     drop_gradients,
     make_optimizer,
     random_state,
+    refuse_what_is_rebound,
+    storage_of,
     take_step,
 )
 from memplan_engine.importers.torch_run import Held, Run, Slot, labels
@@ -39,8 +41,10 @@ from memplan_engine.importers.torch_step_nodes import (
     give_modules,
     input_names,
     phase_of,
+    refuse_what_is_kept_elsewhere,
     tell_apart,
     tensor_of,
+    unlike,
     without_writes,
 )
 from memplan_engine.importers.torch_symbols import Sizes
@@ -55,7 +59,7 @@ if TYPE_CHECKING:
 
 TRACEABLE = f"a step that runs on tensors without values (no .item(), no branch on them), {RECORDED}"
 SEED = 0
-"""Where random generators of Python and NumPy begin, of which a model may make plain numbers in a step."""
+"""Where random generators begin before each step; Python's and NumPy's make plain numbers of the graph."""
 
 
 class Gradients(StrEnum):
@@ -164,10 +168,13 @@ def trace_step(
     check_recipe(recipe, source)
     if gradients not in list(Gradients):
         raise InputError(source, "gradients", repr(gradients), f"one of {', '.join(Gradients)}")
-    with tracing(source, "training step", TRACEABLE), as_eager(), random_state(SEED):
-        trainer = _after_first_step(model, list(args), dict(kwargs or {}), recipe, source)
+    with tracing(source, "training step", TRACEABLE), as_eager():
+        with random_state(SEED):
+            trainer = _after_first_step(model, list(args), dict(kwargs or {}), recipe, source)
         found = trainer.arguments()
-        module = trainer.trace(found, Gradients(gradients))
+        with random_state(SEED):
+            module = trainer.trace(found, Gradients(gradients))
+        refuse_what_is_kept_elsewhere(module, source)
         owners = [each.module if each.kept else None for each in found]
         drop_profiling(module)
         with_workspaces(module)
@@ -221,19 +228,17 @@ def _after_first_step(
 ) -> _Trainer:
     """A trainer that has taken the step that makes the optimizer's state. One that asks for values is traced
     to learn them, and that trace is thrown away."""
-    from torch._subclasses.fake_tensor import DataDependentOutputException
-    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
     def anew() -> _Trainer:
-        twins = FakeTwins(fake_mode(), meta_device="cpu")
+        twins = FakeTwins(fake_mode(unknown_sizes=False), meta_device="cpu")
         return _Trainer(model, args, kwargs, recipe, source, twins)
 
     trainer = anew()
     try:
         with trainer.twins.mode:
             trainer.take()
-    except (DataDependentOutputException, GuardOnDataDependentSymNode):
-        # What the first try left in the mode, symbols of unknown numbers, would stand in the way.
+    except (DataDependentOutputException, DynamicOutputShapeException):
         trainer = anew()
         trainer.trace(trainer.arguments(), Gradients.FREED)
         trainer.returned, trainer.passes = [], 0
@@ -301,6 +306,8 @@ class _Trainer:
     def take(self, listen: Any = lambda output: None) -> torch.Tensor:
         """One step, with gradients that are not there before."""
         drop_gradients(self.model)
+        for leaf, _ in self.given:
+            leaf.grad = None
         return take_step(self.recipe, self.model, self.optimizer, self.args, self.kwargs, self.source, listen)
 
     def arguments(self) -> tuple[Argument, ...]:
@@ -317,7 +324,7 @@ class _Trainer:
         state = [each for parameter in kept for each in self._state(parameter)]
         leaves = input_names(self.model, self.args, self.kwargs)
         given = [Argument(name, leaf, kept=False) for name, leaf in leaves if isinstance(leaf, torch.Tensor)]
-        return tuple(_unlike((*kept, *state, *given)))
+        return tuple(unlike((*kept, *state, *given)))
 
     def _state(self, parameter: Argument) -> Iterator[Argument]:
         import torch
@@ -355,7 +362,9 @@ class _Trainer:
                 stack.enter_context(answering(KnownValues(tracer, known), self.source))
                 stack.enter_context(Origins(tracer.graph, self.model, self.optimizer, owners))
                 stack.enter_context(torch.autograd.detect_anomaly(check_nan=False))
+                before = [storage_of(each.value) for each in found]
                 loss = self.take(listen)
+                refuse_what_is_rebound(self.model, found, before, self.source)
                 return self._outcome(loss, found, gradients)
 
         values = [each.value for each in found]
@@ -383,14 +392,3 @@ class _Trainer:
     def outputs(self) -> tuple[tuple[str, str], ...]:
         """The path and the name in graphs of each tensor that the model returned."""
         return tuple((path, tensor_of(node)) for path, node in self.returned if node.op == "call_function")
-
-
-def _unlike(found: Sequence[Argument]) -> Iterator[Argument]:
-    """`found` with names that are all different."""
-    taken: set[str] = set()
-    for each in found:
-        name = each.name
-        while name in taken:
-            name += "_"
-        taken.add(name)
-        yield replace(each, name=name)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from memplan_engine.errors import InputError
 from memplan_engine.graph import Phase
 from memplan_engine.importers.torch_origins import TAG
+from memplan_engine.importers.torch_source import source_of
 
 if TYPE_CHECKING:
     import torch
@@ -36,6 +39,37 @@ def end_with_optimizer(module: GraphModule) -> None:
         if phase_of(node) is Phase.BACKWARD:
             return
         node.meta["custom"] = {TAG: Phase.OPTIMIZER.value}
+
+
+def refuse_what_is_kept_elsewhere(module: GraphModule, source: str) -> None:
+    """Raise InputError for a step that reads or writes what neither the model nor the optimizer knows of,
+    with the line: the next step would begin with something else than the graph."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    for node in module.graph.nodes:
+        generator = node.op == "call_function" and node.kwargs.get("generator") is not None
+        if generator:
+            expected = "torch's default generator, whose state is known before a step"
+            raise InputError(source, "training step", f"a torch.Generator{_at(node)}", expected)
+        if node.op != "get_attr":
+            continue
+        value = getattr(module, str(node.target), None)
+        written = [user for user in node.users if _writes(user)]
+        if isinstance(value, FakeTensor) or written:
+            line = _at(next(iter(written or node.users), node))
+            expected = "a buffer (register_buffer), or state of the optimizer for a parameter"
+            raise InputError(source, "training step", f"a tensor kept outside of the model{line}", expected)
+
+
+def _writes(node: Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and bool(schema.is_mutable)
+
+
+def _at(node: Node) -> str:
+    """Where the user's code makes `node`, as the end of a sentence."""
+    line = source_of(node.meta.get("stack_trace"))
+    return f" at {line.file}:{line.line}" if line else ""
 
 
 def give_modules(module: GraphModule, owners: Sequence[str | None]) -> None:
@@ -112,3 +146,14 @@ def input_names(
         for path, leaf in pytree.tree_flatten_with_path(value)[0]:
             parts = [str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", "")))) for key in path]
             yield "_".join([name, *parts]).replace(".", "_"), leaf
+
+
+def unlike(found: Sequence[Any]) -> Iterator[Any]:
+    """`found`, dataclasses with a name each, with names that are all different."""
+    taken: set[str] = set()
+    for each in found:
+        name = each.name
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        yield replace(each, name=name)

@@ -98,6 +98,10 @@ def check_trainable(model: Any, source: str) -> None:
 
     if not isinstance(model, torch.nn.Module):
         raise InputError(source, "model", f"a {type(model).__name__}", "a torch.nn.Module")
+    lazy = [path for path, parameter in model.named_parameters() if torch.nn.parameter.is_lazy(parameter)]
+    if lazy:
+        expected = "weights that are made: call the model once where it is built"
+        raise InputError(source, f"parameter {lazy[0]!r}", "one without a size (a lazy module)", expected)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         found = f"{sum(1 for _ in model.parameters())}, none of which requires a gradient"
         raise InputError(source, "parameters", found, "at least one that does")

@@ -20,11 +20,13 @@ import torch
 from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError, MemplanError
+from memplan_engine.importers.torch_caches import register_caches
 from memplan_engine.importers.torch_factory import build_factory
 from memplan_engine.importers.torch_recipe import (
     Recipe,
     carry_hooks,
     drop_gradients,
+    fresh_inputs,
     make_optimizer,
     random_state,
     take_step,
@@ -88,6 +90,7 @@ def take_eager_step(
 ) -> EagerStep:
     """Two steps of `model`, each with random generators at `seed`, and what is there before and after the
     second. Raises InputError for a step that fails."""
+    register_caches()
     outputs: Tensors = {}
     digests = OperatorDigests()
     passes = 0
@@ -102,9 +105,10 @@ def take_eager_step(
 
     try:
         with random_state(seed):
-            take_step(recipe, model, optimizer, args, kwargs, source)
+            take_step(recipe, model, optimizer, *fresh_inputs(args, kwargs), source)
         before = _copies(state_tensors(model, optimizer))
         drop_gradients(model)
+        args, kwargs = fresh_inputs(args, kwargs)
         with random_state(seed):
             if watched:
                 with digests:
@@ -192,14 +196,13 @@ def main(folder: Path) -> None:
     asked = json.loads((folder / "asked.json").read_text())
     torch.set_num_threads(asked["threads"])
     try:
-        seed = asked["seed"]
-        built = build_factory(asked["factory"], seed=seed)
+        built = build_factory(asked["factory"], seed=asked["seed"])
         _take_over(built.model, torch.load(folder / "state.pt", weights_only=True))
         recipe, source = built.recipe(asked["options"]), f"factory {asked['factory']}"
         own = {id(parameter): parameter for parameter in built.model.parameters()}
         optimizer = make_optimizer(recipe, built.model, source, own)
-        how = {"seed": seed, "watched": asked["watched"]}
-        step = take_eager_step(built.model, built.args, built.kwargs, recipe, source, optimizer, **how)
+        given = (built.model, built.args, built.kwargs, recipe, source, optimizer)
+        step = take_eager_step(*given, watched=asked["watched"])
         torch.save({name: getattr(step, name) for name in EagerStep.__slots__}, folder / "half.pt")
         (folder / "half.pt").rename(folder / "step.pt")
     except InputError as error:

@@ -78,7 +78,10 @@ def _content(model: torch.nn.Module, argument: Argument, source: str) -> torch.T
         ).zero_()
     tensor: Any = model
     for part in argument.paths[0].split("."):
-        tensor = getattr(tensor, part)
+        tensor = getattr(tensor, part, None)
+    if tensor is None:
+        found = "one that the first step makes"
+        raise InputError(source, f"weight {argument.paths[0]!r}", found, "one that the model has before it")
     if tensor.is_meta or hasattr(tensor, "fake_mode"):
         raise InputError(source, f"weight {argument.name!r}", "a tensor without values", "a real tensor")
     return tensor.detach()  # type: ignore[no-any-return]
