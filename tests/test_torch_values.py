@@ -38,6 +38,7 @@ ASKED = {
     "all": (lambda mask: mask.all(), True),
     "item": (lambda mask: mask.sum().item() == 6, True),
     "a row": (lambda mask: bool(mask[1].any()), True),
+    "numbers of the model": (lambda mask: bool(mask[:, [0, 1]].all()) and 1 in torch.tensor([0, 1]), True),
     "a range": (lambda mask: torch.arange(mask.shape[0]).diff().eq(2).any(), False),
 }
 

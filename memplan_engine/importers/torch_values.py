@@ -49,6 +49,15 @@ class KnownValues:
                 self.found[each] = each.target(*values[0], **values[1])  # type: ignore[operator]
         return self.found[node]
 
+    def _read_constant(self, node: Node) -> None:
+        """Know the value of a tensor that the trace has as an attribute, `torch.tensor([…])` of the model."""
+        from torch._subclasses.fake_tensor import FakeTensor
+
+        if node.op == "get_attr" and node not in self.found:
+            value = getattr(self.tracer.root, str(node.target), None)
+            if value is not None and not isinstance(value, FakeTensor):
+                self.found[node] = value
+
     def _cone(self, node: Node) -> list[Node] | None:
         """The nodes that lead to `node`, in order; None where one of them is not known, or is written."""
         wanted, seen = [node], set()
@@ -56,6 +65,7 @@ class KnownValues:
             each = wanted.pop()
             if each in seen:
                 continue
+            self._read_constant(each)
             if _is_written(each) or (each not in self.found and not _follows(each)):
                 return None
             seen.add(each)
