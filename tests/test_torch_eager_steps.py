@@ -15,7 +15,12 @@ import pytest
 import torch
 from measured import measure_call
 from torch import nn
-from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    checkpoint_sequential,
+    create_selective_checkpoint_contexts,
+)
 
 from memplan_engine import make_plan
 from memplan_engine.errors import InputError
@@ -120,6 +125,26 @@ class Recurrent(nn.Module):
         return self.last(self.layer(x)[0]).square().mean()
 
 
+class Segments(nn.Module):
+    """Re-entrant checkpoints of the first layers, one in another: gradients only come through the input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        layers = [nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.3), nn.GELU()) for _ in range(3)]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def inner(y: torch.Tensor) -> torch.Tensor:
+            return self.layers[1](y).sin()
+
+        def outer(y: torch.Tensor) -> torch.Tensor:
+            return checkpoint(inner, self.layers[0](y), use_reentrant=True).cos()
+
+        x = checkpoint(outer, x, use_reentrant=True)
+        return checkpoint_sequential(self.layers, 2, x, use_reentrant=True).square().sum()
+
+
 def own_step(model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor) -> torch.Tensor:
     optimizer.zero_grad()
     for _ in range(2):
@@ -144,6 +169,7 @@ STEPS: dict[str, tuple[Any, Any, Recipe]] = {
     "fused": (Net, X, Recipe(lambda trained: torch.optim.Adam(trained, fused=True))),
     "nesterov": (Net, X, Recipe(lambda trained: torch.optim.SGD(trained, 0.1, momentum=0.9, nesterov=True))),
     "own step under autocast": (Net, X, Recipe("adam", step=own_step)),
+    "nested re-entrant checkpoints": (Segments, X.clone().requires_grad_(), Recipe("adam")),
     "lstm": (
         lambda: Recurrent(nn.LSTM(8, 6, num_layers=2, bidirectional=True, dropout=0.2), 12),
         X.view(5, 2, 4).repeat(1, 1, 2), Recipe("adam"),
@@ -161,7 +187,9 @@ def test_a_captured_step_is_the_one_that_eager_takes(name: str) -> None:
     build, x, recipe = STEPS[name]
     model = build()
     before = copy.deepcopy(model.state_dict())
-    subject = subject_of_step(model, (x.clone(),), {}, recipe, name=name)
+    subject = subject_of_step(
+        model, (x.detach().clone().requires_grad_(x.requires_grad),), {}, recipe, name=name
+    )
     run = try_plan(subject, make_plan(subject.program.graph), check=True).run
     assert run.equality.exact, run.equality
     assert run.check.fault == ""

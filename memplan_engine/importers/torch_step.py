@@ -273,6 +273,10 @@ class _Trainer:
         real = pytree.tree_leaves((self.args, self.kwargs))
         self.args, self.kwargs = fake_inputs((self.args, self.kwargs), self.twins)
         fake = pytree.tree_leaves((self.args, self.kwargs))
+        for twin, leaf in zip(fake, real, strict=True):
+            if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
+                # A re-entrant checkpoint has gradients only where an input of it wants one.
+                twin.requires_grad_()
         self.given = [
             (twin, leaf)
             for twin, leaf in zip(fake, real, strict=True)
