@@ -145,6 +145,17 @@ def _returned(loss: Any, source: str) -> torch.Tensor:
     return loss
 
 
+def named_outputs(output: Any, passes: int) -> dict[str, torch.Tensor]:
+    """The tensors that a model returned in pass `passes` (from 1) of a step, by the names under which a
+    traced and a real step are compared."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    label = "output" if passes == 1 else f"output of pass {passes} "
+    leaves = pytree.tree_flatten_with_path(output)[0]
+    return {f"{label}{pytree.keystr(path)}": leaf for path, leaf in leaves if isinstance(leaf, torch.Tensor)}
+
+
 def fresh_inputs(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
     """A batch of its own for a step, which may write its inputs and give them gradients."""
     return copy.deepcopy((list(args), dict(kwargs)))

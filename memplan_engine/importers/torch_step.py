@@ -29,6 +29,7 @@ from memplan_engine.importers.torch_recipe import (
     check_recipe,
     drop_gradients,
     make_optimizer,
+    named_outputs,
     random_state,
     refuse_what_is_rebound,
     storage_of,
@@ -375,14 +376,9 @@ class _Trainer:
         return make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*values)
 
     def _note_outputs(self, output: Any, node_of: Any) -> None:
-        import torch
-        from torch.utils import _pytree as pytree
-
         self.passes += 1
-        label = "output" if self.passes == 1 else f"output of pass {self.passes} "
-        for path, leaf in pytree.tree_flatten_with_path(output)[0]:
-            if isinstance(leaf, torch.Tensor):
-                self.returned.append((f"{label}{pytree.keystr(path)}", node_of(leaf)))
+        for name, tensor in named_outputs(output, self.passes).items():
+            self.returned.append((name, node_of(tensor)))
 
     def _outcome(
         self, loss: torch.Tensor, found: Sequence[Argument], gradients: Gradients

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError, MemplanError
 from memplan_engine.importers.torch_caches import register_caches
@@ -28,6 +27,7 @@ from memplan_engine.importers.torch_recipe import (
     drop_gradients,
     fresh_inputs,
     make_optimizer,
+    named_outputs,
     random_state,
     take_step,
 )
@@ -98,10 +98,8 @@ def take_eager_step(
     def listen(output: Any) -> None:
         nonlocal passes
         passes += 1
-        label = "output" if passes == 1 else f"output of pass {passes} "
-        for path, leaf in pytree.tree_flatten_with_path(output)[0]:
-            if isinstance(leaf, torch.Tensor):
-                outputs[f"{label}{pytree.keystr(path)}"] = leaf.detach().clone()
+        found = named_outputs(output, passes)
+        outputs.update((name, tensor.detach().clone()) for name, tensor in found.items())
 
     try:
         with random_state(seed):

@@ -13,13 +13,13 @@ import torch
 from torch.utils import _pytree as pytree
 
 from memplan_engine.importers.torch_recipe import Recipe
-from memplan_engine.importers.torch_step import trace_step
+from memplan_engine.importers.torch_step import SEED, trace_step
 from memplan_engine.runtime.eager_step import EagerStep, TakeEagerStep, take_on_copy
 from memplan_engine.runtime.program import Program, load_program
 from memplan_engine.runtime.pt2_program import example_inputs, load_pt2
 from memplan_engine.runtime.step_program import program_of_step
 
-SEED = 0
+__all__ = ["SEED", "SteppedEagerly", "Subject", "subject_of", "subject_of_file", "subject_of_step"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

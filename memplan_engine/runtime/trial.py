@@ -69,7 +69,12 @@ def try_plan(
         `force` not overlaps), inputs other than those captured, a model that fails when it runs.
     """
     with _running(subject.program.name):
-        return _try(subject, plan, policy, check, profile, force, file, tell)
+        step = None
+        if subject.step is not None:
+            tell("taking an eager step")
+            step = subject.step.take(False)
+        with _state_of(subject.program, step):
+            return _try(subject, plan, policy, check, profile, force, file, tell, step)
 
 
 @contextmanager
@@ -83,25 +88,6 @@ def _running(name: str) -> Iterator[None]:
         raise InputError(name, "run", brief(error), "a model that runs on these inputs") from error
 
 
-def _try(
-    subject: Subject,
-    plan: Plan,
-    policy: str,
-    check: bool,
-    profile: bool,
-    force: bool,
-    file: str,
-    tell: Tell,
-) -> Trial:
-    program = subject.program
-    step = None
-    if subject.step is not None:
-        tell("taking an eager step")
-        step = subject.step.take(False)
-    with _state_of(program, step):
-        return _try_from(subject, plan, policy, check, profile, force, file, tell, step)
-
-
 @contextmanager
 def _state_of(program: Program, step: EagerStep | None) -> Iterator[None]:
     """With the weights and the optimizer's state that the eager step begins with; afterwards as before."""
@@ -113,7 +99,7 @@ def _state_of(program: Program, step: EagerStep | None) -> Iterator[None]:
         yield
 
 
-def _try_from(
+def _try(
     subject: Subject,
     plan: Plan,
     policy: str,
