@@ -36,7 +36,7 @@ def total(numbers):
 
 total(np.arange(10))
 """
-MEMPLAN = (sys.executable, "-c", "from memplan_engine.cli import main; main()")
+MEMPLAN = (sys.executable, "-c", "from memplan_engine.cli.main import main; main()")
 
 
 def list_of_buffers(equal: bool) -> str:

@@ -9,9 +9,9 @@ import streamlit as st
 
 from dashboard import documents, state
 from dashboard.choices import MOST_MEBIBYTES, parse_mebibytes
-from dashboard.colours import COLOURINGS
 from dashboard.documents import Document
 from dashboard.words import plain
+from memplan_engine.colouring import COLOURINGS
 from memplan_engine.planner import strategies_for
 from memplan_engine.recordings.problem import RECORDED
 from memplan_engine.strategies import known_strategies

@@ -8,11 +8,11 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.colours import OTHER, Colouring
 from dashboard.comparison import Comparison, bit
 from dashboard.panels import make_panel
 from dashboard.plan_view import PATTERNS, Difference, Filter, Panel
 from memplan_engine import Problem, profile_difference
+from memplan_engine.colouring import OTHER, Colouring
 from memplan_engine.diffing.regression import CHANGES, Change
 
 ORANGE, BLUE, PURPLE = ("#EE7733", "#F28F56"), ("#4477AA", "#6FA3DB"), ("#AA3377", "#D06BA6")

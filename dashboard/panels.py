@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.colours import PHASE_COLOURS, Colouring
 from dashboard.facts import Facts
 from dashboard.figures.reserved_over_time import Curve
 from dashboard.plan_view import Band, Panel
 from memplan_engine import Problem
 from memplan_engine.claims import over_bound, workspace_name
+from memplan_engine.colouring import PHASE_COLOURS, Colouring
 from memplan_engine.pieces import cut
 from memplan_engine.provenance import step_labels
 from memplan_engine.scratch import shared_by_step

@@ -10,13 +10,14 @@ import numpy as np
 import streamlit as st
 
 from dashboard import documents, state
-from dashboard.colours import CATEGORIES, Colouring, by_kind
 from dashboard.documents import Document
 from dashboard.replay_view import Mode, exercise_values, make_message, trace_json
 from dashboard.words import plain
 from memplan_engine import Problem, make_exercise, make_replay, replayable
+from memplan_engine.colouring import CATEGORIES, Colouring, by_kind
 from memplan_engine.replay.searching import MOST_BUFFERS as MOST_IN_A_TREE
-from memplan_engine.replay.values import Family, Replay
+from memplan_engine.replay.steps import Replay
+from memplan_engine.replay.values import Family
 from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import obstacle
 

@@ -8,11 +8,11 @@ import numpy as np
 import streamlit as st
 
 from dashboard import solving, state
-from dashboard.colours import Colouring
 from dashboard.documents import Document
 from dashboard.facts import Facts
 from dashboard.words import plain
 from memplan_engine import Drop, Edit, Fit, MemplanError, Plan, Scenario, Split, apply, fit_into
+from memplan_engine.colouring import Colouring
 from memplan_engine.planner import strategies_for
 from memplan_engine.problem import Ints
 from memplan_engine.strategies.budget import Budget

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from memplan_engine.replay.exercise import judge, make_exercise
     from memplan_engine.replay.make import make_replay, replayable
     from memplan_engine.replay.predict import agrees
-    from memplan_engine.replay.values import Replay
+    from memplan_engine.replay.steps import Replay
     from memplan_engine.runtime.comparison import Measured, compare_run, learn_workspaces
     from memplan_engine.runtime.eager_run import observe_model
     from memplan_engine.runtime.equality import Equality, compare_results
@@ -345,7 +345,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "replay.exercise": ("judge", "make_exercise"),
     "replay.make": ("make_replay", "replayable"),
     "replay.predict": ("agrees",),
-    "replay.values": ("Replay",),
+    "replay.steps": ("Replay",),
     "runtime.comparison": ("Measured", "compare_run", "learn_workspaces"),
     "runtime.equality": ("Equality", "compare_results"),
     "runtime.eager_run": ("observe_model",),

@@ -1,5 +1,5 @@
 """`python -m memplan_engine` is `memplan`."""
 
-from memplan_engine.cli import main
+from memplan_engine.cli.main import main
 
 main()

@@ -12,8 +12,8 @@ from memplan_engine.cores import Core, find_core
 from memplan_engine.decision import Decision, Verdict
 from memplan_engine.problem import FREE, Problem
 from memplan_engine.summary import plan_summary
-from memplan_engine.tables import MOST_ROWS, effort, exact, plain_text, plan_table, span
-from memplan_engine.units import format_bytes, format_percent, format_seconds
+from memplan_engine.tables import MOST_ROWS, effort, exact, plain_text, plan_table
+from memplan_engine.units import format_bytes, format_percent, format_seconds, format_span
 
 
 def decision_summary(decision: Decision, cut_by: str = "") -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _refusal(decision: Decision, capacity: str) -> list[RenderableType]:
 def _why(core: Core) -> str:
     count = len(core.problem)
     who = "1 buffer cannot fit on its own" if count == 1 else f"{count:,} buffers cannot fit on their own"
-    where = f"{'at' if core.end == core.start + 1 else 'within'} {span(core.start, core.end)}"
+    where = f"{'at' if core.end == core.start + 1 else 'within'} {format_span(core.start, core.end)}"
     return f"{who}: {exact(core.nbytes)} {where}"
 
 
@@ -99,7 +99,7 @@ def _core_table(core: Problem) -> Table:
         table.add_column("fixed at", justify="right")
     rows = sorted((core[row] for row in range(len(core))), key=lambda buffer: -buffer.size)
     for buffer in rows[:MOST_ROWS]:
-        cells = [f"{buffer.size:,}", format_bytes(buffer.size), span(buffer.start, buffer.end)]
+        cells = [f"{buffer.size:,}", format_bytes(buffer.size), format_span(buffer.start, buffer.end)]
         cells += [f"{buffer.alignment:,}"] if aligned else []
         cells += ["" if buffer.fixed is None else f"{buffer.fixed:,}"] if fixed else []
         table.add_row(plain_text(buffer.name), *cells)

@@ -11,11 +11,19 @@ import numpy as np
 from memplan_engine.bounds import Bound
 from memplan_engine.kernels.stack import stack_up
 from memplan_engine.problem import FREE, Ints, Problem, int_column
+from memplan_engine.system.by_name import find
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 Parameter = str | int | float | bool | None
+DISPLAYS = {
+    "figure": "memplan_engine.exporters.figure_plotly:plotly_figure",
+    "table": "memplan_engine.tables:plan_table",
+    "html": "memplan_engine.exporters.notebook:notebook_html",
+    "bundle": "memplan_engine.exporters.notebook:notebook_bundle",
+}
+"""Who draws or prints a plan, by form."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +100,7 @@ class Plan:
         """Arena and workspace, bytes: all that the problem's scope knows of, constants apart."""
         return self.arena_bytes + self.workspace_bytes
 
-    # What draws and prints is imported when somebody asks for it: most plans are never shown.
+    # How a plan is shown is asked of the rooms that draw and print: they know plans, not the other way round.
 
     def figure(self, colour_by: str | None = None, theme: str = "light") -> Any:
         """The rectangles over time and memory with the profile below, as a `plotly.graph_objects.Figure`.
@@ -103,27 +111,20 @@ class Plan:
         ------
         MissingDependencyError: Plotly is not installed. InputError: no such colouring or theme.
         """
-        from memplan_engine.exporters.figure_plotly import plotly_figure
-
-        return plotly_figure(self, colour_by, theme)
+        return find(DISPLAYS["figure"])(self, colour_by, theme)
 
     def __rich__(self) -> RenderableType:
         """The table that `memplan plan` prints."""
-        from memplan_engine.tables import plan_table
-
-        return plan_table(self)
+        table: RenderableType = find(DISPLAYS["table"])(self)
+        return table
 
     def _repr_html_(self) -> str:
         """The picture and the figures of the plan, for notebooks."""
-        from memplan_engine.exporters.notebook import notebook_html
-
-        return notebook_html(self)
+        return str(find(DISPLAYS["html"])(self))
 
     def _repr_mimebundle_(self, **asked: Any) -> dict[str, str]:
         """The same in every form that a notebook may ask for."""
-        from memplan_engine.exporters.notebook import notebook_bundle
-
-        return notebook_bundle(self)
+        return dict(find(DISPLAYS["bundle"])(self))
 
 
 def naive_offsets(problem: Problem) -> Ints:

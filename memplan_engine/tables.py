@@ -17,7 +17,7 @@ from memplan_engine.problem import Problem
 from memplan_engine.profile import Profile, make_profile
 from memplan_engine.scope import scope_words
 from memplan_engine.scratch import workspace_of
-from memplan_engine.units import format_bytes, format_percent, format_seconds
+from memplan_engine.units import format_bytes, format_percent, format_seconds, format_span
 
 if TYPE_CHECKING:
     from memplan_engine.formats.graph_format import About
@@ -153,17 +153,12 @@ def certificate(plan: Plan) -> str:
     elif bound.kind is BoundKind.BETWEEN_FIXED:
         proof = f"what {count} need at step {bound.step}, some of them at fixed offsets"
     elif bound.kind is BoundKind.CORE:
-        proof = f"what {count} alive within {span(bound.step, bound.until)} need (as a search proved)"
+        proof = f"what {count} alive within {format_span(bound.step, bound.until)} need (as a search proved)"
     rest = f"; {told}" if (told := beside(plan)) else ""
     if plan.optimal:
         of = "" if problem.origin is None else f" for {optimal_for(problem)}"
         return f"optimal{of}: the arena equals {proof}{rest}"
     return f"not proved optimal: no arena can be smaller than {proof}, {format_bytes(bound.nbytes)}{rest}"
-
-
-def span(start: int, end: int) -> str:
-    """The steps `[start, end)` as people count them: "step 3", "steps 3–7"."""
-    return f"step {start}" if end == start + 1 else f"steps {start}–{end - 1}"
 
 
 def saved(plan: Plan) -> float:

@@ -57,3 +57,8 @@ def format_seconds(seconds: float) -> str:
     if seconds < 1:
         return f"{1000 * seconds:.2f} ms"
     return f"{seconds:.1f}".removesuffix(".0") + " s" if seconds < 100 else f"{seconds:.0f} s"
+
+
+def format_span(start: int, end: int) -> str:
+    """The steps `[start, end)` as people count them: "step 3", "steps 3–7"."""
+    return f"step {start}" if end == start + 1 else f"steps {start}–{end - 1}"

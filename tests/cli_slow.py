@@ -71,7 +71,7 @@ def with_slow() -> dict:
 
 
 if __name__ == "__main__":
-    from memplan_engine.cli import main
+    from memplan_engine.cli.main import main
 
     # As in a terminal, even where the tests themselves run in the background.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -13,7 +13,7 @@ from browser_support import FLAGS, ROOT, Tab, find_chromium, open_tab, serve
 from cli_support import BUFFERS
 
 from memplan_engine import first_compilation
-from memplan_engine.cli import running
+from memplan_engine.cli import run_verb
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
@@ -106,7 +106,7 @@ def memplan(
     (tmp_path / "list.csv").write_text(BUFFERS)
 
     def run(*arguments: object) -> tuple[int, str, str]:
-        code = running.run([str(argument) for argument in arguments])
+        code = run_verb.run([str(argument) for argument in arguments])
         out, err = capsys.readouterr()
         assert "Traceback" not in err
         return code, out, err

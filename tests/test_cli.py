@@ -290,7 +290,7 @@ def test_markup_and_control_characters_in_names_are_only_text(memplan, tmp_path)
 def run(arguments, folder, **environment):
     (folder / "list.csv").write_text(BUFFERS.replace("a,", "é,"), encoding="utf-8")
     return subprocess.run(
-        [sys.executable, "-c", "from memplan_engine.cli import main; main()", *arguments],
+        [sys.executable, "-c", "from memplan_engine.cli.main import main; main()", *arguments],
         cwd=folder,
         env={**os.environ, **environment},
         capture_output=True,
@@ -310,7 +310,7 @@ def test_a_reader_that_closes_the_pipe_early_is_no_failure(tmp_path):
     read, write_ = os.pipe()
     os.close(read)
     done = subprocess.run(
-        [sys.executable, "-c", "from memplan_engine.cli import main; main()", "strategies"],
+        [sys.executable, "-c", "from memplan_engine.cli.main import main; main()", "strategies"],
         stdout=write_,
         stderr=subprocess.PIPE,
         timeout=120,

@@ -239,7 +239,8 @@ def test_ctrl_c_while_reading_ends_with_130_and_one_line(tmp_path):
     script = "\n".join(
         (
             "import os, signal, time",
-            "from memplan_engine.cli import main, options",
+            "from memplan_engine.cli import options",
+            "from memplan_engine.cli.main import main",
             "signal.signal(signal.SIGINT, signal.default_int_handler)",
             "def interrupted(*_): os.kill(os.getpid(), signal.SIGINT); time.sleep(30)",
             "options.load = interrupted",

@@ -14,9 +14,9 @@ from browser_support import ROOT
 from cli_support import BUFFERS
 
 import memplan_engine
-from memplan_engine.cli import HEAVY_VERBS
 from memplan_engine.cli.app import VERBS, app
-from memplan_engine.cli.running import import_verbs
+from memplan_engine.cli.main import HEAVY_VERBS
+from memplan_engine.cli.run_verb import import_verbs
 
 NOT_WAITED_FOR = {
     "memplan_engine.cli.symbols",
@@ -44,7 +44,7 @@ NOT_WAITED_FOR = {
 def modules_after(arguments, folder, environment=None):
     """Return the modules that are loaded when `memplan arguments` ends, and NumPy's number of threads."""
     script = (
-        "import os, sys; from memplan_engine.cli import main; end = os._exit; "
+        "import os, sys; from memplan_engine.cli.main import main; end = os._exit; "
         "tell = lambda: print(os.environ.get('OPENBLAS_NUM_THREADS'), *sys.modules, file=sys.stderr); "
         "os._exit = lambda code: (tell(), end(code)); main()"
     )
@@ -72,7 +72,7 @@ def test_planning_a_list_of_buffers_waits_for_nothing_that_it_does_not_use(tmp_p
 def end_of(folder, *arguments, before="pass", **options):
     """Run `memplan arguments`, which tells on stderr when it ends in good order, after `before`."""
     script = (
-        "import atexit, sys; from memplan_engine.cli import main; "
+        "import atexit, sys; from memplan_engine.cli.main import main; "
         f"atexit.register(lambda: print('in order', file=sys.stderr)); {before}; main()"
     )
     (folder / "list.csv").write_text(BUFFERS)
@@ -116,7 +116,7 @@ sys.meta_path.insert(0, CtrlC())
 """
 
 
-@pytest.mark.parametrize("module", ["memplan_engine.cli.running", "numba", "memplan_engine.planner"])
+@pytest.mark.parametrize("module", ["memplan_engine.cli.run_verb", "numba", "memplan_engine.planner"])
 def test_ctrl_c_before_anything_runs_is_one_line(tmp_path, module):
     before = f"exec({CTRL_C_AT_IMPORT.format(module=module)!r}, globals())"
     done = end_of(tmp_path, "plan", "list.csv", before=before)

@@ -10,12 +10,12 @@ import pytest
 from apptest_support import address, check, figure, open_app, widget
 
 from dashboard import documents, recordings, state
-from dashboard.colours import COLOURINGS
 from dashboard.figures import reserved_over_time
 from dashboard.panels import make_panel
 from dashboard.sections.reserved import reserved_curve
 from example_graphs.make_snapshot import SEGMENT, Allocator, stack
 from memplan_engine import InputError, Selection, load_recording
+from memplan_engine.colouring import COLOURINGS
 from memplan_engine.recordings.cost import OverTime, memory_over_time, thinned
 
 EXAMPLE = "example:cuda_snapshot"

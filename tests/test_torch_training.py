@@ -16,7 +16,7 @@ pytest.importorskip("transformers")
 
 from training_models import build, by_name, live_bytes
 
-from memplan_engine.cli import main
+from memplan_engine.cli.main import main
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Op, Phase, Role
 from memplan_engine.importers.torch_factory import capture_training_factory

@@ -6,11 +6,11 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import documents, state
-from dashboard.colours import SAVED, by_phase
 from dashboard.facts import Facts
 from dashboard.figures import phase_areas
 from dashboard.words import plain
 from memplan_engine import Graph, MemplanError, Problem
+from memplan_engine.colouring import SAVED, by_phase
 from memplan_engine.formats.graph_format import About
 from memplan_engine.training import (
     MinCutDifference,

@@ -8,7 +8,6 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import controls, preparing, solving, state
-from dashboard.colours import COLOURINGS
 from dashboard.documents import Document
 from dashboard.facts import Facts, with_best_bound
 from dashboard.figures import arena_seconds
@@ -19,6 +18,7 @@ from dashboard.symbols import pick_symbols
 from dashboard.words import NOTHING_TO_PLACE, plain
 from memplan_engine import MemplanError, Plan
 from memplan_engine.claims import counted, left_out, verdict
+from memplan_engine.colouring import COLOURINGS
 from memplan_engine.units import format_bytes
 
 # Above this, all strategies are planned only when asked for.

@@ -7,7 +7,6 @@ from dataclasses import replace
 import streamlit as st
 
 from dashboard import choices, controls, documents, state
-from dashboard.colours import COLOURINGS
 from dashboard.documents import Document, Options
 from dashboard.facts import Facts
 from dashboard.panels import make_panel
@@ -15,6 +14,7 @@ from dashboard.plan_view import plan_view
 from dashboard.sections.recording_part import pick_part
 from dashboard.words import NOTHING_TO_PLACE, plain
 from memplan_engine import MemplanError, Role
+from memplan_engine.colouring import COLOURINGS
 from memplan_engine.graph import storage_bytes
 from memplan_engine.importers import IMPORTERS, recognise
 from memplan_engine.preparation import Preparation

@@ -7,7 +7,6 @@ import streamlit as st
 from numpy.typing import NDArray
 
 from dashboard import controls, preparing, scenarios, solving, state
-from dashboard.colours import COLOURINGS
 from dashboard.documents import Document
 from dashboard.facts import Facts
 from dashboard.panels import make_panel
@@ -26,6 +25,7 @@ from dashboard.solving import Search
 from dashboard.symbols import pick_symbols
 from dashboard.words import NOTHING_TO_PLACE, plain
 from memplan_engine import MemplanError
+from memplan_engine.colouring import COLOURINGS
 
 LAST = "last_strategy"
 

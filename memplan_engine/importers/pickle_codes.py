@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from memplan_engine.importers.pickle_refusals import CALLS, TEXT_CODES, WHOLE, Refusals, brief
 from memplan_engine.importers.plain_values import MAX_TUPLE_DEPTH, as_key
-
-if TYPE_CHECKING:
-    from memplan_engine.importers.plain_pickle import Reducer
 
 MAX_NUMBER_BYTES = 4096
 MAX_STRING_BYTES = 64 << 20
@@ -21,6 +18,18 @@ WIDTHS = {width: struct.Struct(code) for width, code in ((1, "<B"), (2, "<H"), (
 FLOAT = struct.Struct(">d")
 MOST_BYTES = {0x68: 2, 0x6A: 5, 0x8A: 2 + 255, 0x4B: 2, 0x4A: 5}
 """Of the instructions in the machine's own loop: how long they can be."""
+
+
+class Reducer(Protocol):
+    """Is shown each list and each dict when it closes, and may give something small to keep in its place."""
+
+    def close_dict(self, items: list[Any]) -> Any | None:
+        """`items` are keys and values in turns. None keeps the dict as it is."""
+        ...
+
+    def close_list(self, items: list[Any]) -> Any | None:
+        """None keeps the list as it is."""
+        ...
 
 
 class Codes(Refusals):

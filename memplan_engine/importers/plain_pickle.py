@@ -11,11 +11,11 @@ import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from memplan_engine.errors import InputError
 from memplan_engine.importers.limits import file_size, unreadable
-from memplan_engine.importers.pickle_codes import BATCH, Codes
+from memplan_engine.importers.pickle_codes import BATCH, Codes, Reducer
 from memplan_engine.importers.plain_values import check_tree
 
 CHUNK = 1 << 20
@@ -36,18 +36,6 @@ _GETS = re.compile(rb"(?:h.|j....)++e", re.DOTALL)
 """The items of a list that are all known already, and its end."""
 _BININT = struct.Struct("<i").unpack_from
 _LONG_GET = struct.Struct("<I").unpack_from
-
-
-class Reducer(Protocol):
-    """Is shown each list and each dict when it closes, and may give something small to keep in its place."""
-
-    def close_dict(self, items: list[Any]) -> Any | None:
-        """`items` are keys and values in turns. None keeps the dict as it is."""
-        ...
-
-    def close_list(self, items: list[Any]) -> Any | None:
-        """None keeps the list as it is."""
-        ...
 
 
 def load_plain(path: Path, *, most_values: int = 10_000_000) -> Any:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 
 from memplan_engine.graph import Source
-from memplan_engine.problem import Ints
+from memplan_engine.kernels.types import Ints
 
 UNKNOWN_STACK = -1
 _ATEN = re.compile(r"^(?:at::_ops::|aten::)(\w+)(?:::|$)")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from memplan_engine.replay.steps import Replay
 from memplan_engine.replay.tree import KINDS, OUTCOMES, Tree
-from memplan_engine.replay.values import VERDICTS, Holes, Objects, Replay, Step
+from memplan_engine.replay.values import VERDICTS, Holes, Objects, Step
 
 
 def replay_summary(replay: Replay, sentences: bool = True) -> dict[str, Any]:

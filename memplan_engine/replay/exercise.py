@@ -14,8 +14,7 @@ from memplan_engine.planner import make_plan
 from memplan_engine.problem import FREE, Ints, Problem, int_column, select
 from memplan_engine.replay.values import UNPLACED
 from memplan_engine.strategies.base import Budget
-from memplan_engine.tables import span
-from memplan_engine.units import format_bytes, format_percent
+from memplan_engine.units import format_bytes, format_percent, format_span
 
 MOST_BUFFERS = 500
 SECONDS = 2.0
@@ -169,7 +168,7 @@ def _sentence(
     problem, names = exercise.problem, exercise.problem.names
     if conflicts:
         worst = conflicts[0]
-        when = span(worst.start, worst.end)
+        when = format_span(worst.start, worst.end)
         where = f"bytes {worst.low:,} to {worst.high - 1:,}"
         return f"{names[worst.one]} and {names[worst.other]} share {where} in {when}."
     if len(misaligned):

@@ -8,7 +8,7 @@ from memplan_engine.planner import as_problem
 from memplan_engine.problem import Problem
 from memplan_engine.replay import recording
 from memplan_engine.replay.searching import record_search
-from memplan_engine.replay.values import Replay
+from memplan_engine.replay.steps import Replay
 from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import Strategy, obstacle
 from memplan_engine.strategies.exact import Exact

@@ -17,7 +17,8 @@ from memplan_engine.problem import FREE, Ints, Problem
 from memplan_engine.replay import pseudo_code as code
 from memplan_engine.replay.keys import Key, keys_of
 from memplan_engine.replay.recorded import NO_END, code_of, frozen, read_holes, read_objects
-from memplan_engine.replay.values import NOBODY, Family, Holes, Objects, Replay, Verdict
+from memplan_engine.replay.steps import Replay
+from memplan_engine.replay.values import NOBODY, Family, Holes, Objects, Verdict
 from memplan_engine.strategies.base import Budget
 from memplan_engine.strategies.linear_scan import LinearScan
 from memplan_engine.strategies.naive import Naive

@@ -16,8 +16,9 @@ from memplan_engine.planner import adopt
 from memplan_engine.problem import FREE, Ints, Problem, select
 from memplan_engine.replay import pseudo_code as code
 from memplan_engine.replay.recorded import frozen
+from memplan_engine.replay.steps import Replay
 from memplan_engine.replay.tree import KINDS, OUTCOMES, ROOT, Kind, Outcome, Tree
-from memplan_engine.replay.values import NOBODY, Family, Replay
+from memplan_engine.replay.values import NOBODY, Family
 from memplan_engine.strategies.attempts import MOST_RAISES, priorities
 from memplan_engine.strategies.exact import Exact
 from memplan_engine.strategies.parts import Columns, independent, make_columns

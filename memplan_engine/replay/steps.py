@@ -1,10 +1,15 @@
-"""One step of a replay as a value of its own, made from the columns when it is asked for."""
+"""A replay and its steps: each step is a value of its own, made from the columns when it is asked for."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from memplan_engine.problem import FREE, Ints, Problem
+from memplan_engine.replay.sentences import sentence
 from memplan_engine.replay.values import (
     NOBODY,
     VERDICTS,
@@ -12,19 +17,46 @@ from memplan_engine.replay.values import (
     Hole,
     Holes,
     Objects,
-    Replay,
+    ReplayColumns,
     SharedObject,
     Step,
 )
 
 
-def make_step(replay: Replay, number: int) -> Step:
+class Replay(ReplayColumns):
+    """How a strategy came to a plan, with `steps`."""
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The steps as values of their own, each made when it is asked for."""
+        return Steps(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps of a replay, as a sequence."""
+
+    replay: Replay
+
+    def __len__(self) -> int:
+        return len(self.replay)
+
+    def __getitem__(self, number: int) -> Step:
+        if not -len(self) <= number < len(self):
+            raise IndexError(f"step {number} of {len(self)}")
+        return make_step(self.replay, number % len(self))
+
+    def __iter__(self) -> Iterator[Step]:
+        return (self[number] for number in range(len(self)))
+
+
+def make_step(replay: ReplayColumns, number: int) -> Step:
     """Step `number` (0 …): O(buffers)."""
     buffer, objects = int(replay.buffer[number]), replay.plan.objects
     holes = _holes(replay.holes, number) if replay.holes else ()
     shared = _objects(replay.shared, number) if replay.shared else ()
     columns = replay.holes or replay.shared
-    return Step(
+    step = Step(
         number=number,
         buffer=buffer,
         offset=int(replay.offset[number]),
@@ -41,11 +73,13 @@ def make_step(replay: Replay, number: int) -> Step:
         bytes_left=int(replay.bytes_left[number]),
         line=int(replay.line[number]),
         node=replay.tree.node(number) if replay.tree else None,
+        sentence="",
         replay=replay,
     )
+    return replace(step, sentence=sentence(step))
 
 
-def _arena_before(replay: Replay, number: int) -> int:
+def _arena_before(replay: ReplayColumns, number: int) -> int:
     before = int(replay.tree.parent[number]) if replay.tree is not None else number - 1
     return int(replay.arena[before]) if before >= 0 else 0
 
@@ -57,7 +91,7 @@ def meet(problem: Problem, buffers: Ints, buffer: int) -> Ints:
     return found
 
 
-def _alive(replay: Replay, number: int, buffer: int) -> Ints:
+def _alive(replay: ReplayColumns, number: int, buffer: int) -> Ints:
     problem = replay.problem
     if replay.tree is not None:
         return meet(problem, np.flatnonzero(replay.placed_at(number) >= 0), buffer)
@@ -68,7 +102,7 @@ def _alive(replay: Replay, number: int, buffer: int) -> Ints:
     return earlier
 
 
-def _moved(replay: Replay, number: int) -> tuple[int, int] | None:
+def _moved(replay: ReplayColumns, number: int) -> tuple[int, int] | None:
     mover = int(replay.moved[number])
     return None if mover == NOBODY else (mover, int(replay.moved_to[number]))
 

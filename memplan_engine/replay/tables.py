@@ -6,7 +6,8 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from memplan_engine.problem import FREE
-from memplan_engine.replay.values import Hole, Replay, SharedObject, Step
+from memplan_engine.replay.steps import Replay
+from memplan_engine.replay.values import Hole, SharedObject, Step
 from memplan_engine.tables import MOST_ROWS, exact, plain_text
 from memplan_engine.units import format_bytes, format_percent
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 
 import numpy as np
 
@@ -137,7 +135,7 @@ class Step:
     had a place and are alive with it; those of the active set in a linear scan. `holes` or `objects`: what
     was looked at; `more` others were not listed, and `possible` of all had room or were free. `object`: the
     shared object that it joined. `moved`: a buffer that made room, and its new offset. `line`: the line of
-    `Replay.code` that acted. `node`: in a search tree, where it stands.
+    `Replay.code` that acted. `node`: in a search tree, where it stands. `sentence`: why here, for people.
     """
 
     number: int
@@ -156,7 +154,8 @@ class Step:
     bytes_left: int
     line: int
     node: Node | None
-    replay: Replay = field(repr=False, compare=False)
+    sentence: str
+    replay: ReplayColumns = field(repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -173,16 +172,9 @@ class Step:
         """The object that was taken; None for a new one."""
         return next((each for each in self.objects if each.verdict is Verdict.TAKEN), None)
 
-    @property
-    def sentence(self) -> str:
-        """Why here, for people."""
-        from memplan_engine.replay.sentences import sentence
-
-        return sentence(self)
-
 
 @dataclass(frozen=True, eq=False)
-class Replay:
+class ReplayColumns:
     """How a strategy came to `plan`: columns with one value a step, read-only.
 
     `buffer` and `offset`: what was placed where. `arena`: the arena after the step. `bytes_left`: the sizes
@@ -216,11 +208,6 @@ class Replay:
         """What was planned."""
         return self.plan.problem
 
-    @cached_property
-    def steps(self) -> Steps:
-        """The steps as values of their own, each made when it is asked for."""
-        return Steps(self)
-
     def placed_at(self, step: int) -> Ints:
         """The offset of each buffer after `step`, UNPLACED for those to come; −1 for before the first.
 
@@ -235,23 +222,3 @@ class Replay:
         for each in np.flatnonzero(self.moved[: step + 1] != NOBODY):
             placed[self.moved[each]] = self.moved_to[each]
         return placed
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """The steps of a replay, as a sequence."""
-
-    replay: Replay
-
-    def __len__(self) -> int:
-        return len(self.replay)
-
-    def __getitem__(self, number: int) -> Step:
-        from memplan_engine.replay.steps import make_step
-
-        if not -len(self) <= number < len(self):
-            raise IndexError(f"step {number} of {len(self)}")
-        return make_step(self.replay, number % len(self))
-
-    def __iter__(self) -> Iterator[Step]:
-        return (self[number] for number in range(len(self)))

@@ -3,25 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from rich.table import Table
 from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError
+from memplan_engine.runtime.program import Program
 from memplan_engine.runtime.settling import settling
 from memplan_engine.runtime.static_records import Tape
 from memplan_engine.runtime.temporaries import rehearse
 from memplan_engine.units import format_percent
 
-if TYPE_CHECKING:
-    from memplan_engine.runtime.static_runtime import Shaped, StaticRuntime
-
 MILLISECOND = 1e6
+
+
+class Shaped(Protocol):
+    """What was prepared for inputs of one shape."""
+
+    @property
+    def program(self) -> Program:
+        """The program with every size a plain number."""
+        ...
+
+
+class Runtime(Protocol):
+    """What is asked of the runtime that is timed."""
+
+    @property
+    def name(self) -> str:
+        """The name of the model."""
+        ...
+
+    @property
+    def module(self) -> torch.nn.Module:
+        """The model itself."""
+        ...
+
+    @property
+    def runs(self) -> int:
+        """The iterations so far."""
+        ...
+
+    def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """One iteration."""
+        ...
+
+    def checked(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], Any]:
+        """The leaves of the inputs, and what was prepared for their shapes."""
+        ...
+
+    def settle_plan(self, shaped: Any, leaves: Sequence[Any]) -> Tape:
+        """The records with every storage in its slot."""
+        ...
+
+    def buffer(self) -> AbstractContextManager[Any]:
+        """The buffer, allocated for one iteration."""
+        ...
+
+    def one_at_a_time(self) -> AbstractContextManager[None]:
+        """Raise MemplanError where a run is under way."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +167,7 @@ class Benchmark:
 
 
 def run_benchmark(
-    runtime: StaticRuntime, args: Sequence[Any], kwargs: Mapping[str, Any], warmup: int, runs: int
+    runtime: Runtime, args: Sequence[Any], kwargs: Mapping[str, Any], warmup: int, runs: int
 ) -> Benchmark:
     """Run eager, interpreter and `runtime` in turns, on copies of the inputs; the last in two ways, as a
     whole and node by node. What the model writes into its buffers it writes each time; afterwards they are,
@@ -157,7 +204,7 @@ def _written(shaped: Shaped, leaves: Sequence[Any]) -> list[torch.Tensor]:
 
 
 def _measure(
-    runtime: StaticRuntime,
+    runtime: Runtime,
     shaped: Shaped,
     tape: Tape,
     copies: tuple[tuple[Any, ...], dict[str, Any]],
@@ -185,7 +232,7 @@ def _measure(
 
 
 def _ways(
-    runtime: StaticRuntime, shaped: Shaped, args: tuple[Any, ...], kwargs: dict[str, Any], timed: _Timed
+    runtime: Runtime, shaped: Shaped, args: tuple[Any, ...], kwargs: dict[str, Any], timed: _Timed
 ) -> tuple[Callable[[], Any], ...]:
     def eager() -> None:
         with torch.no_grad():
@@ -202,7 +249,7 @@ def _ways(
 class _Timed:
     """Iterations in which every node is timed."""
 
-    def __init__(self, runtime: StaticRuntime, tape: Tape, kinds: Mapping[str, str]) -> None:
+    def __init__(self, runtime: Runtime, tape: Tape, kinds: Mapping[str, str]) -> None:
         self.runtime, self.tape, self.kinds = runtime, tape, kinds
         self.clear()
 

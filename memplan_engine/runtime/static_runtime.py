@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
@@ -24,6 +24,7 @@ from memplan_engine.runtime.program import Program
 from memplan_engine.runtime.signature import check_inputs
 from memplan_engine.runtime.slab import OP, insert_slab
 from memplan_engine.runtime.slab_report import IN_PLACE
+from memplan_engine.runtime.static_benchmark import Benchmark, run_benchmark
 from memplan_engine.runtime.static_export import Export, export
 from memplan_engine.runtime.static_records import Record, Tape, make_tape
 from memplan_engine.runtime.static_reports import MemoryReport, Replan
@@ -39,9 +40,6 @@ from memplan_engine.runtime.static_storages import (
 )
 from memplan_engine.strategies import get_strategy
 from memplan_engine.strategies.base import Strategy
-
-if TYPE_CHECKING:
-    from memplan_engine.runtime.static_benchmark import Benchmark
 
 SHAPES = 32
 """For so many different shapes of inputs what was prepared is kept."""
@@ -231,8 +229,6 @@ class StaticRuntime:
         ------
         InputError: as `run` does; fewer than 0 warm-ups or than 1 run.
         """
-        from memplan_engine.runtime.static_benchmark import run_benchmark
-
         return run_benchmark(self, *_call(args, kwargs), warmup, runs)
 
     @contextmanager

@@ -12,8 +12,8 @@ from typing import Any
 import typer
 
 from memplan_engine import first_compilation
-from memplan_engine.cli import INTERRUPTED
 from memplan_engine.cli.app import VERBS, app
+from memplan_engine.cli.exit_codes import INTERRUPTED
 from memplan_engine.errors import MemplanError, one_line
 
 USAGE: type[BaseException] = next(

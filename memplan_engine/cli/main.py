@@ -1,0 +1,54 @@
+"""`memplan`: the verbs. Exit 0 fine, 1 a check failed or a capacity is too small, 2 bad input or usage, 3 not
+decided in time, 130 ended by Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import sys
+from typing import NoReturn
+
+from memplan_engine.cli.exit_codes import INTERRUPTED
+
+MANY_OBJECTS = 200_000
+HEAVY_VERBS = ("capture", "estimate", "run", "observe", "dashboard")
+"""The verbs that run other people's code in this process or start another one."""
+
+__all__ = ["main"]
+
+
+def main() -> NoReturn:
+    """Run the command line and end the process; a MemplanError becomes one line on stderr and exit code 2."""
+    heavy = bool(set(sys.argv[1:2]) & set(HEAVY_VERBS))
+    try:
+        _start_quickly(heavy)
+        from memplan_engine.cli.run_verb import run
+
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        with contextlib.suppress(OSError):
+            print("memplan: interrupted before there was a result", file=sys.stderr)
+        _leave(INTERRUPTED)
+    if heavy or "torch" in sys.modules:
+        # Other people's code, as PyTorch itself, may have left something to be done at the end.
+        sys.exit(code)
+    _leave(code)
+
+
+def _start_quickly(heavy: bool) -> None:
+    """Spare a short process what only long ones need, before anything large is imported."""
+    # Imports make several 100,000 objects that all stay: looking for garbage among them takes a fifth of the
+    # time in which a small problem is planned.
+    gc.set_threshold(MANY_OBJECTS)
+    if "numpy" not in sys.modules and not heavy:
+        # No planner multiplies matrices: NumPy need not start threads for it.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process at once: taking the interpreter down piece by piece is a twentieth of a short run, and
+    a kernel that still runs in another thread would lose what it uses."""
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    os._exit(code)
