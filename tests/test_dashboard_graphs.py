@@ -11,11 +11,12 @@ from apptest_support import address, check, figure, open_app, widget
 from test_layout import NET
 from test_schedule import DIAMOND
 
-from dashboard import colours, documents, panels, state
+from dashboard import documents, panels, state
 from dashboard.facts import make_facts
 from dashboard.figures import layout_bar, phase_areas, size_curve
 from dashboard.figures.ticks import byte_ticks, share_ticks
 from dashboard.sections.training import areas_of
+from memplan_engine import colouring as colours
 from memplan_engine import load, make_plan, to_problem, write_json
 from memplan_engine.layout import make_layout
 from memplan_engine.symbolic import sweep

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("streamlit")
-from dashboard import choices, colours, documents, search, words
+from dashboard import choices, documents, search, words
 from dashboard.documents import Document, Options
 from dashboard.facts import make_facts
 from dashboard.figures import arena_seconds, peak_bars
@@ -29,6 +29,7 @@ from memplan_engine import (
     make_problem,
     to_problem,
 )
+from memplan_engine import colouring as colours
 from memplan_engine import colouring as shared
 from memplan_engine.preparation import Preparation
 
