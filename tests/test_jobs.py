@@ -262,6 +262,19 @@ def test_at_its_limit_a_search_is_held_and_goes_on_from_there(desk):
     assert (job.state, is_running(pid)) == (State.CANCELLED, False)
 
 
+def test_a_search_does_not_go_on_in_a_process_that_is_about_to_end(desk, monkeypatch):
+    monkeypatch.setattr(jobs, "CANCEL_SECONDS", 0.05)
+    job = make_job()
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as ending:
+        job._process = ending
+        desk.hand_in(job)
+        assert job.state is State.WAITING
+        ending.kill()
+    job._process = None
+    until(lambda: improved(job))
+    assert job.state is State.RUNNING
+
+
 def test_the_limit_counts_from_the_last_grant():
     job = make_job(until=60)
     job.allow(10)
