@@ -104,6 +104,7 @@ class Job:
     _nodes_before: int = 0
     _starts: int = 0
     _sent: bool = False
+    _held: bool = False
     _granted_at: float = 0.0
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _ended: threading.Condition = field(init=False)
@@ -169,10 +170,12 @@ class Job:
     def run(self) -> None:
         """Begin, or go on: a suspended search wakes where it was, an ended one begins with another seed."""
         with self._lock:
-            if self.state is not State.WAITING:
+            # A process that is not held is about to end: the desk asks again when it is gone.
+            if self.state is not State.WAITING or (self._process is not None and not self._held):
                 return
             self._enter(State.RUNNING)
             if self._process is not None:
+                self._held = False
                 self._process.send_signal(signal.SIGCONT)
                 return
             self.fault, self._sent, self._nodes_before = "", False, self._nodes
@@ -187,6 +190,7 @@ class Job:
                 return
             if CAN_SUSPEND and self._process is not None:
                 self._enter(State.SUSPENDED)
+                self._held = True
                 self._process.send_signal(signal.SIGSTOP)
                 return
         self.cancel()
@@ -303,7 +307,7 @@ class Job:
                     if process is None
                     else f"the process that searched has ended (exit code {code})"
                 )
-            self._process = None
+            self._process, self._held = None, False
             self._ended.notify_all()
 
 

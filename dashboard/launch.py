@@ -97,11 +97,16 @@ def stop(server: subprocess.Popen[bytes]) -> None:
     server.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         server.wait(STOP_SECONDS)
+    kill(server)
+    server.wait()
+
+
+def kill(server: subprocess.Popen[bytes]) -> None:
+    """End `server` and its group without asking."""
     if os.name == "posix":
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(server.pid, signal.SIGKILL)
     server.kill()
-    server.wait()
 
 
 def launch(
@@ -119,15 +124,16 @@ def launch(
     chosen = free_port(wanted)
     if chosen != wanted:
         print(f"memplan: port {wanted} is in use, taking {chosen}", flush=True)
-    with _ends_as_interrupt(), contextlib.suppress(KeyboardInterrupt):
-        return _serve(command(files, chosen, app), f"http://{HOST}:{chosen}", open_browser)
+    with _interrupts() as ending, contextlib.suppress(KeyboardInterrupt):
+        return _serve(command(files, chosen, app), f"http://{HOST}:{chosen}", open_browser, ending)
     return 0
 
 
-def _serve(line: list[str], url: str, open_browser: bool) -> int:
+def _serve(line: list[str], url: str, open_browser: bool, ending: _Ending) -> int:
     # A session of its own, so that the terminal's Ctrl-C reaches us alone and we end the server in order.
     server = subprocess.Popen(line, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
+        ending.watch(server)
         deadline = time.monotonic() + STARTUP_SECONDS
         while server.poll() is None and not is_healthy(url):
             if time.monotonic() > deadline:
@@ -139,21 +145,45 @@ def _serve(line: list[str], url: str, open_browser: bool) -> int:
                 webbrowser.open(url)
         return server.wait()
     finally:
+        ending.begun = True
         stop(server)
 
 
+class _Ending:
+    """What Ctrl-C does: the first one asks the server to end, a second one ends it at once.
+
+    Only the first is an exception, and none before there is a server: one in the midst of starting or ending
+    it would leave it behind.
+    """
+
+    def __init__(self) -> None:
+        self.begun = False
+        self.server: subprocess.Popen[bytes] | None = None
+
+    def watch(self, server: subprocess.Popen[bytes]) -> None:
+        """From now on there is a server to end; raises KeyboardInterrupt where that was asked for before."""
+        self.server = server
+        if self.begun:
+            raise KeyboardInterrupt
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        """Take a signal."""
+        first, self.begun = not self.begun, True
+        if self.server is not None and first:
+            raise KeyboardInterrupt
+        if self.server is not None:
+            kill(self.server)
+
+
 @contextlib.contextmanager
-def _ends_as_interrupt() -> Iterator[None]:
+def _interrupts() -> Iterator[_Ending]:
     """Treat a polite kill or a closed terminal like Ctrl-C: the server must not outlive its launcher."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
+    ending = _Ending()
     # SIGINT too: a shell starts background jobs with it ignored.
     numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {number: signal.signal(number, interrupt) for number in numbers}
+    before = {number: signal.signal(number, ending) for number in numbers}
     try:
-        yield
+        yield ending
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

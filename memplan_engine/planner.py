@@ -18,8 +18,8 @@ from memplan_engine.plan import Parameter, Plan, make_objects, make_offsets
 from memplan_engine.problem import FREE, Ints, Problem, make_problem, select
 from memplan_engine.strategies import BUILT_IN, built_in, get_strategy, known_strategies
 from memplan_engine.strategies.base import Budget, Strategy, obstacle, parameters_of
-from memplan_engine.strategies.order_fit import Fit, place_by, prepare
-from memplan_engine.strategies.orders import by_size
+from memplan_engine.strategies.order_fit import Fit, place_by, place_in_slots, prepare
+from memplan_engine.strategies.orders import by_size, by_start
 from memplan_engine.strategies.portfolio import place_by_portfolio, place_quickly
 from memplan_engine.validate import Rule, validate_plan
 
@@ -218,7 +218,9 @@ def _warm_search() -> None:
 def _settled_at_once(problem: Problem, capacity: int) -> bool:
     """Whether some order × fit soon meets the bound or the `capacity` (bytes), so that nobody searches."""
     target = max(lower_bound(problem).nbytes, capacity)
-    quick = place_quickly(problem, Budget(), False)
+    budget = Budget(TRIED_SECONDS)
+    with budget.running():
+        quick = place_quickly(problem, budget, False)
     if quick.arena_bytes(problem) <= target:
         return True
     _warm("greedy_by_size", "greedy_by_breadth")
@@ -229,11 +231,12 @@ def _settled_at_once(problem: Problem, capacity: int) -> bool:
 
 @cache
 def use_rare_kernels() -> None:
-    """Those of the search that problems as small as `hard_problem` are packed without."""
+    """Those that problems as small as `hard_problem` are packed without."""
     from memplan_engine.strategies.contact_fit import placements
     from memplan_engine.strategies.skyline_fit import Skylines
 
     prepared = prepare(hard_problem())
+    place_in_slots(prepared.problem, by_start(prepared))
     next(placements(prepared, 1, Budget()))
     Skylines(prepared, 1).next(Budget())
 

@@ -207,13 +207,33 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path, screen):
     assert "Traceback" not in text
 
 
-def interrupt_when_solving(process, folder):
-    """Send Ctrl-C once the strategy is at work."""
+@pytest.mark.parametrize("gap", [0.01, 0.1, 0.3])
+def test_a_second_ctrl_c_is_heard_however_soon_it_comes(tmp_path, gap):
+    process = start(tmp_path, "deaf", stderr=subprocess.PIPE)
+    wait_until_solving(process, tmp_path)
+    process.send_signal(signal.SIGINT)
+    time.sleep(gap)
+    assert process.poll() is None
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert time.monotonic() - began < 5
+    assert (process.returncode, out) == (130, b"")
+    assert err.endswith(b"memplan: interrupted before there was a result\n")
+
+
+def wait_until_solving(process, folder):
+    """Wait until the strategy is at work."""
     end = time.monotonic() + 120
     while not (folder / "at-work").exists():
         assert time.monotonic() < end
         assert process.poll() is None
         time.sleep(0.01)
+
+
+def interrupt_when_solving(process, folder):
+    """Send Ctrl-C once the strategy is at work."""
+    wait_until_solving(process, folder)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     lines = err.splitlines(keepends=True)

@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -141,7 +142,6 @@ def test_a_job_gets_better_tells_so_and_is_cancelled_at_once(desk):
     assert (look.state, arenas[0]) == (State.RUNNING, job.first.arena_bytes)
     assert arenas == sorted(arenas, reverse=True)
     assert look.history[0].seconds == job.first.seconds <= look.history[1].seconds < look.now.seconds
-    assert 2e5 < look.nodes_per_second <= 2e6
     pid = job.process_id
     assert is_running(pid)
     began = time.monotonic()
@@ -152,6 +152,31 @@ def test_a_job_gets_better_tells_so_and_is_cancelled_at_once(desk):
     assert job.best.offsets.tolist() == (BASE + left * UNIT).tolist()
     assert validate_plan(job.best).valid
     assert (job.best.cut_short, job.best.strategy) == (True, "slow_search")
+
+
+def test_nodes_per_second_are_those_of_late_while_it_ran(monkeypatch):
+    clock = 100.0
+    monkeypatch.setattr(jobs, "time", SimpleNamespace(monotonic=lambda: clock))
+    job = make_job()
+
+    def at(seconds, nodes):
+        nonlocal clock
+        clock = 100.0 + seconds
+        values = {"kind": "progress", "nodes": nodes, "bound": None, "found_by": "", "threads": 1}
+        job._hear(values, {})
+        return job.look().nodes_per_second
+
+    job._enter(State.RUNNING)
+    assert at(0.0, 0) is None
+    assert at(1.0, 1_000_000) == pytest.approx(1e6)
+    # Of the three seconds the last two count.
+    assert at(3.0, 2_000_000) == pytest.approx(5e5)
+    job._enter(State.SUSPENDED)
+    clock += 10
+    job._enter(State.RUNNING)
+    assert job.look().nodes_per_second is None
+    assert at(13.0, 2_000_000) is None
+    assert at(14.0, 5_000_000) == pytest.approx(3e6)
 
 
 def test_a_search_that_comes_to_its_end_is_done(desk):
@@ -235,6 +260,19 @@ def test_at_its_limit_a_search_is_held_and_goes_on_from_there(desk):
     job.suspend()
     job.cancel()
     assert (job.state, is_running(pid)) == (State.CANCELLED, False)
+
+
+def test_a_search_does_not_go_on_in_a_process_that_is_about_to_end(desk, monkeypatch):
+    monkeypatch.setattr(jobs, "CANCEL_SECONDS", 0.05)
+    job = make_job()
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as ending:
+        job._process = ending
+        desk.hand_in(job)
+        assert job.state is State.WAITING
+        ending.kill()
+    job._process = None
+    until(lambda: improved(job))
+    assert job.state is State.RUNNING
 
 
 def test_the_limit_counts_from_the_last_grant():

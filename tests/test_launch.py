@@ -222,6 +222,70 @@ def test_stop_ends_what_the_server_started(tmp_path: Path) -> None:
     wait_until(lambda: has_ended(child))
 
 
+STUBBORN = """
+import http.server, os, signal, subprocess, sys
+from pathlib import Path
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+Path(sys.argv[1]).write_text(f"{os.getpid()} {child.pid}\\n")
+
+class Ok(http.server.BaseHTTPRequestHandler):
+    def do_GET(self): self.send_response(200); self.end_headers()
+    def log_message(self, *a): pass
+
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[2])), Ok).serve_forever()
+"""
+"""A server that pays no heed to a polite signal, and has a child."""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize("gap", [0.02, 0.3, 1.0])
+def test_a_second_ctrl_c_ends_a_stubborn_server_and_its_child_at_once(tmp_path: Path, gap: float) -> None:
+    note = tmp_path / "pids"
+    script = (
+        "import sys\n"
+        "from dashboard import launch\n"
+        "launch.STOP_SECONDS = 60\n"
+        f"line = [sys.executable, '-c', {STUBBORN!r}, {str(note)!r}]\n"
+        "launch.command = lambda files, port, app: [*line, str(port)]\n"
+        "sys.exit(launch.launch(open_browser=False))\n"
+    )
+    launcher = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=ROOT)
+    assert launcher.stdout is not None
+    while b"Ctrl-C" not in (line := launcher.stdout.readline()):
+        assert line
+    pids = [int(word) for word in note.read_text().split()]
+    launcher.send_signal(signal.SIGINT)
+    time.sleep(gap)
+    assert launcher.poll() is None
+    launcher.send_signal(signal.SIGINT)
+    assert launcher.wait(20) == 0
+    wait_until(lambda: all(map(has_ended, pids)))
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_while_the_server_starts_waits_until_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, presses: int
+) -> None:
+    """`Popen` with an exception in its midst would leave a process that nobody knows of."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        for _ in range(presses):
+            signal.raise_signal(signal.SIGINT)
+        started.append(genuine(*arguments, **options))
+        return started[0]
+
+    genuine = subprocess.Popen
+    monkeypatch.setattr(launch.subprocess, "Popen", start)
+    monkeypatch.setattr(launch, "command", lambda *_: [sys.executable, "-c", "import time; time.sleep(60)"])
+    before = signal.getsignal(signal.SIGINT)
+    assert launch.launch(open_browser=False) == 0
+    assert started[0].returncode == -signal.SIGTERM
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def has_ended(pid: int) -> bool:
     """Return whether the process is gone, or a zombie that its new parent has yet to collect."""
     state = subprocess.run(

@@ -14,11 +14,12 @@ from memplan_engine import FREE, Budget, Problem, make_plan, make_problem
 from memplan_engine.kernels.online import UNPLACED, first_fit_by_start
 
 NO_LIMIT = 2**63 - 1
+NEVER = np.zeros(1, dtype=np.bool_)
 
 
 def placed(problem: Problem, limit: int = NO_LIMIT) -> list[int]:
     columns = (np.argsort(problem.start, kind="stable"), problem.start, problem.end, problem.size)
-    return first_fit_by_start(*map(np.array, columns), np.array(problem.alignment), limit).tolist()
+    return first_fit_by_start(*map(np.array, columns), np.array(problem.alignment), limit, NEVER).tolist()
 
 
 @given(problems())

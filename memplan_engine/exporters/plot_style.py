@@ -13,6 +13,8 @@ from memplan_engine.problem import Problem
 
 PIXELS_PER_INCH = 96
 """Of the pixels in which figures are laid out: those of CSS and SVG."""
+BLACK, WHITE = "#11141a", "#ffffff"
+"""The inks of words on rectangles."""
 LEAST_SIDE, MOST_SIDE = 200, 20_000
 LEAST_DPI, MOST_DPI = 24, 2400
 _UNITS = {"px": 1.0, "pt": 96 / 72, "in": 96.0, "cm": 96 / 2.54, "mm": 96 / 25.4}
@@ -114,10 +116,15 @@ def rgb(colour: str) -> tuple[int, int, int]:
 
 def ink_on(colour: str) -> str:
     """Black or white, whichever has more contrast on `colour` (WCAG 2)."""
+    is_light = _lightness(colour) ** 2 >= _lightness(BLACK) * _lightness(WHITE)
+    return BLACK if is_light else WHITE
+
+
+def _lightness(colour: str) -> float:
+    """The relative luminance and 0.05: the contrast of two colours is the quotient of theirs."""
     parts = [value / 255 for value in rgb(colour)]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return "#11141a" if (luminance + 0.05) ** 2 >= 1.05 * 0.058 else "#ffffff"
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05
 
 
 def text_width(text: str, size: float) -> float:

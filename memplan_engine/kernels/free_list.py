@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from memplan_engine.kernels.holes import give_back, take
+from memplan_engine.kernels.holes import PATIENCE, give_back, take
 from memplan_engine.kernels.trace import Trace, begin_step, end_step, note, note_other, take_noted
-from memplan_engine.kernels.types import Ints
+from memplan_engine.kernels.types import Flags, Ints
 
 UNPLACED = -1
 MOST = np.iinfo(np.int64).max
@@ -31,9 +31,10 @@ def scan(
     alignment: Ints,
     base: int,
     best: bool,
+    stop: Flags,
     trace: Trace | None = None,
 ) -> Ints:
-    """Offsets in bytes at or above `base`; UNPLACED from where they would pass 2^63.
+    """Offsets in bytes at or above `base`; UNPLACED from where they would pass 2^63 or `stop` was raised.
 
     Parameters
     ----------
@@ -41,19 +42,20 @@ def scan(
     rank: each buffer's place in the order of ends; the active set is searched from the highest down.
     size: bytes, rounded up to the alignment as theirs are.
     best: take the smallest free range that is large enough, the lowest of equals; else the lowest.
+    stop: one flag, heeded after PATIENCE holes.
     trace: where to note free ranges, as low, high, and the offset that the alignment leaves.
     """
     offsets, n = np.full(len(start), UNPLACED, dtype=np.int64), len(start)
     by_rank, active = _by_rank(rank), _none_active(n)
     holes, count = np.empty((2 * n + 2, 2), dtype=np.int64), 0
-    top, ended = base, 0
+    top, ended, passed = base, 0, 0
     for buffer in order:
+        passed += count
+        if passed > PATIENCE and stop[0]:
+            return offsets
         while ended < n and end[by_rank[ended]] <= start[buffer]:
-            gone = by_rank[ended]
+            count = _end(by_rank[ended], ended, holes, count, active, offsets, size)
             ended += 1
-            if size[gone] > 0:
-                count = give_back(holes, count, offsets[gone], offsets[gone] + size[gone])
-                _set_active(active, rank[gone], UNPLACED)
         if trace is not None:
             begin_step(trace, buffer)
         if size[buffer] == 0:
@@ -75,8 +77,7 @@ def scan(
                 offsets[buffer] = low
             if above > top:
                 count = give_back(holes, count, top, above)
-            offsets[goes_up] = above
-            top = above + size[goes_up]
+            offsets[goes_up], top = above, above + size[goes_up]
         _set_active(active, rank[buffer], size[buffer])
         if trace is not None:
             _note_end(trace, offsets[buffer], hole, mover, above)
@@ -96,6 +97,15 @@ def _none_active(n: int) -> Ints:
     while leaves < n:
         leaves *= 2
     return np.full(2 * leaves, UNPLACED, dtype=np.int64)
+
+
+@njit(cache=True, nogil=True)
+def _end(gone: int, rank: int, holes: Ints, count: int, active: Ints, offsets: Ints, size: Ints) -> int:
+    """Give the bytes of the buffer `gone` back; gives how many holes there are."""
+    if size[gone] == 0:
+        return count
+    _set_active(active, rank, UNPLACED)
+    return give_back(holes, count, offsets[gone], offsets[gone] + size[gone])
 
 
 @njit(cache=True, nogil=True)

@@ -6,6 +6,9 @@ from numba import njit
 
 from memplan_engine.kernels.types import Ints
 
+PATIENCE = 2**28
+"""Holes, counted again for each buffer, that a flag to stop is not heeded for: about a second."""
+
 
 @njit(cache=True, nogil=True)
 def take(holes: Ints, count: int, hole: int, low: int, high: int) -> int:

@@ -106,7 +106,7 @@ def record_linear_scan(strategy: LinearScan, problem: Problem) -> Replay:
     """Free ranges instead of holes; buffers that move."""
     fixed, free = np.flatnonzero(problem.fixed != FREE), np.flatnonzero(problem.fixed == FREE)
     trace = make_trace(len(free))
-    offsets = strategy.scan(problem, trace)
+    offsets = strategy.scan(problem, Budget(), trace)
     rounded = problem.size + -problem.size % problem.alignment
     holes = read_holes(trace, rounded[free], _FITS[strategy.fit], Verdict.NOT_NEEDED)
     steps = trace.steps[: trace.begun[0]]

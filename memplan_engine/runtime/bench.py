@@ -25,7 +25,7 @@ from memplan_engine.runtime.program import Program
 from memplan_engine.runtime.safety import run_safely
 from memplan_engine.runtime.storages import tensors_in
 from memplan_engine.runtime.subjects import Subject
-from memplan_engine.runtime.temporaries import rehearse
+from memplan_engine.runtime.temporaries import written_in_place
 from memplan_engine.runtime.timing import time_by_turns, time_kinds
 
 
@@ -35,7 +35,7 @@ class Bench:
     def __init__(self, subject: Subject, in_slab: Program, step: EagerStep | None = None) -> None:
         self.subject, self.program, self.in_slab, self.step = subject, subject.program, in_slab, step
         self.inputs = self.program.inputs(subject.args, subject.kwargs)
-        written = rehearse(self.program).written
+        written = written_in_place(self.program)
         self.written = [
             value
             for value, touched in zip(self.inputs, written, strict=True)

@@ -17,7 +17,7 @@ from memplan_engine.runtime.equality import Equality, compare_results, locate
 from memplan_engine.runtime.observer import observe_inputs
 from memplan_engine.runtime.program import Program
 from memplan_engine.runtime.settling import settling
-from memplan_engine.runtime.temporaries import rehearse
+from memplan_engine.runtime.temporaries import written_in_place
 from memplan_engine.scope import Scope
 from memplan_engine.workspaces import predicted_live, with_workspaces
 
@@ -113,8 +113,7 @@ def compare_run(
     """
     kwargs = dict(kwargs or {})
     inputs = program.inputs(args, kwargs)
-    rehearsed = rehearse(program)
-    written = [value for value, touched in zip(inputs, rehearsed.written, strict=True) if touched]
+    written = [value for value, touched in zip(inputs, written_in_place(program), strict=True) if touched]
     with settling(written, seed) as settle, torch.no_grad():
 
         def reference() -> Any:

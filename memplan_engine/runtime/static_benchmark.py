@@ -17,7 +17,7 @@ from memplan_engine.errors import InputError
 from memplan_engine.runtime.program import Program
 from memplan_engine.runtime.settling import settling
 from memplan_engine.runtime.static_records import Tape
-from memplan_engine.runtime.temporaries import rehearse
+from memplan_engine.runtime.temporaries import written_in_place
 from memplan_engine.units import format_percent
 
 MILLISECOND = 1e6
@@ -199,7 +199,7 @@ def run_benchmark(
 def _written(shaped: Shaped, leaves: Sequence[Any]) -> list[torch.Tensor]:
     """The model's buffers that a run writes."""
     program = shaped.program
-    touched = zip([*program.state, *leaves], rehearse(program).written, strict=True)
+    touched = zip([*program.state, *leaves], written_in_place(program), strict=True)
     return [value for value, wrote in touched if wrote and isinstance(value, torch.Tensor)]
 
 

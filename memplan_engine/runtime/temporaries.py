@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,13 +14,6 @@ from memplan_engine.runtime.program import Program
 from memplan_engine.runtime.signature import Expected
 
 
-@dataclass(frozen=True, slots=True)
-class Rehearsal:
-    """What a run on fake tensors shows: for each placeholder whether a run writes it in place."""
-
-    written: tuple[bool, ...]
-
-
 def predict_temporaries(program: Program) -> dict[str, int]:
     """For each op of the program's graph that needs any, the bytes that it holds at its fullest moment beside
     its inputs and outputs: what the operators inside it make, as capturing saw it. What kernels take for
@@ -29,8 +21,8 @@ def predict_temporaries(program: Program) -> dict[str, int]:
     return {op.name: op.workspace.shared for op in program.graph.ops if op.workspace.shared}
 
 
-def rehearse(program: Program) -> Rehearsal:
-    """Run the graph of `program` on fake tensors."""
+def written_in_place(program: Program) -> tuple[bool, ...]:
+    """For each placeholder whether a run of `program` writes it in place, as one on fake tensors shows."""
     mode = fake_mode()
     twins = FakeTwins(mode)
     inputs = [_fake(value, twins) for value in program.state]
@@ -39,11 +31,10 @@ def rehearse(program: Program) -> Rehearsal:
     with torch.no_grad(), quiet(), mode:
         run_nodes(program.module, inputs, lambda name, kind, call: call(), read=lambda v: _fake(v, twins))
     said = _said(program)
-    written = (
+    return tuple(
         name in said or _version(value) != version
         for name, value, version in zip(program.placeholders, inputs, before, strict=True)
     )
-    return Rehearsal(tuple(written))
 
 
 def _version(value: Any) -> int:

@@ -37,11 +37,12 @@ class LinearScan:
 
         Raises
         ------
-        PlanError: `fit` is neither best nor first, or so much moved up that offsets would pass 2^63.
+        PlanError: `fit` is neither best nor first, so much moved up that offsets would pass 2^63, or the
+            budget ended first.
         """
-        return Placement(self.scan(problem))
+        return Placement(self.scan(problem, budget))
 
-    def scan(self, problem: Problem, trace: Trace | None = None) -> Ints:
+    def scan(self, problem: Problem, budget: Budget, trace: Trace | None = None) -> Ints:
         """The offsets; raises as `place`. In a `trace` buffers are numbered without the fixed ones."""
         if self.fit not in (Fit.BEST, Fit.FIRST):
             raise PlanError(f"{self.name}: fit {self.fit}: a free list knows only best and first")
@@ -60,9 +61,12 @@ class LinearScan:
             alignment,
             base,
             self.fit is Fit.BEST,
+            budget.stop,
             trace,
         )
         if (offsets == UNPLACED).any():
+            if budget.stopped:
+                raise PlanError(f"{problem.name}: {self.name} was stopped before every buffer had its offset")
             raise PlanError(f"{problem.name}: {self.name} moved buffers up until offsets would pass 2^63")
         return offsets
 

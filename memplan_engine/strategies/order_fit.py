@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from memplan_engine.errors import PlanError
-from memplan_engine.kernels import effort, online, place, placed, tree_place
+from memplan_engine.kernels import effort, online, place, placed, slots, tree_place
 from memplan_engine.pieces import Pieces, cut
 from memplan_engine.problem import FREE, Ints, Problem
 from memplan_engine.profile import Sections, cut_time
@@ -65,7 +65,7 @@ def place_by(prepared: Prepared, order: Ints, fit: Fit, budget: Budget, limit: i
     """
     problem, pieces, sections = prepared.problem, prepared.pieces, prepared.sections
     if fit is Fit.FIRST and _is_online(problem, order):
-        return place_online(problem, order, budget, limit)
+        return None if budget.stopped else place_online(problem, order, budget, limit)
     is_fixed = problem.fixed[order] != FREE
     order = np.concatenate([order[is_fixed], order[~is_fixed]])
     # Copies: numba compiles once for each mixture of read-only and writable arrays.
@@ -114,15 +114,24 @@ def is_plain(problem: Problem) -> bool:
 
 
 def place_online(problem: Problem, order: Ints, budget: Budget, limit: int = NO_LIMIT) -> Ints | None:
-    """First fit of plain buffers in `order`, which is by start; None as `place_by`."""
-    # Seconds at most for a million buffers: not worth a flag that would end it without any placement.
-    if budget.stopped:
-        return None
+    """First fit of plain buffers in `order`, which is by start; None as `place_by`, but however little time
+    there is, only where it takes seconds."""
+    offsets: Ints = online.first_fit_by_start(*_columns(problem, order), limit, budget.stop)
+    return None if (offsets == online.UNPLACED).any() else offsets
+
+
+def place_in_slots(problem: Problem, order: Ints) -> Ints | None:
+    """Slots of fixed sizes for plain buffers in `order`, which is by start; None if they pass 2^63."""
+    offsets: Ints = slots.place_in_slots(*_columns(problem, order))
+    return None if (offsets == slots.UNPLACED).any() else offsets
+
+
+def _columns(problem: Problem, order: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """What the kernels for plain buffers take, as copies that may be written to."""
     start, end, size, alignment = (
         np.array(column) for column in (problem.start, problem.end, problem.size, problem.alignment)
     )
-    offsets: Ints = online.first_fit_by_start(np.array(order), start, end, size, alignment, limit)
-    return None if (offsets == online.UNPLACED).any() else offsets
+    return np.array(order), start, end, size, alignment
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from memplan_engine.strategies.order_fit import (
     Order,
     is_plain,
     place_by,
+    place_in_slots,
     place_online,
     prepare,
 )
@@ -46,16 +47,21 @@ def place_quickly(problem: Problem, budget: Budget, spent: bool) -> Placement:
     """The better of first fit by start and linear scan, each far quicker than any other order × fit; no reuse
     where there are gaps or fixed offsets, or where the budget was `spent` from the beginning.
 
-    First fit is waited for, however little time there is: a second for a million buffers.
+    However little time there is, each has about a second; where the budget ends first fit after that, slots
+    of fixed sizes are what is quick.
     """
     best = without_empty(Placement(Naive().place(problem, budget).offsets, "no reuse"), problem)
     if spent or not len(problem) or not is_plain(problem):
         budget.report(best, problem)
         return best
-    first_fit = place_online(problem, np.argsort(problem.start, kind="stable"), Budget())
-    tries = [(first_fit, "start × first fit")]
-    with suppress(PlanError):
-        tries.append((LinearScan().place(problem, budget).offsets, "linear scan"))
+    by_start = np.argsort(problem.start, kind="stable")
+    first_fit = place_online(problem, by_start, budget)
+    if first_fit is None:
+        tries = [(place_in_slots(problem, by_start), "slots")]
+    else:
+        tries = [(first_fit, "start × first fit")]
+        with suppress(PlanError):
+            tries.append((LinearScan().place(problem, budget).offsets, "linear scan"))
     for offsets, name in tries:
         found = best if offsets is None else without_empty(Placement(offsets, name), problem)
         if found.arena_bytes(problem) < best.arena_bytes(problem):

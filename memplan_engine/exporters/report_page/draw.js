@@ -149,12 +149,17 @@ function drawLabel(ctx, plan, label) {
 
 /** Black or white, whichever has more contrast on a colour (WCAG 2). */
 function inkOn(color) {
+  const [black, white] = ["#11141a", "#ffffff"];
+  return lightness(color) ** 2 >= lightness(black) * lightness(white) ? black : white;
+}
+
+/** The relative luminance and 0.05: the contrast of two colours is the quotient of theirs. */
+function lightness(color) {
   const [r, g, b] = [1, 3, 5].map((at) => {
     const part = parseInt(color.slice(at, at + 2), 16) / 255;
     return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
   });
-  const luminance = 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  return (luminance + 0.05) ** 2 >= 1.05 * 0.058 ? "#11141a" : "#ffffff";
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
 }
 
 function outlineSelected(ctx, plan, scales, state, theme) {
