@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
-from memplan_engine.claims import counted
+from memplan_engine.claims import claim_summary
 from memplan_engine.diffing.limit import Limit
 from memplan_engine.diffing.load import Load
 from memplan_engine.diffing.regression import Diff
@@ -77,8 +77,7 @@ def _side(plan: Plan, load: Load) -> dict[str, Any]:
         "strategy": plan.strategy,
         "cut_short": plan.cut_short,
         "buffers": len(plan.problem),
-        "scope": str(plan.problem.scope),
-        "counted": counted(plan.problem),
+        **claim_summary(plan.problem),
         "arena_bytes": plan.arena_bytes,
         "workspace_bytes": plan.workspace_bytes,
         "total_bytes": plan.total_bytes,

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
-from memplan_engine.scope import Scope
+from memplan_engine.scope import Scope, scope_summary
 from memplan_engine.symbolic import BucketTable, MemorySchema, RangeReport, Sweep, to_text
 from memplan_engine.symbolic.partition import STRATEGY as PARTITION
 from memplan_engine.tables import plain_text
@@ -20,7 +20,7 @@ from memplan_engine.units import format_bytes, format_percent
 
 MOST_FORMULA = 2_000
 COUNTED = "the graph's storages; temporaries inside ops are not among these figures"
-SCOPED = {"scope": str(Scope.GRAPH), "counted": COUNTED}
+SCOPED = scope_summary(Scope.GRAPH, COUNTED)
 SHARING = (
     "which buffers share a partition holds for every value; the offsets move with the sizes of the "
     "partitions: memplan symbols has these as formulas"
@@ -117,7 +117,7 @@ def range_tables(plan: Plan, report: RangeReport) -> list[RenderableType]:
     lines = [plain_text(report.summary, style)]
     if plan.strategy == PARTITION and not report.valid:
         lines.append(plain_text(SHARING))
-    return [*lines, table]
+    return [*lines, table, counted_line()]
 
 
 def buckets_summary(made: BucketTable) -> dict[str, Any]:
