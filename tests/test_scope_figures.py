@@ -117,3 +117,56 @@ def test_estimates_and_observations_say_what_they_count(memplan: Any) -> None:
     seen = json.loads(memplan("observe", f"{SMALL}:perceptron", "--json")[1])
     assert (seen["scope"], seen["counted"]) == ("eager", "what one real run allocated")
     assert len({peak["counted"] for peak in seen["peaks"]}) == 2
+
+
+DYNAMIC = {"gpt2_dynamic.json": "with_temporaries", "transformer_dynamic.onnx": "graph"}
+
+
+@pytest.mark.parametrize("source", DYNAMIC)
+def test_sizes_at_given_values_have_the_temporaries_in_them(memplan: Any, source: str) -> None:
+    """What `symbols`, `sweep` and `buckets` say at a value is what `plan` says there."""
+    file = str(EXAMPLES / source)
+    planned = {
+        value: json.loads(
+            memplan("plan", file, "--symbol", f"batch={value}", "--strategy", "greedy_by_size", "--json")[1]
+        )
+        for value in (1, 3)
+    }
+    known = DYNAMIC[source] == "with_temporaries"
+    assert (planned[1]["workspace_bytes"] < planned[3]["workspace_bytes"]) == known
+    told = json.loads(memplan("symbols", file, "--symbol", "batch=3", "--json")[1])
+    assert told["scope"] == DYNAMIC[source]
+    assert told["workspace_bytes"] == planned[3]["workspace_bytes"]
+    assert told["total_bytes"] == told["memory_bytes"] + told["workspace_bytes"]
+    assert told["held_peak_bytes"] == planned[3]["peak_bytes"]
+    line = ("sweep", file, "batch", "--values", "1,3", "--strategy", "greedy_by_size")
+    told = json.loads(memplan(*line, "--json")[1])
+    assert told["scope"] == DYNAMIC[source]
+    assert told["workspace"] == [planned[value]["workspace_bytes"] for value in (1, 3)]
+    assert told["arena"] == [planned[value]["arena_bytes"] for value in (1, 3)]
+    assert ("with workspace" in memplan(*line)[1]) == known
+    line = ("buckets", file, "batch", "1,3", "--strategy", "greedy_by_size")
+    told = json.loads(memplan(*line, "--json")[1])
+    assert told["scope"] == DYNAMIC[source]
+    assert [bucket["workspace_bytes"] for bucket in told["buckets"]] == [
+        planned[value]["workspace_bytes"] for value in (1, 3)
+    ]
+    assert ("with workspace" in memplan(*line)[1]) == known
+
+
+def test_what_is_known_at_the_hint_only_is_left_out_of_a_sweep(tmp_path: Path) -> None:
+    from memplan_engine import load
+    from memplan_engine.symbolic.sweep import sweep
+
+    file = {
+        "format": "memplan/graph", "version": 1, "scope": "with_temporaries",
+        "inputs": ["x"], "outputs": ["y"], "symbols": [{"name": "n", "hint": 2, "high": 8}], "tensors": [
+            {"name": "x", "nbytes": 8}, {"name": "y", "nbytes": 8, "shape": [2], "formulas": ["n"]},
+        ],
+        "storages": [{"name": "x", "nbytes": 8}, {"name": "y", "nbytes": 8, "formula": "4*n"}],
+        "ops": [{"name": "f", "kind": "aten.f", "inputs": ["x"], "outputs": ["y"],
+                 "workspace": {"shared": 100, "formula": None}}],
+    }  # fmt: skip
+    (tmp_path / "g.json").write_text(json.dumps(file))
+    made = sweep(load(tmp_path / "g.json"), "n", [1, 2, 3])
+    assert (str(made.scope), made.workspace) == ("graph", (0, 0, 0))

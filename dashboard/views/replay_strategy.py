@@ -8,6 +8,7 @@ from dashboard import controls, lesson_part, replaying, state
 from dashboard.replay_view import Mode, replay_view
 from dashboard.words import NOTHING_TO_PLACE, plain
 from memplan_engine import MemplanError
+from memplan_engine.claims import counted
 
 MODES = {
     Mode.REPLAY: ":material/play_circle: Replay",
@@ -38,6 +39,9 @@ def _page() -> None:
         return
     replaying.show_note(scene)
     replay_view(scene.message, serial=scene.serial, key="replay_view", on_step=replaying.keep_step)
+    st.caption(
+        plain(f"Counted: {counted(problem)}. A replay places storages; what ops hold lies beside them.")
+    )
 
 
 _page()
