@@ -75,7 +75,7 @@ export function drawStripLines(ctx, panel, parts, scales, view, theme, ratio) {
     const { live } = columnMaxima(curve, view, Math.round(parts.plotWidth * ratio));
     ctx.beginPath();
     live.forEach((value, column) => {
-      const y = Math.round(scales.stripY(value) * ratio) / ratio;
+      const y = Math.round(scales.stripY(value) * ratio) / ratio + 0.5;
       ctx.lineTo(parts.left + column / ratio, y);
       ctx.lineTo(parts.left + (column + 1) / ratio, y);
     });

@@ -61,7 +61,7 @@ function drawChart(canvas, plan, state) {
   ctx.font = FONT;
   ctx.textBaseline = "middle";
   drawGrid(ctx, parts, scales, state.view, theme);
-  clipped(ctx, parts.left, parts.stripTop, parts.right, parts.stripBottom, () => {
+  clipped(ctx, parts.left, parts.stripTop - 1, parts.right, parts.stripBottom, () => {
     drawProfile(ctx, plan, parts, scales, state.view, theme);
   });
   let drawn = 0;
@@ -194,7 +194,7 @@ function drawProfile(ctx, plan, parts, scales, view, theme) {
   const held = new Path2D();
   addStairs(held, plan.held.start, plan.held.bytes, plan.steps, parts, scales, view);
   ctx.strokeStyle = theme.held;
-  ctx.lineWidth = 1.5;
+  ctx.lineWidth = 2;
   ctx.stroke(held);
 }
 
