@@ -83,8 +83,8 @@ def difference_sentence(run: RunFile) -> str:
 
 def counted_sentence(run: RunFile) -> str:
     """What the curves count: "predicted: the graph's storages …; measured: what one real run allocated"."""
-    measured = f"measured: {scope_words(Scope.EAGER)}"
-    return f"predicted: {scope_words(Scope(run.scope))}; {measured}" if run.predicted else measured
+    measured = scope_words(Scope.EAGER)
+    return f"predicted: {scope_words(Scope(run.scope))}; measured: {measured}" if run.predicted else measured
 
 
 def signed(nbytes: int) -> str:

@@ -103,7 +103,7 @@ def test_a_run_that_was_only_observed_predicts_nothing(seen: Path) -> None:
 
     run = load_run(seen)
     assert (run.scope, run_summary(run)["scope"]) == ("eager", "eager")
-    assert counted_sentence(run) == "measured: what one real run allocated"
+    assert counted_sentence(run) == "what one real run allocated"
 
 
 def test_estimates_and_observations_say_what_they_count(memplan: Any) -> None:
