@@ -12,6 +12,7 @@ from dashboard.comparison import Comparison, bit
 from dashboard.panels import make_panel
 from dashboard.plan_view import PATTERNS, Difference, Filter, Panel
 from memplan_engine import Problem, profile_difference
+from memplan_engine.claims import workspace_name
 from memplan_engine.colouring import OTHER, Colouring
 from memplan_engine.diffing.regression import CHANGES, Change
 
@@ -78,8 +79,9 @@ def filters(found: Comparison, kinds: tuple[Change, ...]) -> list[Filter]:
 def difference_strip(found: Comparison) -> Difference:
     """The difference of the live bytes on the head's steps."""
     profile = profile_difference(found.diff)
+    without = f" without {workspace_name(found.diff.head.problem)}" * found.diff.has_workspaces
     return Difference(
-        "live bytes, head minus base, on the head's steps",
+        f"live bytes{without}, head minus base, on the head's steps",
         profile.bounds,
         profile.base,
         profile.head,

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from dashboard.facts import Facts
 from dashboard.figures.reserved_over_time import Curve
-from dashboard.plan_view import Band, Panel
+from dashboard.plan_view import Band, Panel, StripLine
 from memplan_engine import Problem
 from memplan_engine.claims import over_bound, workspace_name
 from memplan_engine.colouring import PHASE_COLOURS, Colouring
@@ -19,6 +19,8 @@ from memplan_engine.units import format_bytes
 
 MOST_STEP_LABELS = 50_000
 MOST_BANDS = 64
+MOST_LINE = 200_000
+"""Entries of a line on the strip: of more each stands for several."""
 
 
 def make_panel(
@@ -60,9 +62,22 @@ def make_panel(
         step_labels=labels or None,
         bands=_bands(problem),
         before=before,
-        reserved_start=None if reserved is None else np.array(reserved.steps),
-        reserved=None if reserved is None else np.array(reserved.reserved),
+        lines=_lines(facts, reserved),
     )
+
+
+def _lines(facts: Facts, reserved: Curve | None) -> tuple[StripLine, ...]:
+    """What is held with the scratch of ops, where they have any, and what an allocator reserved."""
+    plan, lines = facts.plan, []
+    if plan.workspace_bytes:
+        held = facts.profile.held
+        thin = held.thinned(MOST_LINE)
+        label = f"with {workspace_name(plan.problem)}"
+        lines.append(StripLine("held", label, thin.start, thin.nbytes, exact=thin is held))
+    if reserved is not None:
+        columns = np.array(reserved.steps), np.array(reserved.reserved)
+        lines.append(StripLine("reserved", "reserved", *columns, exact=False))
+    return tuple(lines)
 
 
 def _step_labels(problem: Problem) -> list[str]:

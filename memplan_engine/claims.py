@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from memplan_engine.graph import unknown_sizes
 from memplan_engine.problem import Problem
-from memplan_engine.scope import Scope, scope_words
+from memplan_engine.scope import Scope, scope_summary, scope_words
 from memplan_engine.units import format_bytes, format_percent
 
 if TYPE_CHECKING:
@@ -28,6 +28,12 @@ def counted(problem: Problem) -> str:
     if problem.scope is Scope.GRAPH and (cells := sorted(CELLS & kinds)):
         return f"{told}, those of {', '.join(cells)} may be several times as large"
     return told
+
+
+def claim_summary(problem: Problem) -> dict[str, str]:
+    """What the figures of a plan of `problem` count, and what its arena is optimal for if it meets its bound:
+    for machines."""
+    return {**scope_summary(problem.scope, counted(problem)), "optimal_for": optimal_for(problem)}
 
 
 def workspace_name(problem: Problem) -> str:
@@ -62,10 +68,8 @@ def verdict(plan: Plan) -> str:
     """ "optimal" in so many words that nobody takes it for more than it is of; "" where it is not proved."""
     if not plan.optimal:
         return ""
-    problem = plan.problem
-    if problem.origin is None:
-        return "optimal"
-    return "arena optimal" + " for known sizes" * bool(unknown_sizes(problem.origin.graph))
+    origin = plan.problem.origin
+    return "arena optimal" + " for known sizes" * bool(origin and unknown_sizes(origin.graph))
 
 
 def over_bound(plan: Plan) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
-from memplan_engine.claims import counted
+from memplan_engine.claims import claim_summary
 from memplan_engine.diffing.limit import Limit
 from memplan_engine.diffing.load import Load
 from memplan_engine.diffing.regression import Diff
@@ -30,6 +30,7 @@ from memplan_engine.diffing.words import (
     warning,
 )
 from memplan_engine.plan import Plan
+from memplan_engine.profile import Held
 from memplan_engine.provenance import Provenance, ops_at
 from memplan_engine.tables import MOST_ROWS, exact, plain_text
 from memplan_engine.units import format_bytes
@@ -39,8 +40,8 @@ def diff_summary(diff: Diff, limit: Limit | None = None) -> dict[str, Any]:
     """The whole diff; byte counts are exact integers, deltas head minus base."""
     moment = diff.moment
     return {
-        "base": _side(diff.base, diff.base_load),
-        "head": _side(diff.head, diff.head_load),
+        "base": _side(diff.base, diff.base_load, diff.base_held),
+        "head": _side(diff.head, diff.head_load, diff.head_held),
         "arena_delta_bytes": diff.arena_delta,
         "demand_delta_bytes": diff.demand_delta,
         "packing_loss_delta_bytes": diff.packing_delta,
@@ -71,19 +72,20 @@ def diff_summary(diff: Diff, limit: Limit | None = None) -> dict[str, Any]:
     }
 
 
-def _side(plan: Plan, load: Load) -> dict[str, Any]:
+def _side(plan: Plan, load: Load, held: Held) -> dict[str, Any]:
     return {
         "graph": plan.problem.name,
         "strategy": plan.strategy,
         "cut_short": plan.cut_short,
         "buffers": len(plan.problem),
-        "scope": str(plan.problem.scope),
-        "counted": counted(plan.problem),
+        **claim_summary(plan.problem),
         "arena_bytes": plan.arena_bytes,
         "workspace_bytes": plan.workspace_bytes,
         "total_bytes": plan.total_bytes,
         "demand_bytes": load.peak,
         "packing_loss_bytes": plan.arena_bytes - load.peak,
+        "held_peak_bytes": held.peak_bytes,
+        "held_peak_step": held.peak_step,
         "peak_step": load.peak_step,
         "peak_ops": [op.name for op in ops_at(plan.problem, load.peak_step)],
     }

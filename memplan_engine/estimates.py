@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memplan_engine.formats.graph_format import About, EstimateEntry
 from memplan_engine.lifetimes import Unread
+from memplan_engine.scope import Scope, scope_summary
 
 if TYPE_CHECKING:
     from memplan_engine.importers.torch_training import TrainingCapture
+
+COUNTED = (
+    "the storages of both graphs, inputs and parameters among them; temporaries inside ops are not counted"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,16 @@ def estimate_peaks(capture: TrainingCapture) -> tuple[PeakEstimate, ...]:
     return tuple(found)
 
 
-def about_estimates(found: Iterable[PeakEstimate]) -> About:
+def estimates_summary(found: Sequence[PeakEstimate]) -> list[dict[str, Any]]:
+    """The estimates as plain values for machines, bytes, with what they count."""
+    counted = scope_summary(Scope.GRAPH, COUNTED)
+    return [
+        {**counted, **entry.model_dump(), "peak": estimate.peak}
+        for estimate, entry in zip(found, about_estimates(found).estimates, strict=True)
+    ]
+
+
+def about_estimates(found: Sequence[PeakEstimate]) -> About:
     """The estimates as the header of a graph's file."""
     return About(
         estimates=tuple(

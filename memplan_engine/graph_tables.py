@@ -8,17 +8,20 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
-from memplan_engine.estimates import PeakEstimate
+from memplan_engine.estimates import COUNTED, PeakEstimate
 from memplan_engine.managed import ManagedValue, Reason, summarise
+from memplan_engine.scope import Scope, scope_summary
 from memplan_engine.tables import MOST_ROWS, plain_text
 from memplan_engine.units import format_bytes
 
+MANAGED = "the graph's storages, one by one; temporaries inside ops have no value of their own"
 UNLISTED = (Reason.CONSTANT, Reason.GRAPH_INPUT, Reason.ALIAS)
 
 
 def values_summary(values: Sequence[ManagedValue]) -> dict[str, Any]:
     """Every value with its reason, and what stays outside a plan by reason; bytes."""
     return {
+        **scope_summary(Scope.GRAPH, MANAGED),
         "managed": sum(value.managed for value in values),
         "managed_bytes": sum(value.nbytes for value in values if value.managed),
         "outside": [
@@ -60,7 +63,7 @@ def values_tables(graph: str, values: Sequence[ManagedValue], every_row: bool) -
         rows.add_row(plain_text(value.tensor), plain_text(value.explanation), format_bytes(value.nbytes))
     if len(left) > MOST_ROWS and not every_row:
         rows.add_row(plain_text(f"and {len(left) - MOST_ROWS} more"), "", "", style="dim")
-    return [reasons, *([rows] if left else [])]
+    return [reasons, *([rows] if left else []), plain_text(f"counted: {MANAGED}")]
 
 
 def estimates_table(title: str, found: Sequence[PeakEstimate]) -> Table:
@@ -71,4 +74,5 @@ def estimates_table(title: str, found: Sequence[PeakEstimate]) -> Table:
     for each in found:
         sizes = (each.forward_peak, each.baseline, each.backward_peak, each.peak)
         table.add_row(each.rule, str(each.unread), *map(format_bytes, sizes), f"{each.peak:,}")
+    table.caption, table.caption_justify = plain_text(f"counted: {COUNTED}"), "left"
     return table

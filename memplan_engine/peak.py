@@ -9,7 +9,7 @@ from memplan_engine.claims import counted
 from memplan_engine.graph import Op
 from memplan_engine.pieces import cut
 from memplan_engine.problem import Problem
-from memplan_engine.profile import alive_at, bytes_at, cut_time, highest, live_bytes
+from memplan_engine.profile import alive_at, bytes_at, cut_time, held_bytes, live_bytes
 from memplan_engine.provenance import Provenance, find_provenance, ops_at
 from memplan_engine.scope import Scope
 from memplan_engine.scratch import SUFFIX, scratching, workspace_of
@@ -49,7 +49,7 @@ def find_peak(problem: Problem) -> Peak:
     pieces = cut(problem)
     sections = cut_time(problem, pieces)
     live = live_bytes(sections, pieces.high - pieces.low)
-    return contents_of(problem, highest(problem, sections, live)[0])
+    return contents_of(problem, held_bytes(problem, sections, live).peak_step)
 
 
 def contents_of(problem: Problem, step: int) -> Peak:

@@ -33,16 +33,50 @@ class Sections:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """What buffers and the scratch of ops hold together: from each of the steps `start` to the next so many
+    bytes (int64, shape (k,)). Scratch comes and goes inside sections."""
+
+    start: Ints
+    nbytes: Ints
+
+    @property
+    def peak_step(self) -> int:
+        """The first step with the most bytes; 0 when there is no step at all."""
+        return int(self.start[int(np.argmax(self.nbytes))]) if len(self.start) else 0
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes of one step."""
+        return int(self.nbytes.max(initial=0))
+
+    def thinned(self, most: int) -> Held:
+        """At most `most` entries: where there are more, each has the largest value of several."""
+        if len(self.start) <= most:
+            return self
+        first = np.arange(0, len(self.start), -(-len(self.start) // most))
+        return Held(self.start[first], np.maximum.reduceat(self.nbytes, first))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Profile:
     """Bytes over time, a value a section: `live` is the sum of the buffers alive, `high_water` the end of the
-    topmost of them, `holes` the free bytes below it. `peak_step` is the first step with the most bytes, the
-    scratch of its ops included, and `peak_bytes` is how many these are."""
+    topmost of them, `holes` the free bytes below it. `held` has the scratch of ops in it, too."""
 
     sections: Sections
     live: Ints
     high_water: Ints
-    peak_step: int
-    peak_bytes: int
+    held: Held
+
+    @property
+    def peak_step(self) -> int:
+        """The first step with the most bytes, the scratch of its ops included."""
+        return self.held.peak_step
+
+    @property
+    def peak_bytes(self) -> int:
+        """How many bytes these are."""
+        return self.held.peak_bytes
 
     @property
     def holes(self) -> Ints:
@@ -86,15 +120,17 @@ def peak_step(sections: Sections, live: Ints) -> int:
     return int(sections.bounds[int(np.argmax(live))]) if len(live) else 0
 
 
-def highest(problem: Problem, sections: Sections, live: Ints) -> tuple[int, int]:
-    """The first step with the most bytes, scratch of ops included, and how many these are. `live` is a value
-    a section: the bytes of the buffers alive there."""
-    unique = workspace_of(problem).unique
-    first = peak_step(sections, live)
-    found = [(first, int(live.max(initial=0)) + unique)]
-    for step, shared in shared_by_step(problem).items():
-        found.append((step, int(live[sections.at(step)]) + unique + shared if len(live) else shared + unique))
-    return min(found, key=lambda place: (-place[1], place[0]))
+def held_bytes(problem: Problem, sections: Sections, live: Ints) -> Held:
+    """What is held with the scratch of ops; `live` is a value a section: the bytes of the buffers alive."""
+    unique, shared = workspace_of(problem).unique, shared_by_step(problem)
+    if not shared:
+        return Held(sections.bounds[:-1], live + unique)
+    steps = np.array(list(shared))
+    start = np.unique(np.concatenate([sections.bounds[:-1], steps, steps + 1]))
+    start = start[start < sections.bounds[-1]]
+    nbytes = live[np.searchsorted(sections.bounds, start, side="right") - 1] + unique
+    nbytes[np.searchsorted(start, steps)] += np.array(list(shared.values()))
+    return Held(start, nbytes)
 
 
 def make_profile(problem: Problem, offsets: Ints) -> Profile:
@@ -104,7 +140,7 @@ def make_profile(problem: Problem, offsets: Ints) -> Profile:
     live = live_bytes(sections, pieces.high - pieces.low)
     top = offsets[pieces.owner] + pieces.high
     water = cover_max(sections.first, sections.last, top, len(sections))
-    return Profile(sections, live, water, *highest(problem, sections, live))
+    return Profile(sections, live, water, held_bytes(problem, sections, live))
 
 
 def demand(problem: Problem) -> int:

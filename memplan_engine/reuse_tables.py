@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from memplan_engine.reuse import Saving, kept_table, reasons, rewrites_table, savings_table
-from memplan_engine.scope import scope_words
+from memplan_engine.scope import scope_summary, scope_words
 from memplan_engine.tables import MOST_ROWS, plain_text
 from memplan_engine.units import format_bytes, format_percent
 
@@ -19,7 +19,7 @@ def reuse_summary(rows: Sequence[Saving]) -> dict[str, Any]:
     both = rows[-1].reused
     graph = both.graph
     return {
-        "scope": str(graph.scope),
+        **scope_summary(graph.scope),
         "ways": savings_table(tuple(rows)),
         "rewritten": rewrites_table(both),
         "kept": kept_table(both),

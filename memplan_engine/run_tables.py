@@ -9,6 +9,7 @@ from memplan_engine.formats.run_format import ProfileEntry, RunFile, SlabEntry, 
 from memplan_engine.run_words import (
     WAYS,
     check_sentence,
+    counted_sentence,
     difference_sentence,
     equality_sentence,
     kernel_bytes,
@@ -53,6 +54,7 @@ def _figures(run: RunFile) -> Table:
     if run.slab:
         rows.append(("slab", f"{exact(run.slab.bytes)}, {slab_sentence(run.slab)}", ""))
     rows += [(label, text, "") for label, text in _peaks(run)]
+    rows.append(("counted", counted_sentence(run), ""))
     if run.equality:
         style = "green" if run.equality.exact else "red"
         rows.append(("result", equality_sentence(run.equality), style))

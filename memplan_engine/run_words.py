@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memplan_engine.scope import Scope, scope_words
 from memplan_engine.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -78,6 +79,12 @@ def difference_sentence(run: RunFile) -> str:
     if off is None:
         return ""
     return "as predicted, to the byte" if off == 0 else signed(off)
+
+
+def counted_sentence(run: RunFile) -> str:
+    """What the curves count: "predicted: the graph's storages …; measured: what one real run allocated"."""
+    measured = scope_words(Scope.EAGER)
+    return f"predicted: {scope_words(Scope(run.scope))}; measured: {measured}" if run.predicted else measured
 
 
 def signed(nbytes: int) -> str:

@@ -30,3 +30,8 @@ _COUNTED = {
 def scope_words(scope: Scope) -> str:
     """What is counted, in plain words."""
     return _COUNTED[scope]
+
+
+def scope_summary(scope: Scope, counted: str = "") -> dict[str, str]:
+    """The scope of figures as every `--json` has it; `counted` in words of their own where there are some."""
+    return {"scope": str(scope), "counted": counted or scope_words(scope)}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memplan_engine.claims import counted, optimal_for
+from memplan_engine.claims import claim_summary
 from memplan_engine.graph import Role, storage_bytes, unknown_sizes
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 from memplan_engine.profile import make_profile
+from memplan_engine.scope import scope_summary
 from memplan_engine.scratch import workspace_of
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ def plan_summary(plan: Plan, cut_by: str = "") -> dict[str, Any]:
     origin = problem.origin
     return {
         "graph": problem.name,
-        "scope": str(problem.scope),
-        "counted": counted(problem),
+        **claim_summary(problem),
         "strategy": plan.strategy,
         "parameters": dict(plan.parameters),
         "buffers": len(problem),
@@ -38,7 +38,6 @@ def plan_summary(plan: Plan, cut_by: str = "") -> dict[str, Any]:
         "bound_kind": str(plan.bound.kind),
         "bound_step": plan.bound.step,
         "optimal": plan.optimal,
-        "optimal_for": optimal_for(problem),
         "gap": plan.gap,
         "naive_bytes": plan.naive_bytes,
         "constants_bytes": storage_bytes(origin.graph, Role.CONSTANT) if origin else 0,
@@ -83,8 +82,7 @@ def peak_summary(peak: Peak) -> dict[str, Any]:
     return {
         "peak_step": peak.step,
         "peak_bytes": peak.nbytes,
-        "scope": str(peak.scope),
-        "counted": peak.counted,
+        **scope_summary(peak.scope, peak.counted),
         "workspace_bytes": peak.workspace_bytes,
         "ops": [op.name for op in peak.ops],
         "contributors": [_contributor(contributor) for contributor in peak.contributors],
@@ -100,7 +98,7 @@ def layout_summary(layout: Layout) -> dict[str, Any]:
     """The regions with their entries; offsets count from the start of each region, bytes."""
     return {
         "bytes": layout.nbytes,
-        "scope": str(layout.scope),
+        **scope_summary(layout.scope),
         "regions": [
             {
                 "kind": str(region.kind),
@@ -125,8 +123,7 @@ def report_summary(plan: Plan, report: Report) -> dict[str, Any]:
         "total_bytes": plan.total_bytes,
         "lower_bound_bytes": plan.bound.nbytes,
         "optimal": report.valid and plan.optimal,
-        "optimal_for": optimal_for(plan.problem),
-        "scope": str(plan.problem.scope),
+        **claim_summary(plan.problem),
         "replayed": report.replayed,
         "unchecked": list(report.unchecked),
         "counts": {rule.name.lower(): count for rule, count in report.counts.items()},

@@ -10,9 +10,13 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from memplan_engine.claims import claim_summary, counted, workspace_name
 from memplan_engine.graph import Graph
+from memplan_engine.peak import find_peak
 from memplan_engine.plan import Plan
-from memplan_engine.scope import Scope
+from memplan_engine.problem import Problem
+from memplan_engine.scope import Scope, scope_summary
+from memplan_engine.scratch import workspace_of
 from memplan_engine.symbolic import BucketTable, MemorySchema, RangeReport, Sweep, to_text
 from memplan_engine.symbolic.partition import STRATEGY as PARTITION
 from memplan_engine.tables import plain_text
@@ -20,7 +24,8 @@ from memplan_engine.units import format_bytes, format_percent
 
 MOST_FORMULA = 2_000
 COUNTED = "the graph's storages; temporaries inside ops are not among these figures"
-SCOPED = {"scope": str(Scope.GRAPH), "counted": COUNTED}
+FORMULAS = "formulas and partitions are of storages alone"
+SCOPED = scope_summary(Scope.GRAPH, COUNTED)
 SHARING = (
     "which buffers share a partition holds for every value; the offsets move with the sizes of the "
     "partitions: memplan symbols has these as formulas"
@@ -28,10 +33,13 @@ SHARING = (
 
 
 def symbols_summary(graph: Graph, schema: MemorySchema, at: Mapping[str, int]) -> dict[str, Any]:
-    """Symbols, formulas and the partition schema; bytes at `at`, hints for the rest."""
+    """Symbols, formulas and the partition schema; bytes at `at`, hints for the rest. `peak_bytes` is of
+    storages, `held_peak_bytes` also of what ops hold."""
+    here = schema.problem.at(at)
+    workspace = _most(here)
     return {
         "graph": graph.name,
-        **SCOPED,
+        **scope_summary(here.scope, _counted(here)),
         "symbols": [asdict(symbol) for symbol in graph.symbols],
         "formulas": sorted({storage.formula for storage in graph.storages if storage.formula}),
         "peak": to_text(schema.peak_size()),
@@ -39,6 +47,9 @@ def symbols_summary(graph: Graph, schema: MemorySchema, at: Mapping[str, int]) -
         "partitions": [to_text(size) for size in schema.size_by_partition()],
         "peak_bytes": schema.peak(at),
         "memory_bytes": schema.memory_bytes(at),
+        "workspace_bytes": workspace,
+        "total_bytes": schema.memory_bytes(at) + workspace,
+        "held_peak_bytes": find_peak(here).nbytes,
         "usage": schema.usage(at),
     }
 
@@ -64,13 +75,31 @@ def symbols_tables(
         f"memory size: {format_bytes(schema.memory_bytes(at))} here, of which the peak "
         f"uses {format_percent(schema.usage(at))}",
     ]
+    here = schema.problem.at(at)
+    if workspace := _most(here):
+        name, held = workspace_name(here), find_peak(here)
+        total = format_bytes(schema.memory_bytes(at) + workspace)
+        lines.append(
+            f"with {name}: {total} here, {format_bytes(workspace)} of it beside the partitions; "
+            f"at most {format_bytes(held.nbytes)} live at step {held.step}"
+        )
+    lines.append(f"counted: {_counted(here)}")
     steps = [] if names is None else [Text(schema.table(names=names))]
-    return [table, partitions, *map(plain_text, lines), counted_line(), *steps]
+    return [table, partitions, *map(plain_text, lines), *steps]
 
 
-def counted_line() -> Text:
+def _most(here: Problem) -> int:
+    scratch = workspace_of(here)
+    return scratch.shared + scratch.unique
+
+
+def _counted(here: Problem) -> str:
+    return f"{counted(here)}; {FORMULAS}"
+
+
+def counted_line(words: str = COUNTED) -> Text:
     """What the figures of these tables count."""
-    return plain_text(f"counted: {COUNTED}")
+    return plain_text(f"counted: {words}")
 
 
 def _formula(expression: Any) -> str:
@@ -117,7 +146,7 @@ def range_tables(plan: Plan, report: RangeReport) -> list[RenderableType]:
     lines = [plain_text(report.summary, style)]
     if plan.strategy == PARTITION and not report.valid:
         lines.append(plain_text(SHARING))
-    return [*lines, table]
+    return [*lines, table, counted_line()]
 
 
 def buckets_summary(made: BucketTable) -> dict[str, Any]:
@@ -125,7 +154,7 @@ def buckets_summary(made: BucketTable) -> dict[str, Any]:
     return {
         "symbol": made.symbol,
         "others": dict(made.others),
-        **SCOPED,
+        **claim_summary(made.buckets[0].plan.problem),
         "arena_bytes": made.arena_bytes,
         "separate_bytes": made.separate_bytes,
         "table_bytes": made.table_bytes,
@@ -134,6 +163,8 @@ def buckets_summary(made: BucketTable) -> dict[str, Any]:
                 "low": bucket.low,
                 "high": bucket.high,
                 "arena_bytes": bucket.arena_bytes,
+                "workspace_bytes": bucket.plan.workspace_bytes,
+                "total_bytes": bucket.arena_bytes + bucket.plan.workspace_bytes,
                 "worst_waste_bytes": bucket.worst_waste,
                 "worst_at": bucket.worst_at,
                 "mean_waste_bytes": bucket.mean_waste,
@@ -149,7 +180,8 @@ def buckets_table(graph: str, made: BucketTable) -> Table:
     """A row a bucket, and what keeping all of them takes."""
     others = "".join(f", {name} {value:,}" for name, value in made.others)
     table = Table(made.symbol, title=plain_text(f"{graph}{others}"), title_justify="left")
-    for heading in ("arena", "mean waste", "worst waste", "at"):
+    workspace = any(bucket.plan.workspace_bytes for bucket in made.buckets)
+    for heading in ("arena", *["with workspace"] * workspace, "mean waste", "worst waste", "at"):
         table.add_column(heading, justify="right")
     table.add_column("offsets")
     for bucket in made.buckets:
@@ -159,6 +191,7 @@ def buckets_table(graph: str, made: BucketTable) -> Table:
         table.add_row(
             f"{bucket.low:,} to {bucket.high:,}",
             format_bytes(bucket.arena_bytes),
+            *[format_bytes(bucket.arena_bytes + bucket.plan.workspace_bytes)] * workspace,
             format_bytes(round(bucket.mean_waste)),
             format_bytes(bucket.worst_waste),
             f"{bucket.worst_at:,}",
@@ -174,7 +207,7 @@ def buckets_table(graph: str, made: BucketTable) -> Table:
 
 def sweep_summary(made: Sweep) -> dict[str, Any]:
     """The columns of a sweep; bytes."""
-    return asdict(made) | {"others": dict(made.others), **SCOPED}
+    return asdict(made) | {"others": dict(made.others), **scope_summary(made.scope)}
 
 
 def sweep_table(graph: str, made: Sweep) -> Table:
@@ -182,16 +215,18 @@ def sweep_table(graph: str, made: Sweep) -> Table:
     others = "".join(f", {name} {value:,}" for name, value in made.others)
     table = Table(title=plain_text(f"{graph}{others}"), title_justify="left")
     table.add_column(made.symbol, justify="right")
-    for heading in ("lower bound", made.strategy, "over bound", "partition plan", "over bound"):
+    beside = any(made.workspace)
+    headings = (made.strategy, *["with workspace"] * beside, "over bound", "partition plan", "over bound")
+    for heading in ("lower bound", *headings):
         table.add_column(heading, justify="right")
-    for value, bound, arena, partition in zip(
-        made.values, made.bound, made.arena, made.partition, strict=True
-    ):
+    columns = (made.values, made.bound, made.arena, made.partition, made.workspace)
+    for value, bound, arena, partition, workspace in zip(*columns, strict=True):
         mark = " ← hint" if value == made.hint else ""
         table.add_row(
             f"{value:,}{mark}",
             format_bytes(bound),
             format_bytes(arena),
+            *[format_bytes(arena + workspace)] * beside,
             _over(arena, bound),
             format_bytes(partition),
             _over(partition, bound),

@@ -156,8 +156,7 @@ def certificate(plan: Plan) -> str:
         proof = f"what {count} alive within {format_span(bound.step, bound.until)} need (as a search proved)"
     rest = f"; {told}" if (told := beside(plan)) else ""
     if plan.optimal:
-        of = "" if problem.origin is None else f" for {optimal_for(problem)}"
-        return f"optimal{of}: the arena equals {proof}{rest}"
+        return f"optimal for {optimal_for(problem)}: the arena equals {proof}{rest}"
     return f"not proved optimal: no arena can be smaller than {proof}, {format_bytes(bound.nbytes)}{rest}"
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from dashboard.plan_view import Panel, plan_view
+from dashboard.plan_view import Panel, StripLine, plan_view
 
 MIB = 1 << 20
 PALETTE = [
@@ -224,11 +224,14 @@ def crowd(columns: int = 20, rows: int = 1000) -> list[Panel]:
     return [panel, below]
 
 
+HELD = StripLine("held", "with temporaries", np.array([0, 5, 6]), np.array([10, 30, 10]) * MIB)
+"""Three times what the arena is, for one step."""
 SCENES = {
     "one": lambda: one(budget=40 * MIB),
     "three": three,
     "search": search,
     "plain": plain,
+    "held": lambda: plain(lines=(HELD,)),
     "pair": lambda: [*plain(), *plain()],
     "pieces": pieces,
     "empty": empty,

@@ -70,7 +70,10 @@ def test_a_fixed_offset_bounds_the_arena_by_its_end():
     assert contributors(problem, bound).tolist() == [1]
     plan = make_plan(problem)
     assert plan.optimal
-    assert certificate(plan) == "optimal: the arena equals the end of b, whose offset is fixed"
+    assert (
+        certificate(plan)
+        == "optimal for the buffers listed: the arena equals the end of b, whose offset is fixed"
+    )
 
 
 @pytest.mark.parametrize(("size", "gaps"), [(0, {}), (8, {0: (Gap(0, 2),)})])
@@ -98,7 +101,7 @@ def test_a_buffer_that_never_holds_all_its_bytes_at_once_still_ends_inside_the_a
     assert proved_bytes(problem, replace(bound, step=0)) == 3
     plan = make_plan(problem, "greedy_by_size")
     assert plan.optimal
-    assert certificate(plan) == "optimal: the arena equals the size of a"
+    assert certificate(plan) == "optimal for the buffers listed: the arena equals the size of a"
     assert reference.optimum(problem) == 10
 
 
@@ -155,7 +158,8 @@ def test_a_buffer_larger_than_the_holes_below_lies_above():
     assert plan.optimal
     assert (
         certificate(plan)
-        == "optimal: the arena equals what 3 buffers need at step 0, some of them at fixed offsets"
+        == "optimal for the buffers listed: the arena equals what 3 buffers need at step 0, "
+        "some of them at fixed offsets"
     )
 
 

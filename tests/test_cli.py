@@ -25,7 +25,7 @@ def test_plan_as_a_table(memplan):
     assert rows["arena"].strip() == "170 B"
     assert rows["peak"].strip() == "170 B live at step 3"
     assert "270 B, 37.0 % saved" in out
-    assert "optimal: the arena equals the bytes live at step 3 (2 buffers)" in out
+    assert "optimal for the buffers listed: the arena equals the bytes live at step 3 (2 buffers)" in out
 
 
 def test_plan_for_machines(memplan):
@@ -112,7 +112,7 @@ def test_compare_all_as_a_table(memplan):
     cells = {row[1].strip(): [cell.strip() for cell in row[2:-1]] for row in rows}
     assert cells["naive"][:3] == ["270 B", "58.8 %", "0.0 %"]
     assert [cell.strip() for cell in rows[0][1:4]] == ["auto", "170 B", "0.0 %"]
-    assert rows[0][6].strip() == "optimal"
+    assert rows[0][6].strip() == "arena optimal"
     assert "counted: the buffers listed" in out
 
 

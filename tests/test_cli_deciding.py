@@ -163,7 +163,8 @@ def test_a_core_that_a_search_proved_has_its_window():
     bound = Bound(20, BoundKind.CORE, 1, core=(0, 2), until=4)
     plan = Plan(problem, np.array([0, 6, 14, 0]), "exact", bound, nodes=1234, threads=2, seconds=2.0)
     assert certificate(plan) == (
-        "optimal: the arena equals what 2 buffers alive within steps 1–3 need (as a search proved)"
+        "optimal for the buffers listed: the arena equals what 2 buffers alive within steps 1–3 need "
+        "(as a search proved)"
     )
     decision = Decision(19, plan)
     found = decision_summary(decision)["core"]

@@ -32,6 +32,7 @@ def test_what_opens_by_itself_is_gpt2_and_its_address_is_empty():
         ("Arena", "52 MiB"), ("Lower bound", "52 MiB"), ("Peak step", "74"), ("Holes at peak", "0 B"),
         ("Saved", "96.9 %"),
     ]  # fmt: skip
+    assert app.metric[2].delta == "52 MiB · mul\\_1"
     assert address(app) == {}
     assert "the arena equals the bytes live at step 74" in app.caption[0].value.replace("\\", "")
 

@@ -262,6 +262,7 @@ def test_graphs_without_symbols_have_no_sliders_and_no_tab():
 def test_the_arena_over_a_symbol_the_range_and_buckets():
     app = open_app(tab="Sizes", doc=DYNAMIC)
     assert "Arena by auto over batch with seq = 64" in captions(app)
+    assert "What ops hold lies beside the arena: up to 1.19 MiB, at batch = 64." in captions(app)
     assert "fails at batch=3, seq=64: " in app.warning[0].value.replace("\\", "")
     limits = app.dataframe[0].value.set_index("symbol")["offsets fail from"].to_dict()
     assert limits == {"batch": "3", "seq": "65"}

@@ -63,7 +63,9 @@ def test_the_strip_has_what_was_reserved_whatever_strategy_is_shown():
     assert (curve.steps, curve.reserved) == (tuple(range(len(over.live))), tuple(over.reserved.tolist()))
     facts = state.facts_of(document, "linear_scan")
     drawn = make_panel(facts, COLOURINGS["size"](document.problem), reserved=curve)
-    assert (len(drawn.reserved_start), int(drawn.reserved.max())) == (2021, 1_499_463_680)
+    (line,) = drawn.lines
+    assert (line.kind, line.exact) == ("reserved", False)
+    assert (len(line.start), int(line.nbytes.max())) == (2021, 1_499_463_680)
     assert reserved_curve(state.load_document("example:teaching_best_fit", documents.Options())) is None
 
 

@@ -122,6 +122,19 @@ def test_who_has_chosen_nothing_gets_a_teaching_graph_and_those_stand_first():
 
 
 @pytest.mark.parametrize(
+    ("doc", "told"),
+    [
+        ("example:teaching_best_fit", "Counted: the buffers listed."),
+        ("example:squeezenet", "Counted: the graph's storages; temporaries inside ops are not known."),
+        ("example:gpt2", "A replay places storages; what ops hold lies beside them."),
+    ],
+)
+def test_the_page_says_what_is_counted(doc, told):
+    app = open_app("replay", doc=doc, strategy="greedy_by_size")
+    assert app.caption[-1].value.replace("\\", "").endswith(told)
+
+
+@pytest.mark.parametrize(
     ("strategy", "family"),
     [
         ("linear_scan", "linear scan"),

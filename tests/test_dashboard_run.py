@@ -125,6 +125,7 @@ def test_an_observation_opens_as_a_run_without_a_prediction():
     app = upload(open_app("run"), OBSERVED, "seen.json")
     assert [(each.label, each.value) for each in app.metric] == [("Allocator's peak", "96 B")]
     assert "nothing was predicted" in " ".join(texts(app.markdown))
+    assert "Counted: what one real run allocated" in " ".join(texts(app.caption)).replace("\\", "")
 
 
 def test_devices_of_an_observation_are_shown_one_at_a_time(tmp_path):

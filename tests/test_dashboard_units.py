@@ -105,7 +105,7 @@ def test_a_panel_has_the_columns_of_its_plan():
     plan = adopt(problem, np.array([0, 10, 0]))
     facts = make_facts(document(problem), plan)
     panel = make_panel(facts, colours.by_size(problem), np.array([False, True, False]), budget=64)
-    assert (panel.title, panel.subtitle) == ("imported", "30 B · optimal")
+    assert (panel.title, panel.subtitle) == ("imported", "30 B · arena optimal")
     assert (panel.arena, panel.bound, panel.peak_step, panel.steps, panel.budget) == (30, 30, 1, 3, 64)
     assert [panel.start.tolist(), panel.end.tolist()] == [[0, 1, 2], [2, 3, 3]]
     assert [panel.offset.tolist(), panel.size.tolist()] == [[0, 10, 0], [10, 20, 5]]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traced import Node, doubled, traced, transformer
 
-from memplan_engine import Gap, Op, Problem, adopt, make_plan, make_problem, to_problem
+from memplan_engine import Gap, Op, Problem, adopt, find_peak, make_plan, make_problem, to_problem
 from memplan_engine.diff_tables import diff_summary
 from memplan_engine.diffing.limit import Limit, parse_limit
 from memplan_engine.diffing.matching import NOBODY
@@ -394,6 +394,14 @@ def test_what_ops_hold_beside_the_arena_is_a_part_of_the_sum() -> None:
     assert headline(found) == "arena unchanged: 20 B; with workspace +30 B (+25.0 %): 120 B → 150 B"
     rows = {what: (base, head) for what, base, head in figures(found)}
     assert (rows["workspace"], rows["total"]) == ((100, 130), (120, 150))
+    # Where most is held is not where storages alone are most: both are said.
+    told = peak_sentence(found)
+    assert told.startswith("the peak of the storages has not moved: ")
+    assert "; with temporaries " in told
+    sides = diff_summary(found)["base"], diff_summary(found)["head"]
+    for side, plan in zip(sides, (found.base, found.head), strict=True):
+        peak = find_peak(plan.problem)
+        assert (side["held_peak_bytes"], side["held_peak_step"]) == (peak.nbytes, peak.step)
     assert not found.same
     assert diff_summary(found)["total_delta_bytes"] == 30
     assert [parse_limit(text).exceeded(found) for text in ("24%", "25%", "29", "30")] == [

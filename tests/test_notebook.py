@@ -30,7 +30,7 @@ def test_a_plan_shows_itself_in_notebooks():
     console = Console(width=100)
     with console.capture() as shown:
         console.print(PLAN)
-    assert "optimal: the arena equals the bytes live at step 3" in shown.get()
+    assert "optimal for the buffers listed: the arena equals the bytes live at step 3" in shown.get()
 
 
 def test_a_notebook_shows_hostile_names_as_text():

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dashboard.plan_view import Panel, component, packing
+from dashboard.plan_view import Panel, StripLine, component, packing
 from dashboard.plan_view.bundle import FEED_MODULES, FRONTEND, MODULES, feed_script, script, styles
 from dashboard.plan_view.component import _Selection, plan_view
 
@@ -71,14 +71,20 @@ def test_columns_come_back_exactly():
     assert one["stepLabels"] is None
 
 
-def test_what_was_reserved_travels_as_steps_and_bytes():
-    given = {"reserved_start": np.array([0, 3]), "reserved": np.array([512, 2**40])}
-    header, column = unpack(packing.pack([panel(**given), panel()], {}))
-    steps, nbytes = header["panels"][0]["reserved"]
-    assert (column(steps).tolist(), column(nbytes).tolist()) == ([0, 3], [512, 2**40])
-    assert header["panels"][1]["reserved"] is None
-    with pytest.raises(ValueError, match="reserved has not the rows of reserved_start"):
-        panel(reserved=np.array([1]))
+def test_lines_on_the_strip_travel_as_steps_and_bytes():
+    held = StripLine("held", "with temporaries", np.array([0, 1, 2]), np.array([7, 9, 7]))
+    reserved = StripLine("reserved", "reserved", np.array([0, 3]), np.array([512, 2**40]), exact=False)
+    header, column = unpack(packing.pack([panel(lines=(held, reserved)), panel()], {}))
+    lines = header["panels"][0]["lines"]
+    assert [(line["kind"], line["label"], line["exact"]) for line in lines] == [
+        ("held", "with temporaries", True),
+        ("reserved", "reserved", False),
+    ]
+    assert [column(line["start"]).tolist() for line in lines] == [[0, 1, 2], [0, 3]]
+    assert [column(line["bytes"]).tolist() for line in lines] == [[7, 9, 7], [512, 2**40]]
+    assert header["panels"][1]["lines"] == []
+    with pytest.raises(ValueError, match="nbytes has not the 2 rows of start"):
+        StripLine("reserved", "reserved", np.array([0, 3]), np.array([1]))
 
 
 def test_names_and_step_labels_travel_as_utf8():

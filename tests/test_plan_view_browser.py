@@ -114,6 +114,27 @@ def test_every_panel_says_in_words_what_it_shows(open_chart):
     assert chart.page.locator(".legend .label").all_inner_texts()[:3] == ["conv", "norm", "relu"]
 
 
+@pytest.mark.parametrize(("scheme", "colour"), [("light", [107, 47, 163]), ("dark", [227, 181, 255])])
+def test_what_ops_hold_is_a_line_on_the_strip(open_chart, scheme, colour):
+    """It reaches 30 MiB at step 5, thrice the arena: the strip's axis ends 9 % above."""
+    chart = open_chart("held", scheme=scheme)
+    assert "with temporaries at most 30 MiB" in chart.base.get_attribute("aria-label")
+    strip = HEIGHT - AXIS - (PLOT + TOP + 26)
+    peak = HEIGHT - AXIS - strip / 1.09
+
+    def line_at(step):
+        x = chart.at(step, 0)[0]
+        return any(chart.pixel(x, peak + off) == colour for off in (-1, -0.5, 0, 0.5, 1))
+
+    assert line_at(5.5)
+    assert not line_at(3.5)
+    assert not line_at(6.5)
+    chart.mouse(chart.at(5.5, 0)[0], HEIGHT - AXIS - 20)
+    assert chart.tooltip.inner_text().splitlines()[:2] == ["step 5 · op5", "with temporaries 30 MiB"]
+    chart.mouse(chart.at(6.5, 0)[0], HEIGHT - AXIS - 20)
+    assert chart.tooltip.inner_text().splitlines()[1] == "with temporaries 10 MiB"
+
+
 def test_hover_shows_the_buffer_and_elsewhere_the_step(open_chart):
     chart = open_chart()
     chart.mouse(*chart.at(7.5, 2))

@@ -17,6 +17,7 @@ import pytest
 from browser_support import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scratch_graphs import HELD, scratch_plan
 
 from memplan_engine import (
     Gap,
@@ -30,6 +31,7 @@ from memplan_engine import (
     write_report,
 )
 from memplan_engine.exporters import report_data
+from memplan_engine.exporters.plot_style import THEMES
 from memplan_engine.exporters.report_data import script_json, shortened
 from memplan_engine.exporters.report_html import to_html
 from memplan_engine.exporters.report_sections import MOST_CONTRIBUTORS
@@ -330,6 +332,22 @@ def test_every_buffer_is_a_rectangle_of_its_colour_at_its_place(opened, scheme):
         assert tab.evaluate(PIXEL, [x, y]) == rgb_of(pair[scheme == "dark"])
     ground = {"light": "#ffffff", "dark": "#14171d"}[scheme]
     assert tab.evaluate(PIXEL, list(place_of(tab, 4.6, 150, PLAN))) == rgb_of(ground)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_strip_reaches_the_peak_that_ops_make(opened, scheme):
+    tab, plan = opened(to_html(scratch_plan()), scheme=scheme), scratch_plan()
+    top = tab.evaluate("() => document.getElementById('chart').clientHeight") - 30 - 100
+    xs = [place_of(tab, step + 0.2, 0, plan)[0] for step in range(3)]
+
+    def line_at(x, nbytes):
+        y = top + 100 * (1 - nbytes / max(HELD))
+        return rgb_of(THEMES[scheme].held) in [tab.evaluate(PIXEL, [x, y + off]) for off in (-1, 0, 1)]
+
+    assert [[line_at(x, nbytes) for nbytes in HELD] for x in xs] == np.eye(3, dtype=bool).tolist()
+    box = tab.locator("#chart").bounding_box()
+    tab.mouse.move(box["x"] + xs[1], box["y"] + top + 50)
+    assert tab.locator("#tooltip").inner_text().splitlines()[1:3] == ["live 150 B", "with workspaces 350 B"]
 
 
 def test_hover_click_search_zoom_and_colour(opened):

@@ -8,6 +8,6 @@ Plain values in, one number out: nothing is computed here that belongs to the en
 
 from dashboard.plan_view.component import ViewEvent, plan_view
 from dashboard.plan_view.difference import PATTERNS, Difference, Filter
-from dashboard.plan_view.panel import Band, Panel
+from dashboard.plan_view.panel import Band, Panel, StripLine
 
-__all__ = ["PATTERNS", "Band", "Difference", "Filter", "Panel", "ViewEvent", "plan_view"]
+__all__ = ["PATTERNS", "Band", "Difference", "Filter", "Panel", "StripLine", "ViewEvent", "plan_view"]

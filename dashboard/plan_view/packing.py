@@ -109,9 +109,16 @@ def _panel(panel: Panel, blob: _Blob, all_names: bool = True) -> dict[str, Any]:
         "profileStart": blob.add(steps_column(panel.profile_start)),
         "profileLive": blob.add(*bytes_column(panel.profile_live)),
         "profileHigh": blob.add(*bytes_column(panel.profile_high)),
-        "reserved": None
-        if panel.reserved is None or panel.reserved_start is None
-        else [blob.add(steps_column(panel.reserved_start)), blob.add(*bytes_column(panel.reserved))],
+        "lines": [
+            {
+                "kind": line.kind,
+                "label": line.label,
+                "exact": line.exact,
+                "start": blob.add(steps_column(line.start)),
+                "bytes": blob.add(*bytes_column(line.nbytes)),
+            }
+            for line in panel.lines
+        ],
         "names": _names(panel, blob, all_names),
         "bands": [
             {"label": band.label, "start": band.start, "end": band.end, "color": band.color}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,26 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class StripLine:
+    """A line on the strip: from each of the steps `start` to the next so many bytes (int64, shape (r,)), or,
+    unless `exact`, up to so many. `kind` says how it is drawn: what is held with the scratch of ops, or what
+    an allocator reserved of the device.
+
+    Raises ValueError when both columns are not of one length.
+    """
+
+    kind: Literal["held", "reserved"]
+    label: str
+    start: Ints
+    nbytes: Ints
+    exact: bool = True
+
+    def __post_init__(self) -> None:
+        if len(self.start) != len(self.nbytes):
+            raise ValueError(f"line {self.label!r}: nbytes has not the {len(self.start)} rows of start")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Panel:
     """One plan as columns of n rectangles. Offsets and sizes in bytes, times in steps, lifetimes half-open.
 
@@ -36,9 +57,7 @@ class Panel:
     covers the steps from `profile_start[j]` up to `profile_start[j + 1]` (the last one up to `steps`) with
     that many live bytes and that high-water mark.
 
-    `before` is an arena (bytes) to compare with, drawn as a line of its own. `reserved_start`, `reserved`
-    (int64, r, or None) are what an allocator held of the device: from each of these steps to the next the
-    most bytes; a line on the strip.
+    `before` is an arena (bytes) to compare with, drawn as a line of its own. `lines` lie over the strip.
 
     Raises ValueError when the columns of a panel do not belong together.
     """
@@ -65,8 +84,7 @@ class Panel:
     buffers: int | None = None
     bands: tuple[Band, ...] = ()
     before: int | None = None
-    reserved_start: Ints | None = None
-    reserved: Ints | None = None
+    lines: tuple[StripLine, ...] = ()
 
     def __post_init__(self) -> None:
         n, k = len(self.start), len(self.profile_start)
@@ -77,12 +95,6 @@ class Panel:
         for field in ("profile_live", "profile_high"):
             if len(getattr(self, field)) != k:
                 raise ValueError(f"panel {self.title!r}: {field} has not the {k} rows of profile_start")
-        if (self.reserved is None) != (self.reserved_start is None) or (
-            self.reserved is not None
-            and self.reserved_start is not None
-            and len(self.reserved) != len(self.reserved_start)
-        ):
-            raise ValueError(f"panel {self.title!r}: reserved has not the rows of reserved_start")
         if n and int(self.color.max()) >= MAX_COLORS:
             raise ValueError(f"panel {self.title!r}: color {int(self.color.max())} is past {MAX_COLORS - 1}")
         buffers = n if self.owner is None else int(self.owner.max(initial=-1)) + 1

@@ -91,7 +91,7 @@ def answers(panels: Sequence[Panel], request: Request, is_new: bool = False) -> 
 
 def _unlabelled(panel: Panel) -> Panel:
     """Without what the browser has from the first crop."""
-    return replace(panel, step_labels=None, bands=(), reserved_start=None, reserved=None)
+    return replace(panel, step_labels=None, bands=(), lines=())
 
 
 def look(panel: Panel, window: Window, cells: tuple[int, int], border: int) -> View:

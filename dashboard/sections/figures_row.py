@@ -47,7 +47,7 @@ def show_figures(facts: Facts, budget: int | None) -> None:
     )
     quiet = {"delta_color": "off", "delta_arrow": "off"}
     row[1].metric("Lower bound", format_bytes(plan.bound.nbytes), str(plan.bound.kind), help=BOUND, **quiet)
-    at = plain(peak.ops[0].name) if peak.ops else None
+    at = plain(" · ".join([format_bytes(peak.nbytes), *(op.name for op in peak.ops[:1])]))
     row[2].metric("Peak step", f"{peak.step:,}", at, help=PEAK, **quiet)
     row[3].metric("Holes at peak", format_bytes(facts.holes_at_peak), help=HOLES)
     row[4].metric("Saved", format_percent(facts.saved), f"naive {format_bytes(facts.naive_bytes)}", **quiet)

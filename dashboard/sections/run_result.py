@@ -15,6 +15,7 @@ from memplan_engine.formats.run_format import ProfileEntry, RunFile, SlabEntry, 
 from memplan_engine.run_words import (
     WAYS,
     check_sentence,
+    counted_sentence,
     difference_sentence,
     equality_sentence,
     kernel_bytes,
@@ -37,6 +38,7 @@ def show_run(run: RunFile) -> None:
     if run.curves:
         chart = run_curves.figure(run_curves.data(run))
         st.plotly_chart(chart, key="run_curves", config={"displayModeBar": False})
+        st.caption(plain(f"Counted: {counted_sentence(run)}"))
     else:
         st.info("There are no ops to watch.")
     _tabs(run)

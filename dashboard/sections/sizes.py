@@ -12,7 +12,8 @@ from dashboard.figures import size_curve
 from dashboard.symbols import symbols_of
 from dashboard.words import plain
 from memplan_engine import MemplanError
-from memplan_engine.symbolic import BucketTable, MemorySchema, to_text
+from memplan_engine.scope import scope_words
+from memplan_engine.symbolic import BucketTable, MemorySchema, Sweep, to_text
 from memplan_engine.symbolic.partition import STRATEGY as PARTITION
 from memplan_engine.units import format_bytes, format_percent
 
@@ -50,7 +51,8 @@ def _curve(facts: Facts, symbol: str) -> None:
     st.caption(
         plain(
             f"Arena by {made.strategy} over {symbol}{f' with {others}' if others else ''}. The partition "
-            "plan is one assignment for all values, decided at the hint; the others are planned anew at each."
+            "plan is one assignment for all values, decided at the hint; the others are planned anew at "
+            f"each. {_beside(made)}"
         )
     )
     if made.skipped:
@@ -59,6 +61,15 @@ def _curve(facts: Facts, symbol: str) -> None:
     st.plotly_chart(
         size_curve.figure(size_curve.data(made, now)), key="size_curve", config={"displayModeBar": False}
     )
+
+
+def _beside(made: Sweep) -> str:
+    """What ops hold at most beside these arenas, or that nobody knows."""
+    if not any(made.workspace):
+        return f"Counted: {scope_words(made.scope)}."
+    most = max(made.workspace)
+    value = made.values[made.workspace.index(most)]
+    return f"What ops hold lies beside the arena: up to {format_bytes(most)}, at {made.symbol} = {value:,}."
 
 
 def _range(facts: Facts) -> None:

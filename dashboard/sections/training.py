@@ -11,6 +11,7 @@ from dashboard.figures import phase_areas
 from dashboard.words import plain
 from memplan_engine import Graph, MemplanError, Problem
 from memplan_engine.colouring import SAVED, by_phase
+from memplan_engine.estimates import COUNTED
 from memplan_engine.formats.graph_format import About
 from memplan_engine.training import (
     MinCutDifference,
@@ -73,8 +74,8 @@ def _estimates(about: About) -> None:
     if not about.estimates:
         return
     st.caption(
-        "PyTorch's FX memory estimator on the graphs behind this one, parameters and inputs counted. By "
-        "storages, with unread values held, is what fx.Interpreter needs, to the byte."
+        "PyTorch's FX memory estimator on the graphs behind this one. Counted: "
+        f"{COUNTED}. By storages, with unread values held, is what fx.Interpreter needs, to the byte."
     )
     st.dataframe(
         pd.DataFrame(

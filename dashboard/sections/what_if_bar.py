@@ -9,6 +9,7 @@ from dashboard.facts import Facts
 from dashboard.scenarios import Changed
 from dashboard.words import plain
 from memplan_engine import Scenario
+from memplan_engine.claims import workspace_name
 from memplan_engine.units import format_bytes
 from memplan_engine.what_if.figures import figures_of
 from memplan_engine.what_if_tables import ROWS, signed
@@ -67,7 +68,8 @@ def _figures(before: Facts, after: Facts) -> None:
             help=HELP[label],
         )
     if new.workspace:
+        name = workspace_name(after.plan.problem)
         with_it = f"{format_bytes(old.total)} → {format_bytes(new.total)}"
-        st.caption(plain(f"with {format_bytes(new.workspace)} of workspace beside the arena: {with_it}"))
+        st.caption(plain(f"with {format_bytes(new.workspace)} of {name} beside the arena: {with_it}"))
     if after.plan.strategy != before.plan.strategy:
         st.caption(plain(f"before: {before.plan.strategy}; after: {after.plan.strategy}"))

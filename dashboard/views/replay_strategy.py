@@ -8,6 +8,9 @@ from dashboard import controls, lesson_part, replaying, state
 from dashboard.replay_view import Mode, replay_view
 from dashboard.words import NOTHING_TO_PLACE, plain
 from memplan_engine import MemplanError
+from memplan_engine.claims import counted
+from memplan_engine.graph import NO_WORKSPACE
+from memplan_engine.scratch import workspace_of
 
 MODES = {
     Mode.REPLAY: ":material/play_circle: Replay",
@@ -38,6 +41,9 @@ def _page() -> None:
         return
     replaying.show_note(scene)
     replay_view(scene.message, serial=scene.serial, key="replay_view", on_step=replaying.keep_step)
+    beside = workspace_of(problem) != NO_WORKSPACE
+    told = ". A replay places storages; what ops hold lies beside them" * beside
+    st.caption(plain(f"Counted: {counted(problem)}{told}."))
 
 
 _page()

@@ -14,7 +14,7 @@ from memplan_engine.cli.app import app
 from memplan_engine.cli.options import AS_JSON, OUTPUT, SYMBOLS, parse_symbols
 from memplan_engine.cli.output import show, tell
 from memplan_engine.errors import InputError
-from memplan_engine.estimates import about_estimates, estimate_peaks
+from memplan_engine.estimates import about_estimates, estimate_peaks, estimates_summary
 from memplan_engine.exporters import check_target, write_json
 from memplan_engine.graph import Graph
 from memplan_engine.planner import as_problem
@@ -175,10 +175,7 @@ def estimate(
     found = estimate_peaks(capture_pair_factory(factory, partition=str(partition)))
     show(
         as_json,
-        lambda: [
-            entry.model_dump() | {"peak": max(entry.forward_peak, entry.backward_peak)}
-            for entry in about_estimates(found).estimates
-        ],
+        lambda: estimates_summary(found),
         lambda: [graph_tables.estimates_table(f"{factory}, {partition} partition", found)],
     )
 

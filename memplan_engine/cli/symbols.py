@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from memplan_engine import symbol_tables
+from memplan_engine.claims import counted
 from memplan_engine.cli.app import app
 from memplan_engine.cli.options import AS_JSON, FILE, REUSE, STRATEGY, open_file, with_preparation
 from memplan_engine.cli.output import show
@@ -17,6 +18,7 @@ from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.preparation import Preparation, prepare, range_options
+from memplan_engine.scope import scope_words
 from memplan_engine.symbolic import plan_buckets, revalidate, schema_of
 from memplan_engine.symbolic.sweep import POINTS
 from memplan_engine.symbolic.sweep import sweep as sweep_over
@@ -84,7 +86,10 @@ def buckets(
     show(
         as_json,
         lambda: symbol_tables.buckets_summary(made),
-        lambda: [symbol_tables.buckets_table(graph.name, made), symbol_tables.counted_line()],
+        lambda: [
+            symbol_tables.buckets_table(graph.name, made),
+            symbol_tables.counted_line(counted(made.buckets[0].plan.problem)),
+        ],
     )
 
 
@@ -106,7 +111,10 @@ def sweep(
     show(
         as_json,
         lambda: symbol_tables.sweep_summary(made),
-        lambda: [symbol_tables.sweep_table(graph.name, made), symbol_tables.counted_line()],
+        lambda: [
+            symbol_tables.sweep_table(graph.name, made),
+            symbol_tables.counted_line(scope_words(made.scope)),
+        ],
     )
 
 

@@ -18,6 +18,7 @@ from memplan_engine.diffing.moment import Cause, Moment, compare_moments, counte
 from memplan_engine.diffing.timeline import Timeline, lifetime_changes, match_steps
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Ints
+from memplan_engine.profile import Held, held_bytes
 
 
 class Change(StrEnum):
@@ -53,6 +54,16 @@ class Diff:
     lived: Ints
     base_moment: Moment
     head_moment: Moment
+
+    @property
+    def base_held(self) -> Held:
+        """What the base holds with the scratch of its ops."""
+        return held_bytes(self.base.problem, self.base_load.sections, self.base_load.live)
+
+    @property
+    def head_held(self) -> Held:
+        """What the head holds with the scratch of its ops."""
+        return held_bytes(self.head.problem, self.head_load.sections, self.head_load.live)
 
     @property
     def arena_delta(self) -> int:

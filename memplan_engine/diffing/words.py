@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memplan_engine.claims import counted
+from memplan_engine.claims import counted, workspace_name
 from memplan_engine.diffing.limit import Limit
 from memplan_engine.diffing.moment import Footing
 from memplan_engine.diffing.regression import Change, Diff
@@ -84,14 +84,26 @@ def reasons(diff: Diff) -> tuple[tuple[str, int], ...]:
 
 
 def peak_sentence(diff: Diff) -> str:
-    """Whether the peak moved, and from where to where."""
+    """Whether the peak that demand is moved, and from where to where; where the peak is with the scratch of
+    ops, if they have any."""
     base = place(diff.base.problem, diff.base_load.peak_step)
     head = place(diff.head.problem, diff.head_load.peak_step)
+    of = " of the storages" * diff.has_workspaces
     if diff.head_moment.footing is Footing.NOTHING:
-        told = "the peaks have nothing to do with each other"
+        told = f"the peaks{of} have nothing to do with each other"
     else:
-        told = "the peak moved" if diff.peak_moved else "the peak has not moved"
-    return f"{told}: {base} in base, {head} in head"
+        told = f"the peak{of} moved" if diff.peak_moved else f"the peak{of} has not moved"
+    return f"{told}: {base} in base, {head} in head{_held(diff)}"
+
+
+def _held(diff: Diff) -> str:
+    if not diff.has_workspaces:
+        return ""
+    base, head = (
+        f"{format_bytes(held.peak_bytes)} at {place(plan.problem, held.peak_step)}"
+        for plan, held in ((diff.base, diff.base_held), (diff.head, diff.head_held))
+    )
+    return f"; with {workspace_name(diff.head.problem)} {base} in base, {head} in head"
 
 
 def moment_sentence(diff: Diff) -> str:

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from memplan_engine.claims import over_bound
+from memplan_engine.claims import over_bound, workspace_name
 from memplan_engine.errors import MissingDependencyError
-from memplan_engine.exporters.plot_geometry import coarse, make_scene
+from memplan_engine.exporters.plot_geometry import coarse, held_curve, make_scene
 from memplan_engine.exporters.plot_raster import paint, png_bytes
 from memplan_engine.exporters.plot_style import FigureStyle
 from memplan_engine.exporters.plot_ticks import byte_ticks
 from memplan_engine.pieces import cut
 from memplan_engine.plan import Plan
-from memplan_engine.profile import make_profile
+from memplan_engine.profile import Profile, make_profile
 from memplan_engine.units import format_bytes
 
 MOST_BARS = 20_000
@@ -40,8 +40,9 @@ def plotly_figure(plan: Plan, colour_by: str | None = None, theme: str = "light"
         _add_bars(chart, plan, style)
     else:
         _add_picture(chart, plan, style)
-    _add_profile(chart, plan, style)
-    _add_levels(chart, plan, style)
+    profile = make_profile(plan.problem, plan.offsets)
+    _add_profile(chart, plan, profile, style)
+    _add_levels(chart, plan, profile, style)
     facts = f"{plan.strategy} · arena {format_bytes(plan.arena_bytes)} · {over_bound(plan)}"
     colours = style.colours
     chart.update_layout(
@@ -56,10 +57,11 @@ def plotly_figure(plan: Plan, colour_by: str | None = None, theme: str = "light"
         margin={"t": 70, "r": 20},
     )
     steps, top = max(1, plan.problem.steps), max(1, plan.arena_bytes)
+    deep = max(top, profile.peak_bytes)
     chart.update_xaxes(range=[0, steps], row=1, col=1)
     chart.update_xaxes(range=[0, steps], title="steps", row=2, col=1)
-    for row, high, most in ((1, HEADROOM * top, 8), (2, top, 3)):
-        ticks = byte_ticks(plan.arena_bytes, most)
+    for row, high, shown, most in ((1, HEADROOM * top, top, 8), (2, deep, deep, 3)):
+        ticks = byte_ticks(shown, most)
         values, words = [value for value, _ in ticks], [label for _, label in ticks]
         chart.update_yaxes(range=[0, high], tickvals=values, ticktext=words, row=row, col=1)
     return chart
@@ -124,10 +126,14 @@ def _add_picture(chart: Any, plan: Plan, style: FigureStyle) -> None:
     )
 
 
-def _add_profile(chart: Any, plan: Plan, style: FigureStyle) -> None:
-    edges, live, high = coarse(make_profile(plan.problem, plan.offsets), MOST_POINTS)
+def _add_profile(chart: Any, plan: Plan, profile: Profile, style: FigureStyle) -> None:
+    edges, live, high = coarse(profile, MOST_POINTS)
     colours = style.colours
-    for name, values, colour in (("high water", high, colours.holes), ("live", live, colours.live)):
+    curves = [("high water", edges, high, colours.holes), ("live", edges, live, colours.live)]
+    if plan.workspace_bytes:
+        curves.append((f"with {workspace_name(plan.problem)}", *held_curve(profile), colours.held))
+    for name, edges, values, colour in curves:
+        area = {"fill": "tozeroy", "fillcolor": colour} if colour != colours.held else {}
         chart.add_scatter(
             x=edges,
             y=np.append(values, values[-1:]),
@@ -135,15 +141,14 @@ def _add_profile(chart: Any, plan: Plan, style: FigureStyle) -> None:
             hovertemplate=f"step %{{x}}: {name} %{{customdata}}<extra></extra>",
             name=name,
             mode="lines",
-            line={"shape": "hv", "width": 0.5, "color": colour},
-            fill="tozeroy",
-            fillcolor=colour,
+            line={"shape": "hv", "width": 0.5 if area else 1.5, "color": colour},
+            **area,
             row=2,
             col=1,
         )
 
 
-def _add_levels(chart: Any, plan: Plan, style: FigureStyle) -> None:
+def _add_levels(chart: Any, plan: Plan, profile: Profile, style: FigureStyle) -> None:
     """Arena and lower bound as lines with their names above them."""
     colours = style.colours
     levels = [(plan.arena_bytes, "arena = lower bound" if plan.optimal else "arena", colours.text, "solid")]
@@ -161,5 +166,5 @@ def _add_levels(chart: Any, plan: Plan, style: FigureStyle) -> None:
             row=1,
             col=1,
         )
-    peak = make_profile(plan.problem, plan.offsets).peak_step + 0.5
+    peak = profile.peak_step + 0.5
     chart.add_vline(x=peak, line={"color": colours.peak, "dash": "dot", "width": 1}, row="all", col=1)

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import io
 from math import hypot
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memplan_engine.atomic import write_atomically
 from memplan_engine.errors import InputError, MissingDependencyError
-from memplan_engine.exporters.plot_geometry import (
-    Area,
-    Box,
-    Floats,
-    Frame,
-    Line,
-    Scene,
-    Shape,
-    Text,
-    make_scene,
-)
+from memplan_engine.exporters.plot_geometry import Scene, make_scene
 from memplan_engine.exporters.plot_labels import rect_labels
 from memplan_engine.exporters.plot_raster import paint
+from memplan_engine.exporters.plot_shapes import Area, Box, Floats, Frame, Line, Path, Shape, Text
 from memplan_engine.exporters.plot_style import PIXELS_PER_INCH, FigureStyle
 from memplan_engine.plan import Plan
 
@@ -37,7 +28,7 @@ MOST_PIXELS = 100_000_000
 ANCHORS = {"start": "lm", "middle": "mm", "end": "rm"}
 
 
-def write_png(plan: Plan, path: Path | str, style: FigureStyle | None = None) -> None:
+def write_png(plan: Plan, path: FilePath | str, style: FigureStyle | None = None) -> None:
     """Write `plan` to `path`, atomically; raises as `to_png` does, and InputError for a bad place."""
     write_atomically(path, to_png(plan, style))
 
@@ -99,6 +90,9 @@ class _Pen:
                 self._text(shape)
             elif isinstance(shape, Line):
                 self._line(shape)
+            elif isinstance(shape, Path):
+                corners = [(round(x), round(y)) for x, y in (shape.points * self.scale).tolist()]
+                self.canvas.line(corners, shape.colour, max(1, round(shape.width * self.scale)))
             else:
                 self._area(shape)
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path as FilePath
 
 import numpy as np
 
 from memplan_engine.atomic import write_atomically
-from memplan_engine.exporters.plot_geometry import Area, Box, Line, Rects, Scene, Shape, Text, make_scene
+from memplan_engine.exporters.plot_geometry import Rects, Scene, make_scene
 from memplan_engine.exporters.plot_labels import rect_labels
 from memplan_engine.exporters.plot_raster import paint, png_bytes
+from memplan_engine.exporters.plot_shapes import Area, Box, Line, Path, Shape, Text
 from memplan_engine.exporters.plot_style import PIXELS_PER_INCH, FigureStyle
 from memplan_engine.plan import Plan
 
@@ -27,7 +28,7 @@ _UNFIT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML has no way to write."""
 
 
-def write_svg(plan: Plan, path: Path | str, style: FigureStyle | None = None) -> None:
+def write_svg(plan: Plan, path: FilePath | str, style: FigureStyle | None = None) -> None:
     """Write `plan` to `path`, atomically; raises InputError when that cannot be done."""
     write_atomically(path, to_svg(plan, style).encode())
 
@@ -101,16 +102,22 @@ def _shape(shape: Shape) -> str:
         dash = f' stroke-dasharray="{" ".join(map(_n, shape.dash))}"' if shape.dash else ""
         ends = f'x1="{_n(shape.x0)}" y1="{_n(shape.y0)}" x2="{_n(shape.x1)}" y2="{_n(shape.y1)}"'
         return f'<line {ends} stroke="{shape.colour}" stroke-width="{_n(shape.width)}"{dash}/>'
+    if isinstance(shape, Path):
+        line = f'stroke="{shape.colour}" stroke-width="{_n(shape.width)}" stroke-linejoin="round"'
+        return f'<polyline points="{_corners(shape)}" fill="none" {line}/>'
     return "".join(_filled(shape, colour) for colour in (shape.colour, _hatch_of(shape)) if colour)
 
 
 def _filled(shape: Box | Area, fill: str) -> str:
     if isinstance(shape, Area):
-        corners = " ".join(f"{_n(x)},{_n(y)}" for x, y in shape.points.tolist())
-        return f'<polygon points="{corners}" fill="{fill}"/>'
+        return f'<polygon points="{_corners(shape)}" fill="{fill}"/>'
     frame = shape.frame
     outline = f"M{_n(frame.left)} {_n(frame.top)}h{_n(frame.width)}v{_n(frame.height)}h-{_n(frame.width)}z"
     return f'<path d="{outline}" fill="{fill}"/>'
+
+
+def _corners(shape: Area | Path) -> str:
+    return " ".join(f"{_n(x)},{_n(y)}" for x, y in shape.points.tolist())
 
 
 def _hatch_of(shape: Box | Area) -> str:

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memplan_engine.claims import over_bound
+from memplan_engine.claims import over_bound, workspace_name
+from memplan_engine.exporters.plot_shapes import (
+    TITLE,
+    WORDS,
+    Area,
+    Box,
+    Floats,
+    Frame,
+    Line,
+    Path,
+    Shape,
+    Text,
+)
 from memplan_engine.exporters.plot_style import FigureStyle, shorten, text_width
 from memplan_engine.exporters.plot_ticks import byte_ticks, step_ticks
 from memplan_engine.pieces import cut
@@ -18,10 +29,6 @@ from memplan_engine.problem import Ints
 from memplan_engine.profile import Profile, make_profile
 from memplan_engine.units import format_bytes
 
-Floats = NDArray[np.float64]
-
-TITLE, WORDS = 14.0, 11.0
-"""Sizes of letters, pixels."""
 MARGIN, KEY_ROW, LEGEND_ROW = 12.0, 24.0, 18.0
 HEADROOM = 1.03
 """The memory axis goes a little beyond the arena, so that its line is seen."""
@@ -31,73 +38,6 @@ LEGEND_SHARE = 0.25
 """Of the height, at most, for the key."""
 MOST_POINTS = 4_000
 """Corners of the outline of the profile: more than a figure has pixels."""
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """A part of the figure, pixels; `top` is above `bottom`."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-    @property
-    def width(self) -> float:
-        """Pixels."""
-        return self.right - self.left
-
-    @property
-    def height(self) -> float:
-        """Pixels."""
-        return self.bottom - self.top
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """Words whose middle line is at `y`; `anchor` says which end of them is at `x`."""
-
-    x: float
-    y: float
-    words: str
-    colour: str
-    anchor: Literal["start", "middle", "end"] = "start"
-    size: float = WORDS
-    bold: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A straight line; `dash` has the lengths of strokes and blanks, pixels."""
-
-    x0: float
-    y0: float
-    x1: float
-    y1: float
-    colour: str
-    width: float = 1.0
-    dash: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """A filled rectangle, hatched in a second colour where there is one."""
-
-    frame: Frame
-    colour: str
-    hatch: str = ""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Area:
-    """What lies below an outline: `points` (k × 2, pixels), closed."""
-
-    points: Floats
-    colour: str
-    hatch: str = ""
-
-
-Shape = Text | Line | Box | Area
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,16 +83,17 @@ def make_scene(plan: Plan, style: FigureStyle) -> Scene:
     keys = _keys(plan, profile, style)
     entries = [(label, palette[place]) for label, place in colouring.legend]
     rows = _legend_rows(entries, keys, style)
-    plot, strip, key_y = _frames(plan, style, len(rows), bool(title))
+    most = float(max(1, plan.arena_bytes, profile.peak_bytes))
+    plot, strip, key_y = _frames(plan, most, style, len(rows), bool(title))
     scale = Scale(plot, max(1, problem.steps), max(1.0, plan.arena_bytes * HEADROOM))
-    deep = Scale(strip, scale.steps, float(max(1, plan.arena_bytes)))
+    deep = Scale(strip, scale.steps, most)
     heading = _heading(plan, style, title) if title else []
-    behind = [*_grid(plan, scale, style), *_profile(profile, deep, style)]
+    behind = [*_grid(plan, scale, style), *_profile(plan, profile, deep, style)]
     before = [
         *heading,
         *_levels(plan, profile, scale, deep, style),
         *_axes(plan, scale, deep, style),
-        *_strip_key(strip, plot, style),
+        *_strip_key(plan, strip, plot, style),
         *_legend(rows, key_y, style),
     ]
     rects = _rects(plan, scale, colouring.index, palette)
@@ -179,10 +120,12 @@ class Scale:
         return self.frame.bottom - self.frame.height * nbytes / self.top
 
 
-def _frames(plan: Plan, style: FigureStyle, legend_rows: int, titled: bool) -> tuple[Frame, Frame, float]:
-    """Plot, strip, and where the legend begins."""
-    most = max((text_width(label, WORDS) for _, label in byte_ticks(plan.arena_bytes, 5)), default=0.0)
-    left = MARGIN + most + 8
+def _frames(
+    plan: Plan, deep: float, style: FigureStyle, legend_rows: int, titled: bool
+) -> tuple[Frame, Frame, float]:
+    """Plot, strip, which is `deep` bytes high, and where the legend begins."""
+    labels = [label for top in (plan.arena_bytes, int(deep)) for _, label in byte_ticks(top, 5)]
+    left = MARGIN + max((text_width(label, WORDS) for label in labels), default=0.0) + 8
     right = style.width - MARGIN
     top = MARGIN + (_heading_height(style) if titled else 0.0)
     legend_top = style.height - MARGIN - legend_rows * LEGEND_ROW
@@ -249,7 +192,7 @@ def _axes(plan: Plan, scale: Scale, deep: Scale, style: FigureStyle) -> list[Sha
     ]
     for value, label in byte_ticks(plan.arena_bytes, _memory_ticks(plot)):
         shapes.append(Text(plot.left - 8, scale.y(value), label, colours.muted, "end"))
-    for value, label in byte_ticks(plan.arena_bytes, max(1, int(strip.height / 34))):
+    for value, label in byte_ticks(int(deep.top), max(1, int(strip.height / 34))):
         if value:
             shapes.append(Text(strip.left - 8, deep.y(value), label, colours.muted, "end"))
     y = strip.bottom + 14
@@ -278,13 +221,24 @@ def _levels(plan: Plan, profile: Profile, scale: Scale, deep: Scale, style: Figu
     return shapes
 
 
-def _profile(profile: Profile, deep: Scale, style: FigureStyle) -> list[Shape]:
+def _profile(plan: Plan, profile: Profile, deep: Scale, style: FigureStyle) -> list[Shape]:
     colours = style.colours
     edges, live, high = coarse(profile, MOST_POINTS)
-    return [
+    shapes: list[Shape] = [
         Area(_outline(edges, high, deep), colours.holes, colours.hatch),
         Area(_outline(edges, live, deep), colours.live),
     ]
+    if plan.workspace_bytes:
+        edges, nbytes = held_curve(profile)
+        shapes.append(Path(_outline(edges, nbytes, deep)[1:-1], colours.held))
+    return shapes
+
+
+def held_curve(profile: Profile) -> tuple[Floats, Ints]:
+    """What is held with the scratch of ops: edges (steps), and bytes between them, thinned to what a figure
+    shows."""
+    held = profile.held.thinned(MOST_POINTS)
+    return np.append(held.start, profile.sections.bounds[-1]).astype(np.float64), held.nbytes
 
 
 def coarse(profile: Profile, most: int) -> tuple[Floats, Ints, Ints]:
@@ -312,14 +266,17 @@ def _outline(edges: Floats, values: Ints, deep: Scale) -> Floats:
     return np.vstack([[x[0], frame.bottom], corners, [x[-1], frame.bottom]])
 
 
-def _strip_key(strip: Frame, plot: Frame, style: FigureStyle) -> list[Shape]:
-    """ "live" and "holes" between plot and strip."""
+def _strip_key(plan: Plan, strip: Frame, plot: Frame, style: FigureStyle) -> list[Shape]:
+    """ "live", "holes" and perhaps "with temporaries" between plot and strip."""
     colours, x, y = style.colours, strip.left, (plot.bottom + strip.top) / 2
     shapes: list[Shape] = []
     for words, colour, hatch in (("live", colours.live, ""), ("holes", colours.holes, colours.hatch)):
         shapes.append(Box(Frame(x, y - 5, x + 10, y + 5), colour, hatch))
         shapes.append(Text(x + 14, y, words, colours.muted))
         x += 14 + text_width(words, WORDS) + 12
+    if plan.workspace_bytes:
+        shapes.append(Line(x, y, x + 14, y, colours.held, 1.5))
+        shapes.append(Text(x + 18, y, f"with {workspace_name(plan.problem)}", colours.muted))
     return shapes
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from memplan_engine.exporters.plot_geometry import Rects, Text
+from memplan_engine.exporters.plot_geometry import Rects
+from memplan_engine.exporters.plot_shapes import Text
 from memplan_engine.exporters.plot_style import ink_on, shorten
 
 SIZE = 10.0

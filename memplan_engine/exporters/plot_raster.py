@@ -13,7 +13,8 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from memplan_engine.exporters.plot_geometry import Floats, Frame, Rects
+from memplan_engine.exporters.plot_geometry import Rects
+from memplan_engine.exporters.plot_shapes import Floats, Frame
 from memplan_engine.exporters.plot_style import rgb
 
 Pixels = NDArray[np.uint8]

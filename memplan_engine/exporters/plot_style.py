@@ -36,16 +36,17 @@ class Theme:
     hatch: str
     bound: str
     peak: str
+    held: str
 
 
 THEMES = {
     "light": Theme(
         *("#ffffff", "#1f2430", "#5c6270", "#e8eaee", "#a4a9b4"),
-        *("#3b7ddd", "#f5c9ab", "#e39b69", "#1f66c7", "#b3264e"),
+        *("#3b7ddd", "#f5c9ab", "#e39b69", "#1f66c7", "#b3264e", "#6b2fa3"),
     ),
     "dark": Theme(
         *("#14171d", "#eceef2", "#a9afbb", "#2a2f38", "#636a77"),
-        *("#7fb2f5", "#6e4f38", "#a0714c", "#8fc1ff", "#ff9db4"),
+        *("#7fb2f5", "#6e4f38", "#a0714c", "#8fc1ff", "#ff9db4", "#e3b5ff"),
     ),
 }
 

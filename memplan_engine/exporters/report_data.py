@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memplan_engine.claims import workspace_name
 from memplan_engine.colouring import COLOURINGS
 from memplan_engine.exporters.plot_geometry import coarse
 from memplan_engine.exporters.plot_style import default_colouring
 from memplan_engine.pieces import cut
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.profile import make_profile
+from memplan_engine.profile import Profile, make_profile
 from memplan_engine.provenance import find_provenance
 
 ALIGNMENT = 8
@@ -60,6 +61,7 @@ def chart_json(plan: Plan) -> str:
         "arena": plan.arena_bytes,
         "bound": plan.bound.nbytes,
         "peakStep": profile.peak_step,
+        "deep": max(1, plan.arena_bytes, profile.peak_bytes),
         "steps": problem.steps,
         "buffers": len(problem),
         "start": blob.add(_steps(pieces.start)),
@@ -70,6 +72,7 @@ def chart_json(plan: Plan) -> str:
         "profileStart": blob.add(_steps(np.ceil(edges[:-1]).astype(np.int64))),
         "profileLive": blob.add(*_bytes(live)),
         "profileHigh": blob.add(*_bytes(high)),
+        "held": _held(plan, profile, blob) if plan.workspace_bytes else None,
         "colourings": _colourings(problem, blob),
         "names": _names(problem, blob),
         "facts": _facts(problem, blob),
@@ -103,6 +106,17 @@ def _bytes(values: Ints) -> tuple[NDArray[Any], int]:
     bits = int(np.bitwise_or.reduce(values)) if len(values) else 0
     unit = (bits & -bits) or 1
     return _steps(values // unit), unit
+
+
+def _held(plan: Plan, profile: Profile, blob: _Blob) -> dict[str, Any]:
+    """What is held with the scratch of ops, and what that is called; not exact where it had to be thinned."""
+    held = profile.held.thinned(MOST_SECTIONS)
+    return {
+        "label": f"with {workspace_name(plan.problem)}",
+        "exact": held is profile.held,
+        "start": blob.add(_steps(held.start)),
+        "bytes": blob.add(*_bytes(held.nbytes)),
+    }
 
 
 def _colourings(problem: Problem, blob: _Blob) -> list[dict[str, Any]]:

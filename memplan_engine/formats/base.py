@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 from pydantic_core import PydanticSerializationError
@@ -14,6 +14,8 @@ Count = Annotated[int, Field(ge=0, le=MAX_BYTES)]
 """Bytes or steps: a whole number from 0 to 2^63−1."""
 Counts = Annotated[tuple[Count, ...], FailFast()]
 Names = Annotated[tuple[str, ...], FailFast()]
+ScopeName = Literal["graph", "with_temporaries", "eager", "buffers"]
+"""What figures count: a `Scope` by its value."""
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, FailFast, Field
 
 from memplan_engine.errors import InputError
-from memplan_engine.formats.base import Count, Counts, Names, Strict
+from memplan_engine.formats.base import Count, Counts, Names, ScopeName, Strict
 from memplan_engine.formats.views import storages_of
 from memplan_engine.graph import (
     Graph,
@@ -25,7 +25,6 @@ from memplan_engine.graph import (
 from memplan_engine.scope import Scope
 
 PhaseName = Literal["forward", "backward", "optimizer"]
-ScopeName = Literal["graph", "with_temporaries", "eager", "buffers"]
 
 
 class SymbolEntry(Strict):

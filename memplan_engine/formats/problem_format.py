@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from pydantic import FailFast
 
 from memplan_engine.errors import InputError
-from memplan_engine.formats.base import Count, Counts, Names, Strict
+from memplan_engine.formats.base import Count, Counts, Names, ScopeName, Strict
 from memplan_engine.formats.callers_format import CallersEntry, callers_from, entry_of_callers
-from memplan_engine.formats.graph_format import GraphBody, ScopeName, body_of, graph_from
+from memplan_engine.formats.graph_format import GraphBody, body_of, graph_from
 from memplan_engine.problem import FREE, Gap, Origin, Problem, make_problem
 from memplan_engine.schedule import Schedule, check_schedule, sequential
 from memplan_engine.scope import Scope

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import FailFast, Field
 
 from memplan_engine.errors import InputError
-from memplan_engine.formats.base import Count, Counts, Names, Strict
+from memplan_engine.formats.base import Count, Counts, Names, ScopeName, Strict
+from memplan_engine.scope import Scope, scope_summary
 
 Seconds = Annotated[float, Field(ge=0)]
 
@@ -108,13 +109,15 @@ class PlanEntry(Strict):
 
 class RunFile(Strict):
     """A file in the format memplan/run, version 1. Of each op, in order, the most bytes alive during it:
-    `predicted`, and measured at the levels `dispatch` and `allocator`; () for what is not known."""
+    `predicted`, and measured at the levels `dispatch` and `allocator`; () for what is not known. `scope` says
+    what `predicted` counts ("eager" where nothing is predicted); what is measured is of scope "eager"."""
 
     format: Literal["memplan/run"]
     version: Literal[1]
     name: str
     functional: bool = False
     training: bool = False
+    scope: ScopeName = "with_temporaries"
     ops: Names
     kinds: Names
     predicted: Counts = ()
@@ -168,4 +171,5 @@ def run_summary(run: RunFile) -> dict[str, Any]:
     """The run as plain values for machines: the fields of the file, and what follows from them."""
     peaks = {f"{name}_peak_bytes": peak_of(curve)[0] for name, curve in run.curves.items()}
     derived = {**peaks, "difference_bytes": run.difference, "passed": run.passed}
-    return derived | run.model_dump(mode="json")
+    measured = {f"measured_{key}": told for key, told in scope_summary(Scope.EAGER).items()}
+    return derived | run.model_dump(mode="json") | scope_summary(Scope(run.scope)) | measured

@@ -79,6 +79,7 @@ def run_of_observation(observation: Observation, device: int) -> RunFile:
         format="memplan/run",
         version=1,
         name=observation.name,
+        scope="eager",
         ops=ops.names,
         kinds=ops.kinds,
         temporaries=tuple(sorted(takers, key=lambda taker: -taker.bytes)),

@@ -17,6 +17,7 @@ from memplan_engine.recordings.observation import (
     older,
 )
 from memplan_engine.recordings.observed import observed_problem
+from memplan_engine.scope import Scope, scope_summary
 from memplan_engine.tables import exact, peak_table, plain_text
 from memplan_engine.units import format_seconds
 
@@ -37,6 +38,7 @@ def observation_summary(observation: Observation) -> dict[str, Any]:
     columns = {f"{level}_bytes": live.during.tolist() for level, live in lives.items()}
     return {
         "name": observation.name,
+        **scope_summary(Scope.EAGER),
         "seconds": observation.nanoseconds / 1e9,
         "peaks": [_peak(observation, level) for level in lives],
         "ops": [
@@ -51,6 +53,7 @@ def _peak(observation: Observation, level: Level) -> dict[str, Any]:
     rows = observation.at(level)
     return {
         "level": str(level),
+        "counted": SCOPE[level],
         "peak_bytes": nbytes,
         "op": None if op == NO_OP else observation.ops.names[op],
         "after_bytes": int(rows["size"][~older(rows)].sum()),

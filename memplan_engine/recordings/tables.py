@@ -12,6 +12,7 @@ from memplan_engine.recordings.cost import Cost, Group, Moment, OutOfMemory, thi
 from memplan_engine.recordings.parts import held, pool_text, pools, streams
 from memplan_engine.recordings.stacks import Stacks
 from memplan_engine.recordings.values import Action, Recording, Snapshot
+from memplan_engine.scope import scope_summary
 from memplan_engine.tables import certificate, exact, plain_text
 from memplan_engine.units import format_bytes, format_percent, format_seconds
 
@@ -24,7 +25,7 @@ def cost_summary(snapshot: Snapshot, cost: Cost) -> dict[str, Any]:
     """What was recorded and what it cost; byte counts are exact integers, step k is after the k-th event."""
     return {
         "file": snapshot.name,
-        "scope": str(cost.problem.scope),
+        **scope_summary(cost.problem.scope),
         "devices": [_device(recording) for recording in snapshot.recordings],
         "device": cost.recording.device,
         "buffers": len(cost.problem),

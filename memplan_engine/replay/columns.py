@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from memplan_engine.claims import claim_summary
 from memplan_engine.replay.steps import Replay
 from memplan_engine.replay.tree import KINDS, OUTCOMES, Tree
 from memplan_engine.replay.values import VERDICTS, Holes, Objects, Step
@@ -33,6 +34,7 @@ def replay_summary(replay: Replay, sentences: bool = True) -> dict[str, Any]:
         steps["sentence"] = [step.sentence for step in replay.steps]
     return {
         "graph": problem.name,
+        **claim_summary(problem),
         "strategy": plan.strategy,
         "family": str(replay.family),
         "fit": str(replay.fit) if replay.fit else None,
@@ -61,6 +63,7 @@ def step_summary(step: Step) -> dict[str, Any]:
     replay, problem = step.replay, step.replay.problem
     return {
         "step": step.number,
+        **claim_summary(problem),
         "buffer": step.name,
         "offset": step.offset,
         "key": dict(step.key),

@@ -8,7 +8,7 @@ from rich.table import Table
 from memplan_engine.problem import FREE
 from memplan_engine.replay.steps import Replay
 from memplan_engine.replay.values import Hole, SharedObject, Step
-from memplan_engine.tables import MOST_ROWS, exact, plain_text
+from memplan_engine.tables import MOST_ROWS, counted_lines, exact, plain_text
 from memplan_engine.units import format_bytes, format_percent
 
 
@@ -23,7 +23,7 @@ def replay_tables(replay: Replay, every_row: bool = False) -> list[RenderableTyp
     parts: list[RenderableType] = [table]
     if shown < len(replay):
         parts.append(plain_text(f"and {len(replay) - shown:,} more (--all shows them)", style="dim"))
-    return parts
+    return [*parts, *counted_lines(replay.problem)]
 
 
 def _decisions(replay: Replay, shown: int, title: str) -> Table:

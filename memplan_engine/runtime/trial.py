@@ -157,6 +157,7 @@ def _run_file(subject: Subject, measured: Measured, report: SlabReport) -> RunFi
         name=subject.program.name,
         training=subject.training,
         functional=subject.functional,
+        scope=measured.graph.scope.value,
         ops=tuple(op.name for op in ops),
         kinds=tuple(op.kind for op in ops),
         predicted=tuple(measured.predicted.tolist()),

@@ -29,7 +29,8 @@ OFFSET_BYTES = 8
 class Bucket:
     """The plan for values `low` … `high` of the symbol, made at `high`; `report` says whether its offsets
     hold for all of them. `arena_bytes` is what it needs for each of them. Waste is arena − lower bound, in
-    bytes: the worst of the values tried, at `worst_at`, and the mean over them, evenly spaced by ratio."""
+    bytes: the worst of the values tried, at `worst_at`, and the mean over them, evenly spaced by ratio. The
+    workspace of the plan, what ops hold beside the arena, is that at `high`."""
 
     low: int
     high: int

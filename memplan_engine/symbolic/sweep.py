@@ -10,6 +10,7 @@ from memplan_engine.graph import Graph
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
 from memplan_engine.planner import QUICK_SECONDS, make_plan
 from memplan_engine.schedule import Schedule
+from memplan_engine.scope import Scope
 from memplan_engine.strategies.base import Budget, Strategy
 from memplan_engine.symbolic.partition import schema_of
 from memplan_engine.symbolic.problem import symbolic_problem
@@ -26,7 +27,9 @@ class Sweep:
 
     `bound`: the lower bound. `arena`: `strategy` planned anew at every value. `partition`: what the one
     partition schema decided at `hint` allocates, the same assignment for all values. `peak` is the largest
-    sum of live bytes. `skipped` values have sizes that are negative or not whole.
+    sum of live bytes. `workspace` is what ops hold beside each of these arenas, by what the `scope` knows at
+    all of the values: none where temporaries are known at the hints only. `skipped` values have sizes that
+    are negative or not whole.
     """
 
     symbol: str
@@ -38,6 +41,8 @@ class Sweep:
     arena: tuple[int, ...]
     partition: tuple[int, ...]
     peak: tuple[int, ...]
+    workspace: tuple[int, ...]
+    scope: Scope
     skipped: tuple[int, ...] = ()
 
 
@@ -71,20 +76,26 @@ def sweep(
     chosen = sorted({*steps_between(*ends(known), points - 1), base[symbol]} if values is None else {*values})
     problem = symbolic_problem(graph, schedule, unread=unread, alignment=alignment, plan_inputs=plan_inputs)
     schema = schema_of(graph, base, schedule, unread=unread, alignment=alignment, plan_inputs=plan_inputs)
-    columns: list[tuple[int, int, int, int, int]] = []
+    columns: list[tuple[int, int, int, int, int, int]] = []
+    scopes = set()
     skipped: dict[int, ImpossibleSizeError] = {}
     name = strategy if isinstance(strategy, str) else strategy.name
     for value in chosen:
         here = check_values(graph.symbols, {**base, symbol: value}, graph.name)
         try:
-            plan = make_plan(problem.at(here, origin=False), strategy, budget=Budget(QUICK_SECONDS))
+            plan = make_plan(problem.at(here), strategy, budget=Budget(QUICK_SECONDS))
         except ImpossibleSizeError as error:
             skipped[value] = error
             continue
-        bytes_here = (plan.bound.nbytes, plan.arena_bytes, schema.memory_bytes(here), schema.peak(here))
-        columns.append((value, *bytes_here))
+        scopes.add(plan.problem.scope)
+        shared = schema.memory_bytes(here), schema.peak(here)
+        columns.append((value, plan.bound.nbytes, plan.arena_bytes, *shared, plan.workspace_bytes))
     if not columns:
         raise next(iter(skipped.values()))
-    kept, bound, arena, partition, peak = zip(*columns, strict=True)
+    kept, bound, arena, partition, peak, workspace = zip(*columns, strict=True)
+    scope = scopes.pop()
+    if scopes:
+        scope, workspace = Scope.GRAPH, (0,) * len(kept)
     others = tuple((each, value) for each, value in base.items() if each != symbol)
-    return Sweep(symbol, base[symbol], others, name, kept, bound, arena, partition, peak, tuple(skipped))
+    figures = (kept, bound, arena, partition, peak, workspace)
+    return Sweep(symbol, base[symbol], others, name, *figures, scope, tuple(skipped))

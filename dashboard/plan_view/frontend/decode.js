@@ -38,7 +38,7 @@ function decodePanel(raw, reader) {
   for (const name of ["start", "end", "offset", "size", "profileStart", "profileLive", "profileHigh"]) {
     panel[name] = reader.scaled(raw[name]);
   }
-  panel.reserved = raw.reserved && raw.reserved.map((entry) => reader.scaled(entry));
+  panel.lines = raw.lines.map((line) => ({ ...line, start: reader.scaled(line.start), bytes: reader.scaled(line.bytes) }));
   panel.color = reader.raw(raw.color);
   panel.dimmed = raw.dimmed && reader.raw(raw.dimmed);
   panel.owner = raw.owner && reader.raw(raw.owner);

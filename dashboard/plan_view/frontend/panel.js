@@ -10,7 +10,8 @@ import { drawBands, RIBBON } from "./bands.js";
 import { drawLabels } from "./labels.js";
 import { drawPatterns } from "./patterns.js";
 import { drawLevelNames, drawLevels, drawPeak } from "./lines.js";
-import { drawReserved, drawStrip, drawStripKey } from "./strip.js";
+import { drawStrip, drawStripKey, drawStripLines } from "./strip.js";
+import { mostOf } from "./viewport.js";
 
 const REACH = 2;
 
@@ -24,7 +25,7 @@ export function summaryOf(panel) {
   ];
   if (panel.bands.length > 0) words.push(panel.bands.map(({ label }) => label).join(", "));
   if (panel.budget !== null) words.push(`budget ${formatBytes(panel.budget)}`);
-  if (panel.reserved) words.push(`reserved at most ${formatBytes(Math.max(...panel.reserved[1]))}`);
+  for (const { label, bytes } of panel.lines) words.push(`${label} at most ${formatBytes(mostOf(bytes))}`);
   if (panel.before !== undefined) words.push(`before ${formatBytes(panel.before)}`);
   return `${words.join(", ")}.`;
 }
@@ -82,14 +83,14 @@ export class PanelView {
     drawGrid(ctx, parts, scales, view, theme);
     drawBands(ctx, data, parts, scales, theme);
     drawStrip(ctx, profileFor(data, view), parts, scales, view, theme, ratio);
-    drawReserved(ctx, data, parts, scales, view, theme, ratio);
+    drawStripLines(ctx, data, parts, scales, view, theme, ratio);
     drawAxes(ctx, parts, scales, view, limits.strip, theme);
     if (data.count === 0) {
       this.sayEmpty(ctx, theme);
       return 0;
     }
     drawLevels(ctx, data, parts, scales, theme);
-    drawPeak(ctx, data, parts, scales, theme, drawStripKey(ctx, parts, theme, Boolean(data.reserved)));
+    drawPeak(ctx, data, parts, scales, theme, drawStripKey(ctx, data, parts, theme));
     drawLabels(ctx, data, labelled, parts, theme, ratio, scales.x(data.peakStep + 0.5));
     drawLevelNames(ctx, data, parts, scales, theme, raster, view.y1 >= limits.y1 * 0.999);
     return drawn;

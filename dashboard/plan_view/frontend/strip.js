@@ -1,8 +1,10 @@
 // The profile under the chart: live bytes, and the holes above them up to the high-water mark.
 
 import { sectionAt } from "./decode.js";
+import { formatBytes } from "./format.js";
 
 const HATCH = 5;
+const DASHES = { held: [], reserved: [5, 2] };
 
 /** Largest live and high-water bytes in each of `width` pixel columns of the view; 0 where nothing lives. */
 export function columnMaxima(panel, view, width) {
@@ -66,37 +68,39 @@ function drawHatch(ctx, area, parts, theme) {
   ctx.restore();
 }
 
-/** What the allocator of a recording held: a dashed line above what is live. */
-export function drawReserved(ctx, panel, parts, scales, view, theme, ratio) {
-  if (!panel.reserved) return;
-  const [profileStart, profileLive] = panel.reserved;
-  const curve = { profileStart, profileLive, profileHigh: profileLive, steps: panel.steps };
-  const { live } = columnMaxima(curve, view, Math.round(parts.plotWidth * ratio));
-  ctx.beginPath();
-  live.forEach((bytes, column) => {
-    const y = Math.round(scales.stripY(bytes) * ratio) / ratio;
-    ctx.lineTo(parts.left + column / ratio, y);
-    ctx.lineTo(parts.left + (column + 1) / ratio, y);
-  });
-  strokeReserved(ctx, theme);
+/** What is held with the scratch of ops, what an allocator reserved: lines above what is live. */
+export function drawStripLines(ctx, panel, parts, scales, view, theme, ratio) {
+  for (const { kind, start, bytes } of panel.lines) {
+    const curve = { profileStart: start, profileLive: bytes, profileHigh: bytes, steps: panel.steps };
+    const { live } = columnMaxima(curve, view, Math.round(parts.plotWidth * ratio));
+    ctx.beginPath();
+    live.forEach((value, column) => {
+      const y = Math.round(scales.stripY(value) * ratio) / ratio + 0.5;
+      ctx.lineTo(parts.left + column / ratio, y);
+      ctx.lineTo(parts.left + (column + 1) / ratio, y);
+    });
+    strokeLine(ctx, kind, theme);
+  }
 }
 
-function strokeReserved(ctx, theme) {
-  ctx.strokeStyle = theme.reserved;
+function strokeLine(ctx, kind, theme) {
+  ctx.strokeStyle = theme[kind];
   ctx.lineWidth = 1.5;
-  ctx.setLineDash([5, 2]);
+  ctx.setLineDash(DASHES[kind]);
   ctx.stroke();
   ctx.setLineDash([]);
 }
 
-/** What an allocator held at a step, or null where nobody says it. */
-export function reservedAt({ reserved }, step) {
-  if (!reserved) return null;
-  return reserved[1][sectionAt({ profileStart: reserved[0] }, step)] ?? null;
+/** What the lines of a panel say of a step, in words. */
+export function linesAt(panel, step) {
+  return panel.lines.flatMap(({ label, exact, start, bytes }) => {
+    const value = bytes[sectionAt({ profileStart: start }, step)];
+    return value === undefined ? [] : [`${label}${exact ? "" : " up to"} ${formatBytes(value)}`];
+  });
 }
 
-/** "live", "holes" and perhaps "reserved" above the strip; returns where the words end. */
-export function drawStripKey(ctx, parts, theme, hasReserved) {
+/** "live", "holes" and the names of the lines above the strip; returns where the words end. */
+export function drawStripKey(ctx, panel, parts, theme) {
   ctx.font = `500 11px ${theme.font}`;
   ctx.textBaseline = "middle";
   ctx.textAlign = "left";
@@ -114,11 +118,13 @@ export function drawStripKey(ctx, parts, theme, hasReserved) {
     ctx.fillText(name, x + 13, y);
     x += 13 + ctx.measureText(name).width + 12;
   }
-  if (!hasReserved) return x;
-  ctx.beginPath();
-  ctx.moveTo(x, y);
-  ctx.lineTo(x + 14, y);
-  strokeReserved(ctx, theme);
-  ctx.fillText("reserved", x + 18, y);
-  return x + 18 + ctx.measureText("reserved").width + 12;
+  for (const { kind, label } of panel.lines) {
+    ctx.beginPath();
+    ctx.moveTo(x, y);
+    ctx.lineTo(x + 14, y);
+    strokeLine(ctx, kind, theme);
+    ctx.fillText(label, x + 18, y);
+    x += 18 + ctx.measureText(label).width + 12;
+  }
+  return x;
 }

@@ -5,7 +5,7 @@ import { ownerOf, sectionAt } from "./decode.js";
 import { element } from "./element.js";
 import { profileFor } from "./layers.js";
 import { shadeOf } from "./raster.js";
-import { reservedAt } from "./strip.js";
+import { linesAt } from "./strip.js";
 
 const AWAY = 14;
 
@@ -52,8 +52,7 @@ export function stepLines(panel, step) {
   const lines = [{ text: stepName(data, step), className: "name" }];
   if (section < 0) return lines;
   const [live, high] = [profile.profileLive[section], profile.profileHigh[section]];
-  const held = reservedAt(data, step);
-  if (held !== null) lines.push({ text: `reserved up to ${formatBytes(held)}` });
+  for (const text of linesAt(data, step)) lines.push({ text });
   if (profile.view?.sectionsEach > 1) {
     const last = (profile.profileStart[section + 1] ?? profile.view.profileEnd) - 1;
     lines.push({ text: `up to step ${formatCount(last)}: live at most ${formatBytes(live)}` });

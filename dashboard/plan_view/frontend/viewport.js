@@ -14,12 +14,12 @@ export function limitsOf(panels) {
     x1: Math.max(1, ...panels.map((panel) => panel.steps)),
     y0: 0,
     y1: Math.max(top, ...budgets) * HEADROOM,
-    // What an allocator held is above every arena, and only the strip shows it.
-    strip: Math.max(top, ...budgets, ...panels.map(({ reserved }) => mostOf(reserved?.[1] ?? []))) * HEADROOM,
+    // What its lines show may be above every arena, and only the strip shows it.
+    strip: Math.max(top, ...budgets, ...panels.flatMap(({ lines }) => lines).map(({ bytes }) => mostOf(bytes))) * HEADROOM,
   };
 }
 
-function mostOf(values) {
+export function mostOf(values) {
   return values.reduce((most, value) => Math.max(most, value), 0);
 }
 

@@ -8,11 +8,11 @@ function drawAxes(ctx, plan, parts, scales, view, theme) {
   for (const [value, label] of memoryTicks(parts, view)) {
     ctx.fillText(label, parts.left - 8, Math.max(parts.top, scales.y(value)));
   }
-  for (const [value, label] of byteTicks(0, Math.max(1, plan.arena), 3)) {
+  for (const [value, label] of byteTicks(0, plan.deep, 3)) {
     if (value > 0) ctx.fillText(label, parts.left - 8, Math.max(parts.stripTop + 4, scales.deep(value)));
   }
   drawTimeAxis(ctx, parts, scales, view, theme);
-  drawKey(ctx, parts, theme);
+  drawKey(ctx, plan, parts, theme);
 }
 
 function drawTimeAxis(ctx, parts, scales, view, theme) {
@@ -30,7 +30,7 @@ function drawTimeAxis(ctx, parts, scales, view, theme) {
   }
 }
 
-function drawKey(ctx, parts, theme) {
+function drawKey(ctx, plan, parts, theme) {
   const y = (parts.bottom + parts.stripTop) / 2;
   let x = parts.left;
   ctx.textAlign = "left";
@@ -46,4 +46,9 @@ function drawKey(ctx, parts, theme) {
     ctx.fillText(name, x + 14, y + 0.5);
     x += 14 + ctx.measureText(name).width + 12;
   }
+  if (!plan.held) return;
+  ctx.fillStyle = theme.held;
+  ctx.fillRect(x, y - 0.75, 14, 1.5);
+  ctx.fillStyle = theme.muted;
+  ctx.fillText(plan.held.label, x + 18, y + 0.5);
 }

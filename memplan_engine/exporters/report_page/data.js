@@ -11,6 +11,9 @@ async function readPlan() {
   for (const name of ["start", "end", "offset", "size", "profileStart", "profileLive", "profileHigh"]) {
     plan[name] = inUnits(column(plan[name]), plan[name][3]);
   }
+  if (plan.held) {
+    for (const name of ["start", "bytes"]) plan.held[name] = inUnits(column(plan.held[name]), plan.held[name][3]);
+  }
   plan.count = plan.start.length;
   plan.owner = plan.owner && column(plan.owner);
   for (const colouring of plan.colourings) colouring.index = column(colouring.index);

@@ -25,7 +25,7 @@ function layout(width, height) {
 function scalesOf(parts, view, plan) {
   const kx = (parts.right - parts.left) / (view.x1 - view.x0);
   const ky = (parts.bottom - parts.top) / (view.y1 - view.y0);
-  const ks = (parts.stripBottom - parts.stripTop) / Math.max(1, plan.arena);
+  const ks = (parts.stripBottom - parts.stripTop) / plan.deep;
   return {
     x: (step) => parts.left + (step - view.x0) * kx,
     y: (bytes) => parts.bottom - (bytes - view.y0) * ky,
@@ -39,7 +39,7 @@ function scalesOf(parts, view, plan) {
 
 function readTheme() {
   const style = getComputedStyle(document.documentElement);
-  const names = ["background", "text", "muted", "grid", "axis", "live", "holes", "hatch", "bound", "peak"];
+  const names = ["background", "text", "muted", "grid", "axis", "live", "holes", "hatch", "bound", "peak", "held"];
   const theme = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
   theme.dark = matchMedia("(prefers-color-scheme: dark)").matches;
   return theme;
@@ -61,7 +61,7 @@ function drawChart(canvas, plan, state) {
   ctx.font = FONT;
   ctx.textBaseline = "middle";
   drawGrid(ctx, parts, scales, state.view, theme);
-  clipped(ctx, parts.left, parts.stripTop, parts.right, parts.stripBottom, () => {
+  clipped(ctx, parts.left, parts.stripTop - 1, parts.right, parts.stripBottom, () => {
     drawProfile(ctx, plan, parts, scales, state.view, theme);
   });
   let drawn = 0;
@@ -195,32 +195,43 @@ function drawProfile(ctx, plan, parts, scales, view, theme) {
   ctx.restore();
   ctx.fillStyle = theme.live;
   ctx.fill(outline(plan, plan.profileLive, parts, scales, view));
+  if (!plan.held) return;
+  const held = new Path2D();
+  addStairs(held, plan.held.start, plan.held.bytes, plan.steps, parts, scales, view);
+  ctx.strokeStyle = theme.held;
+  ctx.lineWidth = 2;
+  ctx.stroke(held);
 }
 
-/** A step function as a path; where several sections share a pixel, the largest of them counts. */
+/** What lies below a value a section. */
 function outline(plan, values, parts, scales, view) {
   const path = new Path2D();
-  const sections = plan.profileStart.length;
   path.moveTo(parts.left, parts.stripBottom);
+  addStairs(path, plan.profileStart, values, plan.steps, parts, scales, view);
+  path.lineTo(parts.right, parts.stripBottom);
+  path.closePath();
+  return path;
+}
+
+/** A value from each start to the next; where several share a pixel, the largest of them counts. */
+function addStairs(path, starts, values, steps, parts, scales, view) {
+  const sections = starts.length;
   let from = 0;
   while (from < sections) {
     let to = from + 1;
     let most = values[from];
-    const left = scales.x(plan.profileStart[from]);
-    while (to < sections && scales.x(plan.profileStart[to]) < left + 0.5) {
+    const left = scales.x(starts[from]);
+    while (to < sections && scales.x(starts[to]) < left + 0.5) {
       most = Math.max(most, values[to]);
       to += 1;
     }
-    const end = to < sections ? plan.profileStart[to] : plan.steps;
-    if (end > view.x0 && plan.profileStart[from] < view.x1) {
+    const end = to < sections ? starts[to] : steps;
+    if (end > view.x0 && starts[from] < view.x1) {
       path.lineTo(Math.max(left, parts.left), scales.deep(most));
       path.lineTo(Math.min(scales.x(end), parts.right), scales.deep(most));
     }
     from = to;
   }
-  path.lineTo(parts.right, parts.stripBottom);
-  path.closePath();
-  return path;
 }
 
 /** Arena, lower bound and peak step, through chart and profile. */

@@ -34,16 +34,27 @@ function rectLines(plan, rect) {
 }
 
 function stepLines(plan, step) {
-  let [low, high] = [0, plan.profileStart.length];
+  const section = entryAt(plan.profileStart, step);
+  if (section < 0) return [];
+  const [live, top] = [plan.profileLive[section], plan.profileHigh[section]];
+  const lines = [`step ${formatCount(step)}`, `live ${formatBytes(live)}`,
+    `high water ${formatBytes(top)}, holes ${formatBytes(top - live)}`];
+  if (plan.held) {
+    const { label, exact, start, bytes } = plan.held;
+    lines.splice(2, 0, `${label}${exact ? "" : " up to"} ${formatBytes(bytes[entryAt(start, step)])}`);
+  }
+  return lines;
+}
+
+/** The last entry that begins at a step or before it, or -1. */
+function entryAt(starts, step) {
+  let [low, high] = [0, starts.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (plan.profileStart[middle] <= step) low = middle + 1;
+    if (starts[middle] <= step) low = middle + 1;
     else high = middle;
   }
-  if (low === 0) return [];
-  const [live, top] = [plan.profileLive[low - 1], plan.profileHigh[low - 1]];
-  return [`step ${formatCount(step)}`, `live ${formatBytes(live)}`,
-    `high water ${formatBytes(top)}, holes ${formatBytes(top - live)}`];
+  return low - 1;
 }
 
 function showTooltip(box, lines, x, y, width) {
