@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from memplan_engine.errors import InputError, one_line
 from memplan_engine.importers.torch_caches import register_caches
 from memplan_engine.importers.torch_dims import parse_dynamic, torch_dynamic_shapes
+from memplan_engine.importers.torch_exporting import export_as_eager
 from memplan_engine.importers.torch_fake import EXPORTABLE, FakeTwins, fake_mode, quiet, require_torch
 from memplan_engine.importers.torch_graph import graph_from_exported
 from memplan_engine.importers.torch_run import brief
@@ -65,12 +66,13 @@ def capture(
     twins = FakeTwins(fake_mode(), meta_device="cpu")
     try:
         with torch.no_grad(), quiet():
-            exported = torch.export.export(
+            exported, _ = export_as_eager(
                 fake_model(model, twins),
                 tuple(fake_inputs(list(args), twins)),
                 fake_inputs(dict(kwargs or {}), twins),
+                (tuple(args), dict(kwargs or {})),
+                label,
                 dynamic_shapes=shapes,
-                strict=False,
                 # Conditions on symbols that are no range (a size is even) then are checks in the program,
                 # where they would be errors otherwise.
                 prefer_deferred_runtime_asserts_over_guards=shapes is not None,
