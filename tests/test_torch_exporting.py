@@ -1,4 +1,4 @@
-"""Exports of transformers' models take the way that eager mode takes: the same operators, bytes and bits."""
+"""Exports take eager mode's way (transformers' models, fused layers): the same operators, bytes and bits."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from memplan_engine import make_plan, to_problem
 from memplan_engine.errors import InputError
 from memplan_engine.importers.torch_caches import as_given
 from memplan_engine.importers.torch_capture import capture
+from memplan_engine.importers.torch_exporting import FUSED
 from memplan_engine.importers.torch_values import TRANSFORMERS
 from memplan_engine.runtime.program import load_program
 from memplan_engine.runtime.subjects import subject_of
@@ -207,3 +208,54 @@ def test_a_way_that_no_export_can_take_is_left(caplog: pytest.LogCaptureFixture)
         graph = capture(model.eval(), (), inputs, dynamic_shapes="input_ids:1=seq[2:16]")
     assert graph.symbols
     assert "eager mode's cannot be exported" in caplog.text
+
+
+class Attends(torch.nn.Module):
+    """Attention of a tensor to itself."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.attention, self.options = torch.nn.MultiheadAttention(16, 2, batch_first=True), options
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> Any:
+        y, weights = self.attention(x, x, x, attn_mask=mask, **self.options)
+        return y if weights is None else (y, weights)
+
+
+def layer(**options: Any) -> torch.nn.Module:
+    return torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, **options)
+
+
+X = torch.rand(2, 5, 16)
+CAUSAL = torch.ones(5, 5, dtype=torch.bool).triu(1)
+FUSED_MODELS = {
+    "a layer": (layer, (X,)),
+    "a layer with a mask": (layer, (X, CAUSAL)),
+    "layers, gelu": (lambda: torch.nn.TransformerEncoder(layer(activation="gelu", norm_first=True), 2), (X,)),
+    "encoder and decoder": (lambda: torch.nn.Transformer(16, 2, 1, 1, 32, batch_first=True), (X, X)),
+    "attention": (Attends, (X,)),
+    "attention without weights": (lambda: Attends(need_weights=False), (X, CAUSAL)),
+    "an odd number of heads": (lambda: torch.nn.TransformerEncoderLayer(15, 3, 32), (X[..., :15],)),
+}
+
+
+@pytest.mark.parametrize("name", FUSED_MODELS)
+def test_fused_layers_are_one_operator_as_in_eager_mode(name: str) -> None:
+    torch.manual_seed(0)
+    build, given = FUSED_MODELS[name]
+    model = build().eval()
+    subject = subject_of(model, given)
+    run = try_plan(subject, make_plan(to_problem(subject.program.graph), "greedy_by_size"), check=True).run
+    assert run.equality.exact, run.equality
+    assert run.predicted == run.dispatch
+    assert operators(lambda: subject.program.run(given)) == operators(lambda: model(*given))
+    fused = sum(kind in FUSED for kind in run.kinds)
+    assert (fused > 0) is (name != "an odd number of heads")
+
+
+def test_of_a_layer_with_hooks_the_attention_alone_is_fused() -> None:
+    model = layer().eval()
+    model.linear1.register_forward_hook(lambda module, given, made: made)
+    program = load_program(model, (X,))
+    assert {op.kind for op in program.graph.ops} & set(FUSED) == {FUSED[1]}
+    assert operators(lambda: program.run((X,))) == operators(lambda: model(X))

@@ -3,6 +3,7 @@ exported.
 
 transformers makes attention masks when it is exported that eager mode leaves out. What it asks about is
 answered here: from the values of the example inputs where these are real, else from what follows of sizes.
+torch's own encoder layers are one fused operator in eager mode; so they are here.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ KEEPS = ("transformers.cache_utils", "transformers.pytorch_utils")
 """Without a tracer these keep tensors for the next call."""
 WARNS = "transformers.modeling_utils"
 """It only asks to warn of padding."""
+FUSED = ("aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention")
+"""Operators that eager mode runs where a tracer gets their parts; what they hold inside nobody sees but the
+allocator."""
+NEEDS_WEIGHTS = 10
+"""The place of that argument of the latter."""
 log = logging.getLogger(__name__)
 
 
@@ -83,10 +89,45 @@ def _answering_export(model: torch.nn.Module, values: _Asked, source: str) -> It
             replaced("is_torchdynamo_compiling", never, but=(COMPILES, *KEEPS)),
             replaced("is_tracing", is_tracing(values, source), but=(WARNS,)),
             values.answers(),
+            _fused(),
         ):
             yield
     finally:
         hook.remove()
+
+
+@contextmanager
+def _fused() -> Iterator[None]:
+    """With the fused operators of `nn.TransformerEncoderLayer` and `nn.MultiheadAttention`, which both leave
+    out where they see a tracer, or the function modes that one has."""
+    import torch
+    from torch.nn.modules import activation
+
+    plain = torch._C._disabled_torch_function_impl
+    attention = torch._native_multi_head_attention
+
+    def overridden(given: Sequence[Any]) -> bool:
+        kinds = {type(each) for each in given} - {torch.Tensor}
+        return any(getattr(kind, "__torch_function__", plain) is not plain for kind in kinds)
+
+    def attend(*given: Any) -> Any:
+        result, weights = attention(*given)
+        # Real tensors give None for weights that are not asked for, fake ones an empty tensor.
+        return result, weights if given[NEEDS_WEIGHTS] else None
+
+    patches: list[tuple[Any, str, Any]] = [
+        (torch.overrides, "has_torch_function", overridden),
+        (activation, "_is_make_fx_tracing", lambda: False),
+        (torch, "_native_multi_head_attention", attend),
+    ]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
+    try:
+        for owner, name, function in patches:
+            setattr(owner, name, function)
+        yield
+    finally:
+        for owner, name, function in before:
+            setattr(owner, name, function)
 
 
 def _real_leaves(given: Any) -> dict[Any, torch.Tensor]:
