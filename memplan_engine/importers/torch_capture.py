@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from memplan_engine.errors import InputError, one_line
 from memplan_engine.importers.torch_caches import register_caches
 from memplan_engine.importers.torch_dims import parse_dynamic, torch_dynamic_shapes
+from memplan_engine.importers.torch_exporting import FUSED, export_as_eager
 from memplan_engine.importers.torch_fake import EXPORTABLE, FakeTwins, fake_mode, quiet, require_torch
 from memplan_engine.importers.torch_graph import graph_from_exported
 from memplan_engine.importers.torch_run import brief
@@ -65,14 +66,14 @@ def capture(
     twins = FakeTwins(fake_mode(), meta_device="cpu")
     try:
         with torch.no_grad(), quiet():
-            exported = torch.export.export(
+            exported, _ = export_as_eager(
                 fake_model(model, twins),
                 tuple(fake_inputs(list(args), twins)),
                 fake_inputs(dict(kwargs or {}), twins),
+                (tuple(args), dict(kwargs or {})),
+                label,
                 dynamic_shapes=shapes,
-                strict=False,
-                # Conditions on symbols that are no range (a size is even) then are checks in the program,
-                # where they would be errors otherwise.
+                # Conditions on symbols that are no range (a size is even) are checks then, not errors.
                 prefer_deferred_runtime_asserts_over_guards=shapes is not None,
             )
             if functional:
@@ -84,8 +85,9 @@ def capture(
             expected = "dimensions that the model leaves free"
             raise InputError(label, "dynamic_shapes", reasons, expected) from error
         raise InputError(label, "torch.export", brief(error), EXPORTABLE) from error
-    warn_of_fast_path(model, label)
-    return graph_from_exported(exported, label)
+    graph = graph_from_exported(exported, label)
+    warn_of_fused(graph)
+    return graph
 
 
 def _dynamic_shapes(
@@ -107,36 +109,17 @@ def broken_constraints(error: BaseException) -> str:
     return ""
 
 
-def warn_of_fast_path(model: torch.nn.Module, label: str) -> None:
-    """Say of a model whose encoder layers eager mode runs as one fused op each, which no export has."""
-    import torch
-
-    fast = [path for path, module in model.named_modules() if _takes_fast_path(module)]
-    if fast and torch.backends.mha.get_fastpath_enabled():
+def warn_of_fused(graph: Graph) -> None:
+    """Say of a graph with fused layers that their scratch is not in it."""
+    fused = [op for op in graph.ops if op.kind in FUSED]
+    if fused:
         log.warning(
-            "%s: without gradients eager mode runs %s (%d in all) as one fused op, and this graph as its "
-            "parts: bytes and last digits differ; memplan observe shows eager's",
-            label,
-            fast[0] or type(model).__name__,
-            len(fast),
+            "%s: eager mode runs %s (%d in all) as one fused op, and so does this graph; what it holds "
+            "inside is known only to the allocator: memplan run shows it",
+            graph.name,
+            fused[0].module or fused[0].name,
+            len(fused),
         )
-
-
-def _takes_fast_path(module: torch.nn.Module) -> bool:
-    """Whether `nn.TransformerEncoderLayer.forward` of torch 2.13 takes its fused op, inputs permitting."""
-    import torch
-
-    if not isinstance(module, torch.nn.TransformerEncoderLayer) or module.training:
-        return False
-    attention: Any = module.self_attn
-    return bool(
-        attention.batch_first
-        and attention.in_proj_bias is not None
-        and attention._qkv_same_embed_dim
-        and attention.num_heads % 2 == 0
-        and module.activation_relu_or_gelu
-        and module.norm1.eps == module.norm2.eps
-    )
 
 
 def fake_model(model: torch.nn.Module, twins: FakeTwins) -> torch.nn.Module:

@@ -7,10 +7,13 @@ value that rests on nothing but numbers, ranges and given inputs is as known in 
 from __future__ import annotations
 
 import logging
+import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from memplan_engine.importers.torch_fake import concrete
 
 if TYPE_CHECKING:
     import torch
@@ -31,12 +34,17 @@ class KnownValues:
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """The value of `tensor`, None where it is not known."""
+        node = self.node_of(tensor)
+        return None if node is None else self._value(node)
+
+    def node_of(self, tensor: torch.Tensor) -> Node | None:
+        """The node of the trace that made `tensor`."""
         from torch.fx.experimental.proxy_tensor import get_proxy_slot
 
-        slot: Any = get_proxy_slot(tensor, self.tracer, None)
-        return None if slot is None else self._node(slot.proxy.node)
+        slot: Any = None if self.tracer is None else get_proxy_slot(tensor, self.tracer, None)
+        return None if slot is None else slot.proxy.node
 
-    def _node(self, node: Node) -> Any:
+    def _value(self, node: Node) -> Any:
         import torch
         from torch.utils._python_dispatch import _disable_current_modes
 
@@ -50,9 +58,14 @@ class KnownValues:
         return self.found[node]
 
     def _read_constant(self, node: Node) -> None:
-        """Know the value of a tensor that the trace has as an attribute, `torch.tensor([…])` of the model."""
+        """Know the value of a tensor that the trace has as an attribute, `torch.tensor([…])` of the model;
+        of a symbol the size that the example inputs have."""
+        import torch
         from torch._subclasses.fake_tensor import FakeTensor
 
+        size = node.meta.get("val")
+        if isinstance(size, torch.SymInt) and size.node.has_hint():
+            self.found[node] = size.node.hint
         if node.op == "get_attr" and node not in self.found:
             value = getattr(self.tracer.root, str(node.target), None)
             if value is not None and not isinstance(value, FakeTensor):
@@ -87,7 +100,8 @@ def _follows(node: Node) -> bool:
         return True
     value: Any = node.meta.get("val")
     small = not isinstance(value, torch.Tensor) or (
-        all(type(size) is int for size in value.shape) and value.numel() <= MOST_ELEMENTS
+        all(isinstance(size, int) or size.node.has_hint() for size in value.shape)
+        and math.prod(concrete(size) for size in value.shape) <= MOST_ELEMENTS
     )
     schema = getattr(target, "_schema", None)
     pure = schema is not None and not schema.is_mutable and "empty" not in schema.name
@@ -113,11 +127,9 @@ def answering(values: KnownValues, source: str) -> Iterator[None]:
     """Answers `.item()` and branches on tensors from `values`, and has transformers take the way of eager
     mode for tensors whose values are known. Of others one warning says that it takes a tracer's way."""
     import torch
-    from torch._subclasses.fake_tensor import FakeTensor
     from torch.utils._python_dispatch import TorchDispatchMode
 
     scalars = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default)
-    told: list[Any] = []
 
     class Answers(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -127,11 +139,20 @@ def answering(values: KnownValues, source: str) -> Iterator[None]:
                     return bool(known) if func is scalars[1] else known.item()
             return func(*args, **(kwargs or {}))
 
-    original = getattr(sys.modules.get(TRANSFORMERS), "is_tracing", None)
+    with replaced("is_tracing", is_tracing(values, source)), Answers():  # type: ignore[no-untyped-call]
+        yield
 
-    def is_tracing(tensor: Any = None) -> bool:
-        if original is None or not isinstance(tensor, FakeTensor):
-            return bool(original is not None and original(tensor))
+
+def is_tracing(values: KnownValues, source: str) -> Callable[..., bool]:
+    """What transformers shall be told instead of its `is_tracing`: that it is where it asks for a value that
+    is not known."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    told: list[Any] = []
+
+    def stand_in(original: Callable[..., bool], tensor: Any = None) -> bool:
+        if not isinstance(tensor, FakeTensor):
+            return bool(original(tensor))
         if values.of(tensor) is not None:
             return bool(original())
         if not told:
@@ -144,18 +165,29 @@ def answering(values: KnownValues, source: str) -> Iterator[None]:
             )
         return True
 
-    holders = (
-        []
-        if original is None
-        else [
-            module for module in list(sys.modules.values()) if getattr(module, "is_tracing", None) is original
-        ]
-    )
+    return stand_in
+
+
+@contextmanager
+def replaced(name: str, stand_in: Callable[..., Any], but: Sequence[str] = ()) -> Iterator[None]:
+    """With `stand_in(original, …)` for the function `name` of transformers wherever a module has it, those
+    named in `but` left out."""
+    original = getattr(sys.modules.get(TRANSFORMERS), name, None)
+    if original is None:
+        yield
+        return
+
+    def function(*given: Any, **named: Any) -> Any:
+        return stand_in(original, *given, **named)
+
+    def swap(before: Any, after: Any) -> None:
+        for module in list(sys.modules.values()):
+            if vars(module).get(name) is before and module.__name__ not in but:
+                setattr(module, name, after)
+
+    swap(original, function)
     try:
-        for module in holders:
-            module.is_tracing = is_tracing  # type: ignore[attr-defined]
-        with Answers():  # type: ignore[no-untyped-call]
-            yield
+        yield
     finally:
-        for module in holders:
-            module.is_tracing = original  # type: ignore[attr-defined]
+        # Also where it was imported meanwhile.
+        swap(function, original)

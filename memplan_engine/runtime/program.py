@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Tensor, unknown_sizes
 from memplan_engine.importers.torch_capture import fake_inputs
+from memplan_engine.importers.torch_exporting import export_as_eager
 from memplan_engine.importers.torch_fake import EXPORTABLE, RECORDED, FakeTwins, fake_mode, quiet
 from memplan_engine.importers.torch_graph import assemble, graph_from_exported
 from memplan_engine.importers.torch_run import Run, Slot, is_transform, labels
@@ -142,14 +143,26 @@ def load_program(
         found = f"{type(args).__name__} and {type(kwargs).__name__}"
         raise InputError(label, "args and kwargs", found, "a tuple and a dict")
     _check_real(model, (args, kwargs), label)
+    given = (tuple(args), dict(kwargs or {}))
     with exporting(label), torch.no_grad():
         # Dataclasses among the inputs are made known to torch.export on the way.
         fake_inputs((list(args), dict(kwargs or {})), FakeTwins(fake_mode()))
-        exported = torch.export.export(model, tuple(args), dict(kwargs or {}), strict=False)
+        exported, decisive = export_as_eager(model, *given, given, label)
         if functional:
             exported = exported.run_decompositions({})
     form = call_form(model, exported.call_spec.in_spec)
-    return program_from_exported(exported, name=label, form=form)
+    program = program_from_exported(exported, name=label, form=form)
+    return replace(program, expected=_with_decisive(program, given, decisive))
+
+
+def _with_decisive(program: Program, given: Any, decisive: Sequence[torch.Tensor]) -> tuple[Expected, ...]:
+    """What `program` expects, with the content of the tensors in the call `given` that are decisive."""
+    places = {id(tensor) for tensor in decisive}
+    leaves = flatten_call(program.form, program.name, *given)
+    return tuple(
+        replace(one, decisive=leaf.clone()) if id(leaf) in places else one
+        for one, leaf in zip(program.expected, leaves, strict=True)
+    )
 
 
 @contextmanager

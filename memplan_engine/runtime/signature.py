@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,7 +16,8 @@ from memplan_engine.errors import InputError, one_line
 @dataclass(frozen=True, slots=True)
 class Expected:
     """One flat input as it was captured: a strided tensor of this shape, type and place, or, where `dtype` is
-    None, the plain value `value`. `strides` are in elements."""
+    None, the plain value `value`. `strides` are in elements. `decisive` is the content of a tensor whose
+    values decided about the way that the model took."""
 
     name: str
     shape: tuple[int, ...] = ()
@@ -24,6 +25,7 @@ class Expected:
     device: torch.device | None = None
     strides: tuple[int, ...] = ()
     value: Any = None
+    decisive: torch.Tensor | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,28 +112,35 @@ def _nested(leaves: Sequence[Any], spec: pytree.TreeSpec) -> str:
 
 def check_inputs(expected: Sequence[Expected], values: Sequence[Any], source: str) -> None:
     """Raise InputError, naming the input, unless every one of `values` is what was captured: tensors of the
-    same shape, type, device and strides, plain values that are equal."""
+    same shape, type, device and strides, plain values and decisive tensors that are equal."""
     for one, value in zip(expected, values, strict=True):
-        if type(value) is torch.Tensor and _is_as_captured(one, value):
-            continue
-        place = f"input {one.name!r}"
-        if one.dtype is None:
-            if isinstance(value, torch.Tensor) or type(value) is not type(one.value) or value != one.value:
-                raise InputError(source, place, one_line(repr(value), 80), f"{one.value!r}, as captured")
-            continue
-        if not isinstance(value, torch.Tensor):
-            raise InputError(source, place, f"a {type(value).__name__}", f"a tensor of {one.dtype}")
-        for what, found, wanted in (
-            ("shape", tuple(value.shape), one.shape),
-            ("dtype", value.dtype, one.dtype),
-            ("device", value.device, one.device),
-            ("layout", value.layout, torch.strided),
-        ):
-            if found != wanted:
-                raise InputError(source, place, f"{what} {found}", f"{what} {wanted}, as captured")
-        if not same_strides(one.shape, value.stride(), one.strides):
-            found, wanted = tuple(value.stride()), one.strides
-            raise InputError(source, place, f"strides {found}", f"strides {wanted}, as captured")
+        _check_form(one, value, source)
+        if one.decisive is not None and not torch.equal(one.decisive, value):
+            chosen = "those captured, by which the model chose its way, or a program loaded with these"
+            raise InputError(source, f"input {one.name!r}", "other values", chosen)
+
+
+def _check_form(one: Expected, value: Any, source: str) -> None:
+    if type(value) is torch.Tensor and _is_as_captured(one, value):
+        return
+    place = f"input {one.name!r}"
+    if one.dtype is None:
+        if isinstance(value, torch.Tensor) or type(value) is not type(one.value) or value != one.value:
+            raise InputError(source, place, one_line(repr(value), 80), f"{one.value!r}, as captured")
+        return
+    if not isinstance(value, torch.Tensor):
+        raise InputError(source, place, f"a {type(value).__name__}", f"a tensor of {one.dtype}")
+    for what, found, wanted in (
+        ("shape", tuple(value.shape), one.shape),
+        ("dtype", value.dtype, one.dtype),
+        ("device", value.device, one.device),
+        ("layout", value.layout, torch.strided),
+    ):
+        if found != wanted:
+            raise InputError(source, place, f"{what} {found}", f"{what} {wanted}, as captured")
+    if not same_strides(one.shape, value.stride(), one.strides):
+        found, wanted = tuple(value.stride()), one.strides
+        raise InputError(source, place, f"strides {found}", f"strides {wanted}, as captured")
 
 
 def _is_as_captured(one: Expected, value: torch.Tensor) -> bool:
