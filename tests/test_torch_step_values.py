@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,8 @@ from memplan_engine.errors import InputError
 from memplan_engine.formats.run_format import RunFile
 from memplan_engine.importers.torch_recipe import Recipe, kept_by_optimizers
 from memplan_engine.importers.torch_step import capture_step
+from memplan_engine.run_words import equality_sentence
+from memplan_engine.runtime.eager_step import take_on_copy
 from memplan_engine.runtime.subjects import subject_of_step
 from memplan_engine.runtime.trial import try_plan
 
@@ -244,3 +247,26 @@ def test_what_optimizers_share_is_kept_once() -> None:
     rate = torch.tensor(1e-3)
     optimizer = torch.optim.Adam([{"params": [nn.Parameter(X)]}, {"params": [nn.Parameter(X)]}], lr=rate)
     assert [(owner, key) for owner, key, _ in kept_by_optimizers([optimizer])] == [(None, "group_0.lr")]
+
+
+class Ticks(nn.Module):
+    """Multiplies by how often any step has run before: no two are alike."""
+
+    clock = itertools.count(1)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x).square().mean() * next(Ticks.clock)
+
+
+@pytest.mark.parametrize("stranger", [False, True], ids=["a clock", "a wrong capture"])
+def test_an_eager_step_that_is_not_repeatable_is_told_apart_from_a_wrong_capture(stranger: bool) -> None:
+    model = Net() if stranger else Ticks()
+    other = (lambda watched: take_on_copy(Net(None), (X,), {}, Recipe(), "net")) if stranger else None
+    subject = subject_of_step(model, (X.clone(),), {}, Recipe(), take=other)
+    equality = try_plan(subject, make_plan(subject.program.graph)).run.equality
+    assert not equality.exact
+    assert ("eager itself is not repeatable: two eager" in equality_sentence(equality)) is not stranger

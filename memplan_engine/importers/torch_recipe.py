@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,6 @@ from memplan_engine.importers.torch_loss import Loss, find_loss
 if TYPE_CHECKING:
     import torch
 
-    MakeOptimizer = Callable[[Iterable[torch.nn.Parameter]], Any]
     Step = Callable[..., Any]
     Listen = Callable[[Any], None]
 

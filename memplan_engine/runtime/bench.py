@@ -63,7 +63,14 @@ class Bench:
         found = compare_named(expected, self.named(result) | self.returned_by_model(settle), name)
         if found.exact:
             return found
-        return replace(found, op=self._first_differing(settle) or self._first_uneager(settle) or observed.op)
+        op = self._first_differing(settle) or self._first_uneager(settle) or observed.op
+        return replace(found, op=op, unrepeatable=self._unrepeatable())
+
+    def _unrepeatable(self) -> str:
+        """What two eager steps from the same beginning differ in, "" where they are alike."""
+        if self.step is None or self.subject.step is None:
+            return ""
+        return compare_named(named_step(self.step), named_step(self.subject.step.take(False))).output
 
     def expected(self, settle: Callable[[], None]) -> tuple[str, dict[str, Any]]:
         """What is compared with, in words, and all that it gives and leaves, by name."""
