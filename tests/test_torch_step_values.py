@@ -270,3 +270,19 @@ def test_an_eager_step_that_is_not_repeatable_is_told_apart_from_a_wrong_capture
     equality = try_plan(subject, make_plan(subject.program.graph)).run.equality
     assert not equality.exact
     assert ("eager itself is not repeatable: two eager" in equality_sentence(equality)) is not stranger
+
+
+def test_grouped_products_of_experts_are_eagers() -> None:
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.MixtralConfig(
+        hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=4,
+        num_key_value_heads=2, vocab_size=30, num_local_experts=4, use_cache=False,
+    )  # fmt: skip
+    ids = torch.arange(20).view(2, 10)
+    given = {"input_ids": ids, "labels": ids}
+    subject = subject_of_step(transformers.MixtralForCausalLM(config), (), given, Recipe("adam"))
+    run = try_plan(subject, make_plan(subject.program.graph)).run
+    assert run.equality.exact, run.equality
+    assert run.difference == 0
+    assert "memplan.grouped_mm" in run.kinds

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
-from memplan_engine.importers.torch_eager_ops import as_eager, with_workspaces
+from memplan_engine.importers.torch_eager_ops import as_eager, with_own_ops
 from memplan_engine.importers.torch_fake import RECORDED, FakeTwins, fake_mode, quiet, require_torch
 from memplan_engine.importers.torch_graph import assemble
 from memplan_engine.importers.torch_loss import Loss
@@ -131,7 +131,7 @@ def trace_step(
         refuse_what_is_kept_elsewhere(module, source)
         owners = [each.module for each in found]
         drop_profiling(module)
-        with_workspaces(module)
+        with_own_ops(module)
         end_with_optimizer(module)
         give_modules(module, owners)
         if functional:
