@@ -70,6 +70,8 @@ def equality_sentence(equality: EqualityEntry) -> str:
         told = f"cannot be compared with {equality.reference}: {equality.output}"
     else:
         told = f"differs from {equality.reference} by up to {equality.largest:.3g} in {equality.output}"
+    if equality.unrepeatable:
+        told += f" (eager itself is not repeatable: two eager steps differ in {equality.unrepeatable})"
     return f"{told}, first at op {equality.op}" if equality.op else told
 
 

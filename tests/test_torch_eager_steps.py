@@ -322,9 +322,9 @@ def test_a_step_that_needs_values_is_refused_with_its_line_and_a_way_out() -> No
             "foreach: found an optimizer made",
         ),
         ({"step": own_step, "accumulate": 2}, "step: found loss, accumulate or clip_grad_norm, too"),
-        ({"step": lambda model, optimizer, x: None}, "step: found a NoneType, expected the loss"),
+        ({"optimizer": [1], "step": own_step}, "optimizer: found a list, expected a name"),
     ],
-    ids=["accumulate", "clip", "optimizer", "maker", "foreach", "step", "no loss"],
+    ids=["accumulate", "clip", "optimizer", "maker", "foreach", "step", "no optimizers"],
 )
 def test_recipes_that_make_no_sense_are_named(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=r"^Net: ") as caught:

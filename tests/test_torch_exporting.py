@@ -17,7 +17,7 @@ from memplan_engine.errors import InputError
 from memplan_engine.importers.torch_caches import as_given
 from memplan_engine.importers.torch_capture import capture
 from memplan_engine.importers.torch_exporting import FUSED
-from memplan_engine.importers.torch_values import TRANSFORMERS
+from memplan_engine.importers.torch_transformers import TRANSFORMERS
 from memplan_engine.runtime.program import load_program
 from memplan_engine.runtime.subjects import subject_of
 from memplan_engine.runtime.trial import try_plan

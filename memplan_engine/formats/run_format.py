@@ -25,13 +25,15 @@ class TakerEntry(Strict):
 
 class EqualityEntry(Strict):
     """Whether results have the bits of `reference`; else the largest absolute difference (none where they
-    cannot be compared), the output that has it, and the op whose result is the first to differ."""
+    cannot be compared), the output that has it, and the op whose result is the first to differ.
+    `unrepeatable` is, of an eager step, the result in which it differs from itself, taken again."""
 
     reference: str
     exact: bool
     largest: float | None = None
     output: str = ""
     op: str | None = None
+    unrepeatable: str = ""
 
 
 class WayEntry(Strict):

@@ -51,6 +51,14 @@ def own_ops() -> Any:
         nbytes = _workspace_bytes(shapes[:7], *shapes[7:8], *shapes[9:], given[0].dtype)
         return *made, given[0].new_empty(nbytes, dtype=torch.uint8)
 
+    product = torch.ops.aten._grouped_mm.default
+    schema = str(product._schema).removeprefix(product._schema.name)
+
+    @torch.library.custom_op("memplan::grouped_mm", mutates_args=(), schema=schema)
+    def grouped_mm(*given: Any, **named: Any) -> torch.Tensor:
+        return product(*given, **named)  # type: ignore[no-any-return]
+
+    grouped_mm.register_fake(_fake_product)
     mkldnn_rnn_layer.register_fake(fake_layer)
     nbytes = torch.default_generator.get_state().numel()
     get_rng_state.register_fake(lambda: torch.empty(nbytes, dtype=torch.uint8))
@@ -74,12 +82,16 @@ def _workspace_bytes(shapes: tuple[tuple[int, ...], ...], reverse: bool, *rest: 
     return int(made[3].numel())
 
 
-def with_workspaces(module: GraphModule) -> None:
-    """Have the LSTM layers in a traced step make the workspaces that its backward pass reads."""
+def with_own_ops(module: GraphModule) -> None:
+    """Have the LSTM layers in a traced step make the workspaces that its backward pass reads, and grouped
+    products be such that fake tensors of any type can take them."""
     import torch
 
-    for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.mkldnn_rnn_layer.default):
-        node.target = own_ops().mkldnn_rnn_layer.default
+    aten, own = torch.ops.aten, own_ops()
+    layer, product = aten.mkldnn_rnn_layer.default, aten._grouped_mm.default
+    for target, ours in ((layer, own.mkldnn_rnn_layer), (product, own.grouped_mm)):
+        for node in module.graph.find_nodes(op="call_function", target=target):
+            node.target = ours.default
     module.recompile()
 
 
@@ -101,14 +113,16 @@ def as_eager() -> Iterator[None]:
     gradient = torch.ops.aten.mkldnn_rnn_layer_backward.default
     functions: Any = torch._VF
     functions.lstm = _lstm
+    product = torch.ops.aten._grouped_mm.default
     op_implementations_dict[gradient] = _fake_gradient
+    op_implementations_dict[product] = _fake_product_in
     try:
         for module, name, op in patches:
             setattr(module, name, op)
         yield
     finally:
         del functions.lstm
-        del op_implementations_dict[gradient]
+        del op_implementations_dict[gradient], op_implementations_dict[product]
         for module, name, function in before:
             setattr(module, name, function)
 
@@ -119,6 +133,22 @@ def _fake_gradient(mode: Any, layer: Any, *given: Any, **named: Any) -> Any:
     with mode:
         shown = [given[at] for at in (0, 1, 2, 3, 4, 5, 6)]
         return tuple(each.new_empty(each.shape) for each in shown)
+
+
+def _fake_product_in(mode: Any, product: Any, *given: Any, **named: Any) -> Any:
+    """As `_fake_product`, for fake tensors of `mode`."""
+    with mode:
+        return _fake_product(*given, **named)
+
+
+def _fake_product(
+    one: torch.Tensor, other: torch.Tensor, offs: Any = None, bias: Any = None, out_dtype: Any = None
+) -> torch.Tensor:
+    """A grouped product of fake tensors. Torch's own says no to all but bfloat16, as GPUs do; the CPU does
+    not. Groups are rows of the first, columns of the second, or both, what they add up over."""
+    groups = [len(offs)] if offs is not None and one.dim() == other.dim() == 2 else []
+    batch = [one.shape[0]] if one.dim() == other.dim() == 3 else groups
+    return one.new_empty([*batch, one.shape[-2], other.shape[-1]], dtype=out_dtype or one.dtype)
 
 
 def _lstm(*given: Any) -> Any:

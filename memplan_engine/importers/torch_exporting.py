@@ -9,12 +9,15 @@ torch's own encoder layers are one fused operator in eager mode; so they are her
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from memplan_engine.importers.torch_fake import concrete
 from memplan_engine.importers.torch_run import brief
-from memplan_engine.importers.torch_values import KnownValues, is_tracing, replaced
+from memplan_engine.importers.torch_transformers import is_tracing, replaced
+from memplan_engine.importers.torch_values import MOST_ELEMENTS
 
 if TYPE_CHECKING:
     import torch
@@ -142,7 +145,103 @@ def _real_leaves(given: Any) -> dict[Any, torch.Tensor]:
     }
 
 
-class _Asked(KnownValues):
+class _TraceValues:
+    """Works out tensors of a trace from its nodes. `given` are the real tensors of placeholders, by node."""
+
+    def __init__(self, tracer: Any, given: Mapping[Node, torch.Tensor]) -> None:
+        self.tracer, self.found = tracer, dict(given)
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """The value of `tensor`, None where it is not known."""
+        node = self.node_of(tensor)
+        return None if node is None else self._value(node)
+
+    def node_of(self, tensor: torch.Tensor) -> Node | None:
+        """The node of the trace that made `tensor`."""
+        from torch.fx.experimental.proxy_tensor import get_proxy_slot
+
+        slot: Any = None if self.tracer is None else get_proxy_slot(tensor, self.tracer, None)
+        return None if slot is None else slot.proxy.node
+
+    def _value(self, node: Node) -> Any:
+        import torch
+        from torch.utils._python_dispatch import _disable_current_modes
+
+        cone = self._cone(node)
+        if cone is None:
+            return None
+        with _disable_current_modes(), torch.no_grad():
+            for each in cone:
+                values = torch.fx.node.map_arg((each.args, each.kwargs), lambda used: self.found[used])
+                self.found[each] = each.target(*values[0], **values[1])  # type: ignore[operator]
+        return self.found[node]
+
+    def _read_constant(self, node: Node) -> None:
+        """Know the value of a tensor that the trace has as an attribute, `torch.tensor([…])` of the model;
+        of a symbol the size that the example inputs have."""
+        import torch
+        from torch._subclasses.fake_tensor import FakeTensor
+
+        size = node.meta.get("val")
+        if isinstance(size, torch.SymInt) and size.node.has_hint():
+            self.found[node] = size.node.hint
+        if node.op == "get_attr" and node not in self.found:
+            value = getattr(self.tracer.root, str(node.target), None)
+            if value is not None and not isinstance(value, FakeTensor):
+                self.found[node] = value
+
+    def _cone(self, node: Node) -> list[Node] | None:
+        """The nodes that lead to `node`, in order; None where one of them is not known, or is written."""
+        wanted, seen = [node], set()
+        while wanted:
+            each = wanted.pop()
+            if each in seen:
+                continue
+            self._read_constant(each)
+            if _is_written(each) or (each not in self.found and not _follows(each)):
+                return None
+            seen.add(each)
+            if each not in self.found:
+                wanted += each.all_input_nodes
+        return [each for each in node.graph.nodes if each in seen and each not in self.found]
+
+
+def _follows(node: Node) -> bool:
+    """Whether what `node` gives follows from what it is given, and is not too large."""
+    import operator
+
+    import torch
+
+    if node.op != "call_function":
+        return False
+    target: Any = node.target
+    if target is operator.getitem:
+        return True
+    value: Any = node.meta.get("val")
+    small = not isinstance(value, torch.Tensor) or (
+        all(isinstance(size, int) or size.node.has_hint() for size in value.shape)
+        and math.prod(concrete(size) for size in value.shape) <= MOST_ELEMENTS
+    )
+    schema = getattr(target, "_schema", None)
+    pure = schema is not None and not schema.is_mutable and "empty" not in schema.name
+    return small and pure and torch.Tag.nondeterministic_seeded not in target.tags
+
+
+def _is_written(node: Node) -> bool:
+    """Whether anything has written what `node` gave, itself or through a view."""
+    for user in node.users:
+        schema = getattr(user.target, "_schema", None)
+        if schema is None:
+            continue
+        if schema.is_mutable:
+            return True
+        shows = any(result.alias_info is not None for result in schema.returns)
+        if shows and _is_written(user):
+            return True
+    return False
+
+
+class _Asked(_TraceValues):
     """Values of a trace by torch.export, which only those may know who asked for them: other branches on
     data are refused by export, as they should be where inputs come later."""
 
@@ -172,7 +271,7 @@ class _Asked(KnownValues):
         return True
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """As `KnownValues.of`; what follows from a tensor that is known may be asked from now on."""
+        """As `_TraceValues.of`; what follows from a tensor that is known may be asked from now on."""
         value = super().of(tensor)
         if value is not None:
             self.asked.add(self.node_of(tensor))
@@ -190,7 +289,7 @@ class _Asked(KnownValues):
         class Answers(TorchFunctionMode):
             def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
                 if func in scalars and values.asked and values._follows_from_asked(args[0]):
-                    known = KnownValues.of(values, args[0])
+                    known = _TraceValues.of(values, args[0])
                     if known is not None:
                         values.answered.add(values.node_of(args[0]))
                         with _disable_current_modes():

@@ -14,7 +14,7 @@ from memplan_engine.importers.torch_recipe import take_step
 from memplan_engine.importers.torch_source import FRAME, MAX_CODE, is_users, portable_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import torch
     from torch.fx import Graph, Node
@@ -43,12 +43,12 @@ class Origins(AbstractContextManager["Origins"]):
         self,
         graph: Graph,
         model: torch.nn.Module,
-        optimizer: torch.optim.Optimizer,
-        owners: Mapping[int, str],
+        optimizers: Sequence[torch.optim.Optimizer],
+        owners: Mapping[int, str | None],
     ) -> None:
         self.graph, self.owners = graph, owners
         self.paths = {id(module): path for path, module in model.named_modules()}
-        self.optimizer = optimizer
+        self.optimizers = optimizers
         self.updating = False
         self.running: list[tuple[str, bool]] = []
         """The modules whose forward runs, the outermost first, and whether each was entered by autograd."""
@@ -72,10 +72,14 @@ class Origins(AbstractContextManager["Origins"]):
                 origins.running.pop()
 
         torch.nn.Module.__call__ = called  # type: ignore[method-assign]
-        self._hooks = (
-            self.optimizer.register_step_pre_hook(lambda *given: self._update(True)),
-            self.optimizer.register_step_post_hook(lambda *given: self._update(False)),
-        )
+        self._hooks = [
+            hook
+            for optimizer in self.optimizers
+            for hook in (
+                optimizer.register_step_pre_hook(lambda *given: self._update(True)),
+                optimizer.register_step_post_hook(lambda *given: self._update(False)),
+            )
+        ]
         return self
 
     def __exit__(
@@ -129,6 +133,26 @@ def current_gradient() -> Any:
     import torch
 
     return torch._C._current_autograd_node()
+
+
+def who_asks() -> str:
+    """Which line of the user's code runs, and within which optimizer of torch's: "at train.py:12"."""
+    import torch
+
+    frame: FrameType | None = sys._getframe(1)
+    optimizer, inside = "", ""
+    while frame is not None and frame.f_code is not take_step.__code__:
+        file = portable_path(frame.f_code.co_filename)
+        if is_users(frame.f_code.co_filename):
+            line = f"at {file}:{frame.f_lineno}"
+            return f"{inside}, which takes its step {line}" if optimizer else line
+        if not optimizer and file.startswith("torch/optim/"):
+            own = frame.f_locals.get("self")
+            optimizer = type(own).__name__ if isinstance(own, torch.optim.Optimizer) else ""
+            inside = inside or f"at {file}:{frame.f_lineno}"
+            inside = f"{inside} in the optimizer {optimizer}" if optimizer else inside
+        frame = frame.f_back
+    return inside or "in torch"
 
 
 def _users_frame(frame: FrameType | None) -> tuple[FrameType | None, bool]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,6 @@ from memplan_engine.importers.torch_loss import Loss, find_loss
 if TYPE_CHECKING:
     import torch
 
-    MakeOptimizer = Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
     Step = Callable[..., Any]
     Listen = Callable[[Any], None]
 
@@ -32,15 +31,16 @@ class Recipe:
     """What a training step does.
 
     `optimizer` is one of `OPTIMIZERS`, a function that makes a `torch.optim.Optimizer` of the parameters, or
-    one that is made already, of the model's own parameters. `foreach` is the option of that name of an
-    optimizer given by name; None leaves it to torch. `loss` makes a scalar of the model's output (see
-    `find_loss`). The gradients of `accumulate` passes over the batch add up, each of the loss divided by
-    their number; `clip_grad_norm` scales them to at most that norm. `step(model, optimizer, *args, **kwargs)`
-    does all of this in a way of its own and returns the loss: `loss`, `accumulate` and `clip_grad_norm` must
-    then be left alone.
+    one that is made already, of the model's own parameters; a step of the user's own may have several, in a
+    tuple, list or dict. `foreach` is the option of that name of an optimizer given by name; None leaves it to
+    torch. `loss` makes a scalar of the model's output (see `find_loss`). The gradients of `accumulate` passes
+    over the batch add up, each of the loss divided by their number; `clip_grad_norm` scales them to at most
+    that norm. `step(model, optimizer, *args, **kwargs)` does all of this in a way of its own and returns the
+    loss, or tensors in whatever form, or nothing: `loss`, `accumulate` and `clip_grad_norm` must then be left
+    alone.
     """
 
-    optimizer: str | MakeOptimizer | torch.optim.Optimizer = "sgd"
+    optimizer: Any = "sgd"
     loss: Loss | None = None
     accumulate: int = 1
     clip_grad_norm: float | None = None
@@ -50,15 +50,13 @@ class Recipe:
 
 def check_recipe(recipe: Recipe, source: str) -> None:
     """Raise InputError for an unknown optimizer, or options that make no sense together."""
-    import torch
-
     chosen = recipe.optimizer
     named = isinstance(chosen, str)
     if named and chosen not in OPTIMIZERS:
         raise InputError(source, "optimizer", repr(chosen), f"one of {', '.join(OPTIMIZERS)}")
-    if not named and not callable(chosen) and not isinstance(chosen, torch.optim.Optimizer):
+    if not named and not callable(chosen):
         expected = "a name, a function of the parameters, or a torch.optim.Optimizer"
-        raise InputError(source, "optimizer", f"a {type(chosen).__name__}", expected)
+        _check_optimizers(chosen, recipe, source, f"a {type(chosen).__name__}", expected)
     if recipe.foreach is not None and not named:
         raise InputError(source, "foreach", "an optimizer made elsewhere", "an optimizer given by name")
     if type(recipe.accumulate) is not int or recipe.accumulate < 1:
@@ -71,9 +69,9 @@ def check_recipe(recipe: Recipe, source: str) -> None:
 
 def make_optimizer(
     recipe: Recipe, model: torch.nn.Module, source: str, twins: dict[int, Any] | None = None
-) -> torch.optim.Optimizer:
-    """The optimizer of `recipe` for the parameters of `model`. One that is made already is copied; `twins`
-    gives, by id, what stands for each of its tensors in `model`.
+) -> Any:
+    """The optimizer of `recipe` for the parameters of `model`, or several in the form that it has them in.
+    One that is made already is copied; `twins` gives, by id, what stands for each of its tensors in `model`.
 
     Raises
     ------
@@ -82,32 +80,78 @@ def make_optimizer(
     import torch
 
     chosen = recipe.optimizer
-    if isinstance(chosen, torch.optim.Optimizer):
+    if not isinstance(chosen, str) and not callable(chosen):
         return copy.deepcopy(chosen, twins or {})
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if isinstance(chosen, str):
         options: dict[str, Any] = {} if recipe.foreach is None else {"foreach": recipe.foreach}
-        made: Any = getattr(torch.optim, OPTIMIZERS[chosen])(trained, **options)
-    else:
-        made = chosen(trained)
-    if not isinstance(made, torch.optim.Optimizer):
-        raise InputError(
-            source, "optimizer", f"a function that gives a {type(made).__name__}", "an Optimizer"
-        )
+        return getattr(torch.optim, OPTIMIZERS[chosen])(trained, **options)
+    made: Any = chosen(trained)
+    _check_optimizers(made, recipe, source, f"a function that gives a {type(made).__name__}", "an Optimizer")
     return made
+
+
+def _check_optimizers(made: Any, recipe: Recipe, source: str, found: str, expected: str) -> None:
+    from torch.optim import Optimizer
+    from torch.utils import _pytree as pytree
+
+    leaves = pytree.tree_leaves(made)
+    if not leaves or not all(isinstance(leaf, Optimizer) for leaf in leaves):
+        raise InputError(source, "optimizer", found, expected)
+    if recipe.step is None and not isinstance(made, Optimizer):
+        raise InputError(source, "optimizer", f"{len(leaves)} of them", "one, or step=, a step of your own")
+
+
+def optimizers_in(made: Any) -> list[torch.optim.Optimizer]:
+    """The optimizers in what `make_optimizer` gives."""
+    from torch.utils import _pytree as pytree
+
+    return pytree.tree_leaves(made)
+
+
+def kept_by_optimizers(made: Any) -> Iterator[tuple[Any, str, torch.Tensor]]:
+    """Every tensor that optimizers keep between steps: the parameter that it is kept for, None where it is
+    kept for many, its key, `exp_avg` or `group_0.lr`, and the tensor; each tensor once."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    seen: set[int] = set()
+    optimizers = optimizers_in(made)
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    options = [
+        (None, f"group_{place}.{key}", value)
+        for place, group in enumerate(groups)
+        for key, value in group.items()
+        if key != "params"
+    ]
+    state = [
+        (owner, "", value) if isinstance(owner, torch.Tensor) else (None, str(owner), value)
+        for optimizer in optimizers
+        for owner, value in optimizer.state.items()
+    ]
+    for owner, label, value in (*state, *options):
+        for path, leaf in pytree.tree_flatten_with_path(value)[0]:
+            if isinstance(leaf, torch.Tensor) and id(leaf) not in seen:
+                seen.add(id(leaf))
+                yield owner, ".".join([*([label] if label else []), *map(_key, path)]), leaf
+
+
+def _key(part: Any) -> str:
+    return str(next(getattr(part, kind) for kind in ("key", "idx", "name") if hasattr(part, kind)))
 
 
 def take_step(
     recipe: Recipe,
     model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     source: str,
     listen: Listen = lambda output: None,
-) -> torch.Tensor:
+) -> dict[str, torch.Tensor]:
     """One step of training: forward, backward, optimizer. Gives the loss (the last one, where there are
-    several); `listen` hears what each call of the model returns, at once.
+    several passes), by a name for people; of a step of the user's own every tensor that it returns. `listen`
+    hears what each call of the model returns, at once.
 
     Gradients are left where they are: in an eager loop they live until `zero_grad` before the next step.
 
@@ -121,39 +165,31 @@ def take_step(
     try:
         with torch.enable_grad():
             if recipe.step is not None:
-                return _returned(recipe.step(model, optimizer, *args, **kwargs), source)
+                return _named_tensors("the loss", recipe.step(model, optimizer, *args, **kwargs))
             for _ in range(recipe.accumulate):
                 loss = find_loss(model(*args, **kwargs), recipe.loss, source)
                 (loss if recipe.accumulate == 1 else loss / recipe.accumulate).backward()  # type: ignore[no-untyped-call]
             if recipe.clip_grad_norm is not None:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_grad_norm)
             optimizer.step()
-            return loss
+            return {"the loss": loss}
     finally:
         hook.remove()
 
 
-def _returned(loss: Any, source: str) -> torch.Tensor:
-    """What a step of the user's own returns; it may be detached."""
+def _named_tensors(label: str, value: Any) -> dict[str, torch.Tensor]:
+    """The tensors in `value`, each by `label` and where it stands."""
     import torch
+    from torch.utils import _pytree as pytree
 
-    if not isinstance(loss, torch.Tensor) or loss.dim():
-        shape = f"of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else ""
-        raise InputError(
-            source, "step", f"a {type(loss).__name__} {shape}".strip(), "the loss, a scalar tensor"
-        )
-    return loss
+    leaves = pytree.tree_flatten_with_path(value)[0]
+    return {f"{label}{pytree.keystr(path)}": leaf for path, leaf in leaves if isinstance(leaf, torch.Tensor)}
 
 
 def named_outputs(output: Any, passes: int) -> dict[str, torch.Tensor]:
     """The tensors that a model returned in pass `passes` (from 1) of a step, by the names under which a
     traced and a real step are compared."""
-    import torch
-    from torch.utils import _pytree as pytree
-
-    label = "output" if passes == 1 else f"output of pass {passes} "
-    leaves = pytree.tree_flatten_with_path(output)[0]
-    return {f"{label}{pytree.keystr(path)}": leaf for path, leaf in leaves if isinstance(leaf, torch.Tensor)}
+    return _named_tensors("output" if passes == 1 else f"output of pass {passes} ", output)
 
 
 def fresh_inputs(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
@@ -197,18 +233,3 @@ def random_state(seed: int) -> Iterator[None]:
 def storage_of(tensor: torch.Tensor) -> int:
     """What tells the storage of `tensor` from others."""
     return int(tensor.untyped_storage()._cdata)
-
-
-def refuse_what_is_rebound(
-    model: torch.nn.Module, found: Sequence[Any], before: Sequence[int], source: str
-) -> None:
-    """Raise InputError for a parameter or buffer that a step replaces by another tensor instead of writing
-    it: `found` are the arguments of the step, `before` the storages that they had."""
-    for argument, storage in zip(found, before, strict=True):
-        for path in argument.paths:
-            now: Any = model
-            for part in path.split("."):
-                now = getattr(now, part, None)
-            if now is not argument.value or storage_of(now) != storage:
-                expected = "one that is written in place (copy_), so that it lives on between steps"
-                raise InputError(source, f"tensor {path!r}", "one that a step replaces by another", expected)

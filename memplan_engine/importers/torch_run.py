@@ -19,6 +19,7 @@ from memplan_engine.importers.torch_fake import RECORDED, as_exported
 from memplan_engine.importers.torch_kernels import as_on_cpu
 from memplan_engine.importers.torch_out import out_variant_of
 from memplan_engine.importers.torch_source import source_of
+from memplan_engine.importers.torch_writes import written_values
 
 if TYPE_CHECKING:
     import torch
@@ -30,16 +31,6 @@ INLINED = {"wrap_with_set_grad_enabled", "wrap_with_autocast"}
 
 SIZE_CHECKS = {"aten._assert_scalar", "aten.sym_constrain_range", "aten.sym_constrain_range_for_size"}
 SIZE_FUNCTIONS = ("aten.sym_", "torch.sym_", "torch._sym_", "operator.", "math.")
-
-WRITES_UNSAID = {
-    "aten::batch_norm": ("running_mean", "running_var"),
-    "aten::native_batch_norm": ("running_mean", "running_var"),
-    "aten::cudnn_batch_norm": ("running_mean", "running_var"),
-    "aten::instance_norm": ("running_mean", "running_var"),
-    "aten::mkldnn_rnn_layer_backward": ("workspace",),
-}
-"""Arguments written in training although the operator's schema does not say so."""
-
 
 Held = tuple[Any, ...]
 """Bytes, ints or SymInts: what an op holds inside at moments of which one is its fullest."""
@@ -268,19 +259,9 @@ def fresh(value: Any) -> Any:
 
 
 def written(node: Node, args: Any, kwargs: Any) -> Iterator[str]:
-    """Names of the tensors that `node` writes in place, by its operator's schema. `args` and `kwargs` are
-    structures of names."""
-    schema = getattr(node.target, "_schema", None)
-    if schema is None:
-        return
-    given = dict(zip((argument.name for argument in schema.arguments), args, strict=False)) | kwargs
-    plain = dict(zip((argument.name for argument in schema.arguments), node.args, strict=False)) | node.kwargs
-    unsaid = WRITES_UNSAID.get(schema.name, ())
-    training = any(plain.get(flag) is True for flag in ("training", "train", "use_input_stats"))
-    for argument in schema.arguments:
-        alias = argument.alias_info
-        if (alias is not None and alias.is_write) or (training and argument.name in unsaid):
-            yield from labels(given.get(argument.name))
+    """Names of the tensors that `node` writes in place. `args` and `kwargs` are structures of names."""
+    for names in written_values(node.target, node.args, node.kwargs, (args, kwargs)):
+        yield from labels(names)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from memplan_engine.errors import InputError
 from memplan_engine.graph import Phase
 from memplan_engine.importers.torch_origins import TAG
 from memplan_engine.importers.torch_source import source_of
+from memplan_engine.importers.torch_writes import written_nodes
 
 if TYPE_CHECKING:
     import torch
@@ -54,16 +55,11 @@ def refuse_what_is_kept_elsewhere(module: GraphModule, source: str) -> None:
         if node.op != "get_attr":
             continue
         value = getattr(module, str(node.target), None)
-        written = [user for user in node.users if _writes(user)]
+        written = [user for user in node.users if node in written_nodes(user)]
         if isinstance(value, FakeTensor) or written:
             line = _at(next(iter(written or node.users), node))
             expected = "a buffer (register_buffer), or state of the optimizer for a parameter"
             raise InputError(source, "training step", f"a tensor kept outside of the model{line}", expected)
-
-
-def _writes(node: Node) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and bool(schema.is_mutable)
 
 
 def _at(node: Node) -> str:

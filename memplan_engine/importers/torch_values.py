@@ -1,193 +1,204 @@
-"""Values that a model asks for while its step is traced: worked out where they follow from what is known.
+"""Values that a model or its optimizer asks for while a step runs on fake tensors: worked out where they
+follow from what is known.
 
-Eager code branches on values (`mask.all()`), and libraries take another way where they see fake tensors. A
-value that rests on nothing but numbers, ranges and given inputs is as known in a trace as in an eager run.
+Eager code branches on values (`mask.all()`), optimizers count their steps in tensors, and libraries take
+another way where they see fake tensors. A value that rests on nothing but numbers, ranges, given inputs and
+buffers is as known on fake tensors as in an eager run.
 """
 
 from __future__ import annotations
 
 import logging
-import math
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from memplan_engine.importers.torch_fake import concrete
+from memplan_engine.errors import InputError
+from memplan_engine.importers.torch_fake import RECORDED
+from memplan_engine.importers.torch_origins import who_asks
+from memplan_engine.importers.torch_transformers import is_tracing, replaced
+from memplan_engine.importers.torch_writes import written_values
 
 if TYPE_CHECKING:
     import torch
-    from torch.fx import Node
 
 MOST_ELEMENTS = 2**20
 """Of a tensor that is worked out: masks and positions are far below, activations are seldom."""
-TRANSFORMERS = "transformers.utils.import_utils"
-"""Where transformers says whether it is being traced, which it takes any fake tensor for."""
+UNASKED = f"a step that does not ask for it, {RECORDED}"
 log = logging.getLogger(__name__)
 
 
-class KnownValues:
-    """Works out tensors of a trace from its nodes. `given` are the real tensors of placeholders, by node."""
+@contextmanager
+def _real() -> Iterator[None]:
+    """Outside of whatever is traced: on real tensors."""
+    import torch
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+    from torch.utils._python_dispatch import _disable_current_modes
 
-    def __init__(self, tracer: Any, given: Mapping[Node, torch.Tensor]) -> None:
-        self.tracer, self.found = tracer, dict(given)
+    with _disable_current_modes(), unset_fake_temporarily(), torch.no_grad():
+        yield
+
+
+class KnownValues:
+    """The values of fake tensors, as far as they are known.
+
+    A known storage has a real one beside it, and every operator whose tensors are all known runs there, too.
+    So views of what is known are known, and what is written in place is written in both; what is written
+    with something else is not known any more.
+    """
+
+    def __init__(self) -> None:
+        self.real: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
+        """By the identity of a fake storage, that storage, which must not go while it is known, and the real
+        one."""
+
+    def know(self, fake: torch.Tensor, value: torch.Tensor) -> None:
+        """Have `fake`, with all that shares its storage, begin with the content of `value`, a real tensor of
+        the same form."""
+        storage = fake.untyped_storage()
+        with _real():
+            self.real[storage._cdata] = (storage, value.untyped_storage().clone())  # type: ignore[no-untyped-call]
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """The value of `tensor`, None where it is not known."""
-        node = self.node_of(tensor)
-        return None if node is None else self._value(node)
-
-    def node_of(self, tensor: torch.Tensor) -> Node | None:
-        """The node of the trace that made `tensor`."""
-        from torch.fx.experimental.proxy_tensor import get_proxy_slot
-
-        slot: Any = None if self.tracer is None else get_proxy_slot(tensor, self.tracer, None)
-        return None if slot is None else slot.proxy.node
-
-    def _value(self, node: Node) -> Any:
-        import torch
-        from torch.utils._python_dispatch import _disable_current_modes
-
-        cone = self._cone(node)
-        if cone is None:
-            return None
-        with _disable_current_modes(), torch.no_grad():
-            for each in cone:
-                values = torch.fx.node.map_arg((each.args, each.kwargs), lambda used: self.found[used])
-                self.found[each] = each.target(*values[0], **values[1])  # type: ignore[operator]
-        return self.found[node]
-
-    def _read_constant(self, node: Node) -> None:
-        """Know the value of a tensor that the trace has as an attribute, `torch.tensor([…])` of the model;
-        of a symbol the size that the example inputs have."""
+        """A view of the value of `tensor`, None where it is not known."""
         import torch
         from torch._subclasses.fake_tensor import FakeTensor
 
-        size = node.meta.get("val")
-        if isinstance(size, torch.SymInt) and size.node.has_hint():
-            self.found[node] = size.node.hint
-        if node.op == "get_attr" and node not in self.found:
-            value = getattr(self.tracer.root, str(node.target), None)
-            if value is not None and not isinstance(value, FakeTensor):
-                self.found[node] = value
+        if type(tensor) is torch.Tensor and not tensor.is_meta:
+            return tensor
+        if not isinstance(tensor, FakeTensor):
+            return None
+        fake, real = self.real.get(tensor.untyped_storage()._cdata, (None, None))
+        if fake is None or real is None or fake.nbytes() != real.nbytes():
+            return None
+        with _real():
+            place = (tensor.storage_offset(), tensor.shape, tensor.stride())
+            return torch.empty(0, dtype=tensor.dtype).set_(real, *place)
 
-    def _cone(self, node: Node) -> list[Node] | None:
-        """The nodes that lead to `node`, in order; None where one of them is not known, or is written."""
-        wanted, seen = [node], set()
-        while wanted:
-            each = wanted.pop()
-            if each in seen:
-                continue
-            self._read_constant(each)
-            if _is_written(each) or (each not in self.found and not _follows(each)):
-                return None
-            seen.add(each)
-            if each not in self.found:
-                wanted += each.all_input_nodes
-        return [each for each in node.graph.nodes if each in seen and each not in self.found]
+    def follow(self, operator: Any, args: Any, kwargs: Any, made: Any) -> None:
+        """Know what `operator` has made of these arguments, and written, where it follows from them."""
+        import torch
+        from torch.utils import _pytree as pytree
+
+        if torch.Tag.inplace_view in operator.tags:
+            return
+        written = pytree.tree_leaves(list(written_values(operator, args, kwargs)))
+        results = [leaf for leaf in pytree.tree_leaves(made) if isinstance(leaf, torch.Tensor)]
+        fresh = [leaf for leaf in results if leaf.untyped_storage()._cdata not in self.real]
+        if not (written or fresh):
+            return
+        real = self._run(operator, args, kwargs, written, results) if _follows(operator) else None
+        if real is None:
+            for leaf in written:
+                self.real.pop(leaf.untyped_storage()._cdata, None)
+            return
+        for leaf, value in zip(results, real, strict=True):
+            if any(leaf is each for each in fresh):
+                self._keep(leaf, value)
+
+    def _run(
+        self, operator: Any, args: Any, kwargs: Any, written: list[Any], results: list[Any]
+    ) -> list[torch.Tensor] | None:
+        """What `operator` gives for the values of its arguments, None where they do not say it."""
+        import torch
+        from torch.utils import _pytree as pytree
+
+        # What is not ours must not be written.
+        if any(type(leaf) is torch.Tensor for leaf in written) or any(map(_is_large, results)):
+            return None
+        leaves, form = pytree.tree_flatten((args, kwargs))
+        values = [self.of(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        if any(value is None and leaf is not None for value, leaf in zip(values, leaves, strict=True)):
+            return None
+        places, named = pytree.tree_unflatten(values, form)
+        try:
+            with _real():
+                found = operator(*places, **named)
+        except Exception as error:
+            log.debug("%s of known values fails: %s", operator, error)
+            return None
+        real = [leaf for leaf in pytree.tree_leaves(found) if isinstance(leaf, torch.Tensor)]
+        alike = len(real) == len(results) and not any(leaf.is_meta for leaf in real)
+        return real if alike else None
+
+    def _keep(self, fake: torch.Tensor, value: torch.Tensor) -> None:
+        """Know `fake`, which an operator has just made, to have the content of `value`."""
+        import torch
+
+        storage, whole = fake.untyped_storage(), value.untyped_storage()
+        place = (fake.storage_offset(), fake.shape, fake.stride())
+        with _real():
+            if whole.nbytes() == storage.nbytes() and place[2] == value.stride():
+                # Others may show more of it.
+                real = whole.clone()  # type: ignore[no-untyped-call]
+            else:
+                real = torch.UntypedStorage(storage.nbytes())  # type: ignore[no-untyped-call]
+                torch.empty(0, dtype=fake.dtype).set_(real, *place).copy_(value)
+        self.real[storage._cdata] = (storage, real)
+
+    def answer(self, operator: Any, args: Any, kwargs: Any) -> Any:
+        """What `operator` says of values of its arguments (`.item()`, `torch.equal`), None where they are not
+        known."""
+        import torch
+        from torch.utils import _pytree as pytree
+
+        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        if any(self.of(tensor) is None for tensor in tensors):
+            return None
+        known = pytree.tree_map_only(torch.Tensor, self.of, (args, kwargs))
+        with _real():
+            return operator(*known[0], **known[1])
 
 
-def _follows(node: Node) -> bool:
-    """Whether what `node` gives follows from what it is given, and is not too large."""
-    import operator
-
+def _follows(operator: Any) -> bool:
+    """Whether what `operator` gives follows from its arguments."""
     import torch
 
-    if node.op != "call_function":
-        return False
-    target: Any = node.target
-    if target is operator.getitem:
-        return True
-    value: Any = node.meta.get("val")
-    small = not isinstance(value, torch.Tensor) or (
-        all(isinstance(size, int) or size.node.has_hint() for size in value.shape)
-        and math.prod(concrete(size) for size in value.shape) <= MOST_ELEMENTS
-    )
-    schema = getattr(target, "_schema", None)
-    pure = schema is not None and not schema.is_mutable and "empty" not in schema.name
-    return small and pure and torch.Tag.nondeterministic_seeded not in target.tags
+    drawn = torch.Tag.nondeterministic_seeded in operator.tags
+    return operator.namespace == "aten" and not drawn and "empty" not in operator._schema.name
 
 
-def _is_written(node: Node) -> bool:
-    """Whether anything has written what `node` gave, itself or through a view."""
-    for user in node.users:
-        schema = getattr(user.target, "_schema", None)
-        if schema is None:
-            continue
-        if schema.is_mutable:
-            return True
-        shows = any(result.alias_info is not None for result in schema.returns)
-        if shows and _is_written(user):
-            return True
-    return False
+def _is_large(tensor: torch.Tensor) -> bool:
+    # A result may be a small view of a large storage.
+    return tensor.untyped_storage().nbytes() > MOST_ELEMENTS * tensor.element_size()
+
+
+def _unknown(source: str, asked: str) -> InputError:
+    found = f"a step that asks for {asked} {who_asks()}, which is not known before the run"
+    return InputError(source, "training step", found, UNASKED)
 
 
 @contextmanager
 def answering(values: KnownValues, source: str) -> Iterator[None]:
     """Answers `.item()` and branches on tensors from `values`, and has transformers take the way of eager
-    mode for tensors whose values are known. Of others one warning says that it takes a tracer's way."""
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
+    mode for tensors whose values are known. Of others one warning says that it takes a tracer's way.
 
-    scalars = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default)
+    Raises
+    ------
+    InputError, in the midst: a value, or a size that depends on values, which is not known, with the line
+        that asks.
+    """
+    import torch
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+    from torch.utils._python_dispatch import TorchDispatchMode
 
     class Answers(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if func in scalars:
-                known = values.of(args[0])
+            kwargs = kwargs or {}
+            if torch.Tag.data_dependent_output in func.tags:
+                known = values.answer(func, args, kwargs)
                 if known is not None:
-                    return bool(known) if func is scalars[1] else known.item()
-            return func(*args, **(kwargs or {}))
+                    return known
+            try:
+                made = func(*args, **kwargs)
+            except DataDependentOutputException:
+                shape = tuple(args[0].shape)
+                asked = f"the value of a tensor of {shape} (`.item()` or a branch on it)"
+                raise _unknown(source, asked) from None
+            except DynamicOutputShapeException:
+                raise _unknown(source, f"a size that depends on values ({func._schema.name})") from None
+            values.follow(func, args, kwargs, made)
+            return made
 
     with replaced("is_tracing", is_tracing(values, source)), Answers():  # type: ignore[no-untyped-call]
         yield
-
-
-def is_tracing(values: KnownValues, source: str) -> Callable[..., bool]:
-    """What transformers shall be told instead of its `is_tracing`: that it is where it asks for a value that
-    is not known."""
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    told: list[Any] = []
-
-    def stand_in(original: Callable[..., bool], tensor: Any = None) -> bool:
-        if not isinstance(tensor, FakeTensor):
-            return bool(original(tensor))
-        if values.of(tensor) is not None:
-            return bool(original())
-        if not told:
-            told.append(tensor)
-            log.warning(
-                "%s: transformers asks for values of %s, which are not known on fake tensors, and takes the "
-                "way that it takes when it is exported; with inputs made on the CPU it takes eager mode's",
-                source,
-                f"a tensor of {tuple(tensor.shape)}",
-            )
-        return True
-
-    return stand_in
-
-
-@contextmanager
-def replaced(name: str, stand_in: Callable[..., Any], but: Sequence[str] = ()) -> Iterator[None]:
-    """With `stand_in(original, …)` for the function `name` of transformers wherever a module has it, those
-    named in `but` left out."""
-    original = getattr(sys.modules.get(TRANSFORMERS), name, None)
-    if original is None:
-        yield
-        return
-
-    def function(*given: Any, **named: Any) -> Any:
-        return stand_in(original, *given, **named)
-
-    def swap(before: Any, after: Any) -> None:
-        for module in list(sys.modules.values()):
-            if vars(module).get(name) is before and module.__name__ not in but:
-                setattr(module, name, after)
-
-    swap(original, function)
-    try:
-        yield
-    finally:
-        # Also where it was imported meanwhile.
-        swap(function, original)

@@ -63,21 +63,29 @@ class Bench:
         found = compare_named(expected, self.named(result) | self.returned_by_model(settle), name)
         if found.exact:
             return found
-        return replace(found, op=self._first_differing(settle) or self._first_uneager(settle) or observed.op)
+        op = self._first_differing(settle) or self._first_uneager(settle) or observed.op
+        return replace(found, op=op, unrepeatable=self._unrepeatable())
+
+    def _unrepeatable(self) -> str:
+        """What two eager steps from the same beginning differ in, "" where they are alike."""
+        if self.step is None or self.subject.step is None:
+            return ""
+        return compare_named(named_step(self.step), named_step(self.subject.step.take(False))).output
 
     def expected(self, settle: Callable[[], None]) -> tuple[str, dict[str, Any]]:
         """What is compared with, in words, and all that it gives and leaves, by name."""
         if self.step is None:
             settle()
             return INTERPRETER if self.subject.eager is None else EAGER, self.named(self.reference())
-        known = dict(self.subject.step.outputs) if self.subject.step else {}
+        known = [each.path for each in self.subject.step.outputs] if self.subject.step else []
         step = replace(self.step, outputs={path: self.step.outputs[path] for path in known})
         counts = [
+            "loss" if list(step.results) == ["the loss"] else _count(len(step.results), "result"),
             _count(len(step.outputs), "output"),
             _count(len(step.gradients), "gradient"),
             _count(len(step.after), "tensor") + " of state",
         ]
-        return f"an eager step (loss, {', '.join(counts)})", named_step(step)
+        return f"an eager step ({', '.join(counts)})", named_step(step)
 
     def named(self, result: Any) -> dict[str, Any]:
         """What a run of the program gave, and what it wrote, by name."""
@@ -85,33 +93,42 @@ class Bench:
             leaves = pytree.tree_flatten_with_path(result)[0]
             after = {f"what is written in place ({place})": value for place, value in enumerate(self.after())}
             return {f"output{pytree.keystr(path)}": leaf for path, leaf in leaves} | after
-        loss, *gradients = result
+        names = self.subject.step.results
+        results = dict(zip(names, result, strict=False))
         state = {name: tensor.clone() for name, tensor in self.program.named_state.items()}
-        held = dict(zip(self.subject.step.held, gradients, strict=True))
+        held = dict(zip(self.subject.step.held, result[len(names) :], strict=True))
         # Nothing of an eager step is known of what only the trace keeps.
         after = {name: tensor for name, tensor in state.items() if name in self.step.after}
-        return named_step(EagerStep({}, after, loss, held, {}))
+        return named_step(EagerStep({}, after, results, held, {}))
 
     def returned_by_model(self, settle: Callable[[], None]) -> dict[str, Any]:
         """The outputs of the model inside a training step, which does not return them, as they were when they
-        were made; another run in the slab."""
-        if self.subject.step is None or not self.subject.step.outputs:
+        were returned; another run in the slab."""
+        outputs = self.subject.step.outputs if self.subject.step else ()
+        if not outputs:
             return {}
-        wanted = {tensor for _, tensor in self.subject.step.outputs}
-        made: dict[str, Any] = {}
+        names = {each.tensor for each in outputs}
+        shown: dict[str, Any] = dict(zip(self.program.placeholders, self.inputs, strict=True))
+        found: dict[str, Any] = {}
+
+        def note(moment: str) -> None:
+            here = (each for each in outputs if each.moment == moment)
+            found.update((each.path, shown[each.tensor].clone()) for each in here)
 
         def around(name: str, kind: str, call: Callable[[], Any]) -> Any:
             value = call()
             for place, leaf in enumerate(pytree.tree_leaves(value)):
                 label = name if isinstance(value, torch.Tensor) else f"{name}.{place}"
-                if label in wanted:
-                    made[label] = leaf.clone()
+                if label in names:
+                    shown[label] = leaf
+            note(name)
             return value
 
         settle()
         with torch.no_grad():
+            note("")
             run_nodes(self.in_slab.module, self.inputs, around)
-        return {path: made[tensor] for path, tensor in self.subject.step.outputs if tensor in made}
+        return found
 
     def _first_uneager(self, settle: Callable[[], None]) -> str | None:
         """The first op of the captured step whose result is not the one that an eager step had."""

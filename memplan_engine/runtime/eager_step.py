@@ -26,6 +26,7 @@ from memplan_engine.importers.torch_recipe import (
     carry_hooks,
     drop_gradients,
     fresh_inputs,
+    kept_by_optimizers,
     make_optimizer,
     named_outputs,
     random_state,
@@ -40,14 +41,14 @@ Row = tuple[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class EagerStep:
-    """The second step of an eager run. `before` and `after` hold parameters, buffers and the optimizer's
-    state, by the names of `state_tensors`; `gradients` go by the paths of their parameters, `outputs` by the
-    names that a traced step has for them. `rows` are operators with digests of what they gave, for a step
-    that was watched."""
+    """The second step of an eager run. `results` are what it returns, by names for people. `before` and
+    `after` hold parameters, buffers and the optimizer's state, by the names of `state_tensors`; `gradients`
+    go by the paths of their parameters, `outputs` by the names that a traced step has for them. `rows` are
+    operators with digests of what they gave, for a step that was watched."""
 
     before: Tensors
     after: Tensors
-    loss: torch.Tensor
+    results: Tensors
     gradients: Tensors
     outputs: Tensors
     rows: list[Row] = field(default_factory=list)
@@ -83,7 +84,7 @@ def take_eager_step(
     kwargs: Mapping[str, Any],
     recipe: Recipe,
     source: str,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Any,
     *,
     seed: int = 0,
     watched: bool = False,
@@ -110,9 +111,9 @@ def take_eager_step(
         with random_state(seed):
             if watched:
                 with digests:
-                    loss = take_step(recipe, model, optimizer, args, kwargs, source)
+                    results = take_step(recipe, model, optimizer, args, kwargs, source)
             else:
-                loss = take_step(recipe, model, optimizer, args, kwargs, source, listen)
+                results = take_step(recipe, model, optimizer, args, kwargs, source, listen)
     except MemplanError:
         raise
     except Exception as error:
@@ -122,26 +123,27 @@ def take_eager_step(
     }
     after = state_tensors(model, optimizer)
     rows = [(kind, digest) for kind, digest, _ in digests.rows]
-    return EagerStep(before, after, loss.detach(), gradients, outputs, rows)
+    results = {name: tensor.detach() for name, tensor in results.items()}
+    return EagerStep(before, after, results, gradients, outputs, rows)
 
 
-def state_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Tensors:
-    """What lives on between steps: parameters and buffers by their paths, the optimizer's state by the path
-    of the parameter and its key, `layer.weight.exp_avg`."""
-    found: Tensors = {}
-    for path, parameter in model.named_parameters():
-        found[path] = parameter.detach()
-        for key, value in optimizer.state.get(parameter, {}).items():
-            if isinstance(value, torch.Tensor):
-                found[f"{path}.{key}"] = value.detach()
-    return found | {path: buffer.detach() for path, buffer in model.named_buffers()}
+def state_tensors(model: torch.nn.Module, optimizer: Any) -> Tensors:
+    """What lives on between steps: parameters and buffers by their paths, what optimizers keep by the path of
+    the parameter and its key, `layer.weight.exp_avg`."""
+    found = {path: tensor.detach() for path, tensor in (*model.named_parameters(), *model.named_buffers())}
+    paths = {id(parameter): path for path, parameter in model.named_parameters()}
+    own = {*paths, *map(id, model.buffers())}
+    for owner, key, tensor in kept_by_optimizers(optimizer):
+        if id(tensor) not in own:
+            found[f"{paths[id(owner)]}.{key}" if id(owner) in paths else key] = tensor.detach()
+    return found
 
 
 def named_step(step: EagerStep) -> Tensors:
     """All that a step gives and leaves, by names for people."""
     gradients = {f"the gradient of {path}": gradient for path, gradient in step.gradients.items()}
     state = {f"{name} after the step": tensor for name, tensor in step.after.items()}
-    return {"the loss": step.loss, **step.outputs, **gradients, **state}
+    return {**step.results, **step.outputs, **gradients, **state}
 
 
 def _copies(tensors: Tensors) -> Tensors:

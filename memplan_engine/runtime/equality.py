@@ -30,13 +30,15 @@ class Equality:
 
     Otherwise `largest` is the largest absolute difference (infinite where outputs cannot be compared),
     `output` the path of the output that has it, and `op` the op of the program whose result is the first to
-    differ, None where that is not known."""
+    differ, None where that is not known.
+    `unrepeatable` is the result in which the reference differs from itself, taken twice."""
 
     reference: str
     exact: bool
     largest: float = 0.0
     output: str = ""
     op: str | None = None
+    unrepeatable: str = ""
 
     def __str__(self) -> str:
         if self.exact:

@@ -15,7 +15,7 @@ from memplan_engine.importers.torch_step import Argument, Gradients, StepModule,
 from memplan_engine.runtime.program import Program, program_from_module
 
 if TYPE_CHECKING:
-    from memplan_engine.importers.torch_recipe import MakeOptimizer, Step
+    from memplan_engine.importers.torch_recipe import Step
 
 
 def load_step(
@@ -23,7 +23,7 @@ def load_step(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
-    optimizer: str | MakeOptimizer | torch.optim.Optimizer = "sgd",
+    optimizer: Any = "sgd",
     gradients: str = Gradients.HELD,
     loss: Loss | None = None,
     accumulate: int = 1,
@@ -36,9 +36,9 @@ def load_step(
     """One training step of `model` as a Program; its graph is the one that `capture_step` gives.
 
     A run takes the tensors among the leaves of `args` and `kwargs`, in order, as flat positional arguments,
-    updates the model's own parameters and buffers, and returns the flat list of the loss and, with
-    `gradients` "held", the gradients. The step is the second one; the optimizer's state, which the first one
-    makes, is zero unless it is copied in, and is kept in `Program.state`.
+    updates the model's own parameters and buffers, and returns the flat list of the loss (of what a step of
+    your own returns) and, with `gradients` "held", the gradients. The step is the second one; the optimizer's
+    state, which the first one makes, is zero unless it is copied in, and is kept in `Program.state`.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def program_of_step(
         state=len(state),
         name=step.source,
         graph=step_graph(step),
-        state_names=tuple(each.paths[0] if each.paths else ".".join(each.state or ()) for each in kept),
+        state_names=tuple(each.path for each in kept),
     )
 
 

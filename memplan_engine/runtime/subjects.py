@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from memplan_engine.importers.torch_recipe import Recipe
 from memplan_engine.importers.torch_step import SEED, trace_step
+from memplan_engine.importers.torch_trainer import Returned
 from memplan_engine.runtime.eager_step import EagerStep, TakeEagerStep, take_on_copy
 from memplan_engine.runtime.program import Program, load_program
 from memplan_engine.runtime.pt2_program import example_inputs, load_pt2
@@ -40,12 +41,13 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SteppedEagerly:
-    """How an eager step is taken to compare with; `held` are the parameters whose gradients the program
-    returns, `outputs` the path and the name in the graph of each tensor that the model returns."""
+    """How an eager step is taken to compare with. The program returns what the step does, by the names
+    `results`, and the gradients of the parameters `held`; `outputs` are what the model returns inside."""
 
     take: TakeEagerStep
+    results: tuple[str, ...]
     held: tuple[str, ...]
-    outputs: tuple[tuple[str, str], ...]
+    outputs: tuple[Returned, ...]
 
 
 def subject_of(
@@ -85,7 +87,7 @@ def subject_of_step(
     if take is None:
         given = (model, tuple(args), dict(kwargs or {}), recipe, program.name)
         take = partial(_take_on_copy, given)
-    step = SteppedEagerly(take, traced.held, traced.outputs)
+    step = SteppedEagerly(take, traced.results, traced.held, traced.outputs)
     return Subject(program, tensors, {}, None, True, functional, seconds, step)
 
 

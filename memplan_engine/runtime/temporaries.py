@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.fx.node import map_arg
 
 from memplan_engine.importers.torch_fake import FakeTwins, fake_mode, quiet
-from memplan_engine.importers.torch_run import written as written_by
+from memplan_engine.importers.torch_recipe import storage_of
+from memplan_engine.importers.torch_writes import written_values
 from memplan_engine.runtime.node_run import run_nodes
 from memplan_engine.runtime.program import Program
 from memplan_engine.runtime.signature import Expected
+from memplan_engine.runtime.storages import OperatorMode, tensors_in
 
 
 def predict_temporaries(program: Program) -> dict[str, int]:
@@ -27,29 +28,28 @@ def written_in_place(program: Program) -> tuple[bool, ...]:
     twins = FakeTwins(mode)
     inputs = [_fake(value, twins) for value in program.state]
     inputs += [_stand_in(one, twins) for one in program.expected]
-    before = [_version(value) for value in inputs]
-    with torch.no_grad(), quiet(), mode:
+    writes = _Writes()
+    with torch.no_grad(), quiet(), mode, writes:
         run_nodes(program.module, inputs, lambda name, kind, call: call(), read=lambda v: _fake(v, twins))
-    said = _said(program)
+    copied = {name for name in program.written if name is not None}
     return tuple(
-        name in said or _version(value) != version
-        for name, value, version in zip(program.placeholders, inputs, before, strict=True)
+        name in copied or (isinstance(value, torch.Tensor) and storage_of(value) in writes.storages)
+        for name, value in zip(program.placeholders, inputs, strict=True)
     )
 
 
-def _version(value: Any) -> int:
-    """How often a tensor has been written in place, whatever view it was written through."""
-    return value._version if isinstance(value, torch.Tensor) else 0
+class _Writes(OperatorMode):  # type: ignore[no-untyped-call]
+    """Notes which storages operators write, through whatever view."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.storages: set[int] = set()
 
-def _said(program: Program) -> set[str]:
-    """The placeholders that operators write by their schemas, or without a word (`WRITES_UNSAID`)."""
-    found = {name for name in program.written if name is not None}
-    for node in program.module.graph.nodes:
-        if node.op == "call_function":
-            names: Any = map_arg((node.args, node.kwargs), lambda used: used.name)
-            found.update(written_by(node, *names))
-    return found
+    def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
+        """Run `operator` and note what it writes."""
+        written = written_values(operator, args, kwargs)
+        self.storages |= {storage_of(tensor) for tensor in tensors_in(list(written))}
+        return operator(*args, **kwargs)
 
 
 def _fake(value: Any, twins: FakeTwins) -> Any:

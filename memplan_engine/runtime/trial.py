@@ -141,7 +141,12 @@ def _equality_entry(equality: Equality) -> EqualityEntry:
         return EqualityEntry(reference=equality.reference, exact=True)
     largest = equality.largest if math.isfinite(equality.largest) else None
     return EqualityEntry(
-        reference=equality.reference, exact=False, largest=largest, output=equality.output, op=equality.op
+        reference=equality.reference,
+        exact=False,
+        largest=largest,
+        output=equality.output,
+        op=equality.op,
+        unrepeatable=equality.unrepeatable,
     )
 
 
