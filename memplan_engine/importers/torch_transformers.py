@@ -1,5 +1,5 @@
-"""What transformers is told while one of its models is traced: for fake tensors it takes other ways than eager
-mode takes, unless the values that it asks about are known."""
+"""What transformers is told while one of its models is traced: for fake tensors it takes other ways than in
+eager mode, unless the values that it asks about are known."""
 
 from __future__ import annotations
 
