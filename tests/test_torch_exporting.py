@@ -17,6 +17,7 @@ from memplan_engine.errors import InputError
 from memplan_engine.importers.torch_caches import as_given
 from memplan_engine.importers.torch_capture import capture
 from memplan_engine.importers.torch_exporting import FUSED
+from memplan_engine.importers.torch_step import capture_step
 from memplan_engine.importers.torch_transformers import TRANSFORMERS
 from memplan_engine.runtime.program import load_program
 from memplan_engine.runtime.subjects import subject_of
@@ -259,3 +260,20 @@ def test_of_a_layer_with_hooks_the_attention_alone_is_fused() -> None:
     program = load_program(model, (X,))
     assert {op.kind for op in program.graph.ops} & set(FUSED) == {FUSED[1]}
     assert operators(lambda: program.run((X,))) == operators(lambda: model(X))
+
+
+def test_what_a_model_compiles_itself_is_not_run_compiled_on_fake_tensors() -> None:
+    compiled: list[Any] = []
+
+    def backend(module: Any, inputs: Any) -> Any:
+        compiled.append(module)
+        return module.forward
+
+    class Compiles(torch.nn.Linear):
+        def forward(self, input: torch.Tensor) -> torch.Tensor:
+            made = super().forward(input)
+            return torch.compile(torch.tanh, backend=backend)(made).sum()
+
+    with pytest.raises(InputError, match="dynamo-optimized"):
+        capture_step(Compiles(4, 3), (torch.rand(2, 4),))
+    assert not compiled

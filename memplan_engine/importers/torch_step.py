@@ -115,12 +115,16 @@ def trace_step(
 ) -> StepModule:
     """The step as an fx graph; each call node's `meta["custom"]` says its phase. Raises as `capture_step`."""
     require_torch("capturing a training step")
+    import torch
+
     source = name or type(model).__name__
     check_trainable(model, source)
     check_recipe(recipe, source)
     if gradients not in list(Gradients):
         raise InputError(source, "gradients", repr(gradients), f"one of {', '.join(Gradients)}")
-    with tracing(source, "training step", TRACEABLE), as_eager():
+    # What the model compiles itself must not run on fake tensors, which have no bytes.
+    alone = torch.compiler.set_stance("force_eager")
+    with tracing(source, "training step", TRACEABLE), as_eager(), alone:
         twins = FakeTwins(fake_mode(unknown_sizes=False), meta_device="cpu")
         with random_state(SEED):
             trainer = Trainer(model, list(args), dict(kwargs or {}), recipe, source, twins)
