@@ -471,6 +471,14 @@ def test_views_outside_of_the_slab_are_refused(
         memplan.allocate_tensor(slab, offset, size, stride, torch.float32)
 
 
+def test_views_that_leave_a_slab_at_the_start_of_a_larger_allocation_are_refused() -> None:
+    """So it lies where the allocation happens to begin at the alignment."""
+    slab = torch.empty(5120, dtype=torch.uint8)[:1024]
+    assert memplan.allocate_tensor(slab, 0, [256], [1], torch.float32).shape == (256,)
+    with pytest.raises(InputError, match="within 1024 bytes"):
+        memplan.allocate_tensor(slab, 0, [257], [1], torch.float32)
+
+
 @pytest.mark.parametrize(
     ("nbytes", "alignment"), [(-1, 64), (64, 0), (2**63 - 1, 64), (2**63 - 64, 4096), (2**60, 64)]
 )

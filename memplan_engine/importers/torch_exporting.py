@@ -150,6 +150,7 @@ class _TraceValues:
 
     def __init__(self, tracer: Any, given: Mapping[Node, torch.Tensor]) -> None:
         self.tracer, self.found = tracer, dict(given)
+        self.warned = False
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """The value of `tensor`, None where it is not known."""

@@ -18,7 +18,9 @@ log = logging.getLogger(__name__)
 
 
 class Values(Protocol):
-    """Whoever knows values of fake tensors."""
+    """Whoever knows values of fake tensors, and whether it was said that one is not known."""
+
+    warned: bool
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """The value of `tensor`, None where it is not known."""
@@ -30,15 +32,13 @@ def is_tracing(values: Values, source: str) -> Callable[..., bool]:
     is not known."""
     from torch._subclasses.fake_tensor import FakeTensor
 
-    told: list[Any] = []
-
     def stand_in(original: Callable[..., bool], tensor: Any = None) -> bool:
         if not isinstance(tensor, FakeTensor):
             return bool(original(tensor))
         if values.of(tensor) is not None:
             return bool(original())
-        if not told:
-            told.append(tensor)
+        if not values.warned:
+            values.warned = True
             log.warning(
                 "%s: transformers asks for values of %s, which are not known on fake tensors, and takes the "
                 "way that it takes when it is exported; with inputs made on the CPU it takes eager mode's",

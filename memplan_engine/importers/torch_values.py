@@ -51,6 +51,7 @@ class KnownValues:
         self.real: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
         """By the identity of a fake storage, that storage, which must not go while it is known, and the real
         one."""
+        self.warned = False
 
     def know(self, fake: torch.Tensor, value: torch.Tensor) -> None:
         """Have `fake`, with all that shares its storage, begin with the content of `value`, a real tensor of
