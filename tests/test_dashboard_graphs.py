@@ -232,12 +232,12 @@ def test_sliders_change_the_sizes_and_the_address():
     assert figure(app, "Arena") == "6.38 MiB"
     app.slider[0].set_value(4)
     check(app.run())
-    assert (figure(app, "Arena"), address(app)["symbols"]) == ("12.77 MiB", "batch=4")
+    assert (figure(app, "Arena"), address(app)["symbols"]) == ("12.75 MiB", "batch=4")
     app.slider[1].set_value(128)
     check(app.run())
-    assert (figure(app, "Arena"), address(app)["symbols"]) == ("25.56 MiB", "batch=4,seq=128")
+    assert (figure(app, "Arena"), address(app)["symbols"]) == ("25.5 MiB", "batch=4,seq=128")
     again = open_app(**address(app))
-    assert ([each.value for each in again.slider], figure(again, "Arena")) == ([4, 128], "25.56 MiB")
+    assert ([each.value for each in again.slider], figure(again, "Arena")) == ([4, 128], "25.5 MiB")
     again.slider[0].set_value(2)
     again.slider[1].set_value(64)
     check(again.run())
@@ -262,7 +262,7 @@ def test_graphs_without_symbols_have_no_sliders_and_no_tab():
 def test_the_arena_over_a_symbol_the_range_and_buckets():
     app = open_app(tab="Sizes", doc=DYNAMIC)
     assert "Arena by auto over batch with seq = 64" in captions(app)
-    assert "What ops hold lies beside the arena: up to 1.19 MiB, at batch = 64." in captions(app)
+    assert "What ops hold lies beside the arena: up to 192 KiB, at batch = 64." in captions(app)
     assert "fails at batch=3, seq=64: " in app.warning[0].value.replace("\\", "")
     limits = app.dataframe[0].value.set_index("symbol")["offsets fail from"].to_dict()
     assert limits == {"batch": "3", "seq": "65"}
@@ -358,9 +358,9 @@ def test_ticks_of_bytes_are_round():
 def test_pages_say_what_is_counted_and_what_lies_beside_the_arena():
     app = open_app(doc="example:bert_base", strategy="greedy_by_size")
     told = captions(app)
-    assert "temporaries inside ops need up to 594 KiB more, beside it" in told
+    assert "temporaries inside ops need up to 18 KiB more, beside it" in told
     (arena,) = [each for each in app.metric if each.label == "Arena"]
-    assert "with 594 KiB of temporaries beside the arena" in arena.help
+    assert "with 18 KiB of temporaries beside the arena" in arena.help
     assert "an eager run may hold more: scratch of kernels" in arena.help
     assert "counted: the graph's storages and the temporaries inside its ops" in told
     assert "optimal for the graph's storages: the arena equals" in told
@@ -368,11 +368,11 @@ def test_pages_say_what_is_counted_and_what_lies_beside_the_arena():
     assert "Counted: the graph's storages and the temporaries inside its ops" in captions(app)
     rows = app.dataframe[0].value
     assert set(rows["proved"]) <= {"", "arena optimal"}
-    assert rows["with workspace"].tolist()[0] == "10.71 MiB"
+    assert rows["with workspace"].tolist()[0] == "10.14 MiB"
     pair = {side: f"example:diff_batch_{side}" for side in ("base", "head")}
     told = captions(open_app("diff", strategy="greedy_by_size", **pair))
-    assert "Workspace 560 KiB → 1.09 MiB, +560 KiB (+100.0 %)." in told
-    assert "Total 27.55 MiB → 55.09 MiB" in told
+    assert "Workspace 48 KiB → 96 KiB, +48 KiB (+100.0 %)." in told
+    assert "Total 27.05 MiB → 54.09 MiB" in told
 
 
 def test_what_an_op_holds_is_a_row_of_the_peak():

@@ -183,9 +183,9 @@ def test_another_document_begins_without_changes():
 
 def test_the_changed_plan_of_a_graph_keeps_what_is_known_of_its_buffers():
     app = open_app(
-        doc="example:gpt2", selected="and_2", what_if="resize:and_2=524288;drop:embedding", **EDITS
+        doc="example:gpt2", selected="add_2", what_if="resize:add_2=524288;drop:embedding", **EDITS
     )
-    assert "transformers/models/gpt2/modeling_gpt2.py:581" in shown(app)
+    assert "transformers/models/gpt2/modeling_gpt2.py:282" in shown(app)
     assert widget(app.selectbox, "Colour by").value == "op kind"
 
 

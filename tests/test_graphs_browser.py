@@ -36,7 +36,7 @@ def test_a_slider_moves_the_rectangles(dashboard):
     assert page.metric("Arena") == "6.38 MiB"
     before = page.data("view")
     page.page.get_by_role("slider", name=re.compile("batch")).press("ArrowRight")
-    page.eventually(lambda: page.metric("Arena"), "9.57 MiB")
+    page.eventually(lambda: page.metric("Arena"), "9.56 MiB")
     page.eventually(lambda: page.address.get("symbols"), "batch=3")
     page.drawn("view", before, other=True)
 

@@ -107,7 +107,7 @@ def test_the_curve_moves_the_chart_stays_until_the_end_and_then_nobody_asks(dash
     (site / "finish").touch()
     page.page.get_by_text("Proved optimal for").wait_for(timeout=120_000)
     page.drawn("view", view, other=True)
-    page.eventually(lambda: page.metric("Arena"), "52 MiB")
+    page.eventually(lambda: page.metric("Arena"), "51 MiB")
     assert panel(page).get_by_role("button").count() == 0
     until(lambda: not solvers(site))
     last = curve(page)

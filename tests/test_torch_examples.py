@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from memplan_engine import load
+from memplan_engine.importers.torch_capture import capture
 
 pytest.importorskip("transformers")
 SCRIPT = Path(__file__).parents[1] / "example_graphs" / "capture.py"
@@ -30,6 +31,26 @@ def test_an_example_is_the_same_bytes_each_time(script, tmp_path):
     assert written[0] == written[1]
     assert b"site-packages" not in written[0]
     assert b"transformers/models/mobilenet_v2/modeling_mobilenet_v2.py" in written[0]
+
+
+@pytest.mark.parametrize("name", ["bert_base", "gpt2_dynamic", "vit_b16"])
+def test_what_is_stored_is_what_the_script_makes(script, name):
+    def bare(graph):
+        return [(op.kind, op.inputs, op.outputs, op.workspace) for op in graph.ops]
+
+    stored, made = load(SCRIPT.with_name(f"{name}.json")), script.make_example(name)
+    assert bare(made) == bare(stored)
+    assert made.storages == stored.storages
+
+
+def test_attention_holds_a_mask_as_floats(script):
+    """By hand: beside the logarithm of a sum for each head and row a float for each pair of tokens. On the
+    meta device nobody knows that the mask hides nothing."""
+    model, inputs = script.bert_base()
+    model.encoder.layer = model.encoder.layer[:1]
+    graph = capture(model.eval(), kwargs={**inputs, "attention_mask": script.tokens(384).to("meta")})
+    (attention,) = (op for op in graph.ops if op.kind == "aten.scaled_dot_product_attention")
+    assert attention.workspace.shared == 4 * 12 * 384 + 4 * 384 * 384
 
 
 def test_an_example_above_the_limit_is_refused(script, tmp_path, monkeypatch):

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from memplan_engine import make_plan, to_problem
+from memplan_engine import StaticRuntime, make_plan, to_problem
 from memplan_engine.errors import InputError
 from memplan_engine.importers.torch_caches import as_given
 from memplan_engine.importers.torch_capture import capture
@@ -277,3 +278,49 @@ def test_what_a_model_compiles_itself_is_not_run_compiled_on_fake_tensors() -> N
     with pytest.raises(InputError, match="dynamo-optimized"):
         capture_step(Compiles(4, 3), (torch.rand(2, 4),))
     assert not compiled
+
+
+def encoder(attention: str) -> Any:
+    layer = torch.nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
+    return torch.nn.TransformerEncoder(layer, 2), {"src": torch.rand(2, 6, 16)}
+
+
+ANY_SIZE = {
+    "gpt2": (gpt2, "input_ids", ids),
+    "llama": (decoder("Llama"), "input_ids", ids),
+    "encoder": (encoder, "src", lambda rows, length: torch.rand(rows, length, 16)),
+}
+
+
+@pytest.mark.parametrize("name", ANY_SIZE)
+def test_a_static_runtime_for_any_size_runs_what_eager_runs(name: str) -> None:
+    """No mask is made, encoder layers are fused, and the bits are eager's."""
+    torch.manual_seed(0)
+    build, key, data = ANY_SIZE[name]
+    model, inputs = build("sdpa")
+    dims = f"{key}:0=batch[1:8],{key}:1=seq[2:16]"
+    runtime = StaticRuntime(model.eval(), (), {**inputs, key: data(2, 6)}, dynamic_shapes=dims)
+    for rows, length in ((2, 6), (3, 9), (1, 12), (2, 6)):
+        call = {**inputs, key: data(rows, length)}
+        with torch.no_grad():
+            assert all(map(torch.equal, *map(pytree.tree_leaves, (runtime(**call), model(**call)))))
+    nodes = runtime.export.program.module.graph.nodes
+    attention = [node for node in nodes if "scaled_dot" in str(node.target) or FUSED[0] in str(node.target)]
+    assert attention
+    assert name == "encoder" or all(
+        node.args[3:4] in ((), (None,)) and node.kwargs.get("attn_mask") is None for node in attention
+    )
+
+
+def test_a_static_runtime_for_any_size_takes_any_mask() -> None:
+    torch.manual_seed(0)
+    model, inputs = bert("sdpa")
+    inputs = {"input_ids": ids(2), "attention_mask": torch.ones(2, 6, dtype=torch.long)}
+    dims = ",".join(f"{key}:0=batch[1:8],{key}:1=seq[2:16]" for key in inputs)
+    runtime = StaticRuntime(model.eval(), (), inputs, dynamic_shapes=dims)
+    for length, hidden in ((6, 0), (9, 4)):
+        mask = torch.ones(2, length, dtype=torch.long)
+        mask[0, length - hidden :] = 0
+        with torch.no_grad():
+            call = {"input_ids": ids(2, length), "attention_mask": mask}
+            torch.testing.assert_close(runtime(**call)[0], model(**call)[0])

@@ -41,7 +41,8 @@ def is_tracing(values: Values, source: str) -> Callable[..., bool]:
             values.warned = True
             log.warning(
                 "%s: transformers asks for values of %s, which are not known on fake tensors, and takes the "
-                "way that it takes when it is exported; with inputs made on the CPU it takes eager mode's",
+                "way that it takes when it is exported; with inputs made on the CPU (a static runtime: "
+                "and fixed sizes) it takes eager mode's",
                 source,
                 f"a tensor of {tuple(tensor.shape)}",
             )

@@ -11,6 +11,7 @@ import torch
 from memplan_engine.errors import InputError
 from memplan_engine.importers.torch_capture import broken_constraints, fake_inputs
 from memplan_engine.importers.torch_dims import parse_dynamic, torch_dynamic_shapes
+from memplan_engine.importers.torch_exporting import export_as_eager
 from memplan_engine.importers.torch_fake import FakeTwins, fake_mode
 from memplan_engine.importers.torch_run import is_transform
 from memplan_engine.runtime.program import (
@@ -140,12 +141,14 @@ def _exported(
         with exporting(label), torch.no_grad():
             # Dataclasses among the inputs are made known to torch.export on the way.
             fake_inputs((list(args), dict(kwargs)), FakeTwins(fake_mode()))
-            exported = torch.export.export(
+            # No values of the example inputs: other calls bring other ones, and other sizes.
+            exported, _ = export_as_eager(
                 model,
                 tuple(args),
                 dict(kwargs),
+                ((), {}),
+                label,
                 dynamic_shapes=shapes,
-                strict=False,
                 prefer_deferred_runtime_asserts_over_guards=True,
             )
             if any(is_transform(node) for node in exported.graph.nodes):
