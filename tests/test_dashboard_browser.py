@@ -90,8 +90,8 @@ def test_search_dims_and_bad_patterns_are_explained(dashboard):
         ("add_1$", "1 of 217 buffers found"),
         ("(a+", "is not a regular expression"),
         ("a{1000000000}", "repeats more than 10,000 times"),
-        ("(" * 80 + ")" * 80, "230 of 230 buffers found"),
-        (r"^(\w+)+\d+[^\w]!$", "of 230 buffers found"),
+        ("(" * 80 + ")" * 80, "217 of 217 buffers found"),
+        (r"^(\w+)+\d+[^\w]!$", "of 217 buffers found"),
     ]:
         page.type("Find (regex)", pattern)
         page.page.get_by_text(says).first.wait_for()
