@@ -67,5 +67,5 @@ $(VENV)/.installed-%: $(PINS) | $(BIN)/python
 		-e '.[$(subst -,$(comma),$*)]'
 	@echo "memplan: compiling the kernels, once"
 	@$(if $(filter test,$*),$(BIN)/python tests/compile_replays.py & )$(BIN)/python -c \
-		'from memplan_engine.compiling import compile_kernels; compile_kernels()'; wait
+		'from memplan_engine.warm_up import compile_kernels; compile_kernels()'; wait
 	@touch $@

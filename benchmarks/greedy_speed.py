@@ -30,13 +30,13 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.solvers.report import spread  # noqa: E402
 from memplan_engine.bounds import lower_bound  # noqa: E402
-from memplan_engine.compiling import compile_kernels  # noqa: E402
-from memplan_engine.importers import load  # noqa: E402
+from memplan_engine.files import load  # noqa: E402
 from memplan_engine.planner import adopt  # noqa: E402
 from memplan_engine.problem import Problem, make_problem  # noqa: E402
 from memplan_engine.strategies.base import Budget  # noqa: E402
-from memplan_engine.strategies.greedy_by_size import GreedyBySize  # noqa: E402
-from memplan_engine.validate import validate_plan  # noqa: E402
+from memplan_engine.strategies.constructive.greedy_by_size import GreedyBySize  # noqa: E402
+from memplan_engine.verify.validate import validate_plan  # noqa: E402
+from memplan_engine.warm_up import compile_kernels  # noqa: E402
 
 COUNTS = (1_000, 10_000, 100_000)
 MOST_FOR_THE_LOOPS = 10_000

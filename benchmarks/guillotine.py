@@ -23,7 +23,7 @@ from benchmarks.families.instance import Instance  # noqa: E402
 from benchmarks.peers import add_solver_options, chosen, complaints, solve_all  # noqa: E402
 from benchmarks.solvers.catalogue import Question  # noqa: E402
 from benchmarks.solvers.report import FAMILIES, show_families, show_headings  # noqa: E402
-from memplan_engine.compiling import compile_kernels  # noqa: E402
+from memplan_engine.warm_up import compile_kernels  # noqa: E402
 
 KINDS = ("guillotine", "even", "pinwheel")
 

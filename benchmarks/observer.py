@@ -42,7 +42,7 @@ def ways() -> list[Way]:
     """WAYS, in their order."""
     from torch.profiler import ProfilerActivity, profile
 
-    from memplan_engine.runtime.observer import observe
+    from memplan_engine.runtime.observer.observe_run import observe
 
     def observed(*levels: str, stacks: bool = False) -> Way:
         return lambda run: observe(run, levels=levels, stacks=stacks)
@@ -93,7 +93,7 @@ def rows(names: list[str], times: int, full: bool) -> Iterator[tuple[str, ...]]:
     import torch
     from runtime_models import build
 
-    from memplan_engine.runtime.observer import observe
+    from memplan_engine.runtime.observer.observe_run import observe
 
     for name in names:
         model, inputs, _ = build(name, full)

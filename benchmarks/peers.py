@@ -40,7 +40,7 @@ from benchmarks.solvers.catalogue import OURS, SOLVERS, Question, Solver  # noqa
 from benchmarks.solvers.judge import Result, disagreement, judge, unasked  # noqa: E402
 from benchmarks.solvers.question import request_of  # noqa: E402
 from benchmarks.solvers.run import ask  # noqa: E402
-from memplan_engine.compiling import compile_kernels  # noqa: E402
+from memplan_engine.warm_up import compile_kernels  # noqa: E402
 
 USUAL = tuple(name for name in SOLVERS if name != "cp_sat_minimise")
 """Minimising, CP-SAT proves next to nothing and takes all its time for it: with --long, or by name."""

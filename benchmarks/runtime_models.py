@@ -179,8 +179,8 @@ def programs(name: str, full: bool) -> Iterator[tuple[str, Any, tuple[Any, ...],
 
 def rows(names: list[str], full: bool) -> Iterator[tuple[str, ...]]:
     """A row for each graph, as text."""
-    from memplan_engine.runtime.comparison import compare_run, learn_workspaces
-    from memplan_engine.workspaces import predicted_live
+    from memplan_engine.analysis.workspaces import predicted_live
+    from memplan_engine.runtime.trial.comparison import compare_run, learn_workspaces
 
     for name in names:
         for kind, program, args, kwargs, model in programs(name, full):

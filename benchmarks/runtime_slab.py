@@ -48,7 +48,7 @@ def rows(names: list[str], full: bool, runs: int) -> Iterator[tuple[str, ...]]:
 
     from memplan_engine import Budget, make_plan
     from memplan_engine.runtime.program import flat_outputs
-    from memplan_engine.runtime.slab import insert_slab, slab_report
+    from memplan_engine.runtime.slab.insert_slab import insert_slab, slab_report
 
     def values_of(module: Any, inputs: list[Any]) -> list[Any]:
         # Steps write the weights: every run has its own.

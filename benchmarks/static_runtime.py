@@ -42,7 +42,7 @@ def row(name: str, full: bool, runs: int) -> list[str]:
     from runtime_models import build
 
     from memplan_engine import StaticRuntime
-    from memplan_engine.runtime.equality import compare_results
+    from memplan_engine.runtime.trial.equality import compare_results
     from memplan_engine.units import format_bytes, format_percent
 
     model, inputs, _ = build(name, full)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import streamlit as st
-
-from dashboard import state
-from dashboard.style import CSS
+from memplan_dashboard.session import state
+from memplan_dashboard.widgets.style import CSS
 
 st.set_page_config(page_title="memplan", page_icon=str(Path(__file__).with_name("icon.png")), layout="wide")
 st.html(f"<style>{CSS}</style>")
@@ -16,11 +15,11 @@ state.start_compiling()
 
 st.navigation(
     [
-        st.Page("views/inspect_plan.py", title="Inspect", icon=":material/view_quilt:", default=True),
+        st.Page("views/inspect/inspect_page.py", title="Inspect", icon=":material/view_quilt:", default=True),
         st.Page("views/compare_plans.py", title="Compare", icon=":material/compare:", url_path="compare"),
-        st.Page("views/regression_diff.py", title="Diff", icon=":material/difference:", url_path="diff"),
+        st.Page("views/diff/diff_page.py", title="Diff", icon=":material/difference:", url_path="diff"),
         st.Page("views/replay_strategy.py", title="Replay", icon=":material/replay:", url_path="replay"),
-        st.Page("views/run_plan.py", title="Run", icon=":material/play_arrow:", url_path="run"),
+        st.Page("views/run/run_page.py", title="Run", icon=":material/play_arrow:", url_path="run"),
         st.Page("views/learn.py", title="Learn", icon=":material/school:", url_path="learn"),
         st.Page("views/import_file.py", title="Import", icon=":material/upload_file:", url_path="import"),
     ],

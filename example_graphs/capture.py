@@ -18,12 +18,12 @@ import torch
 import transformers
 
 from memplan_engine import Graph
-from memplan_engine.estimates import about_estimates, estimate_peaks
-from memplan_engine.exporters.json_file import write_json
-from memplan_engine.formats.graph_format import About
-from memplan_engine.importers.torch_capture import capture
-from memplan_engine.importers.torch_step import capture_step
-from memplan_engine.importers.torch_training import TrainingCapture, capture_training
+from memplan_engine.formats.memplan_json.graph_format import About
+from memplan_engine.formats.memplan_json.json_writer import write_json
+from memplan_engine.fx_estimator.fx_estimates import about_estimates, estimate_peaks
+from memplan_engine.torch_capture.capture_module import capture
+from memplan_engine.torch_capture.training.torch_step import capture_step
+from memplan_engine.torch_capture.training.torch_training import TrainingCapture, capture_training
 
 HERE = Path(__file__).resolve().parent
 MAX_BYTES = 2**20

@@ -3,14 +3,15 @@ compare shared objects and offsets (arXiv 2001.03288), at TFLite's granularity.
 
 Float32, one image of 224 × 224 pixels, 1,000 classes. A convolution with its bias and activation is one op,
 and so is a residual addition; pooling, logits and softmax count. Weights are left out: they are no part of
-the comparison. Run `python -m example_graphs.make_mobilenet` to make the files anew.
+the comparison. Run `python -m memplan_examples.make_mobilenet` to make the files anew.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from example_graphs import PATH
+from memplan_examples import PATH
+
 from memplan_engine import Graph, Op, Role, Storage, Tensor, check_graph, write_json
 
 ITEM, CLASSES, SIDE = 4, 1000, 224

@@ -2,15 +2,16 @@
 small transformer encoder whose batch and sequence length are named dimensions; both without their weights.
 
 The weights are declared to be in a file beside the model, which is not there: planning needs only shapes.
-Run `python -m example_graphs.make_onnx` to make them anew.
+Run `python -m memplan_examples.make_onnx` to make them anew.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from example_graphs import PATH
-from memplan_engine.atomic import write_atomically
+from memplan_examples import PATH
+
+from memplan_engine.system.write_atomically import write_atomically
 
 if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto

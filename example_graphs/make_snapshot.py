@@ -1,5 +1,5 @@
 """Writes cuda_snapshot.pickle: a caching allocator in a hundred lines that records itself as PyTorch's does,
-and a training loop on it that dies of fragmentation. Run with `python -m example_graphs.make_snapshot`.
+and a training loop on it that dies of fragmentation. Run with `python -m memplan_examples.make_snapshot`.
 
 Synthesised to the format of `torch.cuda.memory._dump_snapshot`; no GPU took part.
 """

@@ -3,14 +3,15 @@
 Forward, a layer keeps its output for its backward, or drops it and computes it again then (selective
 checkpointing); the last layer of every level on the way down also waits for the way up. Backward makes
 gradients in reverse. Convolutions have scratch buffers. What is kept and how large scratch is comes from a
-seeded generator. Run `python -m example_graphs.make_unet_csv` to make the file anew.
+seeded generator. Run `python -m memplan_examples.make_unet_csv` to make the file anew.
 """
 
 from __future__ import annotations
 
 import random
 
-from example_graphs import PATH
+from memplan_examples import PATH
+
 from memplan_engine import make_problem, write_csv
 
 LEVELS, BLOCKS, BATCH, SIDE, CHANNELS, ITEM = 5, 4, 2, 256, 32, 2

@@ -9,7 +9,7 @@ from math import gcd
 
 import numpy as np
 
-from memplan_engine.kernels.paint import cover_max
+from memplan_engine.kernels.plotting.paint import cover_max
 from memplan_engine.kernels.types import Flags
 from memplan_engine.pieces import Pieces, cut
 from memplan_engine.problem import FREE, Ints, Problem

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memplan_engine.bounds import Bound
-from memplan_engine.kernels.stack import stack_up
+from memplan_engine.kernels.constructive.stack import stack_up
 from memplan_engine.problem import FREE, Ints, Problem, int_column
 from memplan_engine.system.by_name import find
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 Parameter = str | int | float | bool | None
 DISPLAYS = {
-    "figure": "memplan_engine.exporters.figure_plotly:plotly_figure",
-    "table": "memplan_engine.tables:plan_table",
-    "html": "memplan_engine.exporters.notebook:notebook_html",
-    "bundle": "memplan_engine.exporters.notebook:notebook_bundle",
+    "figure": "memplan_engine.plotting.plotly_figure:plotly_figure",
+    "table": "memplan_engine.reporters.plan_tables:plan_table",
+    "html": "memplan_engine.reporters.notebook:notebook_html",
+    "bundle": "memplan_engine.reporters.notebook:notebook_bundle",
 }
 """Who draws or prints a plan, by form."""
 
@@ -90,7 +90,7 @@ class Plan:
     @property
     def workspace_bytes(self) -> int:
         """What the ops hold for themselves beside the arena, bytes: temporaries, and scratch of any kind."""
-        from memplan_engine.scratch import workspace_of
+        from memplan_engine.profile import workspace_of
 
         scratch = workspace_of(self.problem)
         return scratch.shared + scratch.unique
@@ -105,7 +105,7 @@ class Plan:
     def figure(self, colour_by: str | None = None, theme: str = "light") -> Any:
         """The rectangles over time and memory with the profile below, as a `plotly.graph_objects.Figure`.
 
-        `colour_by` is one of `memplan_engine.colouring.COLOURINGS`; `theme` is light or dark.
+        `colour_by` is one of `memplan_engine.plotting.colouring.COLOURINGS`; `theme` is light or dark.
 
         Raises
         ------

@@ -12,16 +12,17 @@ import numpy as np
 from memplan_engine.bounds import Bound, lower_bound
 from memplan_engine.errors import InputError, PlanError
 from memplan_engine.graph import Graph
-from memplan_engine.kernels import effort, is_compiled
+from memplan_engine.kernels import is_compiled
+from memplan_engine.kernels.constructive.gap_tree import effort
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, to_problem
 from memplan_engine.plan import Parameter, Plan, make_objects, make_offsets
 from memplan_engine.problem import FREE, Ints, Problem, make_problem, select
 from memplan_engine.strategies import BUILT_IN, built_in, get_strategy, known_strategies
 from memplan_engine.strategies.base import Budget, Strategy, obstacle, parameters_of
-from memplan_engine.strategies.order_fit import Fit, place_by, place_in_slots, prepare
-from memplan_engine.strategies.orders import by_size, by_start
-from memplan_engine.strategies.portfolio import place_by_portfolio, place_quickly
-from memplan_engine.validate import Rule, validate_plan
+from memplan_engine.strategies.constructive.order_fit import Fit, place_by, place_in_slots, prepare
+from memplan_engine.strategies.constructive.orders import by_size, by_start
+from memplan_engine.strategies.constructive.portfolio import place_by_portfolio, place_quickly
+from memplan_engine.verify.validate import Rule, validate_plan
 
 SEARCHING = ("auto", "exact", "search")
 """Strategies that go on until the best is proved: they want a limit."""
@@ -232,8 +233,8 @@ def _settled_at_once(problem: Problem, capacity: int) -> bool:
 @cache
 def use_rare_kernels() -> None:
     """Those that problems as small as `hard_problem` are packed without."""
-    from memplan_engine.strategies.contact_fit import placements
-    from memplan_engine.strategies.skyline_fit import Skylines
+    from memplan_engine.strategies.search.contact_fit import placements
+    from memplan_engine.strategies.search.skyline_fit import Skylines
 
     prepared = prepare(hard_problem())
     place_in_slots(prepared.problem, by_start(prepared))

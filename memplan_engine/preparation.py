@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from memplan_engine.errors import InputError
+from memplan_engine.formats.importer import Loaded
 from memplan_engine.graph import Graph
-from memplan_engine.importers.base import Loaded
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
 from memplan_engine.plan import Plan
 from memplan_engine.planner import as_problem
@@ -56,7 +56,7 @@ def prepare(loaded: Loaded, how: Preparation, source: str = "") -> Problem:
     """
     if isinstance(loaded, Graph):
         # Here, not above: buffers without a graph need not wait for it.
-        from memplan_engine.reuse import Reused, reuse, reused_problem
+        from memplan_engine.rewrites.reuse import Reused, reuse, reused_problem
 
         graph = prepared_graph(loaded, how)
         schedule = prepared_schedule(graph, how)
@@ -103,7 +103,7 @@ def prepared_schedule(graph: Graph, how: Preparation) -> Schedule:
     if how.schedule is not None:
         if how.streams is not None:
             raise InputError(str(how.schedule), "", f"a schedule and {how.streams} streams", "one of them")
-        from memplan_engine.importers.schedule_file import load_schedule
+        from memplan_engine.formats.memplan_json.schedule_reader import load_schedule
 
         return load_schedule(how.schedule, graph)
     return sequential(graph) if how.streams is None else multi_stream(graph, how.streams)

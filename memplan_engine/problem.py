@@ -16,8 +16,8 @@ from memplan_engine.graph import MAX_BYTES
 from memplan_engine.scope import Scope
 
 if TYPE_CHECKING:
+    from memplan_engine.callers import Callers
     from memplan_engine.graph import Graph
-    from memplan_engine.recordings.stacks import Callers
     from memplan_engine.schedule import Schedule
 
 Ints = NDArray[np.int64]

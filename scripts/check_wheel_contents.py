@@ -7,14 +7,20 @@ import sys
 import zipfile
 from pathlib import Path
 
-PACKAGES = ("memplan_engine", "dashboard", "example_graphs")
+PACKAGES = {
+    "memplan_engine": "memplan_engine",
+    "dashboard": "memplan_dashboard",
+    "example_graphs": "memplan_examples",
+}
+"""The folders, and the names under which they are installed."""
 
 
 def package_files(checkout: Path) -> set[str]:
     """Return the packages' files that git tracks or would track, as paths with forward slashes."""
     command = ["git", "-C", str(checkout), "ls-files", "-co", "--exclude-standard", "--", *PACKAGES]
     listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-    return {name for name in listed if (checkout / name).is_file()}
+    folders = {name: name.partition("/") for name in listed if (checkout / name).is_file()}
+    return {f"{PACKAGES[folder]}/{rest}" for folder, _, rest in folders.values()}
 
 
 def main(wheel: str, checkout: str) -> int:

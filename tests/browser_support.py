@@ -127,7 +127,7 @@ def serve(app: Path, *files: Path, startup_s: float = 60, paths: Sequence[Path] 
     more folders to import from.
     """
     # Imported here: finding the browser must not need the project to be installed.
-    from dashboard.launch import command, free_port, is_healthy, stop
+    from memplan_dashboard.launch import command, free_port, is_healthy, stop
 
     port = free_port(FIRST_TEST_PORT + 100 * _worker())
     url = f"http://127.0.0.1:{port}"

@@ -12,8 +12,7 @@ import pytest
 from browser_support import FLAGS, ROOT, Tab, find_chromium, open_tab, serve
 from cli_support import BUFFERS
 
-from memplan_engine import first_compilation
-from memplan_engine.cli import run_verb
+from memplan_engine.cli import first_compilation, run_verb
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext

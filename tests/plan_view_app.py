@@ -13,7 +13,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from dashboard.plan_view import Panel, StripLine, plan_view
+from memplan_dashboard.plan_view import Panel, StripLine, plan_view
 
 MIB = 1 << 20
 PALETTE = [
@@ -243,8 +243,7 @@ SCENES = {
 
 def main() -> None:
     import streamlit as st
-
-    from dashboard.plan_view import windows
+    from memplan_dashboard.plan_view import windows
 
     st.set_page_config(layout="wide")
     scene = st.query_params.get("scene", "one")

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from memplan_engine.bounds import lower_bound
 from memplan_engine.strategies.base import Budget, Placement
-from memplan_engine.strategies.greedy_by_size import GreedyBySize
+from memplan_engine.strategies.constructive.greedy_by_size import GreedyBySize
 
 BETTER_EVERY = 0.1
 STEPS = 100

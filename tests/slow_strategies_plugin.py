@@ -1,8 +1,7 @@
 """What a server of the tests loads: the slow strategies, as ones that go on and are not waited for long."""
 
+from memplan_dashboard.background import jobs
 from slow_strategies import ALL, Deaf, LateProof, SlowSearch
-
-from dashboard import jobs
 
 __all__ = ["Deaf", "LateProof", "SlowSearch"]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from graphs import make_graph
 
 from memplan_engine import Graph, check_graph
+from memplan_engine.files import load
 from memplan_engine.graph import Op, Role, Symbol
-from memplan_engine.importers import load
 from memplan_engine.symbolic import parse
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "example_graphs" / "gpt2.json"

@@ -9,24 +9,25 @@ import time
 from pathlib import Path
 
 import drawn
+import memplan_examples
 import numpy as np
 import pytest
 import reference
 import tight
 from hypothesis import given, settings
 
-import example_graphs
 from benchmarks.families import adversarial, perfect
 from benchmarks.families import drawn as random_instances
 from memplan_engine import bounds, load, planner
 from memplan_engine.bounds import Bound, BoundKind, lower_bound
 from memplan_engine.planner import SEARCHING, as_problem, compare, make_plan, strategies_for
 from memplan_engine.problem import make_problem
-from memplan_engine.strategies import auto, search
+from memplan_engine.strategies import auto
 from memplan_engine.strategies.budget import Budget, Progress
+from memplan_engine.strategies.constructive.portfolio import place_by_portfolio
 from memplan_engine.strategies.placement import Placement
-from memplan_engine.strategies.portfolio import place_by_portfolio
-from memplan_engine.validate import validate_plan
+from memplan_engine.strategies.search import local_search
+from memplan_engine.verify.validate import validate_plan
 
 SLACK = 0.3
 """Seconds that a loaded machine may add to a limit."""
@@ -61,13 +62,13 @@ def test_what_is_small_is_solved_with_a_proof(kind):
     ],
 )
 def test_examples_are_proved(name, arena):
-    plan = make_plan(load(example_graphs.PATH / name))
+    plan = make_plan(load(memplan_examples.PATH / name))
     assert plan.arena_bytes == plan.bound.nbytes == arena
     assert not plan.cut_short
     assert validate_plan(plan).valid
 
 
-@pytest.mark.parametrize("path", example_graphs.examples(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", memplan_examples.examples(), ids=lambda path: path.stem)
 def test_no_constructive_strategy_beats_it_on_an_example(path):
     problem = as_problem(load(path))
     others = compare(problem, constructive(problem))
@@ -241,7 +242,7 @@ def test_a_budget_that_ends_in_time_stops_nobody_later():
 def test_bounds_and_arrays_of_a_large_part_are_worked_out_once(monkeypatch):
     """A million buffers paid for the bound three times, within a limit that was to be searched."""
     calls = []
-    for module, name in ((bounds, "_lower_bound"), (auto, "prepare"), (search, "place_quickly")):
+    for module, name in ((bounds, "_lower_bound"), (auto, "prepare"), (local_search, "place_quickly")):
         known = getattr(module, name)
         monkeypatch.setattr(
             module, name, lambda *a, _name=name, _known=known: calls.append(_name) or _known(*a)

@@ -13,7 +13,7 @@ from benchmarks.families.instance import Feature, Instance
 from benchmarks.solvers.question import request_of, to_problem
 from memplan_engine.planner import adopt, make_plan
 from memplan_engine.problem import FREE, Gap, make_problem
-from memplan_engine.validate import validate_plan
+from memplan_engine.verify.validate import validate_plan
 
 CONSTRAINED = (
     (constrained.aligned, 60, {Feature.ALIGNMENTS}),

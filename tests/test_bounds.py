@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memplan_engine.bounds import Bound, BoundKind, contributors, lower_bound, offset_unit
-from memplan_engine.certificates import proved_bytes
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import FREE, Gap, make_problem, select
-from memplan_engine.tables import certificate
+from memplan_engine.reporters.plan_tables import certificate
+from memplan_engine.verify.certificates import proved_bytes
 
 
 def test_the_load_is_what_is_live_at_its_first_busiest_step():

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from benchmarks.families import perfect
 from memplan_engine.bounds import lower_bound
-from memplan_engine.kernels import branch, branch_state
+from memplan_engine.kernels.exact import branch, branch_state
 from memplan_engine.problem import FREE, Gap, make_problem, select
-from memplan_engine.strategies.attempts import (
+from memplan_engine.strategies.budget import Budget
+from memplan_engine.strategies.exact.attempts import (
     LARGE_TABLE,
     MOST_RAISES,
     MOST_TABLES,
@@ -25,8 +26,7 @@ from memplan_engine.strategies.attempts import (
     Outcome,
     PartSearch,
 )
-from memplan_engine.strategies.budget import Budget
-from memplan_engine.strategies.parts import Windows, independent, make_columns
+from memplan_engine.strategies.exact.independent_parts import Windows, independent, make_columns
 
 TURNS = len(TASTES) * len(MOST_RAISES)
 ENOUGH_NODES = 200_000

@@ -19,10 +19,10 @@ from memplan_engine import (
     recorded_plan,
     write_json,
 )
-from memplan_engine.exporters.json_file import dumps
-from memplan_engine.formats import callers_format
+from memplan_engine.callers import Callers, Frame, Stacks
+from memplan_engine.formats.memplan_json import callers_format
+from memplan_engine.formats.memplan_json.json_writer import dumps
 from memplan_engine.problem import select
-from memplan_engine.recordings.stacks import Callers, Frame, Stacks
 
 FRAMES = (
     Frame("at::_ops::mm::call(at::Tensor const&)", "??", 0),

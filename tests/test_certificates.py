@@ -13,16 +13,16 @@ import tight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memplan_engine import recheck
 from memplan_engine.bounds import Bound, BoundKind
-from memplan_engine.certificates import check_certificate, proved_bytes
 from memplan_engine.errors import InputError
-from memplan_engine.exporters.json_file import dumps
-from memplan_engine.importers.json_file import loads
+from memplan_engine.formats.memplan_json.json_reader import loads
+from memplan_engine.formats.memplan_json.json_writer import dumps
 from memplan_engine.planner import adopt, make_plan
 from memplan_engine.problem import FREE, Gap, Problem, make_problem
-from memplan_engine.recheck import Outcome, replay
-from memplan_engine.validate import Rule, validate_plan
+from memplan_engine.verify import recheck_cores
+from memplan_engine.verify.certificates import check_certificate, proved_bytes
+from memplan_engine.verify.recheck_cores import Outcome, replay
+from memplan_engine.verify.validate import Rule, validate_plan
 
 
 def crowded(seed: int, buffers: int, room: int, largest: int) -> Problem:
@@ -110,7 +110,9 @@ def test_alike_buffers_are_not_tried_in_every_order(monkeypatch):
     halves = [(start, end, size // 2) for start, end, size in (rows[2], rows[6]) for _ in range(2)]
     problem = make_problem(*zip(*(rows[:2] + rows[3:6] + rows[7:] + halves), strict=True))
     found = replay(problem, whole(problem, 11))
-    monkeypatch.setattr(recheck, "_known", lambda problem, core, pairs: np.zeros(len(pairs), dtype=np.int8))
+    monkeypatch.setattr(
+        recheck_cores, "_known", lambda problem, core, pairs: np.zeros(len(pairs), dtype=np.int8)
+    )
     slower = replay(problem, whole(problem, 11))
     assert found.outcome is slower.outcome is Outcome.PROVED
     assert found.nodes < slower.nodes / 2
@@ -132,7 +134,7 @@ def test_gaps_let_others_in_and_windows_do_not():
 
 def test_a_buffer_larger_than_the_claim_proves_it_without_a_search():
     problem = make_problem([0, 5], [5, 9], [8, 0], fixed=[FREE, 20])
-    assert replay(problem, whole(problem, 20)) == recheck.Replay(Outcome.PROVED)
+    assert replay(problem, whole(problem, 20)) == recheck_cores.Replay(Outcome.PROVED)
     assert replay(problem, whole(problem, 21)).outcome is Outcome.REFUTED
 
 
@@ -148,7 +150,7 @@ def test_a_replay_ends_at_its_limit_and_says_so():
 def test_cores_too_large_to_try_are_not_tried():
     many = make_problem([0] * 201, [1] * 201, [1] * 201)
     assert replay(many, whole(many, 200)).reason == "the 201 buffers of its core are too many"
-    n = recheck.MOST_BUFFERS + 1
+    n = recheck_cores.MOST_BUFFERS + 1
     row = make_problem(np.arange(n), np.arange(n) + 1, [1] * n)
     assert replay(row, whole(row, 2)).reason == f"the {n:,} buffers of its core are too many"
     huge = make_problem([0, 0], [1, 1], [2**60, 2**60])
@@ -189,7 +191,9 @@ def test_a_core_that_is_refuted_is_a_violation_with_the_placement_that_refutes_i
 
 
 def test_a_core_that_is_not_replayed_is_neither_right_nor_wrong(monkeypatch):
-    monkeypatch.setattr("memplan_engine.certificates.replay", lambda *asked: replay(*asked, most_work=1))
+    monkeypatch.setattr(
+        "memplan_engine.verify.certificates.replay", lambda *asked: replay(*asked, most_work=1)
+    )
     report = validate_plan(tight_plan(whole(TIGHT, 11)))
     assert report.valid
     assert (report.replayed, report.unchecked) == (
@@ -199,7 +203,7 @@ def test_a_core_that_is_not_replayed_is_neither_right_nor_wrong(monkeypatch):
 
 
 def test_without_replay_only_how_the_core_is_stated_is_checked(monkeypatch):
-    monkeypatch.setattr("memplan_engine.certificates.replay", None)
+    monkeypatch.setattr("memplan_engine.verify.certificates.replay", None)
     report = validate_plan(tight_plan(whole(TIGHT, 12)), replay=False)
     assert (report.valid, report.replayed, report.unchecked) == (True, "", ())
     assert not validate_plan(tight_plan(replace(whole(TIGHT, 12), core=())), replay=False).valid
@@ -284,7 +288,9 @@ def test_the_command_says_what_was_replayed(memplan, tmp_path, monkeypatch):
     code, out, _ = memplan("validate", "wrong.json")
     assert code == 1
     assert "the core of 9 buffers needs no 12 bytes" in " ".join(out.split())
-    monkeypatch.setattr("memplan_engine.certificates.replay", lambda *asked: replay(*asked, most_work=1))
+    monkeypatch.setattr(
+        "memplan_engine.verify.certificates.replay", lambda *asked: replay(*asked, most_work=1)
+    )
     code, out, _ = memplan("validate", "plan.json")
     assert code == 0
     assert "warning: the certificate was not replayed: more than 1 nodes" in out

@@ -12,7 +12,7 @@ from cli_support import BUFFERS
 from test_lifetimes import CHAIN
 
 from memplan_engine import known_strategies, load, make_plan
-from memplan_engine.exporters import write
+from memplan_engine.files import write
 from memplan_engine.plan import Plan
 
 

@@ -13,15 +13,15 @@ from cli_support import BUFFERS
 from rich.console import Console
 
 from memplan_engine.bounds import Bound, BoundKind, lower_bound
-from memplan_engine.cli import deciding
-from memplan_engine.cores import find_core
-from memplan_engine.decision import Decision, Verdict, decide
-from memplan_engine.decision_tables import decision_summary, decision_tables
+from memplan_engine.cli.commands import capacity_option
 from memplan_engine.errors import InputError
-from memplan_engine.importers import load
+from memplan_engine.feasibility.cores import find_core
+from memplan_engine.feasibility.feasibility_decision import Decision, Verdict, decide
+from memplan_engine.files import load
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Gap, make_problem, select
-from memplan_engine.tables import certificate
+from memplan_engine.reporters.decision_tables import decision_summary, decision_tables
+from memplan_engine.reporters.plan_tables import certificate
 from memplan_engine.units import format_seconds, parse_bytes
 
 
@@ -77,7 +77,7 @@ def undecided(problem, capacity, strategy, *, budget):
 
 
 def test_not_decided_in_time_is_exit_3_and_leaves_no_core(memplan, tmp_path, monkeypatch):
-    monkeypatch.setattr(deciding, "decide", undecided)
+    monkeypatch.setattr(capacity_option, "decide", undecided)
     code, out, err = memplan("plan", "list.csv", "--capacity", "200", "--core", "core.csv", "-o", "best.csv")
     assert code == 3
     assert "cut short after 1.5 s by the time limit: best plan so far" in out
@@ -101,7 +101,7 @@ def test_ctrl_c_stops_a_decision(memplan, monkeypatch):
             time.sleep(0.001)
         return undecided(problem, capacity, strategy, budget=budget)
 
-    monkeypatch.setattr(deciding, "decide", waits)
+    monkeypatch.setattr(capacity_option, "decide", waits)
     before = signal.getsignal(signal.SIGINT)
     began = time.monotonic()
     code, out, _ = memplan("plan", "list.csv", "--capacity", "200")

@@ -7,15 +7,15 @@ import json
 import re
 from itertools import pairwise
 
+import memplan_examples
 import pytest
 from markdown_it import MarkdownIt
 from traced import Node, doubled, traced, transformer
 
-import example_graphs
 from memplan_engine import adopt, diff, diff_markdown, load, make_plan, make_problem
-from memplan_engine.diff_comment import code, text
-from memplan_engine.exporters import write
-from memplan_engine.exporters.json_file import write_json
+from memplan_engine.files import write
+from memplan_engine.formats.memplan_json.json_writer import write_json
+from memplan_engine.reporters.diff_markdown import code, text
 
 #   steps   0   1   2   3   4     live: 100, 150, 150, 170, 120 in list.csv
 #   b (50 → 80) lives one step longer, c is gone, d is new: 100, 180, 180, 80, 84
@@ -206,7 +206,7 @@ def test_a_plan_that_is_not_valid_is_no_side(memplan, tmp_path):
 
 
 def test_two_different_models_are_said_to_be_different(memplan):
-    files = [example_graphs.PATH / name for name in ("teaching_best_fit.csv", "mobilenet_v1_tflite.json")]
+    files = [memplan_examples.PATH / name for name in ("teaching_best_fit.csv", "mobilenet_v1_tflite.json")]
     code, out, _ = memplan("diff", *files)
     assert code == 0
     assert "warning: these look like two different models: only 0.0 % of the buffers" in out
@@ -277,13 +277,13 @@ def test_tables_end_where_a_comment_would_be_too_long():
 
 
 def test_the_workflow_of_the_docs_gives_a_comment_and_fails_the_check(memplan, tmp_path):
-    page = (example_graphs.PATH.parent / "docs" / "diff.md").read_text("utf-8")
+    page = (memplan_examples.PATH.parent / "docs" / "diff.md").read_text("utf-8")
     (workflow,) = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     (line,) = re.findall(r"run: memplan (diff .*)$", workflow, re.MULTILINE)
     assert (
         len(re.findall(r"run: memplan capture \S+ -o \.\./(?:base|head)\.json$", workflow, re.MULTILINE)) == 2
     )
-    for side, path in zip(("base", "head"), example_graphs.pairs()["kept_view"], strict=True):
+    for side, path in zip(("base", "head"), memplan_examples.pairs()["kept_view"], strict=True):
         (tmp_path / f"{side}.json").write_bytes(path.read_bytes())
     assert memplan(*line.split()) == (1, "", "")
     assert "Regression: +4 MiB is above the limit of 5 %" in (tmp_path / "memory.md").read_text("utf-8")

@@ -10,7 +10,7 @@ from test_layout import NET
 from test_schedule import DIAMOND
 
 from memplan_engine import Op
-from memplan_engine.exporters import write
+from memplan_engine.files import write
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from memplan_engine import InputError, capture, load, load_program, make_plan, observe_model
-from memplan_engine.importers.torch_recipe import Recipe
-from memplan_engine.importers.torch_step import capture_step
+from memplan_engine.torch_capture.training.torch_recipe import Recipe
+from memplan_engine.torch_capture.training.torch_step import capture_step
 
 MODELS = '''
 import torch

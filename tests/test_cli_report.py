@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from memplan_engine.cli import reporting
+from memplan_engine.cli.commands import report_command
 
 
 def test_all_three_are_written_and_named(memplan, tmp_path):
@@ -98,7 +98,7 @@ def test_a_plan_that_is_not_valid_is_shown_and_said_to_be(memplan, tmp_path):
 def test_what_is_refused_is_refused_in_one_line_before_anything_is_planned(
     memplan, tmp_path, monkeypatch, arguments, said
 ):
-    monkeypatch.setattr(reporting, "make_plan", lambda *a, **k: pytest.fail("planned"))
+    monkeypatch.setattr(report_command, "make_plan", lambda *a, **k: pytest.fail("planned"))
     code, out, err = memplan("report", "list.csv", *arguments)
     assert (code, out) == (2, "")
     assert said in err

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from memplan_engine import InputError, load, load_observation, load_pt2, load_run
-from memplan_engine.importers import torch_factory
+from memplan_engine.torch_capture import torch_factory
 
 MODELS = '''
 import torch

@@ -8,7 +8,7 @@ import pytest
 from symbolic_graphs import N, chain
 
 from memplan_engine import Symbol
-from memplan_engine.exporters import write
+from memplan_engine.files import write
 
 
 @pytest.fixture

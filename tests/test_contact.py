@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memplan_engine.bounds import lower_bound
-from memplan_engine.kernels import contact
-from memplan_engine.kernels.radix import make_sorter
-from memplan_engine.kernels.time_index import make_time_index
+from memplan_engine.kernels.search import contact
+from memplan_engine.kernels.search.radix import make_sorter
+from memplan_engine.kernels.search.time_index import make_time_index
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Gap, make_problem
-from memplan_engine.strategies import search
 from memplan_engine.strategies.base import Budget
-from memplan_engine.strategies.contact_fit import placements, urgency
-from memplan_engine.strategies.order_fit import place_by, prepare
-from memplan_engine.strategies.search import CONTACT, OTHERS, STARTS, Hunt, Search
+from memplan_engine.strategies.constructive.order_fit import place_by, prepare
+from memplan_engine.strategies.search import local_search
+from memplan_engine.strategies.search.contact_fit import placements, urgency
+from memplan_engine.strategies.search.local_search import CONTACT, OTHERS, STARTS, Hunt, Search
 
 
 def place(problem, order, ceiling, stop=False):
@@ -170,7 +170,7 @@ def test_contact_fit_packs_long_and_short_lifetimes_closer_than_every_order_and_
 
 def test_search_tries_it_only_where_nothing_is_fixed_and_no_gap_is(monkeypatch):
     calls = []
-    monkeypatch.setattr(search, "placements", lambda prepared, *_: calls.append(prepared) or iter(()))
+    monkeypatch.setattr(local_search, "placements", lambda prepared, *_: calls.append(prepared) or iter(()))
     start, end, size = tight.NO_WAY_OUT.T
     make_plan(make_problem(start, end, size), Search(iterations=1))
     assert len(calls) == 1

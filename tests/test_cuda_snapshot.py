@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memplan_examples.make_snapshot import BASE, GAP, SEGMENT, Allocator, frame, stack, write_snapshot
 
-from example_graphs.make_snapshot import BASE, GAP, SEGMENT, Allocator, frame, stack, write_snapshot
 from memplan_engine import (
     ImportOptions,
     InputError,
@@ -24,13 +24,13 @@ from memplan_engine import (
     make_plan,
     validate_plan,
 )
-from memplan_engine.importers.cuda_snapshot import load_snapshot
-from memplan_engine.recordings.lifetimes import buffers
-from memplan_engine.recordings.parts import choose_recording
-from memplan_engine.recordings.problem import recorded_plan, recording_problem
+from memplan_engine.formats.allocator_files.cuda_snapshot import load_snapshot
+from memplan_engine.recordings.allocator_recording import Action
+from memplan_engine.recordings.recorded_lifetimes import buffers
+from memplan_engine.recordings.recorded_problem import recorded_plan, recording_problem
+from memplan_engine.recordings.recording_parts import choose_recording
 from memplan_engine.recordings.reserved import reserved_over_time
 from memplan_engine.recordings.selection import Selection
-from memplan_engine.recordings.values import Action
 
 MIB = 1 << 20
 

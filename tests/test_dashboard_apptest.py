@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("streamlit")
 from apptest_support import CSV, address, check, figure, open_app, widget
+from memplan_dashboard.session import documents, state
 
-from dashboard import documents, state
 from memplan_engine import known_strategies, make_plan, make_problem, write_json
 
 NAMES = list(known_strategies())
@@ -291,7 +291,7 @@ def test_pages_share_graph_colouring_and_budget():
     assert app.number_input[0].value == 7.0
     app.selectbox[0].set_value("example:vit_b16")
     check(app.run())
-    app.switch_page("views/inspect_plan.py")
+    app.switch_page("views/inspect/inspect_page.py")
     check(app.run())
     assert app.selectbox[0].value == "example:vit_b16"
     assert widget(app.selectbox, "Strategy").value == "naive"

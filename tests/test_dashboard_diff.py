@@ -9,14 +9,23 @@ import pytest
 
 pytest.importorskip("streamlit")
 from apptest_support import address, check, figure, open_app, widget
+from memplan_dashboard.charts import demand_waterfall
+from memplan_dashboard.plan_view.packing import pack
+from memplan_dashboard.session import documents
+from memplan_dashboard.session.documents import Options
+from memplan_dashboard.session.plan_facts import make_facts
+from memplan_dashboard.views.diff import diff_choices
+from memplan_dashboard.views.diff.diff_columns import CHANGES, compare_facts, kinds_text, parse_kinds
+from memplan_dashboard.views.diff.diff_panels import (
+    BOTH,
+    PALETTE,
+    PATTERN,
+    diff_panels,
+    difference_strip,
+    filters,
+    toggled,
+)
 
-from dashboard import comparing, documents
-from dashboard.comparison import CHANGES, compare_facts, kinds_text, parse_kinds
-from dashboard.diff_panels import BOTH, PALETTE, PATTERN, diff_panels, difference_strip, filters, toggled
-from dashboard.documents import Options
-from dashboard.facts import make_facts
-from dashboard.figures import demand_waterfall
-from dashboard.plan_view.packing import pack
 from memplan_engine import Gap, make_plan, make_problem, write_json
 from memplan_engine.diffing.regression import Change
 
@@ -43,7 +52,7 @@ def uploaded(name, text):
 def compared(base=BASE, head=HEAD):
     facts = []
     for name, text in (("base.csv", base), ("head.csv", head)):
-        document = comparing.read_side(uploaded(name, text))
+        document = diff_choices.read_side(uploaded(name, text))
         facts.append(make_facts(document, make_plan(document.problem, "greedy_by_size")))
     return compare_facts(*facts)
 
@@ -57,10 +66,10 @@ def test_a_list_of_buffers_is_read_no_second_time(monkeypatch):
     read = documents.read_document
     monkeypatch.setattr(documents, "read_document", lambda *given: reads.append(given) or read(*given))
     key = uploaded("once.csv", f"{COLUMNS}only,0,1,8\n")
-    first = comparing.read_side(key)
+    first = diff_choices.read_side(key)
     # As a finished plan, which it is not, and as buffers.
     assert len(reads) == 2
-    assert comparing.read_side(key) is first
+    assert diff_choices.read_side(key) is first
     assert len(reads) == 2
 
 
@@ -92,7 +101,7 @@ def test_two_files_of_the_command_line_are_compared(tmp_path, monkeypatch):
     for name, text in (("before.csv", BASE), ("after.csv", HEAD)):
         (tmp_path / name).write_text(text)
     monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / "before.csv"), str(tmp_path / "after.csv")])
-    assert comparing.default_keys() == ("file:before.csv", "file:after.csv")
+    assert diff_choices.default_keys() == ("file:before.csv", "file:after.csv")
     assert figure(opened(), "= Δ demand") == "+130 B"
 
 
@@ -220,9 +229,9 @@ def test_comment_and_json_say_the_same():
     app = opened(tab="Comment and JSON")
     assert app.code[0].value.startswith("### Memory: arena +4 MiB")
     found = compared()
-    written = json.loads(comparing.json_of(found))
+    written = json.loads(diff_choices.json_of(found))
     assert written["demand_delta_bytes"] == 130
-    assert comparing.markdown_of(found).startswith("### Memory: arena +130 B")
+    assert diff_choices.markdown_of(found).startswith("### Memory: arena +130 B")
 
 
 def test_nonsense_in_the_address_is_explained_beside_the_box():

@@ -8,19 +8,20 @@ import pytest
 
 pytest.importorskip("streamlit")
 from apptest_support import address, check, figure, open_app, widget
+from memplan_dashboard.charts import layout_bar, phase_areas, size_curve
+from memplan_dashboard.charts.plotly_ticks import byte_ticks, share_ticks
+from memplan_dashboard.session import documents, state
+from memplan_dashboard.session.plan_facts import make_facts
+from memplan_dashboard.views.inspect.training_tab import areas_of
+from memplan_dashboard.widgets import plan_panels
 from test_layout import NET
 from test_schedule import DIAMOND
 
-from dashboard import documents, panels, state
-from dashboard.facts import make_facts
-from dashboard.figures import layout_bar, phase_areas, size_curve
-from dashboard.figures.ticks import byte_ticks, share_ticks
-from dashboard.sections.training import areas_of
-from memplan_engine import colouring as colours
 from memplan_engine import load, make_plan, to_problem, write_json
-from memplan_engine.layout import make_layout
+from memplan_engine.analysis.layout import make_layout
+from memplan_engine.analysis.training_phases import saved_activations
+from memplan_engine.plotting import colouring as colours
 from memplan_engine.symbolic import sweep
-from memplan_engine.training import saved_activations
 
 TRAINING = "example:bert_training_default"
 
@@ -177,12 +178,12 @@ def test_a_training_graph_is_coloured_by_phase_with_what_is_saved_apart():
 def test_graphs_without_phases_have_one_class():
     found = colours.by_phase(to_problem(DIAMOND))
     assert found.legend == (("no phase", 0),)
-    assert panels.make_panel(make_facts(training().document, make_plan(DIAMOND)), found).bands == ()
+    assert plan_panels.make_panel(make_facts(training().document, make_plan(DIAMOND)), found).bands == ()
 
 
 def test_the_phases_are_bands_that_cover_all_steps():
     facts = training()
-    panel = panels.make_panel(facts, colours.by_phase(facts.plan.problem))
+    panel = plan_panels.make_panel(facts, colours.by_phase(facts.plan.problem))
     assert [band.label for band in panel.bands] == ["forward", "backward"]
     first, second = panel.bands
     assert (first.start, first.end, second.end) == (0, second.start, panel.steps)
@@ -383,7 +384,7 @@ def test_what_an_op_holds_is_a_row_of_the_peak():
 
 
 def test_steps_in_the_chart_say_what_their_ops_hold():
-    panel = panels.make_panel(
+    panel = plan_panels.make_panel(
         make_facts(state.load_document("file:net.json", documents.Options()), make_plan(NET)),
         next(iter(colours.COLOURINGS.values()))(to_problem(NET)),
     )

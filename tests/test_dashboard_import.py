@@ -6,8 +6,7 @@ import pytest
 
 pytest.importorskip("streamlit")
 from apptest_support import CSV, address, check, figure, open_app, upload, widget
-
-from dashboard import documents
+from memplan_dashboard.session import documents
 
 PLAN = "id,lower,upper,size,offset\na,0,4,10,0\nb,1,3,20,10\nc,2,4,10,30\n"
 OVERLAPPING = PLAN.replace("10,30", "10,25")

@@ -8,10 +8,9 @@ import pytest
 from apptest_support import check, open_app
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memplan_dashboard.plan_view import windows
+from memplan_dashboard.views.inspect import buffer_filter, buffer_tables
 
-from dashboard import search
-from dashboard.plan_view import windows
-from dashboard.sections import tables
 from memplan_engine import MemplanError, make_problem
 
 ODD = ["layer1.a\nConv\nmod.x", "Äß", "", "9", "a b\n", "block7.x9", "\n", "x\u2028y", "tab\tz", "ss.a9a"]
@@ -41,9 +40,14 @@ def each(pattern, texts):
 
 @pytest.mark.parametrize("pattern", IN_LINES)
 def test_all_names_at_once_are_found_as_one_by_one(pattern):
-    assert search._IN_LINE.fullmatch(pattern)
-    missed = search._search_as_one(pattern, ODD).tolist()
-    assert missed == search._search_each(search.regex.compile(pattern, search._FLAGS), ODD).tolist()
+    assert buffer_filter._IN_LINE.fullmatch(pattern)
+    missed = buffer_filter._search_as_one(pattern, ODD).tolist()
+    assert (
+        missed
+        == buffer_filter._search_each(
+            buffer_filter.regex.compile(pattern, buffer_filter._FLAGS), ODD
+        ).tolist()
+    )
     if pattern not in ("SS", "ß"):  # whose case `re` folds otherwise
         assert missed == each(pattern, ODD)
 
@@ -55,17 +59,17 @@ def test_all_names_at_once_are_found_as_one_by_one(pattern):
 )
 def test_any_pattern_finds_the_same_both_ways(pattern, texts):
     try:
-        compiled = search.regex.compile(pattern, search._FLAGS)
-    except search.regex.error:
+        compiled = buffer_filter.regex.compile(pattern, buffer_filter._FLAGS)
+    except buffer_filter.regex.error:
         return
-    if search._IN_LINE.fullmatch(pattern):
-        expected = search._search_each(compiled, texts).tolist()
-        assert search._search_as_one(pattern, texts).tolist() == expected
+    if buffer_filter._IN_LINE.fullmatch(pattern):
+        expected = buffer_filter._search_each(compiled, texts).tolist()
+        assert buffer_filter._search_as_one(pattern, texts).tolist() == expected
 
 
 @pytest.mark.parametrize("pattern", BEYOND_LINES)
 def test_what_may_match_a_line_break_is_looked_for_one_by_one(pattern):
-    assert not search._IN_LINE.fullmatch(pattern)
+    assert not buffer_filter._IN_LINE.fullmatch(pattern)
 
 
 def test_a_hundred_thousand_names_take_a_moment():
@@ -73,25 +77,25 @@ def test_a_hundred_thousand_names_take_a_moment():
     names = [f"layer{i % 97}.tensor_{i}" for i in range(count)]
     problem = make_problem([0] * count, [1] * count, [1] * count, names=names)
     began = time.thread_time()
-    missed = search.misses(problem, r"layer7\..*99$")
+    missed = buffer_filter.misses(problem, r"layer7\..*99$")
     assert time.thread_time() - began < 0.5
     assert [names[i] for i in np.flatnonzero(~missed)] == [n for n in names if re.search(r"layer7\..*99$", n)]
-    assert search.misses(problem, r"layer7\..*99$") is missed
+    assert buffer_filter.misses(problem, r"layer7\..*99$") is missed
 
 
 def test_a_search_of_all_names_has_its_limit_too(monkeypatch):
-    monkeypatch.setattr(search, "MOST_SECONDS", 0.05)
+    monkeypatch.setattr(buffer_filter, "MOST_SECONDS", 0.05)
     names = [f"{'a' * 40}{i}" for i in range(200)]
     with pytest.raises(MemplanError, match=r"takes longer than 0\.05"):
-        search.misses(make_problem([0] * 200, [1] * 200, [1] * 200, names=names), "^(a|aa)+$")
+        buffer_filter.misses(make_problem([0] * 200, [1] * 200, [1] * 200, names=names), "^(a|aa)+$")
 
 
 def test_the_largest_come_first_and_ties_in_their_order(monkeypatch):
-    monkeypatch.setattr(tables, "MOST_ROWS", 3)
+    monkeypatch.setattr(buffer_tables, "MOST_ROWS", 3)
     size = np.array([5, 9, 5, 1, 5, 7])
-    assert tables._largest(size, np.arange(6)) == [1, 5, 0]
-    assert tables._largest(size, np.array([0, 2, 3, 4])) == [0, 2, 4]
-    assert tables._largest(size, np.array([3, 2])) == [2, 3]
+    assert buffer_tables._largest(size, np.arange(6)) == [1, 5, 0]
+    assert buffer_tables._largest(size, np.array([0, 2, 3, 4])) == [0, 2, 4]
+    assert buffer_tables._largest(size, np.array([3, 2])) == [2, 3]
 
 
 def test_a_page_asks_and_answers_and_lists_what_was_found(monkeypatch):

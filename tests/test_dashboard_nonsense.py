@@ -6,12 +6,12 @@ import pytest
 
 pytest.importorskip("streamlit")
 from apptest_support import check, open_app, widget
+from memplan_dashboard.charts import layout_bar, peak_bars
+from memplan_dashboard.session import documents, state
+from memplan_examples.make_snapshot import Allocator, frame, write_snapshot
 
-from dashboard import documents, state
-from dashboard.figures import layout_bar, peak_bars
-from example_graphs.make_snapshot import Allocator, frame, write_snapshot
 from memplan_engine import find_peak, load, make_plan, make_problem, write_csv, write_json
-from memplan_engine.layout import make_layout
+from memplan_engine.analysis.layout import make_layout
 
 HOSTILE = '</script><img src=x onerror="window.hacked=1">'
 VALUES = ("<script>alert(1)</script>", "-1", "9" * 400, "nan", "\u202e,=:;%", "device=0,pool=7:7")
@@ -21,7 +21,7 @@ PAGES = ("", "compare", "diff", "replay", "run", "learn", "import")
 @pytest.fixture(autouse=True)
 def _files(tmp_path, monkeypatch):
     """A graph, a list of buffers with names that are markup, and a recording of two pools."""
-    graph = load(documents.example_graphs.examples()[0].parent / "diff_kept_view_base.json")
+    graph = load(documents.memplan_examples.examples()[0].parent / "diff_kept_view_base.json")
     write_json(graph, tmp_path / "graph.json")
     write_csv(make_problem([0, 1, 0], [2, 3, 3], [9, 5, 4], names=["a", HOSTILE, "c"]), tmp_path / "list.csv")
     allocator = Allocator()

@@ -8,14 +8,14 @@ import pickle
 import numpy as np
 import pytest
 from apptest_support import address, check, figure, open_app, widget
+from memplan_dashboard.charts import reserved_over_time
+from memplan_dashboard.session import documents, open_recordings, state
+from memplan_dashboard.views.inspect.reserved import reserved_curve
+from memplan_dashboard.widgets.plan_panels import make_panel
+from memplan_examples.make_snapshot import SEGMENT, Allocator, stack
 
-from dashboard import documents, recordings, state
-from dashboard.figures import reserved_over_time
-from dashboard.panels import make_panel
-from dashboard.sections.reserved import reserved_curve
-from example_graphs.make_snapshot import SEGMENT, Allocator, stack
 from memplan_engine import InputError, Selection, load_recording
-from memplan_engine.colouring import COLOURINGS
+from memplan_engine.plotting.colouring import COLOURINGS
 from memplan_engine.recordings.cost import OverTime, memory_over_time, thinned
 
 EXAMPLE = "example:cuda_snapshot"
@@ -58,7 +58,7 @@ def test_the_recorded_placement_is_a_strategy_beside_ours():
 def test_the_strip_has_what_was_reserved_whatever_strategy_is_shown():
     document = state.load_document(EXAMPLE, documents.Options())
     curve = reserved_curve(document)
-    over = memory_over_time(recordings.read_recording(documents.path_of(EXAMPLE), (0, 0), ""))
+    over = memory_over_time(open_recordings.read_recording(documents.path_of(EXAMPLE), (0, 0), ""))
     # Few enough steps that the curve has all of them.
     assert (curve.steps, curve.reserved) == (tuple(range(len(over.live))), tuple(over.reserved.tolist()))
     facts = state.facts_of(document, "linear_scan")
@@ -128,11 +128,12 @@ def test_a_pickle_that_calls_something_is_refused_and_not_kept():
 def test_parts_as_text_and_back():
     for selection in (Selection(0), Selection(-1), Selection(3, 7)):
         assert (
-            recordings.parse_part(recordings.part_text(selection.device, selection.stream), "x") == selection
+            open_recordings.parse_part(open_recordings.part_text(selection.device, selection.stream), "x")
+            == selection
         )
-    assert recordings.parse_part("", "x") == Selection()
+    assert open_recordings.parse_part("", "x") == Selection()
     with pytest.raises(InputError, match=r"x: part: found 'stream=1', expected device=0"):
-        recordings.parse_part("stream=1", "x")
+        open_recordings.parse_part("stream=1", "x")
     assert state.PARAMETERS["part"] == ""
 
 

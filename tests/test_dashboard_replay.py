@@ -11,13 +11,13 @@ import pytest
 
 pytest.importorskip("streamlit")
 from apptest_support import address, check, open_app, widget
+from memplan_dashboard.replay_view import Mode, exercise_values, make_message, trace_json
+from memplan_dashboard.replay_view.bundle import MODULES, script
+from memplan_dashboard.session import replay_choices
+from memplan_dashboard.widgets.lesson_part import parse_lesson
+from memplan_dashboard.widgets.lessons import LESSONS, course_markdown
+from memplan_examples import PATH
 
-from dashboard import replaying
-from dashboard.course import LESSONS, course_markdown
-from dashboard.lesson_part import parse_lesson
-from dashboard.replay_view import Mode, exercise_values, make_message, trace_json
-from dashboard.replay_view.bundle import MODULES, script
-from example_graphs import PATH
 from memplan_engine import load, make_exercise, make_plan, make_problem, make_replay
 from memplan_engine.replay import make
 
@@ -80,7 +80,7 @@ def test_the_browser_gets_the_engines_columns_and_what_is_drawn():
 def test_a_message_is_one_json_text_with_any_name_in_it():
     name = '</script><b onload="x">\\'
     problem = make_problem([0], [2], [4], names=[name])
-    colours = replaying.Colouring(problem.size.astype("u1") * 0, (("#000000", "#ffffff"),), ())
+    colours = replay_choices.Colouring(problem.size.astype("u1") * 0, (("#000000", "#ffffff"),), ())
     made = make_message(
         trace_json(make_replay(problem, "greedy_by_size")),
         mode=Mode.PREDICT, step=0, serial=7, color=colours.index, palette=colours.palette,

@@ -7,15 +7,17 @@ import time
 
 import pytest
 from apptest_support import address, check, figure, open_app, widget
+from memplan_dashboard.background import run_job, run_process
+from memplan_dashboard.background.jobs import State
+from memplan_dashboard.background.run_job import Asked, RunJob
+from memplan_dashboard.background.scheduler import Desk
+from memplan_dashboard.charts import run_curves
+from memplan_dashboard.session import documents, searches
+from memplan_dashboard.views.run import run_choices
+from memplan_dashboard.views.run.run_progress import PARTS
 
-from dashboard import documents, run_job, run_process, runs, solving
-from dashboard.figures import run_curves
-from dashboard.job_desk import Desk
-from dashboard.jobs import State
-from dashboard.run_job import Asked, RunJob
-from dashboard.sections.run_progress import PARTS
 from memplan_engine import InputError, load_run
-from memplan_engine.formats.run_format import RunFile
+from memplan_engine.formats.memplan_json.run_format import RunFile
 
 RUN = {
     "format": "memplan/run",
@@ -68,9 +70,9 @@ OBSERVED = {
 @pytest.fixture(autouse=True)
 def _alone(tmp_path, monkeypatch):
     monkeypatch.setattr(documents, "_store", lambda: tmp_path / "uploads")
-    monkeypatch.setattr(solving, "session_is_alive", lambda session: True)
+    monkeypatch.setattr(searches, "session_is_alive", lambda session: True)
     monkeypatch.setattr("sys.argv", ["app.py"])
-    runs.results().clear()
+    run_choices.results().clear()
 
 
 def texts(elements):
@@ -173,7 +175,7 @@ def test_files_of_the_command_line_are_listed_if_they_are_runs(tmp_path, monkeyp
     (tmp_path / "a.json").write_text(json.dumps(RUN))
     (tmp_path / "b.csv").write_text("id,lower,upper,size\n0,0,1,4\n")
     monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / "a.json"), str(tmp_path / "b.csv")])
-    given = [key for key in runs.catalogue() if not key.startswith("model:")]
+    given = [key for key in run_choices.catalogue() if not key.startswith("model:")]
     assert given == ["file:a.json"]
     # Elsewhere there is nothing to open in it.
     assert documents.first_key() == "file:b.csv"
@@ -193,7 +195,7 @@ def test_a_model_runs_in_a_process_of_its_own_and_the_result_stays():
         check(app.run())
     assert texts(app.error) == []
     asked = Asked("convolutions", check=True)
-    found = runs.results()[asked]
+    found = run_choices.results()[asked]
     assert (found.passed, found.difference, found.check.fault) == (True, 0, "")
     assert max(found.predicted) == 2 * 64 * 48 * 48 * 4 * 4
     assert figure(app, "Predicted peak") == "4.5 MiB"
@@ -273,13 +275,13 @@ def test_a_run_that_takes_too_long_is_ended_and_says_so():
 
 
 def test_why_transformers_is_missing_is_said(monkeypatch):
-    monkeypatch.setattr(runs, "find_spec", lambda name: None if name == "transformers" else name)
+    monkeypatch.setattr(run_choices, "find_spec", lambda name: None if name == "transformers" else name)
     app = open_app("run", run="model:gpt2")
     assert texts(app.warning) == [
         "gpt2 needs transformers, which is not installed: pip install 'memplan[examples]'"
     ]
     assert widget(app.button, "Run").disabled
-    assert runs.missing("perceptron") == ""
+    assert run_choices.missing("perceptron") == ""
 
 
 def test_only_built_in_models_are_run():

@@ -11,14 +11,16 @@ import pytest
 
 pytest.importorskip("streamlit")
 from apptest_support import address, check, figure, open_app, widget
+from memplan_dashboard.background import jobs
+from memplan_dashboard.background.jobs import Job, State
+from memplan_dashboard.charts import arena_over_time, arena_seconds
+from memplan_dashboard.session import documents, state
+from memplan_dashboard.session import searches as solving
+from memplan_dashboard.session.plan_facts import make_facts, with_best_bound
+from memplan_dashboard.widgets import search_panel
 from slow_strategies import ALL, STEPS, UNIT, write_distribution
 from test_jobs import PROBLEM, improved, until
 
-from dashboard import documents, jobs, solving, state
-from dashboard.facts import make_facts, with_best_bound
-from dashboard.figures import arena_over_time, arena_seconds
-from dashboard.jobs import Job, State
-from dashboard.sections import search_panel
 from memplan_engine import Verdict, known_strategies, make_plan, make_problem, write_csv
 from memplan_engine.strategies.base import Progress
 
@@ -191,7 +193,7 @@ def test_compare_takes_what_is_known_and_says_what_was_cut_short():
     assert re.fullmatch(rf"{told} · Inspect searches on", notes[0])
     assert table["bytes"]["slow_search"] == LEAST + STEPS * UNIT
     assert not solving.desk().jobs
-    app.switch_page("views/inspect_plan.py")
+    app.switch_page("views/inspect/inspect_page.py")
     widget(check(app.run()).selectbox, "Strategy").set_value("slow_search")
     job = job_of(check(app.run()))
     until(lambda: improved(job))

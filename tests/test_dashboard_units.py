@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 pytest.importorskip("streamlit")
-from dashboard import choices, documents, search, words
-from dashboard.documents import Document, Options
-from dashboard.facts import make_facts
-from dashboard.figures import arena_seconds, peak_bars
-from dashboard.panels import make_panel
+from memplan_dashboard.charts import arena_seconds, peak_bars
+from memplan_dashboard.session import documents, markdown_text, url
+from memplan_dashboard.session.documents import Document, Options
+from memplan_dashboard.session.plan_facts import make_facts
+from memplan_dashboard.views.inspect import buffer_filter
+from memplan_dashboard.widgets.plan_panels import make_panel
+
 from memplan_engine import (
     Gap,
     Graph,
@@ -29,8 +31,8 @@ from memplan_engine import (
     make_problem,
     to_problem,
 )
-from memplan_engine import colouring as colours
-from memplan_engine import colouring as shared
+from memplan_engine.plotting import colouring as colours
+from memplan_engine.plotting import colouring as shared
 from memplan_engine.preparation import Preparation
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "example_graphs"
@@ -137,12 +139,12 @@ def test_a_panel_says_when_its_plan_is_not_valid():
 
 def test_a_search_looks_at_name_kind_and_module(gpt2):
     names = np.array(gpt2.names)
-    assert names[~search.misses(gpt2, "^add_1$")].tolist() == ["add_1"]
-    assert int((~search.misses(gpt2, "^ATEN.TANH$")).sum()) == 12
-    assert int((~search.misses(gpt2, r"h\.3\.mlp")).sum()) == 10  # fc, eight of the activation, proj
-    assert search.misses(gpt2, "") is None
+    assert names[~buffer_filter.misses(gpt2, "^add_1$")].tolist() == ["add_1"]
+    assert int((~buffer_filter.misses(gpt2, "^ATEN.TANH$")).sum()) == 12
+    assert int((~buffer_filter.misses(gpt2, r"h\.3\.mlp")).sum()) == 10  # fc, eight of the activation, proj
+    assert buffer_filter.misses(gpt2, "") is None
     plain = make_problem([0, 0], [1, 1], [1, 1], names=["first", "second"])
-    assert search.misses(plain, "sec").tolist() == [True, False]
+    assert buffer_filter.misses(plain, "sec").tolist() == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +158,7 @@ def test_a_search_looks_at_name_kind_and_module(gpt2):
 )
 def test_patterns_that_cannot_be_are_explained(pattern, message):
     with pytest.raises(MemplanError) as caught:
-        search.misses(make_problem([0], [1], [1]), pattern)
+        buffer_filter.misses(make_problem([0], [1], [1]), pattern)
     assert message in str(caught.value)
 
 
@@ -164,7 +166,7 @@ def test_a_pattern_that_would_run_for_ever_ends_in_a_second_for_all_buffers_toge
     names = ["a" * 40 + f"!{i}" for i in range(50)]
     began = time.monotonic()
     with pytest.raises(MemplanError, match="takes longer than 1 s"):
-        search.misses(make_problem([0] * 50, [1] * 50, [1] * 50, names=names), r"^(a|aa)+$")
+        buffer_filter.misses(make_problem([0] * 50, [1] * 50, [1] * 50, names=names), r"^(a|aa)+$")
     assert time.monotonic() - began < 15  # and not a second for each of the fifty
 
 
@@ -221,8 +223,8 @@ def test_the_time_axis_has_ticks_that_are_written_out():
 
 
 def test_dimensions_are_read_as_pairs():
-    assert choices.parse_dims(" batch = 1, sequence=128,") == (("batch", 1), ("sequence", 128))
-    assert choices.parse_dims("") == ()
+    assert url.parse_dims(" batch = 1, sequence=128,") == (("batch", 1), ("sequence", 128))
+    assert url.parse_dims("") == ()
 
 
 @pytest.mark.parametrize(
@@ -230,7 +232,7 @@ def test_dimensions_are_read_as_pairs():
 )
 def test_dimensions_that_are_none_are_refused(text):
     with pytest.raises(MemplanError, match="expected NAME=VALUE with a whole number of 1 or more"):
-        choices.parse_dims(text)
+        url.parse_dims(text)
 
 
 def test_options_survive_the_way_through_the_address():
@@ -245,8 +247,8 @@ def test_options_survive_the_way_through_the_address():
         concat=True,
     )
     options = Options((("batch", 2), ("n", 3)), True, how)
-    assert choices.parse_options(choices.option_choices(options)) == options
-    assert choices.parse_options(choices.option_choices(Options())) == Options()
+    assert url.parse_options(url.option_choices(options)) == options
+    assert url.parse_options(url.option_choices(Options())) == Options()
 
 
 @pytest.mark.parametrize(
@@ -254,11 +256,11 @@ def test_options_survive_the_way_through_the_address():
     [("", None), ("x", None), ("nan", None), ("-1", None), ("0", None), ("1.5", 1.5), ("inf", 2.0**40)],
 )
 def test_a_budget_is_a_number_above_nothing(text, value):
-    assert choices.parse_mebibytes(text) == value
+    assert url.parse_mebibytes(text) == value
 
 
 def test_markdown_shows_names_as_they_stand():
-    assert words.plain("a_b *c* [d](e)\n$f$ :red[g]") == (r"a\_b \*c\* \[d\]\(e\) \$f\$ \:red\[g\]")
+    assert markdown_text.plain("a_b *c* [d](e)\n$f$ :red[g]") == (r"a\_b \*c\* \[d\]\(e\) \$f\$ \:red\[g\]")
 
 
 # Documents.

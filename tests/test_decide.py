@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from benchmarks.families import adversarial, perfect
 from memplan_engine.bounds import BoundKind, contributors, lower_bound
-from memplan_engine.decision import Verdict, decide
 from memplan_engine.errors import InputError, PlanError
+from memplan_engine.feasibility.feasibility_decision import Verdict, decide
 from memplan_engine.problem import FREE, Gap, make_problem, select
-from memplan_engine.recheck import Outcome, replay
 from memplan_engine.strategies.budget import Budget
-from memplan_engine.validate import validate_plan
+from memplan_engine.verify.recheck_cores import Outcome, replay
+from memplan_engine.verify.validate import validate_plan
 
 
 def check(problem, capacity, optimum):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import memplan_examples
 import numpy as np
 import pytest
 
-import example_graphs
 from memplan_engine import Plan, load, make_plan
 from memplan_engine.diffing.matching import NOBODY
 from memplan_engine.diffing.moment import Cause
@@ -46,13 +46,13 @@ PAIRS = {
 
 
 def pair(name: str, strategy: str = "auto") -> tuple[Plan, Plan]:
-    base, head = (make_plan(load(path), strategy) for path in example_graphs.pairs()[name])
+    base, head = (make_plan(load(path), strategy) for path in memplan_examples.pairs()[name])
     return base, head
 
 
 def test_every_pair_has_its_golden_row():
-    assert set(example_graphs.pairs()) == set(PAIRS)
-    assert all(path.stat().st_size < 300_000 for files in example_graphs.pairs().values() for path in files)
+    assert set(memplan_examples.pairs()) == set(PAIRS)
+    assert all(path.stat().st_size < 300_000 for files in memplan_examples.pairs().values() for path in files)
 
 
 @pytest.mark.parametrize("name", PAIRS)

@@ -9,12 +9,12 @@ from typing import Any
 import onnx
 import pytest
 from dynamic_models import shapes_at, sizes_at
+from memplan_examples import PATH
 from onnx import TensorProto, helper, numpy_helper
 
-from example_graphs import PATH
 from memplan_engine import Graph, ImportOptions, InputError, load
+from memplan_engine.formats.onnx_model.onnx_fit_formulas import Fit, Known, Window
 from memplan_engine.graph import Symbol
-from memplan_engine.importers.onnx_fit import Fit, Known, Window
 
 F, I64 = TensorProto.FLOAT, TensorProto.INT64
 

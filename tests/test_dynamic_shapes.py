@@ -14,12 +14,12 @@ from torch.export import Dim
 
 from memplan_engine import Graph, load, make_plan, to_problem
 from memplan_engine.graph import Symbol
-from memplan_engine.importers.torch_capture import capture
-from memplan_engine.importers.torch_factory import capture_factory
-from memplan_engine.importers.torch_graph import graph_from_exported
 from memplan_engine.preparation import Preparation, prepare
-from memplan_engine.reuse import check_plan_execution
+from memplan_engine.rewrites.reuse import check_plan_execution
 from memplan_engine.symbolic import resolve
+from memplan_engine.torch_capture.capture_module import capture
+from memplan_engine.torch_capture.torch_factory import capture_factory
+from memplan_engine.torch_capture.torch_graph import graph_from_exported
 
 
 def gpt2():

@@ -12,7 +12,7 @@ from torch import nn
 from torch.export import Dim
 
 from memplan_engine import InputError, load
-from memplan_engine.importers.torch_capture import capture
+from memplan_engine.torch_capture.capture_module import capture
 
 REFUSED = {
     "z:0=a": "the input 'z', expected one of x",

@@ -18,16 +18,16 @@ from benchmarks.families import adversarial, perfect
 from memplan_engine.bounds import BoundKind, contributors, lower_bound
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import FREE, Gap, make_problem, select
-from memplan_engine.recheck import Outcome, replay
 from memplan_engine.strategies import get_strategy
 from memplan_engine.strategies.budget import Budget, Progress
-from memplan_engine.strategies.core import is_refuted, shrink_core
-from memplan_engine.strategies.exact import Exact
-from memplan_engine.strategies.naive import Naive
+from memplan_engine.strategies.constructive.naive import Naive
+from memplan_engine.strategies.constructive.portfolio import place_by_portfolio
+from memplan_engine.strategies.exact.exact_search import Exact
+from memplan_engine.strategies.exact.minimal_core import is_refuted, shrink_core
+from memplan_engine.strategies.exact.race import EARLY_TURNS, RUNG, TARGET_SHARE, Race
 from memplan_engine.strategies.placement import Placement
-from memplan_engine.strategies.portfolio import place_by_portfolio
-from memplan_engine.strategies.race import EARLY_TURNS, RUNG, TARGET_SHARE, Race
-from memplan_engine.validate import validate_plan
+from memplan_engine.verify.recheck_cores import Outcome, replay
+from memplan_engine.verify.validate import validate_plan
 
 SLACK = 0.3
 """Seconds that a loaded machine may add to a limit."""
@@ -375,7 +375,7 @@ def test_a_capacity_ends_it_as_soon_as_it_is_settled():
 
 
 def test_parts_that_are_too_large_keep_their_first_placement(monkeypatch):
-    monkeypatch.setattr("memplan_engine.strategies.race.MOST_BUFFERS", 8)
+    monkeypatch.setattr("memplan_engine.strategies.exact.race.MOST_BUFFERS", 8)
     problem = make_problem(*tight.NO_WAY_OUT.T)
     plan = solve(problem)
     assert (plan.nodes, plan.bound.nbytes, plan.threads) == (0, 5, 1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import memplan_examples
 import pytest
 
-import example_graphs
 from memplan_engine import Graph, Problem, load, make_plan, to_problem
-from memplan_engine.positional import shared_objects_bound
+from memplan_engine.analysis.positional import shared_objects_bound
 
 # name: buffers, LOAD, and the arenas of auto, greedy_by_size and first_fit_by_start, in bytes
 GOLDEN = {
@@ -75,12 +75,12 @@ JIT_STRATEGIES = (
 
 
 def test_every_example_has_its_golden_row() -> None:
-    assert {path.name for path in example_graphs.examples()} == set(GOLDEN)
+    assert {path.name for path in memplan_examples.examples()} == set(GOLDEN)
 
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_arena(name: str) -> None:
-    path = example_graphs.PATH / name
+    path = memplan_examples.PATH / name
     loaded = load(path)
     assert isinstance(loaded, Graph | Problem)
     buffers, bound, *arenas = GOLDEN[name]
@@ -95,14 +95,14 @@ def test_golden_arena(name: str) -> None:
 
 @pytest.mark.parametrize("name", GOLDEN_JIT)
 def test_golden_arena_of_the_jit_planner_and_of_shared_objects(name: str) -> None:
-    plans = [make_plan(load(example_graphs.PATH / name), strategy) for strategy in JIT_STRATEGIES]
+    plans = [make_plan(load(memplan_examples.PATH / name), strategy) for strategy in JIT_STRATEGIES]
     bound = shared_objects_bound(plans[0].problem)
     assert (bound, *(plan.arena_bytes for plan in plans)) == GOLDEN_JIT[name]
 
 
 @pytest.mark.parametrize("name", [name for name in GOLDEN if name.endswith((".json", ".onnx"))])
 def test_load_of_the_graph_worked_out_step_by_step(name: str) -> None:
-    graph = load(example_graphs.PATH / name)
+    graph = load(memplan_examples.PATH / name)
     assert isinstance(graph, Graph)
     assert make_plan(to_problem(graph, alignment=1), "naive").bound.nbytes == max(_live(graph))
 
@@ -141,7 +141,7 @@ HELD = {
 
 @pytest.mark.parametrize(("name", "kind"), HELD)
 def test_the_temporaries_of_the_examples(name, kind):
-    graph = load(example_graphs.PATH / name)
+    graph = load(memplan_examples.PATH / name)
     assert {op.workspace.shared for op in graph.ops if op.kind == kind} == {HELD[name, kind]}
     plan = make_plan(to_problem(graph), "greedy_by_size")
     largest = max(op.workspace.shared for op in graph.ops)

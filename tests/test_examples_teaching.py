@@ -6,14 +6,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from memplan_examples import PATH
+from memplan_examples.make_unet_csv import buffers
 
-from example_graphs import PATH
-from example_graphs.make_unet_csv import buffers
 from memplan_engine import FREE, Graph, Problem, load, lower_bound, make_plan, to_problem
-from memplan_engine.importers.about import read_about
-from memplan_engine.strategies.first_fit_by_start import FirstFitByStart
-from memplan_engine.strategies.greedy_by_size import GreedyBySize
-from memplan_engine.strategies.order_fit import Fit
+from memplan_engine.formats.about import read_about
+from memplan_engine.strategies.constructive.first_fit_by_start import FirstFitByStart
+from memplan_engine.strategies.constructive.greedy_by_size import GreedyBySize
+from memplan_engine.strategies.constructive.order_fit import Fit
 
 TEACHING = sorted(PATH.glob("teaching_*"))
 

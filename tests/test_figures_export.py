@@ -21,13 +21,13 @@ from memplan_engine import (
     make_plan,
     make_problem,
 )
-from memplan_engine.exporters.figure_png import to_png
-from memplan_engine.exporters.figure_svg import to_svg, write_svg
-from memplan_engine.exporters.plot_geometry import Rects, coarse, make_scene
-from memplan_engine.exporters.plot_raster import paint, png_bytes
-from memplan_engine.exporters.plot_shapes import Frame
-from memplan_engine.exporters.plot_style import THEMES, ink_on, parse_length, rgb, shorten, text_width
-from memplan_engine.exporters.plot_ticks import byte_ticks, step_ticks
+from memplan_engine.plotting.axis_ticks import byte_ticks, step_ticks
+from memplan_engine.plotting.figure_style import THEMES, ink_on, parse_length, rgb, shorten, text_width
+from memplan_engine.plotting.png_figure import to_png
+from memplan_engine.plotting.rasterize import paint, png_bytes
+from memplan_engine.plotting.scene import Rects, coarse, make_scene
+from memplan_engine.plotting.shapes import Frame
+from memplan_engine.plotting.svg_figure import to_svg, write_svg
 from memplan_engine.profile import make_profile
 
 SVG = "{http://www.w3.org/2000/svg}"

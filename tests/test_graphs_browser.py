@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("streamlit")
 from dashboard_page import DashboardPage
 
-from memplan_engine.colouring import PHASE_COLOURS
+from memplan_engine.plotting.colouring import PHASE_COLOURS
 
 RIBBON = """
 canvas => {

@@ -12,13 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from memplan_examples import PATH
 
-from example_graphs import PATH
 from memplan_engine import Graph, InputError, MemplanError, Problem, load, make_problem
-from memplan_engine.atomic import write_atomically
-from memplan_engine.exporters import write
-from memplan_engine.exporters.json_file import dumps
-from memplan_engine.importers import IMPORTERS, recognise
+from memplan_engine.files import importers, recognise, write
+from memplan_engine.formats.memplan_json.json_writer import dumps
+from memplan_engine.system.write_atomically import write_atomically
 
 MEGABYTES = 25
 
@@ -34,7 +33,7 @@ def refusal(path: Path) -> str:
 
 
 def test_the_importers_in_their_order() -> None:
-    assert [importer.name for importer in IMPORTERS] == [
+    assert [importer.name for importer in importers()] == [
         "pt2",
         "profiler",
         "observation",
@@ -95,7 +94,7 @@ def test_an_unknown_kind_lists_the_known_ones(tmp_path: Path) -> None:
     path.write_text("Dear diary,\n")
     message = refusal(path)
     assert message.startswith("notes.txt: found a kind of file that is not known, expected one of pt2 (")
-    for importer in IMPORTERS:
+    for importer in importers():
         assert f"{importer.name} ({importer.description})" in message
 
 

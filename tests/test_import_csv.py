@@ -23,10 +23,10 @@ from memplan_engine import (
     make_problem,
     validate_plan,
 )
-from memplan_engine.exporters import write, write_csv
-from memplan_engine.exporters.csv_file import to_csv
+from memplan_engine.files import write
+from memplan_engine.formats.csv_tables.csv_reader import CsvImporter
+from memplan_engine.formats.csv_tables.csv_writer import to_csv, write_csv
 from memplan_engine.graph import MAX_BYTES
-from memplan_engine.importers.csv_file import CsvImporter
 from memplan_engine.problem import select
 from memplan_engine.what_if.apply import apply
 from memplan_engine.what_if.edits import Drop, Split

@@ -31,11 +31,11 @@ from memplan_engine import (
     make_problem,
     to_problem,
 )
-from memplan_engine.exporters import write
-from memplan_engine.exporters.json_file import dumps, write_json
-from memplan_engine.formats.schema import FOLDER, schemas
+from memplan_engine.files import write
+from memplan_engine.formats.memplan_json.json_reader import loads
+from memplan_engine.formats.memplan_json.json_writer import dumps, write_json
+from memplan_engine.formats.memplan_json.schema import FOLDER, schemas
 from memplan_engine.graph import Phase, Symbol, Workspace
-from memplan_engine.importers.json_file import loads
 from memplan_engine.plan import make_offsets
 from memplan_engine.problem import Origin
 from memplan_engine.schedule import Schedule
@@ -140,7 +140,7 @@ def test_what_is_written_keeps_its_published_schema(kind: str) -> None:
 
 def test_the_published_schemas_are_those_of_the_code() -> None:
     assert {path.name: path.read_bytes() for path in FOLDER.glob("*.json")} == schemas(), (
-        "run python -m memplan_engine.formats.schema"
+        "run python -m memplan_engine.formats.memplan_json.schema"
     )
 
 

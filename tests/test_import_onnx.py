@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from memplan_examples import PATH
+from memplan_examples.make_onnx import build
 from onnx import TensorProto, helper
 from onnx_models import F, X, Y, model, node, read, refusal, value, weight
 
-from example_graphs import PATH
-from example_graphs.make_onnx import build
 from memplan_engine import Graph, InputError, Role, load, lower_bound, to_problem
+from memplan_engine.formats.onnx_model.onnx_graph import module_path
+from memplan_engine.formats.onnx_model.onnx_reader import OnnxImporter
+from memplan_engine.formats.onnx_model.onnx_wire import looks_like_onnx
 from memplan_engine.graph import storage_bytes
-from memplan_engine.importers.onnx_file import OnnxImporter
-from memplan_engine.importers.onnx_graph import module_path
-from memplan_engine.importers.onnx_wire import looks_like_onnx
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import drawn
+import memplan_examples
 import numpy as np
 import pytest
 import reference
 import reference_objects as plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memplan_examples.make_mobilenet import mobilenet_v1, mobilenet_v2
 
-import example_graphs
-from example_graphs.make_mobilenet import mobilenet_v1, mobilenet_v2
 from memplan_engine import load
+from memplan_engine.analysis.positional import shared_objects_bound
 from memplan_engine.errors import PlanError
 from memplan_engine.lifetimes import to_problem
-from memplan_engine.object_tables import object_summary
 from memplan_engine.planner import make_plan
-from memplan_engine.positional import shared_objects_bound
 from memplan_engine.problem import FREE, make_problem
+from memplan_engine.reporters.shared_object_tables import object_summary
 from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import Budget
-from memplan_engine.strategies.linear_scan import LinearScan
-from memplan_engine.strategies.order_fit import Fit
-from memplan_engine.validate import validate_plan
+from memplan_engine.strategies.constructive.linear_scan import LinearScan
+from memplan_engine.strategies.constructive.order_fit import Fit
+from memplan_engine.verify.validate import validate_plan
 
 
 def tightest_gaps(problem, order):
@@ -176,7 +176,7 @@ BOUNDS = {
 
 @pytest.mark.parametrize("name", PAPER)
 def test_the_papers_comparison(name):
-    problem = to_problem(load(example_graphs.PATH / f"{name}.json"), alignment=1)
+    problem = to_problem(load(memplan_examples.PATH / f"{name}.json"), alignment=1)
     plans = {strategy: make_plan(problem, strategy) for strategy in PAPER[name]}
     assert {strategy: plan.arena_bytes for strategy, plan in plans.items()} == PAPER[name]
     assert (len(problem), plans["naive"].bound.nbytes, shared_objects_bound(problem)) == BOUNDS[name]
@@ -221,5 +221,5 @@ def test_mobilenet_v2_worked_by_hand():
 
 
 def test_the_files_are_what_the_script_makes():
-    assert load(example_graphs.PATH / "mobilenet_v1_tflite.json") == mobilenet_v1()
-    assert load(example_graphs.PATH / "mobilenet_v2_tflite.json") == mobilenet_v2()
+    assert load(memplan_examples.PATH / "mobilenet_v1_tflite.json") == mobilenet_v1()
+    assert load(memplan_examples.PATH / "mobilenet_v2_tflite.json") == mobilenet_v2()

@@ -14,12 +14,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from slow_strategies import UNIT, Deaf, LateProof, SlowSearch, write_distribution
-
-from dashboard import job_desk, jobs
-from dashboard.job_desk import Desk
-from dashboard.jobs import Job, State
-from dashboard.solver_messages import (
+from memplan_dashboard.background import jobs, scheduler
+from memplan_dashboard.background.jobs import Job, State
+from memplan_dashboard.background.scheduler import Desk
+from memplan_dashboard.background.solver_messages import (
     bound_values,
     problem_message,
     read_bound,
@@ -27,10 +25,12 @@ from dashboard.solver_messages import (
     read_problem,
     write_message,
 )
+from slow_strategies import UNIT, Deaf, LateProof, SlowSearch, write_distribution
+
 from memplan_engine import Budget, Gap, make_plan, make_problem, validate_plan
 from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.strategies.base import Placement
-from memplan_engine.strategies.greedy_by_size import GreedyBySize
+from memplan_engine.strategies.constructive.greedy_by_size import GreedyBySize
 
 ROOT = Path(__file__).resolve().parents[1]
 posix = pytest.mark.skipif(os.name != "posix", reason="signals")
@@ -126,7 +126,7 @@ def test_a_message_cut_short_is_an_end():
 
 
 def test_the_solver_process_knows_no_streamlit():
-    code = "import sys, dashboard.solver_process; sys.exit('streamlit' in sys.modules)"
+    code = "import sys, memplan_dashboard.background.solver_process; sys.exit('streamlit' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
@@ -325,7 +325,7 @@ def test_two_jobs_of_a_session_run_one_after_the_other_and_leave_room(desk):
 
 
 def test_a_job_ends_with_its_session(desk, monkeypatch):
-    monkeypatch.setattr(job_desk, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(scheduler, "GRACE_SECONDS", 0.3)
     gone, here = make_job(session="gone"), make_job(session="here")
     desk.hand_in(gone)
     desk.hand_in(here)

@@ -50,7 +50,11 @@ def solvers(site):
             state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
         except OSError:
             continue
-        if b"dashboard.solver_process" in command and bytes(site) in environment and state not in "ZX":
+        if (
+            b"memplan_dashboard.background.solver_process" in command
+            and bytes(site) in environment
+            and state not in "ZX"
+        ):
             found[int(folder.name)] = int(parent)
     return found
 

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import types
 
-from memplan_engine.kernels.breadth import busiest_section
-from memplan_engine.kernels.paint import cover_max
-from memplan_engine.kernels.place import place_in_order
-from memplan_engine.kernels.placed import cell_width
-from memplan_engine.kernels.stack import stack_up
-from memplan_engine.kernels.sweep import NOBODY, find_collisions
+from memplan_engine.kernels.constructive.breadth import busiest_section
+from memplan_engine.kernels.constructive.place import place_in_order
+from memplan_engine.kernels.constructive.placed import cell_width
+from memplan_engine.kernels.constructive.stack import stack_up
+from memplan_engine.kernels.plotting.paint import cover_max
+from memplan_engine.kernels.verify.sweep import NOBODY, find_collisions
 from memplan_engine.problem import FREE, Gap, make_problem
 from memplan_engine.strategies.base import Budget
-from memplan_engine.strategies.order_fit import Fit, place_by, prepare
+from memplan_engine.strategies.constructive.order_fit import Fit, place_by, prepare
 
 FITS = st.sampled_from(list(Fit))
 

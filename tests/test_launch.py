@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 from browser_support import ROOT, Tab, serve
+from memplan_dashboard import launch
 
-from dashboard import launch
 from memplan_engine.errors import MemplanError, MissingDependencyError
 
 TINY_APP = """
@@ -102,7 +102,10 @@ def test_without_streamlit_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_command_line_names_its_mistake_on_one_line() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "dashboard.launch", "--port=99999"], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "memplan_dashboard.launch", "--port=99999"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 2
     assert done.stderr == "memplan: --port: found 99999, expected 1 to 65535\n"
@@ -128,7 +131,7 @@ def test_the_command_line_reaches_launch(
 
 
 def test_importing_the_launcher_does_not_import_streamlit() -> None:
-    check = "import sys, dashboard.launch; sys.exit('streamlit' in sys.modules)"
+    check = "import sys, memplan_dashboard.launch; sys.exit('streamlit' in sys.modules)"
     subprocess.run([sys.executable, "-c", check], check=True, cwd=ROOT)
 
 
@@ -160,7 +163,7 @@ def test_a_browser_opens_only_where_there_is_a_screen(
 def start_launcher(app: Path, home: Path, port: int) -> subprocess.Popen[str]:
     """Start the launcher in `home`, which is empty and where nobody is called user yet."""
     script = (
-        "import sys; from pathlib import Path; from dashboard.launch import launch; "
+        "import sys; from pathlib import Path; from memplan_dashboard.launch import launch; "
         f"sys.exit(launch([Path('x.csv')], port={port}, app=Path({str(app)!r})))"
     )
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(ROOT)}
@@ -245,7 +248,7 @@ def test_a_second_ctrl_c_ends_a_stubborn_server_and_its_child_at_once(tmp_path: 
     note = tmp_path / "pids"
     script = (
         "import sys\n"
-        "from dashboard import launch\n"
+        "from memplan_dashboard import launch\n"
         "launch.STOP_SECONDS = 60\n"
         f"line = [sys.executable, '-c', {STUBBORN!r}, {str(note)!r}]\n"
         "launch.command = lambda files, port, app: [*line, str(port)]\n"

@@ -15,7 +15,7 @@ from memplan_engine import (
     multi_stream,
     to_problem,
 )
-from memplan_engine.layout import Entry, RegionKind, make_layout, shared_workspace
+from memplan_engine.analysis.layout import Entry, RegionKind, make_layout, shared_workspace
 
 NET = make_graph(
     [

@@ -9,8 +9,8 @@ import sys
 import pytest
 from test_architecture import MODULES
 
-from memplan_engine.machine import count_cores, memory_bytes
 from memplan_engine.strategies.budget import Budget
+from memplan_engine.system.machine import count_cores, memory_bytes
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="compares with what Linux says")
@@ -44,4 +44,4 @@ def test_systems_that_tell_less_are_asked_for_less(monkeypatch):
 def test_nobody_else_asks_the_system():
     alone = re.compile(r"sched_getaffinity|\bcpu_count\b|\bsysconf\b")
     found = [name for name, path in MODULES.items() if alone.search(path.read_text(encoding="utf-8"))]
-    assert found == ["memplan_engine.machine"]
+    assert found == ["memplan_engine.system.machine"]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+import memplan_examples
 import pytest
 
-import example_graphs
 from memplan_engine import load
-from memplan_engine.errors import InputError
-from memplan_engine.graph import Graph, Op, Role, Storage, Symbol, Tensor, check_graph
-from memplan_engine.lifetimes import to_problem
-from memplan_engine.managed import (
+from memplan_engine.analysis.managed_values import (
     MANAGED,
     ManagedValue,
     Outside,
@@ -18,6 +15,9 @@ from memplan_engine.managed import (
     managed_values,
     summarise,
 )
+from memplan_engine.errors import InputError
+from memplan_engine.graph import Graph, Op, Role, Storage, Symbol, Tensor, check_graph
+from memplan_engine.lifetimes import to_problem
 from memplan_engine.planner import make_plan
 from memplan_engine.schedule import Schedule
 
@@ -198,7 +198,7 @@ def test_the_schedule_and_the_alignment_are_those_given():
 
 @pytest.mark.parametrize("name", ["gpt2.json", "resnet50.json", "teaching_view.json", "squeezenet.onnx"])
 def test_real_graphs_lose_exactly_what_is_returned_when_nothing_is_known_of_out_variants(name):
-    graph = load(example_graphs.PATH / name)
+    graph = load(memplan_examples.PATH / name)
     values = managed_values(graph)
     assert len(values) == len(graph.tensors)
     whole, left = to_problem(graph), managed_problem(graph)
@@ -215,7 +215,7 @@ def test_real_graphs_lose_exactly_what_is_returned_when_nothing_is_known_of_out_
     assert make_plan(left.problem).bound.nbytes <= make_plan(whole).bound.nbytes
 
 
-torch_out = pytest.importorskip("memplan_engine.importers.torch_out")
+torch_out = pytest.importorskip("memplan_engine.torch_capture.torch_out")
 
 
 def test_out_overloads_are_matched_by_name_and_type():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+import memplan_examples
 import numpy as np
 import pytest
 from graphs import graphs
@@ -12,12 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traced import Node, doubled, right_pairs, traced, transformer
 
-import example_graphs
 from memplan_engine import Problem, load, make_problem, to_problem
+from memplan_engine.callers import Callers, Frame, Stacks
 from memplan_engine.diffing.matching import NOBODY, RELATED, How, match_buffers
 from memplan_engine.graph import Graph
 from memplan_engine.kernels.alignment import align_stretches, longest_increasing
-from memplan_engine.recordings.stacks import Callers, Frame, Stacks
 
 unhurried = settings(deadline=None)  # the first call loads the kernels
 letters = st.lists(st.integers(0, 3), max_size=14)
@@ -208,7 +208,7 @@ def test_where_one_side_has_no_graph_names_and_sizes_decide():
 
 @pytest.mark.parametrize("pair", [("gpt2", "resnet50"), ("vit_b16", "mobilenet_v2"), ("bert_base", "gpt2")])
 def test_two_different_models_have_next_to_nothing_in_common(pair):
-    base, head = (to_problem(load(example_graphs.PATH / f"{name}.json")) for name in pair)
+    base, head = (to_problem(load(memplan_examples.PATH / f"{name}.json")) for name in pair)
     assert match_buffers(base, head).share < 0.05 < RELATED
 
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from memplan_engine import MissingDependencyError, adopt, make_plan, make_problem
-from memplan_engine.exporters import figure_plotly
+from memplan_engine.plotting import plotly_figure
 
 HOSTILE = "</text></svg><script>alert(1)</script><!-- ]]> \"'&amp;"
 
@@ -63,7 +63,7 @@ def test_figure_of_too_many_is_a_picture_and_names_are_no_markup(monkeypatch):
     assert (
         next(trace for trace in chart.data if trace.type == "bar").customdata[0][0] == "&lt;b&gt;x&lt;/b&gt;"
     )
-    monkeypatch.setattr(figure_plotly, "MOST_BARS", 0)
+    monkeypatch.setattr(plotly_figure, "MOST_BARS", 0)
     chart = make_plan(problem).figure()
     assert not [trace for trace in chart.data if trace.type == "bar"]
     assert chart.layout.images[0].sizex == 9

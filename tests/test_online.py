@@ -11,7 +11,7 @@ from drawn import problems
 from hypothesis import given, settings
 
 from memplan_engine import FREE, Budget, Problem, make_plan, make_problem
-from memplan_engine.kernels.online import UNPLACED, first_fit_by_start
+from memplan_engine.kernels.constructive.online import UNPLACED, first_fit_by_start
 
 NO_LIMIT = 2**63 - 1
 NEVER = np.zeros(1, dtype=np.bool_)

@@ -12,7 +12,8 @@ import pytest
 from browser_support import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-TOP_LEVEL = ("memplan_engine", "dashboard", "example_graphs")
+PROJECT_FOLDERS = PROJECT["tool"]["setuptools"]["package-dir"]
+TOP_LEVEL = tuple(PROJECT_FOLDERS.values())
 
 
 def normal(name: str) -> str:
@@ -37,11 +38,15 @@ def pins() -> dict[str, str]:
 def test_every_package_folder_is_listed() -> None:
     """They are named one by one in pyproject.toml: a forgotten one would be missing from the wheel only."""
     folders = {
-        ".".join(init.parent.relative_to(ROOT).parts)
-        for top in TOP_LEVEL
-        for init in (ROOT / top).rglob("__init__.py")
+        ".".join((package, *init.parent.relative_to(ROOT / folder).parts))
+        for package, folder in PROJECT_FOLDERS.items()
+        for init in (ROOT / folder).rglob("__init__.py")
     }
     assert folders == set(PROJECT["tool"]["setuptools"]["packages"])
+
+
+def test_nothing_is_installed_under_a_name_that_others_use() -> None:
+    assert all(package.startswith("memplan_") for package in PROJECT_FOLDERS)
 
 
 def test_every_module_lies_in_a_package() -> None:
@@ -75,7 +80,7 @@ def test_every_data_file_is_shipped() -> None:
         path.relative_to(ROOT)
         for package, patterns in shipped.items()
         for pattern in patterns
-        for path in (ROOT / package.replace(".", "/")).glob(pattern)
+        for path in (ROOT / PROJECT_FOLDERS[package]).glob(pattern)
     }
     assert [str(file) for file in files if file not in matched] == []
 
@@ -95,13 +100,13 @@ def test_the_commands_module_of_the_wheel_exists() -> None:
 
 
 def test_examples_lists_the_data_files() -> None:
-    example_graphs = importlib.import_module("example_graphs")
+    memplan_examples = importlib.import_module("memplan_examples")
     expected = sorted(
         path
         for path in (ROOT / "example_graphs").rglob("*")
         if path.suffix in (".json", ".csv", ".onnx", ".pt2", ".pickle")
     )
-    assert example_graphs.examples() == expected
+    assert memplan_examples.examples() == expected
 
 
 def test_make_alone_lists_the_two_commands() -> None:

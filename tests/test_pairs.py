@@ -5,9 +5,8 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+import memplan_examples
 import pytest
-
-import example_graphs
 
 pytest.importorskip("transformers")
 ROOT = Path(__file__).parents[1]
@@ -22,10 +21,10 @@ def script():
 
 
 def test_the_script_makes_the_pairs_that_are_there(script, tmp_path, monkeypatch):
-    assert set(script.PAIRS) == set(example_graphs.pairs())
+    assert set(script.PAIRS) == set(memplan_examples.pairs())
     monkeypatch.chdir(ROOT)  # source lines are relative to it
     written = script.write_pair("kept_view", tmp_path)
-    for path, known in zip(written, example_graphs.pairs()["kept_view"], strict=True):
+    for path, known in zip(written, memplan_examples.pairs()["kept_view"], strict=True):
         assert path.read_bytes() == known.read_bytes()
 
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from memplan_engine.bounds import lower_bound
 from memplan_engine.planner import adopt
 from memplan_engine.problem import FREE, make_problem
-from memplan_engine.strategies import search
 from memplan_engine.strategies.base import Budget
-from memplan_engine.strategies.order_fit import prepare
-from memplan_engine.strategies.peak_first import distances, held_at, peak_window
-from memplan_engine.strategies.search import Hunt
-from memplan_engine.validate import validate_plan
+from memplan_engine.strategies.constructive.order_fit import prepare
+from memplan_engine.strategies.search import local_search
+from memplan_engine.strategies.search.local_search import Hunt
+from memplan_engine.strategies.search.peak_first import distances, held_at, peak_window
+from memplan_engine.verify.validate import validate_plan
 
 # One row a buffer; the peak is step 4, where b and c are alive: 7 bytes.
 HILL = make_problem([0, 1, 4, 6, 8], [1, 5, 6, 8, 9], [2, 3, 4, 5, 6])
@@ -66,7 +66,7 @@ def test_a_window_holds_the_whole_peak(seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_from_no_reuse_to_the_bound_by_the_peak_alone(seed, monkeypatch):
-    monkeypatch.setattr(search, "MANY", 1)
+    monkeypatch.setattr(local_search, "MANY", 1)
     problem, _ = around_a_peak(seed)
     hunt = Hunt(prepare(problem), Budget(), lower_bound(problem).nbytes, 50_000)
     hunt.consider(np.cumsum(problem.size) - problem.size, "naive")
@@ -79,7 +79,7 @@ def test_from_no_reuse_to_the_bound_by_the_peak_alone(seed, monkeypatch):
 
 
 def test_its_moves_count_and_a_limit_on_them_holds(monkeypatch):
-    monkeypatch.setattr(search, "MANY", 1)
+    monkeypatch.setattr(local_search, "MANY", 1)
     problem, _ = around_a_peak(1)
     hunt = Hunt(prepare(problem), Budget(), lower_bound(problem).nbytes - 1, 100)
     hunt.consider(np.cumsum(problem.size) - problem.size, "naive")
@@ -90,13 +90,15 @@ def test_its_moves_count_and_a_limit_on_them_holds(monkeypatch):
 
 def test_a_window_is_given_up_when_the_best_arena_is_lower(monkeypatch):
     """Nothing is placed around what would not help."""
-    monkeypatch.setattr(search, "MANY", 1)
+    monkeypatch.setattr(local_search, "MANY", 1)
     problem, _ = around_a_peak(2)
     hunt = Hunt(prepare(problem), Budget(), lower_bound(problem).nbytes, 1000)
     offsets = np.cumsum(problem.size) - problem.size
     hunt.consider(offsets, "naive")
     monkeypatch.setattr(Hunt, "pack_window", lambda self, rows, turn: self)
-    monkeypatch.setattr(search, "held_at", lambda *_: pytest.fail("placed around a window that is no better"))
+    monkeypatch.setattr(
+        local_search, "held_at", lambda *_: pytest.fail("placed around a window that is no better")
+    )
     hunt.pack_peak_first()
     assert hunt.windows == 1
     assert hunt.best.found_by == "naive"

@@ -7,10 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-
-from dashboard.plan_view import Panel, StripLine, component, packing
-from dashboard.plan_view.bundle import FEED_MODULES, FRONTEND, MODULES, feed_script, script, styles
-from dashboard.plan_view.component import _Selection, plan_view
+from memplan_dashboard.plan_view import Panel, StripLine, component, packing
+from memplan_dashboard.plan_view.bundle import FEED_MODULES, FRONTEND, MODULES, feed_script, script, styles
+from memplan_dashboard.plan_view.component import _Selection, plan_view
 
 TYPES = {"u1": np.uint8, "i4": np.int32, "u4": np.uint32, "f8": np.float64}
 

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-from test_plan_view import panel, texts, unpack
-
-from dashboard.plan_view import packing, windows
-from dashboard.plan_view.windows import (
+from memplan_dashboard.plan_view import packing, windows
+from memplan_dashboard.plan_view.windows import (
     Request,
     answers,
     first_crops,
@@ -15,7 +13,9 @@ from dashboard.plan_view.windows import (
     scene_of,
     shown_profile,
 )
-from memplan_engine.windows import Window
+from test_plan_view import panel, texts, unpack
+
+from memplan_engine.plotting.viewport import Window
 
 GOOD = {
     "serial": 3,

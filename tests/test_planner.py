@@ -17,9 +17,9 @@ from memplan_engine.problem import FREE, Gap, Problem, make_problem
 from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.auto import Auto
 from memplan_engine.strategies.base import Budget, Strategy
-from memplan_engine.strategies.greedy_by_size import GreedyBySize
-from memplan_engine.strategies.order_fit import Fit
-from memplan_engine.validate import Rule, validate_plan
+from memplan_engine.strategies.constructive.greedy_by_size import GreedyBySize
+from memplan_engine.strategies.constructive.order_fit import Fit
+from memplan_engine.verify.validate import Rule, validate_plan
 
 
 def test_a_plan_of_a_graph_by_hand():

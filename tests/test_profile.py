@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_layout import NET
 
+from memplan_engine.analysis.peak import contents_of, find_peak
+from memplan_engine.analysis.workspaces import predicted_live, with_workspaces
 from memplan_engine.lifetimes import to_problem
-from memplan_engine.peak import contents_of, find_peak
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.profile import alive_at, bytes_at, make_profile
 from memplan_engine.schedule import multi_stream
-from memplan_engine.workspaces import predicted_live, with_workspaces
 
 #   step  0  1  2  3  4      0: [0, 2) of 4 bytes at 0, 1: [1, 4) of 3 bytes at 6, 2: [3, 5) of 2 bytes at 0,
 #   live  4  7  3  5  2      3: [3, 4) of no bytes.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from memplan_engine.analysis.peak import find_peak
+from memplan_engine.analysis.provenance import UNKNOWN, Provenance, find_provenance, ops_at, step_labels
 from memplan_engine.graph import Graph, Op, Role, Source, Storage, Tensor, check_graph
 from memplan_engine.lifetimes import to_problem
-from memplan_engine.peak import find_peak
 from memplan_engine.problem import make_problem
-from memplan_engine.provenance import UNKNOWN, Provenance, find_provenance, ops_at, step_labels
 from memplan_engine.schedule import Schedule
 
 FC, RELU = Source("net.py", 10, "x = self.fc(x)"), Source("net.py", 11, "x.relu_()")

@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 from memplan_engine.errors import InputError
+from memplan_engine.formats.importer import ImportOptions
 from memplan_engine.graph import Role, storage_bytes
-from memplan_engine.importers.base import ImportOptions
-from memplan_engine.importers.pt2 import Pt2Importer
-from memplan_engine.importers.torch_capture import capture
-from memplan_engine.importers.torch_graph import graph_from_exported
+from memplan_engine.torch_capture.capture_module import capture
+from memplan_engine.torch_capture.pt2_reader import Pt2Importer
+from memplan_engine.torch_capture.torch_graph import graph_from_exported
 
 IMPORTER = Pt2Importer()
 
@@ -152,9 +152,9 @@ def test_two_hundred_megabytes_of_weights_stay_on_disk(tmp_path):
     script = f"""
 import resource, torch
 from pathlib import Path
-from memplan_engine.importers.base import ImportOptions
-from memplan_engine.importers.pt2 import Pt2Importer
-from memplan_engine.importers.torch_capture import capture
+from memplan_engine.formats.importer import ImportOptions
+from memplan_engine.torch_capture.pt2_reader import Pt2Importer
+from memplan_engine.torch_capture.capture_module import capture
 from memplan_engine.graph import Role, storage_bytes
 capture(torch.nn.Linear(4, 4), (torch.ones(1, 4),))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

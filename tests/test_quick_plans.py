@@ -11,8 +11,8 @@ from hypothesis import given, settings
 
 from memplan_engine import FREE, Budget, PlanError, Problem, make_plan, make_problem, validate_plan
 from memplan_engine.planner import adopt
-from memplan_engine.strategies.linear_scan import LinearScan
-from memplan_engine.strategies.order_fit import place_in_slots, place_online
+from memplan_engine.strategies.constructive.linear_scan import LinearScan
+from memplan_engine.strategies.constructive.order_fit import place_in_slots, place_online
 
 
 def by_start(problem: Problem) -> np.ndarray:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from memplan_engine import Problem, make_plan, make_problem
-from memplan_engine.importers import ImportOptions
+from memplan_engine.files import ImportOptions
 from memplan_engine.strategies.base import Budget, Progress
 
 ROOT = Path(__file__).resolve().parents[1]

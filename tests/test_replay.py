@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memplan_engine import FREE, Gap, MemplanError, PlanError, load, make_problem
-from memplan_engine.kernels.trace import LISTED
+from memplan_engine.kernels.constructive.trace import LISTED
 from memplan_engine.replay.columns import replay_summary
 from memplan_engine.replay.make import MOST_BUFFERS, can_replay, make_replay, replayable
-from memplan_engine.replay.values import NOBODY, UNPLACED, VERDICTS, Verdict
+from memplan_engine.replay.replay_values import NOBODY, UNPLACED, VERDICTS, Verdict
 from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import Budget, obstacle
-from memplan_engine.strategies.greedy_by_size import GreedyBySize
-from memplan_engine.strategies.linear_scan import LinearScan
-from memplan_engine.strategies.order_fit import Fit, OrderFit
+from memplan_engine.strategies.constructive.greedy_by_size import GreedyBySize
+from memplan_engine.strategies.constructive.linear_scan import LinearScan
+from memplan_engine.strategies.constructive.order_fit import Fit, OrderFit
 
 FOLDER = Path(__file__).resolve().parents[1] / "example_graphs"
 CONSTRUCTIVE = [name for name in replayable() if name != "exact"]

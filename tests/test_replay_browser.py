@@ -16,11 +16,12 @@ import pytest
 pytest.importorskip("playwright")
 pytest.importorskip("streamlit")
 
-from dashboard.replay_view import Mode, exercise_values, make_message, trace_json
-from dashboard.replay_view.bundle import script, styles
-from example_graphs import PATH
+from memplan_dashboard.replay_view import Mode, exercise_values, make_message, trace_json
+from memplan_dashboard.replay_view.bundle import script, styles
+from memplan_examples import PATH
+
 from memplan_engine import agrees, judge, load, make_exercise, make_problem, make_replay
-from memplan_engine.colouring import CATEGORIES
+from memplan_engine.plotting.colouring import CATEGORIES
 
 STEP_MS = 50
 CI_MARGIN = 4

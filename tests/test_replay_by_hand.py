@@ -24,9 +24,9 @@ from memplan_engine import (
 )
 from memplan_engine.replay.exercise import MOST_BUFFERS, Conflict
 from memplan_engine.replay.predict import Agreement
-from memplan_engine.replay.values import UNPLACED
-from memplan_engine.strategies.greedy_by_size import GreedyBySize
-from memplan_engine.strategies.order_fit import Fit
+from memplan_engine.replay.replay_values import UNPLACED
+from memplan_engine.strategies.constructive.greedy_by_size import GreedyBySize
+from memplan_engine.strategies.constructive.order_fit import Fit
 
 FOLDER = Path(__file__).resolve().parents[1] / "example_graphs"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from memplan_engine import load, make_problem, make_replay
-from memplan_engine.replay.values import UNPLACED, Verdict
+from memplan_engine.replay.replay_values import UNPLACED, Verdict
 
 FOLDER = Path(__file__).resolve().parents[1] / "example_graphs"
 

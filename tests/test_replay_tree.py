@@ -17,7 +17,7 @@ from memplan_engine.replay import searching
 from memplan_engine.replay.columns import replay_summary
 from memplan_engine.replay.make import make_replay
 from memplan_engine.replay.tree import ROOT, Kind, Outcome
-from memplan_engine.strategies.exact import Exact
+from memplan_engine.strategies.exact.exact_search import Exact
 
 FOLDER = Path(__file__).resolve().parents[1] / "example_graphs"
 REFUTED = (Outcome.TOO_FULL, Outcome.PAST_LATEST, Outcome.NOTHING_BELOW, Outcome.EXCHANGED)
@@ -124,8 +124,8 @@ def test_independent_parts_go_on_from_each_other_s_solution():
 
 def test_tracing_changes_no_decision():
     # The same search without a trace visits as many nodes and finds the same placement.
-    from memplan_engine.kernels import branch
-    from memplan_engine.strategies.parts import make_columns
+    from memplan_engine.kernels.exact import branch
+    from memplan_engine.strategies.exact.independent_parts import make_columns
 
     problem = load(FOLDER / "teaching_no_way_out.csv")
     columns = make_columns(problem)

@@ -30,11 +30,11 @@ from memplan_engine import (
     make_problem,
     write_report,
 )
-from memplan_engine.exporters import report_data
-from memplan_engine.exporters.plot_style import THEMES
-from memplan_engine.exporters.report_data import script_json, shortened
-from memplan_engine.exporters.report_html import to_html
-from memplan_engine.exporters.report_sections import MOST_CONTRIBUTORS
+from memplan_engine.plotting.figure_style import THEMES
+from memplan_engine.reporters.html import report_data
+from memplan_engine.reporters.html.report_data import script_json, shortened
+from memplan_engine.reporters.html.report_html import to_html
+from memplan_engine.reporters.html.report_sections import MOST_CONTRIBUTORS
 
 HOSTILE = (
     "</script><script>window.hit=1;alert(1)</script><!--<img src=x onerror=alert(2)>"

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from reuse_graphs import Builder, execute, execute_as_it_is, execute_plan, random_graph
 
 from memplan_engine import adopt, load, make_plan, make_problem
+from memplan_engine.analysis.peak import find_peak
 from memplan_engine.errors import InputError, PlanError
 from memplan_engine.graph import Graph, Op
 from memplan_engine.lifetimes import to_problem
-from memplan_engine.peak import find_peak
 from memplan_engine.problem import Gap, Origin
-from memplan_engine.reuse import (
+from memplan_engine.rewrites.reuse import (
     Reason,
     Rule,
     check_plan_execution,
@@ -28,9 +28,9 @@ from memplan_engine.reuse import (
     reused_problem,
     write_in_place,
 )
-from memplan_engine.reuse.concat import _State as ConcatState
-from memplan_engine.reuse.contents import Contents, Piece
-from memplan_engine.reuse.in_place import _State as InPlaceState
+from memplan_engine.rewrites.reuse.concat import _State as ConcatState
+from memplan_engine.rewrites.reuse.contents import Contents, Piece
+from memplan_engine.rewrites.reuse.in_place import _State as InPlaceState
 from memplan_engine.schedule import Schedule, multi_stream, sequential
 
 GRAPHS = settings(max_examples=300, deadline=None, derandomize=True)

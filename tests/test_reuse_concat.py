@@ -8,12 +8,12 @@ import pytest
 from reuse_graphs import Builder
 
 from memplan_engine import make_plan
+from memplan_engine.analysis.peak import find_peak
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
 from memplan_engine.lifetimes import to_problem
-from memplan_engine.peak import find_peak
 from memplan_engine.problem import Gap
-from memplan_engine.reuse import Reason, check_reuse, place_concats, reuse, reused_problem, savings
+from memplan_engine.rewrites.reuse import Reason, check_reuse, place_concats, reuse, reused_problem, savings
 
 
 def places(graph: Graph) -> dict[str, tuple[str, int]]:

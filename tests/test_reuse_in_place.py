@@ -10,8 +10,8 @@ from reuse_graphs import Builder
 
 from memplan_engine.graph import Graph, Role, Symbol
 from memplan_engine.lifetimes import lifetimes, to_problem
-from memplan_engine.reuse import Kept, Reason, reused_problem, write_in_place
-from memplan_engine.reuse.kinds import ELEMENTWISE, has_in_place_form, is_concat, is_elementwise
+from memplan_engine.rewrites.reuse import Kept, Reason, reused_problem, write_in_place
+from memplan_engine.rewrites.reuse.kinds import ELEMENTWISE, has_in_place_form, is_concat, is_elementwise
 from memplan_engine.schedule import Schedule, sequential
 
 

@@ -7,7 +7,7 @@ from graphs import make_graph
 
 from memplan_engine import InputError, Op, Schedule, Tensor, Unread, check_graph, find_peak
 from memplan_engine.graph import Graph, Role, Storage
-from memplan_engine.reuse import check_reuse, place_concats, reuse, reused_problem
+from memplan_engine.rewrites.reuse import check_reuse, place_concats, reuse, reused_problem
 
 
 def tensor(name: str, *shape: int, storage: str = "", offset: int = 0) -> Tensor:

@@ -10,7 +10,15 @@ from reuse_graphs import Builder
 
 from memplan_engine import Budget, load
 from memplan_engine.graph import Graph
-from memplan_engine.reuse import Reason, kept_table, reasons, reuse, rewrites_table, savings, savings_table
+from memplan_engine.rewrites.reuse import (
+    Reason,
+    kept_table,
+    reasons,
+    reuse,
+    rewrites_table,
+    savings,
+    savings_table,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 ROWS = re.findall(r"^\| `(.+)` \| (.*) \|$", (ROOT / "docs" / "in_place.md").read_text("utf-8"), re.MULTILINE)

@@ -20,8 +20,8 @@ from memplan_engine import (
     make_plan,
     run_safely,
 )
-from memplan_engine.runtime.subjects import subject_of_step
-from memplan_engine.runtime.trial import try_plan
+from memplan_engine.runtime.trial.run_in_plan import try_plan
+from memplan_engine.runtime.trial.run_targets import subject_of_step
 
 
 def unsqueezed(x: torch.Tensor) -> Any:

@@ -11,10 +11,10 @@ import torch
 from runtime_support import Calls, same_bits
 
 from memplan_engine import load_program, make_plan
-from memplan_engine.runtime.out_equivalents import EQUIVALENTS
-from memplan_engine.runtime.out_native import FOLDS, native_out
-from memplan_engine.runtime.slab import insert_slab, slab_report
-from memplan_engine.runtime.slab_report import Way
+from memplan_engine.runtime.slab.insert_slab import insert_slab, slab_report
+from memplan_engine.runtime.slab.out_equivalents import EQUIVALENTS
+from memplan_engine.runtime.slab.out_native import FOLDS, native_out
+from memplan_engine.runtime.slab.slab_report import Way
 
 aten = torch.ops.aten
 FLOATS = (torch.float32, torch.float64, torch.bfloat16)

@@ -30,9 +30,9 @@ from memplan_engine import (
     with_workspaces,
     workspaces_as_tensors,
 )
+from memplan_engine.analysis.workspaces import live_by_step
 from memplan_engine.graph import Source
-from memplan_engine.runtime.comparison import Measured, measured_summary
-from memplan_engine.workspaces import live_by_step
+from memplan_engine.runtime.trial.comparison import Measured, measured_summary
 
 
 class Net(nn.Module):

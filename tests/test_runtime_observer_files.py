@@ -27,12 +27,12 @@ from memplan_engine import (
     write_observation,
     write_observation_trace,
 )
-from memplan_engine.exporters.observation_file import observation_bytes, trace_of
-from memplan_engine.importers import recognise
+from memplan_engine.callers import Frame, Stacks
+from memplan_engine.files import recognise
+from memplan_engine.formats.memplan_json.observation_writer import observation_bytes, trace_of
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 from memplan_engine.recordings.observation import CHANGE, ObservedOps
-from memplan_engine.recordings.stacks import Frame, Stacks
 
 
 def changes(rows: list[tuple[int, int, int, int, int]]) -> Any:

@@ -20,7 +20,7 @@ from memplan_engine import (
     make_plan,
     run_safely,
 )
-from memplan_engine.runtime.slab import slab_report
+from memplan_engine.runtime.slab.insert_slab import slab_report
 
 COUNTS = "an op counts from the beginning of its storage"
 

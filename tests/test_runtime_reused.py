@@ -12,10 +12,10 @@ import torch
 from runtime_support import Calls, same_bits
 
 from memplan_engine import InputError, MemplanError, Plan, insert_slab, load_program, make_plan, run_safely
-from memplan_engine.reuse import reuse, reused_problem
+from memplan_engine.rewrites.reuse import reuse, reused_problem
 from memplan_engine.runtime.program import Program
-from memplan_engine.runtime.slab import slab_report
-from memplan_engine.runtime.slab_order import check_order
+from memplan_engine.runtime.slab.insert_slab import slab_report
+from memplan_engine.runtime.slab.slab_order import check_order
 
 POLICIES = ("native", "all")
 

@@ -27,8 +27,8 @@ from memplan_engine import (
     validate_plan,
 )
 from memplan_engine.plan import naive_offsets
-from memplan_engine.runtime.binding import bind
-from memplan_engine.runtime.safety import spread
+from memplan_engine.runtime.slab.binding import bind
+from memplan_engine.runtime.trial.safety import spread
 
 X = torch.linspace(-2, 2, 64).reshape(4, 16)
 

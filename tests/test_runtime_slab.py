@@ -32,7 +32,7 @@ from memplan_engine import (
     make_problem,
     slab_report,
 )
-from memplan_engine.runtime.slab_report import Way
+from memplan_engine.runtime.slab.slab_report import Way
 
 memplan = torch.ops.memplan
 POLICIES = ("native", "all")
@@ -122,7 +122,7 @@ def test_the_printed_graph() -> None:
     code = insert_slab(program, planned(program)).code
     lines = [line.split(";")[0].strip() for line in code.splitlines() if " = " in line]
     view, form = "torch.ops.memplan.allocate_tensor.default", "[4, 16], [16, 1], torch.float32"
-    token = "memplan_engine_runtime_operators_done"
+    token = "memplan_engine_runtime_slab_operators_done"
     assert lines == [
         "slab = torch.ops.memplan.allocate_slab.default(768, 64, device(type='cpu'))",
         f"linear_memory = {view}(slab, 0, {form})",

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import InputError, Op, make_plan
-from memplan_engine.dependencies import dependencies
-from memplan_engine.importers.schedule_file import load_schedule
+from memplan_engine.formats.memplan_json.schedule_reader import load_schedule
 from memplan_engine.lifetimes import lifetimes, to_problem
 from memplan_engine.schedule import (
     MOST_STEPS,
@@ -20,6 +19,7 @@ from memplan_engine.schedule import (
     by_steps,
     by_streams,
     check_schedule,
+    dependencies,
     multi_stream,
     sequential,
 )

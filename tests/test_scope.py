@@ -31,7 +31,7 @@ from memplan_engine import (
     to_problem,
     write_json,
 )
-from memplan_engine.claims import beside, counted, left_out, optimal_for, verdict
+from memplan_engine.analysis.claims import beside, counted, left_out, optimal_for, verdict
 from memplan_engine.graph import Graph
 from memplan_engine.profile import make_profile
 from memplan_engine.scope import Scope

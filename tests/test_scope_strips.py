@@ -8,16 +8,16 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from memplan_dashboard.plan_view.packing import pack
+from memplan_dashboard.session import documents
+from memplan_dashboard.session.plan_facts import make_facts
+from memplan_dashboard.widgets.plan_panels import make_panel
 from PIL import Image
 from scratch_graphs import HELD, scratch_plan
 from test_plan_view import unpack
 from test_report import data_of
 from test_scope import BUILDS
 
-from dashboard import documents
-from dashboard.facts import make_facts
-from dashboard.panels import make_panel
-from dashboard.plan_view.packing import pack
 from memplan_engine import (
     FigureStyle,
     capture,
@@ -28,14 +28,15 @@ from memplan_engine import (
     make_problem,
     to_problem,
 )
-from memplan_engine.colouring import COLOURINGS
-from memplan_engine.exporters import plot_geometry, report_data
-from memplan_engine.exporters.figure_png import to_png
-from memplan_engine.exporters.figure_svg import to_svg
-from memplan_engine.exporters.plot_style import THEMES, rgb
-from memplan_engine.exporters.report_html import to_html
+from memplan_engine.plotting import scene
+from memplan_engine.plotting.colouring import COLOURINGS
+from memplan_engine.plotting.figure_style import THEMES, rgb
+from memplan_engine.plotting.png_figure import to_png
+from memplan_engine.plotting.svg_figure import to_svg
 from memplan_engine.profile import Held, make_profile
-from memplan_engine.summary import plan_summary
+from memplan_engine.reporters.html import report_data
+from memplan_engine.reporters.html.report_html import to_html
+from memplan_engine.reporters.plan_json import plan_summary
 
 PLAN = scratch_plan()
 PLAIN = make_plan(make_problem([0, 1], [2, 3], [10, 20]))
@@ -117,7 +118,7 @@ def test_figures_have_the_line_at_the_peak(theme):
 
 
 def test_the_line_of_many_steps_is_thinned(monkeypatch):
-    monkeypatch.setattr(plot_geometry, "MOST_POINTS", 2)
+    monkeypatch.setattr(scene, "MOST_POINTS", 2)
     (line,) = ElementTree.fromstring(to_svg(PLAN)).iter(POLYLINE)
     assert len(line.get("points").split()) == 4
 

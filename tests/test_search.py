@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memplan_engine.bounds import lower_bound
-from memplan_engine.kernels import radix, repair, time_index
-from memplan_engine.kernels.repair import NOWHERE, UNPLACED
+from memplan_engine.kernels.search import radix, repair, time_index
+from memplan_engine.kernels.search.repair import NOWHERE, UNPLACED
 from memplan_engine.planner import adopt, make_plan
 from memplan_engine.problem import FREE, Gap, make_problem
 from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import Budget, Progress
-from memplan_engine.strategies.mender import Limits, make_mender
-from memplan_engine.strategies.order_fit import Fit, OrderFit, place_by, prepare
-from memplan_engine.strategies.search import OTHERS, STARTS, Search
-from memplan_engine.strategies.starts import by_heat
-from memplan_engine.validate import validate_plan
+from memplan_engine.strategies.constructive.order_fit import Fit, OrderFit, place_by, prepare
+from memplan_engine.strategies.search.ejection_search import Limits, make_mender
+from memplan_engine.strategies.search.local_search import OTHERS, STARTS, Search
+from memplan_engine.strategies.search.starts import by_heat
+from memplan_engine.verify.validate import validate_plan
 
 NO_STOP = np.zeros(1, dtype=np.bool_)
 

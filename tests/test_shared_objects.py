@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import pairwise, product
 
 import drawn
+import memplan_examples
 import numpy as np
 import pytest
 import reference
@@ -13,18 +14,17 @@ import reference_objects as plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import example_graphs
 from memplan_engine import load
+from memplan_engine.analysis.positional import breadth_at, breadths, positional_maxima, shared_objects_bound
 from memplan_engine.errors import InputError, PlanError
-from memplan_engine.exporters.json_file import write_json
-from memplan_engine.object_tables import ObjectRow, object_summary, object_table
+from memplan_engine.formats.memplan_json.json_writer import write_json
 from memplan_engine.planner import adopt, compare, make_plan, strategies_for
-from memplan_engine.positional import breadth_at, breadths, positional_maxima, shared_objects_bound
 from memplan_engine.problem import FREE, Gap, make_problem
+from memplan_engine.reporters.shared_object_tables import ObjectRow, object_summary, object_table
 from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import Budget
-from memplan_engine.strategies.shared_objects_min_cost_flow import MOST_BUFFERS
-from memplan_engine.validate import Rule, validate_plan
+from memplan_engine.strategies.shared_objects.shared_objects_min_cost_flow import MOST_BUFFERS
+from memplan_engine.verify.validate import Rule, validate_plan
 
 REFERENCES = {
     "shared_objects_by_size": plain.by_size,
@@ -228,7 +228,7 @@ def test_ten_thousand_buffers_take_moments(name):
 
 def test_auto_leaves_the_family_alone():
     # On this graph an assignment to objects happens to be smaller than all orders × fits.
-    graph = load(example_graphs.PATH / "mobilenet_v2.json")
+    graph = load(memplan_examples.PATH / "mobilenet_v2.json")
     auto = make_plan(graph, "auto")
     assert auto.objects is None
     # Branch and bound packs tighter than whole objects, which beat every order × fit here.
@@ -313,7 +313,7 @@ def test_a_plan_of_offsets_has_no_table_of_objects():
 
 
 def test_placements_of_the_family_are_ordinary_placements():
-    plan = make_plan(load(example_graphs.PATH / "gpt2.json"), "shared_objects_by_breadth")
+    plan = make_plan(load(memplan_examples.PATH / "gpt2.json"), "shared_objects_by_breadth")
     reference.assert_sound(
         make_problem(plan.problem.start[:60], plan.problem.end[:60], plan.problem.size[:60], alignment=64),
         plan.offsets[:60].tolist(),

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memplan_engine.bounds import lower_bound
-from memplan_engine.kernels import skyline
-from memplan_engine.kernels.time_index import make_time_index
+from memplan_engine.kernels.search import skyline
+from memplan_engine.kernels.search.time_index import make_time_index
 from memplan_engine.problem import Gap, make_problem
-from memplan_engine.strategies import search
 from memplan_engine.strategies.auto import Auto
 from memplan_engine.strategies.base import Budget
-from memplan_engine.strategies.order_fit import place_by, prepare
-from memplan_engine.strategies.search import SKYLINE, Hunt, Search
-from memplan_engine.strategies.skyline_fit import WAYS, Skylines, fullness
-from memplan_engine.strategies.starts import OTHERS, STARTS
+from memplan_engine.strategies.constructive.order_fit import place_by, prepare
+from memplan_engine.strategies.search import local_search
+from memplan_engine.strategies.search.local_search import SKYLINE, Hunt, Search
+from memplan_engine.strategies.search.skyline_fit import WAYS, Skylines, fullness
+from memplan_engine.strategies.search.starts import OTHERS, STARTS
 
 
 def place(problem, order, limit=skyline.PLACED, stop=False):
@@ -175,4 +175,4 @@ def test_auto_begins_with_them_where_a_part_is_large_and_repair_goes_on_from_the
     assert len({id(hunt) for hunt, _ in firsts}) == 1
     assert all(first.arena_bytes(problem) >= arena for _, first in firsts)
     assert lower_bound(problem).nbytes == 4000
-    assert search.SKYLINE == SKYLINE
+    assert local_search.SKYLINE == SKYLINE

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from memplan_examples.make_snapshot import BASE, Allocator, frame, stack, write_snapshot
 
-from example_graphs.make_snapshot import BASE, Allocator, frame, stack, write_snapshot
 from memplan_engine import ImportOptions, InputError, Plan, load, validate_plan
-from memplan_engine.importers import snapshot_rows
-from memplan_engine.importers.cuda_snapshot import load_snapshot
+from memplan_engine.formats.allocator_files import snapshot_rows
+from memplan_engine.formats.allocator_files.cuda_snapshot import load_snapshot
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from memplan_examples.make_snapshot import SEGMENT, Allocator, frame, stack, write_snapshot
 
-from example_graphs.make_snapshot import SEGMENT, Allocator, frame, stack, write_snapshot
 from memplan_engine import load, make_problem
+from memplan_engine.callers import NOBODY, Frame, Stacks, find_caller
 from memplan_engine.cli.reading import describe, reading
-from memplan_engine.importers.cuda_snapshot import load_snapshot
+from memplan_engine.formats.allocator_files.cuda_snapshot import load_snapshot
 from memplan_engine.recordings.cost import cost_of, groups_at
-from memplan_engine.recordings.stacks import NOBODY, Frame, Stacks, find_caller
-from memplan_engine.recordings.tables import cost_summary
+from memplan_engine.reporters.recording_tables import cost_summary
 
 MIB = 1 << 20
 

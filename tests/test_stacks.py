@@ -9,15 +9,15 @@ import numpy as np
 from hypothesis import given, settings
 
 from memplan_engine.bounds import Bound, BoundKind, lower_bound
-from memplan_engine.decision import Verdict, decide
+from memplan_engine.feasibility.feasibility_decision import Verdict, decide
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Gap, make_problem
-from memplan_engine.recheck import Outcome, replay
-from memplan_engine.strategies import core, stacks
 from memplan_engine.strategies.base import Budget
-from memplan_engine.strategies.parts import make_columns
-from memplan_engine.strategies.stacks import heaviest_stack, is_stack
-from memplan_engine.validate import validate_plan
+from memplan_engine.strategies.exact import minimal_core, stacks
+from memplan_engine.strategies.exact.independent_parts import make_columns
+from memplan_engine.strategies.exact.stacks import heaviest_stack, is_stack
+from memplan_engine.verify.recheck_cores import Outcome, replay
+from memplan_engine.verify.validate import validate_plan
 
 # Any two meet at one of three steps, where the third is in a gap: 12 bytes, though no step holds more than 9.
 TRIANGLE = make_problem(
@@ -92,9 +92,9 @@ def test_bytes_that_a_gap_leaves_out_are_not_counted():
 
 
 def test_a_stack_is_not_shrunk_by_search(monkeypatch):
-    monkeypatch.setattr(core, "is_refuted", lambda *_: 1 / 0)
+    monkeypatch.setattr(minimal_core, "is_refuted", lambda *_: 1 / 0)
     bound = heaviest_stack(TRIANGLE, 9)
-    assert core.shrink_core(TRIANGLE, bound, Budget(), 2.0) == bound
+    assert minimal_core.shrink_core(TRIANGLE, bound, Budget(), 2.0) == bound
 
 
 def test_large_parts_and_long_searches_are_left_alone(monkeypatch):

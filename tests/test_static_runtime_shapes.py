@@ -16,10 +16,10 @@ from torch import nn
 
 from memplan_engine import InputError, StaticRuntime, load_program
 from memplan_engine.runtime.program import graph_of_module
-from memplan_engine.runtime.static_benchmark import Benchmark, NodeTime
-from memplan_engine.runtime.static_reports import Grown, Replan
-from memplan_engine.runtime.static_settle import settle
-from memplan_engine.runtime.static_storages import aligned
+from memplan_engine.runtime.static.static_benchmark import Benchmark, NodeTime
+from memplan_engine.runtime.static.static_reports import Grown, Replan
+from memplan_engine.runtime.static.static_settle import settle
+from memplan_engine.runtime.static.static_storages import aligned
 
 DIMS = "x:0=rows[2:64],x:1=columns[2:32]"
 
@@ -115,7 +115,7 @@ def test_growth_and_shrinking_in_any_order(sums: StaticRuntime, sizes: list[tupl
 
 
 def test_only_so_many_shapes_are_kept(sums: StaticRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memplan_engine.runtime.static_runtime.SHAPES", 2)
+    monkeypatch.setattr("memplan_engine.runtime.static.static_runtime.SHAPES", 2)
     sums._shaped.clear()
     for rows in (2, 3, 4, 2):
         assert same_bits(sums(inputs(rows, 3)), sums.module(inputs(rows, 3)))

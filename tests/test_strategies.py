@@ -15,19 +15,19 @@ import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memplan_engine.analysis.positional import shared_objects_bound
 from memplan_engine.bounds import lower_bound
 from memplan_engine.errors import MemplanError, PlanError
 from memplan_engine.planner import SEARCHING, adopt, compare, make_plan, strategies_for
-from memplan_engine.positional import shared_objects_bound
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import Budget, Placement, Progress, parameters_of
-from memplan_engine.strategies.greedy_by_conflicts import GreedyByConflicts
-from memplan_engine.strategies.greedy_by_size import GreedyBySize
-from memplan_engine.strategies.order_fit import Fit, OrderFit, prepare
-from memplan_engine.strategies.portfolio import place_by_portfolio
-from memplan_engine.strategies.shared_objects import SharedObjects
-from memplan_engine.validate import validate_plan
+from memplan_engine.strategies.constructive.greedy_by_conflicts import GreedyByConflicts
+from memplan_engine.strategies.constructive.greedy_by_size import GreedyBySize
+from memplan_engine.strategies.constructive.order_fit import Fit, OrderFit, prepare
+from memplan_engine.strategies.constructive.portfolio import place_by_portfolio
+from memplan_engine.strategies.shared_objects.assignment import SharedObjects
+from memplan_engine.verify.validate import validate_plan
 
 # The package's own function of this name hides the module from `import … as`.
 registry = import_module("memplan_engine.strategies")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from memplan_engine import InputError
 from memplan_engine.graph import Symbol
 from memplan_engine.symbolic import parse, to_sympy, to_text
-from memplan_engine.symbolic.values import sympy_symbols
+from memplan_engine.symbolic.symbol_values import sympy_symbols
 
 AT = {"n": 7, "batch": 2, "seq": 5}
 SYMBOLS = tuple(Symbol(name, 1, None, 2) for name in AT)

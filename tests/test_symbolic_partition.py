@@ -17,7 +17,7 @@ from symbolic_graphs import N, chain, gpt2
 from memplan_engine import InputError, lower_bound, make_plan, make_problem, to_problem, validate_plan
 from memplan_engine.graph import Op, Symbol
 from memplan_engine.symbolic import Requirement, build_schema, parse, resolve, schema_of, to_text
-from memplan_engine.validate import Rule
+from memplan_engine.verify.validate import Rule
 
 
 def requirements(*rows: tuple[int, int, int, int | str]) -> list[Requirement]:

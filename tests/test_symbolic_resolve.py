@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from symbolic_graphs import BATCH, SEQ, N, chain, gpt2
 
 from memplan_engine import Graph, InputError, check_graph, to_problem
-from memplan_engine.exporters.json_file import dumps
+from memplan_engine.formats.memplan_json.json_reader import loads
+from memplan_engine.formats.memplan_json.json_writer import dumps
 from memplan_engine.graph import Symbol
-from memplan_engine.importers.json_file import loads
 from memplan_engine.symbolic import check_values, corners, resolve, samples, symbolic_problem
-from memplan_engine.symbolic.values import HINT_MULTIPLE, ends, steps_between
+from memplan_engine.symbolic.symbol_values import HINT_MULTIPLE, ends, steps_between
 
 DATA = Symbol("u0", 0, None, None)
 

@@ -12,8 +12,8 @@ from measured import measure_graph_module
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from memplan_engine.importers.torch_graph import graph_from_exported
 from memplan_engine.lifetimes import to_problem
+from memplan_engine.torch_capture.torch_graph import graph_from_exported
 
 transformers = pytest.importorskip("transformers")
 

@@ -39,8 +39,8 @@ from memplan_engine import (
     observed_peak,
     run_safely,
 )
-from memplan_engine.importers.torch_caches import as_given, register_caches
-from memplan_engine.importers.torch_step import capture_step
+from memplan_engine.torch_capture.torch_caches import as_given, register_caches
+from memplan_engine.torch_capture.training.torch_step import capture_step
 
 PROMPT = torch.arange(8).reshape(1, 8)
 TOKEN = torch.tensor([[5]])
@@ -200,7 +200,7 @@ def decode():
 
 def test_a_cache_made_on_meta_is_captured_as_one_on_the_cpu(tmp_path: Path) -> None:
     """A factory runs under the meta device: its cache, too."""
-    from memplan_engine.importers.torch_factory import build_factory, capture_factory
+    from memplan_engine.torch_capture.torch_factory import build_factory, capture_factory
 
     file = tmp_path / "decoding.py"
     file.write_text(FACTORY)

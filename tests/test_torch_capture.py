@@ -16,10 +16,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Role, Source, storage_bytes
-from memplan_engine.importers.torch_capture import capture
-from memplan_engine.importers.torch_factory import capture_factory
-from memplan_engine.importers.torch_graph import graph_from_exported
-from memplan_engine.importers.torch_source import portable_path, source_of
+from memplan_engine.torch_capture.capture_module import capture
+from memplan_engine.torch_capture.torch_factory import capture_factory
+from memplan_engine.torch_capture.torch_graph import graph_from_exported
+from memplan_engine.torch_capture.torch_source import portable_path, source_of
 
 HERE = Path(__file__)
 
@@ -245,7 +245,7 @@ def test_seven_billion_parameters_in_under_two_gibibytes():
         """
         import torch, transformers
         from memplan_engine.graph import Role, storage_bytes
-        from memplan_engine.importers.torch_capture import capture
+        from memplan_engine.torch_capture.capture_module import capture
         with torch.device("meta"):
             config = transformers.LlamaConfig(
                 num_hidden_layers=2, hidden_size=16384, num_attention_heads=128, intermediate_size=44032
@@ -265,7 +265,7 @@ def test_a_real_models_weights_are_not_copied():
     before, after, _ = peak_mib(
         """
         import resource, torch
-        from memplan_engine.importers.torch_capture import capture
+        from memplan_engine.torch_capture.capture_module import capture
         capture(torch.nn.Linear(4, 4), (torch.ones(1, 4),))
         model = torch.nn.Linear(8192, 8192)
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)

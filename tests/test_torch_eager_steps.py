@@ -23,16 +23,21 @@ from torch.utils.checkpoint import (
 )
 
 from memplan_engine import make_plan
+from memplan_engine.analysis.peak import find_peak
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Phase
-from memplan_engine.importers.torch_recipe import Recipe, carry_hooks, make_optimizer, take_step
-from memplan_engine.importers.torch_step import capture_step
-from memplan_engine.importers.torch_training import capture_training
 from memplan_engine.lifetimes import to_problem
-from memplan_engine.peak import find_peak
 from memplan_engine.runtime.eager_step import take_on_copy
-from memplan_engine.runtime.subjects import subject_of_step
-from memplan_engine.runtime.trial import try_plan
+from memplan_engine.runtime.trial.run_in_plan import try_plan
+from memplan_engine.runtime.trial.run_targets import subject_of_step
+from memplan_engine.torch_capture.training.torch_recipe import (
+    Recipe,
+    carry_hooks,
+    make_optimizer,
+    take_step,
+)
+from memplan_engine.torch_capture.training.torch_step import capture_step
+from memplan_engine.torch_capture.training.torch_training import capture_training
 
 X = torch.linspace(-1, 1, 40).view(5, 8)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memplan_engine import load
-from memplan_engine.importers.torch_capture import capture
+from memplan_engine.torch_capture.capture_module import capture
 
 pytest.importorskip("transformers")
 SCRIPT = Path(__file__).parents[1] / "example_graphs" / "capture.py"

@@ -15,14 +15,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from memplan_engine import StaticRuntime, make_plan, to_problem
 from memplan_engine.errors import InputError
-from memplan_engine.importers.torch_caches import as_given
-from memplan_engine.importers.torch_capture import capture
-from memplan_engine.importers.torch_exporting import FUSED
-from memplan_engine.importers.torch_step import capture_step
-from memplan_engine.importers.torch_transformers import TRANSFORMERS
 from memplan_engine.runtime.program import load_program
-from memplan_engine.runtime.subjects import subject_of
-from memplan_engine.runtime.trial import try_plan
+from memplan_engine.runtime.trial.run_in_plan import try_plan
+from memplan_engine.runtime.trial.run_targets import subject_of
+from memplan_engine.torch_capture.capture_module import capture
+from memplan_engine.torch_capture.torch_caches import as_given
+from memplan_engine.torch_capture.torch_exporting import FUSED
+from memplan_engine.torch_capture.torch_transformers import TRANSFORMERS
+from memplan_engine.torch_capture.training.torch_step import capture_step
 
 transformers = pytest.importorskip("transformers")
 OWN = ("transformers.masking_utils", "transformers.integrations.sdpa_attention", "transformers.utils")

@@ -14,13 +14,13 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from memplan_engine import make_plan
 from memplan_engine.errors import InputError
-from memplan_engine.formats.run_format import RunFile
-from memplan_engine.importers.torch_recipe import Recipe, kept_by_optimizers
-from memplan_engine.importers.torch_step import capture_step
-from memplan_engine.run_words import equality_sentence
+from memplan_engine.formats.memplan_json.run_format import RunFile
+from memplan_engine.reporters.run_words import equality_sentence
 from memplan_engine.runtime.eager_step import take_on_copy
-from memplan_engine.runtime.subjects import subject_of_step
-from memplan_engine.runtime.trial import try_plan
+from memplan_engine.runtime.trial.run_in_plan import try_plan
+from memplan_engine.runtime.trial.run_targets import subject_of_step
+from memplan_engine.torch_capture.training.torch_recipe import Recipe, kept_by_optimizers
+from memplan_engine.torch_capture.training.torch_step import capture_step
 
 X = torch.linspace(-1, 1, 40).view(5, 8)
 

@@ -16,15 +16,15 @@ pytest.importorskip("transformers")
 
 from training_models import build, by_name, live_bytes
 
+from memplan_engine.analysis.training_phases import saved_activations
 from memplan_engine.cli.main import main
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Op, Phase, Role
-from memplan_engine.importers.torch_factory import capture_training_factory
-from memplan_engine.importers.torch_joint import Halves, joint_graph, match_forward_backward
-from memplan_engine.importers.torch_step import Gradients, capture_step
-from memplan_engine.importers.torch_training import capture_training
 from memplan_engine.lifetimes import to_problem
-from memplan_engine.training import saved_activations
+from memplan_engine.torch_capture.torch_factory import capture_training_factory
+from memplan_engine.torch_capture.training.torch_joint import Halves, joint_graph, match_forward_backward
+from memplan_engine.torch_capture.training.torch_step import Gradients, capture_step
+from memplan_engine.torch_capture.training.torch_training import capture_training
 
 
 class Perceptron(nn.Module):

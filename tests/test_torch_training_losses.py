@@ -13,8 +13,8 @@ pytest.importorskip("transformers")
 from training_models import by_name
 
 from memplan_engine.errors import InputError
-from memplan_engine.importers.torch_step import capture_step
-from memplan_engine.importers.torch_training import capture_training
+from memplan_engine.torch_capture.training.torch_step import capture_step
+from memplan_engine.torch_capture.training.torch_training import capture_training
 
 
 class Outputs(nn.Module):

@@ -25,13 +25,19 @@ from training_models import (
     wide_mlp,
 )
 
+from memplan_engine.analysis.peak import find_peak
+from memplan_engine.analysis.training_phases import recomputed_ops
 from memplan_engine.graph import Graph, Phase
-from memplan_engine.importers.torch_recipe import Recipe
-from memplan_engine.importers.torch_step import Gradients, StepModule, capture_step, step_graph, trace_step
-from memplan_engine.importers.torch_training import TrainingCapture, capture_training
 from memplan_engine.lifetimes import Unread, to_problem
-from memplan_engine.peak import find_peak
-from memplan_engine.training import recomputed_ops
+from memplan_engine.torch_capture.training.torch_recipe import Recipe
+from memplan_engine.torch_capture.training.torch_step import (
+    Gradients,
+    StepModule,
+    capture_step,
+    step_graph,
+    trace_step,
+)
+from memplan_engine.torch_capture.training.torch_training import TrainingCapture, capture_training
 
 # Three models have both partitions; two more have one each, for what a capture takes.
 CAPTURES = [

@@ -16,10 +16,10 @@ from torch import nn
 
 from memplan_engine import make_plan
 from memplan_engine.errors import InputError
-from memplan_engine.importers.torch_recipe import Recipe
-from memplan_engine.importers.torch_step import capture_step
-from memplan_engine.runtime.subjects import subject_of_step
-from memplan_engine.runtime.trial import try_plan
+from memplan_engine.runtime.trial.run_in_plan import try_plan
+from memplan_engine.runtime.trial.run_targets import subject_of_step
+from memplan_engine.torch_capture.training.torch_recipe import Recipe
+from memplan_engine.torch_capture.training.torch_step import capture_step
 
 
 class Branches(nn.Module):

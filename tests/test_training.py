@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+import memplan_examples
 import pytest
 from graphs import make_graph
 
-import example_graphs
 from memplan_engine import load
-from memplan_engine.errors import InputError
-from memplan_engine.graph import Graph, Op, Phase
-from memplan_engine.schedule import Schedule, sequential
-from memplan_engine.training import (
+from memplan_engine.analysis.training_phases import (
     Saved,
     TrainingMemory,
     min_cut_difference,
@@ -19,6 +16,9 @@ from memplan_engine.training import (
     saved_activations,
     training_memory,
 )
+from memplan_engine.errors import InputError
+from memplan_engine.graph import Graph, Op, Phase
+from memplan_engine.schedule import Schedule, sequential
 
 FORWARD, BACKWARD, OPTIMIZER = Phase
 SIZES = {"w": 8, "x": 16, "h": 100, "a": 60, "y": 4, "dy": 4, "da": 60, "dw": 8}
@@ -152,7 +152,7 @@ def test_only_backward_ops_that_repeat_a_forward_op_are_recomputed() -> None:
 
 def test_what_min_cut_changes_in_the_example() -> None:
     default, min_cut = (
-        load(example_graphs.PATH / f"bert_training_{part}.json") for part in ("default", "min_cut")
+        load(memplan_examples.PATH / f"bert_training_{part}.json") for part in ("default", "min_cut")
     )
     assert isinstance(default, Graph)
     assert isinstance(min_cut, Graph)

@@ -13,14 +13,26 @@ import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memplan_engine.kernels import effort
-from memplan_engine.kernels.block_fit import MOST_SHORT
-from memplan_engine.kernels.gap_lists import MOST_WAITING, gaps_of, make_gap_lists, settle, take_out
-from memplan_engine.kernels.size_codes import CHUNK, LARGEST, NOTHING, next_code, size_code
-from memplan_engine.kernels.time_tree import CELLS
+from memplan_engine.kernels.constructive.gap_tree import effort
+from memplan_engine.kernels.constructive.gap_tree.block_fit import MOST_SHORT
+from memplan_engine.kernels.constructive.gap_tree.gap_lists import (
+    MOST_WAITING,
+    gaps_of,
+    make_gap_lists,
+    settle,
+    take_out,
+)
+from memplan_engine.kernels.constructive.gap_tree.size_codes import (
+    CHUNK,
+    LARGEST,
+    NOTHING,
+    next_code,
+    size_code,
+)
+from memplan_engine.kernels.constructive.gap_tree.time_tree import CELLS
 from memplan_engine.problem import FREE, Gap, Problem, make_problem
 from memplan_engine.strategies.base import Budget
-from memplan_engine.strategies.order_fit import Fit, place_by, prepare
+from memplan_engine.strategies.constructive.order_fit import Fit, place_by, prepare
 
 END = 2**63 - 1
 

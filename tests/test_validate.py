@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.planner import adopt, make_plan
 from memplan_engine.problem import FREE, Gap, make_problem
-from memplan_engine.validate import MOST_VIOLATIONS, Report, Rule, Violation, validate_plan
+from memplan_engine.verify.validate import MOST_VIOLATIONS, Report, Rule, Violation, validate_plan
 
 PAIR = make_problem([0, 2], [5, 8], [64, 32], alignment=16, names=["a", "b"])
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memplan_engine import windows
-from memplan_engine.windows import Rectangles, Window, view_window
+from memplan_engine.plotting import viewport
+from memplan_engine.plotting.viewport import Rectangles, Window, view_window
 
 EVERYTHING = Window(0, 10, 0, 100)
 
@@ -108,10 +108,10 @@ def test_a_few_are_given_whole_with_what_is_around_them():
     near = Window(4, 5, 40, 44)
     found = view_window(rects, near, (10, 10), most=3)
     assert found.rows.tolist() == [0, 1, 2]
-    assert (found.window, found.is_whole) == (near.grown(windows.MARGINS[0]), True)
+    assert (found.window, found.is_whole) == (near.grown(viewport.MARGINS[0]), True)
     found = view_window(rects, near, (10, 10), most=2)
     assert found.rows.tolist() == [0, 1]
-    assert (found.window, found.is_whole) == (near.grown(windows.MARGINS[1]), True)
+    assert (found.window, found.is_whole) == (near.grown(viewport.MARGINS[1]), True)
 
 
 def test_a_window_grows_about_its_middle():
@@ -125,7 +125,7 @@ def test_edges_of_a_window_are_half_open():
 
 
 def test_more_cells_than_anybody_needs_are_made_fewer(monkeypatch):
-    monkeypatch.setattr(windows, "MOST_CELLS", 4)
+    monkeypatch.setattr(viewport, "MOST_CELLS", 4)
     rects = rectangles(*((step, step + 1, 0, 100) for step in range(10)))
     # Two by two: all but steps 2 and 7 are thinner than a cell, and the last of each half hides the others.
     found = view_window(rects, EVERYTHING, (10, 10), most=1)
@@ -140,11 +140,11 @@ def test_several_threads_paint_the_same_picture(monkeypatch):
         faded=random.random(200) < 0.5,
     )
     alone = view_window(rects, EVERYTHING, (23, 17), most=1).rows
-    monkeypatch.setattr(windows, "LEAST_SHARE", 70)
-    monkeypatch.setattr(windows, "count_cores", lambda: 8)
+    monkeypatch.setattr(viewport, "LEAST_SHARE", 70)
+    monkeypatch.setattr(viewport, "count_cores", lambda: 8)
     calls = []
-    paint = windows.paint_cells
-    monkeypatch.setattr(windows, "paint_cells", lambda *given: calls.append(given[-2:]) or paint(*given))
+    paint = viewport.paint_cells
+    monkeypatch.setattr(viewport, "paint_cells", lambda *given: calls.append(given[-2:]) or paint(*given))
     assert view_window(rects, EVERYTHING, (23, 17), most=1).rows.tolist() == alone.tolist()
     assert sorted(calls) == [(0, 100), (100, 200)]
 

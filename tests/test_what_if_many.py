@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from memplan_engine import Budget, Drop, Gap, Resize, apply, fit_into, make_plan, make_problem
-from memplan_engine.what_if import suggest
-from memplan_engine.what_if.heuristic import Found, leave_out
-from memplan_engine.what_if.suggest import Kind
-from memplan_engine.what_if.words import proof_words, suggestion_words
-from memplan_engine.what_if_tables import fit_summary
+from memplan_engine.reporters.what_if_tables import fit_summary
+from memplan_engine.reporters.what_if_words import proof_words, suggestion_words
+from memplan_engine.what_if.suggestions import suggest
+from memplan_engine.what_if.suggestions.heuristic import Found, leave_out
+from memplan_engine.what_if.suggestions.suggest import Kind
 
 #   d ┌──┐         Live bytes: 10, 12, 12. For 10 bytes one of a, b, c (4 each) has to lose 2: of equals the
 #   abc ─────      first at the fullest step that is alive at most overfull ones.

@@ -25,13 +25,13 @@ from memplan_engine import (
     make_plan,
     make_problem,
 )
+from memplan_engine.reporters.what_if_words import proof_words, suggestion_words
 from memplan_engine.strategies.budget import Budget
-from memplan_engine.what_if import cover, suggest
-from memplan_engine.what_if.cover import smallest_cover
-from memplan_engine.what_if.greedy import Live, greedy_cover, least_losses
-from memplan_engine.what_if.shortage import Member, Stretch, find_shortage
-from memplan_engine.what_if.suggest import Kind
-from memplan_engine.what_if.words import proof_words, suggestion_words
+from memplan_engine.what_if.suggestions import cover, suggest
+from memplan_engine.what_if.suggestions.cover import smallest_cover
+from memplan_engine.what_if.suggestions.greedy_drops import Live, greedy_cover, least_losses
+from memplan_engine.what_if.suggestions.shortage import Member, Stretch, find_shortage
+from memplan_engine.what_if.suggestions.suggest import Kind
 
 
 def found(problem, capacity, **budget):

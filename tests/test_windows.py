@@ -3,11 +3,11 @@
 import numpy as np
 
 from memplan_engine import make_plan, make_problem, validate_plan
-from memplan_engine.kernels.repair import UNPLACED
+from memplan_engine.kernels.search.repair import UNPLACED
 from memplan_engine.strategies.base import Budget
-from memplan_engine.strategies.mender import make_mender
-from memplan_engine.strategies.order_fit import prepare
-from memplan_engine.strategies.windows import pack_windows
+from memplan_engine.strategies.constructive.order_fit import prepare
+from memplan_engine.strategies.search.ejection_search import make_mender
+from memplan_engine.strategies.search.large_neighbourhood import pack_windows
 
 
 def _mender(problem, offsets, ceiling):

@@ -13,8 +13,8 @@ from torch.fx import Graph, GraphModule
 
 from memplan_engine.graph import Graph as PlannedGraph
 from memplan_engine.graph import Op
-from memplan_engine.importers.torch_training import TrainingCapture
 from memplan_engine.problem import Problem
+from memplan_engine.torch_capture.training.torch_training import TrainingCapture
 
 # One layer, for what a model costs to trace grows with its layers; how layers follow each other, GPT-2 has.
 SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from memplan_examples import examples
+
 from benchmarks.families.instance import Instance
-from example_graphs import examples
 from memplan_engine.errors import MissingDependencyError
+from memplan_engine.files import load
 from memplan_engine.graph import Graph
-from memplan_engine.importers import load
 from memplan_engine.planner import as_problem
 from memplan_engine.problem import FREE, Problem, make_problem
 

@@ -10,7 +10,7 @@ from benchmarks.families.instance import Instance
 from benchmarks.solvers.catalogue import Question, Solver
 from benchmarks.solvers.protocol import Answer
 from memplan_engine.planner import adopt
-from memplan_engine.validate import validate_plan
+from memplan_engine.verify.validate import validate_plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from dashboard.bundling import unlinked
+from memplan_dashboard.bundling import unlinked
 
 FRONTEND = Path(__file__).parent / "frontend"
 MODULES = (

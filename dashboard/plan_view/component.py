@@ -8,14 +8,13 @@ from functools import cache
 from typing import Any
 
 import streamlit as st
+from memplan_dashboard.plan_view.bundle import script, styles
+from memplan_dashboard.plan_view.difference import Difference, Filter
+from memplan_dashboard.plan_view.feed import show_feed
+from memplan_dashboard.plan_view.packing import pack
+from memplan_dashboard.plan_view.panel import Panel
+from memplan_dashboard.plan_view.windows import Crop, first_crops, is_large, scene_of
 from streamlit.components.v2.types import ComponentRenderer
-
-from dashboard.plan_view.bundle import script, styles
-from dashboard.plan_view.difference import Difference, Filter
-from dashboard.plan_view.feed import show_feed
-from dashboard.plan_view.packing import pack
-from dashboard.plan_view.panel import Panel
-from dashboard.plan_view.windows import Crop, first_crops, is_large, scene_of
 
 MAX_PANELS = 4
 _MEMORY = "{}:selection"

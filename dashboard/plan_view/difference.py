@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dashboard.plan_view.panel import Ints
+from memplan_dashboard.plan_view.panel import Ints
 
 PATTERNS = {"rising": 1, "falling": 2, "dots": 4, "upright": 8, "level": 16}
 """Patterns that can be drawn over a colour; sums of them show several at once."""

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from functools import cache
 
 import streamlit as st
+from memplan_dashboard.plan_view.bundle import feed_script
+from memplan_dashboard.plan_view.packing import pack
+from memplan_dashboard.plan_view.panel import Panel
+from memplan_dashboard.plan_view.windows import answers, parse_request
 from streamlit.components.v2.types import ComponentRenderer
-
-from dashboard.plan_view.bundle import feed_script
-from dashboard.plan_view.packing import pack
-from dashboard.plan_view.panel import Panel
-from dashboard.plan_view.windows import answers, parse_request
 
 
 def show_feed(panels: Sequence[Panel], key: str, scene: int) -> None:

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from memplan_dashboard.plan_view.difference import Difference
+from memplan_dashboard.plan_view.panel import Ints, Panel
+from memplan_dashboard.plan_view.windows import Crop
 from numpy.typing import NDArray
-
-from dashboard.plan_view.difference import Difference
-from dashboard.plan_view.panel import Ints, Panel
-from dashboard.plan_view.windows import Crop
 
 NAMES_FOR_ALL = 200_000
 """Up to this many buffers every name travels; above it only those of the largest: more than a screen has

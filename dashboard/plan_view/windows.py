@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 import numpy as np
+from memplan_dashboard.plan_view.panel import Ints, Panel
 from numpy.typing import NDArray
 
-from dashboard.plan_view.panel import Ints, Panel
-from memplan_engine.windows import MOST_VECTORS, Rectangles, View, Window, view_window
+from memplan_engine.plotting.viewport import MOST_VECTORS, Rectangles, View, Window, view_window
 
 FIRST_CELLS = (1340, 370)
 """Device pixels of the first picture, before the browser has said how many it has."""

@@ -6,7 +6,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from dashboard.bundling import unlinked
+from memplan_dashboard.bundling import unlinked
 
 FRONTEND = Path(__file__).parent / "frontend"
 SHARED = Path(__file__).parents[1] / "plan_view" / "frontend"

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from functools import cache
 
 import streamlit as st
+from memplan_dashboard.replay_view.bundle import script, styles
 from streamlit.components.v2.types import ComponentRenderer
-
-from dashboard.replay_view.bundle import script, styles
 
 
 def replay_view(message: bytes, *, serial: int, key: str, on_step: Callable[[int], None]) -> None:

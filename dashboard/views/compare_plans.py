@@ -6,19 +6,20 @@ from collections.abc import Iterable
 
 import pandas as pd
 import streamlit as st
+from memplan_dashboard.charts import arena_seconds
+from memplan_dashboard.charts.plotly_ticks import LEAST_SHARE
+from memplan_dashboard.plan_view import plan_view
+from memplan_dashboard.session import searches, state
+from memplan_dashboard.session.documents import Document
+from memplan_dashboard.session.markdown_text import NOTHING_TO_PLACE, plain
+from memplan_dashboard.session.plan_facts import Facts, with_best_bound
+from memplan_dashboard.widgets import controls, planning_options
+from memplan_dashboard.widgets.plan_panels import make_panel
+from memplan_dashboard.widgets.symbol_sliders import pick_symbols
 
-from dashboard import controls, preparing, solving, state
-from dashboard.documents import Document
-from dashboard.facts import Facts, with_best_bound
-from dashboard.figures import arena_seconds
-from dashboard.figures.ticks import LEAST_SHARE
-from dashboard.panels import make_panel
-from dashboard.plan_view import plan_view
-from dashboard.symbols import pick_symbols
-from dashboard.words import NOTHING_TO_PLACE, plain
 from memplan_engine import MemplanError, Plan
-from memplan_engine.claims import counted, left_out, verdict
-from memplan_engine.colouring import COLOURINGS
+from memplan_engine.analysis.claims import counted, left_out, verdict
+from memplan_engine.plotting.colouring import COLOURINGS
 from memplan_engine.units import format_bytes
 
 # Above this, all strategies are planned only when asked for.
@@ -96,7 +97,7 @@ def _plan_all(document: Document, names: Iterable[str]) -> list[Facts]:
     several = []
     for name in names:
         try:
-            several.append(solving.known_facts(document, name))
+            several.append(searches.known_facts(document, name))
         except MemplanError as error:
             st.error(plain(f"{name}: {error}"), icon=":material/error:")
     return with_best_bound(several)
@@ -131,7 +132,7 @@ def _page() -> None:
     with row[3]:
         budget = controls.pick_budget()
     with row[4]:
-        preparing.pick_preparation(document)
+        planning_options.pick_preparation(document)
     controls.show_note(controls.wrong_strategies())
     pick_symbols(document)
     if not len(document.problem):

@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 import streamlit as st
+from memplan_dashboard.plan_view import plan_view
+from memplan_dashboard.session import documents, state, url
+from memplan_dashboard.session.documents import Document, Options
+from memplan_dashboard.session.markdown_text import NOTHING_TO_PLACE, plain
+from memplan_dashboard.session.plan_facts import Facts
+from memplan_dashboard.widgets import controls
+from memplan_dashboard.widgets.plan_panels import make_panel
+from memplan_dashboard.widgets.recording_part import pick_part
 
-from dashboard import choices, controls, documents, state
-from dashboard.documents import Document, Options
-from dashboard.facts import Facts
-from dashboard.panels import make_panel
-from dashboard.plan_view import plan_view
-from dashboard.sections.recording_part import pick_part
-from dashboard.words import NOTHING_TO_PLACE, plain
 from memplan_engine import MemplanError, Role
-from memplan_engine.colouring import COLOURINGS
+from memplan_engine.files import importers, recognise
 from memplan_engine.graph import storage_bytes
-from memplan_engine.importers import IMPORTERS, recognise
+from memplan_engine.plotting.colouring import COLOURINGS
 from memplan_engine.preparation import Preparation
 from memplan_engine.units import format_bytes
 
@@ -32,7 +33,7 @@ def _options() -> Options:
         alignment = middle.number_input(
             "Alignment, bytes",
             min_value=1,
-            max_value=choices.MOST_ALIGNMENT,
+            max_value=url.MOST_ALIGNMENT,
             value=None,
             placeholder="as in the file",
         )
@@ -41,7 +42,7 @@ def _options() -> Options:
             "Open offsets as a finished plan", value=True, help="CSV with an offset column."
         )
         try:
-            pairs = choices.parse_dims(dims)
+            pairs = url.parse_dims(dims)
         except MemplanError as error:
             left.error(plain(error), icon=":material/error:")
             pairs = ()
@@ -107,7 +108,7 @@ def _preview(facts: Facts, title: str) -> None:
 def _open(key: str, options: Options, document: Document) -> None:
     state.choose_document(key, options)
     state.choose(strategy="imported" if document.plan else "auto")
-    st.switch_page("views/inspect_plan.py")
+    st.switch_page("views/inspect/inspect_page.py")
 
 
 def _source() -> tuple[str | None, bool]:
@@ -121,7 +122,7 @@ def _source() -> tuple[str | None, bool]:
         "or pick an example", examples, index=None, format_func=labels.__getitem__, placeholder="an example"
     )
     with right:
-        st.caption(plain("Reads " + "; ".join(importer.description for importer in IMPORTERS) + "."))
+        st.caption(plain("Reads " + "; ".join(importer.description for importer in importers()) + "."))
     if uploaded is not None:
         return documents.keep_upload(uploaded.name, uploaded.getvalue())
     return example, False

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import streamlit as st
-
-from dashboard.course import LESSONS
-from dashboard.lesson_part import go_to
+from memplan_dashboard.widgets.lesson_part import go_to
+from memplan_dashboard.widgets.lessons import LESSONS
 
 
 def _lesson(number: int) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import streamlit as st
+from memplan_dashboard.replay_view import Mode, replay_view
+from memplan_dashboard.session import replay_choices, state
+from memplan_dashboard.session.markdown_text import NOTHING_TO_PLACE, plain
+from memplan_dashboard.widgets import controls, lesson_part
 
-from dashboard import controls, lesson_part, replaying, state
-from dashboard.replay_view import Mode, replay_view
-from dashboard.words import NOTHING_TO_PLACE, plain
 from memplan_engine import MemplanError
-from memplan_engine.claims import counted
+from memplan_engine.analysis.claims import counted
 from memplan_engine.graph import NO_WORKSPACE
-from memplan_engine.scratch import workspace_of
+from memplan_engine.profile import workspace_of
 
 MODES = {
     Mode.REPLAY: ":material/play_circle: Replay",
@@ -20,27 +21,27 @@ MODES = {
 
 
 def _page() -> None:
-    replaying.choose_first_problem()
+    replay_choices.choose_first_problem()
     document = state.current_document()
     lesson_part.show_lesson()
     row = controls.row([2.2, 1.8, 2.4])
     with row[0]:
-        replaying.pick_problem()
+        replay_choices.pick_problem()
     problem = document.problem
     if not len(problem):
         st.info(NOTHING_TO_PLACE)
         return
     with row[1]:
-        strategy = replaying.pick_strategy(problem)
+        strategy = replay_choices.pick_strategy(problem)
     with row[2]:
-        mode = replaying.pick_mode(problem, strategy, MODES)
+        mode = replay_choices.pick_mode(problem, strategy, MODES)
     try:
-        scene = replaying.make_scene(document, strategy, mode)
+        scene = replay_choices.make_scene(document, strategy, mode)
     except MemplanError as error:
         st.error(plain(error), icon=":material/error:")
         return
-    replaying.show_note(scene)
-    replay_view(scene.message, serial=scene.serial, key="replay_view", on_step=replaying.keep_step)
+    replay_choices.show_note(scene)
+    replay_view(scene.message, serial=scene.serial, key="replay_view", on_step=replay_choices.keep_step)
     beside = workspace_of(problem) != NO_WORKSPACE
     told = ". A replay places storages; what ops hold lies beside them" * beside
     st.caption(plain(f"Counted: {counted(problem)}{told}."))

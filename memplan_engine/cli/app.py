@@ -8,21 +8,21 @@ import typer
 from typer.core import TyperGroup
 
 VERBS = {
-    "planning": ("plan", "compare"),
-    "explaining": ("peak", "layout", "validate", "strategies"),
-    "comparing": ("diff",),
-    "what_if": ("what-if",),
-    "reporting": ("report",),
-    "recording": ("snapshot",),
-    "replaying": ("replay",),
-    "graphs": ("values", "reuse"),
-    "symbols": ("symbols", "range", "buckets", "sweep"),
-    "capturing": ("capture", "estimate"),
-    "executing": ("run",),
-    "observing": ("observe",),
-    "serving": ("dashboard",),
+    "plan_command": ("plan", "compare"),
+    "explain_command": ("peak", "layout", "validate", "strategies"),
+    "diff_command": ("diff",),
+    "what_if_command": ("what-if",),
+    "report_command": ("report",),
+    "snapshot_command": ("snapshot",),
+    "replay_command": ("replay",),
+    "graph_command": ("values", "reuse"),
+    "symbols_command": ("symbols", "range", "buckets", "sweep"),
+    "capture_command": ("capture", "estimate"),
+    "run_command": ("run",),
+    "observe_command": ("observe",),
+    "dashboard_command": ("dashboard",),
 }
-"""The modules beside this one with their verbs, in the order in which the help lists them; each module is
+"""The modules of `commands` with their verbs, in the order in which the help lists them; each module is
 imported when one of its verbs is asked for."""
 
 

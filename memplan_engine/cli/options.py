@@ -12,10 +12,9 @@ import typer
 
 from memplan_engine.cli.reading import reading
 from memplan_engine.errors import InputError
+from memplan_engine.files import ImportOptions, load, recognise
+from memplan_engine.formats.importer import Loaded
 from memplan_engine.graph import Graph
-from memplan_engine.importers import ImportOptions, load, recognise
-from memplan_engine.importers.base import Loaded
-from memplan_engine.importers.onnx_file import OnnxImporter
 from memplan_engine.lifetimes import Unread
 from memplan_engine.plan import Plan
 from memplan_engine.preparation import Preparation, prepare, prepared_graph
@@ -146,7 +145,7 @@ def with_preparation(
 def open_file(file: Path, how: Preparation, keep_symbols: bool = False) -> tuple[Loaded, Preparation]:
     """Load `file`. ONNX binds the symbols that have values as it is read, or takes the values for their hints
     when `keep_symbols`; every other kind of graph keeps its symbols."""
-    if not isinstance(recognise(file), OnnxImporter):
+    if not recognise(file).binds_dimensions:
         with reading(file) as progress:
             return _known(load(file, ImportOptions(progress=progress)), file), how
     values = dict(how.symbols)

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from memplan_engine import first_compilation
+from memplan_engine.cli import first_compilation
 from memplan_engine.cli.app import VERBS, app
 from memplan_engine.cli.exit_codes import INTERRUPTED
 from memplan_engine.errors import MemplanError, one_line
@@ -58,7 +58,7 @@ def import_verbs(arguments: Sequence[str]) -> None:
     then there will be the help or an error that names them."""
     wanted = [module for module, verbs in VERBS.items() if set(verbs) & set(arguments[:1])]
     for module in wanted or VERBS:
-        import_module(f"memplan_engine.cli.{module}")
+        import_module(f"memplan_engine.cli.commands.{module}")
 
 
 def _explain(error: Any) -> int:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from memplan_engine.analysis.provenance import Provenance, find_provenance
 from memplan_engine.diffing.matching import HOWS, How
 from memplan_engine.diffing.moment import CAUSES, Cause, Moment
 from memplan_engine.diffing.regression import Change, Diff
 from memplan_engine.kernels.alignment import NOBODY
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.provenance import Provenance, find_provenance
 
 Lifetime = tuple[int, int]
 

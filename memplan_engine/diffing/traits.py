@@ -10,9 +10,9 @@ from itertools import chain, count
 import numpy as np
 from numpy.typing import NDArray
 
+from memplan_engine.analysis.provenance import find_provenance
 from memplan_engine.graph import Op, Tensor
 from memplan_engine.problem import Ints, Origin, Problem
-from memplan_engine.provenance import find_provenance
 
 Flags = NDArray[np.bool_]
 FEW = 2

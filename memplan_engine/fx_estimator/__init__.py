@@ -2,9 +2,9 @@
 shares memory, or by storages."""
 
 from memplan_engine.fx_estimator.aliasing import Aliasing, FxStorage, Interactions, Pair, Storages
-from memplan_engine.fx_estimator.profile import build_memory_profile
+from memplan_engine.fx_estimator.fx_profile import build_memory_profile
+from memplan_engine.fx_estimator.fx_sizes import is_not_primal, size_of_node
 from memplan_engine.fx_estimator.published import PublishedAliasing
-from memplan_engine.fx_estimator.sizes import is_not_primal, size_of_node
 from memplan_engine.fx_estimator.storage import StorageAliasing
 from memplan_engine.fx_estimator.training import (
     Estimate,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from memplan_engine.errors import InputError
 from memplan_engine.fx_estimator.aliasing import SizeOf
-from memplan_engine.fx_estimator.sizes import PRIMALS
+from memplan_engine.fx_estimator.fx_sizes import PRIMALS
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
-from memplan_engine.importers.torch_fake import FakeTwins, concrete, fake_mode, quiet
-from memplan_engine.importers.torch_kernels import as_on_cpu
-from memplan_engine.importers.torch_run import brief, fresh, is_higher_order
+from memplan_engine.torch_capture.torch_fake import FakeTwins, concrete, fake_mode, quiet
+from memplan_engine.torch_capture.torch_kernels import as_on_cpu
+from memplan_engine.torch_capture.torch_run import brief, fresh, is_higher_order
 
 if TYPE_CHECKING:
     import torch

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from memplan_engine.fx_estimator.aliasing import FxStorage, Interactions, Pair, SizeOf, Storages
+from memplan_engine.fx_estimator.fx_sizes import PRIMALS
 from memplan_engine.fx_estimator.pairs import BACKWARD, FORWARD, matched
 from memplan_engine.fx_estimator.rerun import Rerun, rerun
-from memplan_engine.fx_estimator.sizes import PRIMALS
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node

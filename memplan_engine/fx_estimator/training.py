@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memplan_engine.fx_estimator.aliasing import Aliasing, SizeOf
-from memplan_engine.fx_estimator.profile import profile_of
+from memplan_engine.fx_estimator.fx_profile import profile_of
+from memplan_engine.fx_estimator.fx_sizes import is_not_primal, size_of_node
 from memplan_engine.fx_estimator.published import PublishedAliasing
-from memplan_engine.fx_estimator.sizes import is_not_primal, size_of_node
 from memplan_engine.lifetimes import Unread
 
 if TYPE_CHECKING:

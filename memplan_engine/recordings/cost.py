@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from memplan_engine.bounds import Bound
+from memplan_engine.callers import Caller, Stacks
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Ints, Problem
 from memplan_engine.profile import alive_at
-from memplan_engine.recordings.lifetimes import Spans, buffers
-from memplan_engine.recordings.problem import recording_problem
+from memplan_engine.recordings.allocator_recording import Action, Recording
+from memplan_engine.recordings.recorded_lifetimes import Spans, buffers
+from memplan_engine.recordings.recorded_problem import recording_problem
 from memplan_engine.recordings.reserved import reserved_over_time
-from memplan_engine.recordings.stacks import Caller, Stacks
-from memplan_engine.recordings.values import Action, Recording
 from memplan_engine.strategies.base import Strategy
 from memplan_engine.strategies.budget import Budget
 

@@ -8,10 +8,10 @@ from enum import StrEnum
 
 import numpy as np
 
+from memplan_engine.callers import Stacks
 from memplan_engine.errors import InputError
 from memplan_engine.problem import Ints
-from memplan_engine.recordings.stacks import Stacks
-from memplan_engine.recordings.values import Rows
+from memplan_engine.recordings.allocator_recording import Rows
 
 CPU = -1
 """The number of the device that is no accelerator."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from memplan_engine.callers import Frame, Stacks
 from memplan_engine.problem import Problem
-from memplan_engine.recordings.observation import NO_OP, Level, Observation, passing
-from memplan_engine.recordings.problem import recording_problem
-from memplan_engine.recordings.stacks import Frame, Stacks
-from memplan_engine.recordings.values import (
+from memplan_engine.recordings.allocator_recording import (
     BLOCK,
     EVENT,
     SEGMENT,
@@ -18,6 +16,8 @@ from memplan_engine.recordings.values import (
     Snapshot,
     checked_events,
 )
+from memplan_engine.recordings.observation import NO_OP, Level, Observation, passing
+from memplan_engine.recordings.recorded_problem import recording_problem
 
 _NS = 1000
 FIRST = "before the first op"

@@ -6,8 +6,8 @@ import numpy as np
 
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Ints, make_problem
-from memplan_engine.recordings.lifetimes import Spans, join, pair, wide
-from memplan_engine.recordings.values import Action, Recording, Rows
+from memplan_engine.recordings.allocator_recording import Action, Recording, Rows
+from memplan_engine.recordings.recorded_lifetimes import Spans, join, pair, wide
 
 PAGE = 2 << 20
 """The granularity in which segments are reserved; where a file knows of no segment they are guessed by it."""

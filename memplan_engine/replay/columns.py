@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from memplan_engine.claims import claim_summary
+from memplan_engine.analysis.claims import claim_summary
+from memplan_engine.replay.replay_values import VERDICTS, Holes, Objects, Step
 from memplan_engine.replay.steps import Replay
 from memplan_engine.replay.tree import KINDS, OUTCOMES, Tree
-from memplan_engine.replay.values import VERDICTS, Holes, Objects, Step
 
 
 def replay_summary(replay: Replay, sentences: bool = True) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from memplan_engine.pieces import cut
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import FREE, Ints, Problem, int_column, select
-from memplan_engine.replay.values import UNPLACED
+from memplan_engine.replay.replay_values import UNPLACED
 from memplan_engine.strategies.base import Budget
 from memplan_engine.units import format_bytes, format_percent, format_span
 

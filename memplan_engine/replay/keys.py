@@ -8,12 +8,12 @@ from enum import StrEnum
 
 import numpy as np
 
-from memplan_engine.kernels.breadth import busiest_section
-from memplan_engine.positional import positional_maxima
+from memplan_engine.analysis.positional import positional_maxima
+from memplan_engine.kernels.constructive.breadth import busiest_section
 from memplan_engine.problem import Ints, Problem
 from memplan_engine.profile import live_bytes
-from memplan_engine.strategies.order_fit import Prepared
-from memplan_engine.strategies.orders import conflicts
+from memplan_engine.strategies.constructive.order_fit import Prepared
+from memplan_engine.strategies.constructive.orders import conflicts
 from memplan_engine.units import format_bytes
 
 

@@ -11,11 +11,11 @@ from memplan_engine.replay.searching import record_search
 from memplan_engine.replay.steps import Replay
 from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import Strategy, obstacle
-from memplan_engine.strategies.exact import Exact
-from memplan_engine.strategies.linear_scan import LinearScan
-from memplan_engine.strategies.naive import Naive
-from memplan_engine.strategies.order_fit import OrderFit
-from memplan_engine.validate import validate_plan
+from memplan_engine.strategies.constructive.linear_scan import LinearScan
+from memplan_engine.strategies.constructive.naive import Naive
+from memplan_engine.strategies.constructive.order_fit import OrderFit
+from memplan_engine.strategies.exact.exact_search import Exact
+from memplan_engine.verify.validate import validate_plan
 
 MOST_BUFFERS = 20_000
 """With more, nobody steps through, and the columns of a replay would be tens of megabytes."""

@@ -10,9 +10,9 @@ import numpy as np
 from memplan_engine.errors import InputError
 from memplan_engine.pieces import cut
 from memplan_engine.problem import FREE, select
+from memplan_engine.replay.replay_values import Family, Hole, Step
 from memplan_engine.replay.steps import meet
-from memplan_engine.replay.values import Family, Hole, Step
-from memplan_engine.strategies.order_fit import Fit
+from memplan_engine.strategies.constructive.order_fit import Fit
 from memplan_engine.units import format_bytes
 
 

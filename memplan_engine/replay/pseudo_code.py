@@ -5,7 +5,7 @@ A line is found by its number; the constants say which one acts in which decisio
 
 from __future__ import annotations
 
-from memplan_engine.strategies.order_fit import Fit
+from memplan_engine.strategies.constructive.order_fit import Fit
 
 FIXED, IN_HOLE, ABOVE = 0, 4, 5
 """Order × fit, and no reuse: what has its offset already, what goes into a hole, what goes above all."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from memplan_engine.kernels.place import MOST
-from memplan_engine.kernels.trace import BUFFER, FITTING, LISTED, SEEN, TAKEN, Trace
+from memplan_engine.kernels.constructive.place import MOST
+from memplan_engine.kernels.constructive.trace import BUFFER, FITTING, LISTED, SEEN, TAKEN, Trace
 from memplan_engine.problem import Ints
-from memplan_engine.replay.values import VERDICTS, Holes, Objects, Verdict
+from memplan_engine.replay.replay_values import VERDICTS, Holes, Objects, Verdict
 
 NO_END = -1
 _CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}

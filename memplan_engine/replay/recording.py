@@ -7,9 +7,17 @@ from typing import get_args
 
 import numpy as np
 
-from memplan_engine.kernels import free_list, place
-from memplan_engine.kernels.assign import lay_out
-from memplan_engine.kernels.trace import BUFFER, KIND, OTHER, OTHER_RESULT, RESULT, TAKEN, make_trace
+from memplan_engine.kernels.constructive import free_list, place
+from memplan_engine.kernels.constructive.trace import (
+    BUFFER,
+    KIND,
+    OTHER,
+    OTHER_RESULT,
+    RESULT,
+    TAKEN,
+    make_trace,
+)
+from memplan_engine.kernels.shared_objects.assign import lay_out
 from memplan_engine.kernels.types import Flags
 from memplan_engine.plan import Plan, naive_offsets
 from memplan_engine.planner import adopt
@@ -17,17 +25,19 @@ from memplan_engine.problem import FREE, Ints, Problem
 from memplan_engine.replay import pseudo_code as code
 from memplan_engine.replay.keys import Key, keys_of
 from memplan_engine.replay.recorded import NO_END, code_of, frozen, read_holes, read_objects
+from memplan_engine.replay.replay_values import NOBODY, Family, Holes, Objects, Verdict
 from memplan_engine.replay.steps import Replay
-from memplan_engine.replay.values import NOBODY, Family, Holes, Objects, Verdict
 from memplan_engine.strategies.base import Budget
-from memplan_engine.strategies.linear_scan import LinearScan
-from memplan_engine.strategies.naive import Naive
-from memplan_engine.strategies.order_fit import NO_LIMIT, Fit, OrderFit, prepare
-from memplan_engine.strategies.partition import Partition
-from memplan_engine.strategies.shared_objects_by_breadth import SharedObjectsByBreadth
-from memplan_engine.strategies.shared_objects_by_size import SharedObjectsBySize
-from memplan_engine.strategies.shared_objects_by_size_improved import SharedObjectsBySizeImproved
-from memplan_engine.strategies.shared_objects_in_order import SharedObjectsInOrder
+from memplan_engine.strategies.constructive.linear_scan import LinearScan
+from memplan_engine.strategies.constructive.naive import Naive
+from memplan_engine.strategies.constructive.order_fit import NO_LIMIT, Fit, OrderFit, prepare
+from memplan_engine.strategies.shared_objects.shared_objects_by_breadth import SharedObjectsByBreadth
+from memplan_engine.strategies.shared_objects.shared_objects_by_size import SharedObjectsBySize
+from memplan_engine.strategies.shared_objects.shared_objects_by_size_improved import (
+    SharedObjectsBySizeImproved,
+)
+from memplan_engine.strategies.shared_objects.shared_objects_in_order import SharedObjectsInOrder
+from memplan_engine.strategies.shared_objects.symbolic_partition import Partition
 
 Traced = (
     SharedObjectsBySize

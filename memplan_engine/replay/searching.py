@@ -8,20 +8,20 @@ import numpy as np
 
 from memplan_engine.bounds import Bound, BoundKind, lower_bound
 from memplan_engine.errors import PlanError
-from memplan_engine.kernels import branch
-from memplan_engine.kernels import tree_trace as noted
-from memplan_engine.kernels.branch_state import NEVER
+from memplan_engine.kernels.exact import branch
+from memplan_engine.kernels.exact import tree_trace as noted
+from memplan_engine.kernels.exact.branch_state import NEVER
 from memplan_engine.plan import Plan
 from memplan_engine.planner import adopt
 from memplan_engine.problem import FREE, Ints, Problem, select
 from memplan_engine.replay import pseudo_code as code
 from memplan_engine.replay.recorded import frozen
+from memplan_engine.replay.replay_values import NOBODY, Family
 from memplan_engine.replay.steps import Replay
 from memplan_engine.replay.tree import KINDS, OUTCOMES, ROOT, Kind, Outcome, Tree
-from memplan_engine.replay.values import NOBODY, Family
-from memplan_engine.strategies.attempts import MOST_RAISES, priorities
-from memplan_engine.strategies.exact import Exact
-from memplan_engine.strategies.parts import Columns, independent, make_columns
+from memplan_engine.strategies.exact.attempts import MOST_RAISES, priorities
+from memplan_engine.strategies.exact.exact_search import Exact
+from memplan_engine.strategies.exact.independent_parts import Columns, independent, make_columns
 from memplan_engine.units import format_bytes
 
 RULE = branch.FEWEST_WAYS

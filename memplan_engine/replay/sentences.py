@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from memplan_engine.problem import FREE
+from memplan_engine.replay.replay_values import Family, Hole, Step
 from memplan_engine.replay.tree import Kind, Node, Outcome
-from memplan_engine.replay.values import Family, Hole, Step
-from memplan_engine.strategies.order_fit import Fit
+from memplan_engine.strategies.constructive.order_fit import Fit
 from memplan_engine.units import format_bytes
 
 

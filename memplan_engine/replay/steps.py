@@ -9,8 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from memplan_engine.problem import FREE, Ints, Problem
-from memplan_engine.replay.sentences import sentence
-from memplan_engine.replay.values import (
+from memplan_engine.replay.replay_values import (
     NOBODY,
     VERDICTS,
     Family,
@@ -21,6 +20,7 @@ from memplan_engine.replay.values import (
     SharedObject,
     Step,
 )
+from memplan_engine.replay.sentences import sentence
 
 
 class Replay(ReplayColumns):

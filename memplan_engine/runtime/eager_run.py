@@ -10,18 +10,18 @@ import torch
 from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError, MemplanError
-from memplan_engine.importers.torch_caches import as_given, register_caches
-from memplan_engine.importers.torch_recipe import (
+from memplan_engine.recordings.observation import Observation
+from memplan_engine.runtime.observer.observe_run import Observer
+from memplan_engine.torch_capture.torch_caches import as_given, register_caches
+from memplan_engine.torch_capture.torch_run import brief
+from memplan_engine.torch_capture.torch_source import located
+from memplan_engine.torch_capture.training.torch_recipe import (
     Recipe,
     check_recipe,
     drop_gradients,
     make_optimizer,
     take_step,
 )
-from memplan_engine.importers.torch_run import brief
-from memplan_engine.importers.torch_source import located
-from memplan_engine.recordings.observation import Observation
-from memplan_engine.runtime.observer import Observer
 
 
 def observe_model(

@@ -19,9 +19,11 @@ from typing import Any
 import torch
 
 from memplan_engine.errors import InputError, MemplanError
-from memplan_engine.importers.torch_caches import register_caches
-from memplan_engine.importers.torch_factory import build_factory
-from memplan_engine.importers.torch_recipe import (
+from memplan_engine.runtime.trial.equality import OperatorDigests
+from memplan_engine.torch_capture.torch_caches import register_caches
+from memplan_engine.torch_capture.torch_factory import build_factory
+from memplan_engine.torch_capture.torch_run import brief
+from memplan_engine.torch_capture.training.torch_recipe import (
     Recipe,
     carry_hooks,
     drop_gradients,
@@ -32,8 +34,6 @@ from memplan_engine.importers.torch_recipe import (
     random_state,
     take_step,
 )
-from memplan_engine.importers.torch_run import brief
-from memplan_engine.runtime.equality import OperatorDigests
 
 Tensors = dict[str, torch.Tensor]
 Row = tuple[str, tuple[int, ...]]

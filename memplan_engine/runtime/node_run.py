@@ -8,8 +8,8 @@ from typing import Any
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
-from memplan_engine.importers.torch_fake import as_exported
-from memplan_engine.importers.torch_run import INLINED, is_arithmetic_on_sizes, kind_of, wrapped_mode
+from memplan_engine.torch_capture.torch_fake import as_exported
+from memplan_engine.torch_capture.torch_run import INLINED, is_arithmetic_on_sizes, kind_of, wrapped_mode
 
 Around = Callable[[str, str, Callable[[], Any]], Any]
 """`around(name, kind, call)` runs `call()` for the op `name` and gives what it gave."""

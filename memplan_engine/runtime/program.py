@@ -14,13 +14,6 @@ from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Tensor, unknown_sizes
-from memplan_engine.importers.torch_capture import fake_inputs
-from memplan_engine.importers.torch_exporting import export_as_eager
-from memplan_engine.importers.torch_fake import EXPORTABLE, RECORDED, FakeTwins, fake_mode, quiet
-from memplan_engine.importers.torch_graph import assemble, graph_from_exported
-from memplan_engine.importers.torch_run import Run, Slot, is_transform, labels
-from memplan_engine.importers.torch_symbols import Sizes
-from memplan_engine.importers.torch_trainee import tracing
 from memplan_engine.runtime.signature import (
     CallForm,
     Expected,
@@ -30,6 +23,13 @@ from memplan_engine.runtime.signature import (
     flatten_call,
     same_strides,
 )
+from memplan_engine.torch_capture.capture_module import fake_inputs
+from memplan_engine.torch_capture.torch_exporting import export_as_eager
+from memplan_engine.torch_capture.torch_fake import EXPORTABLE, RECORDED, FakeTwins, fake_mode, quiet
+from memplan_engine.torch_capture.torch_graph import assemble, graph_from_exported
+from memplan_engine.torch_capture.torch_run import Run, Slot, is_transform, labels
+from memplan_engine.torch_capture.torch_symbols import Sizes
+from memplan_engine.torch_capture.training.torch_trainee import tracing
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

@@ -16,11 +16,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError, MemplanError
-from memplan_engine.importers.pt2 import read_weights
-from memplan_engine.importers.torch_run import brief
-from memplan_engine.importers.torch_serde import read_program
 from memplan_engine.runtime.program import Program, program_from_exported
 from memplan_engine.runtime.signature import Expected
+from memplan_engine.torch_capture.pt2_reader import read_weights
+from memplan_engine.torch_capture.torch_run import brief
+from memplan_engine.torch_capture.torch_serde import read_program
 
 
 def load_pt2(path: Path | str) -> Program:

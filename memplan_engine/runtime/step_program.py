@@ -9,13 +9,19 @@ import torch
 from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError
-from memplan_engine.importers.torch_loss import Loss
-from memplan_engine.importers.torch_recipe import Recipe
-from memplan_engine.importers.torch_step import Argument, Gradients, StepModule, step_graph, trace_step
 from memplan_engine.runtime.program import Program, program_from_module
+from memplan_engine.torch_capture.training.torch_loss import Loss
+from memplan_engine.torch_capture.training.torch_recipe import Recipe
+from memplan_engine.torch_capture.training.torch_step import (
+    Argument,
+    Gradients,
+    StepModule,
+    step_graph,
+    trace_step,
+)
 
 if TYPE_CHECKING:
-    from memplan_engine.importers.torch_recipe import Step
+    from memplan_engine.torch_capture.training.torch_recipe import Step
 
 
 def load_step(

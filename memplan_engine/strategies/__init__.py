@@ -1,48 +1,50 @@
 """All strategies, in the order in which people see them.
 
-To add one: write a file beside this one with a frozen dataclass that has `name`, `description`, `source`
-and `place` (see `base.Strategy`), call the file as the strategy, and add both names to BUILT_IN. From another
-package: an entry point in the group `memplan.strategies` that names the class.
+To add one: write a frozen dataclass that has `name`, `description`, `source` and `place` (see
+`base.Strategy`) into the folder of its family, and name it in BUILT_IN. From another package: an entry point
+in the group `memplan.strategies` that names the class.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
 from importlib.metadata import entry_points
 
 from memplan_engine.errors import MemplanError
 from memplan_engine.strategies.base import Strategy
+from memplan_engine.system.by_name import find
 
 ENTRY_POINTS = "memplan.strategies"
 BUILT_IN = {
-    "auto": "Auto",
-    "exact": "Exact",
-    "search": "Search",
-    "greedy_by_size": "GreedyBySize",
-    "greedy_by_breadth": "GreedyByBreadth",
-    "greedy_by_area": "GreedyByArea",
-    "greedy_by_lifetime": "GreedyByLifetime",
-    "greedy_by_conflicts": "GreedyByConflicts",
-    "best_fit_decreasing": "BestFitDecreasing",
-    "linear_scan": "LinearScan",
-    "first_fit_by_start": "FirstFitByStart",
-    "naive": "Naive",
-    "shared_objects_by_size": "SharedObjectsBySize",
-    "shared_objects_by_size_improved": "SharedObjectsBySizeImproved",
-    "shared_objects_by_breadth": "SharedObjectsByBreadth",
-    "shared_objects_in_order": "SharedObjectsInOrder",
-    "shared_objects_min_cost_flow": "SharedObjectsMinCostFlow",
-    "partition": "Partition",
+    "auto": "auto:Auto",
+    "exact": "exact.exact_search:Exact",
+    "search": "search.local_search:Search",
+    "greedy_by_size": "constructive.greedy_by_size:GreedyBySize",
+    "greedy_by_breadth": "constructive.greedy_by_breadth:GreedyByBreadth",
+    "greedy_by_area": "constructive.greedy_by_area:GreedyByArea",
+    "greedy_by_lifetime": "constructive.greedy_by_lifetime:GreedyByLifetime",
+    "greedy_by_conflicts": "constructive.greedy_by_conflicts:GreedyByConflicts",
+    "best_fit_decreasing": "constructive.best_fit_decreasing:BestFitDecreasing",
+    "linear_scan": "constructive.linear_scan:LinearScan",
+    "first_fit_by_start": "constructive.first_fit_by_start:FirstFitByStart",
+    "naive": "constructive.naive:Naive",
+    "shared_objects_by_size": "shared_objects.shared_objects_by_size:SharedObjectsBySize",
+    "shared_objects_by_size_improved": (
+        "shared_objects.shared_objects_by_size_improved:SharedObjectsBySizeImproved"
+    ),
+    "shared_objects_by_breadth": "shared_objects.shared_objects_by_breadth:SharedObjectsByBreadth",
+    "shared_objects_in_order": "shared_objects.shared_objects_in_order:SharedObjectsInOrder",
+    "shared_objects_min_cost_flow": ("shared_objects.shared_objects_min_cost_flow:SharedObjectsMinCostFlow"),
+    "partition": "shared_objects.symbolic_partition:Partition",
 }
-"""The class of each strategy, in the module that is called as the strategy is: it is imported when somebody
-asks for that strategy, so that one plan does not wait for all of them."""
+"""Where each strategy stands below this package, as module:class: it is imported when somebody asks for that
+strategy, so that one plan does not wait for all of them."""
 
 
 @cache
 def built_in(name: str) -> Strategy:
     """Our own strategy called `name`, one of BUILT_IN."""
-    strategy: Strategy = getattr(import_module(f"{__name__}.{name}"), BUILT_IN[name])()
+    strategy: Strategy = find(f"{__name__}.{BUILT_IN[name]}")()
     return strategy
 
 

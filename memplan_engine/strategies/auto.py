@@ -10,12 +10,12 @@ from typing import ClassVar
 from memplan_engine.bounds import lower_bound
 from memplan_engine.problem import Problem
 from memplan_engine.strategies.base import Budget, Placement
-from memplan_engine.strategies.exact import finish, raise_bound
-from memplan_engine.strategies.order_fit import prepare
-from memplan_engine.strategies.parts import MOST_BUFFERS, independent
-from memplan_engine.strategies.portfolio import place_by_portfolio, place_quickly
-from memplan_engine.strategies.race import Race
-from memplan_engine.strategies.search import Hunt
+from memplan_engine.strategies.constructive.order_fit import prepare
+from memplan_engine.strategies.constructive.portfolio import place_by_portfolio, place_quickly
+from memplan_engine.strategies.exact.exact_search import finish, raise_bound
+from memplan_engine.strategies.exact.independent_parts import MOST_BUFFERS, independent
+from memplan_engine.strategies.exact.race import Race
+from memplan_engine.strategies.search.local_search import Hunt
 
 ALONE_SECONDS = 2.5
 """How long branch and bound has all threads for itself: it settles most of what it can settle at once."""

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memplan_engine.bounds import Bound
-from memplan_engine.machine import count_cores
 from memplan_engine.problem import Ints, Problem
 from memplan_engine.strategies.placement import Placement
+from memplan_engine.system.machine import count_cores
 
 Listener = Callable[["Progress"], None]
 

@@ -14,10 +14,10 @@ from memplan_engine.plan import Plan
 from memplan_engine.planner import QUICK_SECONDS, make_plan
 from memplan_engine.schedule import Schedule
 from memplan_engine.strategies.base import Budget, Strategy
-from memplan_engine.symbolic.problem import SymbolicProblem, symbolic_problem
 from memplan_engine.symbolic.resolve import ImpossibleSizeError
 from memplan_engine.symbolic.revalidate import RangeReport, revalidate
-from memplan_engine.symbolic.values import check_values, steps_between, symbol_named
+from memplan_engine.symbolic.symbol_values import check_values, steps_between, symbol_named
+from memplan_engine.symbolic.symbolic_problem import SymbolicProblem, symbolic_problem
 
 MOST_BUCKETS = 64
 TRIED = 33

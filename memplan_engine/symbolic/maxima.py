@@ -11,8 +11,8 @@ import numpy as np
 
 from memplan_engine.graph import Symbol
 from memplan_engine.symbolic.expression import to_sympy
-from memplan_engine.symbolic.problem import SymbolicProblem
-from memplan_engine.symbolic.values import sympy_symbols
+from memplan_engine.symbolic.symbol_values import sympy_symbols
+from memplan_engine.symbolic.symbolic_problem import SymbolicProblem
 
 if TYPE_CHECKING:
     import sympy

@@ -17,7 +17,7 @@ import numpy as np
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import MAX_BYTES, Graph, Symbol
-from memplan_engine.kernels.fullest import assign_to_fullest
+from memplan_engine.kernels.shared_objects.fullest import assign_to_fullest
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
 from memplan_engine.plan import Plan
 from memplan_engine.planner import adopt
@@ -25,8 +25,8 @@ from memplan_engine.problem import Ints, make_problem
 from memplan_engine.schedule import Schedule
 from memplan_engine.symbolic.expression import parse, to_sympy, to_text
 from memplan_engine.symbolic.maxima import symbolic_max, symbolic_peak
-from memplan_engine.symbolic.problem import SymbolicProblem, symbolic_problem
-from memplan_engine.symbolic.values import Values, sympy_symbols
+from memplan_engine.symbolic.symbol_values import Values, sympy_symbols
+from memplan_engine.symbolic.symbolic_problem import SymbolicProblem, symbolic_problem
 
 if TYPE_CHECKING:
     import sympy

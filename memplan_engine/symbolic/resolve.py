@@ -11,7 +11,7 @@ from memplan_engine.errors import InputError
 from memplan_engine.graph import MAX_BYTES, Graph, Op, Tensor, Workspace, is_contiguous, span
 from memplan_engine.scope import Scope
 from memplan_engine.symbolic.expression import Formula, parse
-from memplan_engine.symbolic.values import Values, check_values, hinted, in_words
+from memplan_engine.symbolic.symbol_values import Values, check_values, hinted, in_words
 
 
 class ImpossibleSizeError(InputError):

@@ -17,9 +17,8 @@ from memplan_engine.planner import adopt
 from memplan_engine.problem import Ints
 from memplan_engine.symbolic.expression import Formula, parse
 from memplan_engine.symbolic.monotone import Trend, trend
-from memplan_engine.symbolic.problem import SymbolicProblem, symbolic_problem
 from memplan_engine.symbolic.resolve import ImpossibleSizeError, size_at
-from memplan_engine.symbolic.values import (
+from memplan_engine.symbolic.symbol_values import (
     Values,
     corners,
     ends,
@@ -28,7 +27,8 @@ from memplan_engine.symbolic.values import (
     steps_between,
     upper_corner,
 )
-from memplan_engine.validate import Rule, validate_plan
+from memplan_engine.symbolic.symbolic_problem import SymbolicProblem, symbolic_problem
+from memplan_engine.verify.validate import Rule, validate_plan
 
 MOST_ENUMERATED = 400
 """Of at most so many points every one is tried, which proves as much as a proof does."""

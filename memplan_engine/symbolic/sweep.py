@@ -13,9 +13,9 @@ from memplan_engine.schedule import Schedule
 from memplan_engine.scope import Scope
 from memplan_engine.strategies.base import Budget, Strategy
 from memplan_engine.symbolic.partition import schema_of
-from memplan_engine.symbolic.problem import symbolic_problem
 from memplan_engine.symbolic.resolve import ImpossibleSizeError
-from memplan_engine.symbolic.values import check_values, ends, steps_between, symbol_named
+from memplan_engine.symbolic.symbol_values import check_values, ends, steps_between, symbol_named
+from memplan_engine.symbolic.symbolic_problem import symbolic_problem
 
 MOST_POINTS = 60
 POINTS = 40

@@ -1,0 +1,86 @@
+"""A run of a built-in model in a process of its own: reads what is asked, tells of each part, gives the run.
+
+Started as `python -m memplan_dashboard.background.run_process` by `run_job`. It builds nothing but the
+models of `memplan_examples.small`, by name: what people upload is never run. Never imports Streamlit.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import warnings
+from typing import Any, BinaryIO
+
+from memplan_dashboard.background.solver_messages import read_message, write_message
+from memplan_dashboard.background.solver_process import take_pipes
+from memplan_examples.small import MODELS
+
+from memplan_engine.errors import InputError, MemplanError
+from memplan_engine.formats.memplan_json.run_writer import run_bytes
+from memplan_engine.planner import make_plan
+from memplan_engine.strategies.base import Budget
+
+PLAN_SECONDS = 10.0
+"""How long a strategy may look for the plan."""
+
+
+def run_model(asked: dict[str, Any], tell: Any) -> bytes:
+    """The run that is asked for, as a file of memplan/run has it; raises MemplanError."""
+    build = MODELS.get(asked["model"])
+    if build is None:
+        raise InputError("run", "model", repr(asked["model"]), f"one of {', '.join(MODELS)}")
+    tell("loading torch")
+    from memplan_engine.torch_capture.torch_fake import require_torch
+
+    require_torch("running a model")
+    import torch
+
+    from memplan_engine.runtime.trial.run_in_plan import try_plan
+    from memplan_engine.runtime.trial.run_targets import SEED, subject_of
+
+    tell("building the model")
+    torch.manual_seed(SEED)
+    try:
+        model, inputs = build()
+    except ImportError as error:
+        found = f"{asked['model']} needs transformers, which is not installed"
+        raise MemplanError(f"{found}: pip install 'memplan[examples]'") from error
+    tell("exporting the model")
+    subject = subject_of(model, (), inputs, functional=asked["functional"], name=asked["model"])
+    tell("planning")
+    plan = make_plan(subject.program.graph, asked["strategy"], budget=Budget(PLAN_SECONDS))
+    how = {key: asked[key] for key in ("policy", "check", "profile")}
+    return run_bytes(try_plan(subject, plan, **how, tell=tell).run)
+
+
+def _end_with_input(commands: BinaryIO) -> None:
+    """Nothing more is ever sent: when the input ends, whoever asked is gone."""
+    commands.read(1)
+    os._exit(0)
+
+
+def main() -> None:
+    """Run what comes in."""
+    commands, answers = take_pipes()
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    try:
+        asked, _ = read_message(commands)
+    except EOFError:
+        return
+    threading.Thread(target=_end_with_input, args=(commands,), daemon=True).start()
+    try:
+        done = run_model(asked, lambda part: write_message(answers, {"kind": "progress", "part": part}))
+        write_message(answers, {"kind": "done", "run": done.decode()})
+    except MemplanError as error:
+        write_message(answers, {"kind": "error", "message": str(error)})
+    except OSError:
+        # Nobody reads any more.
+        os._exit(0)
+    # Not through the interpreter's end: a thread still waits for input.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

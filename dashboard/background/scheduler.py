@@ -1,0 +1,119 @@
+"""The desk where jobs are handed in: who may run, for how long, and whose owner has gone."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from memplan_dashboard.background.jobs import Job, State
+
+from memplan_engine.system.machine import count_cores
+
+TICK_SECONDS = 0.2
+GRACE_SECONDS = 3.0
+"""A session that loses its connection may come back; then it is gone, and its search with it."""
+KEEP_SECONDS = 900.0
+"""How long a suspended search is kept in memory."""
+
+
+@dataclass(slots=True, eq=False)
+class Desk:
+    """Runs at most `most` jobs at once and one a session, the others wait their turn: two sides of a
+    comparison leave room for other people.
+
+    `is_alive` tells whether a session is still there. A job ends with its session; at its limit it is
+    suspended.
+    """
+
+    is_alive: Callable[[str], bool]
+    most: int = field(default_factory=lambda: max(2, count_cores()))
+    jobs: list[Job] = field(default_factory=list)
+    _seen: dict[str, float] = field(default_factory=dict)
+    _suspended: dict[int, float] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _work: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        threading.Thread(target=self._watch, name="solver-jobs", daemon=True).start()
+        atexit.register(self.close)
+
+    def hand_in(self, job: Job, beside: Collection[Job] = ()) -> None:
+        """Have `job` run as soon as there is room; the session's others are cancelled, but not those it runs
+        `beside`."""
+        for other in self._others(job):
+            if other not in beside:
+                other.cancel()
+        with self._lock:
+            self._seen[job.session] = time.monotonic()
+            if job not in self.jobs:
+                self.jobs.append(job)
+            job.line_up()
+            self._admit()
+        self._work.set()
+
+    def waiting_for(self, job: Job) -> int:
+        """How many jobs of others keep `job` waiting."""
+        with self._lock:
+            return sum(other.state is State.RUNNING for other in self.jobs if other is not job)
+
+    def waits_for_its_own(self, job: Job) -> bool:
+        """Whether it is another job of its session that keeps `job` waiting."""
+        return any(other.state is State.RUNNING for other in self._others(job))
+
+    def close(self) -> None:
+        """End every process."""
+        with self._lock:
+            several, self.jobs = self.jobs, []
+        for job in several:
+            job.cancel(patience=0.0)
+
+    def _others(self, job: Job) -> list[Job]:
+        with self._lock:
+            return [other for other in self.jobs if other.session == job.session and other is not job]
+
+    def _admit(self) -> None:
+        running = [job.session for job in self.jobs if job.state is State.RUNNING]
+        for job in self.jobs:
+            if len(running) < self.most and job.state is State.WAITING and job.session not in running:
+                job.run()
+                running.append(job.session)
+
+    def _watch(self) -> None:
+        while True:
+            self._work.wait()
+            time.sleep(TICK_SECONDS)
+            self.tick()
+
+    def tick(self) -> None:
+        """Look after every job once."""
+        with self._lock:
+            several = list(self.jobs)
+        for job in several:
+            if self._is_gone(job.session):
+                job.cancel(patience=0.0)
+            elif job.state is State.RUNNING and job.seconds >= job.until:
+                job.suspend()
+            elif self._kept_too_long(job):
+                job.cancel()
+        with self._lock:
+            self.jobs = [job for job in self.jobs if job.state.is_active or job.process_id is not None]
+            self._admit()
+            if not self.jobs:
+                self._seen.clear()
+                self._work.clear()
+
+    def _is_gone(self, session: str) -> bool:
+        now = time.monotonic()
+        if self.is_alive(session):
+            self._seen[session] = now
+        return now - self._seen.setdefault(session, now) > GRACE_SECONDS
+
+    def _kept_too_long(self, job: Job) -> bool:
+        if job.state is not State.SUSPENDED:
+            self._suspended.pop(id(job), None)
+            return False
+        now = time.monotonic()
+        return now - self._suspended.setdefault(id(job), now) > KEEP_SECONDS

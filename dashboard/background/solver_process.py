@@ -1,0 +1,161 @@
+"""A solver in a process of its own: reads a problem from its standard input, writes how far it has come.
+
+Started as `python -m memplan_dashboard.background.solver_process` by `jobs`. The first message is the problem;
+the only one after it is a wish to stop. When the input ends, whoever asked is gone, and the process ends, too.
+Never imports Streamlit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+from typing import Any, BinaryIO
+
+from memplan_dashboard.background.solver_messages import (
+    bound_values,
+    read_message,
+    read_problem,
+    write_message,
+)
+
+from memplan_engine.errors import MemplanError
+from memplan_engine.feasibility.feasibility_decision import DECIDING
+from memplan_engine.plan import Plan
+from memplan_engine.planner import make_plan
+from memplan_engine.strategies.base import Budget, Placement, Progress, Strategy
+
+TELL_SECONDS = 0.2
+"""How often progress is told while nothing better is found."""
+LEAST_SECONDS = 0.05
+"""The least time between two messages, however fast improvements come."""
+LONGEST_SECONDS = 86_400.0
+PR_SET_PDEATHSIG = 1
+NICENESS = 5
+"""Pages come first: the solver takes what the server leaves."""
+
+
+class _Teller:
+    """Tells the other side of each improvement, and of nodes and bounds in between."""
+
+    def __init__(self, budget: Budget, answers: BinaryIO) -> None:
+        self.budget, self.answers = budget, answers
+        self.lock = threading.Lock()
+        self.news = threading.Event()
+        self.over = threading.Event()
+        self.told: Placement | None = None
+        budget.listener = self._heard
+
+    def _heard(self, progress: Progress) -> None:
+        self.news.set()
+
+    def run(self) -> None:
+        """Tell until `over`."""
+        while not self.over.is_set():
+            self.news.wait(TELL_SECONDS)
+            self.news.clear()
+            self.tell()
+            self.over.wait(LEAST_SECONDS)
+
+    def tell(self) -> None:
+        """One message: offsets only when they are new."""
+        best, bound = self.budget.best, self.budget.bound
+        values = {
+            "kind": "progress",
+            "nodes": int(self.budget.counter[0]),
+            "bound": bound_values(bound),
+            "found_by": best.found_by if best else "",
+            "threads": best.threads if best else 1,
+        }
+        new = best is not None and best is not self.told
+        self.send(values, {"offsets": best.offsets} if best is not None and new else {})
+        self.told = best
+
+    def send(self, values: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Write a message; when nobody reads any more, there is nothing left to do here."""
+        with self.lock:
+            try:
+                write_message(self.answers, values, arrays)
+            except OSError:
+                os._exit(0)
+
+
+def _listen(commands: BinaryIO, budget: Budget) -> None:
+    """Stop when asked to; end the process when the other side has gone, whatever the solver does."""
+    try:
+        while True:
+            read_message(commands)
+            budget.cancel()
+    except EOFError:
+        os._exit(0)
+
+
+def _strategy(asked: dict[str, Any]) -> str | Strategy:
+    """The strategy that is asked for, with its capacity where there is one."""
+    capacity = asked["capacity"]
+    return asked["strategy"] if capacity is None else DECIDING[asked["strategy"]](capacity=capacity)
+
+
+def _done(plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:
+    values = {
+        "kind": "done",
+        "nodes": plan.nodes,
+        "bound": bound_values(plan.bound),
+        "found_by": dict(plan.parameters).get("found_by") or "",
+        "parameters": plan.parameters,
+        "threads": plan.threads,
+        "cut_short": plan.cut_short,
+    }
+    return values, {"offsets": plan.offsets}
+
+
+def end_with_parent() -> None:
+    """Have Linux end this process when the thread that started it is gone, even while it is held.
+
+    Elsewhere, and before this, the end of the input does the same for a process that runs.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def take_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Make this process one that works for a server and ends with it: what comes in, where answers go."""
+    end_with_parent()
+    # Ctrl-C in a terminal reaches every process of the group: the server decides, and closes our input.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    commands = sys.stdin.buffer
+    # Only messages may go out: what anybody prints goes where errors go.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
+    return commands, answers
+
+
+def main() -> None:
+    """Solve what comes in."""
+    commands, answers = take_pipes()
+    try:
+        asked, arrays = read_message(commands)
+    except EOFError:
+        return
+    # The other side suspends, extends or ends the search. Without any limit a strategy might give up early.
+    budget = Budget(LONGEST_SECONDS, seed=asked["seed"], threads=asked["threads"])
+    threading.Thread(target=_listen, args=(commands, budget), daemon=True).start()
+    teller = _Teller(budget, answers)
+    threading.Thread(target=teller.run, daemon=True).start()
+    try:
+        values, columns = _done(make_plan(read_problem(asked, arrays), _strategy(asked), budget=budget))
+    except MemplanError as error:
+        values, columns = {"kind": "error", "message": str(error)}, {}
+    teller.over.set()
+    teller.send(values, columns)
+    answers.flush()
+    # Not through the interpreter's end: a thread may still be waiting for input.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""What an allocator held of the device over time, above what was live; what lies between was unused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+from memplan_dashboard.charts.plotly_ticks import byte_ticks
+
+from memplan_engine.recordings.cost import OverTime, thinned
+from memplan_engine.units import format_bytes
+
+MOST_POINTS = 2_000
+MOST_FAILURES = 20
+LIVE, RESERVED, FAILED = "#4477AA", "#EE7733", "#CC3311"
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """From each of `steps` to the next the most `live` and `reserved` bytes; `end` is the last step;
+    `failures` are steps out of memory, the first MOST_FAILURES."""
+
+    steps: tuple[int, ...]
+    live: tuple[int, ...]
+    reserved: tuple[int, ...]
+    end: int
+    failures: tuple[int, ...]
+
+
+def data(over: OverTime, most: int = MOST_POINTS) -> Curve:
+    """The curve, thinned to `most` points."""
+    columns = (tuple(column.tolist()) for column in thinned(over, most))
+    return Curve(*columns, len(over.live), over.failures[:MOST_FAILURES])
+
+
+def figure(curve: Curve) -> go.Figure:
+    """Two lines of steps, the stretch between them filled; a vertical line for each failure."""
+    chart = go.Figure()
+    steps = (*curve.steps, curve.end)
+    for name, values, colour, dash, fill in (
+        ("live", curve.live, LIVE, "solid", "tozeroy"),
+        ("reserved", curve.reserved, RESERVED, "dash", "tonexty"),
+    ):
+        chart.add_scatter(
+            x=steps,
+            y=(*values, *values[-1:]),
+            name=name,
+            mode="lines",
+            line={"shape": "hv", "color": colour, "dash": dash, "width": 2},
+            fill=fill,
+            fillcolor="rgba(68, 119, 170, 0.35)" if name == "live" else "rgba(238, 119, 51, 0.2)",
+            customdata=[format_bytes(value) for value in (*values, *values[-1:])],
+            hovertemplate="%{customdata}",
+        )
+    for step in curve.failures:
+        chart.add_vline(x=step, line={"color": FAILED, "dash": "dot", "width": 1.5})
+    ticks = byte_ticks(max(curve.reserved, default=0))
+    chart.update_layout(
+        height=240,
+        margin={"l": 0, "r": 12, "t": 4, "b": 4},
+        xaxis={
+            "range": [0, curve.end],
+            "title": "step",
+            "hoverformat": ",d",
+            "tickformat": ",d",
+            "nticks": 8,
+        },
+        yaxis={"rangemode": "tozero", "tickvals": ticks, "ticktext": [format_bytes(tick) for tick in ticks]},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        hovermode="x unified",
+    )
+    return chart

@@ -1,1 +1,0 @@
-"""Parts of pages: finished values in, widgets out."""

@@ -1,0 +1,1 @@
+"""What a session looks at: the address, open documents, caches."""

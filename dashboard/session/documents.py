@@ -1,0 +1,231 @@
+"""What can be opened: examples, files named on the command line, and uploads that are kept by content."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import memplan_examples
+from memplan_dashboard.session import open_recordings
+from platformdirs import user_cache_path
+
+from memplan_engine import Graph, ImportOptions, InputError, MemplanError, Plan, Problem, load
+from memplan_engine.formats.about import read_about
+from memplan_engine.formats.importer import HEAD_BYTES, Loaded
+from memplan_engine.formats.memplan_json.graph_format import About
+from memplan_engine.formats.memplan_json.observation_reader import is_observation
+from memplan_engine.formats.memplan_json.run_reader import is_run
+from memplan_engine.formats.read_limits import read_head
+from memplan_engine.preparation import Preparation, prepare
+
+MOST_UPLOADS = 50
+UPLOADS = ("upload", "run")
+"""What can be uploaded, as keys begin: documents, and runs, which the page Run shows."""
+EXAMPLE = "example:gpt2"
+
+
+AS_IT_IS = Preparation()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a file is to be opened: `dims` are bound while it is read (ONNX), `how` is done with what was
+    read; `part` is the device and stream of a recording, as `recordings.part_text` writes it."""
+
+    dims: tuple[tuple[str, int], ...] = ()
+    offsets_as_plan: bool = False
+    how: Preparation = AS_IT_IS
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Document:
+    """An opened file: what was `loaded` from it, the problem made of that, the graph behind the problem, the
+    finished plan that the file brought, if any, and what the header of an example says that it shows.
+
+    `index_of` gives a buffer's index by its name.
+    """
+
+    key: str
+    label: str
+    loaded: Loaded
+    options: Options
+    problem: Problem
+    about: About = field(default_factory=About, repr=False)
+    index_of: dict[str, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "index_of", {name: i for i, name in enumerate(self.problem.names)})
+
+    @property
+    def graph(self) -> Graph | None:
+        """The graph that the problem was made from."""
+        return self.problem.origin.graph if self.problem.origin else None
+
+    @property
+    def knows_kinds(self) -> bool:
+        """Whether anything is known of the operations that made the buffers."""
+        return self.graph is not None or self.problem.callers is not None
+
+    @property
+    def plan(self) -> Plan | None:
+        """The finished plan that the file brought."""
+        return self.loaded if isinstance(self.loaded, Plan) else None
+
+
+def first_key() -> str:
+    """What opens when nothing else is asked for: the first file of the command line, or an example."""
+    return next((key for key, path in _given().items() if not is_run(_head(path))), EXAMPLE)
+
+
+def catalogue() -> dict[str, str]:
+    """Every document that can be chosen, key → label: command-line files, uploads of late, examples."""
+    found = {key: path.name for key, path in _given().items() if not is_run(_head(path))}
+    kept = uploads()
+    names = Counter(kept.values())
+    found |= {
+        key: name if names[name] == 1 else f"{name} ({key.partition(':')[2][:4]})"
+        for key, name in kept.items()
+    }
+    return found | {f"example:{path.stem}": _title(path) for path in memplan_examples.examples()}
+
+
+def given_files() -> list[Path]:
+    """The files named on the command line."""
+    return [Path(argument) for argument in sys.argv[1:] if not argument.startswith("-")]
+
+
+def path_of(key: str) -> Path:
+    """The file behind a document's key; InputError when there is none, as with an old or mistyped URL."""
+    kind, _, name = key.partition(":")
+    candidates: list[Path] = []
+    if kind == "example":
+        candidates = [path for path in memplan_examples.examples() if path.stem == name]
+    elif kind == "file":
+        candidates = [path for known, path in _given().items() if known == key]
+    elif kind in UPLOADS and re.fullmatch(r"[0-9a-f]{16}", name):
+        candidates = [path for path in sorted((_folder(kind) / name).glob("*")) if path.suffix != ".part"]
+    if not candidates:
+        raise InputError(key[:80], "", "no such document", "one of those in the list, or a new upload")
+    return candidates[0]
+
+
+def version_of(key: str) -> tuple[int, int]:
+    """Changes when the file behind `key` does: time of change and size; InputError when there is none."""
+    try:
+        status = path_of(key).stat()
+    except OSError:
+        return (0, 0)
+    return (status.st_mtime_ns, status.st_size)
+
+
+def keep_upload(name: str, content: bytes, kind: str = "upload") -> tuple[str, bool]:
+    """Keep an uploaded file, of a `kind` among UPLOADS; its key, and whether it is new. The oldest beyond
+    MOST_UPLOADS are removed."""
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    folder = _folder(kind) / digest
+    safe = re.sub(r"[^\w.+-]", "_", Path(name).name)[-100:] or "upload"
+    is_new = not (folder / safe).exists()
+    if is_new:
+        folder.mkdir(parents=True, exist_ok=True)
+        for stale in folder.iterdir():
+            stale.unlink()
+        part = folder / f"{safe}.part"
+        part.write_bytes(content)
+        part.rename(folder / safe)
+        for old in _uploads(kind)[MOST_UPLOADS:]:
+            _remove(old)
+    return f"{kind}:{digest}", is_new
+
+
+def given_runs() -> dict[str, str]:
+    """The runs and observations among the files of the command line, key → file name."""
+    heads = {key: (path.name, _head(path)) for key, path in _given().items()}
+    return {key: name for key, (name, head) in heads.items() if is_run(head) or is_observation(head)}
+
+
+def uploads(kind: str = "upload") -> dict[str, str]:
+    """The uploads of a kind, key → file name, the latest first."""
+    return {f"{kind}:{path.parent.name}": path.name for path in _uploads(kind)}
+
+
+def drop_upload(key: str) -> None:
+    """Forget an upload that cannot be opened; anything else is left alone."""
+    if key.partition(":")[0] in UPLOADS:
+        _remove(path_of(key))
+
+
+def read_document(
+    key: str, dims: tuple[tuple[str, int], ...], offsets_as_plan: bool, part: str = ""
+) -> tuple[Loaded, About]:
+    """What the file holds; a MemplanError names the file as the person knows it. A recording opens as the
+    placement that was recorded."""
+    path = path_of(key)
+    try:
+        if open_recordings.is_recording(path):
+            return open_recordings.read_part(path, version_of(key), part), About()
+        loaded = load(path, ImportOptions(dims=dict(dims), offsets_as_plan=offsets_as_plan))
+    except MemplanError as error:
+        raise MemplanError(str(error).replace(str(path), path.name)) from error
+    return loaded, About() if isinstance(loaded, Plan) else read_about(path)
+
+
+def make_document(key: str, options: Options, loaded: Loaded, about: About) -> Document:
+    """The document of what was read; a finished plan stays as it is."""
+    name = path_of(key).name
+    if isinstance(loaded, Plan):
+        return Document(key, name, loaded, options, loaded.problem, about)
+    return Document(key, name, loaded, options, prepare(loaded, options.how, name), about)
+
+
+def _given() -> dict[str, Path]:
+    """The files of the command line by key; of two with one name the second is "name (2)"."""
+    found: dict[str, Path] = {}
+    for path in given_files():
+        names = (path.name, *(f"{path.name} ({n})" for n in range(2, len(found) + 2)))
+        found[next(key for key in (f"file:{name}" for name in names) if key not in found)] = path
+    return found
+
+
+def _head(path: Path) -> bytes:
+    """How a file begins; nothing of one that cannot be read, whoever opens it will say why."""
+    try:
+        return read_head(path, HEAD_BYTES)
+    except MemplanError:
+        return b""
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    if path.parent.exists() and not any(path.parent.iterdir()):
+        path.parent.rmdir()
+
+
+def _store() -> Path:
+    return user_cache_path("memplan") / "uploads"
+
+
+def _folder(kind: str) -> Path:
+    """Where uploads of a kind lie."""
+    return _store() if kind == UPLOADS[0] else _store().with_name(f"{kind}s")
+
+
+def _uploads(kind: str) -> list[Path]:
+    files = [path for path in _folder(kind).glob("*/*") if path.suffix != ".part"]
+    return sorted(files, key=_age)
+
+
+def _age(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except OSError:
+        return float("inf")
+
+
+def _title(path: Path) -> str:
+    return path.stem.replace("teaching_", "teaching: ").replace("_", " ")

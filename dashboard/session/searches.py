@@ -1,0 +1,134 @@
+"""Which search belongs to what a session looks at, and which of its plans is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import streamlit as st
+from memplan_dashboard.background import jobs
+from memplan_dashboard.background.jobs import Job
+from memplan_dashboard.background.scheduler import Desk
+from memplan_dashboard.session import state
+from memplan_dashboard.session.documents import Document
+from memplan_dashboard.session.plan_facts import Facts, make_facts
+from streamlit import runtime
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from memplan_engine.bounds import lower_bound
+from memplan_engine.feasibility.feasibility_decision import DECIDING, Decision, Verdict
+from memplan_engine.plan import Plan
+
+LIMITS = {"10": "10 s", "60": "60 s", "600": "10 min"}
+"""Seconds that a search may take, as the URL has them, and as people read them."""
+MOST_KEPT = 4
+
+
+@dataclass(slots=True, eq=False)
+class Search:
+    """A session's search on `document`: its job, and the plan of it that is shown."""
+
+    document: Document
+    job: Job
+    shown: Facts
+
+    @property
+    def has_better(self) -> bool:
+        """Whether the job knows a smaller arena or a higher bound than what is shown."""
+        best, shown = self.job.best, self.shown.plan
+        return best.arena_bytes < shown.arena_bytes or best.bound.nbytes > shown.bound.nbytes
+
+    @property
+    def verdict(self) -> Verdict:
+        """What is known of the capacity that the job looks for; UNDECIDED where it looks for none."""
+        capacity = self.job.capacity
+        return Verdict.UNDECIDED if capacity is None else verdict_of(self.job.best, capacity)
+
+    def show_best(self) -> None:
+        """Show the best plan so far; it goes through the validator first."""
+        best = self.job.best
+        checked = make_facts(self.document, replace(best, bound=lower_bound(best.problem)))
+        self.shown = replace(checked, plan=best)
+
+
+def session_is_alive(session: str) -> bool:
+    """Whether somebody looks: a browser is connected."""
+    return runtime.exists() and runtime.get_instance().is_active_session(session)
+
+
+@st.cache_resource(show_spinner=False)
+def desk() -> Desk:
+    """The jobs of all sessions."""
+    return Desk(lambda session: session_is_alive(session))
+
+
+def limit_seconds() -> float:
+    """How long a search may go on."""
+    chosen = state.get("limit")
+    return float(chosen if chosen in LIMITS else state.PARAMETERS["limit"])
+
+
+def known_facts(document: Document, strategy: str) -> Facts:
+    """The plan that this session has seen of `strategy`, else what it finds at once; raises MemplanError."""
+    search = _searches().get((document, strategy))
+    return search.shown if search else state.facts_of(document, strategy)
+
+
+def begin(document: Document, strategy: str, beside: Sequence[tuple[Document, str]] = ()) -> Search | None:
+    """The search that goes on after the first plan, begun if need be; None where there is nothing to look
+    for: it is proved, or the strategy has tried all it knows. The searches for what stands `beside` it go on,
+    all others of the session end. Raises MemplanError without a first plan."""
+    searches = _searches()
+    search = searches.get((document, strategy))
+    if search is not None:
+        searches[document, strategy] = searches.pop((document, strategy))
+        return search
+    quick = state.facts_of(document, strategy)
+    session = _session()
+    if not (jobs.goes_on(strategy) and quick.plan.cut_short and session_is_alive(session)):
+        return None
+    job = Job(session, quick.plan, limit_seconds())
+    search = searches[document, strategy] = Search(document, job, quick)
+    desk().hand_in(job, [searches[each].job for each in beside if each in searches])
+    for old in list(searches)[:-MOST_KEPT]:
+        searches.pop(old).job.cancel()
+    return search
+
+
+def aim(search: Search, budget: int | None) -> None:
+    """Have the search look for a plan within `budget` bytes where that is the question: its best plan does
+    not fit, and its bound would. Else for the smallest arena, as it does without a budget."""
+    job = search.job
+    asked = budget or None
+    if asked == job.capacity or job.first.strategy not in DECIDING:
+        return
+    if asked is not None and verdict_of(job.best, asked) is not Verdict.UNDECIDED:
+        asked = None
+    was, job.capacity = job.capacity, asked
+    if asked is not None or (was is not None and job.look().state.is_active):
+        job.cancel(patience=0.0)
+        keep_on(search)
+
+
+def keep_on(search: Search, beside: Sequence[Search] = ()) -> None:
+    """Search on for as long again as the limit says, and for less where a capacity is met; those `beside` it
+    go on, too."""
+    if search.verdict is not Verdict.UNDECIDED:
+        search.job.capacity = None
+    search.job.grant(limit_seconds())
+    desk().hand_in(search.job, [other.job for other in beside])
+
+
+def verdict_of(plan: Plan, budget: int) -> Verdict:
+    """What `plan` and its bound say of `budget` bytes; UNDECIDED: this plan does not fit, another one may."""
+    return Decision(budget, plan).verdict
+
+
+def _searches() -> dict[tuple[Document, str], Search]:
+    found: dict[tuple[Document, str], Search] = st.session_state.setdefault("searches", {})
+    return found
+
+
+def _session() -> str:
+    context = get_script_run_ctx()
+    return context.session_id if context else ""

@@ -1,0 +1,1 @@
+"""The page Diff and its sections."""

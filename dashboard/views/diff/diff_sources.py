@@ -1,0 +1,173 @@
+"""The controls of the Diff page: example pairs, base and head, the strategy, uploads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+from memplan_dashboard.session import documents, state
+from memplan_dashboard.session.documents import Document
+from memplan_dashboard.session.markdown_text import plain
+from memplan_dashboard.views.diff import diff_choices
+from memplan_dashboard.views.diff.diff_choices import PAIR_LABELS, SIDES
+from memplan_dashboard.views.diff.diff_options import pick_options
+from memplan_dashboard.widgets import controls
+
+from memplan_engine import MemplanError
+
+LAST = "diff_last_{}"
+FAULT = "diff_fault_{}"
+WHAT = {"base": "before", "head": "after"}
+
+
+def pick_sides() -> tuple[tuple[Document, str], tuple[Document, str]]:
+    """Base and head, and the strategy that plans each."""
+    _pick_pair()
+    row = controls.row([2.2, 0.35, 2.2, 1.6, 0.95])
+    with row[0]:
+        base = _pick("base")
+    with row[1]:
+        st.button("", icon=":material/swap_horiz:", key="swap", help="Exchange base and head", on_click=_swap)
+    with row[2]:
+        head = _pick("head")
+    with row[3]:
+        strategy = _pick_strategy(base, head)
+    with row[4], st.container(key="diff_upload"), st.popover("Upload", icon=":material/upload_file:"):
+        for side in SIDES:
+            st.file_uploader(
+                f"{side.capitalize()}, {WHAT[side]}: a graph, a plan, buffers or a recording",
+                key=f"uploader_{side}",
+                on_change=_uploaded(side),
+            )
+            _say_fault(side)
+    with row[0]:
+        base_strategy = pick_options("base", base, strategy)
+    with row[2]:
+        head_strategy = pick_options("head", head, strategy)
+    return (base, base_strategy), (head, head_strategy)
+
+
+def _pick_pair() -> None:
+    """The example pairs, one click each."""
+    known = diff_choices.pairs()
+    chosen = tuple(diff_choices.key_of(side) for side in SIDES)
+    st.session_state.pair_widget = next((name for name, keys in known.items() if keys == chosen), None)
+
+    def picked() -> None:
+        name = st.session_state.pair_widget
+        if name in known:
+            _choose(**dict(zip(SIDES, known[name], strict=True)))
+
+    st.pills(
+        "Example pairs, a real regression each",
+        list(known),
+        format_func=lambda name: PAIR_LABELS.get(name, name.replace("_", " ")),
+        key="pair_widget",
+        on_change=picked,
+    )
+
+
+def _pick(side: str) -> Document:
+    """The document of one side; where it cannot be read, its error below the box, and the one before."""
+    key, fault = diff_choices.key_of(side), ""
+    try:
+        document = diff_choices.read_side(key, diff_choices.options_of(side))
+    except MemplanError as error:
+        fault = str(error)
+        key, document = _instead(side, key)
+        state.choose(**{side: key, "changed": "", **diff_choices.nothing_asked(side)})
+    st.session_state[LAST.format(side)] = key
+    known = documents.catalogue()
+    if key not in known:
+        known = {key: key.partition(":")[2], **known}
+    st.session_state[f"{side}_widget"] = key
+
+    def picked() -> None:
+        _choose(**{side: st.session_state[f"{side}_widget"]})
+
+    st.selectbox(
+        f"{side.capitalize()} ({WHAT[side]})",
+        list(known),
+        format_func=known.__getitem__,
+        key=f"{side}_widget",
+        on_change=picked,
+    )
+    if fault:
+        st.error(plain(fault), icon=":material/error:")
+    _say_fault(side)
+    return document
+
+
+def _instead(side: str, asked: str) -> tuple[str, Document]:
+    """The file as it is where only its options make no sense; what this side showed before, or else the
+    default."""
+    default = diff_choices.pairs()[diff_choices.FIRST_PAIR][SIDES.index(side)]
+    for key in (asked, st.session_state.get(LAST.format(side), default), default):
+        try:
+            return key, diff_choices.read_side(key)
+        except MemplanError:
+            continue
+    raise MemplanError("the example graphs are not there: install memplan anew")
+
+
+def _pick_strategy(base: Document, head: Document) -> str:
+    names = diff_choices.strategy_names(base, head)
+    chosen = state.get("strategy")
+    current = chosen if chosen in names else names[0]
+    st.session_state.diff_strategy_widget = current
+    brought = next((each for each in (base, head) if each.plan), base)
+
+    def picked() -> None:
+        state.choose(strategy=st.session_state.diff_strategy_widget)
+
+    st.selectbox(
+        "Strategy",
+        names,
+        format_func=controls.strategy_label(brought),
+        key="diff_strategy_widget",
+        on_change=picked,
+        help="Plans both sides. greedy_by_size gives the same plan on every machine.",
+    )
+    return current
+
+
+def _swap() -> None:
+    base, head = (diff_choices.key_of(side) for side in SIDES)
+    crossed = {}
+    for side, other in zip(SIDES, reversed(SIDES), strict=True):
+        crossed |= {f"{side}_{name}": state.get(f"{other}_{name}") for name in state.OF_A_SIDE}
+    _choose(base=head, head=base)
+    state.choose(**crossed)
+
+
+def _uploaded(side: str) -> Callable[[], None]:
+    """Open what was uploaded; what cannot be read is forgotten, and said below the box."""
+
+    def take() -> None:
+        given = st.session_state[f"uploader_{side}"]
+        if given is None:
+            return
+        key, is_new = documents.keep_upload(given.name, given.getvalue())
+        try:
+            diff_choices.read_side(key)
+        except MemplanError as error:
+            if is_new:
+                documents.drop_upload(key)
+            st.session_state[FAULT.format(side)] = str(error)
+            return
+        _choose(**{side: key})
+
+    return take
+
+
+def _choose(**sides: str) -> None:
+    """Compare other files: the selection, what was asked and what was said of the last ones go."""
+    for side in SIDES:
+        st.session_state.pop(FAULT.format(side), None)
+    asked = {name: "" for side in sides for name in diff_choices.nothing_asked(side)}
+    state.choose(**asked, **sides, changed="", kinds="")
+
+
+def _say_fault(side: str) -> None:
+    if fault := st.session_state.get(FAULT.format(side)):
+        st.error(plain(fault), icon=":material/error:")

@@ -1,0 +1,167 @@
+"""The tables under the chart: the peak, and all buffers. A row selected is a buffer selected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+from memplan_dashboard.charts import peak_bars
+from memplan_dashboard.session import state
+from memplan_dashboard.session.markdown_text import plain
+from memplan_dashboard.session.plan_facts import Facts
+from memplan_dashboard.views.inspect.layout_table import show_layout
+from memplan_dashboard.views.inspect.objects_table import show_objects
+from memplan_dashboard.views.inspect.reserved import is_recorded, show_reserved
+from memplan_dashboard.views.inspect.reuse_table import show_reuse
+from memplan_dashboard.views.inspect.sizes import show_sizes
+from memplan_dashboard.views.inspect.training_tab import show_training
+from memplan_dashboard.views.inspect.values_table import show_values
+from memplan_dashboard.widgets.selectable import selectable
+from memplan_dashboard.widgets.symbol_sliders import symbols_of
+from numpy.typing import NDArray
+
+from memplan_engine import Graph, Peak, Plan, find_provenance
+from memplan_engine.analysis.training_phases import is_training
+from memplan_engine.units import format_bytes
+
+MOST_ROWS = 5_000
+
+
+def show_tables(
+    facts: Facts,
+    selected: int | None,
+    what_if: Callable[[], None] | None = None,
+    missed: NDArray[np.bool_] | None = None,
+) -> None:
+    """A tab for each of: what the peak is made of, all buffers, and what the graph behind them offers;
+    `what_if` fills one more. Of all buffers those are left out that a search has `missed`."""
+    parts: dict[str, Callable[[], None]] = {
+        "What the peak is made of": lambda: _show_peak(facts, selected),
+        "All buffers": lambda: _show_all(facts, selected, missed),
+        "Layout": lambda: show_layout(facts),
+    }
+    if what_if is not None:
+        parts["What if"] = what_if
+    graph = facts.document.graph
+    if is_recorded(facts.document):
+        parts["Reserved"] = lambda: show_reserved(facts.document)
+    if facts.plan.objects is not None:
+        parts["Shared objects"] = lambda: show_objects(facts.plan)
+    if graph is not None:
+        parts["Values"] = lambda: show_values(graph)
+    if isinstance(facts.document.loaded, Graph):
+        parts["Reuse"] = lambda: show_reuse(facts)
+    if symbols_of(facts.document):
+        parts["Sizes"] = lambda: show_sizes(facts)
+    if graph is not None and is_training(graph):
+        parts["Training"] = lambda: show_training(facts)
+    names = list(parts)
+    chosen = state.get("tab")
+    st.session_state.tables = chosen if chosen in parts else names[0]
+    tabs = st.tabs(names, key="tables", on_change=lambda: _opened(names))
+    for tab, show in zip(tabs, parts.values(), strict=True):
+        if tab.open:
+            with tab:
+                show()
+
+
+def _opened(names: Sequence[str]) -> None:
+    """Keep the open tab in the address, unless it is the first."""
+    opened = st.session_state.tables
+    state.choose(tab="" if opened == names[0] else opened)
+
+
+def _show_peak(facts: Facts, selected: int | None) -> None:
+    peak = facts.peak
+    at = f", {peak.ops[0].name}" if peak.ops else ""
+    st.caption(plain(f"{format_bytes(peak.nbytes)} live at step {peak.step:,}{at}. Counted: {peak.counted}."))
+    bars = peak_bars.data(peak)
+    with st.container(key="halves_peak"):
+        left, right = st.columns([1, 2], gap="medium")
+    left.plotly_chart(peak_bars.figure(bars, selected), key="peak_bars", config={"displayModeBar": False})
+    buffers = [part.buffer for part in peak.contributors[:MOST_ROWS]]
+    with right:
+        _selectable(_peak_rows(peak), buffers, selected, "peak", facts)
+
+
+def _show_all(facts: Facts, selected: int | None, missed: NDArray[np.bool_] | None) -> None:
+    found = np.arange(len(facts.plan.problem)) if missed is None else np.flatnonzero(~missed)
+    buffers = _largest(facts.plan.problem.size, found)
+    if selected is not None and selected not in buffers:
+        buffers = [*buffers[: MOST_ROWS - 1], selected]
+    if len(found) > MOST_ROWS:
+        st.caption(
+            f"The largest {MOST_ROWS:,} of {len(found):,} buffers{' found' if missed is not None else ''}. "
+            "One that is selected in the chart is always among them."
+        )
+    _selectable(_rows_of(facts.plan, buffers), buffers, selected, "all", facts)
+
+
+def _largest(size: NDArray[np.int64], among: NDArray[np.int64]) -> list[int]:
+    """The largest of some buffers, up to as many as a table has rows, largest first, ties by index."""
+    if len(among) > MOST_ROWS:
+        least = np.partition(size[among], len(among) - MOST_ROWS)[len(among) - MOST_ROWS]
+        among = among[size[among] >= least]
+    return among[np.argsort(-size[among], kind="stable")][:MOST_ROWS].tolist()
+
+
+def _selectable(
+    rows: pd.DataFrame, buffers: Sequence[int | None], selected: int | None, name: str, facts: Facts
+) -> None:
+    """A table whose selected row is the selected buffer, whichever of them is clicked."""
+    names = facts.plan.problem.names
+    whole = st.column_config.NumberColumn(format="localized")
+    columns = {
+        **dict.fromkeys(("bytes", "offset", "start", "end"), whole),
+        "share": st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1),
+    }
+
+    def choose(buffer: int | None) -> None:
+        state.choose(selected="" if buffer is None else names[buffer])
+
+    selectable(rows, buffers, selected, name, facts.document.key, choose, columns)
+
+
+def _peak_rows(peak: Peak) -> pd.DataFrame:
+    parts = peak.contributors[:MOST_ROWS]
+    rows = pd.DataFrame(
+        {
+            "buffer": [part.name for part in parts],
+            "size": [format_bytes(part.nbytes) for part in parts],
+            "bytes": [part.nbytes for part in parts],
+            "share": [part.nbytes / peak.nbytes for part in parts],
+            "source": [str(part.provenance.source or "") for part in parts],
+            "kind": [part.provenance.kind for part in parts],
+            "module": [part.provenance.module for part in parts],
+        }
+    )
+    return _without_empty(rows)
+
+
+def _rows_of(plan: Plan, buffers: Sequence[int]) -> pd.DataFrame:
+    problem, known = plan.problem, find_provenance(plan.problem)
+    rows = pd.DataFrame(
+        {
+            "buffer": [problem.names[buffer] for buffer in buffers],
+            "size": [format_bytes(int(problem.size[buffer])) for buffer in buffers],
+            "bytes": problem.size[buffers],
+            "offset": plan.offsets[buffers],
+            "start": problem.start[buffers],
+            "end": problem.end[buffers],
+            "kind": [known[buffer].kind for buffer in buffers],
+            "module": [known[buffer].module for buffer in buffers],
+        }
+    )
+    return _without_empty(rows)
+
+
+def _without_empty(rows: pd.DataFrame) -> pd.DataFrame:
+    """Leave out what the file does not say of any buffer."""
+    says_nothing = [
+        name
+        for name in ("source", "module", "kind")
+        if name in rows and rows[name].isin(["", "buffer"]).all()
+    ]
+    return rows.drop(columns=says_nothing)

@@ -1,0 +1,124 @@
+"""Does it fit? The answer, who is in the way, and the smallest changes that make it fit, a click away."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+from memplan_dashboard.session import scenarios, state
+from memplan_dashboard.session.markdown_text import plain
+from memplan_dashboard.session.plan_facts import Facts
+from memplan_dashboard.session.scenarios import Changed
+
+from memplan_engine import Fit, MemplanError, Suggestion, Verdict
+from memplan_engine.analysis.claims import over_capacity
+from memplan_engine.reporters.what_if_tables import verdict_words
+from memplan_engine.reporters.what_if_words import proof_words, shortage_words, suggestion_words
+from memplan_engine.units import format_bytes, parse_bytes
+from memplan_engine.what_if.suggestions.shortage import Shortage
+from memplan_engine.what_if.text import MOST_EDITS
+
+MOST_MEMBERS = 500
+
+
+def show_budget(found: Changed, facts: Facts, budget: int | None) -> None:
+    """The budget is the one of the row above; here it may be written as 512KiB."""
+    st.markdown("**Does it fit?**")
+    current = _written(budget)
+    if st.session_state.get("what_if_budget_was") != budget:
+        st.session_state.what_if_budget_was, st.session_state.what_if_budget = budget, current
+    st.session_state.setdefault("what_if_budget", current)
+    text = st.text_input(
+        "Budget in bytes",
+        key="what_if_budget",
+        placeholder="512KiB",
+        on_change=_take,
+        help="Bytes, or as 512KiB or 1.5GiB.",
+    )
+    fault = st.session_state.get("what_if_budget_fault")
+    if fault and text:
+        st.error(plain(fault), icon=":material/error:")
+        return
+    if not budget:
+        st.caption("Give a budget to see whether it fits, and the smallest change that makes it fit.")
+        return
+    _answer(found, scenarios.fit_of(facts.plan, budget))
+
+
+def _take() -> None:
+    text = st.session_state.what_if_budget.strip()
+    try:
+        nbytes = parse_bytes(text, "budget") if text else 0
+    except MemplanError as error:
+        st.session_state.what_if_budget_fault = str(error)
+        return
+    st.session_state.what_if_budget_fault = ""
+    st.session_state.what_if_budget_was = nbytes or None
+    state.choose(budget=repr(nbytes / 2**20).removesuffix(".0") if nbytes else "")
+
+
+def _written(budget: int | None) -> str:
+    if not budget:
+        return ""
+    short = format_bytes(budget)
+    try:
+        exact = parse_bytes(short) == budget
+    except MemplanError:
+        # Rounded, it is no whole number of bytes: 10.24 KiB.
+        exact = False
+    return short if exact else str(budget)
+
+
+def _answer(found: Changed, fit: Fit) -> None:
+    verdict = fit.decision.verdict
+    show = {Verdict.FITS: st.success, Verdict.DOES_NOT_FIT: st.error, Verdict.UNDECIDED: st.warning}[verdict]
+    show(plain(verdict_words(fit)))
+    if short := over_capacity(fit.decision.plan, fit.decision.capacity):
+        st.warning(plain(short), icon=":material/warning:")
+    if fit.shortage is not None:
+        st.caption(plain(shortage_words(fit.shortage)))
+    for place, suggestion in enumerate(fit.suggestions):
+        _suggestion(found, fit, suggestion, place)
+    if verdict is not Verdict.FITS and not fit.suggestions:
+        st.caption("No change was found that makes it fit.")
+    if not fit.complete:
+        st.caption("Looked for as long as a page may take; the command line can look longer.")
+    if fit.shortage is not None:
+        with st.expander(f"Who is alive at the {fit.shortage.steps:,} overfull steps"):
+            _members(fit, fit.shortage)
+
+
+def _suggestion(found: Changed, fit: Fit, suggestion: Suggestion, place: int) -> None:
+    words, button = st.columns([5, 1], vertical_alignment="center")
+    words.text(suggestion_words(suggestion, fit.decision.plan.problem))
+    words.caption(plain(f"arena then {format_bytes(suggestion.arena_bytes)} · {proof_words(suggestion)}"))
+    room = MOST_EDITS - len(found.scenario.edits) - len(suggestion.edits)
+    button.button(
+        "Apply",
+        key=f"what_if_apply_{place}",
+        disabled=room < 0,
+        help=None if room >= 0 else f"An address holds {MOST_EDITS} changes.",
+        on_click=scenarios.attempt,
+        args=(found, *suggestion.edits),
+    )
+
+
+def _members(fit: Fit, shortage: Shortage) -> None:
+    names, steps = fit.decision.plan.problem.names, shortage.steps
+    members = shortage.members[:MOST_MEMBERS]
+    rows = pd.DataFrame(
+        {
+            "buffer": [names[each.buffer] for each in members],
+            "size": [format_bytes(each.nbytes) for each in members],
+            "bytes": [each.nbytes for each in members],
+            "overfull steps": [each.steps for each in members],
+            "of them": [each.steps / steps for each in members],
+            "enough alone": [each.buffer in shortage.single for each in members],
+        }
+    )
+    config = {
+        "bytes": st.column_config.NumberColumn(format="localized"),
+        "of them": st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1),
+    }
+    st.dataframe(rows, hide_index=True, key="what_if_members", column_config=config)
+    if len(shortage.members) > MOST_MEMBERS:
+        st.caption(f"and {len(shortage.members) - MOST_MEMBERS:,} more")

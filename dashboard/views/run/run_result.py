@@ -1,0 +1,239 @@
+"""What came of a run: verdicts, figures, curves, and tables: what lies in the slab, what does not, why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pandas as pd
+import streamlit as st
+from memplan_dashboard.charts import run_curves
+from memplan_dashboard.session import state
+from memplan_dashboard.session.markdown_text import plain
+
+from memplan_engine.formats.memplan_json.run_format import ProfileEntry, RunFile, SlabEntry, peak_of
+from memplan_engine.formats.memplan_json.run_writer import run_bytes
+from memplan_engine.reporters.run_words import (
+    WAYS,
+    check_sentence,
+    counted_sentence,
+    difference_sentence,
+    equality_sentence,
+    kernel_bytes,
+    reasons,
+    signed,
+    times,
+)
+from memplan_engine.units import format_bytes, format_seconds
+
+MOST_ROWS = 5_000
+QUIET = {"delta_color": "off", "delta_arrow": "off"}
+WHOLE = st.column_config.NumberColumn(format="localized")
+SHARE = st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1)
+
+
+def show_run(run: RunFile) -> None:
+    """All of it, from the verdicts to the tables."""
+    _verdicts(run)
+    _figures(run)
+    if run.curves:
+        chart = run_curves.figure(run_curves.data(run))
+        st.plotly_chart(chart, key="run_curves", config={"displayModeBar": False})
+        st.caption(plain(f"Counted: {counted_sentence(run)}"))
+    else:
+        st.info("There are no ops to watch.")
+    _tabs(run)
+
+
+def _verdicts(run: RunFile) -> None:
+    """Badges for what is well, errors in full for what is not."""
+    with st.container(horizontal=True, gap="small", key="run_badges"):
+        if run.equality and run.equality.exact:
+            st.badge(plain(equality_sentence(run.equality)), icon=":material/check_circle:", color="green")
+        if run.check and not run.check.fault:
+            told = f"safety mode: {check_sentence(run.check)}"
+            st.badge(plain(told), icon=":material/shield:", color="green")
+        if run.difference == 0:
+            told = "predicted peak is the measured one, to the byte"
+            st.badge(told, icon=":material/straighten:", color="green")
+        if run.plan is None and run.curves:
+            st.badge("an observation: nothing was predicted", icon=":material/visibility:", color="gray")
+        if run.training:
+            st.badge("training mode", color="gray")
+        if run.functional:
+            st.badge("functional graph", color="gray")
+    if run.equality and not run.equality.exact:
+        st.error(plain(f"Result {equality_sentence(run.equality)}"), icon=":material/difference:")
+    if run.check and run.check.fault:
+        st.error(plain(f"Safety mode: {run.check.fault}"), icon=":material/gpp_bad:")
+
+
+def _figures(run: RunFile) -> None:
+    known = run.curves
+    base = peak_of(run.predicted)[0] if run.predicted else None
+    figures: list[tuple[str, str, str | None]] = []
+    if base is not None:
+        figures.append(("Predicted peak", format_bytes(base), _at(run, run.predicted)))
+    if "dispatch" in known:
+        told = difference_sentence(run) if run.predicted else _at(run, run.dispatch)
+        figures.append(("Measured peak", format_bytes(max(run.dispatch)), told))
+    if "allocator" in known:
+        top = max(run.allocator)
+        # As the command line says it: a bare "0 B" would not say beside what.
+        beside = "as predicted" if top == base else signed(top - (base or 0))
+        told = _at(run, run.allocator) if base is None else beside
+        figures.append(("Allocator's peak", format_bytes(top), told))
+    if run.slab:
+        figures.append(("Slab", format_bytes(run.slab.bytes), f"policy {run.slab.policy}"))
+        share = f"{100 * run.slab.share:.1f} %"
+        figures.append(("Written in place", share, "of bytes that are not returned"))
+    if run.profile:
+        figures += _time(run.profile)
+    columns = st.container(key="figures").columns(len(figures) or 1, gap="small")
+    for column, (label, value, told) in zip(columns, figures, strict=False):
+        column.metric(label, value, plain(told) if told else None, **QUIET)
+
+
+def _time(profile: ProfileEntry) -> list[tuple[str, str, str | None]]:
+    base = profile.interpreter if profile.eager is None else profile.eager
+    name = "the interpreter" if profile.eager is None else "eager"
+    told = f"×{profile.slab / base:.2f} of {name}" if base else None
+    return [("An iteration", format_seconds(profile.slab), told)]
+
+
+def _at(run: RunFile, curve: tuple[int, ...]) -> str | None:
+    place = peak_of(curve)[1]
+    return f"at {run.ops[place]}" if place >= 0 else None
+
+
+def _tabs(run: RunFile) -> None:
+    parts: dict[str, Callable[[], None]] = {}
+    if run.slab:
+        slab = run.slab
+        parts["In the slab"] = lambda: _ways(slab)
+        parts["Left out"] = lambda: _left(slab)
+    if "allocator" in run.curves:
+        parts["Temporaries"] = lambda: _temporaries(run)
+    if run.profile:
+        profile = run.profile
+        parts["Time"] = lambda: _times(profile)
+    parts["Downloads"] = lambda: _downloads(run)
+    names = list(parts)
+    chosen = state.get("tab")
+    st.session_state.run_tabs = chosen if chosen in parts else names[0]
+
+    def opened() -> None:
+        tab = st.session_state.run_tabs
+        state.choose(tab="" if tab == names[0] else tab)
+
+    for tab, show in zip(st.tabs(names, key="run_tabs", on_change=opened), parts.values(), strict=True):
+        if tab.open:
+            with tab:
+                show()
+
+
+def _ways(slab: SlabEntry) -> None:
+    whole = max(sum(way.storages for way in slab.ways), 1), max(sum(way.bytes for way in slab.ways), 1)
+    rows = pd.DataFrame(
+        {
+            "way": [way.way for way in slab.ways],
+            "what it means": [WAYS[way.way] for way in slab.ways],
+            "storages": [way.storages for way in slab.ways],
+            "of storages": [way.storages / whole[0] for way in slab.ways],
+            "size": [format_bytes(way.bytes) for way in slab.ways],
+            "bytes": [way.bytes for way in slab.ways],
+            "of bytes": [way.bytes / whole[1] for way in slab.ways],
+        }
+    )
+    columns = {"bytes": WHOLE, "storages": WHOLE, "of bytes": SHARE, "of storages": SHARE}
+    _table(rows, columns)
+    counts = f"views: {slab.views:,} · in-place ops: {slab.in_place:,}"
+    st.caption(plain(f"Nodes that make no memory of their own: {counts}"))
+
+
+def _left(slab: SlabEntry) -> None:
+    if not slab.left:
+        st.info("Everything that ops make is written in place.")
+        return
+    st.caption("Why ops are not written in place, by kind")
+    grouped = reasons(slab.left)
+    rows = pd.DataFrame(
+        {
+            "kind": [row.kind for row in grouped],
+            "reason": [row.reason for row in grouped],
+            "way": [row.way for row in grouped],
+            "storages": [row.storages for row in grouped],
+            "size": [format_bytes(row.nbytes) for row in grouped],
+            "bytes": [row.nbytes for row in grouped],
+        }
+    )
+    _table(rows, {"bytes": WHOLE, "storages": WHOLE})
+    st.caption("Each of them")
+    largest = sorted(slab.left, key=lambda entry: -entry.bytes)[:MOST_ROWS]
+    each = pd.DataFrame(
+        {
+            "op": [entry.op for entry in largest],
+            "kind": [entry.kind for entry in largest],
+            "storage": [entry.storage for entry in largest],
+            "way": [entry.way for entry in largest],
+            "reason": [entry.reason for entry in largest],
+            "bytes": [entry.bytes for entry in largest],
+        }
+    )
+    _table(each, {"bytes": WHOLE})
+
+
+def _temporaries(run: RunFile) -> None:
+    if not run.temporaries:
+        st.info("No op holds memory for itself.")
+        return
+    takers = sorted(run.temporaries, key=lambda taker: -kernel_bytes(taker))[:MOST_ROWS]
+    rows = pd.DataFrame(
+        {
+            "op": [taker.op for taker in takers],
+            "kind": [taker.kind for taker in takers],
+            "taken by kernels": [format_bytes(kernel_bytes(taker)) for taker in takers],
+            "kernels, bytes": [kernel_bytes(taker) for taker in takers],
+            "made inside, bytes": [taker.inside_bytes for taker in takers],
+            "in all, bytes": [taker.bytes for taker in takers],
+        }
+    )
+    _table(rows, dict.fromkeys(("kernels, bytes", "made inside, bytes", "in all, bytes"), WHOLE))
+    st.caption(
+        "What an op holds while it runs, beside what is there at its end. What operators inside it make is "
+        "predicted; what kernels take only a run can tell."
+    )
+
+
+def _times(profile: ProfileEntry) -> None:
+    told = " · ".join(f"{name} {text}" for name, text in times(profile).items())
+    setup = f"setup {format_seconds(profile.setup)}, export and planning included"
+    st.caption(plain(f"{told}; medians of {profile.runs} runs by turns. {setup}"))
+    whole = sum(kind.slab for kind in profile.kinds) or 1.0
+    rows = pd.DataFrame(
+        {
+            "kind": [kind.kind for kind in profile.kinds],
+            "ops": [kind.ops for kind in profile.kinds],
+            "as it is, ms": [1000 * kind.plain for kind in profile.kinds],
+            "in the slab, ms": [1000 * kind.slab for kind in profile.kinds],
+            "share": [kind.slab / whole for kind in profile.kinds],
+        }
+    )
+    number = st.column_config.NumberColumn(format="%.3f")
+    _table(rows, {"as it is, ms": number, "in the slab, ms": number, "share": SHARE, "ops": WHOLE})
+
+
+def _downloads(run: RunFile) -> None:
+    st.download_button(
+        "Download the run (JSON)",
+        lambda: run_bytes(run),
+        "run.json",
+        "application/json",
+        icon=":material/download:",
+        on_click="ignore",
+    )
+    st.caption("Opens on this page again. `memplan run -o` writes the same of your own models.")
+
+
+def _table(rows: pd.DataFrame, columns: dict[str, object]) -> None:
+    height = min(460, 38 + 35 * max(1, len(rows)))
+    st.dataframe(rows, hide_index=True, height=height, column_config=columns)

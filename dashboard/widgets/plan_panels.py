@@ -1,0 +1,101 @@
+"""A plan as a panel of the rectangle chart."""
+
+from __future__ import annotations
+
+import numpy as np
+from memplan_dashboard.charts.reserved_over_time import Curve
+from memplan_dashboard.plan_view import Band, Panel, StripLine
+from memplan_dashboard.session.plan_facts import Facts
+from numpy.typing import NDArray
+
+from memplan_engine import Problem
+from memplan_engine.analysis.claims import over_bound, workspace_name
+from memplan_engine.analysis.provenance import step_labels
+from memplan_engine.analysis.training_phases import phase_steps
+from memplan_engine.pieces import cut
+from memplan_engine.plotting.colouring import PHASE_COLOURS, Colouring
+from memplan_engine.profile import shared_by_step
+from memplan_engine.units import format_bytes
+
+MOST_STEP_LABELS = 50_000
+MOST_BANDS = 64
+MOST_LINE = 200_000
+"""Entries of a line on the strip: of more each stands for several."""
+
+
+def make_panel(
+    facts: Facts,
+    colouring: Colouring,
+    dimmed: NDArray[np.bool_] | None = None,
+    budget: int | None = None,
+    before: int | None = None,
+    reserved: Curve | None = None,
+) -> Panel:
+    """The panel of a plan; `dimmed` (bool, one a buffer) fades what a search does not want; `before` is an
+    arena in bytes to compare with, `reserved` what the allocator of a recording held of the device."""
+    plan, profile = facts.plan, facts.profile
+    problem, pieces = plan.problem, cut(plan.problem)
+    owner = pieces.owner
+    over = over_bound(plan)
+    if not facts.report.valid:
+        over = "not valid"
+    labels = _step_labels(problem) if problem.steps <= MOST_STEP_LABELS else []
+    return Panel(
+        title=plan.strategy,
+        subtitle=f"{format_bytes(plan.arena_bytes)} · {over}",
+        start=pieces.start,
+        end=pieces.end,
+        offset=plan.offsets[owner] + pieces.low,
+        size=pieces.high - pieces.low,
+        color=colouring.index[owner],
+        names=problem.names,
+        arena=plan.arena_bytes,
+        bound=plan.bound.nbytes,
+        peak_step=profile.peak_step,
+        steps=problem.steps,
+        profile_start=profile.sections.bounds[:-1],
+        profile_live=profile.live,
+        profile_high=profile.high_water,
+        budget=budget,
+        dimmed=None if dimmed is None else dimmed[owner],
+        owner=owner.astype(np.int32) if problem.gaps else None,
+        step_labels=labels or None,
+        bands=_bands(problem),
+        before=before,
+        lines=_lines(facts, reserved),
+    )
+
+
+def _lines(facts: Facts, reserved: Curve | None) -> tuple[StripLine, ...]:
+    """What is held with the scratch of ops, where they have any, and what an allocator reserved."""
+    plan, lines = facts.plan, []
+    if plan.workspace_bytes:
+        held = facts.profile.held
+        thin = held.thinned(MOST_LINE)
+        label = f"with {workspace_name(plan.problem)}"
+        lines.append(StripLine("held", label, thin.start, thin.nbytes, exact=thin is held))
+    if reserved is not None:
+        columns = np.array(reserved.steps), np.array(reserved.reserved)
+        lines.append(StripLine("reserved", "reserved", *columns, exact=False))
+    return tuple(lines)
+
+
+def _step_labels(problem: Problem) -> list[str]:
+    """The ops of each step, with what they hold beside the arena."""
+    labels = step_labels(problem)
+    for step, nbytes in shared_by_step(problem).items():
+        labels[step] = f"{labels[step]}, {format_bytes(nbytes)} of {workspace_name(problem)} beside the arena"
+    return labels
+
+
+def _bands(problem: Problem) -> tuple[Band, ...]:
+    """A band for each stretch of steps that belongs to one phase of a training step."""
+    if problem.origin is None:
+        return ()
+    steps = phase_steps(problem.origin.graph, problem.origin.schedule)
+    bands = [
+        Band(str(phase), start, end, PHASE_COLOURS[phase])
+        for phase, stretches in steps.items()
+        for start, end in stretches
+    ]
+    return tuple(sorted(bands, key=lambda band: band.start)[:MOST_BANDS])

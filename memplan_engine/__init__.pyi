@@ -1,0 +1,455 @@
+"""The public names, written once: `__init__.py` imports each from its module when it is asked for."""
+
+from .analysis.layout import (
+    Layout as Layout,
+)
+from .analysis.layout import (
+    make_layout as make_layout,
+)
+from .analysis.managed_values import (
+    ManagedValue as ManagedValue,
+)
+from .analysis.managed_values import (
+    managed_problem as managed_problem,
+)
+from .analysis.managed_values import (
+    managed_values as managed_values,
+)
+from .analysis.peak import (
+    Peak as Peak,
+)
+from .analysis.peak import (
+    find_peak as find_peak,
+)
+from .analysis.positional import (
+    positional_maxima as positional_maxima,
+)
+from .analysis.positional import (
+    shared_objects_bound as shared_objects_bound,
+)
+from .analysis.provenance import (
+    Provenance as Provenance,
+)
+from .analysis.provenance import (
+    find_provenance as find_provenance,
+)
+from .analysis.training_phases import (
+    min_cut_difference as min_cut_difference,
+)
+from .analysis.training_phases import (
+    phase_steps as phase_steps,
+)
+from .analysis.training_phases import (
+    saved_activations as saved_activations,
+)
+from .analysis.usage_records import (
+    UsageRecord as UsageRecord,
+)
+from .analysis.usage_records import (
+    records_problem as records_problem,
+)
+from .analysis.usage_records import (
+    usage_records as usage_records,
+)
+from .analysis.workspaces import (
+    predicted_live as predicted_live,
+)
+from .analysis.workspaces import (
+    with_workspaces as with_workspaces,
+)
+from .analysis.workspaces import (
+    workspaces_as_tensors as workspaces_as_tensors,
+)
+from .bounds import (
+    Bound as Bound,
+)
+from .bounds import (
+    BoundKind as BoundKind,
+)
+from .bounds import (
+    contributors as contributors,
+)
+from .bounds import (
+    lower_bound as lower_bound,
+)
+from .diffing.matching import (
+    Matching as Matching,
+)
+from .diffing.matching import (
+    match_buffers as match_buffers,
+)
+from .diffing.moment import (
+    Cause as Cause,
+)
+from .diffing.moment import (
+    Moment as Moment,
+)
+from .diffing.regression import (
+    Change as Change,
+)
+from .diffing.regression import (
+    Diff as Diff,
+)
+from .diffing.regression import (
+    changes_by_buffer as changes_by_buffer,
+)
+from .diffing.regression import (
+    diff as diff,
+)
+from .diffing.rows import (
+    DiffRow as DiffRow,
+)
+from .diffing.rows import (
+    diff_rows as diff_rows,
+)
+from .diffing.rows import (
+    module_rows as module_rows,
+)
+from .diffing.strip import (
+    ProfileDifference as ProfileDifference,
+)
+from .diffing.strip import (
+    profile_difference as profile_difference,
+)
+from .errors import (
+    InputError as InputError,
+)
+from .errors import (
+    MemplanError as MemplanError,
+)
+from .errors import (
+    MissingDependencyError as MissingDependencyError,
+)
+from .errors import (
+    PlanError as PlanError,
+)
+from .feasibility.feasibility_decision import (
+    Decision as Decision,
+)
+from .feasibility.feasibility_decision import (
+    Verdict as Verdict,
+)
+from .feasibility.feasibility_decision import (
+    decide as decide,
+)
+from .files import (
+    ImportOptions as ImportOptions,
+)
+from .files import (
+    load as load,
+)
+from .formats.csv_tables.csv_writer import write_csv as write_csv
+from .formats.memplan_json.json_writer import write_json as write_json
+from .formats.memplan_json.observation_reader import load_observation as load_observation
+from .formats.memplan_json.observation_writer import (
+    write_observation as write_observation,
+)
+from .formats.memplan_json.observation_writer import (
+    write_observation_trace as write_observation_trace,
+)
+from .formats.memplan_json.run_reader import (
+    load_run as load_run,
+)
+from .formats.memplan_json.run_reader import (
+    load_runs as load_runs,
+)
+from .formats.memplan_json.run_writer import write_run as write_run
+from .formats.memplan_json.schedule_reader import load_schedule as load_schedule
+from .formats.recording_file import load_recording as load_recording
+from .graph import (
+    Graph as Graph,
+)
+from .graph import (
+    Op as Op,
+)
+from .graph import (
+    Phase as Phase,
+)
+from .graph import (
+    Role as Role,
+)
+from .graph import (
+    Source as Source,
+)
+from .graph import (
+    Storage as Storage,
+)
+from .graph import (
+    Symbol as Symbol,
+)
+from .graph import (
+    Tensor as Tensor,
+)
+from .graph import (
+    Workspace as Workspace,
+)
+from .graph import (
+    check_graph as check_graph,
+)
+from .lifetimes import (
+    Unread as Unread,
+)
+from .lifetimes import (
+    to_problem as to_problem,
+)
+from .plan import Plan as Plan
+from .planner import (
+    adopt as adopt,
+)
+from .planner import (
+    compare as compare,
+)
+from .planner import (
+    make_plan as make_plan,
+)
+from .planner import (
+    strategies_for as strategies_for,
+)
+from .plotting.figure_style import FigureStyle as FigureStyle
+from .plotting.png_figure import write_png as write_png
+from .plotting.svg_figure import write_svg as write_svg
+from .preparation import (
+    Preparation as Preparation,
+)
+from .preparation import (
+    prepare as prepare,
+)
+from .problem import (
+    FREE as FREE,
+)
+from .problem import (
+    Buffer as Buffer,
+)
+from .problem import (
+    Gap as Gap,
+)
+from .problem import (
+    Problem as Problem,
+)
+from .problem import (
+    make_problem as make_problem,
+)
+from .profile import (
+    Profile as Profile,
+)
+from .profile import (
+    alive_at as alive_at,
+)
+from .profile import (
+    make_profile as make_profile,
+)
+from .recordings.allocator_recording import (
+    Recording as Recording,
+)
+from .recordings.allocator_recording import (
+    Snapshot as Snapshot,
+)
+from .recordings.cost import (
+    Cost as Cost,
+)
+from .recordings.cost import (
+    cost_of as cost_of,
+)
+from .recordings.observation import (
+    Level as Level,
+)
+from .recordings.observation import (
+    Observation as Observation,
+)
+from .recordings.observation import (
+    observed_live as observed_live,
+)
+from .recordings.observation import (
+    observed_peak as observed_peak,
+)
+from .recordings.observed import (
+    observation_recording as observation_recording,
+)
+from .recordings.observed import (
+    observed_problem as observed_problem,
+)
+from .recordings.recorded_problem import (
+    recorded_plan as recorded_plan,
+)
+from .recordings.recorded_problem import (
+    recording_problem as recording_problem,
+)
+from .recordings.recording_parts import choose_recording as choose_recording
+from .recordings.selection import Selection as Selection
+from .replay.columns import replay_summary as replay_summary
+from .replay.exercise import (
+    judge as judge,
+)
+from .replay.exercise import (
+    make_exercise as make_exercise,
+)
+from .replay.make import (
+    make_replay as make_replay,
+)
+from .replay.make import (
+    replayable as replayable,
+)
+from .replay.predict import agrees as agrees
+from .replay.steps import Replay as Replay
+from .reporters.diff_markdown import diff_markdown as diff_markdown
+from .reporters.html.report_html import write_report as write_report
+from .reporters.html.report_sections import ReportNotes as ReportNotes
+from .reporters.shared_object_tables import (
+    object_summary as object_summary,
+)
+from .reporters.shared_object_tables import (
+    object_table as object_table,
+)
+from .runtime.eager_run import observe_model as observe_model
+from .runtime.observer.observe_run import (
+    Observer as Observer,
+)
+from .runtime.observer.observe_run import (
+    observe as observe,
+)
+from .runtime.observer.observe_run import (
+    observe_result as observe_result,
+)
+from .runtime.observer.temporaries import predict_temporaries as predict_temporaries
+from .runtime.program import (
+    Program as Program,
+)
+from .runtime.program import (
+    load_program as load_program,
+)
+from .runtime.program import (
+    program_from_exported as program_from_exported,
+)
+from .runtime.program import (
+    program_from_module as program_from_module,
+)
+from .runtime.pt2_program import load_pt2 as load_pt2
+from .runtime.slab.insert_slab import (
+    insert_slab as insert_slab,
+)
+from .runtime.slab.insert_slab import (
+    slab_report as slab_report,
+)
+from .runtime.slab.slab_order import check_order as check_order
+from .runtime.slab.slab_report import SlabReport as SlabReport
+from .runtime.static.static_runtime import StaticRuntime as StaticRuntime
+from .runtime.step_program import load_step as load_step
+from .runtime.trial.comparison import (
+    Measured as Measured,
+)
+from .runtime.trial.comparison import (
+    compare_run as compare_run,
+)
+from .runtime.trial.comparison import (
+    learn_workspaces as learn_workspaces,
+)
+from .runtime.trial.equality import (
+    Equality as Equality,
+)
+from .runtime.trial.equality import (
+    compare_results as compare_results,
+)
+from .runtime.trial.run_in_plan import (
+    Trial as Trial,
+)
+from .runtime.trial.run_in_plan import (
+    try_plan as try_plan,
+)
+from .runtime.trial.run_targets import (
+    Subject as Subject,
+)
+from .runtime.trial.run_targets import (
+    subject_of as subject_of,
+)
+from .runtime.trial.safety import (
+    SafeRun as SafeRun,
+)
+from .runtime.trial.safety import (
+    run_safely as run_safely,
+)
+from .schedule import (
+    Schedule as Schedule,
+)
+from .schedule import (
+    by_steps as by_steps,
+)
+from .schedule import (
+    by_streams as by_streams,
+)
+from .schedule import (
+    check_schedule as check_schedule,
+)
+from .schedule import (
+    multi_stream as multi_stream,
+)
+from .schedule import (
+    sequential as sequential,
+)
+from .scope import Scope as Scope
+from .strategies import (
+    get_strategy as get_strategy,
+)
+from .strategies import (
+    known_strategies as known_strategies,
+)
+from .strategies.base import (
+    Budget as Budget,
+)
+from .strategies.base import (
+    Placement as Placement,
+)
+from .strategies.base import (
+    Strategy as Strategy,
+)
+from .torch_capture.capture_module import capture as capture
+from .torch_capture.training.torch_step import capture_step as capture_step
+from .torch_capture.training.torch_training import (
+    TrainingCapture as TrainingCapture,
+)
+from .torch_capture.training.torch_training import (
+    capture_training as capture_training,
+)
+from .verify.validate import (
+    Report as Report,
+)
+from .verify.validate import (
+    Rule as Rule,
+)
+from .verify.validate import (
+    Violation as Violation,
+)
+from .verify.validate import (
+    validate_plan as validate_plan,
+)
+from .what_if.apply import apply as apply
+from .what_if.edits import (
+    Align as Align,
+)
+from .what_if.edits import (
+    Drop as Drop,
+)
+from .what_if.edits import (
+    Edit as Edit,
+)
+from .what_if.edits import (
+    Pin as Pin,
+)
+from .what_if.edits import (
+    Resize as Resize,
+)
+from .what_if.edits import (
+    Shorten as Shorten,
+)
+from .what_if.edits import (
+    Split as Split,
+)
+from .what_if.scenario import Scenario as Scenario
+from .what_if.suggestions.suggest import (
+    Fit as Fit,
+)
+from .what_if.suggestions.suggest import (
+    Suggestion as Suggestion,
+)
+from .what_if.suggestions.suggest import (
+    fit_into as fit_into,
+)

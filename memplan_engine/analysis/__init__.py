@@ -1,0 +1,1 @@
+"""What a plan, a problem or a graph says of itself: peak, layout, provenance, phases, workspaces."""

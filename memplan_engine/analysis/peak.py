@@ -1,0 +1,83 @@
+"""What the peak is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from memplan_engine.analysis.claims import counted
+from memplan_engine.analysis.provenance import Provenance, find_provenance, ops_at
+from memplan_engine.graph import Op
+from memplan_engine.pieces import cut
+from memplan_engine.problem import Problem
+from memplan_engine.profile import (
+    SUFFIX,
+    alive_at,
+    bytes_at,
+    cut_time,
+    held_bytes,
+    live_bytes,
+    scratching,
+    workspace_of,
+)
+from memplan_engine.scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Contributor:
+    """What holds bytes at the peak: a buffer's index, or None for what an op holds for itself; its name, the
+    bytes that it holds there and where it comes from."""
+
+    buffer: int | None
+    name: str
+    nbytes: int
+    provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The first step with the most bytes alive, temporaries of its ops and other scratch included;
+    `contributors`, largest first, sum to `nbytes`. `scope` says what is counted, `counted` so in words."""
+
+    step: int
+    nbytes: int
+    ops: tuple[Op, ...]
+    contributors: tuple[Contributor, ...]
+    scope: Scope
+    counted: str
+
+    @property
+    def workspace_bytes(self) -> int:
+        """What of `nbytes` the ops hold for themselves, beside the arena."""
+        return sum(part.nbytes for part in self.contributors if part.buffer is None)
+
+
+def find_peak(problem: Problem) -> Peak:
+    """The peak of `problem`, by what its scope knows of."""
+    pieces = cut(problem)
+    sections = cut_time(problem, pieces)
+    live = live_bytes(sections, pieces.high - pieces.low)
+    return contents_of(problem, held_bytes(problem, sections, live).peak_step)
+
+
+def contents_of(problem: Problem, step: int) -> Peak:
+    """Everything that is alive at `step`, as for the peak."""
+    known = find_provenance(problem)
+    alive = [
+        Contributor(buffer, problem.names[buffer], bytes_at(problem, buffer, step), known[buffer])
+        for buffer in alive_at(problem, step).tolist()
+    ]
+    contributors = sorted([*alive, *_scratch(problem, step)], key=lambda part: -part.nbytes)
+    total = sum(contributor.nbytes for contributor in contributors)
+    return Peak(step, total, ops_at(problem, step), tuple(contributors), problem.scope, counted(problem))
+
+
+def _scratch(problem: Problem, step: int) -> Iterator[Contributor]:
+    """What the ops of `step` hold for themselves, and what is kept for single ops at every step."""
+    kind = "temporaries" if problem.scope is Scope.WITH_TEMPORARIES else "workspace"
+    for op, at in scratching(problem):
+        if at == step:
+            origin = Provenance(kind, producer=op.name, module=op.module, source=op.source)
+            yield Contributor(None, op.name + SUFFIX, op.workspace.shared, origin)
+    if unique := workspace_of(problem).unique:
+        yield Contributor(None, "unique workspaces", unique, Provenance("workspace"))

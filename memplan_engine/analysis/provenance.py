@@ -1,0 +1,104 @@
+"""Where each buffer comes from: the op that makes it, who reads it, its module and source line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memplan_engine.graph import Graph, Op, Role, Source
+from memplan_engine.problem import Problem
+
+if TYPE_CHECKING:
+    from memplan_engine.callers import Callers
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What the graph knows of one buffer. For buffers that come from no graph all but `kind` is empty.
+
+    `kind`, `module` and `source` are those of the first op that makes one of its tensors; `readers` are the
+    other ops that touch it, in order; `tensors` the tensors that share it, the first one first.
+    """
+
+    kind: str = "buffer"
+    role: Role | None = None
+    producer: str = ""
+    readers: tuple[str, ...] = ()
+    tensors: tuple[str, ...] = ()
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    module: str = ""
+    source: Source | None = None
+
+
+UNKNOWN = Provenance()
+
+
+def find_provenance(problem: Problem) -> tuple[Provenance, ...]:
+    """The provenance of every buffer, in the problem's order: O(ops + tensors)."""
+    if problem.callers is not None:
+        return _of_callers(problem.callers)
+    if problem.origin is None:
+        return (UNKNOWN,) * len(problem)
+    known = _of_storages(problem.origin.graph)
+    return tuple(known.get(name, UNKNOWN) for name in problem.names)
+
+
+def _of_callers(callers: Callers) -> tuple[Provenance, ...]:
+    """The operation and the line of code that asked for each buffer of a recording."""
+    known = [
+        Provenance(kind=each.kind, module=each.module, source=each.source) for each in callers.stacks.callers
+    ]
+    return tuple(known[stack] if stack >= 0 else UNKNOWN for stack in callers.stack.tolist())
+
+
+def ops_at(problem: Problem, step: int) -> tuple[Op, ...]:
+    """The ops that run at `step`; none when the problem comes from no graph."""
+    if problem.origin is None:
+        return ()
+    graph, schedule = problem.origin.graph, problem.origin.schedule
+    return tuple(op for op, at in zip(graph.ops, schedule.step_of_op, strict=True) if at == step)
+
+
+def step_labels(problem: Problem) -> list[str]:
+    """The name of the ops of each step, joined by commas; [] when the problem comes from no graph."""
+    if problem.origin is None:
+        return []
+    labels: list[list[str]] = [[] for _ in range(problem.steps)]
+    for op, step in zip(problem.origin.graph.ops, problem.origin.schedule.step_of_op, strict=True):
+        labels[step].append(op.name)
+    return [", ".join(names) for names in labels]
+
+
+def _of_storages(graph: Graph) -> dict[str, Provenance]:
+    home = {tensor.name: tensor.storage for tensor in graph.tensors}
+    makers: dict[str, Op] = {}
+    readers: dict[str, dict[str, None]] = {}
+    roles = {storage.name: storage.role for storage in graph.storages}
+    # A storage that the caller brings is made by no op, whatever view of it some op returns.
+    brought = {name for name, role in roles.items() if role in (Role.INPUT, Role.CONSTANT)}
+    for op in graph.ops:
+        for name in (*op.outputs, *op.inputs, *op.mutates):
+            storage = home[name]
+            if name in op.outputs and storage not in brought:
+                makers.setdefault(storage, op)
+            if makers.get(storage) is not op:
+                readers.setdefault(storage, {})[op.name] = None
+    sharing: dict[str, list[int]] = {}
+    for index, tensor in enumerate(graph.tensors):
+        sharing.setdefault(tensor.storage, []).append(index)
+    found = {}
+    for storage, members in sharing.items():
+        maker, first = makers.get(storage), graph.tensors[members[0]]
+        found[storage] = Provenance(
+            kind=maker.kind if maker else roles[storage].value,
+            role=roles[storage],
+            producer=maker.name if maker else "",
+            readers=tuple(readers.get(storage, ())),
+            tensors=tuple(graph.tensors[index].name for index in members),
+            shape=first.shape,
+            dtype=first.dtype,
+            module=maker.module if maker else "",
+            source=maker.source if maker else None,
+        )
+    return found

@@ -1,0 +1,176 @@
+"""Training graphs, whose ops have phases: what the forward pass saves for the backward pass, when each phase
+runs, and what recomputation changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memplan_engine.analysis.peak import find_peak
+from memplan_engine.errors import InputError
+from memplan_engine.graph import Graph, Op, Phase, Role
+from memplan_engine.lifetimes import to_problem
+from memplan_engine.schedule import Schedule
+
+RECOMPUTED = "recompute."
+"""How the name of an op begins that runs an op of the forward pass again; the rest is that op's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A storage that the forward pass saves for the backward pass; `nbytes` bytes."""
+
+    name: str
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingMemory:
+    """What one training graph needs: the bytes saved at the end of the forward pass, and the peak of the live
+    bytes, with the step and the phase of the first op at which it is reached. Inputs and constants are not
+    counted."""
+
+    saved_bytes: int
+    peak_bytes: int
+    peak_step: int
+    peak_phase: Phase | None
+
+
+@dataclass(frozen=True, slots=True)
+class MinCutDifference:
+    """What the min-cut partition of a training graph changes against the default one.
+
+    Storages and ops are matched by their names, which AOTAutograd gives alike to both. `only_default` and
+    `only_min_cut` are saved in one of the two, largest first. `recomputed` are the ops that min-cut runs
+    again in the backward pass, `recomputed_by_default` those that the default partition does, by the names
+    they have in the forward pass; `moved_to_backward` run in the forward pass of the default partition, and
+    in the backward pass alone of min-cut.
+    """
+
+    default: TrainingMemory
+    min_cut: TrainingMemory
+    only_default: tuple[Saved, ...]
+    only_min_cut: tuple[Saved, ...]
+    recomputed: tuple[str, ...]
+    recomputed_by_default: tuple[str, ...]
+    moved_to_backward: tuple[str, ...]
+
+
+def is_training(graph: Graph) -> bool:
+    """Whether the ops of `graph` have phases."""
+    return any(op.phase for op in graph.ops)
+
+
+def saved_activations(graph: Graph) -> tuple[str, ...]:
+    """The storages that a FORWARD op makes and a BACKWARD op reads, in the order in which they are made.
+
+    Reading a view of a storage is reading the storage. Inputs and constants are not among them: they are
+    there anyway.
+    """
+    home = {tensor.name: tensor.storage for tensor in graph.tensors}
+    given = {storage.name for storage in graph.storages if storage.role in (Role.INPUT, Role.CONSTANT)}
+    made: dict[str, Phase | None] = {}
+    read: set[str] = set()
+    for op in graph.ops:
+        for name in op.outputs:
+            made.setdefault(home[name], op.phase)
+        if op.phase is Phase.BACKWARD:
+            read.update(home[name] for name in (*op.inputs, *op.mutates))
+    return tuple(
+        name for name, phase in made.items() if phase is Phase.FORWARD and name in read and name not in given
+    )
+
+
+def phase_steps(graph: Graph, schedule: Schedule) -> dict[Phase, tuple[tuple[int, int], ...]]:
+    """The half-open ranges of steps in which ops of each phase run, in order; phases without ops are left
+    out.
+
+    A range goes on over steps at which no op of any phase runs. Where streams run ops of two phases at one
+    step, that step is in the ranges of both.
+    """
+    phases: dict[int, set[Phase]] = {}
+    for op, step in zip(graph.ops, schedule.step_of_op, strict=True):
+        if op.phase is not None:
+            phases.setdefault(step, set()).add(op.phase)
+    ranges: dict[Phase, list[tuple[int, int]]] = {}
+    before: set[Phase] = set()
+    for step in sorted(phases):
+        for phase in phases[step]:
+            known = ranges.setdefault(phase, [])
+            start = known.pop()[0] if phase in before else step
+            known.append((start, step + 1))
+        before = phases[step]
+    return {phase: tuple(ranges[phase]) for phase in Phase if phase in ranges}
+
+
+def training_memory(graph: Graph) -> TrainingMemory:
+    """What `graph` needs when its ops run one at a time, without alignment.
+
+    Raises
+    ------
+    InputError: a graph without forward or backward ops.
+    """
+    for phase in (Phase.FORWARD, Phase.BACKWARD):
+        if not any(op.phase is phase for op in graph.ops):
+            raise InputError(
+                graph.name, "ops", f"none of phase {phase}", "a training graph, whose ops have phases"
+            )
+    peak = find_peak(to_problem(graph, alignment=1))
+    return TrainingMemory(
+        sum(saved.nbytes for saved in _saved(graph)), peak.nbytes, peak.step, graph.ops[peak.step].phase
+    )
+
+
+def min_cut_difference(default: Graph, min_cut: Graph) -> MinCutDifference:
+    """Compare the joint graphs of one model under AOTAutograd's two partitions.
+
+    Raises
+    ------
+    InputError: a graph without forward or backward ops; graphs of two models, whose constants differ.
+    """
+    mine, theirs = _parameters(default), _parameters(min_cut)
+    if mine != theirs:
+        other = sorted(set(mine.items()) ^ set(theirs.items()))[0][0]
+        found = f"other parameters than those of {default.name}: {other!r} differs"
+        raise InputError(min_cut.name, "constants", found, "the same model")
+    saved, saved_min = _saved(default), _saved(min_cut)
+    forward = {op.name for op in default.ops if op.phase is Phase.FORWARD}
+    backward = [op for op in min_cut.ops if op.phase is Phase.BACKWARD]
+    return MinCutDifference(
+        training_memory(default),
+        training_memory(min_cut),
+        _only(saved, saved_min),
+        _only(saved_min, saved),
+        recomputed_ops(min_cut),
+        recomputed_ops(default),
+        tuple(op.name for op in backward if op.name in forward),
+    )
+
+
+def _parameters(graph: Graph) -> dict[str, int]:
+    """The bytes of each parameter by name; other constants (of the trace, not of the model) are left out."""
+    nbytes = {storage.name: storage.nbytes for storage in graph.storages}
+    return {name: nbytes[name] for name in graph.constants if name in nbytes and name.startswith("p_")}
+
+
+def recomputed_ops(graph: Graph) -> tuple[str, ...]:
+    """The FORWARD ops that BACKWARD ops run again, by the names they have in the forward pass."""
+    forward = {op.name for op in graph.ops if op.phase is Phase.FORWARD}
+    return tuple(name for op in graph.ops if (name := _repeats(op)) in forward)
+
+
+def _repeats(op: Op) -> str:
+    """The name of the op that `op` runs again, "" if none."""
+    again = op.phase is Phase.BACKWARD and op.name.startswith(RECOMPUTED)
+    return op.name.removeprefix(RECOMPUTED) if again else ""
+
+
+def _saved(graph: Graph) -> list[Saved]:
+    nbytes = {storage.name: storage.nbytes for storage in graph.storages}
+    return [Saved(name, nbytes[name]) for name in saved_activations(graph)]
+
+
+def _only(these: list[Saved], those: list[Saved]) -> tuple[Saved, ...]:
+    names = {saved.name for saved in those}
+    return tuple(
+        sorted((saved for saved in these if saved.name not in names), key=lambda saved: -saved.nbytes)
+    )

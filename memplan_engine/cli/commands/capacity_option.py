@@ -1,0 +1,65 @@
+"""`memplan plan --capacity`: does it fit?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from memplan_engine.cli.output import show, tell
+from memplan_engine.cli.progress import solve_in_sight
+from memplan_engine.errors import InputError
+from memplan_engine.feasibility.cores import find_core
+from memplan_engine.feasibility.feasibility_decision import DECIDING, Decision, Verdict, decide
+from memplan_engine.files import write
+from memplan_engine.problem import Problem
+from memplan_engine.reporters import plan_json
+from memplan_engine.reporters.decision_tables import decision_summary, decision_tables
+from memplan_engine.strategies.budget import Budget
+from memplan_engine.units import format_bytes, parse_bytes
+
+EXIT_CODES = {Verdict.FITS: 0, Verdict.DOES_NOT_FIT: 1, Verdict.UNDECIDED: 3}
+
+
+def capacity_of(text: str | None, strategy: str) -> int:
+    """The capacity in bytes, for who wants a decision or its core; raises InputError where none is given, or
+    where `strategy` does not decide."""
+    if text is None:
+        raise InputError("--core", "", "no --capacity", "a capacity that may be too small")
+    if strategy not in DECIDING:
+        raise InputError("--capacity", "", f"--strategy {strategy}", f"one of {', '.join(DECIDING)}")
+    return parse_bytes(text, "--capacity")
+
+
+def answer(
+    problem: Problem,
+    capacity: int,
+    strategy: str,
+    budget: Budget,
+    *,
+    output: Path | None = None,
+    core: Path | None = None,
+    as_json: bool = False,
+) -> None:
+    """Decide, write what is asked for, print the verdict; raises typer.Exit with the verdict's exit code."""
+    decision, cut_by = solve_in_sight(lambda: decide(problem, capacity, strategy, budget=budget), budget)
+    if output:
+        write(decision.plan, output)
+        if decision.verdict is not Verdict.FITS:
+            tell(f"{output}: the best plan found, which takes {format_bytes(decision.plan.arena_bytes)}")
+    if core:
+        _write_core(decision, core)
+    show(
+        as_json,
+        lambda: decision_summary(decision, cut_by) | {"offsets": plan_json.offsets(decision.plan)},
+        lambda: decision_tables(decision, cut_by),
+    )
+    raise typer.Exit(EXIT_CODES[decision.verdict])
+
+
+def _write_core(decision: Decision, path: Path) -> None:
+    if decision.verdict is Verdict.DOES_NOT_FIT:
+        write(find_core(decision.plan.problem, decision.bound, decision.capacity).problem, path)
+    else:
+        # A file of that name may be there from another run: nobody should take it for this one's.
+        tell(f"{path}: not written, for no core was found: {decision.verdict}")

@@ -1,0 +1,197 @@
+"""The verbs that need torch: capturing models, for inference and for training."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from memplan_engine.analysis.claims import left_out
+from memplan_engine.cli.app import app
+from memplan_engine.cli.options import AS_JSON, OUTPUT, SYMBOLS, parse_symbols
+from memplan_engine.cli.output import show, tell
+from memplan_engine.errors import InputError
+from memplan_engine.files import check_target
+from memplan_engine.formats.memplan_json.json_writer import write_json
+from memplan_engine.fx_estimator.fx_estimates import about_estimates, estimate_peaks, estimates_summary
+from memplan_engine.graph import Graph
+from memplan_engine.planner import as_problem
+from memplan_engine.reporters import graph_tables
+from memplan_engine.symbolic.resolve import resolve
+
+FACTORY = Annotated[
+    str, typer.Argument(help="package.module:factory, giving (model, inputs)", show_default=False)
+]
+
+
+class Training(StrEnum):
+    """What of a training step is captured."""
+
+    STEP = "step"
+    JOINT = "joint"
+
+
+class Partition(StrEnum):
+    """How AOTAutograd cuts a joint graph."""
+
+    DEFAULT = "default"
+    MIN_CUT = "min_cut"
+
+
+class Optimizer(StrEnum):
+    """What updates the weights of a whole step."""
+
+    SGD = "sgd"
+    ADAM = "adam"
+    ADAMW = "adamw"
+
+
+OPTIMIZER = Annotated[
+    Optimizer | None, typer.Option(help="Of a whole step; the factory's own, or sgd, unless given.")
+]
+FOREACH = Annotated[
+    bool | None,
+    typer.Option("--foreach/--no-foreach", help="Update all parameters at once; torch decides unless given."),
+]
+ACCUMULATE = Annotated[
+    int | None, typer.Option(help="Passes over the batch whose gradients add up before the optimizer.")
+]
+CLIP = Annotated[float | None, typer.Option("--clip-grad-norm", help="Scale gradients to at most this norm.")]
+
+
+def step_options(
+    training: StrEnum | None,
+    optimizer: Optimizer | None,
+    foreach: bool | None,
+    accumulate: int | None,
+    clip_grad_norm: float | None,
+) -> dict[str, Any] | None:
+    """What was said of a training step, by the names of `Recipe`; None where none is asked for. Raises
+    InputError for options that would do nothing."""
+    said = {
+        "optimizer": None if optimizer is None else str(optimizer),
+        "foreach": foreach,
+        "accumulate": accumulate,
+        "clip_grad_norm": clip_grad_norm,
+    }
+    if training == "step":
+        return said
+    for name, value in said.items():
+        if value is not None:
+            found = f"--training {training}" if training else "no --training"
+            raise InputError(f"--{name.replace('_', '-')}", "", found, "--training step")
+    return None
+
+
+class Gradients(StrEnum):
+    """How long the gradients of a whole step live."""
+
+    HELD = "held"
+    FREED = "freed"
+
+
+@app.command()
+def capture(
+    factory: FACTORY,
+    output: OUTPUT,
+    symbol: SYMBOLS = None,
+    functional: Annotated[bool, typer.Option(help="Without in-place ops.")] = False,
+    dynamic: Annotated[
+        list[str] | None,
+        typer.Option(help="Symbolic sizes: INPUT:DIMENSION=NAME[LOW:HIGH], as input_ids:1=seq[2:1024]."),
+    ] = None,
+    training: Annotated[
+        Training | None, typer.Option(help="A whole step, or forward and backward as AOTAutograd cuts them.")
+    ] = None,
+    partition: Annotated[
+        Partition | None, typer.Option(help="Of a joint graph; default unless given.")
+    ] = None,
+    optimizer: OPTIMIZER = None,
+    foreach: FOREACH = None,
+    accumulate: ACCUMULATE = None,
+    clip_grad_norm: CLIP = None,
+    gradients: Annotated[
+        Gradients | None,
+        typer.Option(
+            help="Of a whole step: held to its end, as eager PyTorch does, or freed at their last use; held "
+            "unless given."
+        ),
+    ] = None,
+) -> None:
+    """Capture a torch model without allocating its weights.
+
+    The factory takes no arguments and returns (model, args), (model, kwargs) or (model, args, kwargs). It
+    runs under the meta device where it can. For --training the model needs a loss: those of Hugging Face
+    compute one when labels are among their inputs. A factory that returns a dict can give more: "model",
+    "args", "kwargs", "optimizer" (a function of the parameters), "loss" (a function of the output), or
+    "step", a function of model, optimizer and inputs that does a whole step in a way of its own.
+    """
+    from memplan_engine.torch_capture.torch_factory import (
+        capture_factory,
+        capture_pair_factory,
+        capture_training_factory,
+    )
+
+    check_target(output, (".json",))
+    _check(training, partition, gradients, dynamic)
+    step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
+    if functional and training is Training.JOINT:
+        raise InputError("--functional", "", "training joint", "another capture: joint graphs are functional")
+    about = None
+    if training is Training.JOINT:
+        pair = capture_pair_factory(factory, partition=str(partition or Partition.DEFAULT))
+        graph, about = pair.joint, about_estimates(estimate_peaks(pair))
+    elif step is not None:
+        held = str(gradients or Gradients.HELD)
+        graph = capture_training_factory(factory, "step", gradients=held, functional=functional, **step)
+    else:
+        graph = capture_factory(factory, functional=functional, dynamic=tuple(dynamic or ()))
+    if symbol:
+        graph = resolve(graph, parse_symbols(symbol))
+    write_json(graph, output, about)
+    _tell(graph, output)
+
+
+def _tell(graph: Graph, output: Path) -> None:
+    """What was captured, and what has no size and hence no place in any plan."""
+    problem = as_problem(graph)
+    tell(f"{output}: {len(graph.ops)} ops, {len(problem)} buffers")
+    if unknown := left_out(problem):
+        tell(f"{output}: not planned: {unknown}")
+
+
+@app.command()
+def estimate(
+    factory: FACTORY,
+    partition: Annotated[Partition, typer.Option(help="How AOTAutograd cuts the joint graph.")] = (
+        Partition.DEFAULT
+    ),
+    as_json: AS_JSON = False,
+) -> None:
+    """Estimate the peak of a forward and backward pass by PyTorch's published rule and by storages."""
+    from memplan_engine.torch_capture.torch_factory import capture_pair_factory
+
+    found = estimate_peaks(capture_pair_factory(factory, partition=str(partition)))
+    show(
+        as_json,
+        lambda: estimates_summary(found),
+        lambda: [graph_tables.estimates_table(f"{factory}, {partition} partition", found)],
+    )
+
+
+def _check(
+    training: Training | None,
+    partition: Partition | None,
+    gradients: Gradients | None,
+    dynamic: list[str] | None,
+) -> None:
+    """Raise InputError for options that would do nothing."""
+    found = f"--training {training}" if training else "no --training"
+    if partition and training is not Training.JOINT:
+        raise InputError("--partition", "", found, "--training joint")
+    if gradients and training is not Training.STEP:
+        raise InputError("--gradients", "", found, "--training step")
+    if dynamic and training:
+        raise InputError("--dynamic", "", found, "a capture for inference")

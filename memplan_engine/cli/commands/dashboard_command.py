@@ -1,0 +1,30 @@
+"""The verb that opens the dashboard."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memplan_engine.cli.app import app
+from memplan_engine.errors import InputError
+
+
+@app.command()
+def dashboard(
+    files: Annotated[list[Path] | None, typer.Argument(help="Files to open.", show_default=False)] = None,
+    port: Annotated[int | None, typer.Option(help="Port on 127.0.0.1; the next free one from 8501.")] = None,
+    browser: Annotated[bool, typer.Option(help="Open a browser when there is one.")] = True,
+) -> None:
+    """Open the dashboard in the browser."""
+    for file in files or []:
+        if not file.is_file():
+            raise InputError(str(file), "", "no such file", "a file to open")
+    arguments = [str(file.resolve()) for file in files or []]
+    options = ([] if port is None else [f"--port={port}"]) + ([] if browser else ["--no-browser"])
+    # The engine does not import the dashboard: it is started as a program of its own. -P: a folder called
+    # dashboard where one happens to be must not be taken for it.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "memplan_dashboard.launch", *options, *arguments])

@@ -1,0 +1,149 @@
+"""`memplan diff`: what changed between two plans, and whether that is a regression."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memplan_engine.cli.app import app
+from memplan_engine.cli.options import (
+    AS_JSON,
+    SECONDS,
+    SEED,
+    THREADS,
+    make_budget,
+    open_file,
+    with_preparation,
+)
+from memplan_engine.cli.output import as_json_text, as_text, put
+from memplan_engine.cli.progress import solve_in_sight
+from memplan_engine.diffing.limit import Limit, parse_limit
+from memplan_engine.diffing.regression import Diff, diff
+from memplan_engine.errors import InputError
+from memplan_engine.files import check_target
+from memplan_engine.plan import Plan
+from memplan_engine.planner import make_plan
+from memplan_engine.preparation import Preparation, prepare
+from memplan_engine.reporters.diff_markdown import diff_markdown
+from memplan_engine.reporters.diff_tables import diff_summary, diff_tables
+from memplan_engine.system.write_atomically import write_atomically
+from memplan_engine.verify.validate import validate_plan
+
+FILE_WIDTH = 160
+"""Letters in a line of text that is written to a file."""
+SIDE = "a graph, a plan, buffers or a recording"
+
+
+class Format(StrEnum):
+    """What a diff is written as."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    JSON = "json"
+
+
+SUFFIXES = {".txt": Format.TEXT, ".md": Format.MARKDOWN, ".json": Format.JSON}
+
+
+@app.command(name="diff")
+@with_preparation
+def diff_(
+    base: Annotated[Path, typer.Argument(help=f"Before: {SIDE}", show_default=False)],
+    head: Annotated[Path, typer.Argument(help=f"After: {SIDE}", show_default=False)],
+    how: Preparation,
+    strategy: Annotated[
+        str | None,
+        typer.Option(
+            help="What plans both sides; auto unless given. Finished plans stay as they are without it.",
+            show_default=False,
+        ),
+    ] = None,
+    seconds: SECONDS = None,
+    seed: SEED = 0,
+    threads: THREADS = 0,
+    fail_above: Annotated[
+        str | None,
+        typer.Option(
+            help="By how much the arena may grow: 5%, 10MiB or bytes. Beyond, the exit code is 1.",
+            show_default=False,
+        ),
+    ] = None,
+    written_as: Annotated[
+        Format | None, typer.Option("--format", help="Text unless the output's suffix says otherwise.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write .txt, .md or .json instead of printing.")
+    ] = None,
+    as_json: AS_JSON = False,
+    all_rows: Annotated[bool, typer.Option("--all", help="Show every row of the text.")] = False,
+) -> None:
+    """Explain why HEAD needs more memory than BASE: which buffers, from which lines, at which peak."""
+    limit = None if fail_above is None else parse_limit(fail_above)
+    chosen = _format(written_as, output, as_json)
+    if output:
+        for source in (base, head):
+            check_target(output, (output.suffix.lower(),), source if source.exists() else None)
+    plans = [_side(file, how, strategy, seconds, seed, threads) for file in (base, head)]
+    found = diff(*_told_apart(plans, (base, head)))
+    text = _written(found, limit, chosen, all_rows, FILE_WIDTH if output else None)
+    if output:
+        write_atomically(output, text.encode("utf-8", "surrogatepass"))
+    else:
+        put(text)
+    if limit and limit.exceeded(found):
+        raise typer.Exit(1)
+
+
+def _told_apart(plans: list[Plan], files: tuple[Path, Path]) -> list[Plan]:
+    """`plans`, called as their files where both have one name."""
+    if plans[0].problem.name != plans[1].problem.name:
+        return plans
+    names = [file.stem for file in files]
+    names = names if names[0] != names[1] else [str(file) for file in files]
+    return [
+        replace(plan, problem=replace(plan.problem, name=name))
+        for plan, name in zip(plans, names, strict=True)
+    ]
+
+
+def _format(written_as: Format | None, output: Path | None, as_json: bool) -> Format:
+    """The format that the options and the suffix of `output` ask for; InputError for two at once."""
+    if as_json and written_as not in (None, Format.JSON):
+        raise InputError("--json", "", f"--format {written_as}", "one of them")
+    if as_json or written_as:
+        return Format.JSON if as_json else written_as or Format.TEXT
+    if output and output.suffix.lower() not in SUFFIXES:
+        raise InputError(str(output), "", f"the suffix {output.suffix!r}", ".txt, .md, .json, or a --format")
+    return SUFFIXES[output.suffix.lower()] if output else Format.TEXT
+
+
+def _side(
+    file: Path, how: Preparation, strategy: str | None, seconds: float | None, seed: int, threads: int
+) -> Plan:
+    """The plan of one side: a finished one as it is unless a strategy is asked for, all else planned."""
+    loaded, prepared = open_file(file, how)
+    if isinstance(loaded, Plan) and strategy is None:
+        if how.alignment is not None:
+            expected = "no alignment: a finished plan stays as it is unless a --strategy is asked for"
+            raise InputError(file.name, "alignment", str(how.alignment), expected)
+        prepare(loaded, how, file.name)
+        report = validate_plan(loaded, replay=False)
+        if not report.valid:
+            raise InputError(file.name, "", report.violations[0].message, "a plan that is valid")
+        return loaded
+    chosen = strategy or "auto"
+    budget = make_budget(chosen, seconds, seed, threads)
+    problem = prepare(loaded, prepared, file.name)
+    return solve_in_sight(lambda: make_plan(problem, chosen, budget=budget), budget)[0]
+
+
+def _written(found: Diff, limit: Limit | None, chosen: Format, every_row: bool, width: int | None) -> str:
+    if chosen is Format.JSON:
+        return as_json_text(diff_summary(found, limit))
+    if chosen is Format.MARKDOWN:
+        return diff_markdown(found, limit)
+    return as_text(diff_tables(found, limit, every_row), width)

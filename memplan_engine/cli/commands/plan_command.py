@@ -1,0 +1,96 @@
+"""The verbs that make plans: one, or several side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import RenderableType
+
+from memplan_engine.cli.app import app
+from memplan_engine.cli.options import (
+    AS_JSON,
+    CAPACITY,
+    CORE,
+    FILE,
+    SECONDS,
+    SEED,
+    STRATEGY,
+    THREADS,
+    make_budget,
+    open_problem,
+    with_preparation,
+)
+from memplan_engine.cli.output import show
+from memplan_engine.cli.progress import solve_in_sight
+from memplan_engine.files import check_target, write
+from memplan_engine.formats.about import may_have_about, read_about
+from memplan_engine.planner import compare, make_plan
+from memplan_engine.preparation import Preparation
+from memplan_engine.reporters import plan_json, plan_tables
+from memplan_engine.strategies import get_strategy
+
+
+@app.command()
+@with_preparation
+def plan(
+    file: FILE,
+    how: Preparation,
+    strategy: STRATEGY = "auto",
+    seconds: SECONDS = None,
+    seed: SEED = 0,
+    threads: THREADS = 0,
+    capacity: CAPACITY = None,
+    core: CORE = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write .json or .csv.")] = None,
+    as_json: AS_JSON = False,
+) -> None:
+    """Place every buffer of FILE in one arena. Ctrl-C gives the best plan so far, twice ends at once."""
+    limit = None
+    if capacity is not None or core:
+        # Here, not above: a plan without a capacity does not wait for what decisions need.
+        from memplan_engine.cli.commands.capacity_option import answer, capacity_of
+
+        limit = capacity_of(capacity, strategy)
+    budget = make_budget(strategy, seconds, seed, threads)
+    problem = open_problem(file, how)
+    for target in (output, core):
+        if target:
+            check_target(target, (".json", ".csv"), file)
+    if limit is not None:
+        answer(problem, limit, strategy, budget, output=output, core=core, as_json=as_json)
+        return
+    made, cut_by = solve_in_sight(lambda: make_plan(problem, strategy, budget=budget), budget)
+    if output:
+        write(made, output)
+    show(
+        as_json,
+        lambda: plan_json.plan_summary(made, cut_by) | {"offsets": plan_json.offsets(made)},
+        lambda: [plan_tables.plan_table(made, cut_by), *_lesson(file)],
+    )
+
+
+def _lesson(file: Path) -> list[RenderableType]:
+    return plan_tables.lesson(read_about(file)) if may_have_about(file) else []
+
+
+@app.command(name="compare")
+@with_preparation
+def compare_(
+    file: FILE,
+    how: Preparation,
+    names: Annotated[str, typer.Option("--strategies", help="Comma-separated, or all.")] = "all",
+    as_json: AS_JSON = False,
+) -> None:
+    """Put strategies side by side."""
+    chosen = None if names == "all" else [name.strip() for name in names.split(",")]
+    for name in chosen or ():
+        get_strategy(name)
+    problem = open_problem(file, how)
+    plans = compare(problem, chosen)
+    show(
+        as_json,
+        lambda: [plan_json.plan_summary(each) for each in plans],
+        lambda: [plan_tables.compare_table(plans), *plan_tables.counted_lines(problem)],
+    )

@@ -1,0 +1,49 @@
+"""The verb that replays a strategy, decision by decision."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memplan_engine.cli.app import app
+from memplan_engine.cli.options import AS_JSON, FILE, STRATEGY, open_problem, with_preparation
+from memplan_engine.cli.output import show
+from memplan_engine.errors import InputError
+from memplan_engine.files import check_target
+from memplan_engine.preparation import Preparation
+from memplan_engine.replay.columns import replay_summary, step_summary
+from memplan_engine.replay.make import make_replay
+from memplan_engine.reporters import replay_tables
+from memplan_engine.system.write_atomically import write_atomically
+
+
+@app.command()
+@with_preparation
+def replay(
+    file: FILE,
+    how: Preparation,
+    strategy: STRATEGY = "greedy_by_size",
+    step: Annotated[
+        int | None, typer.Option(help="Only this decision, in detail; 1 is the first.", show_default=False)
+    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write all of it as .json.")] = None,
+    as_json: AS_JSON = False,
+    all_rows: Annotated[bool, typer.Option("--all", help="Show every decision.")] = False,
+) -> None:
+    """Show every decision of a strategy: which buffer came next, where it went, and why there."""
+    problem = open_problem(file, how)
+    if output:
+        check_target(output, (".json",), file)
+    made = make_replay(problem, strategy)
+    if step is not None and not 1 <= step <= len(made):
+        raise InputError("--step", "", f"{step:,}", f"1 to {len(made):,}")
+    if output:
+        write_atomically(output, f"{json.dumps(replay_summary(made))}\n".encode())
+    if step is None:
+        show(as_json, lambda: replay_summary(made), lambda: replay_tables.replay_tables(made, all_rows))
+        return
+    chosen = made.steps[step - 1]
+    show(as_json, lambda: step_summary(chosen), lambda: replay_tables.step_tables(chosen))

@@ -1,0 +1,224 @@
+"""`memplan run`: a model runs inside its plan, and what was predicted is laid over what was measured."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memplan_engine.cli.app import app
+from memplan_engine.cli.commands.capture_command import ACCUMULATE, CLIP, FOREACH, OPTIMIZER, step_options
+from memplan_engine.cli.options import AS_JSON, SECONDS, SEED, THREADS, make_budget
+from memplan_engine.cli.output import show
+from memplan_engine.cli.progress import solve_in_sight
+from memplan_engine.errors import InputError
+from memplan_engine.files import ImportOptions, check_target, load, recognise
+from memplan_engine.plan import Plan
+from memplan_engine.planner import make_plan
+from memplan_engine.strategies import get_strategy
+
+if TYPE_CHECKING:
+    from memplan_engine.runtime.trial.run_in_plan import Trial
+    from memplan_engine.runtime.trial.run_targets import Subject
+
+DEFAULT_STRATEGY = "auto"
+
+
+class Training(StrEnum):
+    """What of a training step is run."""
+
+    STEP = "step"
+
+
+class Policy(StrEnum):
+    """What lies in the slab."""
+
+    NATIVE = "native"
+    ALL = "all"
+
+
+@app.command(name="run")
+def run_(
+    model: Annotated[
+        str,
+        typer.Argument(help="package.module:factory, file.py:factory or a .pt2 file", show_default=False),
+    ],
+    strategy: Annotated[
+        str | None, typer.Option(help=f"See `memplan strategies`; {DEFAULT_STRATEGY} unless given.")
+    ] = None,
+    policy: Annotated[
+        Policy, typer.Option(help="Only what can be written in place lies in the slab, or everything.")
+    ] = Policy.NATIVE,
+    functional: Annotated[bool, typer.Option("--functional", help="Without in-place ops.")] = False,
+    training: Annotated[Training | None, typer.Option(help="A whole step with its optimizer.")] = None,
+    optimizer: OPTIMIZER = None,
+    foreach: FOREACH = None,
+    accumulate: ACCUMULATE = None,
+    clip_grad_norm: CLIP = None,
+    check: Annotated[bool, typer.Option("--check", help="Run it in safety mode, too.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Time it beside eager runs.")] = False,
+    plan: Annotated[Path | None, typer.Option(help="Run this plan of the model, .json or .csv.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --plan: run it although buffers overlap; implies --check.")
+    ] = False,
+    seconds: SECONDS = None,
+    seed: SEED = 0,
+    threads: THREADS = 0,
+    trace: Annotated[Path | None, typer.Option(help="Write the run for Perfetto, .json.")] = None,
+    observation: Annotated[Path | None, typer.Option(help="Write every allocation, .json.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write it for the page Run, .json.")
+    ] = None,
+    as_json: AS_JSON = False,
+    all_rows: Annotated[bool, typer.Option("--all", help="Show every row.")] = False,
+) -> None:
+    """Run a model inside its plan: predicted against measured bytes, the same bits or not. Exit code 1 if
+    not, or if safety mode finds something. A training step is compared with an eager one in its own process.
+
+    The factory is that of `memplan capture`; here it runs on the CPU, with random weights where it makes
+    them. A .pt2 file runs with its weights, on inputs that are made; nothing in it is unpickled.
+    """
+    from memplan_engine.torch_capture.torch_fake import require_torch
+
+    require_torch("running a model")
+    _check_options(plan, force, strategy, (trace, observation, output))
+    step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
+    name = strategy or DEFAULT_STRATEGY
+    get_strategy(name)
+    budget = make_budget(name, seconds, seed, threads)
+    wish = {"policy": str(policy), "check": check, "profile": profile, "force": force}
+    with steps() as tell:
+        given = None if plan is None else _read_plan(plan)
+        subject = _open(model, functional, step, seed, tell)
+        tell("")
+        graph = subject.program.graph
+        chosen = given or solve_in_sight(lambda: make_plan(graph, name, budget=budget), budget)[0]
+        trial = _try(subject, chosen, plan, wish, tell)
+    _write(trial, trace, observation, output)
+    _show(trial, as_json, all_rows)
+    if not trial.run.passed:
+        raise typer.Exit(1)
+
+
+def _check_options(
+    plan: Path | None, force: bool, strategy: str | None, targets: tuple[Path | None, ...]
+) -> None:
+    if force and plan is None:
+        raise InputError("--force", "", "no --plan", "a plan to run in spite of its overlaps")
+    if plan is not None and strategy is not None:
+        raise InputError("--strategy", "", "a --plan, too", "one of them: a plan is finished")
+    for target in filter(None, targets):
+        check_target(target, (".json",), plan)
+
+
+def _read_plan(path: Path) -> Plan:
+    loaded = load(path, ImportOptions(offsets_as_plan=True))
+    if not isinstance(loaded, Plan):
+        found = f"a {type(loaded).__name__.lower()}"
+        raise InputError(path.name, "", found, "a plan, as `memplan plan -o` writes it")
+    return loaded
+
+
+def _open(
+    model: str, functional: bool, step: dict[str, Any] | None, seed: int, tell: Callable[[str], None]
+) -> Subject:
+    """What is run; `step` holds the options of a whole training step."""
+    from memplan_engine.runtime.eager_step import take_in_process
+    from memplan_engine.runtime.trial.run_targets import subject_of, subject_of_file, subject_of_step
+    from memplan_engine.torch_capture.torch_factory import build_factory
+
+    if ":" not in model and (model.endswith(".pt2") or Path(model).is_file()):
+        if functional:
+            raise InputError("--functional", "", "a file", "a factory: what is exported stays as it is")
+        if step is not None:
+            raise InputError("--training", "", "a file", "a factory: its model can be trained")
+        path = Path(model)
+        if path.suffix == ".py":
+            expected = f"{model}:factory, the function in it that makes the model and its inputs"
+            raise InputError(path.name, "", "a Python file without the name of a factory", expected)
+        importer = recognise(path)
+        if importer.name != "pt2":
+            expected = "a factory or a .pt2 file: nothing else can run"
+            raise InputError(path.name, "", importer.description, expected)
+        tell("reading the file")
+        return subject_of_file(path)
+    tell("building the model")
+    built = build_factory(model, seed=seed)
+    tell("exporting the model")
+    name = model.rpartition(":")[2]
+    try:
+        if step is not None:
+            weights = dict(chain(built.model.named_parameters(), built.model.named_buffers()))
+            take = take_in_process(model, step, seed=seed, state=weights)
+            recipe = built.recipe(step)
+            return subject_of_step(
+                built.model, built.args, built.kwargs, recipe, functional=functional, name=name, take=take
+            )
+        return subject_of(built.model, built.args, built.kwargs, functional=functional, name=name)
+    except InputError as error:
+        raise InputError(f"factory {model}", error.place, error.found, error.expected) from error
+
+
+def _try(
+    subject: Subject, plan: Plan, file: Path | None, wish: dict[str, Any], tell: Callable[[str], None]
+) -> Trial:
+    from memplan_engine.runtime.trial.run_in_plan import try_plan
+
+    try:
+        return try_plan(subject, plan, **wish, file=file.name if file else "", tell=tell)
+    except InputError as error:
+        if file is None or error.place != "plan":
+            raise
+        raise InputError(file.name, "", error.found, error.expected) from error
+
+
+def _write(trial: Trial, trace: Path | None, observation: Path | None, output: Path | None) -> None:
+    from memplan_engine.formats.memplan_json.observation_writer import (
+        write_observation,
+        write_observation_trace,
+    )
+    from memplan_engine.formats.memplan_json.run_writer import write_run
+
+    if trace:
+        write_observation_trace(trial.observation, trace)
+    if observation:
+        write_observation(trial.observation, observation)
+    if output:
+        write_run(trial.run, output)
+
+
+def _show(trial: Trial, as_json: bool, all_rows: bool) -> None:
+    from memplan_engine.formats.memplan_json.run_format import run_summary
+    from memplan_engine.reporters.run_tables import run_tables
+
+    show(as_json, lambda: run_summary(trial.run), lambda: run_tables(trial.run, all_rows))
+
+
+@contextmanager
+def steps() -> Iterator[Callable[[str], None]]:
+    """Gives what is told of each part of the work as it begins ("" while somebody else shows something): a
+    line on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda part: None
+        return
+    from rich.console import Console
+
+    status = Console(stderr=True).status("")
+
+    def tell(part: str) -> None:
+        if part:
+            status.update(f"{part} …")
+            status.start()
+        else:
+            status.stop()
+
+    try:
+        yield tell
+    finally:
+        status.stop()

@@ -1,0 +1,65 @@
+"""`memplan snapshot`: what an allocator's recording cost, and what was alive when memory ran out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memplan_engine.cli.app import app
+from memplan_engine.cli.options import AS_JSON, SECONDS, SEED, STRATEGY, THREADS, make_budget
+from memplan_engine.cli.output import show
+from memplan_engine.cli.progress import solve_in_sight
+from memplan_engine.cli.reading import reading
+from memplan_engine.errors import InputError
+from memplan_engine.files import check_target, write
+from memplan_engine.formats.recording_file import load_recording
+from memplan_engine.recordings.cost import cost_of
+from memplan_engine.recordings.recorded_problem import recorded_plan
+from memplan_engine.recordings.recording_parts import choose_recording
+from memplan_engine.recordings.selection import Selection
+from memplan_engine.reporters.recording_tables import cost_summary, cost_tables
+
+
+@app.command()
+def snapshot(
+    file: Annotated[Path, typer.Argument(help="CUDA memory snapshot, or profiler trace", show_default=False)],
+    device: Annotated[
+        int | None, typer.Option(help="The one with the most bytes unless given; -1 is the CPU.")
+    ] = None,
+    stream: Annotated[int | None, typer.Option(help="Only what this stream allocates.")] = None,
+    pool: Annotated[str | None, typer.Option(help="Only this memory pool, as 0:1.")] = None,
+    strategy: STRATEGY = "auto",
+    seconds: SECONDS = None,
+    seed: SEED = 0,
+    threads: THREADS = 0,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the recorded placement, .json or .csv.")
+    ] = None,
+    as_json: AS_JSON = False,
+    all_rows: Annotated[bool, typer.Option("--all", help="Show every line and every failure.")] = False,
+) -> None:
+    """Show what a recording of the allocator cost: peak, fragmentation, failures, and a plan beside it."""
+    selection = Selection(device, stream, _pool(pool))
+    budget = make_budget(strategy, seconds, seed, threads)
+    if output:
+        check_target(output, (".json", ".csv"), file)
+    with reading(file) as progress:
+        found = load_recording(file, progress)
+    chosen = choose_recording(found, selection)
+    cost, _ = solve_in_sight(lambda: cost_of(chosen, strategy, budget), budget)
+    if output:
+        write(recorded_plan(chosen, cost.problem), output)
+    show(as_json, lambda: cost_summary(found, cost), lambda: cost_tables(found, cost, all_rows))
+
+
+def _pool(text: str | None) -> tuple[int, int] | None:
+    """ "0:1" as (0, 1); raises InputError for what is none."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"([0-9]{1,18}):([0-9]{1,18})", text, re.ASCII)
+    if not match:
+        raise InputError("--pool", "", repr(text), "two numbers, as 0:1")
+    return int(match[1]), int(match[2])

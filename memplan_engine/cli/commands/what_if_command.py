@@ -1,0 +1,130 @@
+"""`memplan what-if`: the plan after edits beside the original, and what would make it fit a budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memplan_engine.cli.app import app
+from memplan_engine.cli.commands.capacity_option import EXIT_CODES
+from memplan_engine.cli.options import (
+    AS_JSON,
+    FILE,
+    SECONDS,
+    SEED,
+    STRATEGY,
+    THREADS,
+    make_budget,
+    open_problem,
+    with_preparation,
+)
+from memplan_engine.cli.output import show
+from memplan_engine.cli.progress import solve_in_sight
+from memplan_engine.errors import InputError
+from memplan_engine.files import check_target, write
+from memplan_engine.formats.memplan_json.edits_file import load_edits, write_edits
+from memplan_engine.plan import Plan
+from memplan_engine.planner import make_plan
+from memplan_engine.preparation import Preparation
+from memplan_engine.problem import Problem
+from memplan_engine.reporters.what_if_tables import what_if_summary, what_if_tables
+from memplan_engine.strategies.budget import Budget
+from memplan_engine.units import parse_bytes
+from memplan_engine.what_if.apply import apply
+from memplan_engine.what_if.edits import Edit
+from memplan_engine.what_if.suggestions.suggest import DECIDING_SECONDS, DEFAULT_SECONDS, Fit, fit_into
+from memplan_engine.what_if.text import parse_edit
+
+Repeated = list[str] | None
+
+
+@app.command(name="what-if")
+@with_preparation
+def what_if(
+    file: FILE,
+    how: Preparation,
+    edits: Annotated[Path | None, typer.Option(help="memplan/edits JSON, made first.")] = None,
+    split: Annotated[Repeated, typer.Option(help="NAME=PARTS: into NAME#1, NAME#2 … Repeatable.")] = None,
+    lifetime: Annotated[
+        Repeated, typer.Option(help="NAME=START:END: alive only in these steps, half-open.")
+    ] = None,
+    resize: Annotated[Repeated, typer.Option(help="NAME=BYTES, or as NAME=512KiB.")] = None,
+    align: Annotated[Repeated, typer.Option(help="NAME=BYTES: whatever alignment it had.")] = None,
+    pin: Annotated[Repeated, typer.Option(help="NAME=OFFSET in bytes, or NAME=free.")] = None,
+    drop: Annotated[Repeated, typer.Option(help="NAME: leave it out.")] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Bytes, or as 512KiB: does it fit then? Exit code 0 yes, 1 no, 3 undecided."),
+    ] = None,
+    strategy: STRATEGY = "auto",
+    seconds: SECONDS = None,
+    seed: SEED = 0,
+    threads: THREADS = 0,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the changed plan, .json or .csv.")
+    ] = None,
+    save_edits: Annotated[Path | None, typer.Option(help="Write the edits as memplan/edits JSON.")] = None,
+    as_json: AS_JSON = False,
+    all_rows: Annotated[bool, typer.Option("--all", help="Show every buffer.")] = False,
+) -> None:
+    """Change buffers of FILE and plan again: in the order of these options, a kind after another."""
+    given = {
+        "split": split, "lifetime": lifetime, "resize": resize, "align": align, "pin": pin, "drop": drop,
+    }  # fmt: skip
+    chosen = (*(load_edits(edits) if edits else ()), *_edits(given))
+    limit = None if budget is None else parse_bytes(budget, "--budget")
+    problem = open_problem(file, how)
+    for target, suffixes in ((output, (".json", ".csv")), (save_edits, (".json",))):
+        if target:
+            check_target(target, suffixes, file)
+    changed = apply(problem, chosen)
+    plans = [_planned(each, strategy, seconds, seed, threads) for each in (problem, changed)]
+    fit = None if limit is None else _fit(plans[1], limit, seconds, seed, threads)
+    best = fit.decision.plan if fit else plans[1]
+    if best.arena_bytes >= plans[1].arena_bytes:
+        best = plans[1]
+    if output:
+        write(best, output)
+    if save_edits:
+        write_edits(chosen, save_edits)
+    show(
+        as_json,
+        lambda: what_if_summary(plans[0], best, chosen, fit),
+        lambda: what_if_tables(plans[0], best, chosen, fit, all_rows),
+    )
+    if fit:
+        raise typer.Exit(EXIT_CODES[fit.decision.verdict])
+
+
+def _edits(given: dict[str, Repeated]) -> list[Edit]:
+    """The edits that the options ask for; raises InputError naming the option."""
+    found = []
+    for kind, values in given.items():
+        option = f"--{kind}"
+        for text in values or ():
+            if kind == "drop":
+                found.append(parse_edit(kind, text, "", option))
+                continue
+            # From the right: names may have equals signs in them, values have none.
+            name, sign, value = text.rpartition("=")
+            if not sign or not name:
+                raise InputError(option, "", repr(text[:40]), "NAME=VALUE")
+            if kind in ("resize", "align") or (kind == "pin" and value != "free"):
+                value = str(parse_bytes(value, f"{option} {name[:40]}"))
+            found.append(parse_edit(kind, name, value, f"{option} {name[:40]}"))
+    return found
+
+
+def _planned(problem: Problem, strategy: str, seconds: float | None, seed: int, threads: int) -> Plan:
+    budget = make_budget(strategy, seconds, seed, threads)
+    return solve_in_sight(lambda: make_plan(problem, strategy, budget=budget), budget)[0]
+
+
+def _fit(plan: Plan, limit: int, seconds: float | None, seed: int, threads: int) -> Fit:
+    budget = Budget(seconds or DECIDING_SECONDS, seed, threads)
+    found, _ = solve_in_sight(
+        lambda: fit_into(plan, limit, budget=budget, seconds=seconds or DEFAULT_SECONDS), budget
+    )
+    return found

@@ -1,0 +1,1 @@
+"""Does a problem fit into a capacity?"""

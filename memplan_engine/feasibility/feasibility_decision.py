@@ -1,0 +1,65 @@
+"""Does a problem fit into a capacity? Yes with offsets, no with a proof, or not decided in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from memplan_engine.bounds import Bound
+from memplan_engine.errors import InputError
+from memplan_engine.plan import Plan
+from memplan_engine.planner import make_plan
+from memplan_engine.problem import Problem
+from memplan_engine.strategies.auto import Auto
+from memplan_engine.strategies.budget import Budget
+from memplan_engine.strategies.exact.exact_search import Exact
+from memplan_engine.strategies.search.local_search import Search
+
+DECIDING = {"auto": Auto, "exact": Exact, "search": Search}
+"""The strategies that look for a placement within a capacity; `search` never proves that there is none."""
+
+
+class Verdict(StrEnum):
+    """What was found out."""
+
+    FITS = "fits"
+    DOES_NOT_FIT = "does not fit"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decision:
+    """Whether `plan.problem` fits into `capacity` bytes. `plan` is the best one found, and it fits when the
+    verdict is FITS; when it is DOES_NOT_FIT, `plan.bound` passes the capacity, and its certificate names
+    buffers that cannot fit on their own (`bounds.contributors`)."""
+
+    capacity: int
+    plan: Plan
+
+    @property
+    def verdict(self) -> Verdict:
+        """Yes, no, or neither."""
+        if self.plan.arena_bytes <= self.capacity:
+            return Verdict.FITS
+        return Verdict.DOES_NOT_FIT if self.bound.nbytes > self.capacity else Verdict.UNDECIDED
+
+    @property
+    def bound(self) -> Bound:
+        """The best bound that was proved."""
+        return self.plan.bound
+
+
+def decide(
+    problem: Problem, capacity: int, strategy: str = "auto", *, budget: Budget | None = None
+) -> Decision:
+    """Look for a placement within `capacity` bytes, or for a proof that there is none.
+
+    Raises
+    ------
+    InputError: a capacity below 0, or a strategy that decides none. PlanError: fixed offsets that collide.
+    """
+    if capacity < 0:
+        raise InputError(problem.name, "capacity", str(capacity), "0 or more bytes")
+    if strategy not in DECIDING:
+        raise InputError("--strategy", "", repr(strategy), f"with a capacity {' or '.join(DECIDING)}")
+    return Decision(capacity, make_plan(problem, DECIDING[strategy](capacity=capacity), budget=budget))

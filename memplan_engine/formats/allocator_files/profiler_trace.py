@@ -1,0 +1,169 @@
+"""Chrome traces of PyTorch's profiler: `[memory]` events with addresses, and who ran when they came."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memplan_engine.callers import UNKNOWN_STACK, Frame, Stacks
+from memplan_engine.errors import InputError
+from memplan_engine.formats.allocator_files.pickle_refusals import brief
+from memplan_engine.formats.json_stream import objects
+from memplan_engine.problem import Ints
+from memplan_engine.recordings.allocator_recording import (
+    BLOCK,
+    EVENT,
+    SEGMENT,
+    Action,
+    Recording,
+    Snapshot,
+    checked_events,
+)
+
+CPU = -1
+"""The number of the device that is no accelerator."""
+RUNNING = ("cpu_op", "python_function", "user_annotation")
+"""Categories of events that say what was running."""
+_PYTHON = re.compile(r"(?P<file>.+)\((?P<line>[0-9]{1,9})\): (?P<function>.+)", re.DOTALL)
+_NS = 1000
+
+
+def load_trace(path: Path | str, progress: Callable[[int, int], None] | None = None) -> Snapshot:
+    """A recording for each device that the memory events of a trace speak of; of the CPU it is number −1.
+
+    Written by `prof.export_chrome_trace` after `profile(profile_memory=True)`; with `with_stack=True` buffers
+    have lines of code, too. Events are read one by one: memory grows with the events, not with the file.
+
+    Raises
+    ------
+    InputError: a trace without memory events, or one that is broken.
+    """
+    path = Path(path)
+    read = _Trace(path.name)
+    for event in objects(path, "traceEvents", progress):
+        if isinstance(event, dict):
+            read.take(event)
+    if not read.devices:
+        expected = "[memory] events: profile with profile_memory=True"
+        raise InputError(path.name, "traceEvents", "no memory event", expected)
+    stacks, stack = read.stacks()
+    return Snapshot(
+        path.name, tuple(read.recording(device, path, stacks, stack) for device in sorted(set(read.devices)))
+    )
+
+
+class _Trace:
+    """The columns of memory events and of what ran, as they are read."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.devices, self.addresses, self.sizes, self.reserved = (array("q") for _ in range(4))
+        self.times, self.threads = array("q"), array("q")
+        self.began, self.ended, self.ran_in, self.frame = (array("q") for _ in range(4))
+        self.frames: dict[Frame, int] = {}
+        self.thread_of: dict[Any, int] = {}
+
+    def take(self, event: dict[str, Any]) -> None:
+        """Keep what counts of `event`."""
+        if event.get("name") == "[memory]":
+            self._take_memory(event)
+        elif event.get("cat") in RUNNING and event.get("ph") == "X":
+            begin = self._time(event, "ts")
+            self.began.append(begin)
+            self.ended.append(begin + self._time(event, "dur"))
+            self.ran_in.append(self._thread(event))
+            frame = _frame(str(event.get("name", "")))
+            self.frame.append(self.frames.setdefault(frame, len(self.frames)))
+
+    def _take_memory(self, event: dict[str, Any]) -> None:
+        said = event.get("args")
+        said = said if isinstance(said, dict) else {}
+        values = [said.get(key, 0) for key in ("Addr", "Bytes", "Total Reserved", "Device Type", "Device Id")]
+        if not all(type(value) is int and abs(value) < 1 << 62 for value in values) or values[0] < 0:
+            place = f"memory event {len(self.times):,}"
+            raise InputError(
+                self.source, place, ", ".join(map(brief, values)), "an address and whole numbers"
+            )
+        address, nbytes, reserved, kind, device = values
+        self.devices.append(device if kind else CPU)
+        self.addresses.append(address)
+        self.sizes.append(nbytes)
+        self.reserved.append(max(reserved, 0))
+        self.times.append(self._time(event, "ts"))
+        self.threads.append(self._thread(event))
+
+    def _time(self, event: dict[str, Any], key: str) -> int:
+        """Nanoseconds, from a number of microseconds."""
+        value = event.get(key, 0)
+        if not isinstance(value, int | float) or not 0 <= value < 1e15:
+            raise InputError(
+                self.source, f"event {brief(event.get('name'))}, {key}", brief(value), "microseconds"
+            )
+        return round(value * _NS)
+
+    def _thread(self, event: dict[str, Any]) -> int:
+        return self.thread_of.setdefault(str(event.get("tid")), len(self.thread_of))
+
+    def stacks(self) -> tuple[Stacks, Ints]:
+        """What was running when each memory event came, the innermost first."""
+        found: dict[tuple[int, ...], int] = {}
+        numbers = np.full(len(self.times), UNKNOWN_STACK, dtype=np.int64)
+        begin, end, ran = (np.array(column) for column in (self.began, self.ended, self.ran_in))
+        at, thread = np.array(self.times), np.array(self.threads)
+        for each in range(len(self.thread_of)):
+            rows, wanted = np.flatnonzero(ran == each), np.flatnonzero(thread == each)
+            # Of those that begin together the longest is the outermost.
+            rows = rows[np.lexsort((-end[rows], begin[rows]))]
+            wanted = wanted[np.argsort(at[wanted], kind="stable")]
+            open_now: list[tuple[int, int]] = []
+            following = 0
+            for row in wanted.tolist():
+                while following < len(rows) and begin[rows[following]] <= at[row]:
+                    _close(open_now, int(begin[rows[following]]))
+                    open_now.append((int(end[rows[following]]), self.frame[int(rows[following])]))
+                    following += 1
+                _close(open_now, int(at[row]))
+                running = tuple(frame for _, frame in reversed(open_now))
+                if running:
+                    numbers[row] = found.setdefault(running, len(found))
+        return Stacks(tuple(self.frames), tuple(found)), numbers
+
+    def recording(self, device: int, path: Path, stacks: Stacks, stack: Ints) -> Recording:
+        """The memory events of `device` in the order of time."""
+        rows = np.flatnonzero(np.array(self.devices) == device)
+        rows = rows[np.argsort(np.array(self.times)[rows], kind="stable")]
+        sizes = np.array(self.sizes)[rows]
+        events = np.zeros(len(rows), dtype=EVENT)
+        events["address"], events["size"] = np.array(self.addresses)[rows], np.abs(sizes)
+        events["time"], events["stack"] = np.array(self.times)[rows] // _NS, stack[rows]
+        events["action"] = np.where(sizes > 0, Action.ALLOC, Action.FREE_COMPLETED)
+        events["pool"] = -1
+        checked_events(events, self.source)
+        reserved = np.array(self.reserved)[rows]
+        name = path.name.split(".")[0] + (f", device {device}" if len(set(self.devices)) > 1 else "")
+        return Recording(
+            name,
+            device,
+            events,
+            np.zeros(0, SEGMENT),
+            np.zeros(0, BLOCK),
+            stacks,
+            held=np.concatenate([reserved[:1], reserved]) if reserved.any() else None,
+        )
+
+
+def _close(open_now: list[tuple[int, int]], time: int) -> None:
+    """Drop what has ended by `time`."""
+    while open_now and open_now[-1][0] < time:
+        open_now.pop()
+
+
+def _frame(name: str) -> Frame:
+    """ "train.py(12): forward" as a frame; an operation has no file."""
+    found = _PYTHON.fullmatch(name)
+    return Frame(found["function"], found["file"], int(found["line"])) if found else Frame(name, "", 0)

@@ -1,0 +1,142 @@
+"""JSON read piece by piece, plain or compressed: a list of objects without ever having it whole."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from memplan_engine.errors import InputError
+from memplan_engine.formats.read_limits import file_size, unreadable
+
+CHUNK = 1 << 20
+MAX_OBJECT = 16 << 20
+"""Characters of one object in a list."""
+MAX_PLAIN_BYTES = 64 << 30
+"""Of a compressed file, unpacked: packed to a thousandth, it is a bomb that would keep one waiting."""
+GZIP = b"\x1f\x8b"
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[BinaryIO, Callable[[], int]]]:
+    """The file as it is or unpacked, and a function that says how far it has been read; raises InputError for
+    a file that cannot be read, or is packed wrongly, wherever that turns out."""
+    file_size(path)
+    try:
+        with path.open("rb") as raw:
+            packed = raw.read(2) == GZIP
+            raw.seek(0)
+            # What it reads from is closed here.
+            file = gzip.open(raw) if packed else raw  # noqa: SIM115
+            yield file, raw.tell  # type: ignore[misc]
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise InputError(path.name, "", f"damaged compression ({error})", "a whole gzip file") from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def head_of(path: Path, head: bytes, nbytes: int) -> bytes:
+    """The first `nbytes` bytes behind `head`, unpacked where it is packed; b"" where that cannot be done."""
+    if head[:2] != GZIP:
+        return head
+    try:
+        return zlib.decompressobj(wbits=31).decompress(head, nbytes)
+    except zlib.error:
+        return b""
+
+
+def read_json(path: Path, limit: int) -> Any:
+    """The whole file, of at most `limit` bytes when unpacked."""
+    with opened(path) as (file, _):
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise InputError(path.name, "", f"more than {limit:,} bytes", f"at most {limit:,}")
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InputError(path.name, "", f"broken JSON ({error})", "JSON") from None
+
+
+def objects(path: Path, key: str, progress: Callable[[int, int], None] | None = None) -> Iterator[Any]:
+    """The elements of the list under `key` of the object that the file holds, one after the other.
+
+    Raises
+    ------
+    InputError: no such list, an element that is broken or of more than MAX_OBJECT characters, a file that
+        ends before the list does.
+    """
+    size = file_size(path)
+    with opened(path) as (file, place):
+        reader = _Reader(file, path.name, lambda: progress(place(), size) if progress else None)
+        reader.skip_to(f'"{key}"')
+        yield from reader.elements()
+
+
+class _Reader:
+    """A window of text that moves through the file."""
+
+    def __init__(self, file: BinaryIO, source: str, report: Callable[[], object]) -> None:
+        self.file, self.source, self.report = file, source, report
+        self.decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self.text, self.at, self.read = "", 0, 0
+
+    def more(self) -> bool:
+        """Whether there was more text to read; drops what was passed."""
+        data = self.file.read(max(CHUNK, len(self.text) - self.at))
+        self.read += len(data)
+        if self.read > MAX_PLAIN_BYTES:
+            raise self.error("more than 64 GiB when unpacked", "a trace that one can wait for")
+        self.text, self.at = self.text[self.at :] + self.decode(data, not data), 0
+        self.report()
+        return bool(data)
+
+    def error(self, found: str, expected: str) -> InputError:
+        """The error for what stands in the window."""
+        return InputError(self.source, "", found, expected)
+
+    def skip_to(self, text: str) -> None:
+        """Go behind the first `text`, the colon and the opening bracket after it."""
+        while (place := self.text.find(text, self.at)) < 0:
+            self.at = max(self.at, len(self.text) - len(text))
+            if not self.more():
+                raise self.error(f"no {text}", "a list of that name")
+        self.at = place + len(text)
+        for sign in ":[":
+            if self.next_sign() != sign:
+                raise self.error(f"{text} without a list", "a list of events")
+            self.at += 1
+
+    def next_sign(self) -> str:
+        """The next character that is no blank, "" at the end."""
+        while True:
+            while self.at < len(self.text):
+                if self.text[self.at] not in " \t\r\n":
+                    return self.text[self.at]
+                self.at += 1
+            if not self.more():
+                return ""
+
+    def elements(self) -> Iterator[Any]:
+        """What comes up to the closing bracket."""
+        decoder = json.JSONDecoder()
+        while (sign := self.next_sign()) != "]":
+            if not sign:
+                raise self.error("the end of the file", "the rest of the list: it was cut short")
+            if sign == ",":
+                self.at += 1
+                continue
+            try:
+                element, self.at = decoder.raw_decode(self.text, self.at)
+            except RecursionError:
+                raise self.error("values nested without end", "events") from None
+            except ValueError as error:
+                if len(self.text) - self.at > MAX_OBJECT or not self.more():
+                    found = "broken JSON" if self.text[self.at :].strip() else "the end of the file"
+                    raise self.error(f"{found} ({error})", "the rest of the list") from None
+                continue
+            yield element

@@ -1,0 +1,1 @@
+"""memplan JSON: graphs, problems, plans, schedules, edits, observations, runs; schemas, readers, writers."""

@@ -1,0 +1,101 @@
+"""The JSON of edits: what is changed of a problem, one thing after another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from memplan_engine.formats.memplan_json.json_base import Count, Strict
+from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
+
+
+class PinEntry(Strict):
+    """The buffer at `offset` bytes; null lets the strategy choose."""
+
+    kind: Literal["pin"]
+    buffer: str
+    offset: Count | None
+
+
+class ResizeEntry(Strict):
+    """The buffer with `nbytes` bytes."""
+
+    kind: Literal["resize"]
+    buffer: str
+    nbytes: Count
+
+
+class SplitEntry(Strict):
+    """The buffer in `parts` parts, `buffer#1`, `buffer#2` …"""
+
+    kind: Literal["split"]
+    buffer: str
+    parts: Count
+
+
+class DropEntry(Strict):
+    """The problem without the buffer."""
+
+    kind: Literal["drop"]
+    buffer: str
+
+
+class LifetimeEntry(Strict):
+    """The buffer alive only in the steps `[start, end)` of its lifetime."""
+
+    kind: Literal["lifetime"]
+    buffer: str
+    start: Count
+    end: Count
+
+
+class AlignEntry(Strict):
+    """The buffer at a multiple of `alignment` bytes."""
+
+    kind: Literal["align"]
+    buffer: str
+    alignment: Count
+
+
+Entry = Annotated[
+    PinEntry | ResizeEntry | SplitEntry | DropEntry | LifetimeEntry | AlignEntry,
+    Field(discriminator="kind"),
+]
+
+
+class EditsFile(Strict):
+    """A file in the format memplan/edits, version 1; edits are made in their order."""
+
+    format: Literal["memplan/edits"]
+    version: Literal[1]
+    edits: tuple[Entry, ...]
+
+
+def file_of_edits(edits: Sequence[Edit]) -> EditsFile:
+    """`edits` as a file of their own."""
+    entries = tuple({"kind": edit.kind, **asdict(edit)} for edit in edits)
+    return EditsFile.model_validate({"format": "memplan/edits", "version": 1, "edits": entries})
+
+
+def edits_from(file: EditsFile) -> tuple[Edit, ...]:
+    """The edits of a file."""
+    return tuple(_edit(entry) for entry in file.edits)
+
+
+def _edit(entry: Entry) -> Edit:
+    match entry:
+        case PinEntry():
+            return Pin(entry.buffer, entry.offset)
+        case ResizeEntry():
+            return Resize(entry.buffer, entry.nbytes)
+        case SplitEntry():
+            return Split(entry.buffer, entry.parts)
+        case LifetimeEntry():
+            return Shorten(entry.buffer, entry.start, entry.end)
+        case AlignEntry():
+            return Align(entry.buffer, entry.alignment)
+        case DropEntry():
+            return Drop(entry.buffer)

@@ -1,0 +1,296 @@
+"""The JSON of a graph: tensors and ops by name, source lines in a table of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, FailFast, Field
+
+from memplan_engine.errors import InputError
+from memplan_engine.formats.memplan_json.json_base import Count, Counts, Names, ScopeName, Strict
+from memplan_engine.formats.memplan_json.views import storages_of
+from memplan_engine.graph import (
+    Graph,
+    Op,
+    Phase,
+    Source,
+    Storage,
+    Symbol,
+    Tensor,
+    Workspace,
+    check_graph,
+    storage_role,
+)
+from memplan_engine.scope import Scope
+
+PhaseName = Literal["forward", "backward", "optimizer"]
+
+
+class SymbolEntry(Strict):
+    """A size from `low` to `high` (no limit without); without `hint` it depends on the data."""
+
+    name: str
+    low: Count = 1
+    high: Count | None = None
+    hint: Count | None = None
+
+
+class TensorEntry(Strict):
+    """One tensor; `storage` is its own name unless given, or that of the tensor it is a view of.
+
+    Without `strides` (elements) it is contiguous; `offset` is in bytes from the storage's start; `formulas`
+    are its dimensions in the graph's symbols, `layout` its strides and, last, its offset.
+    """
+
+    name: str
+    nbytes: Count
+    shape: Counts = ()
+    dtype: str = ""
+    storage: str | None = None
+    view_of: str | None = None
+    strides: tuple[int, ...] | None = None
+    offset: Count = 0
+    formulas: Names = ()
+    layout: Names = ()
+
+
+class StorageEntry(Strict):
+    """One storage; `alignment` 0 means the plan's own; `formula` is its size in the graph's symbols."""
+
+    name: str
+    nbytes: Count
+    alignment: Count = 0
+    formula: str = ""
+
+
+class SourceEntry(Strict):
+    """A line of the user's code."""
+
+    file: str
+    line: Count
+    code: str = ""
+
+
+class WorkspaceEntry(Strict):
+    """Scratch of one op in bytes: `shared` with other ops, or `unique`; `formula` is what is shared in the
+    graph's symbols, null where it is known at their hints only."""
+
+    shared: Count = 0
+    unique: Count = 0
+    formula: str | None = ""
+
+
+class OpEntry(Strict):
+    """One op; `source` is a place in the file's table `sources`. `out_variant` says whether it can write into
+    memory that it is given."""
+
+    name: str
+    kind: str = "op"
+    inputs: Names = ()
+    outputs: Names = ()
+    mutates: Names = ()
+    module: str = ""
+    source: Count | None = None
+    workspace: WorkspaceEntry = WorkspaceEntry()
+    phase: PhaseName | None = None
+    out_variant: bool | None = None
+
+
+class GraphBody(Strict):
+    """A graph inside another file.
+
+    Without `storages` every storage takes the size of its largest tensor, in the order in which the
+    tensors name them. `scope` says what the storages and the ops' workspaces together are all of: "graph"
+    where the temporaries inside ops are not known.
+    """
+
+    name: str = "graph"
+    inputs: Names = ()
+    outputs: Names = ()
+    constants: Names = ()
+    tensors: Annotated[tuple[TensorEntry, ...], FailFast()]
+    storages: Annotated[tuple[StorageEntry, ...], FailFast()] = ()
+    ops: Annotated[tuple[OpEntry, ...], FailFast()]
+    sources: Annotated[tuple[SourceEntry, ...], FailFast()] = ()
+    symbols: Annotated[tuple[SymbolEntry, ...], FailFast()] = ()
+    scope: ScopeName = "graph"
+
+
+class EstimateEntry(Strict):
+    """Peaks in bytes by one rule of the FX memory estimator, inputs and parameters counted."""
+
+    rule: str
+    unread: Literal["freed", "held"]
+    forward_peak: Count
+    baseline: Count
+    backward_peak: Count
+
+
+class About(Strict):
+    """What a teaching graph says about itself, `optimum` as "12 bytes", and what estimators said when a
+    training graph was captured; not part of the graph."""
+
+    title: str = ""
+    shows: str = ""
+    optimum: str = ""
+    why: str = ""
+    estimates: tuple[EstimateEntry, ...] = ()
+
+
+class AboutOnly(BaseModel):
+    """A graph's file of which nothing but this is read."""
+
+    about: About = About()
+
+
+class GraphFile(GraphBody):
+    """A file in the format memplan/graph, version 1."""
+
+    format: Literal["memplan/graph"]
+    version: Literal[1]
+    about: About | None = Field(default=None, description="For people; ignored when the graph is read.")
+
+
+def graph_from(body: GraphBody, source: str) -> Graph:
+    """The checked graph; raises InputError naming what is not sound in `source`."""
+    tensors = _tensors(body, source)
+    lists = {"inputs": body.inputs, "constants": body.constants, "outputs": body.outputs}
+    storages = body.storages or _largest(tensors)
+    graph = Graph(
+        body.name,
+        _with_roles(storages, tensors, lists),
+        tensors,
+        tuple(_op(body, entry, source) for entry in body.ops),
+        body.inputs,
+        body.outputs,
+        body.constants,
+        tuple(Symbol(entry.name, entry.low, entry.high, entry.hint) for entry in body.symbols),
+        Scope(body.scope),
+    )
+    return check_graph(graph, source)
+
+
+def body_of(graph: Graph) -> GraphBody:
+    """`graph` as it is written inside another file."""
+    return GraphBody.model_validate(_fields(graph))
+
+
+def file_of(graph: Graph, about: About | None = None) -> GraphFile:
+    """`graph` as a file of its own."""
+    head = {"format": "memplan/graph", "version": 1, "about": about}
+    return GraphFile.model_validate({**head, **_fields(graph)})
+
+
+def _tensors(body: GraphBody, source: str) -> tuple[Tensor, ...]:
+    homes = storages_of([(entry.name, entry.storage, entry.view_of) for entry in body.tensors], source)
+    return tuple(
+        Tensor(
+            entry.name,
+            entry.shape,
+            entry.dtype,
+            entry.nbytes,
+            home,
+            entry.strides,
+            entry.offset,
+            entry.formulas,
+            entry.layout,
+        )
+        for entry, home in zip(body.tensors, homes, strict=True)
+    )
+
+
+def _op(body: GraphBody, entry: OpEntry, source: str) -> Op:
+    line = None
+    if entry.source is not None:
+        if entry.source >= len(body.sources):
+            raise InputError(
+                source, f"op {entry.name!r}", f"source {entry.source}", f"below {len(body.sources)}"
+            )
+        where = body.sources[entry.source]
+        line = Source(where.file, where.line, where.code)
+    return Op(
+        entry.name,
+        entry.kind,
+        entry.inputs,
+        entry.outputs,
+        entry.mutates,
+        entry.module,
+        line,
+        Workspace(entry.workspace.shared, entry.workspace.unique, entry.workspace.formula),
+        Phase(entry.phase) if entry.phase else None,
+        entry.out_variant,
+    )
+
+
+def _largest(tensors: Iterable[Tensor]) -> tuple[StorageEntry, ...]:
+    """The storages that `tensors` name, each as large as its largest tensor."""
+    sizes: dict[str, int] = {}
+    for tensor in tensors:
+        sizes[tensor.storage] = max(sizes.get(tensor.storage, 0), tensor.offset + tensor.nbytes)
+    return tuple(StorageEntry(name=name, nbytes=nbytes) for name, nbytes in sizes.items())
+
+
+def _with_roles(
+    storages: Iterable[StorageEntry], tensors: Iterable[Tensor], lists: dict[str, tuple[str, ...]]
+) -> tuple[Storage, ...]:
+    home = {tensor.name: tensor.storage for tensor in tensors}
+    owned = {kind: {home[name] for name in names if name in home} for kind, names in lists.items()}
+    return tuple(
+        Storage(entry.name, entry.nbytes, storage_role(entry.name, **owned), entry.alignment, entry.formula)
+        for entry in storages
+    )
+
+
+def _fields(graph: Graph) -> dict[str, object]:
+    distinct = dict.fromkeys(op.source for op in graph.ops if op.source)
+    sources = {source: place for place, source in enumerate(distinct)}
+    storages = tuple(
+        StorageEntry(
+            name=storage.name, nbytes=storage.nbytes, alignment=storage.alignment, formula=storage.formula
+        )
+        for storage in graph.storages
+    )
+    return {
+        "name": graph.name,
+        "inputs": graph.inputs,
+        "outputs": graph.outputs,
+        "constants": graph.constants,
+        "tensors": tuple(
+            TensorEntry(
+                name=t.name,
+                nbytes=t.nbytes,
+                shape=t.shape,
+                dtype=t.dtype,
+                storage=None if t.storage == t.name else t.storage,
+                strides=t.strides,
+                offset=t.offset,
+                formulas=t.formulas,
+                layout=t.layout,
+            )
+            for t in graph.tensors
+        ),
+        "storages": () if storages == _largest(graph.tensors) else storages,
+        "ops": tuple(
+            OpEntry(
+                name=op.name,
+                kind=op.kind,
+                inputs=op.inputs,
+                outputs=op.outputs,
+                mutates=op.mutates,
+                module=op.module,
+                source=sources[op.source] if op.source else None,
+                workspace=WorkspaceEntry(
+                    shared=op.workspace.shared, unique=op.workspace.unique, formula=op.workspace.formula
+                ),
+                phase=op.phase.value if op.phase else None,
+                out_variant=op.out_variant,
+            )
+            for op in graph.ops
+        ),
+        "sources": tuple(SourceEntry(file=s.file, line=s.line, code=s.code) for s in sources),
+        "symbols": tuple(
+            SymbolEntry(name=s.name, low=s.low, high=s.high, hint=s.hint) for s in graph.symbols
+        ),
+        "scope": graph.scope.value,
+    }

@@ -1,0 +1,72 @@
+"""What an observer saw, as a file to open: the observed allocations are buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memplan_engine.formats.importer import ImportOptions, says_format
+from memplan_engine.formats.read_limits import read_text
+from memplan_engine.plan import Plan
+from memplan_engine.problem import Problem
+
+if TYPE_CHECKING:
+    from memplan_engine.recordings.allocator_recording import Snapshot
+    from memplan_engine.recordings.observation import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationImporter:
+    """Reads memplan/observation, version 1, as `write_observation` writes it."""
+
+    name: str = "observation"
+    description: str = "memplan JSON of an observed run"
+    binds_dimensions: bool = False
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """By its format, which stands first."""
+        return is_observation(head)
+
+    def load(self, path: Path, options: ImportOptions) -> Problem | Plan:
+        """The device with the most bytes, or the one that `options` choose, at the level that knows most;
+        raises InputError."""
+        # Here, not above: who opens another kind of file need not wait for it.
+        from memplan_engine.recordings.recorded_problem import recorded_plan, recording_problem
+        from memplan_engine.recordings.recording_parts import choose_recording
+
+        recording = choose_recording(load_observed_snapshot(path), options.selection)
+        problem = recording_problem(recording)
+        return recorded_plan(recording, problem) if options.offsets_as_plan else problem
+
+
+def is_observation(head: bytes) -> bool:
+    """Whether a file that begins like this is one."""
+    return says_format(head, "memplan/observation")
+
+
+def load_observation(path: Path | str) -> Observation:
+    """Read an observation back; equal to what was written.
+
+    Raises
+    ------
+    InputError: another file, or one that is not sound, with the path of the first field that is wrong.
+    """
+    from memplan_engine.formats.memplan_json.json_base import check_head, parse
+    from memplan_engine.formats.memplan_json.observation_format import ObservationFile, observation_from
+
+    path = Path(path)
+    text = read_text(path)
+    check_head(text, path.name, "memplan/observation")
+    return observation_from(parse(ObservationFile, text, path.name), path.name)
+
+
+def load_observed_snapshot(path: Path) -> Snapshot:
+    """The same as recordings, one for each device."""
+    from memplan_engine.errors import InputError
+    from memplan_engine.recordings.observed import observation_snapshot
+
+    try:
+        return observation_snapshot(load_observation(path))
+    except InputError as error:
+        raise InputError(path.name, error.place, error.found, error.expected) from None

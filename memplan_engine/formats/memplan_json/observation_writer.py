@@ -1,0 +1,102 @@
+"""Observations → memplan JSON, and → traces that Perfetto and chrome://tracing open."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memplan_engine.errors import InputError
+from memplan_engine.recordings.allocator_recording import Rows
+from memplan_engine.recordings.observation import Level, Observation, older
+from memplan_engine.system.write_atomically import write_atomically
+
+_NS = 1000
+PROCESS, THREAD = 1, 1
+_TORCH_CPU, _TORCH_CUDA = 0, 1
+"""torch's numbers of kinds of devices, as its profiler writes them."""
+
+
+def write_observation(observation: Observation, path: Path | str) -> None:
+    """Write `observation` as memplan JSON, atomically; `load_observation` reads it back.
+
+    Raises
+    ------
+    InputError: a place that cannot be written, names that are no valid text.
+    """
+    write_atomically(path, observation_bytes(observation))
+
+
+def observation_bytes(observation: Observation) -> bytes:
+    """`observation` as memplan JSON in UTF-8, with one line break at the end."""
+    # Here, not above: who writes another kind of file need not wait for pydantic.
+    from pydantic import ValidationError
+
+    from memplan_engine.formats.memplan_json.json_base import explain, render
+    from memplan_engine.formats.memplan_json.observation_format import file_of_observation
+
+    try:
+        return render(file_of_observation(observation), observation.name)
+    except ValidationError as error:
+        raise explain(error, observation.name) from None
+
+
+def write_observation_trace(observation: Observation, path: Path | str) -> None:
+    """Write `observation` as a Chrome trace (JSON), atomically: ops as ranges, each allocation and free as an
+    instant event, and live bytes as counters, one for each level and device.
+
+    The instants of the level that knows most are called "[memory]" and have the fields that PyTorch's
+    profiler gives them, so that whatever reads its traces, memplan too, reads these.
+
+    Raises
+    ------
+    InputError: a place that cannot be written, names that are no valid text.
+    """
+    try:
+        text = json.dumps(trace_of(observation), ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        found = "a name that is no valid text"
+        raise InputError(observation.name, "", found, "names in Unicode") from None
+    write_atomically(path, text + b"\n")
+
+
+def trace_of(observation: Observation) -> dict[str, Any]:
+    """The trace as plain values; times in microseconds."""
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "name": "process_name", "pid": PROCESS, "args": {"name": f"memplan: {observation.name}"}}
+    ]
+    ops = observation.ops
+    for name, kind, begin, end in zip(
+        ops.names, ops.kinds, ops.begin.tolist(), ops.end.tolist(), strict=True
+    ):
+        row = {"ph": "X", "cat": "cpu_op", "name": name, "pid": PROCESS, "tid": THREAD}
+        events.append({**row, "ts": begin / _NS, "dur": (end - begin) / _NS, "args": {"operator": kind}})
+    for level in observation.levels:
+        name = "[memory]" if level is observation.levels[0] else f"[{level}]"
+        for device in observation.devices:
+            events += _changes(observation, level, device, name)
+    events.sort(key=lambda event: event.get("ts", -1.0))
+    return {"schemaVersion": 1, "displayTimeUnit": "ns", "traceEvents": events}
+
+
+def _changes(observation: Observation, level: Level, device: int, name: str) -> list[dict[str, Any]]:
+    """An instant and a value of the counter for each change of one level on one device."""
+    rows: Rows = observation.at(level, device)
+    live = np.cumsum(np.where(older(rows), 0, rows["size"])).tolist()
+    where = "CPU" if device < 0 else f"device {device}"
+    counter = {"ph": "C", "name": f"live bytes, {level}, {where}", "pid": PROCESS}
+    instant = {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": name, "pid": PROCESS, "tid": THREAD}
+    kind = {"Device Type": _TORCH_CPU if device < 0 else _TORCH_CUDA, "Device Id": device}
+    events: list[dict[str, Any]] = []
+    for time, size, address, op, kernel, _, inside in rows.tolist():
+        said: dict[str, Any] = {"Addr": address, "Bytes": size, "Total Allocated": live[len(events) // 2]}
+        said |= kind
+        if op >= 0:
+            said["op" if inside else "after op"] = observation.ops.names[op]
+        if kernel >= 0:
+            said["operator"] = observation.kernels[kernel]
+        events.append({**instant, "ts": time / _NS, "args": said})
+        events.append({**counter, "ts": time / _NS, "args": {"bytes": live[len(events) // 2]}})
+    return events

@@ -1,0 +1,1 @@
+"""ONNX models → Graph, without their weights."""

@@ -1,0 +1,181 @@
+"""An ONNX model whose shapes are inferred → Graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from memplan_engine.errors import InputError
+from memplan_engine.formats.onnx_model.onnx_nodes import (
+    STANDARD_DOMAINS,
+    false_values,
+    initializers,
+    is_view,
+    makes_constant,
+    node_names,
+    reads,
+)
+from memplan_engine.formats.onnx_model.onnx_values import (
+    Value,
+    element_name,
+    fixed_shape,
+    input_symbols,
+    symbols,
+    value_of,
+)
+from memplan_engine.graph import Graph, Op, Storage, Tensor, check_graph, storage_role
+
+_MOST_NAMED = 5
+
+
+class Values:
+    """The values of a graph by name: those of fixed shape, and which others there are."""
+
+    def __init__(self, graph: Any, dims: Mapping[str, int], source: str) -> None:
+        self._graph, self._dims, self._source = graph, dims, source
+        self._types = {
+            value.name: value.type
+            for values in (graph.value_info, graph.output, graph.input)
+            for value in values
+        }
+        self._weights: dict[str, Any] = {tensor.name: tensor for tensor in graph.initializer}
+        self.static = {name for name in self._types if self._shape(name) is not None} | set(self._weights)
+        self.missing: list[str] = []
+
+    def __getitem__(self, name: str) -> Value:
+        """The value; one without a fixed shape is noted in `missing` and answered with no bytes."""
+        place = f"tensor {name!r}"
+        if name in self._weights:
+            weight = self._weights[name]
+            return value_of(weight.dims, element_name(weight.data_type), place, self._source)
+        kind = self._types[name].WhichOneof("value") if name in self._types else None
+        if kind not in (None, "tensor_type"):
+            found = f"a {kind.removesuffix('_type').replace('_', ' ')}"
+            raise InputError(self._source, place, found, "a tensor of fixed size")
+        shape = self._shape(name)
+        if shape is None:
+            self.missing.append(name)
+            return Value((), "", 0)
+        element = element_name(self._types[name].tensor_type.elem_type)
+        return value_of(shape, element, place, self._source)
+
+    def check_missing(self) -> None:
+        """Raise InputError naming the tensors that were asked for and have no fixed shape."""
+        if not self.missing:
+            return
+        names = list(dict.fromkeys(self.missing))
+        named = ", ".join(map(repr, names[:_MOST_NAMED]))
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        what = "tensor" if len(names) == 1 else "tensors"
+        by_hand = [name for name in input_symbols(self._graph) if name not in self._dims]
+        open_ones = by_hand or [name for name in symbols(self._graph) if name not in self._dims]
+        expected = "fixed shapes"
+        if open_ones:
+            expected += f": bind {', '.join(open_ones)} with --dim NAME=VALUE"
+        raise InputError(self._source, f"{what} {named}{more}", "no fixed shape", expected)
+
+    def _shape(self, name: str) -> tuple[int, ...] | None:
+        if name not in self._types or self._types[name].WhichOneof("value") != "tensor_type":
+            return None
+        return fixed_shape(self._types[name].tensor_type, self._dims)
+
+
+def to_graph(model: Any, path: Path, dims: Mapping[str, int]) -> Graph:
+    """The checked graph of a ModelProto; see OnnxImporter for what counts as what."""
+    source, graph = path.name, model.graph
+    values = Values(graph, dims, source)
+    versions = {entry.domain: entry.version for entry in model.opset_import}
+    weights = initializers(graph)
+    constants, kept = _fold(graph, weights, values)
+    inputs = tuple(value.name for value in graph.input if value.name not in weights)
+    outputs = tuple(dict.fromkeys(value.name for value in graph.output))
+    wanted = dict.fromkeys(name for index in kept for name in reads(graph.node[index]))
+    wanted.update(dict.fromkeys(outputs))
+    used_constants = tuple(name for name in wanted if name in constants)
+    names = node_names(graph)
+    ops = tuple(_op(names[index], graph.node[index], wanted, versions) for index in kept)
+    made = [name for op in ops for name in op.outputs]
+    homes = _homes(graph, versions.get("", 0))
+    everything = [*inputs, *used_constants, *made]
+    _check_once(everything, source)
+    tensors = []
+    for name in everything:
+        value = values[name]
+        tensors.append(Tensor(name, value.shape, value.dtype, value.nbytes, homes.get(name, name)))
+    values.check_missing()
+    lists = {"inputs": inputs, "constants": used_constants, "outputs": outputs}
+    storages = _storages(tensors, lists)
+    result = Graph(path.stem, storages, tuple(tensors), ops, inputs, outputs, used_constants)
+    return check_graph(result, source)
+
+
+def _fold(graph: Any, weights: set[str], values: Values) -> tuple[set[str], list[int]]:
+    """The names of all constants, and the indices of the nodes that are left as ops."""
+    constants, kept = set(weights), []
+    for index, node in enumerate(graph.node):
+        if makes_constant(node, constants, values.static):
+            constants.update(name for name in node.output if name)
+        else:
+            kept.append(index)
+    return constants, kept
+
+
+def _op(name: str, node: Any, wanted: Mapping[str, None], versions: Mapping[str, int]) -> Op:
+    optional = _optional_outputs(node, versions)
+    outputs = tuple(
+        out for place, out in enumerate(node.output) if out and (out in wanted or place not in optional)
+    )
+    kind = node.op_type if node.domain in STANDARD_DOMAINS else f"{node.domain}.{node.op_type}"
+    return Op(name, kind, reads(node), outputs, module=module_path(node.name))
+
+
+def _optional_outputs(node: Any, versions: Mapping[str, int]) -> set[int]:
+    """The places of the outputs that the operator's schema calls optional; none when it has no schema."""
+    from onnx import defs
+
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    version = versions.get(domain, versions.get("ai.onnx", 1) if not domain else 1)
+    if not defs.has(node.op_type, version, domain):
+        return set()
+    formal = defs.get_schema(node.op_type, version, domain).outputs
+    optional = defs.OpSchema.FormalParameterOption.Optional
+    return {place for place, output in enumerate(formal) if output.option == optional}
+
+
+def module_path(node_name: str) -> str:
+    """The module in a node's name: "/features/features.0/conv/Conv" → "features.0.conv"; "" without one."""
+    parts: list[str] = []
+    for part in node_name.strip("/").split("/")[:-1]:
+        # A list of modules and its member both stand in the name: "features", "features.0".
+        if parts and part.startswith(f"{parts[-1]}."):
+            parts.pop()
+        parts.append(part)
+    return ".".join(parts)
+
+
+def _homes(graph: Any, opset: int) -> dict[str, str]:
+    """View → the value in whose storage it lives."""
+    false = false_values(graph)
+    homes: dict[str, str] = {}
+    for node in graph.node:
+        if node.input and node.output and node.input[0] and is_view(node, opset, false):
+            homes[node.output[0]] = homes.get(node.input[0], node.input[0])
+    return homes
+
+
+def _check_once(names: list[str], source: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InputError(source, f"tensor {name!r}", "several producers", "one producer for each tensor")
+        seen.add(name)
+
+
+def _storages(tensors: list[Tensor], lists: dict[str, tuple[str, ...]]) -> tuple[Storage, ...]:
+    home = {tensor.name: tensor.storage for tensor in tensors}
+    owned = {kind: {home[name] for name in names} for kind, names in lists.items()}
+    sizes: dict[str, int] = {}
+    for tensor in tensors:
+        sizes[tensor.storage] = max(sizes.get(tensor.storage, 0), tensor.nbytes)
+    return tuple(Storage(name, nbytes, storage_role(name, **owned)) for name, nbytes in sizes.items())

@@ -1,0 +1,1 @@
+"""Placing buffers one after another: order × fit, linear scan, stacking."""

@@ -1,0 +1,1 @@
+"""Order × fit over a tree of the gaps between rectangles, for many buffers alive at once."""

@@ -1,0 +1,1 @@
+"""Local search: contact fit, skylines, repair by ejection."""

@@ -1,0 +1,1 @@
+"""Assigning buffers to shared objects, and matching those of two plans."""

@@ -1,0 +1,1 @@
+"""What the checkers run on; no strategy uses it."""

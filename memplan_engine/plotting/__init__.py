@@ -1,0 +1,1 @@
+"""Plans as pictures: scene, colours, ticks; SVG, PNG, Plotly; what a window shows."""

@@ -1,0 +1,167 @@
+"""A plan as PNG, laid out as the SVG is, at any resolution. Words need Pillow."""
+
+from __future__ import annotations
+
+import io
+from math import hypot
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memplan_engine.errors import InputError, MissingDependencyError
+from memplan_engine.plan import Plan
+from memplan_engine.plotting.figure_style import PIXELS_PER_INCH, FigureStyle
+from memplan_engine.plotting.rasterize import paint
+from memplan_engine.plotting.rectangle_labels import rect_labels
+from memplan_engine.plotting.scene import Scene, make_scene
+from memplan_engine.plotting.shapes import Area, Box, Floats, Frame, Line, Path, Shape, Text
+from memplan_engine.system.write_atomically import write_atomically
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from PIL.ImageFont import FreeTypeFont, ImageFont
+
+HATCH = 5.0
+"""From line to line of a hatch, pixels."""
+MOST_PIXELS = 100_000_000
+ANCHORS = {"start": "lm", "middle": "mm", "end": "rm"}
+
+
+def write_png(plan: Plan, path: FilePath | str, style: FigureStyle | None = None) -> None:
+    """Write `plan` to `path`, atomically; raises as `to_png` does, and InputError for a bad place."""
+    write_atomically(path, to_png(plan, style))
+
+
+def need_pillow() -> None:
+    """Raise MissingDependencyError where Pillow is not installed."""
+    try:
+        import PIL.Image  # noqa: F401
+    except ImportError:
+        raise MissingDependencyError("pillow", "figures", "drawing a PNG") from None
+
+
+def to_png(plan: Plan, style: FigureStyle | None = None) -> bytes:
+    """`plan` as a PNG of width × dpi / 96 times height × dpi / 96 device pixels.
+
+    Raises
+    ------
+    MissingDependencyError: Pillow is not installed. InputError: more than MOST_PIXELS device pixels.
+    """
+    need_pillow()
+    style = style or FigureStyle()
+    scale = style.dpi / PIXELS_PER_INCH
+    width, height = round(style.width * scale), round(style.height * scale)
+    if width * height > MOST_PIXELS:
+        expected = f"{MOST_PIXELS:,} device pixels at most: a smaller size or fewer dpi"
+        raise InputError("figure", "", f"{width:,} × {height:,} device pixels", expected)
+    image = _drawn(make_scene(plan, style), width, height, scale)
+    kept = io.BytesIO()
+    image.save(kept, "PNG", dpi=(style.dpi, style.dpi))
+    return kept.getvalue()
+
+
+def _drawn(scene: Scene, width: int, height: int, scale: float) -> Image:
+    from PIL import Image
+
+    image = Image.new("RGB", (width, height), scene.background)
+    pen = _Pen(image, scale)
+    pen.draw(*scene.behind)
+    rects = Image.fromarray(paint(scene.rects, scene.plot, scale), "RGBA")
+    image.paste(rects, (round(scene.plot.left * scale), round(scene.plot.top * scale)), rects)
+    pen.draw(*rect_labels(scene.rects), *scene.before)
+    return image
+
+
+class _Pen:
+    """Draws shapes on `image` at `scale` device pixels per pixel."""
+
+    def __init__(self, image: Image, scale: float) -> None:
+        from PIL import ImageDraw
+
+        self.image, self.scale = image, scale
+        self.canvas = ImageDraw.Draw(image)
+        self.fonts: dict[float, FreeTypeFont | ImageFont] = {}
+
+    def draw(self, *shapes: Shape) -> None:
+        """Draw `shapes` in their order."""
+        for shape in shapes:
+            if isinstance(shape, Text):
+                self._text(shape)
+            elif isinstance(shape, Line):
+                self._line(shape)
+            elif isinstance(shape, Path):
+                corners = [(round(x), round(y)) for x, y in (shape.points * self.scale).tolist()]
+                self.canvas.line(corners, shape.colour, max(1, round(shape.width * self.scale)))
+            else:
+                self._area(shape)
+
+    def _text(self, text: Text) -> None:
+        from PIL import ImageFont
+
+        if text.size not in self.fonts:
+            # Pillow's own font: the same letters, and so the same pixels, on every machine.
+            self.fonts[text.size] = ImageFont.load_default(text.size * self.scale)
+        self.canvas.text(
+            (text.x * self.scale, text.y * self.scale),
+            text.words,
+            text.colour,
+            self.fonts[text.size],
+            anchor=ANCHORS[text.anchor],
+            stroke_width=0.3 * self.scale if text.bold else 0,
+        )
+
+    def _line(self, line: Line) -> None:
+        """Straight along an axis, as all are; dashes one by one."""
+        length = hypot(line.x1 - line.x0, line.y1 - line.y0)
+        at, number, pattern = 0.0, 0, line.dash or (length or 1.0,)
+        while at < length:
+            stroke = min(pattern[number % len(pattern)], length - at)
+            if number % 2 == 0:
+                self._stroke(line, at / length, (at + stroke) / length)
+            at, number = at + stroke, number + 1
+
+    def _stroke(self, line: Line, begin: float, end: float) -> None:
+        thick = max(1, round(line.width * self.scale))
+        (x0, x1), (y0, y1) = (
+            tuple(round((low + (high - low) * share) * self.scale) for share in (begin, end))
+            for low, high in ((line.x0, line.x1), (line.y0, line.y1))
+        )
+        # Pillow's boxes have their last pixel in them.
+        if y0 == y1:
+            self.canvas.rectangle((x0, y0 - thick // 2, x1 - 1, y0 - thick // 2 + thick - 1), line.colour)
+        else:
+            self.canvas.rectangle((x0 - thick // 2, y0, x0 - thick // 2 + thick - 1, y1 - 1), line.colour)
+
+    def _area(self, shape: Box | Area) -> None:
+        points = shape.points if isinstance(shape, Area) else _corners(shape.frame)
+        outline = [(round(x), round(y)) for x, y in (points * self.scale).tolist()]
+        self.canvas.polygon(outline, shape.colour)
+        if shape.hatch:
+            self._hatch(outline, shape.hatch)
+
+    def _hatch(self, outline: list[tuple[int, int]], colour: str) -> None:
+        from PIL import Image, ImageDraw
+
+        left, top = (min(point[axis] for point in outline) for axis in (0, 1))
+        right, bottom = (max(point[axis] for point in outline) for axis in (0, 1))
+        if right <= left or bottom <= top:
+            return
+        inside = Image.new("L", (right - left, bottom - top))
+        ImageDraw.Draw(inside).polygon([(x - left, y - top) for x, y in outline], 255)
+        y, x = np.mgrid[top:bottom, left:right]
+        period = max(3, round(HATCH * self.scale))
+        lines = (x + y) % period < max(1, round(0.75 * self.scale))
+        mask = np.where(lines, np.asarray(inside), 0).astype(np.uint8)
+        self.image.paste(colour, (left, top), Image.fromarray(mask, "L"))
+
+
+def _corners(frame: Frame) -> Floats:
+    return np.array(
+        [
+            (frame.left, frame.top),
+            (frame.right, frame.top),
+            (frame.right, frame.bottom),
+            (frame.left, frame.bottom),
+        ]
+    )

@@ -1,0 +1,1 @@
+"""Finished values → tables for people, plain values for machines, sentences."""

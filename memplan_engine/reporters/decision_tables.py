@@ -1,0 +1,110 @@
+"""The answer to "does it fit?": as plain values for machines, as Rich renderables for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from memplan_engine.analysis.claims import over_capacity
+from memplan_engine.feasibility.cores import Core, find_core
+from memplan_engine.feasibility.feasibility_decision import Decision, Verdict
+from memplan_engine.problem import FREE, Problem
+from memplan_engine.reporters.plan_json import plan_summary
+from memplan_engine.reporters.plan_tables import MOST_ROWS, effort, exact, plain_text, plan_table
+from memplan_engine.units import format_bytes, format_percent, format_seconds, format_span
+
+
+def decision_summary(decision: Decision, cut_by: str = "") -> dict[str, Any]:
+    """The verdict, the figures of the best plan found, and the core where there is one; bytes and half-open
+    steps. `core` is null unless it is proved that nothing fits."""
+    plan, bound = decision.plan, decision.bound
+    proved = decision.verdict is Verdict.DOES_NOT_FIT
+    return {
+        "verdict": str(decision.verdict),
+        "capacity_bytes": decision.capacity,
+        **plan_summary(plan, cut_by),
+        "core": _core(find_core(plan.problem, bound, decision.capacity)) if proved else None,
+    }
+
+
+def _core(core: Core) -> dict[str, Any]:
+    return {
+        "needs_bytes": core.nbytes,
+        "start": core.start,
+        "end": core.end,
+        "buffers": [
+            {
+                "name": buffer.name,
+                "bytes": buffer.size,
+                "start": buffer.start,
+                "end": buffer.end,
+                "alignment": buffer.alignment,
+                "offset": buffer.fixed,
+            }
+            for buffer in (core.problem[row] for row in range(len(core.problem)))
+        ],
+    }
+
+
+def decision_tables(decision: Decision, cut_by: str = "") -> list[RenderableType]:
+    """The verdict, and what it rests on: the plan, the core, or how far the search came."""
+    plan = decision.plan
+    capacity = exact(decision.capacity)
+    if decision.verdict is Verdict.DOES_NOT_FIT:
+        return _refusal(decision, capacity)
+    if decision.verdict is Verdict.FITS:
+        spare = decision.capacity - plan.arena_bytes
+        found = plain_text(f"fits into {capacity}, {exact(spare)} to spare", "green")
+    else:
+        needed = f"at least {exact(decision.bound.nbytes)} are needed"
+        found = plain_text(
+            f"undecided in {format_seconds(plan.seconds)} whether it fits into {capacity}: {needed}", "yellow"
+        )
+    short = over_capacity(plan, decision.capacity)
+    return [plan_table(plan, cut_by), found, *([plain_text(short, "yellow")] if short else [])]
+
+
+def _refusal(decision: Decision, capacity: str) -> list[RenderableType]:
+    plan, bound = decision.plan, decision.bound
+    core = find_core(plan.problem, bound, decision.capacity)
+    over = f", {format_percent(plan.gap)} over that" if plan.packing_loss else ""
+    return [
+        plain_text(f"does not fit into {capacity}, as was proved in {effort(plan)}", "bold red"),
+        plain_text(f"at least {exact(bound.nbytes)} are needed ({bound.kind})"),
+        plain_text(f"the best plan found takes {exact(plan.arena_bytes)}{over}"),
+        plain_text(_why(core)),
+        _core_table(core.problem),
+    ]
+
+
+def _why(core: Core) -> str:
+    count = len(core.problem)
+    who = "1 buffer cannot fit on its own" if count == 1 else f"{count:,} buffers cannot fit on their own"
+    where = f"{'at' if core.end == core.start + 1 else 'within'} {format_span(core.start, core.end)}"
+    return f"{who}: {exact(core.nbytes)} {where}"
+
+
+def _core_table(core: Problem) -> Table:
+    """Largest first; MOST_ROWS rows."""
+    table = Table("buffer")
+    for heading in ("bytes", "size"):
+        table.add_column(heading, justify="right")
+    table.add_column("alive")
+    aligned, fixed = bool((core.alignment != 1).any()), bool((core.fixed != FREE).any())
+    if aligned:
+        table.add_column("alignment", justify="right")
+    if fixed:
+        table.add_column("fixed at", justify="right")
+    rows = sorted((core[row] for row in range(len(core))), key=lambda buffer: -buffer.size)
+    for buffer in rows[:MOST_ROWS]:
+        cells = [f"{buffer.size:,}", format_bytes(buffer.size), format_span(buffer.start, buffer.end)]
+        cells += [f"{buffer.alignment:,}"] if aligned else []
+        cells += ["" if buffer.fixed is None else f"{buffer.fixed:,}"] if fixed else []
+        table.add_row(plain_text(buffer.name), *cells)
+    if len(rows) > MOST_ROWS:
+        size = sum(buffer.size for buffer in rows[MOST_ROWS:])
+        more = plain_text(f"and {len(rows) - MOST_ROWS} more")
+        table.add_row(more, f"{size:,}", format_bytes(size), "", style="dim")
+    return table

@@ -1,0 +1,235 @@
+"""A diff as Rich tables for people and as plain values for machines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from memplan_engine.analysis.claims import claim_summary
+from memplan_engine.analysis.provenance import Provenance, ops_at
+from memplan_engine.diffing.limit import Limit
+from memplan_engine.diffing.load import Load
+from memplan_engine.diffing.regression import Diff
+from memplan_engine.diffing.rows import DiffRow, ModuleRow, diff_rows, module_rows
+from memplan_engine.plan import Plan
+from memplan_engine.profile import Held
+from memplan_engine.reporters.diff_words import (
+    change,
+    counted_sentences,
+    counts_sentence,
+    figures,
+    headline,
+    lifetimes,
+    matched_sentence,
+    moment_sentence,
+    names,
+    notes,
+    peak_sentence,
+    reasons,
+    signed,
+    verdict,
+    warning,
+)
+from memplan_engine.reporters.plan_tables import MOST_ROWS, exact, plain_text
+from memplan_engine.units import format_bytes
+
+
+def diff_summary(diff: Diff, limit: Limit | None = None) -> dict[str, Any]:
+    """The whole diff; byte counts are exact integers, deltas head minus base."""
+    moment = diff.moment
+    return {
+        "base": _side(diff.base, diff.base_load, diff.base_held),
+        "head": _side(diff.head, diff.head_load, diff.head_held),
+        "arena_delta_bytes": diff.arena_delta,
+        "demand_delta_bytes": diff.demand_delta,
+        "packing_loss_delta_bytes": diff.packing_delta,
+        "workspace_delta_bytes": diff.workspace_delta,
+        "total_delta_bytes": diff.total_delta,
+        "causes_bytes": {cause.name.lower(): nbytes for cause, nbytes in diff.causes.items()},
+        "peak_elsewhere_bytes": diff.elsewhere,
+        "peak_moved": diff.peak_moved,
+        "explained_at": {
+            "peak_of": "base" if moment is diff.base_moment else "head",
+            "base_step": moment.base_step,
+            "head_step": moment.head_step,
+            "base_bytes": moment.base_bytes,
+            "head_bytes": moment.head_bytes,
+            "footing": moment.footing.name.lower(),
+        },
+        "related": diff.related,
+        "matched": {
+            "buffers": len(diff.matching.pairs[0]),
+            "share": diff.share,
+            "bytes_share": diff.bytes_share,
+            "how": {how.name.lower(): count for how, count in diff.matching.counts().items()},
+        },
+        "counts": {kind.name.lower(): count for kind, count in diff.counts.items()},
+        **({"limit": _limit(diff, limit)} if limit else {}),
+        "modules": [_module(row) for row in module_rows(diff, moment)],
+        "changes": [_row(row) for row in diff_rows(diff)],
+    }
+
+
+def _side(plan: Plan, load: Load, held: Held) -> dict[str, Any]:
+    return {
+        "graph": plan.problem.name,
+        "strategy": plan.strategy,
+        "cut_short": plan.cut_short,
+        "buffers": len(plan.problem),
+        **claim_summary(plan.problem),
+        "arena_bytes": plan.arena_bytes,
+        "workspace_bytes": plan.workspace_bytes,
+        "total_bytes": plan.total_bytes,
+        "demand_bytes": load.peak,
+        "packing_loss_bytes": plan.arena_bytes - load.peak,
+        "held_peak_bytes": held.peak_bytes,
+        "held_peak_step": held.peak_step,
+        "peak_step": load.peak_step,
+        "peak_ops": [op.name for op in ops_at(plan.problem, load.peak_step)],
+    }
+
+
+def _limit(diff: Diff, limit: Limit) -> dict[str, Any]:
+    return {
+        "allowed_bytes": limit.allowed(diff),
+        "regression": limit.exceeded(diff),
+        "verdict": verdict(diff, limit),
+    }
+
+
+def _module(row: ModuleRow) -> dict[str, Any]:
+    return {
+        "module": row.module,
+        "base_bytes": row.base_bytes,
+        "head_bytes": row.head_bytes,
+        "delta_bytes": row.delta,
+        "buffers": [
+            {
+                "name": part.name,
+                "base_bytes": part.base_bytes,
+                "head_bytes": part.head_bytes,
+                "delta_bytes": part.delta,
+                "cause": part.cause.name.lower() if part.cause else None,
+                **_origin(part.provenance),
+            }
+            for part in row.parts
+        ],
+    }
+
+
+def _row(row: DiffRow) -> dict[str, Any]:
+    return {
+        "base": row.base or None,
+        "head": row.head or None,
+        "base_bytes": row.base_bytes,
+        "head_bytes": row.head_bytes,
+        "delta_bytes": row.delta,
+        "at_peak_bytes": row.at_peak,
+        "base_lifetime": row.base_lifetime,
+        "head_lifetime": row.head_lifetime,
+        "changes": [kind.name.lower() for kind in row.changes],
+        "matched_by": row.how.name.lower() if row.how else None,
+        **_origin(row.provenance),
+    }
+
+
+def _origin(known: Provenance) -> dict[str, Any]:
+    return {
+        "kind": known.kind,
+        "module": known.module,
+        "source": str(known.source) if known.source else "",
+        "code": known.source.code if known.source else "",
+    }
+
+
+def diff_tables(diff: Diff, limit: Limit | None = None, every_row: bool = False) -> list[RenderableType]:
+    """The headline, what Δdemand is made of, the peak by module, and the buffers that changed."""
+    both = f"{diff.base.problem.name} → {diff.head.problem.name}"
+    parts: list[RenderableType] = [plain_text(f"{both}: {headline(diff)}", style="bold")]
+    if told := warning(diff):
+        parts.append(plain_text(f"warning: {told}", style="yellow"))
+    parts += [_headline_table(diff), *(plain_text(note, style="yellow") for note in notes(diff))]
+    parts += map(plain_text, counted_sentences(diff))
+    parts.append(plain_text(peak_sentence(diff)))
+    if made_of := reasons(diff):
+        parts += [plain_text(""), _reasons_table(diff, made_of), plain_text(moment_sentence(diff))]
+    parts += [plain_text(""), plain_text(matched_sentence(diff)), plain_text(counts_sentence(diff))]
+    if not diff.same:
+        parts += [_peak_table(diff, every_row), _changes_table(diff, every_row)]
+    if limit:
+        style = "bold red" if limit.exceeded(diff) else "green"
+        parts += [plain_text(verdict(diff, limit), style=style)]
+    return parts
+
+
+def _headline_table(diff: Diff) -> Table:
+    table = Table("", box=None, pad_edge=False)
+    for heading in ("base", "head", "change"):
+        table.add_column(heading, justify="right")
+    for what, before, after in figures(diff):
+        table.add_row(what, exact(before), exact(after), change(before, after))
+    return table
+
+
+def _reasons_table(diff: Diff, made_of: tuple[tuple[str, int], ...]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for what, nbytes in made_of:
+        table.add_row(plain_text(what), signed(nbytes))
+    table.add_row("demand", signed(diff.demand_delta), style="bold")
+    return table
+
+
+def _peak_table(diff: Diff, every_row: bool) -> Table:
+    """The moment that is explained, by module."""
+    table = Table("module and buffer", title=plain_text("at this peak, by module"), title_justify="left")
+    for heading in ("base", "head", "change"):
+        table.add_column(heading, justify="right")
+    table.add_column("why")
+    table.add_column("source", overflow="fold")
+    left = total = len(diff.moment.base) if every_row else MOST_ROWS
+    for module in module_rows(diff, diff.moment):
+        if left <= 0:
+            break
+        cells = (format_bytes(module.base_bytes), format_bytes(module.head_bytes), signed(module.delta))
+        table.add_row(plain_text(module.module or "(no module)"), *cells, "", "", style="bold")
+        for part in module.parts[:left]:
+            held = (format_bytes(part.base_bytes), format_bytes(part.head_bytes), signed(part.delta))
+            source = plain_text(str(part.provenance.source or ""))
+            table.add_row(plain_text(f"  {part.name}"), *held, str(part.cause or ""), source)
+        left = max(0, left - len(module.parts))
+    _add_rest(table, len(diff.moment.base) - (total - left))
+    return table
+
+
+def _changes_table(diff: Diff, every_row: bool) -> Table:
+    title = f"changed buffers: {counts_sentence(diff)}"
+    table = Table("buffer", title=plain_text(title), title_justify="left")
+    for heading in ("base", "head", "change", "at the peak"):
+        table.add_column(heading, justify="right")
+    table.add_column("lifetime", justify="right")
+    for heading in ("what", "module", "source"):
+        table.add_column(heading, overflow="fold")
+    shown = diff_rows(diff, None if every_row else MOST_ROWS)
+    for row in shown:
+        table.add_row(
+            plain_text(names(row)),
+            format_bytes(row.base_bytes) if row.base else "",
+            format_bytes(row.head_bytes) if row.head else "",
+            signed(row.delta),
+            signed(row.at_peak),
+            lifetimes(row),
+            ", ".join(row.changes),
+            plain_text(row.provenance.module),
+            plain_text(str(row.provenance.source or "")),
+        )
+    _add_rest(table, diff.changed - len(shown))
+    return table
+
+
+def _add_rest(table: Table, count: int) -> None:
+    if count > 0:
+        table.add_row(f"and {count:,} more", *[""] * (len(table.columns) - 1), style="dim")

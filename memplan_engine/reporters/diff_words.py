@@ -1,0 +1,187 @@
+"""What a diff says, in sentences and pairs of words and bytes, for whatever shows them."""
+
+from __future__ import annotations
+
+from memplan_engine.analysis.claims import counted, workspace_name
+from memplan_engine.analysis.provenance import ops_at
+from memplan_engine.diffing.limit import Limit
+from memplan_engine.diffing.moment import Footing
+from memplan_engine.diffing.regression import Change, Diff
+from memplan_engine.diffing.rows import DiffRow
+from memplan_engine.problem import Problem
+from memplan_engine.units import format_bytes, format_percent
+
+MOST_OPS = 3
+WITHOUT_OPS = {
+    Footing.SAME_OP: "where the same buffer starts",
+    Footing.SAME_STRETCH: "the fullest step between the same starts",
+    Footing.NOTHING: "no buffer is matched: the peaks themselves",
+}
+"""What a footing is called where ops are not known."""
+
+
+def signed(nbytes: int) -> str:
+    """ "+1.5 KiB", "-3 B", "0 B"."""
+    return f"+{format_bytes(nbytes)}" if nbytes > 0 else format_bytes(nbytes)
+
+
+def change(before: int, after: int) -> str:
+    """The difference, with its share of what was: "+1 KiB (+50.0 %)"."""
+    delta = after - before
+    if not delta or not before:
+        return signed(delta)
+    return f"{signed(delta)} ({'+' * (delta > 0)}{format_percent(delta / before)})"
+
+
+def headline(diff: Diff) -> str:
+    """One line: what became of the arena, and of all with what ops hold beside it."""
+    told = _changed("arena", diff.base.arena_bytes, diff.head.arena_bytes)
+    if not diff.has_workspaces:
+        return told
+    return f"{told}; {_changed('with workspace', diff.base.total_bytes, diff.head.total_bytes)}"
+
+
+def _changed(what: str, before: int, after: int) -> str:
+    if before == after:
+        return f"{what} unchanged: {format_bytes(before)}"
+    return f"{what} {change(before, after)}: {format_bytes(before)} → {format_bytes(after)}"
+
+
+def figures(diff: Diff) -> tuple[tuple[str, int, int], ...]:
+    """The rows of the headline's table: what, bytes in base, bytes in head. Arena = demand + packing loss;
+    where ops hold anything beside the arena, total = arena + workspace."""
+    arena = diff.base.arena_bytes, diff.head.arena_bytes
+    demand = diff.base_load.peak, diff.head_load.peak
+    return (
+        ("arena", *arena),
+        ("demand", *demand),
+        ("packing loss", arena[0] - demand[0], arena[1] - demand[1]),
+        *_workspaces(diff),
+    )
+
+
+def _workspaces(diff: Diff) -> tuple[tuple[str, int, int], ...]:
+    if not diff.has_workspaces:
+        return ()
+    return (
+        ("workspace", diff.base.workspace_bytes, diff.head.workspace_bytes),
+        ("total", diff.base.total_bytes, diff.head.total_bytes),
+    )
+
+
+def counted_sentences(diff: Diff) -> tuple[str, ...]:
+    """What the figures count: once where both sides count the same, else for each."""
+    base, head = counted(diff.base.problem), counted(diff.head.problem)
+    return (f"counted: {base}",) if base == head else (f"counted in base: {base}", f"counted in head: {head}")
+
+
+def reasons(diff: Diff) -> tuple[tuple[str, int], ...]:
+    """What Δdemand is made of, bytes each; together they are Δdemand. What adds nothing is left out."""
+    other = "head" if diff.demand_delta < 0 else "base"
+    found = [(str(cause), nbytes) for cause, nbytes in diff.causes.items()]
+    found.append((f"the {other}'s peak is at another step", diff.elsewhere))
+    return tuple((what, nbytes) for what, nbytes in found if nbytes)
+
+
+def peak_sentence(diff: Diff) -> str:
+    """Whether the peak that demand is moved, and from where to where; where the peak is with the scratch of
+    ops, if they have any."""
+    base = place(diff.base.problem, diff.base_load.peak_step)
+    head = place(diff.head.problem, diff.head_load.peak_step)
+    of = " of the storages" * diff.has_workspaces
+    if diff.head_moment.footing is Footing.NOTHING:
+        told = f"the peaks{of} have nothing to do with each other"
+    else:
+        told = f"the peak{of} moved" if diff.peak_moved else f"the peak{of} has not moved"
+    return f"{told}: {base} in base, {head} in head{_held(diff)}"
+
+
+def _held(diff: Diff) -> str:
+    if not diff.has_workspaces:
+        return ""
+    base, head = (
+        f"{format_bytes(held.peak_bytes)} at {place(plan.problem, held.peak_step)}"
+        for plan, held in ((diff.base, diff.base_held), (diff.head, diff.head_held))
+    )
+    return f"; with {workspace_name(diff.head.problem)} {base} in base, {head} in head"
+
+
+def moment_sentence(diff: Diff) -> str:
+    """Which two steps are compared to explain Δdemand, and why these."""
+    moment = diff.moment
+    base = f"{place(diff.base.problem, moment.base_step)} of base ({format_bytes(moment.base_bytes)})"
+    head = f"{place(diff.head.problem, moment.head_step)} of head ({format_bytes(moment.head_bytes)})"
+    if diff.demand_delta < 0:
+        return f"at the base's peak: {base} beside {head}, {_footing(diff)}"
+    return f"at the head's peak: {head} beside {base}, {_footing(diff)}"
+
+
+def _footing(diff: Diff) -> str:
+    """Why these two steps: by ops, or, where a side has none, by the buffers that start."""
+    sides = (diff.base.problem, diff.head.problem)
+    knows_ops = all(problem.origin is not None for problem in sides)
+    return str(diff.moment.footing) if knows_ops else WITHOUT_OPS[diff.moment.footing]
+
+
+def place(problem: Problem, step: int) -> str:
+    """ "step 12", with the ops that run there: "step 12 (gelu)"."""
+    ops = [op.name for op in ops_at(problem, step)]
+    listed = ", ".join([*ops[:MOST_OPS], *(["…"] if len(ops) > MOST_OPS else [])])
+    return f"step {step} ({listed})" if listed else f"step {step}"
+
+
+def names(row: DiffRow) -> str:
+    """The name of a buffer, or both names where it has two."""
+    return f"{row.base} → {row.head}" if row.base and row.head and row.base != row.head else row.name
+
+
+def lifetimes(row: DiffRow) -> str:
+    """The steps in which a buffer is alive, first and last: "3–7", "3–7 → 4–40"."""
+    known = [life for life in (row.base_lifetime, row.head_lifetime) if life is not None]
+    return " → ".join(dict.fromkeys(f"{start}–{end - 1}" for start, end in known))
+
+
+def matched_sentence(diff: Diff) -> str:
+    """How many buffers have a counterpart."""
+    pairs, counts = len(diff.matching.pairs[0]), (len(diff.base.problem), len(diff.head.problem))
+    shares = f"{format_percent(diff.share)}, {format_percent(diff.bytes_share)} of the bytes"
+    return f"{pairs:,} buffers matched, of {counts[0]:,} in base and {counts[1]:,} in head ({shares})"
+
+
+def counts_sentence(diff: Diff) -> str:
+    """How many buffers changed how: "2 only in head, 1 longer-lived"."""
+    counts = [f"{count:,} {kind}" for kind, count in diff.counts.items() if count and kind is not Change.SAME]
+    return ", ".join(counts) or "no buffer changed"
+
+
+def warning(diff: Diff) -> str:
+    """What has to be said of plans of two different things, "" for plans of the same."""
+    if diff.related:
+        return ""
+    return (
+        f"these look like two different models: only {format_percent(diff.share)} of the buffers have a "
+        "counterpart, so what is said of single buffers means little"
+    )
+
+
+def notes(diff: Diff) -> tuple[str, ...]:
+    """What makes the two plans, or their packing losses, hard to compare, a sentence each."""
+    found = []
+    if not diff.same_scope:
+        found.append("base and head do not count the same: compare their arenas, not their totals")
+    if diff.base.strategy != diff.head.strategy:
+        found.append(f"base was placed by {diff.base.strategy}, head by {diff.head.strategy}")
+    for side, plan in (("base", diff.base), ("head", diff.head)):
+        if plan.cut_short:
+            found.append(f"the search for {side} was cut short: its packing loss may not be the least")
+    return tuple(found)
+
+
+def verdict(diff: Diff, limit: Limit | None) -> str:
+    """Whether the head passes the limit; "" without one."""
+    if limit is None:
+        return ""
+    allowed = f"{limit} ({format_bytes(limit.allowed(diff))})" if limit.percent is not None else str(limit)
+    if limit.exceeded(diff):
+        return f"regression: {signed(limit.growth(diff))} is above the limit of {allowed}"
+    return f"no regression: {signed(limit.growth(diff))} is within the limit of {allowed}"

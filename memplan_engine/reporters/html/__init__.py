@@ -1,0 +1,1 @@
+"""A plan as one HTML file that needs nothing else."""

@@ -1,0 +1,288 @@
+"""Tables for people: finished values in, Rich renderables out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from memplan_engine.analysis.claims import beside, counted, left_out, optimal_for, verdict, workspace_name
+from memplan_engine.bounds import BoundKind, contributors
+from memplan_engine.graph import NO_WORKSPACE, Role, storage_bytes
+from memplan_engine.plan import Plan
+from memplan_engine.problem import Problem
+from memplan_engine.profile import Profile, make_profile, workspace_of
+from memplan_engine.scope import scope_words
+from memplan_engine.units import format_bytes, format_percent, format_seconds, format_span
+
+if TYPE_CHECKING:
+    from memplan_engine.analysis.layout import Layout
+    from memplan_engine.analysis.peak import Peak
+    from memplan_engine.formats.memplan_json.graph_format import About
+    from memplan_engine.strategies.base import Strategy
+    from memplan_engine.verify.validate import Report
+
+MOST_ROWS = 25
+MOST_ENTRIES = 8
+
+
+def plan_table(plan: Plan, cut_by: str = "") -> RenderableType:
+    """The figures of one plan, its certificate, and what ended the search early (`cut_by`) if that did."""
+    problem, profile = plan.problem, make_profile(plan.problem, plan.offsets)
+    found_by = dict(plan.parameters).get("found_by")
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    rows = [
+        ("graph", f"{problem.name}, {len(problem)} buffers, {problem.steps} steps"),
+        ("strategy", plan.strategy + (f" ({found_by})" if found_by else "")),
+        ("arena", exact(plan.arena_bytes)),
+        *_workspaces(plan),
+        ("lower bound", f"{exact(plan.bound.nbytes)}, {plan.bound.kind}"),
+        ("gap", "none" if plan.optimal else format_percent(plan.gap)),
+        ("without reuse", f"{exact(plan.naive_bytes)}, {format_percent(saved(plan))} saved"),
+        *_constants(problem),
+        ("peak", peak_words(plan, profile)),
+        ("holes at peak", exact(profile.holes_at_peak)),
+        ("planned in", effort(plan)),
+        ("counted", counted(problem)),
+        *_objects(plan),
+        *_symbols(problem),
+        *_unknown(problem),
+    ]
+    for label, value in rows:
+        table.add_row(label, plain_text(value))
+    parts: list[RenderableType] = [
+        table,
+        plain_text(certificate(plan), style="green" if plan.optimal and not left_out(problem) else ""),
+    ]
+    if plan.cut_short:
+        parts.append(plain_text(cut_short(plan, cut_by), style="yellow"))
+    return Group(*parts)
+
+
+def peak_words(plan: Plan, profile: Profile) -> str:
+    """ "6 KiB (6,144 B) live at step 3", and how much of it is scratch of ops, beside the arena."""
+    workspace = profile.peak_bytes - profile.live_at_peak
+    beside_it = f", {exact(workspace)} of it {workspace_name(plan.problem)}" if workspace else ""
+    return f"{exact(profile.peak_bytes)} live at step {profile.peak_step}{beside_it}"
+
+
+def cut_short(plan: Plan, cut_by: str = "") -> str:
+    """One sentence: a plan that is not all that its strategy could have found."""
+    by = f" by {cut_by}" if cut_by else ""
+    return f"cut short after {format_seconds(plan.seconds)}{by}: best plan so far"
+
+
+def effort(plan: Plan) -> str:
+    """What it took: "3.2 s on 2 threads, 1,234 nodes"."""
+    threads = f"{plan.threads} thread{'s' * (plan.threads != 1)}"
+    nodes = f", {plan.nodes:,} nodes" if plan.nodes else ""
+    return f"{format_seconds(plan.seconds)} on {threads}{nodes}"
+
+
+def _objects(plan: Plan) -> list[tuple[str, str]]:
+    if plan.objects is None:
+        return []
+    # Here, not above, as are the other rows that few plans have: most need not wait for what they take.
+    from memplan_engine.reporters.shared_object_tables import object_summary
+
+    found = object_summary(plan)
+    over = "which they meet" if found.optimal else f"{format_percent(found.gap)} over"
+    return [
+        ("shared objects", f"{found.objects}, {exact(found.objects_bytes)}"),
+        ("their bound", f"{exact(found.objects_bound)}, the sum of positional maxima, {over}"),
+    ]
+
+
+def _symbols(problem: Problem) -> list[tuple[str, str]]:
+    symbols = problem.origin.graph.symbols if problem.origin else ()
+    values = [f"{symbol.name} = {symbol.hint:,}" for symbol in symbols if symbol.hint is not None]
+    return [("symbols", ", ".join(values))] if values else []
+
+
+def _unknown(problem: Problem) -> list[tuple[str, str]]:
+    told = left_out(problem)
+    return [("not planned", told)] if told else []
+
+
+def _workspaces(plan: Plan) -> list[tuple[str, str]]:
+    scratch = workspace_of(plan.problem)
+    if scratch == NO_WORKSPACE:
+        return []
+    name = workspace_name(plan.problem)
+    parts = (
+        f"{exact(scratch.unique)} unique" if scratch.unique else "",
+        f"{exact(scratch.shared)} {'shared' if name == 'workspaces' else name}" if scratch.shared else "",
+    )
+    return [
+        ("workspace", f"{', '.join(filter(None, parts))}, beside the arena"),
+        ("total", f"{exact(plan.total_bytes)}, arena and workspace"),
+    ]
+
+
+def _constants(problem: Problem) -> list[tuple[str, str]]:
+    nbytes = storage_bytes(problem.origin.graph, Role.CONSTANT) if problem.origin else 0
+    return [("constants", f"{exact(nbytes)}, in a region of their own")] if nbytes else []
+
+
+def lesson(about: About) -> list[RenderableType]:
+    """What an example file says that it shows; nothing for files that say nothing."""
+    if not about.title:
+        return []
+    parts = (about.title, about.shows, f"optimum: {about.optimum}, for {about.why}" if about.why else "")
+    return [plain_text(part) for part in ("", *filter(None, parts))]
+
+
+def certificate(plan: Plan) -> str:
+    """One sentence: what is proved, and by what."""
+    bound, problem = plan.bound, plan.problem
+    named = contributors(problem, bound)
+    count = f"{len(named)} buffer{'' if len(named) == 1 else 's'}"
+    proof = f"the bytes live at step {bound.step} ({count})"
+    if bound.kind is BoundKind.ALIGNED_LOAD:
+        proof += f" in units of {bound.unit} bytes"
+    elif bound.kind is BoundKind.FIXED:
+        proof = f"the end of {problem.names[named[0]]}, whose offset is fixed"
+    elif bound.kind is BoundKind.LARGEST:
+        proof = f"the size of {problem.names[named[0]]}"
+    elif bound.kind is BoundKind.BETWEEN_FIXED:
+        proof = f"what {count} need at step {bound.step}, some of them at fixed offsets"
+    elif bound.kind is BoundKind.CORE:
+        proof = f"what {count} alive within {format_span(bound.step, bound.until)} need (as a search proved)"
+    rest = f"; {told}" if (told := beside(plan)) else ""
+    if plan.optimal:
+        return f"optimal for {optimal_for(problem)}: the arena equals {proof}{rest}"
+    return f"not proved optimal: no arena can be smaller than {proof}, {format_bytes(bound.nbytes)}{rest}"
+
+
+def saved(plan: Plan) -> float:
+    """The share of the naive arena that the plan saves."""
+    naive = plan.naive_bytes
+    return 1 - plan.arena_bytes / naive if naive else 0.0
+
+
+def compare_table(plans: Sequence[Plan]) -> Table:
+    """A row a plan, in the given order."""
+    table = Table(title=plain_text(_headline(plans[0])) if plans else None, title_justify="left")
+    table.add_column(
+        "strategy", no_wrap=True, min_width=max((len(plan.strategy) for plan in plans), default=0)
+    )
+    workspace = bool(plans) and bool(plans[0].workspace_bytes)
+    for heading in ("arena", *["with workspace"] * workspace, "over bound", "saved", "ms"):
+        table.add_column(heading, justify="right")
+    table.add_column("proved")
+    for plan in plans:
+        table.add_row(
+            plain_text(plan.strategy),
+            format_bytes(plan.arena_bytes),
+            *[format_bytes(plan.total_bytes)] * workspace,
+            format_percent(plan.gap),
+            format_percent(saved(plan)),
+            f"{1000 * plan.seconds:.2f}",
+            verdict(plan),
+        )
+    return table
+
+
+def _headline(plan: Plan) -> str:
+    problem = plan.problem
+    return f"{problem.name}: {len(problem)} buffers, lower bound {format_bytes(plan.bound.nbytes)}"
+
+
+def counted_lines(problem: Problem) -> list[Text]:
+    """What the figures of `problem` count, and what they leave out, a line each."""
+    unknown = left_out(problem)
+    told = [f"counted: {counted(problem)}", *([f"not planned: {unknown}"] if unknown else [])]
+    return [plain_text(line) for line in told]
+
+
+def peak_table(peak: Peak, graph: str, every_row: bool = False) -> Table:
+    """What the peak is made of, largest first; MOST_ROWS rows unless `every_row`."""
+    at = f", op {peak.ops[0].name}" if peak.ops else ""
+    title = f"{graph}: {format_bytes(peak.nbytes)} live at step {peak.step}{at}"
+    table = Table("buffer", title=plain_text(title), title_justify="left")
+    table.add_column("size", justify="right")
+    table.add_column("share", justify="right")
+    for heading in ("kind", "module", "source"):
+        table.add_column(heading, overflow="fold")
+    shown = peak.contributors if every_row else peak.contributors[:MOST_ROWS]
+    for part in shown:
+        known = part.provenance
+        table.add_row(
+            plain_text(part.name),
+            format_bytes(part.nbytes),
+            format_percent(part.nbytes / peak.nbytes),
+            *(plain_text(value) for value in (known.kind, known.module, str(known.source or ""))),
+        )
+    rest = peak.contributors[len(shown) :]
+    if rest:
+        size = sum(part.nbytes for part in rest)
+        share = format_percent(size / peak.nbytes)
+        table.add_row(plain_text(f"and {len(rest)} more"), format_bytes(size), share, "", "", "", style="dim")
+    return table
+
+
+def layout_table(layout: Layout, every_row: bool = False) -> RenderableType:
+    """The regions, and the largest entries of each; all entries when `every_row`."""
+    regions = Table("region", title=plain_text(f"{format_bytes(layout.nbytes)} in all"), title_justify="left")
+    entries = Table("region", "entry")
+    for heading in ("starts at", "bytes", "size", "entries"):
+        regions.add_column(heading, justify="right")
+    for heading in ("address", "offset", "bytes", "size"):
+        entries.add_column(heading, justify="right")
+    for region in layout.regions:
+        size = (f"{region.nbytes:,}", format_bytes(region.nbytes))
+        regions.add_row(plain_text(region.kind), f"{region.start:,}", *size, f"{len(region.entries):,}")
+        largest = sorted(region.entries, key=lambda entry: -entry.nbytes)[:MOST_ENTRIES]
+        shown = region.entries if every_row else [entry for entry in region.entries if entry in largest]
+        for entry in shown:
+            size = (f"{entry.nbytes:,}", format_bytes(entry.nbytes))
+            address = f"{region.start + entry.offset:,}"
+            entries.add_row(
+                plain_text(region.kind), plain_text(entry.name), address, f"{entry.offset:,}", *size
+            )
+        if len(shown) < len(region.entries):
+            left = f"and {len(region.entries) - len(shown)} smaller ones"
+            entries.add_row(plain_text(region.kind), plain_text(left), *[""] * 4, style="dim")
+    return Group(regions, entries, plain_text(f"counted: {scope_words(layout.scope)}"))
+
+
+def report_lines(plan: Plan, report: Report) -> Iterable[Text]:
+    """The validator's findings, a line each."""
+    if report.valid:
+        size = format_bytes(plan.arena_bytes)
+        yield plain_text(f"valid: {len(plan.problem)} buffers in {size}; {certificate(plan)}", style="green")
+        if report.replayed:
+            yield plain_text(f"replayed: {report.replayed}", style="green")
+        for told in report.unchecked:
+            yield plain_text(f"warning: {told}", style="yellow")
+        return
+    yield plain_text("not valid", style="bold red")
+    for rule, count in report.counts.items():
+        yield plain_text(f"  broken {count} ×: {rule}")
+    for violation in report.violations:
+        yield plain_text(f"  {violation.message}")
+
+
+def strategies_table(known: Mapping[str, Strategy]) -> Table:
+    """All strategies with what they do and where they come from."""
+    table = Table("strategy", "what it does", "source")
+    for strategy in known.values():
+        table.add_row(
+            plain_text(strategy.name), plain_text(strategy.description), plain_text(strategy.source)
+        )
+    return table
+
+
+def plain_text(value: str, style: str = "") -> Text:
+    """`value` as it stands, without markup; names from a file must not reach the terminal as commands."""
+    return Text("".join(c if c.isprintable() else " " for c in value), style)
+
+
+def exact(nbytes: int) -> str:
+    """ "1.5 KiB (1,536 B)", "170 B"."""
+    return f"{format_bytes(nbytes)} ({nbytes:,} B)" if nbytes >= 1024 else f"{nbytes} B"

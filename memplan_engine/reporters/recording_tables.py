@@ -1,0 +1,243 @@
+"""The cost of a recording: as plain values for machines, as Rich renderables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from memplan_engine.callers import Stacks
+from memplan_engine.recordings.allocator_recording import Action, Recording, Snapshot
+from memplan_engine.recordings.cost import Cost, Group, Moment, OutOfMemory, thinned
+from memplan_engine.recordings.recording_parts import held, pool_text, pools, streams
+from memplan_engine.reporters.plan_tables import certificate, exact, plain_text
+from memplan_engine.scope import scope_summary
+from memplan_engine.units import format_bytes, format_percent, format_seconds
+
+MOST_GROUPS = 10
+MOST_FAILURES = 5
+MOST_POINTS = 2_000
+
+
+def cost_summary(snapshot: Snapshot, cost: Cost) -> dict[str, Any]:
+    """What was recorded and what it cost; byte counts are exact integers, step k is after the k-th event."""
+    return {
+        "file": snapshot.name,
+        **scope_summary(cost.problem.scope),
+        "devices": [_device(recording) for recording in snapshot.recordings],
+        "device": cost.recording.device,
+        "buffers": len(cost.problem),
+        "steps": cost.problem.steps,
+        "seconds": cost.seconds,
+        "older_than_recording": cost.older,
+        "alive_at_end": cost.younger,
+        "unmatched_events": cost.unmatched,
+        "reserved_is_recorded": cost.knows_reserved,
+        "peak_live": _moment(cost.peak),
+        "peak_reserved": _moment(cost.height),
+        "fragmentation_bytes": cost.fragmentation,
+        "lower_bound_bytes": cost.bound.nbytes,
+        "planned_arena_bytes": cost.plan.arena_bytes,
+        "planned_by": cost.plan.strategy,
+        "saved_bytes": cost.saved,
+        "over_time": _over_time(cost),
+        "out_of_memory": [_failure(failure, cost.recording.stacks) for failure in cost.failures],
+    }
+
+
+def _over_time(cost: Cost) -> dict[str, list[int]] | None:
+    """From each step to the next the most bytes, MOST_POINTS steps at most."""
+    if cost.over_time is None:
+        return None
+    names = ("step", "live_bytes", "reserved_bytes")
+    return {
+        name: column.tolist()
+        for name, column in zip(names, thinned(cost.over_time, MOST_POINTS), strict=True)
+    }
+
+
+def _device(recording: Recording) -> dict[str, Any]:
+    return {
+        "device": recording.device,
+        "events": len(recording.events),
+        "peak_reserved_bytes": held(recording)[0],
+        "allocated_bytes": held(recording)[1],
+        "streams": streams(recording),
+        "pools": [list(pool) for pool in recording.pools],
+        "segments": len(recording.segments),
+    }
+
+
+def _moment(moment: Moment) -> dict[str, Any]:
+    return {
+        "step": moment.step,
+        "live_bytes": moment.live,
+        "reserved_bytes": moment.reserved,
+        "callers": [_group(group) for group in moment.groups],
+    }
+
+
+def _group(group: Group) -> dict[str, Any]:
+    caller = group.caller
+    return {
+        "caller": caller.label,
+        "kind": caller.kind,
+        "kinds": list(group.kinds),
+        "source": str(caller.source or ""),
+        "buffers": group.count,
+        "bytes": group.nbytes,
+    }
+
+
+def _failure(failure: OutOfMemory, stacks: Stacks) -> dict[str, Any]:
+    return {
+        "asked_by": stacks.caller(failure.stack).label,
+        "stack": [str(frame) for frame in stacks.frames_of(failure.stack)],
+        "asked_bytes": failure.asked,
+        "device_free_bytes": failure.device_free,
+        "unused_bytes": failure.moment.unused,
+        "fits_unused": failure.fits_unused,
+        **_moment(failure.moment),
+    }
+
+
+def cost_tables(snapshot: Snapshot, cost: Cost, every_row: bool = False) -> list[RenderableType]:
+    """The figures, what the peak is made of by line of code, and each failure; MOST_GROUPS lines of each
+    unless `every_row`."""
+    parts: list[RenderableType] = [_figures(snapshot, cost), plain_text(certificate(cost.plan))]
+    title = f"alive at the peak, {format_bytes(cost.peak.live)} at step {cost.peak.step:,}"
+    parts.append(_groups(title, cost.peak, every_row))
+    for failure in cost.failures if every_row else cost.failures[:MOST_FAILURES]:
+        parts += [*_told(cost, failure), _groups("alive then", failure.moment, every_row)]
+    left = len(cost.failures) - MOST_FAILURES
+    if left > 0 and not every_row:
+        parts.append(plain_text(f"and {left:,} more failures (--all)"))
+    return parts
+
+
+def _figures(snapshot: Snapshot, cost: Cost) -> Table:
+    peak, recording = cost.peak, cost.recording
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    saved = f", {format_bytes(abs(cost.saved))} {'less' if cost.saved >= 0 else 'more'} than was reserved"
+    saved = saved if cost.knows_reserved else ""
+    rows = [
+        ("recorded", _recorded(cost)),
+        ("buffers", _counts(cost)),
+        ("peak live", f"{exact(peak.live)} at step {peak.step:,}"),
+        *_reserved(cost),
+        ("perfect planner", f"at least {exact(cost.bound.nbytes)}"),
+        ("planned ahead", f"{exact(cost.plan.arena_bytes)} ({cost.plan.strategy}){saved}"),
+        *([("out of memory", f"{len(cost.failures):,} ×")] if cost.failures else []),
+        *([("do not match", f"{cost.unmatched:,} events: frees were lost")] if cost.unmatched else []),
+        *_others(snapshot, recording),
+    ]
+    for label, value in rows:
+        table.add_row(label, plain_text(value))
+    return table
+
+
+def _reserved(cost: Cost) -> list[tuple[str, str]]:
+    height = cost.height
+    if not cost.knows_reserved:
+        return [("peak reserved", "not recorded")]
+    share = format_percent(cost.fragmentation / height.reserved)
+    return [
+        ("peak reserved", f"{exact(height.reserved)} at step {height.step:,}, when {_of(height)}"),
+        ("fragmentation", f"{exact(cost.fragmentation)}, {share} of what was reserved was never needed"),
+    ]
+
+
+def _recorded(cost: Cost) -> str:
+    events = cost.recording.events
+    seconds = f" in {format_seconds(cost.seconds)}" if cost.seconds else ""
+    shared = int((events["action"] == Action.OTHER).sum())
+    left_out = f", {shared:,} of them left out" if shared else ""
+    return f"{cost.recording.name}: {len(events):,} events{seconds}{left_out}, device {cost.recording.device}"
+
+
+def _counts(cost: Cost) -> str:
+    counts = f"{len(cost.problem):,}, {cost.older:,} of them older than the recording"
+    return f"{counts}, {cost.younger:,} alive at its end"
+
+
+def _of(moment: Moment) -> str:
+    return f"{format_bytes(moment.live)} were live"
+
+
+def _others(snapshot: Snapshot, chosen: Recording) -> list[tuple[str, str]]:
+    """The devices beside the chosen one, and the streams of it, where there are several."""
+    rows = [
+        (f"device {each.device}", f"{len(each.events):,} events, {format_bytes(held(each)[0])} reserved")
+        for each in snapshot.recordings
+        if each.device != chosen.device
+    ]
+    known = streams(chosen)
+    if len(known) > 1:
+        memory = chosen.events[chosen.rows(Action.ALLOC)]
+        told = [
+            f"{each} ({format_bytes(int(memory['size'][memory['stream'] == each].sum()))})" for each in known
+        ]
+        rows.append(("streams", f"{', '.join(told)} allocated"))
+    if len(several := pools(chosen)) > 1:
+        rows.append(("pools", ", ".join(map(pool_text, several))))
+    return rows
+
+
+def _told(cost: Cost, failure: OutOfMemory) -> list[RenderableType]:
+    moment = failure.moment
+    verdict = (
+        "the bytes were there, but in pieces: fragmentation"
+        if failure.fits_unused
+        else "more than was unused: too much was alive"
+    )
+    caller = cost.recording.stacks.caller(failure.stack)
+    place = f" by {caller.label}" if failure.stack >= 0 else ""
+    lines = (
+        f"out of memory at step {moment.step:,}: {exact(failure.asked)} asked{place}",
+        f"  {format_bytes(moment.live)} live, {format_bytes(moment.reserved)} reserved, "
+        f"{format_bytes(moment.unused)} of it unused, {format_bytes(failure.device_free)} free on the device",
+        f"  {verdict}",
+    )
+    return [
+        plain_text("\n", ""),
+        *(plain_text(line, "bold" if not number else "") for number, line in enumerate(lines)),
+    ]
+
+
+def _groups(title: str, moment: Moment, every_row: bool) -> Table:
+    table = Table("asked for by", title=plain_text(title), title_justify="left")
+    for heading in ("buffers", "size", "share"):
+        table.add_column(heading, justify="right")
+    for heading in ("kind", "source"):
+        table.add_column(heading, overflow="fold")
+    shown: Sequence[Group] = moment.groups if every_row else moment.groups[:MOST_GROUPS]
+    for group in shown:
+        caller = group.caller
+        table.add_row(
+            plain_text(caller.label),
+            f"{group.count:,}",
+            format_bytes(group.nbytes),
+            _share(group.nbytes, moment),
+            plain_text(_kinds(group)),
+            plain_text(str(caller.source or "")),
+        )
+    rest = moment.groups[len(shown) :]
+    if rest:
+        nbytes, count = sum(group.nbytes for group in rest), sum(group.count for group in rest)
+        cells = (f"{count:,}", format_bytes(nbytes), _share(nbytes, moment), "", "")
+        table.add_row(plain_text(f"and {len(rest)} more lines"), *cells, style="dim")
+    return table
+
+
+def _kinds(group: Group) -> str:
+    """The operation with the most bytes, and how many others there are."""
+    more = len(group.kinds) - 1
+    return group.caller.kind + (f" and {more} more" if more > 0 else "")
+
+
+def _share(nbytes: int, moment: Moment) -> str:
+    return format_percent(nbytes / moment.live) if moment.live else "none"

@@ -1,0 +1,242 @@
+"""Symbolic sizes as Rich tables for people and as plain values for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from memplan_engine.analysis.claims import claim_summary, counted, workspace_name
+from memplan_engine.analysis.peak import find_peak
+from memplan_engine.graph import Graph
+from memplan_engine.plan import Plan
+from memplan_engine.problem import Problem
+from memplan_engine.profile import workspace_of
+from memplan_engine.reporters.plan_tables import plain_text
+from memplan_engine.scope import Scope, scope_summary
+from memplan_engine.symbolic import BucketTable, MemorySchema, RangeReport, Sweep, to_text
+from memplan_engine.symbolic.partition import STRATEGY as PARTITION
+from memplan_engine.units import format_bytes, format_percent
+
+MOST_FORMULA = 2_000
+COUNTED = "the graph's storages; temporaries inside ops are not among these figures"
+FORMULAS = "formulas and partitions are of storages alone"
+SCOPED = scope_summary(Scope.GRAPH, COUNTED)
+SHARING = (
+    "which buffers share a partition holds for every value; the offsets move with the sizes of the "
+    "partitions: memplan symbols has these as formulas"
+)
+
+
+def symbols_summary(graph: Graph, schema: MemorySchema, at: Mapping[str, int]) -> dict[str, Any]:
+    """Symbols, formulas and the partition schema; bytes at `at`, hints for the rest. `peak_bytes` is of
+    storages, `held_peak_bytes` also of what ops hold."""
+    here = schema.problem.at(at)
+    workspace = _most(here)
+    return {
+        "graph": graph.name,
+        **scope_summary(here.scope, _counted(here)),
+        "symbols": [asdict(symbol) for symbol in graph.symbols],
+        "formulas": sorted({storage.formula for storage in graph.storages if storage.formula}),
+        "peak": to_text(schema.peak_size()),
+        "memory_size": to_text(schema.memory_size()),
+        "partitions": [to_text(size) for size in schema.size_by_partition()],
+        "peak_bytes": schema.peak(at),
+        "memory_bytes": schema.memory_bytes(at),
+        "workspace_bytes": workspace,
+        "total_bytes": schema.memory_bytes(at) + workspace,
+        "held_peak_bytes": find_peak(here).nbytes,
+        "usage": schema.usage(at),
+    }
+
+
+def symbols_tables(
+    graph: Graph, schema: MemorySchema, at: Mapping[str, int], names: bool | None
+) -> list[RenderableType]:
+    """The symbols, then the schema: its partitions, sizes and usage; `names` None leaves out its steps."""
+    table = Table("symbol", title=plain_text(graph.name), title_justify="left")
+    for heading in ("from", "to", "hint"):
+        table.add_column(heading, justify="right")
+    for symbol in graph.symbols:
+        high = "no limit" if symbol.high is None else f"{symbol.high:,}"
+        hint = "by data" if symbol.hint is None else f"{symbol.hint:,}"
+        table.add_row(plain_text(symbol.name), f"{symbol.low:,}", high, hint)
+    partitions = Table("partition", "buffers", "size in bytes", title="memory schema", title_justify="left")
+    partitions.add_column("here", justify="right")
+    columns = (schema.partitions, schema.size_by_partition(), schema.sizes_at(at))
+    for number, (members, formula, size) in enumerate(zip(*columns, strict=True)):
+        partitions.add_row(str(number), f"{len(members):,}", _formula(formula), format_bytes(size))
+    lines = [
+        f"peak: {_formula(schema.peak_size())} bytes, {format_bytes(schema.peak(at))} here",
+        f"memory size: {format_bytes(schema.memory_bytes(at))} here, of which the peak "
+        f"uses {format_percent(schema.usage(at))}",
+    ]
+    here = schema.problem.at(at)
+    if workspace := _most(here):
+        name, held = workspace_name(here), find_peak(here)
+        total = format_bytes(schema.memory_bytes(at) + workspace)
+        lines.append(
+            f"with {name}: {total} here, {format_bytes(workspace)} of it beside the partitions; "
+            f"at most {format_bytes(held.nbytes)} live at step {held.step}"
+        )
+    lines.append(f"counted: {_counted(here)}")
+    steps = [] if names is None else [Text(schema.table(names=names))]
+    return [table, partitions, *map(plain_text, lines), *steps]
+
+
+def _most(here: Problem) -> int:
+    scratch = workspace_of(here)
+    return scratch.shared + scratch.unique
+
+
+def _counted(here: Problem) -> str:
+    return f"{counted(here)}; {FORMULAS}"
+
+
+def counted_line(words: str = COUNTED) -> Text:
+    """What the figures of these tables count."""
+    return plain_text(f"counted: {words}")
+
+
+def _formula(expression: Any) -> str:
+    text = to_text(expression)
+    return text if len(text) <= MOST_FORMULA else f"{text[: MOST_FORMULA - 1]}…"
+
+
+def range_summary(plan: Plan, report: RangeReport) -> dict[str, Any]:
+    """What the offsets of `plan` are worth over the symbols' range."""
+    failure = report.failure
+    return {
+        "strategy": plan.strategy,
+        **SCOPED,
+        "valid": report.valid,
+        "proof": str(report.proof),
+        "reason": report.reason,
+        "ranges": {name: [low, high] for name, low, high in report.ranges},
+        "unlimited": list(report.unlimited),
+        "points": report.points,
+        "impossible": report.impossible,
+        "arena_bytes": report.arena_bytes,
+        "limits": dict(report.limits),
+        "failure": None
+        if failure is None
+        else {
+            "values": dict(failure.values),
+            "buffers": list(failure.buffers),
+            "message": failure.message,
+        },
+    }
+
+
+def range_tables(plan: Plan, report: RangeReport) -> list[RenderableType]:
+    """One line with the verdict, and how far each symbol may go by itself."""
+    style = "green" if report.valid else "bold red"
+    table = Table("symbol", title=plain_text(f"{plan.strategy}, {plan.problem.name}"), title_justify="left")
+    for heading in ("from", "to", "offsets fail from"):
+        table.add_column(heading, justify="right")
+    limits = dict(report.limits)
+    for name, low, high in report.ranges:
+        fails = limits.get(name)
+        end = f"{high:,}{', no limit known' if name in report.unlimited else ''}"
+        table.add_row(plain_text(name), f"{low:,}", end, "nowhere" if fails is None else f"{fails:,}")
+    lines = [plain_text(report.summary, style)]
+    if plan.strategy == PARTITION and not report.valid:
+        lines.append(plain_text(SHARING))
+    return [*lines, table, counted_line()]
+
+
+def buckets_summary(made: BucketTable) -> dict[str, Any]:
+    """The buckets with what each needs and wastes; bytes."""
+    return {
+        "symbol": made.symbol,
+        "others": dict(made.others),
+        **claim_summary(made.buckets[0].plan.problem),
+        "arena_bytes": made.arena_bytes,
+        "separate_bytes": made.separate_bytes,
+        "table_bytes": made.table_bytes,
+        "buckets": [
+            {
+                "low": bucket.low,
+                "high": bucket.high,
+                "arena_bytes": bucket.arena_bytes,
+                "workspace_bytes": bucket.plan.workspace_bytes,
+                "total_bytes": bucket.arena_bytes + bucket.plan.workspace_bytes,
+                "worst_waste_bytes": bucket.worst_waste,
+                "worst_at": bucket.worst_at,
+                "mean_waste_bytes": bucket.mean_waste,
+                "valid": bucket.report.valid,
+                "proof": str(bucket.report.proof),
+            }
+            for bucket in made.buckets
+        ],
+    }
+
+
+def buckets_table(graph: str, made: BucketTable) -> Table:
+    """A row a bucket, and what keeping all of them takes."""
+    others = "".join(f", {name} {value:,}" for name, value in made.others)
+    table = Table(made.symbol, title=plain_text(f"{graph}{others}"), title_justify="left")
+    workspace = any(bucket.plan.workspace_bytes for bucket in made.buckets)
+    for heading in ("arena", *["with workspace"] * workspace, "mean waste", "worst waste", "at"):
+        table.add_column(heading, justify="right")
+    table.add_column("offsets")
+    for bucket in made.buckets:
+        verdict = f"hold: {bucket.report.proof}" if bucket.report.valid else bucket.report.summary
+        if bucket.report.impossible:
+            verdict += f"; at {bucket.report.impossible} values tried there are no sizes"
+        table.add_row(
+            f"{bucket.low:,} to {bucket.high:,}",
+            format_bytes(bucket.arena_bytes),
+            *[format_bytes(bucket.arena_bytes + bucket.plan.workspace_bytes)] * workspace,
+            format_bytes(round(bucket.mean_waste)),
+            format_bytes(bucket.worst_waste),
+            f"{bucket.worst_at:,}",
+            plain_text(verdict),
+        )
+    table.caption = plain_text(
+        f"one arena for all: {format_bytes(made.arena_bytes)}; one each: "
+        f"{format_bytes(made.separate_bytes)}; the offsets themselves: {format_bytes(made.table_bytes)}"
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def sweep_summary(made: Sweep) -> dict[str, Any]:
+    """The columns of a sweep; bytes."""
+    return asdict(made) | {"others": dict(made.others), **scope_summary(made.scope)}
+
+
+def sweep_table(graph: str, made: Sweep) -> Table:
+    """A row a value; the hint is marked."""
+    others = "".join(f", {name} {value:,}" for name, value in made.others)
+    table = Table(title=plain_text(f"{graph}{others}"), title_justify="left")
+    table.add_column(made.symbol, justify="right")
+    beside = any(made.workspace)
+    headings = (made.strategy, *["with workspace"] * beside, "over bound", "partition plan", "over bound")
+    for heading in ("lower bound", *headings):
+        table.add_column(heading, justify="right")
+    columns = (made.values, made.bound, made.arena, made.partition, made.workspace)
+    for value, bound, arena, partition, workspace in zip(*columns, strict=True):
+        mark = " ← hint" if value == made.hint else ""
+        table.add_row(
+            f"{value:,}{mark}",
+            format_bytes(bound),
+            format_bytes(arena),
+            *[format_bytes(arena + workspace)] * beside,
+            _over(arena, bound),
+            format_bytes(partition),
+            _over(partition, bound),
+        )
+    if made.skipped:
+        left_out = ", ".join(f"{value:,}" for value in made.skipped)
+        table.caption = plain_text(f"left out, for a size is negative or not whole there: {left_out}")
+        table.caption_justify = "left"
+    return table
+
+
+def _over(nbytes: int, bound: int) -> str:
+    return format_percent(nbytes / bound - 1) if bound else ""

@@ -1,0 +1,179 @@
+"""A scenario's plan beside the original, and what would make it fit: for machines and for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from memplan_engine.analysis.claims import over_capacity
+from memplan_engine.feasibility.feasibility_decision import Verdict
+from memplan_engine.plan import Plan
+from memplan_engine.reporters.decision_tables import decision_summary
+from memplan_engine.reporters.plan_json import offsets, plan_summary
+from memplan_engine.reporters.plan_tables import (
+    MOST_ROWS,
+    certificate,
+    counted_lines,
+    cut_short,
+    exact,
+    plain_text,
+)
+from memplan_engine.reporters.what_if_words import edit_words, proof_words, shortage_words, suggestion_words
+from memplan_engine.units import format_bytes, format_percent
+from memplan_engine.what_if.edits import Edit
+from memplan_engine.what_if.figures import figures_of
+from memplan_engine.what_if.suggestions.shortage import Shortage
+from memplan_engine.what_if.suggestions.suggest import Fit
+
+ROWS = {"arena": "arena", "demand": "demand", "packing loss": "loss", "lower bound": "bound"}
+"""The figures as people read them → the field that each has."""
+BESIDE = {"workspace": "workspace", "total": "total"}
+"""The same of what ops hold beside the arena, where they hold anything."""
+
+
+def what_if_summary(
+    original: Plan, changed: Plan, edits: Sequence[Edit], fit: Fit | None = None
+) -> dict[str, Any]:
+    """The edits, the figures of both plans in bytes, the changed plan with its offsets, and the answer to the
+    budget; `fit` is null where none was asked for."""
+    return {
+        "edits": [_entry(edit) for edit in edits],
+        "original": asdict(figures_of(original)),
+        "changed": asdict(figures_of(changed)),
+        "plan": plan_summary(changed) | {"offsets": offsets(changed)},
+        "fit": None if fit is None else fit_summary(fit),
+    }
+
+
+def fit_summary(fit: Fit) -> dict[str, Any]:
+    """The verdict with its core, the overfull steps with who is alive there, and the suggestions; bytes and
+    half-open steps."""
+    names = fit.decision.plan.problem.names
+    short = fit.shortage
+    return {
+        **decision_summary(fit.decision),
+        "shortage": None if short is None else {
+            "must_fall_bytes": short.nbytes,
+            "step": short.step,
+            "stretches": [asdict(stretch) for stretch in short.stretches],
+            "members": [
+                {"name": names[each.buffer], "bytes": each.nbytes, "steps": each.steps}
+                for each in short.members
+            ],
+            "single": [names[row] for row in short.single],
+        },
+        "suggestions": [
+            {
+                "kind": str(each.kind),
+                "edits": [_entry(edit) for edit in each.edits],
+                "bytes_changed": each.nbytes,
+                "arena_bytes": each.arena_bytes,
+                "proved": each.proved,
+                "exact": each.exact,
+                "heuristic": each.heuristic,
+            }
+            for each in fit.suggestions
+        ],
+        "complete": fit.complete,
+    }  # fmt: skip
+
+
+def what_if_tables(
+    original: Plan, changed: Plan, edits: Sequence[Edit], fit: Fit | None = None, every_row: bool = False
+) -> list[RenderableType]:
+    """The edits, before and after, and the answer to the budget."""
+    parts: list[RenderableType] = [
+        plain_text(f"{number}. {edit_words(edit)}") for number, edit in enumerate(edits, 1)
+    ]
+    parts += [_before_and_after(original, changed), plain_text(certificate(changed))]
+    parts += counted_lines(changed.problem)
+    if changed.cut_short:
+        parts.append(plain_text(cut_short(changed), "yellow"))
+    return parts if fit is None else [*parts, *fit_tables(fit, every_row)]
+
+
+def _before_and_after(original: Plan, changed: Plan) -> Table:
+    before, after = figures_of(original), figures_of(changed)
+    title = f"{original.problem.name}: {before.buffers} buffers, then {after.buffers}; {changed.strategy}"
+    table = Table("", title=plain_text(title), title_justify="left")
+    for heading in ("original", "what if", "change"):
+        table.add_column(heading, justify="right")
+    for label, field in {**ROWS, **(BESIDE if before.workspace else {})}.items():
+        old, new = getattr(before, field), getattr(after, field)
+        table.add_row(label, exact(old), exact(new), signed(new - old))
+    return table
+
+
+def signed(nbytes: int) -> str:
+    """ "+1.5 KiB", "-20 B", "none"."""
+    return f"{'+' * (nbytes > 0)}{format_bytes(nbytes)}" if nbytes else "none"
+
+
+def fit_tables(fit: Fit, every_row: bool = False) -> list[RenderableType]:
+    """Does it fit, why not, who is alive where it does not, and the smallest changes."""
+    verdict = fit.decision.verdict
+    style = {Verdict.FITS: "green", Verdict.DOES_NOT_FIT: "bold red", Verdict.UNDECIDED: "yellow"}[verdict]
+    parts: list[RenderableType] = [plain_text(verdict_words(fit), style)]
+    if short := over_capacity(fit.decision.plan, fit.decision.capacity):
+        parts.append(plain_text(short, "yellow"))
+    if fit.shortage is not None:
+        parts += [plain_text(shortage_words(fit.shortage)), _members(fit, fit.shortage, every_row)]
+    if fit.suggestions:
+        parts.append(_suggestions(fit))
+    elif verdict is not Verdict.FITS:
+        parts.append(plain_text("no change was found that makes it fit", "yellow"))
+    if not fit.complete:
+        parts.append(plain_text("the time limit ended the search for smaller changes", "yellow"))
+    return parts
+
+
+def verdict_words(fit: Fit) -> str:
+    """The verdict, and what packing alone reaches."""
+    decision = fit.decision
+    plan, capacity = decision.plan, exact(decision.capacity)
+    if decision.verdict is Verdict.FITS:
+        return f"fits into {capacity}, {exact(decision.capacity - plan.arena_bytes)} to spare"
+    best, bound = exact(plan.arena_bytes), exact(decision.bound.nbytes)
+    reached = f"packing alone reaches {best}"
+    reached += ", the least there is" if plan.optimal else f"; nothing below {bound} is possible"
+    if decision.verdict is Verdict.DOES_NOT_FIT:
+        return f"does not fit into {capacity}, as is proved ({decision.bound.kind}); {reached}"
+    return f"undecided whether it fits into {capacity}; {reached}"
+
+
+def _members(fit: Fit, shortage: Shortage, every_row: bool) -> Table:
+    names, steps = fit.decision.plan.problem.names, shortage.steps
+    title = f"alive at the {steps} overfull step{'s' * (steps != 1)}"
+    table = Table("buffer", title=plain_text(title), title_justify="left")
+    for heading in ("size", "overfull steps", "of them"):
+        table.add_column(heading, justify="right")
+    shown = shortage.members if every_row else shortage.members[:MOST_ROWS]
+    for each in shown:
+        share = format_percent(each.steps / steps)
+        table.add_row(plain_text(names[each.buffer]), format_bytes(each.nbytes), f"{each.steps:,}", share)
+    rest = shortage.members[len(shown) :]
+    if rest:
+        size = format_bytes(sum(each.nbytes for each in rest))
+        table.add_row(plain_text(f"and {len(rest)} more"), size, "", "", style="dim")
+    return table
+
+
+def _suggestions(fit: Fit) -> Table:
+    table = Table(title=plain_text("the smallest changes that make it fit"), title_justify="left")
+    table.add_column("change", overflow="fold")
+    for heading in ("bytes changed", "arena then"):
+        table.add_column(heading, justify="right")
+    table.add_column("how sure", overflow="fold")
+    for each in fit.suggestions:
+        words = plain_text(suggestion_words(each, fit.decision.plan.problem))
+        sure = plain_text(proof_words(each))
+        table.add_row(words, format_bytes(each.nbytes), format_bytes(each.arena_bytes), sure)
+    return table
+
+
+def _entry(edit: Edit) -> dict[str, Any]:
+    return {"kind": edit.kind, **asdict(edit)}

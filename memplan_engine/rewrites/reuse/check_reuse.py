@@ -1,0 +1,190 @@
+"""The checker of reuse: runs a graph on paper and sees whether every read finds the value that it means.
+
+Shares no code with the transforms; what is known of op kinds (`kinds`) is all that both go by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from memplan_engine.errors import InputError
+from memplan_engine.graph import Graph, Op
+from memplan_engine.plan import Plan
+from memplan_engine.rewrites.reuse.breaches import Breach, Rule
+from memplan_engine.rewrites.reuse.contents import Contents, Piece, first_difference
+from memplan_engine.rewrites.reuse.places import (
+    Place,
+    block_offsets,
+    own_places,
+    places_in,
+    row_by_row,
+    writes,
+)
+from memplan_engine.rewrites.reuse.races import overwrites, races
+from memplan_engine.rewrites.reuse.same_graph import misplaced, not_the_same
+from memplan_engine.schedule import Schedule, sequential
+
+MOST_BREACHES = 100
+ARENA = ""
+"""The memory that all buffers of a plan share; other memories bear the names of storages."""
+
+
+def check_reuse(
+    original: Graph, reused: Graph, schedule: Schedule | None = None, *, alignment: int = 1
+) -> tuple[Breach, ...]:
+    """What goes wrong when `reused` is run in place of `original`; () when nothing does.
+
+    Both graphs are run on paper, step by step: every byte of every storage carries the name of the write
+    that put it there. Each op must find in `reused` what it finds in `original`, and so must whoever takes
+    the outputs, and the caller who still has the inputs. A concatenation copies its inputs' bytes; inputs
+    that lie inside the output already are not moved. Writing over one's own input is allowed to elementwise
+    ops, element by element. Ops of one step run at once: none may write what another one touches.
+    A tensor that began its storage must still begin at a multiple of the storage's alignment, or of
+    `alignment` bytes where it has none.
+
+    Strided tensors are taken as the bytes from their first to their last element, in both graphs alike.
+    """
+    schedule = schedule or sequential(original)
+    found = not_the_same(original, reused)
+    if found:
+        return tuple(found[:MOST_BREACHES])
+    storages = {storage.name: storage for storage in reused.storages}
+    places = places_in(original, reused, {name: (name, 0) for name in storages})
+    found = misplaced(original, reused, places, alignment)
+    return _run(original, reused, schedule, places, found)
+
+
+def check_plan_execution(
+    plan: Plan, original: Graph | None = None, *, alignment: int = 1
+) -> tuple[Breach, ...]:
+    """What goes wrong when the plan's graph is run inside the arena; () when nothing does.
+
+    As `check_reuse`, by addresses: all buffers of the plan lie at their offsets in one memory, and whatever
+    is written there overwrites what was there before, whoever it belonged to. This proves lifetimes, gaps
+    and offsets together, where `validate_plan` takes the lifetimes for granted. `original` is the graph
+    before any transform, by default the plan's own.
+
+    Raises
+    ------
+    InputError: a plan whose problem comes from no graph, or with another number of offsets than buffers.
+    """
+    problem = plan.problem
+    if problem.origin is None:
+        raise InputError(problem.name, "plan", "a problem that comes from no graph", "a plan of a graph")
+    if len(plan.offsets) != len(problem):
+        raise InputError(problem.name, "offsets", f"{len(plan.offsets)} offsets", f"{len(problem)}")
+    graph = problem.origin.graph
+    original = original or graph
+    found = not_the_same(original, graph)
+    if found:
+        return tuple(found[:MOST_BREACHES])
+    bases = {storage.name: (storage.name, 0) for storage in graph.storages}
+    bases |= {
+        name: (ARENA, offset) for name, offset in zip(problem.names, plan.offsets.tolist(), strict=True)
+    }
+    places = places_in(original, graph, bases)
+    found = misplaced(original, graph, places, alignment)
+    return _run(original, graph, problem.origin.schedule, places, found)
+
+
+def _run(
+    original: Graph, reused: Graph, schedule: Schedule, places: Mapping[str, Place], found: list[Breach]
+) -> tuple[Breach, ...]:
+    meant = own_places(original)
+    tensors = {tensor.name: tensor for tensor in original.tensors}
+    by_step: dict[int, list[int]] = {}
+    for index, step in enumerate(schedule.step_of_op):
+        by_step.setdefault(step, []).append(index)
+    machine = _Machine(original, meant, places)
+    for step in sorted(by_step):
+        found += races([original.ops[index] for index in by_step[step]], step, tensors, (meant, places))
+        for index in by_step[step]:
+            op = original.ops[index]
+            found += overwrites(op, reused.ops[index], step, tensors, (meant, places))
+            found += machine.run(op, step)
+            if len(found) >= MOST_BREACHES:
+                return tuple(found[:MOST_BREACHES])
+    found += machine.finish(schedule.steps)
+    return tuple(found[:MOST_BREACHES])
+
+
+class _Machine:
+    """Two memories side by side: `meant` as the original graph has it, `real` as it is laid out now."""
+
+    def __init__(self, graph: Graph, meant: Mapping[str, Place], real: Mapping[str, Place]) -> None:
+        self.graph, self.places = graph, (meant, real)
+        self.memories: tuple[dict[str, Contents], dict[str, Contents]] = ({}, {})
+        self.tensors = {tensor.name: tensor for tensor in graph.tensors}
+        self.writers: list[str] = []
+        for name in (*graph.inputs, *graph.constants):
+            self._write(name, "the caller")
+
+    def run(self, op: Op, step: int) -> list[Breach]:
+        """Let `op` read, then write; what it does not find as it should."""
+        read = list(dict.fromkeys((*op.inputs, *op.mutates)))
+        found = [breach for name in read for breach in self._compare(Rule.READ, name, op.name, step)]
+        copies = self._joined(op)
+        for name in writes(op, self.places[0]):
+            if copies is None or name in op.mutates:
+                self._write(name, op.name)
+            else:
+                self._copy(name, copies)
+        return found
+
+    def finish(self, steps: int) -> list[Breach]:
+        """What the graph's caller does not find at the end: the outputs, and inputs that are his own."""
+        found = [
+            breach for name in self.graph.outputs for breach in self._compare(Rule.RETURNED, name, "", steps)
+        ]
+        for name in (*self.graph.inputs, *self.graph.constants):
+            if self.places[1][name].memory != ARENA and name not in self.graph.outputs:
+                found += self._compare(Rule.CALLERS, name, "", steps)
+        return found
+
+    def _memory(self, side: int, name: str) -> tuple[Contents, Place]:
+        place = self.places[side][name]
+        return self.memories[side].setdefault(place.memory, Contents()), place
+
+    def _read(self, side: int, name: str) -> list[Piece]:
+        memory, place = self._memory(side, name)
+        return memory.read(place.low, place.high)
+
+    def _write(self, name: str, writer: str) -> None:
+        self.writers.append(writer)
+        for side in (0, 1):
+            memory, place = self._memory(side, name)
+            memory.write(place.low, place.high, len(self.writers) - 1)
+
+    def _joined(self, op: Op) -> tuple[list[Piece], list[Piece]] | None:
+        """What the output of the concatenation `op` will hold on each side; None when its inputs do not
+        become blocks of it, and the output is a value of its own."""
+        offsets = block_offsets(op, self.tensors)
+        if offsets is None:
+            return None
+        sides: tuple[list[Piece], list[Piece]] = ([], [])
+        for name, low in zip(op.inputs, offsets, strict=True):
+            tensor = self.tensors[name]
+            if not row_by_row(tensor):
+                # Its elements arrive in another order than they lie: bytes of a value of their own.
+                self.writers.append(op.name)
+                fresh = Piece(low, low + tensor.nbytes, len(self.writers) - 1, 0)
+                sides[0].append(fresh)
+                sides[1].append(fresh)
+                continue
+            for side in (0, 1):
+                pieces = self._read(side, name)
+                sides[side].extend(Piece(p.low + low, p.high + low, p.write, p.at) for p in pieces)
+        return sides
+
+    def _copy(self, name: str, copies: tuple[list[Piece], list[Piece]]) -> None:
+        for side in (0, 1):
+            memory, place = self._memory(side, name)
+            for piece in copies[side]:
+                memory.write(place.low + piece.low, place.low + piece.high, piece.write, piece.at)
+
+    def _compare(self, rule: Rule, name: str, op: str, step: int) -> list[Breach]:
+        difference = first_difference(self._read(0, name), self._read(1, name))
+        if difference is None:
+            return []
+        byte, write = difference
+        return [Breach(rule, step, op, name, self.writers[write] if write >= 0 else "", byte)]

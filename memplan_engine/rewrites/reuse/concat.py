@@ -1,0 +1,220 @@
+"""Concatenation without copies: the inputs are made inside the output."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import lcm
+
+from memplan_engine.errors import InputError
+from memplan_engine.graph import Graph, Op, Role, Storage
+from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread, lifetimes
+from memplan_engine.problem import Gap, Ints
+from memplan_engine.rewrites.reuse.blocks import Block, blocks_of
+from memplan_engine.rewrites.reuse.concat_windows import Part, add_load, empty_load, windows_of
+from memplan_engine.rewrites.reuse.kinds import is_concat
+from memplan_engine.rewrites.reuse.reused import Kept, Reason, Reused, Rewrite
+from memplan_engine.rewrites.reuse.touches import Touches, covers, in_order, is_contiguous, unknown_layouts
+from memplan_engine.schedule import Schedule, sequential
+
+
+def place_concats(
+    graph: Graph,
+    schedule: Schedule | None = None,
+    *,
+    alignment: int = DEFAULT_ALIGNMENT,
+    unread: Unread = Unread.FREED,
+) -> Reused:
+    """`graph` with the inputs of concatenations inside their outputs, where that is sound and no loss.
+
+    All dimensions before the concat axis are 1, so that every input is one block of the output. An input is
+    a contiguous activation that covers its storage and begins at a multiple of its alignment (`alignment`
+    bytes unless it asks for another); neither it nor the output is written again while the other is read.
+    Inputs that do not qualify are copied as ever, beside those that do. Concatenations of concatenations
+    nest; the ops are gone through in the order of `schedule` (one a step by default).
+
+    The output's storage then is alive from the first input's start, although at first only some blocks of
+    it are needed: `windows` has the bytes between the lowest and the highest block alive. Where the peak
+    would rise all the same (blocks at both ends are made long before those between them), the
+    concatenation is left alone.
+
+    Raises
+    ------
+    InputError: `alignment` below 1.
+    """
+    if alignment < 1:
+        raise InputError(graph.name, "alignment", str(alignment), "1 or more bytes")
+    schedule = schedule or sequential(graph)
+    state = _State(graph, schedule, alignment, unread)
+    rewrites: list[Rewrite] = []
+    kept: list[Kept] = []
+    for place in in_order(schedule):
+        if is_concat(graph.ops[place].kind):
+            done, left = state.consider(place)
+            rewrites += done
+            kept += left
+    return Reused(state.graph(), schedule, concats=tuple(rewrites), kept=tuple(kept), windows=state.windows())
+
+
+class _State:
+    """The storages as they move into one another. `parts` are those of each storage, `load` the bytes
+    alive at each step."""
+
+    def __init__(self, graph: Graph, schedule: Schedule, alignment: int, unread: Unread) -> None:
+        self.source, self.schedule, self.alignment = graph, schedule, alignment
+        self.touches = Touches(graph, schedule)
+        self.tensors = {tensor.name: tensor for tensor in graph.tensors}
+        self.storages = {storage.name: storage for storage in graph.storages}
+        self.unknown = unknown_layouts(graph)
+        self.placed: set[str] = set()
+        alive = lifetimes(graph, schedule, unread)
+        self.parts = {
+            storage.name: [Part(*alive[storage.name], 0, storage.nbytes)]
+            for storage in graph.storages
+            if storage.name in alive and storage.role in (Role.ACTIVATION, Role.OUTPUT)
+        }
+        self.load = empty_load(max((end for _, end in alive.values()), default=0))
+        for parts in self.parts.values():
+            add_load(self.load, parts, 1)
+
+    def consider(self, place: int) -> tuple[list[Rewrite], list[Kept]]:
+        """Place what can be placed of the inputs of the op at `place`."""
+        op, step = self.source.ops[place], self.schedule.step_of_op[place]
+        against = self._op_reason(op, place)
+        blocks = None if against else blocks_of(op, self.tensors)
+        if against or blocks is None:
+            output = self.tensors[op.outputs[0]] if op.outputs else None
+            name, nbytes = (output.name, output.nbytes) if output else ("", 0)
+            return [], [Kept(op.name, op.kind, step, "", name, nbytes, against or Reason.AXIS)]
+        kept: list[Kept] = []
+        chosen: list[Block] = []
+        for block in blocks:
+            found = self._block_reason(place, block, blocks)
+            if found is None:
+                chosen.append(block)
+            else:
+                kept.append(self._keep(place, block, *found))
+        if chosen and not self._lowers(op.outputs[0], chosen):
+            return [], kept + [self._keep(place, block, Reason.PEAK) for block in chosen]
+        for block in chosen:
+            self._move(block, op.outputs[0])
+        made = [
+            Rewrite(op.name, op.kind, step, block.tensor, op.outputs[0], block.high - block.low, block.low)
+            for block in chosen
+        ]
+        return made, kept
+
+    def graph(self) -> Graph:
+        """The graph as it is now."""
+        tensors = tuple(self.tensors[tensor.name] for tensor in self.source.tensors)
+        storages = tuple(self.storages[s.name] for s in self.source.storages if s.name in self.storages)
+        return replace(self.source, storages=storages, tensors=tensors)
+
+    def windows(self) -> dict[str, tuple[Gap, ...]]:
+        """The windows of every storage that something was moved into."""
+        found = {
+            name: windows_of(parts, self.storages[name].nbytes)
+            for name, parts in self.parts.items()
+            if len(parts) > 1
+        }
+        return {name: own for name, own in found.items() if own}
+
+    def _keep(self, place: int, block: Block, reason: Reason, other: str = "") -> Kept:
+        op, step = self.source.ops[place], self.schedule.step_of_op[place]
+        size = block.high - block.low
+        return Kept(op.name, op.kind, step, block.tensor, op.outputs[0], size, reason, other)
+
+    def _op_reason(self, op: Op, place: int) -> Reason | None:
+        """Why the op's output cannot hold its inputs, whatever they are."""
+        if len(op.outputs) != 1 or not op.inputs:
+            return Reason.NO_TENSOR if not op.inputs or not op.outputs else Reason.SEVERAL_OUTPUTS
+        output = self.tensors[op.outputs[0]]
+        storage = self.storages[output.storage]
+        if storage.formula or any(self.tensors[name].formulas for name in (*op.inputs, output.name)):
+            return Reason.SYMBOLIC
+        touched_before = self.touches.of[storage.name][0].op != place
+        if touched_before or storage.name not in self.parts or op.mutates:
+            return Reason.ALREADY
+        if output.name in self.unknown or not (is_contiguous(output) and covers(output, storage)):
+            return Reason.PART_OF_STORAGE
+        return None
+
+    def _block_reason(self, place: int, block: Block, blocks: list[Block]) -> tuple[Reason, str] | None:
+        """Why the input of `block` cannot be made there, and what stands in the way; None when it can."""
+        tensor = self.tensors[block.tensor]
+        storage = self.storages[tensor.storage]
+        others = [other.tensor for other in blocks if other is not block]
+        same = next((name for name in others if self.tensors[name].storage == storage.name), "")
+        producer = self._producer(storage.name)
+        for reason, holds, other in (
+            (Reason.PLACED, storage.name in self.placed and not covers(tensor, storage), storage.name),
+            (Reason.INPUT, storage.role is Role.INPUT, ""),
+            (Reason.CONSTANT, storage.role is Role.CONSTANT, ""),
+            (Reason.RETURNED, storage.role is Role.OUTPUT, ""),
+            (Reason.STRIDES, not is_contiguous(tensor) or tensor.name in self.unknown, ""),
+            (Reason.WHOLE, not covers(tensor, storage) or not storage.nbytes, ""),
+            (Reason.SYMBOLIC, bool(storage.formula), ""),
+            (Reason.ALIGNMENT, block.low % (storage.alignment or self.alignment) != 0, f"byte {block.low}"),
+            (Reason.TWICE, bool(same), same),
+            (Reason.NO_OUT_VARIANT, producer is not None and producer.out_variant is False, "by its maker"),
+        ):
+            if holds:
+                return reason, other
+        return self._written_reason(
+            place, storage.name, self.tensors[self.source.ops[place].outputs[0]].storage
+        )
+
+    def _producer(self, storage: str) -> Op | None:
+        touches = self.touches.of[storage]
+        return self.source.ops[touches[0].op] if touches else None
+
+    def _written_reason(self, place: int, block: str, whole: str) -> tuple[Reason, str] | None:
+        """The storages `block` and `whole` become one at the op `place`: nobody may write to either while
+        the other is still in use."""
+        step = self.schedule.step_of_op[place]
+        last_use = max((touch.step for touch in self.touches.since(block, step)), default=step)
+        for storage, until in ((block, None), (whole, last_use)):
+            for touch in self.touches.since(storage, step):
+                if touch.writes and touch.op != place and (until is None or touch.step <= until):
+                    return Reason.WRITTEN_LATER, self.source.ops[touch.op].name
+        return None
+
+    def _lowers(self, output: str, chosen: list[Block]) -> bool:
+        """Whether the peak does not rise when the `chosen` blocks are made inside `output`."""
+        whole = self.tensors[output].storage
+        load: Ints = self.load.copy()
+        for name in (whole, *(self.tensors[block.tensor].storage for block in chosen)):
+            add_load(load, self.parts[name], -1)
+        add_load(load, self._joined(whole, chosen), 1)
+        if load.max(initial=0) > self.load.max(initial=0):
+            return False
+        self.load = load
+        return True
+
+    def _joined(self, whole: str, chosen: list[Block]) -> list[Part]:
+        moved = [
+            part.shifted(block.low)
+            for block in chosen
+            for part in self.parts[self.tensors[block.tensor].storage]
+        ]
+        return [*self.parts[whole], *moved]
+
+    def _move(self, block: Block, output: str) -> None:
+        """Let the storage of `block` be a part of the storage of `output`."""
+        source, target = self.tensors[block.tensor].storage, self.tensors[output].storage
+        self.parts[target] = self._joined(target, [block])
+        self.parts.pop(source)
+        for name in self.touches.members[source]:
+            tensor = self.tensors[name]
+            # Decided at these sizes, so the formula of the old offset does not hold any more.
+            offset = tensor.offset + block.low
+            self.tensors[name] = replace(tensor, storage=target, offset=offset, layout=())
+        self.touches.merge(source, target)
+        self.storages[target] = _aligned(self.storages[target], self.storages.pop(source), self.alignment)
+        self.placed.add(target)
+
+
+def _aligned(storage: Storage, block: Storage, alignment: int) -> Storage:
+    """`storage`, at offsets that suit `block`, too, which begins at a multiple of its own alignment."""
+    own = storage.alignment or alignment
+    needed = lcm(own, block.alignment or alignment)
+    return storage if needed == own else replace(storage, alignment=needed)

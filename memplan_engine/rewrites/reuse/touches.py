@@ -1,0 +1,130 @@
+"""Who touches which storage, and when: what both transforms decide by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from memplan_engine.graph import Graph, Op, Storage, Tensor
+from memplan_engine.rewrites.reuse.kinds import REORDERING, is_concat, is_elementwise, plain_kind
+from memplan_engine.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """The op at the place `op` of the graph reads, writes or makes `tensor` at `step`."""
+
+    step: int
+    op: int
+    tensor: str
+    writes: bool
+
+
+class Touches:
+    """The touches of every storage, by step; storages may be merged, tensors then move house.
+
+    `home` is where each tensor lives, `of` what happens to each storage.
+    """
+
+    def __init__(self, graph: Graph, schedule: Schedule) -> None:
+        self.home = {tensor.name: tensor.storage for tensor in graph.tensors}
+        self.members: dict[str, list[str]] = {storage.name: [] for storage in graph.storages}
+        self.of: dict[str, list[Touch]] = {storage.name: [] for storage in graph.storages}
+        for tensor in graph.tensors:
+            self.members[tensor.storage].append(tensor.name)
+        for place in in_order(schedule):
+            op, step = graph.ops[place], schedule.step_of_op[place]
+            written = set(written_by(op, self.home))
+            for name in dict.fromkeys((*op.inputs, *op.mutates, *op.outputs)):
+                self.of[self.home[name]].append(Touch(step, place, name, name in written))
+
+    def since(self, storage: str, step: int) -> Iterator[Touch]:
+        """The touches of `storage` at `step` and after it, the last one first."""
+        for touch in reversed(self.of[storage]):
+            if touch.step < step:
+                return
+            yield touch
+
+    def merge(self, source: str, target: str) -> None:
+        """Let the tensors of the storage `source` live in `target`."""
+        moved = self.members.pop(source)
+        self.members[target] += moved
+        self.home.update(dict.fromkeys(moved, target))
+        own, other = self.of[target], self.of.pop(source)
+        unsorted = bool(own and other and own[-1].step > other[0].step)
+        own += other
+        if unsorted:
+            own.sort(key=lambda touch: (touch.step, touch.op))
+
+
+def in_order(schedule: Schedule) -> list[int]:
+    """The places of the ops in the order in which they run; those of one step in the graph's order."""
+    return sorted(range(len(schedule.step_of_op)), key=lambda place: (schedule.step_of_op[place], place))
+
+
+def written_by(op: Op, home: dict[str, str]) -> tuple[str, ...]:
+    """The tensors whose bytes `op` writes: what it mutates, and outputs that are no views of an input."""
+    read = {home[name] for name in (*op.inputs, *op.mutates)}
+    made = tuple(name for name in op.outputs if home[name] not in read or is_concat(op.kind))
+    return (*op.mutates, *made)
+
+
+def is_contiguous(tensor: Tensor) -> bool:
+    """Whether the elements lie one after another, the last dimension running fastest."""
+    return _real_strides(tensor) == _row_major(tensor.shape)
+
+
+def same_layout(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors of one shape have each element at the same place, counted from their first."""
+    return _real_strides(one) == _real_strides(other)
+
+
+def covers(tensor: Tensor, storage: Storage) -> bool:
+    """Whether `tensor` shows each byte of `storage` once."""
+    whole = tensor.offset == 0 and tensor.nbytes == storage.nbytes
+    dense = sorted(_real_strides(tensor).values()) == sorted(_packed(tensor).values())
+    return whole and dense
+
+
+def unknown_layouts(graph: Graph) -> frozenset[str]:
+    """Tensors whose layout the graph does not tell: a graph without any strides that has views which
+    reorder, such as transposes. What elementwise ops make of these takes their layout or another's."""
+    if any(tensor.strides is not None for tensor in graph.tensors):
+        return frozenset()
+    home = {tensor.name: tensor.storage for tensor in graph.tensors}
+    unknown: set[str] = set()
+    for op in graph.ops:
+        read = {home[name] for name in op.inputs}
+        for name in op.outputs:
+            is_view = home[name] in read
+            spreads = is_view or is_elementwise(op.kind)
+            reorders = is_view and plain_kind(op.kind) in REORDERING
+            if reorders or (spreads and unknown.intersection(op.inputs)):
+                unknown.add(name)
+    return frozenset(unknown)
+
+
+def _real_strides(tensor: Tensor) -> dict[int, int]:
+    """Dimension → stride in elements, for the dimensions of more than one element."""
+    if tensor.strides is None:
+        return _row_major(tensor.shape)
+    return {
+        dim: stride
+        for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.strides, strict=True))
+        if size != 1
+    }
+
+
+def _row_major(shape: tuple[int, ...]) -> dict[int, int]:
+    return {dim: prod(shape[dim + 1 :]) for dim, size in enumerate(shape) if size != 1}
+
+
+def _packed(tensor: Tensor) -> dict[int, int]:
+    """The strides of a tensor without holes whose dimensions run in the order that `tensor` has them in."""
+    strides = _real_strides(tensor)
+    packed, step = {}, 1
+    for dim in sorted(strides, key=lambda dim: (strides[dim], -dim)):
+        packed[dim] = step
+        step *= tensor.shape[dim]
+    return packed

@@ -1,0 +1,1 @@
+"""What a run allocates, op by op."""

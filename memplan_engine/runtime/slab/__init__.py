@@ -1,0 +1,1 @@
+"""Storages at planned offsets in one real allocation."""

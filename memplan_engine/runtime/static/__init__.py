@@ -1,0 +1,1 @@
+"""A model as records over registers, with one buffer for all managed storages."""

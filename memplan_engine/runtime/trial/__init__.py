@@ -1,0 +1,1 @@
+"""A model run inside its plan, compared with itself as it is."""

@@ -1,0 +1,204 @@
+"""Runs of one subject, plain and in a slab, that begin alike, and what is compared of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from memplan_engine.errors import InputError, MemplanError
+from memplan_engine.formats.memplan_json.run_format import CheckEntry, KindEntry, ProfileEntry
+from memplan_engine.plan import Plan
+from memplan_engine.runtime.eager_step import EagerStep, named_step
+from memplan_engine.runtime.node_run import run_nodes
+from memplan_engine.runtime.observer.temporaries import written_in_place
+from memplan_engine.runtime.program import Program
+from memplan_engine.runtime.trial.comparison import EAGER, INTERPRETER
+from memplan_engine.runtime.trial.equality import (
+    Equality,
+    compare_named,
+    digest,
+    digests_of,
+    first_difference,
+)
+from memplan_engine.runtime.trial.run_targets import Subject
+from memplan_engine.runtime.trial.safety import run_safely
+from memplan_engine.runtime.trial.timing import time_by_turns, time_kinds
+from memplan_engine.torch_capture.torch_caches import as_given
+from memplan_engine.torch_capture.torch_storages import tensors_in
+
+
+class Bench:
+    """Runs of one subject, plain and in the slab, that all begin with the same inputs."""
+
+    def __init__(self, subject: Subject, in_slab: Program, step: EagerStep | None = None) -> None:
+        self.subject, self.program, self.in_slab, self.step = subject, subject.program, in_slab, step
+        self.inputs = self.program.inputs(subject.args, subject.kwargs)
+        written = written_in_place(self.program)
+        self.written = [
+            value
+            for value, touched in zip(self.inputs, written, strict=True)
+            if touched and isinstance(value, torch.Tensor)
+        ]
+
+    def after(self) -> list[torch.Tensor]:
+        """What is in the weights, buffers and inputs that a run writes: as much its result as what it
+        returns."""
+        return [value.detach().clone() for value in self.written]
+
+    def reference(self) -> Any:
+        """What the model itself gives, or the interpreter where there is no model."""
+        if self.subject.eager is None:
+            return self.program.interpret(self.subject.args, self.subject.kwargs)
+        with torch.no_grad():
+            args, kwargs = as_given((self.subject.args, dict(self.subject.kwargs)))
+            return self.subject.eager(*args, **kwargs)
+
+    def equality(self, settle: Callable[[], None], observed: Equality) -> Equality:
+        """Whether the run in the slab gives what the reference gives; else where it first does not."""
+        name, expected = self.expected(settle)
+        settle()
+        result = self.in_slab.run(self.subject.args, self.subject.kwargs)
+        found = compare_named(expected, self.named(result) | self.returned_by_model(settle), name)
+        if found.exact:
+            return found
+        op = self._first_differing(settle) or self._first_uneager(settle) or observed.op
+        return replace(found, op=op, unrepeatable=self._unrepeatable())
+
+    def _unrepeatable(self) -> str:
+        """What two eager steps from the same beginning differ in, "" where they are alike."""
+        if self.step is None or self.subject.step is None:
+            return ""
+        return compare_named(named_step(self.step), named_step(self.subject.step.take(False))).output
+
+    def expected(self, settle: Callable[[], None]) -> tuple[str, dict[str, Any]]:
+        """What is compared with, in words, and all that it gives and leaves, by name."""
+        if self.step is None:
+            settle()
+            return INTERPRETER if self.subject.eager is None else EAGER, self.named(self.reference())
+        known = [each.path for each in self.subject.step.outputs] if self.subject.step else []
+        step = replace(self.step, outputs={path: self.step.outputs[path] for path in known})
+        counts = [
+            "loss" if list(step.results) == ["the loss"] else _count(len(step.results), "result"),
+            _count(len(step.outputs), "output"),
+            _count(len(step.gradients), "gradient"),
+            _count(len(step.after), "tensor") + " of state",
+        ]
+        return f"an eager step ({', '.join(counts)})", named_step(step)
+
+    def named(self, result: Any) -> dict[str, Any]:
+        """What a run of the program gave, and what it wrote, by name."""
+        if self.step is None or self.subject.step is None:
+            leaves = pytree.tree_flatten_with_path(result)[0]
+            after = {f"what is written in place ({place})": value for place, value in enumerate(self.after())}
+            return {f"output{pytree.keystr(path)}": leaf for path, leaf in leaves} | after
+        names = self.subject.step.results
+        results = dict(zip(names, result, strict=False))
+        state = {name: tensor.clone() for name, tensor in self.program.named_state.items()}
+        held = dict(zip(self.subject.step.held, result[len(names) :], strict=True))
+        # Nothing of an eager step is known of what only the trace keeps.
+        after = {name: tensor for name, tensor in state.items() if name in self.step.after}
+        return named_step(EagerStep({}, after, results, held, {}))
+
+    def returned_by_model(self, settle: Callable[[], None]) -> dict[str, Any]:
+        """The outputs of the model inside a training step, which does not return them, as they were when they
+        were returned; another run in the slab."""
+        outputs = self.subject.step.outputs if self.subject.step else ()
+        if not outputs:
+            return {}
+        names = {each.tensor for each in outputs}
+        shown: dict[str, Any] = dict(zip(self.program.placeholders, self.inputs, strict=True))
+        found: dict[str, Any] = {}
+
+        def note(moment: str) -> None:
+            here = (each for each in outputs if each.moment == moment)
+            found.update((each.path, shown[each.tensor].clone()) for each in here)
+
+        def around(name: str, kind: str, call: Callable[[], Any]) -> Any:
+            value = call()
+            for place, leaf in enumerate(pytree.tree_leaves(value)):
+                label = name if isinstance(value, torch.Tensor) else f"{name}.{place}"
+                if label in names:
+                    shown[label] = leaf
+            note(name)
+            return value
+
+        settle()
+        with torch.no_grad():
+            note("")
+            run_nodes(self.in_slab.module, self.inputs, around)
+        return found
+
+    def _first_uneager(self, settle: Callable[[], None]) -> str | None:
+        """The first op of the captured step whose result is not the one that an eager step had."""
+        if self.subject.step is None:
+            return None
+        watched = self.subject.step.take(True)
+        settle()
+        return first_difference(watched.rows, digests_of(self.program, self.inputs))
+
+    def _first_differing(self, settle: Callable[[], None]) -> str | None:
+        """The first op whose result in the slab is not the one outside of it."""
+        plain, slab = (self._digests(each, settle) for each in (self.program, self.in_slab))
+        return next((name for name, value in plain.items() if slab.get(name, value) != value), None)
+
+    def _digests(self, program: Program, settle: Callable[[], None]) -> dict[str, tuple[int, ...]]:
+        found: dict[str, tuple[int, ...]] = {}
+
+        def around(name: str, kind: str, call: Callable[[], Any]) -> Any:
+            value = call()
+            # Memory that is only allocated holds anything.
+            if "empty" not in kind:
+                found[name] = tuple(digest(tensor) for tensor in tensors_in(value))
+            return value
+
+        settle()
+        with torch.no_grad():
+            run_nodes(program.module, self.inputs, around)
+        return found
+
+    def check(
+        self, settle: Callable[[], None], plan: Plan, force: bool, equality: Equality
+    ) -> tuple[CheckEntry, Equality]:
+        """What safety mode says; its result has to be the reference's, too."""
+        name, expected = self.expected(settle)
+        settle()
+        try:
+            safe = run_safely(self.program, plan, self.subject.args, self.subject.kwargs, force=force)
+        except InputError:
+            raise
+        except MemplanError as error:
+            return CheckEntry(fault=str(error)), equality
+        if equality.exact:
+            found = self.named(safe.value)
+            equality = compare_named(
+                {each: expected[each] for each in expected if each in found}, found, name
+            )
+        entry = CheckEntry(
+            ops=safe.ops,
+            compared_bytes=safe.compared_bytes,
+            arena_bytes=safe.arena_bytes,
+            guard=safe.guard,
+        )
+        return entry, equality
+
+    def profile(self, settle: Callable[[], None], setup: float) -> ProfileEntry:
+        """Seconds an iteration, by turns, and by kind of op."""
+        args, kwargs = self.subject.args, self.subject.kwargs
+        calls: dict[str, Callable[[], Any]] = {} if self.subject.eager is None else {EAGER: self.reference}
+        calls[INTERPRETER] = lambda: self.program.interpret(args, kwargs)
+        calls["slab"] = lambda: self.in_slab.run(args, kwargs)
+        seconds, runs = time_by_turns(calls, settle)
+        modules = (self.program.module, self.in_slab.module)
+        kinds = time_kinds(self.program.graph, *modules, self.inputs, settle)
+        entries = tuple(
+            KindEntry(kind=each.kind, ops=each.ops, plain=each.plain, slab=each.slab) for each in kinds
+        )
+        return ProfileEntry(runs=runs, setup=setup, kinds=entries, **seconds)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,201 @@
+"""Running a model inside its plan once, and all that is to be said of it: `memplan run` and the page Run."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from memplan_engine.errors import InputError, MemplanError
+from memplan_engine.formats.memplan_json.run_format import (
+    EqualityEntry,
+    PlanEntry,
+    RunFile,
+    SlabEntry,
+    TakerEntry,
+)
+from memplan_engine.plan import Plan
+from memplan_engine.recordings.observation import Observation
+from memplan_engine.runtime.eager_step import EagerStep
+from memplan_engine.runtime.program import Program
+from memplan_engine.runtime.slab.insert_slab import insert_slab, slab_report
+from memplan_engine.runtime.slab.slab_report import IN_PLACE, SlabReport
+from memplan_engine.runtime.trial.bench import Bench
+from memplan_engine.runtime.trial.comparison import Measured, compare_run
+from memplan_engine.runtime.trial.equality import Equality
+from memplan_engine.runtime.trial.restore_state import settling
+from memplan_engine.runtime.trial.run_targets import SEED, Subject
+from memplan_engine.torch_capture.torch_run import brief
+
+Tell = Callable[[str], None]
+"""Hears what begins now: "observing a run"."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trial:
+    """What came of it: the run as a file has it, and the observation that it rests on."""
+
+    run: RunFile
+    observation: Observation
+
+
+def try_plan(
+    subject: Subject,
+    plan: Plan,
+    *,
+    policy: str = "native",
+    check: bool = False,
+    profile: bool = False,
+    force: bool = False,
+    file: str = "",
+    tell: Tell = lambda part: None,
+) -> Trial:
+    """Run `subject` by itself, under an observer, and in the slab of `plan`; lay the predicted bytes over the
+    measured ones, and compare results.
+
+    `policy` is that of `insert_slab`; `check` runs safety mode, too; `profile` times it; `force` takes a plan
+    in spite of buffers that overlap, and implies `check`. `file` is where the plan came from. `tell` hears of
+    each part as it begins. A difference of results, and what safety mode finds, are told in the run, not
+    raised.
+
+    Raises
+    ------
+    InputError: an unknown policy, a plan for another graph, one that breaks a rule of the validator (with
+        `force` not overlaps), inputs other than those captured, a model that fails when it runs.
+    """
+    with _running(subject.program.name):
+        step = None
+        if subject.step is not None:
+            tell("taking an eager step")
+            step = subject.step.take(False)
+        with _state_of(subject.program, step):
+            return _try(subject, plan, policy, check, profile, force, file, tell, step)
+
+
+@contextmanager
+def _running(name: str) -> Iterator[None]:
+    """What the model itself raises becomes an InputError."""
+    try:
+        yield
+    except MemplanError:
+        raise
+    except Exception as error:
+        raise InputError(name, "run", brief(error), "a model that runs on these inputs") from error
+
+
+@contextmanager
+def _state_of(program: Program, step: EagerStep | None) -> Iterator[None]:
+    """With the weights and the optimizer's state that the eager step begins with; afterwards as before."""
+    state = program.named_state if step is not None else {}
+    with settling(list(state.values()), SEED), torch.no_grad():
+        for name, tensor in state.items():
+            if step is not None and name in step.before:
+                tensor.copy_(step.before[name])
+        yield
+
+
+def _try(
+    subject: Subject,
+    plan: Plan,
+    policy: str,
+    check: bool,
+    profile: bool,
+    force: bool,
+    file: str,
+    tell: Tell,
+    step: EagerStep | None,
+) -> Trial:
+    program = subject.program
+    tell("inserting the slab")
+    begun = time.perf_counter()
+    module = insert_slab(program, plan, policy=policy, force=force)
+    setup = subject.seconds + plan.seconds + time.perf_counter() - begun
+    tell("observing a run")
+    measured = compare_run(program, subject.args, subject.kwargs, eager=subject.eager, seed=SEED)
+    bench = Bench(subject, program.with_module(module), step)
+    parts: dict[str, Any] = {}
+    with settling(bench.written, SEED) as settle:
+        tell("running in the slab")
+        equality = bench.equality(settle, measured.equality)
+        if check or force:
+            tell("checking every op in safety mode")
+            parts["check"], equality = bench.check(settle, plan, force, equality)
+        if profile:
+            tell("timing")
+            parts["profile"] = bench.profile(settle, setup)
+    parts["equality"] = _equality_entry(equality)
+    parts["plan"] = PlanEntry(
+        strategy=plan.strategy, arena_bytes=plan.arena_bytes, bound_bytes=plan.bound.nbytes, file=file
+    )
+    run = _run_file(subject, measured, slab_report(module))
+    return Trial(run.model_copy(update=parts), measured.observation)
+
+
+def _equality_entry(equality: Equality) -> EqualityEntry:
+    if equality.exact:
+        return EqualityEntry(reference=equality.reference, exact=True)
+    largest = equality.largest if math.isfinite(equality.largest) else None
+    return EqualityEntry(
+        reference=equality.reference,
+        exact=False,
+        largest=largest,
+        output=equality.output,
+        op=equality.op,
+        unrepeatable=equality.unrepeatable,
+    )
+
+
+def _run_file(subject: Subject, measured: Measured, report: SlabReport) -> RunFile:
+    ops = measured.graph.ops
+    takers = (
+        TakerEntry(op=each.op, kind=each.kind, bytes=each.nbytes, inside_bytes=each.inside)
+        for each in measured.takers
+    )
+    return RunFile(
+        format="memplan/run",
+        version=1,
+        name=subject.program.name,
+        training=subject.training,
+        functional=subject.functional,
+        scope=measured.graph.scope.value,
+        ops=tuple(op.name for op in ops),
+        kinds=tuple(op.kind for op in ops),
+        predicted=tuple(measured.predicted.tolist()),
+        dispatch=tuple(measured.dispatch.tolist()),
+        allocator=tuple(measured.allocator.tolist()),
+        temporaries=tuple(takers),
+        slab=_slab_entry(report),
+    )
+
+
+def _slab_entry(report: SlabReport) -> SlabEntry:
+    nodes, nbytes = report.nodes, report.nbytes
+    left = [
+        {
+            "storage": made.storage,
+            "op": made.op,
+            "kind": made.kind,
+            "bytes": made.nbytes,
+            "way": made.way.value,
+            "reason": made.reason,
+        }
+        for made in report.made
+        if made.way not in IN_PLACE
+    ]
+    ways = [{"way": way.value, "storages": n, "bytes": nbytes[way]} for way, n in nodes.items() if n]
+    return SlabEntry.model_validate(
+        {
+            "policy": report.policy,
+            "bytes": report.slab_bytes,
+            "share": report.share,
+            "views": report.views,
+            "in_place": report.in_place,
+            "ways": tuple(ways),
+            "left": tuple(left),
+        }
+    )

@@ -1,0 +1,104 @@
+"""What is run inside a plan: a model, a whole training step of one, or a program in a file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from memplan_engine.runtime.eager_step import EagerStep, TakeEagerStep, take_on_copy
+from memplan_engine.runtime.program import Program, load_program
+from memplan_engine.runtime.pt2_program import example_inputs, load_pt2
+from memplan_engine.runtime.step_program import program_of_step
+from memplan_engine.torch_capture.training.torch_recipe import Recipe
+from memplan_engine.torch_capture.training.torch_step import SEED, trace_step
+from memplan_engine.torch_capture.training.torch_trainer import Returned
+
+__all__ = ["SEED", "SteppedEagerly", "Subject", "subject_of", "subject_of_file", "subject_of_step"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subject:
+    """What is run: `program(*args, **kwargs)`. `eager` is the model itself, None where there is only the
+    graph; `training` says that it is in training mode, `functional` that the graph has no in-place ops.
+    `seconds` is what exporting took. `step` is there for a whole training step: what it is held against."""
+
+    program: Program
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    eager: Callable[..., Any] | None
+    training: bool = False
+    functional: bool = False
+    seconds: float = 0.0
+    step: SteppedEagerly | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SteppedEagerly:
+    """How an eager step is taken to compare with. The program returns what the step does, by the names
+    `results`, and the gradients of the parameters `held`; `outputs` are what the model returns inside."""
+
+    take: TakeEagerStep
+    results: tuple[str, ...]
+    held: tuple[str, ...]
+    outputs: tuple[Returned, ...]
+
+
+def subject_of(
+    model: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    functional: bool = False,
+    name: str | None = None,
+) -> Subject:
+    """`model`, exported as `load_program` does it. Raises InputError as that does."""
+    begun = time.perf_counter()
+    program = load_program(model, args, kwargs, functional=functional, name=name)
+    taken = time.perf_counter() - begun
+    return Subject(program, tuple(args), dict(kwargs or {}), model, model.training, functional, taken)
+
+
+def subject_of_step(
+    model: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    recipe: Recipe | None = None,
+    *,
+    functional: bool = False,
+    name: str | None = None,
+    take: TakeEagerStep | None = None,
+) -> Subject:
+    """A whole training step of `model`, which is held against an eager step: `take` takes it; without, a copy
+    of the model does. Raises InputError as `load_step` does."""
+    recipe = recipe or Recipe()
+    begun = time.perf_counter()
+    traced = trace_step(model, args, kwargs, recipe, functional=functional, name=name)
+    program = program_of_step(traced, model, args, kwargs)
+    seconds = time.perf_counter() - begun
+    leaves = pytree.tree_leaves((tuple(args), dict(kwargs or {})))
+    tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
+    if take is None:
+        given = (model, tuple(args), dict(kwargs or {}), recipe, program.name)
+        take = partial(_take_on_copy, given)
+    step = SteppedEagerly(take, traced.results, traced.held, traced.outputs)
+    return Subject(program, tensors, {}, None, True, functional, seconds, step)
+
+
+def _take_on_copy(given: tuple[Any, ...], watched: bool) -> EagerStep:
+    return take_on_copy(*given, seed=SEED, watched=watched)
+
+
+def subject_of_file(path: Path | str) -> Subject:
+    """The program in a .pt2 file, on inputs that are made (`example_inputs`); there is no model beside it.
+    Raises InputError as `load_pt2` does."""
+    begun = time.perf_counter()
+    program = load_pt2(path)
+    inputs = example_inputs(program, SEED)
+    return Subject(program, inputs, {}, None, seconds=time.perf_counter() - begun)

@@ -1,0 +1,1 @@
+"""Order × fit, linear scan, no reuse: one pass, no search."""

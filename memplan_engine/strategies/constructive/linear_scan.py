@@ -1,0 +1,77 @@
+"""Buffers as they come alive, from a free list; what fits nowhere may drive out what ends later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from memplan_engine.errors import PlanError
+from memplan_engine.kernels.constructive.free_list import UNPLACED, scan
+from memplan_engine.kernels.constructive.trace import Trace
+from memplan_engine.problem import FREE, Ints, Problem
+from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.constructive.order_fit import Fit
+
+
+@dataclass(frozen=True, slots=True)
+class LinearScan:
+    """Wimmer and Mössenböck's linear scan as PyTorch's JIT memory planner has it.
+
+    An active set and a free list. In order of start (then end, then index), each buffer takes the smallest
+    free range that is large enough (`fit`; with `Fit.FIRST` the lowest). Without one, the active buffer that
+    ends last, if that is after this one and it is large enough, moves behind everything and leaves its place
+    to this one. Else this one goes behind everything. Sizes count rounded up to the alignment, gaps as alive.
+    Buffers with fixed offsets keep them, and the scan begins above the topmost.
+    """
+
+    fit: Fit = Fit.BEST
+
+    name: ClassVar[str] = "linear_scan"
+    description: ClassVar[str] = "as buffers come alive, tightest free range, later ends give way"
+    source: ClassVar[str] = "Wimmer & Mössenböck 2005; PyTorch's JIT memory planner (pull request 64347)"
+
+    def place(self, problem: Problem, budget: Budget) -> Placement:
+        """Scan once: O(n × holes).
+
+        Raises
+        ------
+        PlanError: `fit` is neither best nor first, so much moved up that offsets would pass 2^63, or the
+            budget ended first.
+        """
+        return Placement(self.scan(problem, budget))
+
+    def scan(self, problem: Problem, budget: Budget, trace: Trace | None = None) -> Ints:
+        """The offsets; raises as `place`. In a `trace` buffers are numbered without the fixed ones."""
+        if self.fit not in (Fit.BEST, Fit.FIRST):
+            raise PlanError(f"{self.name}: fit {self.fit}: a free list knows only best and first")
+        free = np.flatnonzero(problem.fixed == FREE)
+        start, end, size, alignment = (
+            column[free] for column in (problem.start, problem.end, problem.size, problem.alignment)
+        )
+        base = int(np.where(problem.fixed != FREE, problem.fixed + problem.size, 0).max(initial=0))
+        offsets = np.array(problem.fixed)
+        offsets[free] = scan(
+            np.lexsort((end, start)),
+            _ranks(np.lexsort((start, end))),
+            start,
+            end,
+            size + -size % alignment,
+            alignment,
+            base,
+            self.fit is Fit.BEST,
+            budget.stop,
+            trace,
+        )
+        if (offsets == UNPLACED).any():
+            if budget.stopped:
+                raise PlanError(f"{problem.name}: {self.name} was stopped before every buffer had its offset")
+            raise PlanError(f"{problem.name}: {self.name} moved buffers up until offsets would pass 2^63")
+        return offsets
+
+
+def _ranks(order: Ints) -> Ints:
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks

@@ -1,0 +1,94 @@
+"""Every order with every fit, the quickest first: what search starts from."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+
+from memplan_engine.errors import PlanError
+from memplan_engine.problem import FREE, Ints, Problem
+from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.constructive import orders
+from memplan_engine.strategies.constructive.linear_scan import LinearScan
+from memplan_engine.strategies.constructive.naive import Naive
+from memplan_engine.strategies.constructive.order_fit import (
+    Fit,
+    Order,
+    is_plain,
+    place_by,
+    place_in_slots,
+    place_online,
+    prepare,
+)
+
+PORTFOLIO: tuple[tuple[str, Order], ...] = (
+    ("size", orders.by_size),
+    ("breadth", orders.by_breadth),
+    ("area", orders.by_area),
+    ("lifetime", orders.by_lifetime),
+    ("conflicts", orders.by_conflicts),
+    ("size, then lifetime", orders.by_size_then_lifetime),
+    ("start", orders.by_start),
+)
+TRIES: tuple[tuple[str, Order, Fit], ...] = tuple(
+    (name, order, fit) for name, order in PORTFOLIO for fit in (Fit.FIRST, Fit.BEST)
+)
+
+
+def without_empty(placement: Placement, problem: Problem) -> Placement:
+    """`placement` with buffers of no bytes at 0, where they cannot raise the arena."""
+    offsets = np.where((problem.size == 0) & (problem.fixed == FREE), 0, placement.offsets)
+    return replace(placement, offsets=offsets)
+
+
+def place_quickly(problem: Problem, budget: Budget, spent: bool) -> Placement:
+    """The better of first fit by start and linear scan, each far quicker than any other order × fit; no reuse
+    where there are gaps or fixed offsets, or where the budget was `spent` from the beginning.
+
+    However little time there is, each has about a second; where the budget ends first fit after that, slots
+    of fixed sizes are what is quick.
+    """
+    best = without_empty(Placement(Naive().place(problem, budget).offsets, "no reuse"), problem)
+    if spent or not len(problem) or not is_plain(problem):
+        budget.report(best, problem)
+        return best
+    by_start = np.argsort(problem.start, kind="stable")
+    first_fit = place_online(problem, by_start, budget)
+    if first_fit is None:
+        tries = [(place_in_slots(problem, by_start), "slots")]
+    else:
+        tries = [(first_fit, "start × first fit")]
+        with suppress(PlanError):
+            tries.append((LinearScan().place(problem, budget).offsets, "linear scan"))
+    for offsets, name in tries:
+        found = best if offsets is None else without_empty(Placement(offsets, name), problem)
+        if found.arena_bytes(problem) < best.arena_bytes(problem):
+            best = found
+    budget.report(best, problem)
+    return best
+
+
+def place_by_portfolio(
+    problem: Problem, budget: Budget, target: int, first: Placement | None = None
+) -> Placement:
+    """The best of 7 orders × 2 fits, or the first with an arena of at most `target` bytes.
+
+    Never worse than `first` (that of `place_quickly` unless given), where it starts. Each try is abandoned
+    when it cannot beat the best so far. When the budget ends, the best so far counts.
+    """
+    best = first or place_quickly(problem, budget, budget.stopped)
+    prepared, arena = prepare(problem), best.arena_bytes(problem)
+    ordered: dict[str, Ints] = {}
+    for name, order, fit in TRIES:
+        if budget.stopped or arena <= target:
+            break
+        if name not in ordered:
+            ordered[name] = order(prepared)
+        offsets = place_by(prepared, ordered[name], fit, budget, limit=arena - 1)
+        if offsets is not None:
+            best = without_empty(Placement(offsets, f"{name} × {fit} fit"), problem)
+            arena = best.arena_bytes(problem)
+            budget.report(best, problem)
+    return best

@@ -1,0 +1,1 @@
+"""Branch and bound over independent parts, and what it proves."""

@@ -1,0 +1,68 @@
+"""The smallest arena with a proof, by branch and bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from memplan_engine.bounds import Bound, lower_bound
+from memplan_engine.problem import Problem
+from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.constructive.portfolio import place_by_portfolio, place_quickly
+from memplan_engine.strategies.exact.minimal_core import shrink_core
+from memplan_engine.strategies.exact.race import Race
+from memplan_engine.strategies.exact.stacks import heaviest_stack
+
+SHRINK_SECONDS = 2.0
+"""How long a core is made smaller at most, once all else is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """Branch and bound over each independent part, from the lower bound upwards and from the best order × fit
+    downwards at once: it ends when they meet. With `capacity` (bytes) it ends as soon as the plan fits, or is
+    proved not to fit. Parts of more than `parts.MOST_BUFFERS` buffers keep their first placement.
+
+    Where buffers have gaps in which they need some of their bytes, placements leave that room unused and
+    proofs leave those bytes out: both hold, but may not meet.
+    """
+
+    capacity: int | None = None
+
+    name: ClassVar[str] = "exact"
+    description: ClassVar[str] = "branch and bound, until the arena is proved to be the smallest"
+    source: ClassVar[str] = "memplan; canonical placements and splitting after MiniMalloc (Moffitt, 2023)"
+
+    def place(self, problem: Problem, budget: Budget) -> Placement:
+        """The best placement found, with the bound that was proved; never worse than the portfolio."""
+        spent = budget.stopped
+        budget.prove(bound := lower_bound(problem))
+        quick = place_quickly(problem, budget, spent)
+        first = place_by_portfolio(problem, budget, max(bound.nbytes, self.capacity or 0), quick)
+        bound = raise_bound(problem, first, bound, budget)
+        race = Race(problem, first, bound, budget.seed, self.capacity)
+        threads = budget.most_threads
+        race.run(budget, threads)
+        return finish(problem, race, budget, threads if race.parts else 1)
+
+
+def raise_bound(problem: Problem, first: Placement, bound: Bound, budget: Budget) -> Bound:
+    """`bound`, or a better one where gaps give it at once and `first` leaves something to prove."""
+    if budget.stopped or first.arena_bytes(problem) <= bound.nbytes:
+        return bound
+    found = heaviest_stack(problem, bound.nbytes)
+    if found is None:
+        return bound
+    budget.prove(found)
+    return found
+
+
+def finish(problem: Problem, race: Race, budget: Budget, threads: int) -> Placement:
+    """What `race` has come to, its core made small in what is left of the time."""
+    placement = replace(race.placement, threads=threads)
+    # Parts of several placements may be better together than any of them was.
+    budget.report(placement, problem)
+    seconds = min(SHRINK_SECONDS, budget.left)
+    if budget.stopped or not seconds:
+        return placement
+    return replace(placement, bound=shrink_core(problem, race.bound, budget, seconds))

@@ -1,0 +1,1 @@
+"""Local search: starts, repair, large neighbourhoods."""

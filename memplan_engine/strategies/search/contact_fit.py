@@ -1,0 +1,79 @@
+"""The busiest first, each where it touches most: for lifetimes of all lengths at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from memplan_engine.kernels.search import contact
+from memplan_engine.kernels.search.radix import make_sorter
+from memplan_engine.kernels.search.time_index import make_time_index
+from memplan_engine.problem import Ints
+from memplan_engine.strategies.budget import Budget
+from memplan_engine.strategies.constructive.order_fit import Prepared
+from memplan_engine.strategies.constructive.orders import busiest_sections
+
+PROMOTION = 0.003
+"""By how much of the bound a buffer that ended above it counts as busier in the next round."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Urgency:
+    """By buffer: the live bytes at its busiest section, and how many sections it lives at least before and
+    after that. What is there from the beginning or to the end counts as there for ever."""
+
+    busiest: Ints
+    around: Ints
+
+    def order(self, size: Ints) -> Ints:
+        """The busiest first; of equals first what is there longest to both sides: it lies at the edge of
+        the arena, and what comes and goes near the peak shares one stretch of bytes."""
+        return np.lexsort((-size, -self.around, -self.busiest))
+
+
+def urgency(prepared: Prepared) -> Urgency:
+    """Of each buffer of a problem without gaps: O(n log n)."""
+    sections = prepared.sections
+    first, last = np.array(sections.first), np.array(sections.last)
+    peak, live = busiest_sections(prepared)
+    ever = len(sections)
+    before = np.where(first == 0, ever, peak - first)
+    after = np.where(last == ever, ever, last - 1 - peak)
+    return Urgency(live, np.minimum(before, after))
+
+
+def placements(prepared: Prepared, ceiling: int, budget: Budget) -> Iterator[Ints]:
+    """One placement after the other, in the order of urgency; what ended above `ceiling` bytes comes earlier
+    in the next (squeaky wheel optimization, Joslin and Clements 1999). Ends when nothing does, when fewer
+    bytes are not to be had in this way, or with the budget; only for problems of plain buffers."""
+    problem, ranks = prepared.problem, urgency(prepared)
+    least = np.inf
+    while True:
+        offsets = _place(prepared, ranks.order(problem.size), ceiling, budget)
+        if offsets is None:
+            return
+        yield offsets
+        above = offsets + problem.size > ceiling
+        outside = int(problem.size[above].sum())
+        busiest = np.where(above, ranks.busiest + int(ceiling * PROMOTION), ranks.busiest)
+        busiest = np.minimum(busiest, ranks.busiest.max(initial=0))
+        if not outside < least or (busiest == ranks.busiest).all():
+            return
+        least, ranks = outside, Urgency(busiest, ranks.around)
+
+
+def _place(prepared: Prepared, order: Ints, ceiling: int, budget: Budget) -> Ints | None:
+    problem, sections = prepared.problem, prepared.sections
+    n = len(problem)
+    # Copies: numba compiles once for each mixture of read-only and writable arrays.
+    start, end, size, alignment = (
+        np.array(column) for column in (sections.first, sections.last, problem.size, problem.alignment)
+    )
+    times = make_time_index(np.arange(n + 1), start, end, np.zeros_like(size), size, len(sections))
+    found, by_low = np.empty(n + 1, dtype=np.int64), make_sorter(n + 1)
+    offsets: Ints = contact.place_by_contact(
+        np.array(order), start, end, size, alignment, times, ceiling, budget.stop, found, by_low
+    )
+    return None if (offsets == contact.UNPLACED).any() else offsets

@@ -1,0 +1,111 @@
+"""The repair kernel with its state, as strategies use it: offsets in, better offsets out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from memplan_engine.kernels.search import repair, time_index
+from memplan_engine.problem import FREE, Ints
+from memplan_engine.strategies.budget import Budget
+from memplan_engine.strategies.constructive.order_fit import Prepared
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one repair, from its begin: `moves`, `effort` (neighbours looked at), and for how many moves it
+    goes on from its best moment before it goes back to it."""
+
+    moves: int
+    effort: int
+    patience: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mender:
+    """Repairs placements of one problem below one ceiling after the other."""
+
+    state: repair.Repair
+    length: Ints
+
+    def begin(self, offsets: Ints, ceiling: int, by_size: float, by_length: float) -> None:
+        """Start from `offsets`, with what has none or ends above `ceiling` bytes in the pool.
+
+        A buffer is worth its size to the power `by_size` × its length in sections to the power `by_length`.
+        """
+        columns = self.state.columns
+        columns.worth[:] = (
+            np.maximum(columns.size, 1.0) ** by_size * np.maximum(self.length, 1.0) ** by_length
+        )
+        repair.begin(self.state, np.array(offsets), ceiling)
+
+    @property
+    def out(self) -> int:
+        """How many buffers are in the pool."""
+        return int(self.state.counts[repair.OUT])
+
+    @property
+    def moves(self) -> int:
+        """How many moves it has made since the begin."""
+        return int(self.state.counts[repair.MOVES])
+
+    @property
+    def spent(self) -> int:
+        """How many neighbours these moves have looked at: what they cost."""
+        return int(self.state.counts[repair.EFFORT])
+
+    @property
+    def offsets(self) -> Ints:
+        """Where each buffer lies now, UNPLACED for those in the pool."""
+        return self.state.offset.copy()
+
+    def repair(self, ceiling: int, best: int, limits: Limits, seed: int, budget: Budget) -> Ints | None:
+        """Go on until an arena below `best` bytes is found; its offsets, or None at the limits.
+
+        To go on afterwards, call again.
+        """
+        arena = repair.repair(
+            self.state,
+            ceiling,
+            best,
+            limits.moves,
+            limits.effort,
+            limits.patience,
+            seed,
+            budget.stop,
+            budget.counter,
+        )
+        return self.state.whole.copy() if arena < best else None
+
+
+def make_mender(prepared: Prepared) -> Mender:
+    """A mender with nothing placed: O(n log n) time, O(n) memory."""
+    problem, pieces, sections = prepared.problem, prepared.pieces, prepared.sections
+    # Copies: numba compiles once for each mixture of read-only and writable arrays.
+    first, start, end, low, high, size, alignment = (
+        np.array(column)
+        for column in (
+            pieces.first,
+            sections.first,
+            sections.last,
+            pieces.low,
+            pieces.high,
+            problem.size,
+            problem.alignment,
+        )
+    )
+    index = time_index.make_time_index(first, start, end, low, high, len(sections))
+    total = np.concatenate([[0], np.cumsum(end - start)])
+    length = total[first[1:]] - total[first[:-1]]
+    held = problem.fixed != FREE
+    columns = repair.Columns(first, start, end, low, high, size, alignment, held, np.ones(len(size)))
+    return Mender(repair.make_repair(columns, index, _room(first, start, end)), length)
+
+
+def _room(first: Ints, start: Ints, end: Ints) -> int:
+    """The most pieces that one buffer meets, each counted once for each of its own pieces that it meets."""
+    meets = np.searchsorted(np.sort(start), end) - np.searchsorted(np.sort(end), start, side="right")
+    total = np.concatenate([[0], np.cumsum(meets)])
+    most = int((total[first[1:]] - total[first[:-1]]).max(initial=0))
+    return max(most, repair.MOST_COMPLETED)

@@ -1,0 +1,392 @@
+"""Anytime improvement for large problems: the best starts, then repair by ejection below a ceiling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from memplan_engine.bounds import lower_bound
+from memplan_engine.problem import Ints, Problem, select
+from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.constructive import orders
+from memplan_engine.strategies.constructive.order_fit import (
+    NO_LIMIT,
+    Fit,
+    Order,
+    Prepared,
+    is_plain,
+    place_by,
+    prepare,
+)
+from memplan_engine.strategies.constructive.portfolio import place_quickly
+from memplan_engine.strategies.search.contact_fit import placements
+from memplan_engine.strategies.search.ejection_search import Limits, Mender, make_mender
+from memplan_engine.strategies.search.large_neighbourhood import pack_windows
+from memplan_engine.strategies.search.peak_first import held_at, peak_window
+from memplan_engine.strategies.search.skyline_fit import Skylines, fullness
+from memplan_engine.strategies.search.starts import OTHERS, STARTS
+
+EFFORT = 2_000_000
+EFFORT_PER_BUFFER = 100
+"""Neighbours looked at in the first rounds, a tenth of a second at 20,000 buffers; what the portfolio costs
+grows with n, and so do the rounds."""
+MOST_EFFORT = 64_000_000
+MOST_ABOVE = 2000
+"""A start that leaves more buffers above the bound is not repaired."""
+CONTACT = "urgency × contact fit"
+FAR_OFF = 1.001
+QUICK_PAIRS = 150_000_000
+"""Contact fit comes before the slower starts where the arena is a thousandth above the bound and no more
+pairs of buffers are alive together than these, about three seconds' worth."""
+SOON_PAIRS = 25_000_000
+"""The same before the peak is packed first, about a second's worth."""
+SKYLINE = "urgency × skyline"
+SKYLINE_PAIRS = 40_000_000
+"""Skylines are tried, at least one and up to MOST_SKYLINES, until they have met so many pairs that are alive
+together: about half a second."""
+OVERHEAD = 30
+"""What a buffer costs by itself, in pairs."""
+MOST_SKYLINES = 60
+FULL = 0.65
+"""Live bytes, on average over the sections, as a share of their peak. Where steps hold less, few buffers lie
+above the bound, and repair has them down sooner."""
+WIDE, NEAR = 1.02, 1.01
+"""A skyline that is so far above the bound is brought so near before anything is repaired below the bound."""
+BRIEF = 8
+"""The effort of a step is the so manieth part of a round's."""
+SMALLEST_STEP = 1 / 16
+"""Of the way to the bound: when a smaller step would be needed, it is time for something else."""
+PEAK_FIRST = "peak first, {}"
+PEAK_SHARES = (1.2, 2.0, 1.5)
+"""How many buffers are packed first, in turn, for each one that is alive at the peak."""
+PEAK_MOVES = 6_000
+"""Moves in the first window; each later one is allowed half as many more."""
+MANY = 3_000
+"""Fewer buffers than these are no longer than a window, or hardly: they are repaired as they are."""
+REPAIRED = ", repaired"
+PACKED = ", repaired, windows packed"
+FIRST_ROUNDS = 6
+"""Before the rest of the portfolio, which seldom finds something better."""
+PATIENT_MOVES = 100_000
+"""Without any limit, the search ends after so many moves in vain."""
+PATIENCES = (300, 1000, 100, 3000)
+WORTHS = ((0.75, 0.75), (1.0, 0.5), (0.5, 0.5))
+"""What leaving a buffer out costs, as powers of its size and its length: the first soon leaves few out, the
+second few bytes, the third few buffers. They take turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A few strong orders × fits, each repaired below the bound; then rounds of repair, below the bound and
+    below ceilings between it and the best arena, until the budget ends; in between the rest of the portfolio.
+
+    `iterations` limits the moves: the same number gives the same result each time, for one seed. Without it
+    and without a time limit the search ends when it has found nothing better for a while. It stops at once
+    when the arena meets `lower_bound`, or fits into `capacity` (bytes). Unless the budget ends before, it is
+    never worse than any order × fit.
+    """
+
+    iterations: int | None = None
+    capacity: int | None = None
+
+    name: ClassVar[str] = "search"
+    description: ClassVar[str] = (
+        "the best orders × fits, then repair by ejection, until the lower bound is met"
+    )
+    source: ClassVar[str] = "memplan; guided ejection after Nagata and Bräysy (2009)"
+
+    def place(self, problem: Problem, budget: Budget) -> Placement:
+        """The best placement found; `found_by` names the start and whether it was repaired."""
+        spent = budget.stopped
+        budget.prove(proved := lower_bound(problem))
+        first = place_quickly(problem, budget, spent)
+        target = max(proved.nbytes, self.capacity or 0)
+        hunt = Hunt(prepare(problem), budget, target, self.iterations)
+        return hunt.go_on(first, budget)
+
+
+@dataclass(slots=True, eq=False)
+class Stand:
+    """A placement of most buffers below the bound: what it began as, and where it stands."""
+
+    name: str
+    offsets: Ints
+
+
+@dataclass(slots=True, eq=False)
+class Hunt:
+    """One search: the best so far, and the stands from which it goes on.
+
+    It may run under one budget after the other: what was tried at the beginning is not tried again."""
+
+    prepared: Prepared
+    budget: Budget
+    bound: int
+    iterations: int | None
+    best: Placement = field(init=False)
+    arena: int = NO_LIMIT
+    moves: int = 0
+    turn: int = 0
+    windows: int = 0
+    share: float = 0.5
+    better_at: int = 0
+    mender: Mender | None = None
+    skylines: Skylines | None = None
+    stands: list[Stand] = field(default_factory=list)
+    tried: set[str] = field(default_factory=set)
+    ordered: dict[str, Ints] = field(default_factory=dict)
+
+    def go_on(self, first: Placement, budget: Budget) -> Placement:
+        """Search from `first` or something better within `budget`; the best so far."""
+        self.budget = budget
+        self.consider(first.offsets, first.found_by)
+        self.run()
+        return self.best
+
+    def run(self) -> None:
+        """Search until there is nothing left to do, or nothing left to do it with."""
+        self.try_by_start()
+        wide = self.lower_what_is_wide()
+        self.repair_starts(STARTS[:2])
+        if self.contact_pays(SOON_PAIRS):
+            self.repair_by_contact()
+        self.pack_peak_first()
+        if wide:
+            self.lower_in_steps()
+        early = self.contact_pays(QUICK_PAIRS)
+        if early:
+            self.repair_by_contact()
+        self.repair_starts(STARTS[2:])
+        self.pack_peak_first()
+        if not early:
+            self.repair_by_contact()
+        self.repair_in_rounds(FIRST_ROUNDS)
+        self.try_the_others()
+        self.repair_in_rounds()
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing left to do, or nothing left to do it with."""
+        return self.budget.stopped or self.arena <= self.bound or self.moves_left == 0
+
+    @property
+    def moves_left(self) -> int:
+        """How many moves may still be made."""
+        if self.iterations is not None:
+            return max(0, self.iterations - self.moves)
+        if self.budget.seconds is not None:
+            return NO_LIMIT
+        return max(
+            0, self.better_at + min(PATIENT_MOVES, 1000 + 200 * len(self.prepared.problem)) - self.moves
+        )
+
+    def consider(self, offsets: Ints | None, found_by: str) -> None:
+        """Keep and report `offsets` if they are better than the best."""
+        if offsets is None:
+            return
+        placement = Placement(offsets, found_by)
+        arena = placement.arena_bytes(self.prepared.problem)
+        if arena < self.arena:
+            self.best, self.arena, self.better_at = placement, arena, self.moves
+            self.budget.report(placement, self.prepared.problem)
+
+    def order(self, name: str, order: Order) -> Ints:
+        """The buffers in `order`, worked out once."""
+        if name not in self.ordered:
+            self.ordered[name] = order(self.prepared)
+        return self.ordered[name]
+
+    def try_by_start(self) -> None:
+        """By far the quickest placement: however early a budget ends, it leaves more than no reuse."""
+        # What keeps holes is quick enough to be waited for, unless the budget was spent before we began.
+        budget = Budget() if is_plain(self.prepared.problem) and not self.budget.stopped else self.budget
+        if self.arena > self.bound:
+            order = self.order("start", orders.by_start)
+            self.consider(place_by(self.prepared, order, Fit.FIRST, budget), f"start × {Fit.FIRST} fit")
+
+    def repair_starts(self, starts: tuple[tuple[str, Order, Fit], ...]) -> None:
+        """Place by each of `starts`, however high it gets, and repair what is above the bound."""
+        for name, order, fit in starts:
+            if self.budget.stopped or self.arena <= self.bound:
+                return
+            called = f"{name} × {fit} fit"
+            if called in self.tried:
+                continue
+            offsets = place_by(self.prepared, self.order(name, order), fit, self.budget)
+            if offsets is None:
+                return
+            self.tried.add(called)
+            self.consider(offsets, called)
+            self.stand_on(called, offsets)
+
+    def lower_what_is_wide(self) -> bool:
+        """Where most steps are nearly full and even a skyline is far above the bound: get near it step by
+        step. Whether that was so."""
+        if self.arena <= self.bound * FAR_OFF or self.pairs > QUICK_PAIRS or fullness(self.prepared) < FULL:
+            return False
+        self.try_skylines(1)
+        if self.arena <= self.bound * WIDE:
+            return False
+        near = int(self.bound * NEAR)
+        self.try_skylines(near=near)
+        self.lower_in_steps(near)
+        return True
+
+    def try_skylines(self, rounds: int = MOST_SKYLINES, near: int = 0) -> None:
+        """So many skylines more, or as many as half a second allows, until the arena is `near`."""
+        if not is_plain(self.prepared.problem):
+            return
+        self.skylines = self.skylines or Skylines(self.prepared, self.bound)
+        affordable = SKYLINE_PAIRS // (self.pairs + OVERHEAD * len(self.prepared.problem) + 1)
+        for _ in range(max(1, min(rounds, affordable))):
+            if self.over or self.arena <= near:
+                return
+            self.consider(self.skylines.next(self.budget), SKYLINE)
+
+    def lower_in_steps(self, near: int = 0) -> None:
+        """Repair the best below ceilings under its arena until that is `near`: half the way to the bound, or
+        what succeeds of it."""
+        step, turn = 0.5, 0
+        while not self.over and self.arena > near and step >= SMALLEST_STEP:
+            before, turn = self.arena, turn + 1
+            ceiling = self.arena - max(1, int((self.arena - self.bound) * step))
+            self.repair(self.best.offsets, ceiling, turn, self.origin, brief=True)
+            step = step / 2 if self.arena == before else min(0.5, 2 * step)
+
+    @property
+    def origin(self) -> str:
+        """What the best has begun as."""
+        return self.best.found_by.removesuffix(PACKED).removesuffix(REPAIRED)
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of buffers are alive together."""
+        return int(orders.conflicts(self.prepared.problem).sum()) // 2
+
+    def contact_pays(self, most: int) -> bool:
+        """Whether contact fit comes before what is slower: the quick starts are far off, and it is quick,
+        with no more than `most` pairs."""
+        return self.arena > self.bound * FAR_OFF and self.pairs <= most
+
+    def repair_by_contact(self) -> None:
+        """Place what is busiest first where it touches most, and repair each placement that is the best so
+        far."""
+        if not is_plain(self.prepared.problem) or self.budget.stopped or self.arena <= self.bound:
+            return
+        if CONTACT in self.tried:
+            return
+        size, least = self.prepared.problem.size, NO_LIMIT
+        for offsets in placements(self.prepared, self.bound, self.budget):
+            self.consider(offsets, CONTACT)
+            outside = int(size[offsets + size > self.bound].sum())
+            if outside < least:
+                self.stand_on(CONTACT, offsets, len(WORTHS))
+            least = min(least, outside)
+            if self.over:
+                return
+        if not self.budget.stopped:
+            self.tried.add(CONTACT)
+
+    def pack_peak_first(self) -> None:
+        """Pack what is alive around the peak by a search of its own, then the rest around it, and repair
+        what is above the arena of that window."""
+        problem = self.prepared.problem
+        if self.over or len(problem) < MANY or not is_plain(problem):
+            return
+        turn, self.windows = self.windows, self.windows + 1
+        rows = peak_window(self.prepared, PEAK_SHARES[turn % len(PEAK_SHARES)])
+        if 2 * len(rows) > len(problem):
+            return
+        inside = self.pack_window(rows, turn)
+        if inside.arena >= self.arena or self.budget.stopped:
+            return
+        least, start = NO_LIMIT, None
+        around = held_at(problem, rows, inside.best.offsets)
+        for name, order, fit in STARTS:
+            offsets = place_by(around, self.order(name, order), fit, self.budget)
+            if offsets is None:
+                return
+            name = PEAK_FIRST.format(f"{name} × {fit} fit")
+            self.consider(offsets, name)
+            outside = int(problem.size[offsets + problem.size > inside.arena].sum())
+            if outside < least:
+                least, start = outside, Stand(name, offsets)
+            if not least:
+                return
+        if start and not self.over:
+            self.repair(start.offsets, inside.arena, turn, start.name)
+
+    def pack_window(self, rows: Ints, turn: int) -> Hunt:
+        """A search of the buffers `rows` alone, down to the bound or to the limit on its moves."""
+        moves = min(self.moves_left, PEAK_MOVES * (2 + turn) // 2)
+        # What it finds is no placement of the problem, and so nothing to report.
+        budget = Budget(seed=self.budget.seed + turn, stop=self.budget.stop)
+        inside = Hunt(prepare(select(self.prepared.problem, rows)), budget, self.bound, moves)
+        inside.run()
+        self.moves += inside.moves
+        return inside
+
+    def stand_on(self, name: str, offsets: Ints, turns: int = 1) -> None:
+        """Repair `offsets` for some turns now and again later, if few enough are above the bound."""
+        above = int((offsets + self.prepared.problem.size > self.bound).sum())
+        if above <= MOST_ABOVE and not self.over:
+            self.stands.append(Stand(name, offsets))
+            for turn in range(turns):
+                if not self.over:
+                    self.repair_stand(self.stands[-1], turn)
+
+    def try_the_others(self) -> None:
+        """The rest of the portfolio, each given up as soon as it passes the best arena."""
+        for name, order, fit in OTHERS:
+            if self.budget.stopped or self.arena <= self.bound:
+                return
+            found = place_by(self.prepared, self.order(name, order), fit, self.budget, limit=self.arena - 1)
+            self.consider(found, f"{name} × {fit} fit")
+
+    def repair_in_rounds(self, rounds: int | None = None) -> None:
+        """Of six rounds, two go on with a stand, one begins at the peak again, and three repair the best
+        below a ceiling between the bound and its arena, which comes closer when it was too low."""
+        while not self.over and (rounds is None or self.turn < rounds):
+            turn, self.turn = self.turn, self.turn + 1
+            if turn % 6 == 4:
+                self.pack_peak_first()
+            elif turn % 3 == 2 and self.stands:
+                self.repair_stand(self.stands[turn // 3 % len(self.stands)], turn // 3)
+            else:
+                ceiling = self.bound + int((self.arena - 1 - self.bound) * self.share)
+                self.repair(self.best.offsets, ceiling, turn - turn // 3, self.origin)
+                met = self.arena <= ceiling or self.share > 0.99
+                self.share = 0.5 if met else (1 + self.share) / 2
+
+    def repair_stand(self, stand: Stand, turn: int) -> None:
+        """Go on below the bound where `stand` stands."""
+        stand.offsets = self.repair(stand.offsets, self.bound, turn, stand.name).offsets
+
+    def repair(self, offsets: Ints, ceiling: int, turn: int, name: str, brief: bool = False) -> Mender:
+        """Repair `offsets` below `ceiling` for one round, and report whatever is better on the way.
+
+        If `brief`, for a small part of a round, and without windows packed exactly."""
+        mender = self.mender = self.mender or make_mender(self.prepared)
+        least = max(EFFORT, EFFORT_PER_BUFFER * len(offsets))
+        effort = min(least << min(turn // 8, 5), max(MOST_EFFORT, least))
+        effort = effort // BRIEF if brief else effort
+        limits = Limits(self.moves_left, effort, PATIENCES[turn % len(PATIENCES)])
+        mender.begin(offsets, ceiling, *WORTHS[turn % len(WORTHS)])
+        before = self.moves
+        while mender.out and self.arena > ceiling:
+            seed = (self.budget.seed * 1_000_003 + self.moves) % 2**32
+            found = mender.repair(ceiling, self.arena, limits, seed, self.budget)
+            self.moves = before + mender.moves
+            self.consider(found, name + REPAIRED)
+            if found is None:
+                break
+        if not mender.out:
+            self.consider(mender.offsets, name + REPAIRED)
+        elif self.arena > ceiling and not brief:
+            seed = (self.budget.seed + self.moves) % 2**32
+            packed = pack_windows(self.prepared.problem, mender, ceiling, seed, self.budget)
+            if packed is not None and (packed >= 0).all():
+                self.consider(packed, name + PACKED)
+            elif packed is not None:
+                mender.begin(packed, ceiling, *WORTHS[turn % len(WORTHS)])
+        return mender

@@ -1,0 +1,99 @@
+"""Order × skyline: for problems that are full at nearly every step, where each hole costs something."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memplan_engine.kernels.search import skyline
+from memplan_engine.kernels.search.time_index import TimeIndex, make_time_index
+from memplan_engine.problem import Ints
+from memplan_engine.profile import live_bytes
+from memplan_engine.strategies.budget import Budget
+from memplan_engine.strategies.constructive.order_fit import Prepared
+from memplan_engine.strategies.constructive.orders import busiest_sections
+
+WAYS = ((0.0, 0.0), (0.5, 8.0))
+"""Of two urgencies: the powers of a buffer's size, and of the live bytes at its busiest section, by which its
+length is multiplied."""
+PROMOTION = 0.3
+"""By how much the logarithm of a buffer's urgency rises when it ended too high."""
+AIM = 0.5
+"""Too high is what ends above this share of the way from the bound to the best arena."""
+PATIENCE = 12
+"""Rounds in vain after which another urgency has its turn."""
+
+Floats = NDArray[np.float64]
+
+
+class Skylines:
+    """Placements of one problem of plain buffers, each by an urgency that its predecessor has changed.
+
+    The first are by each of WAYS. Then by turns from each of these, what ended too high more urgent from
+    round to round (squeaky wheel optimization, Joslin and Clements 1999).
+    """
+
+    def __init__(self, prepared: Prepared, bound: int) -> None:
+        self.prepared, self.bound = prepared, bound
+        self._times = _index(prepared)
+        self._urgencies = [_urgency(prepared, *way) for way in WAYS]
+        self._arenas: list[int] = []
+        self._turn, self._vain = 0, 0
+
+    def next(self, budget: Budget) -> Ints | None:
+        """Offsets in bytes; None when the budget ends before."""
+        size, count = self.prepared.problem.size, len(WAYS)
+        urgency = self._urgencies[self._turn % count]
+        offsets = _place(self.prepared, self._times, urgency, budget)
+        if offsets is None:
+            return None
+        ends = offsets + size
+        arena = int(ends.max(initial=0))
+        self._vain = self._vain + 1 if self._arenas and arena >= min(self._arenas) else 0
+        self._arenas.append(arena)
+        if len(self._arenas) <= count:
+            self._turn = len(self._arenas) if len(self._arenas) < count else int(np.argmin(self._arenas))
+            self._vain = 0
+            return offsets
+        urgency += PROMOTION * (ends > self.bound + AIM * (min(self._arenas) - self.bound))
+        if self._vain == PATIENCE:
+            self._turn, self._vain = self._turn + 1, 0
+        return offsets
+
+
+def fullness(prepared: Prepared) -> float:
+    """Live bytes, on average over the sections, as a share of their peak; 0 where there are none."""
+    live = live_bytes(prepared.sections, prepared.pieces.high - prepared.pieces.low)
+    return float(live.mean() / max(1, live.max())) if len(live) else 0.0
+
+
+def _index(prepared: Prepared) -> TimeIndex:
+    sections, size = prepared.sections, np.array(prepared.problem.size)
+    start, end = np.array(sections.first), np.array(sections.last)
+    return make_time_index(np.arange(len(size) + 1), start, end, np.zeros_like(size), size, len(sections))
+
+
+def _urgency(prepared: Prepared, by_size: float, by_heat: float) -> Floats:
+    """The logarithm of length × size to the power `by_size` × live bytes to the power `by_heat`."""
+    problem, sections = prepared.problem, prepared.sections
+    _, live = busiest_sections(prepared)
+    length, size = sections.last - sections.first, np.maximum(problem.size, 1)
+    urgency: Floats = np.log(length) + by_size * np.log(size) + by_heat * np.log(np.maximum(live, 1))
+    return urgency
+
+
+def _place(prepared: Prepared, times: TimeIndex, urgency: Floats, budget: Budget) -> Ints | None:
+    # Copies: numba compiles once for each mixture of read-only and writable arrays.
+    start, end, size, alignment = (
+        np.array(column)
+        for column in (
+            prepared.sections.first,
+            prepared.sections.last,
+            prepared.problem.size,
+            prepared.problem.alignment,
+        )
+    )
+    offsets: Ints = skyline.place_by_skyline(
+        np.argsort(-urgency, kind="stable"), start, end, size, alignment, times, skyline.PLACED, budget.stop
+    )
+    return None if (offsets == skyline.UNPLACED).any() else offsets

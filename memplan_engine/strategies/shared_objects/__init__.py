@@ -1,0 +1,1 @@
+"""Whole buffers share whole pieces of memory."""

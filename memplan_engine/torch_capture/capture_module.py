@@ -1,0 +1,172 @@
+"""A live `nn.Module` with example inputs → Graph, without allocating or copying a weight."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from memplan_engine.errors import InputError, one_line
+from memplan_engine.torch_capture.torch_caches import register_caches
+from memplan_engine.torch_capture.torch_dims import parse_dynamic, torch_dynamic_shapes
+from memplan_engine.torch_capture.torch_exporting import FUSED, export_as_eager
+from memplan_engine.torch_capture.torch_fake import EXPORTABLE, FakeTwins, fake_mode, quiet, require_torch
+from memplan_engine.torch_capture.torch_graph import graph_from_exported
+from memplan_engine.torch_capture.torch_run import brief
+
+if TYPE_CHECKING:
+    import torch
+
+    from memplan_engine.graph import Graph
+
+INPUT_SIZE = re.compile(r"L\['(\w+)'\]\.size\(\)\[(\d+)\]")
+"""A dimension of an input, as torch.export calls it in messages."""
+BROKEN = ("Constraints violated", "Specializations unexpectedly required", "not in range")
+log = logging.getLogger(__name__)
+
+
+def capture(
+    model: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    functional: bool = False,
+    name: str | None = None,
+) -> Graph:
+    """The graph that `model(*args, **kwargs)` runs, by `torch.export` (non-strict) on fake tensors.
+
+    The model is taken in the mode it is in (train or eval) and is not changed; gradients are off. It and
+    its inputs may be real, meta or fake, inputs also nested in tuples, lists, dicts and dataclasses; meta
+    tensors are treated as lying on the CPU. Tied weights stay tied. `functional` replaces in-place ops by
+    functional ones (`run_decompositions({})`); nothing is ever decomposed. `name` defaults to the class's.
+
+    `dynamic_shapes` is torch.export's (of `Dim`, `Dim.AUTO`, …), or text in the form of `torch_dims`:
+    "input_ids:0=batch[1:64],input_ids:1=seq[2:1024]". The graph then has a symbol for each dynamic dimension,
+    and formulas; its numbers are those of the sizes of the inputs given, which must be 2 or more in these
+    dimensions, since torch takes sizes of 0 and 1 for fixed ones.
+
+    Raises
+    ------
+    InputError: a model that cannot be exported (control flow that depends on data, unsupported ops or
+        inputs), with the first line of torch's message; a dimension that the model does not leave free,
+        with torch's reason.
+    MissingDependencyError: torch is not installed.
+    """
+    require_torch("capturing a model")
+    import torch
+
+    label = name or type(model).__name__
+    if not isinstance(model, torch.nn.Module):
+        raise InputError(label, "model", f"a {type(model).__name__}", "a torch.nn.Module")
+    shapes = _dynamic_shapes(dynamic_shapes, model, args, kwargs or {}, label)
+    twins = FakeTwins(fake_mode(), meta_device="cpu")
+    try:
+        with torch.no_grad(), quiet():
+            exported, _ = export_as_eager(
+                fake_model(model, twins),
+                tuple(fake_inputs(list(args), twins)),
+                fake_inputs(dict(kwargs or {}), twins),
+                (tuple(args), dict(kwargs or {})),
+                label,
+                dynamic_shapes=shapes,
+                # Conditions on symbols that are no range (a size is even) are checks then, not errors.
+                prefer_deferred_runtime_asserts_over_guards=shapes is not None,
+            )
+            if functional:
+                exported = exported.run_decompositions({})
+    except InputError as error:
+        raise InputError(label, error.place, error.found, error.expected) from error
+    except Exception as error:
+        if dynamic_shapes is not None and (reasons := broken_constraints(error)):
+            expected = "dimensions that the model leaves free"
+            raise InputError(label, "dynamic_shapes", reasons, expected) from error
+        raise InputError(label, "torch.export", brief(error), EXPORTABLE) from error
+    graph = graph_from_exported(exported, label)
+    warn_of_fused(graph)
+    return graph
+
+
+def _dynamic_shapes(
+    given: Any, model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], label: str
+) -> Any:
+    """`given` as torch.export takes it: text is read, everything else is torch's own form already."""
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, (list, tuple)) or not texts or not all(isinstance(text, str) for text in texts):
+        return given
+    return torch_dynamic_shapes(parse_dynamic(texts, label), model, args, kwargs, label)
+
+
+def broken_constraints(error: BaseException) -> str:
+    """What torch.export says of the dynamic dimensions that cannot be so, with what it suggests; "" where
+    `error` is another."""
+    lines = [line.strip() for line in str(error).split("The error above")[0].splitlines() if line.strip()]
+    if lines and any(sign in lines[0] for sign in BROKEN):
+        return one_line(INPUT_SIZE.sub(r"\1[\2]", " ".join(lines[1:] or lines).replace("- ", "")), 400)
+    return ""
+
+
+def warn_of_fused(graph: Graph) -> None:
+    """Say of a graph with fused layers that their scratch is not in it."""
+    fused = [op for op in graph.ops if op.kind in FUSED]
+    if fused:
+        log.warning(
+            "%s: eager mode runs %s (%d in all) as one fused op, and so does this graph; what it holds "
+            "inside is known only to the allocator: memplan run shows it",
+            graph.name,
+            fused[0].module or fused[0].name,
+            len(fused),
+        )
+
+
+def fake_model(model: torch.nn.Module, twins: FakeTwins) -> torch.nn.Module:
+    """A copy of `model` with fake parameters and buffers; `model` itself where it cannot be copied, which
+    torch.export can bear as long as nothing in it is on the meta device."""
+    memo = _tensor_memo(model, twins)
+    try:
+        return copy.deepcopy(model, memo)
+    except Exception as error:
+        if any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers())):
+            raise InputError(
+                type(model).__name__, "copy.deepcopy", brief(error), "a model on meta that can be copied"
+            ) from error
+        log.warning("%s cannot be copied (%s): exporting it as it is", type(model).__name__, brief(error))
+        return model
+
+
+def _tensor_memo(model: torch.nn.Module, twins: FakeTwins) -> dict[int, Any]:
+    """What `copy.deepcopy` shall use for each tensor of `model`, by the tensor's id: its twin, or, for a real
+    tensor that is a plain attribute (its values may steer the trace), the tensor itself."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    memo: dict[int, Any] = {}
+    for module in model.modules():
+        plain = {key: value for key, value in vars(module).items() if key not in ("_parameters", "_buffers")}
+        for leaf in pytree.tree_leaves(plain):
+            if isinstance(leaf, torch.Tensor):
+                memo[id(leaf)] = twins.twin(leaf) if leaf.is_meta else leaf
+    for tensor in (*model.parameters(), *model.buffers()):
+        memo[id(tensor)] = twins.twin(tensor)
+    return memo
+
+
+def fake_inputs(value: Any, twins: FakeTwins) -> Any:
+    """`value` with a fake twin for every tensor in it. Dataclasses met for the first time are registered
+    with torch.export, which refuses them otherwise; so are the caches of Hugging Face's models, which also
+    stand in what these return."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    register_caches()
+    while unknown := {
+        type(leaf)
+        for leaf in pytree.tree_leaves(value)
+        if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type)
+    }:
+        for kind in unknown:
+            torch.export.register_dataclass(kind)
+    return pytree.tree_map(lambda leaf: twins.twin(leaf) if isinstance(leaf, torch.Tensor) else leaf, value)

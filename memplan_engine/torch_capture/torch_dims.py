@@ -1,0 +1,147 @@
+"""Which input dimensions are dynamic, as text: "input_ids:0=batch[1:64],input_ids:1=seq[2:1024]".
+
+Each part names a tensor among the model's inputs, a dimension of it, and the symbol for it, with its range or
+without: `[2:]`, `[:64]` and none at all leave ends open. The same symbol in several places says that these
+sizes are equal; its range stands once or the same each time. `auto` in the place of a symbol leaves it to
+torch whether the dimension is dynamic. Tensors in lists, tuples and dicts are `name.0` or `name.key`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from memplan_engine.errors import InputError
+from memplan_engine.formats.formula_text import is_symbol_name
+
+if TYPE_CHECKING:
+    import torch
+
+FORM = 'INPUT:DIMENSION=NAME[LOW:HIGH], as "input_ids:1=seq[2:1024]"'
+PART = re.compile(
+    r"(?P<path>[A-Za-z_][\w.]*):(?P<axis>\d{1,3})=(?P<name>[A-Za-z_]\w*)"
+    r"(?:\[(?P<low>\d{0,18}):(?P<high>\d{0,18})\])?",
+    re.ASCII,
+)
+AUTO = "auto"
+Range = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicDim:
+    """Dimension `axis` of the input tensor at `path` is the symbol `name`, from `low` to `high` (None: not
+    said)."""
+
+    path: str
+    axis: int
+    name: str
+    low: int | None = None
+    high: int | None = None
+
+
+def parse_dynamic(text: str | Sequence[str], source: str) -> tuple[DynamicDim, ...]:
+    """The dimensions in `text`, one or several texts of parts with commas between.
+
+    Raises
+    ------
+    InputError: a part of another form, a range that holds fewer than two sizes, two ranges for one symbol, a
+        dimension named twice.
+    """
+    texts = [text] if isinstance(text, str) else list(text)
+    found: dict[tuple[str, int], DynamicDim] = {}
+    ranges: dict[str, Range] = {}
+    for part in (part.strip() for one in texts for part in one.split(",")):
+        dim = _part(part, source)
+        if (dim.path, dim.axis) in found:
+            raise InputError(source, "dynamic", f"{dim.path}:{dim.axis} twice", "each dimension once")
+        found[dim.path, dim.axis] = dim
+        given = (dim.low, dim.high)
+        if given != (None, None) and ranges.setdefault(dim.name, given) != given:
+            raise InputError(source, "dynamic", f"two ranges for {dim.name}", "one range for each symbol")
+    return tuple(found.values())
+
+
+def torch_dynamic_shapes(
+    dims: Sequence[DynamicDim],
+    model: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    source: str,
+) -> dict[str, Any]:
+    """What `torch.export` takes as `dynamic_shapes` for `model(*args, **kwargs)`.
+
+    Raises
+    ------
+    InputError: a tensor that is not among the inputs, a dimension that it does not have, or one whose size
+        in these inputs is no example of it: below 2, which torch would take for fixed, or out of range.
+    """
+    import torch
+    from torch.export import Dim
+    from torch.utils import _pytree as pytree
+
+    try:
+        inputs = dict(inspect.signature(model.forward).bind(*args, **kwargs).arguments)
+    except TypeError as error:
+        raise InputError(source, "inputs", str(error), "those that the model's forward takes") from None
+    symbols = _symbols(dims)
+    wanted: dict[str, dict[int, Any]] = {}
+    for dim in dims:
+        wanted.setdefault(dim.path, {})[dim.axis] = Dim.AUTO if dim.name == AUTO else symbols[dim.name]
+    tensors: dict[str, torch.Tensor] = {}
+
+    def shapes(path: Any, leaf: Any) -> dict[int, Any] | None:
+        name = ".".join(str(getattr(key, "key", getattr(key, "idx", key))) for key in path)
+        if not isinstance(leaf, torch.Tensor):
+            return None
+        tensors[name] = leaf
+        return wanted.get(name)
+
+    specification = pytree.tree_map_with_path(shapes, inputs)
+    _check(dims, tensors, source)
+    return specification  # type: ignore[no-any-return]
+
+
+def _part(text: str, source: str) -> DynamicDim:
+    match = PART.fullmatch(text)
+    if match is None or not is_symbol_name(match["name"]):
+        raise InputError(source, "dynamic", repr(text[:80]), FORM)
+    low, high = (int(match[end]) if match[end] else None for end in ("low", "high"))
+    if match["name"] == AUTO and match["low"] is not None:
+        raise InputError(source, "dynamic", repr(text[:80]), f"{AUTO} without a range")
+    if high is not None and high <= (low or 0):
+        raise InputError(source, "dynamic", f"the range of {text[:80]!r}", "LOW below HIGH")
+    return DynamicDim(match["path"], int(match["axis"]), match["name"], low, high)
+
+
+def _symbols(dims: Sequence[DynamicDim]) -> dict[str, Any]:
+    from torch.export import Dim
+
+    ranges: dict[str, Range] = {}
+    for dim in dims:
+        if (dim.low, dim.high) != (None, None):
+            ranges[dim.name] = (dim.low, dim.high)
+    made = {}
+    for name in {dim.name: None for dim in dims if dim.name != AUTO}:
+        low, high = ranges.get(name, (None, None))
+        made[name] = Dim(name, min=low, max=high)
+    return made
+
+
+def _check(dims: Sequence[DynamicDim], tensors: Mapping[str, torch.Tensor], source: str) -> None:
+    ranges = {dim.name: (dim.low or 0, dim.high) for dim in dims if (dim.low, dim.high) != (None, None)}
+    for dim in dims:
+        if dim.path not in tensors:
+            known = ", ".join(tensors) or "none, as the model is given no tensors"
+            raise InputError(source, "dynamic", f"the input {dim.path!r}", f"one of {known}")
+        if dim.axis >= tensors[dim.path].ndim:
+            found = f"dimension {dim.axis} of {dim.path}"
+            raise InputError(source, "dynamic", found, f"0 to {tensors[dim.path].ndim - 1}")
+        size, (low, high) = tensors[dim.path].shape[dim.axis], ranges.get(dim.name, (0, None))
+        if dim.name != AUTO and (size < max(low, 2) or (high is not None and size > high)):
+            place = f"dynamic, {dim.path}:{dim.axis}"
+            limit = "" if high is None else f" and at most {high}"
+            expected = f"an example of at least {max(low, 2)}{limit} (torch takes 0 and 1 for fixed sizes)"
+            raise InputError(source, place, f"size {size} in the inputs", expected)

@@ -1,0 +1,320 @@
+"""`torch.export` of a model that takes the way of eager mode where it would take another one for being
+exported.
+
+transformers makes attention masks when it is exported that eager mode leaves out. What it asks about is
+answered here: from the values of the example inputs where these are real, else from what follows of sizes.
+torch's own encoder layers are one fused operator in eager mode; so they are here.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from memplan_engine.torch_capture.torch_fake import concrete
+from memplan_engine.torch_capture.torch_run import brief
+from memplan_engine.torch_capture.torch_transformers import is_tracing, replaced
+from memplan_engine.torch_capture.training.torch_values import MOST_ELEMENTS
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+    from torch.fx import Node
+
+COMPILES = "transformers.integrations.flex_attention"
+"""It compiles itself where it is not being compiled, which is no way for a trace."""
+KEEPS = ("transformers.cache_utils", "transformers.pytorch_utils")
+"""Without a tracer these keep tensors for the next call."""
+WARNS = "transformers.modeling_utils"
+"""It only asks to warn of padding."""
+FUSED = ("aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention")
+"""Operators that eager mode runs where a tracer gets their parts; what they hold inside nobody sees but the
+allocator."""
+NEEDS_WEIGHTS = 10
+"""The place of that argument of the latter."""
+log = logging.getLogger(__name__)
+
+
+def export_as_eager(
+    model: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    given: tuple[Sequence[Any], Mapping[str, Any]],
+    source: str,
+    **options: Any,
+) -> tuple[ExportedProgram, list[torch.Tensor]]:
+    """`torch.export` (non-strict) of `model(*args, **kwargs)`, and the real tensors among `given` by whose
+    values the model chose its way. `given` are `args` and `kwargs` as the caller has them, perhaps with
+    values."""
+    import torch
+
+    values = _Asked(_real_leaves(given))
+
+    def export() -> ExportedProgram:
+        return torch.export.export(model, args, dict(kwargs), strict=False, **options)
+
+    try:
+        with _answering_export(model, values, source):
+            return export(), values.decisive()
+    except Exception as error:
+        if not values.consulted:
+            raise
+        exported = export()
+        log.warning(
+            "%s: transformers takes the way here that it takes when it is exported, as eager mode's cannot "
+            "be exported (%s): bytes and last digits may differ from eager's",
+            source,
+            brief(error),
+        )
+        return exported, []
+
+
+@contextmanager
+def _answering_export(model: torch.nn.Module, values: _Asked, source: str) -> Iterator[None]:
+    """While `model` is exported, with eager mode's answers to what transformers asks."""
+
+    def begin(module: Any, args: Any, kwargs: Any) -> None:
+        if values.begin((args, kwargs)):
+            # At once: modules choose by whether they have hooks.
+            hook.remove()
+
+    def never(original: Any) -> bool:
+        values.consulted = True
+        return False
+
+    hook = model.register_forward_pre_hook(begin, with_kwargs=True)
+    try:
+        with (
+            replaced("is_torchdynamo_exporting", never, but=(COMPILES, *KEEPS)),
+            replaced("is_torchdynamo_compiling", never, but=(COMPILES, *KEEPS)),
+            replaced("is_tracing", is_tracing(values, source), but=(WARNS,)),
+            values.answers(),
+            _fused(),
+        ):
+            yield
+    finally:
+        hook.remove()
+
+
+@contextmanager
+def _fused() -> Iterator[None]:
+    """With the fused operators of `nn.TransformerEncoderLayer` and `nn.MultiheadAttention`, which both leave
+    out where they see a tracer, or the function modes that one has."""
+    import torch
+    from torch.nn.modules import activation
+
+    plain = torch._C._disabled_torch_function_impl
+    attention = torch._native_multi_head_attention
+
+    def overridden(given: Sequence[Any]) -> bool:
+        kinds = {type(each) for each in given} - {torch.Tensor}
+        return any(getattr(kind, "__torch_function__", plain) is not plain for kind in kinds)
+
+    def attend(*given: Any) -> Any:
+        result, weights = attention(*given)
+        # Real tensors give None for weights that are not asked for, fake ones an empty tensor.
+        return result, weights if given[NEEDS_WEIGHTS] else None
+
+    patches: list[tuple[Any, str, Any]] = [
+        (torch.overrides, "has_torch_function", overridden),
+        (activation, "_is_make_fx_tracing", lambda: False),
+        (torch, "_native_multi_head_attention", attend),
+    ]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
+    try:
+        for owner, name, function in patches:
+            setattr(owner, name, function)
+        yield
+    finally:
+        for owner, name, function in before:
+            setattr(owner, name, function)
+
+
+def _real_leaves(given: Any) -> dict[Any, torch.Tensor]:
+    """The real tensors in `given`, by their paths."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    return {
+        path: leaf
+        for path, leaf in pytree.tree_flatten_with_path(given)[0]
+        if type(leaf) in (torch.Tensor, torch.nn.Parameter) and not leaf.is_meta
+    }
+
+
+class _TraceValues:
+    """Works out tensors of a trace from its nodes. `given` are the real tensors of placeholders, by node."""
+
+    def __init__(self, tracer: Any, given: Mapping[Node, torch.Tensor]) -> None:
+        self.tracer, self.found = tracer, dict(given)
+        self.warned = False
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """The value of `tensor`, None where it is not known."""
+        node = self.node_of(tensor)
+        return None if node is None else self._value(node)
+
+    def node_of(self, tensor: torch.Tensor) -> Node | None:
+        """The node of the trace that made `tensor`."""
+        from torch.fx.experimental.proxy_tensor import get_proxy_slot
+
+        slot: Any = None if self.tracer is None else get_proxy_slot(tensor, self.tracer, None)
+        return None if slot is None else slot.proxy.node
+
+    def _value(self, node: Node) -> Any:
+        import torch
+        from torch.utils._python_dispatch import _disable_current_modes
+
+        cone = self._cone(node)
+        if cone is None:
+            return None
+        with _disable_current_modes(), torch.no_grad():
+            for each in cone:
+                values = torch.fx.node.map_arg((each.args, each.kwargs), lambda used: self.found[used])
+                self.found[each] = each.target(*values[0], **values[1])  # type: ignore[operator]
+        return self.found[node]
+
+    def _read_constant(self, node: Node) -> None:
+        """Know the value of a tensor that the trace has as an attribute, `torch.tensor([…])` of the model;
+        of a symbol the size that the example inputs have."""
+        import torch
+        from torch._subclasses.fake_tensor import FakeTensor
+
+        size = node.meta.get("val")
+        if isinstance(size, torch.SymInt) and size.node.has_hint():
+            self.found[node] = size.node.hint
+        if node.op == "get_attr" and node not in self.found:
+            value = getattr(self.tracer.root, str(node.target), None)
+            if value is not None and not isinstance(value, FakeTensor):
+                self.found[node] = value
+
+    def _cone(self, node: Node) -> list[Node] | None:
+        """The nodes that lead to `node`, in order; None where one of them is not known, or is written."""
+        wanted, seen = [node], set()
+        while wanted:
+            each = wanted.pop()
+            if each in seen:
+                continue
+            self._read_constant(each)
+            if _is_written(each) or (each not in self.found and not _follows(each)):
+                return None
+            seen.add(each)
+            if each not in self.found:
+                wanted += each.all_input_nodes
+        return [each for each in node.graph.nodes if each in seen and each not in self.found]
+
+
+def _follows(node: Node) -> bool:
+    """Whether what `node` gives follows from what it is given, and is not too large."""
+    import operator
+
+    import torch
+
+    if node.op != "call_function":
+        return False
+    target: Any = node.target
+    if target is operator.getitem:
+        return True
+    value: Any = node.meta.get("val")
+    small = not isinstance(value, torch.Tensor) or (
+        all(isinstance(size, int) or size.node.has_hint() for size in value.shape)
+        and math.prod(concrete(size) for size in value.shape) <= MOST_ELEMENTS
+    )
+    schema = getattr(target, "_schema", None)
+    pure = schema is not None and not schema.is_mutable and "empty" not in schema.name
+    return small and pure and torch.Tag.nondeterministic_seeded not in target.tags
+
+
+def _is_written(node: Node) -> bool:
+    """Whether anything has written what `node` gave, itself or through a view."""
+    for user in node.users:
+        schema = getattr(user.target, "_schema", None)
+        if schema is None:
+            continue
+        if schema.is_mutable:
+            return True
+        shows = any(result.alias_info is not None for result in schema.returns)
+        if shows and _is_written(user):
+            return True
+    return False
+
+
+class _Asked(_TraceValues):
+    """Values of a trace by torch.export, which only those may know who asked for them: other branches on
+    data are refused by export, as they should be where inputs come later."""
+
+    def __init__(self, real: Mapping[Any, torch.Tensor]) -> None:
+        super().__init__(None, {})
+        self.real = real
+        self.inputs: dict[Any, torch.Tensor] = {}
+        self.asked: set[Any] = set()
+        self.answered: set[Any] = set()
+        self.consulted = False
+
+    def begin(self, given: Any) -> bool:
+        """Know the inputs of the trace: `given` is what the model is called with in it. Whether there is
+        one."""
+        from torch.fx.experimental.proxy_tensor import get_proxy_mode
+        from torch.utils import _pytree as pytree
+
+        mode = get_proxy_mode()
+        if mode is None:
+            return False
+        self.tracer = mode.tracer
+        for path, leaf in pytree.tree_flatten_with_path(given)[0]:
+            node = self.node_of(leaf) if path in self.real else None
+            if node is not None:
+                self.inputs[node] = self.real[path]
+        self.found.update(self.inputs)
+        return True
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """As `_TraceValues.of`; what follows from a tensor that is known may be asked from now on."""
+        value = super().of(tensor)
+        if value is not None:
+            self.asked.add(self.node_of(tensor))
+        return value
+
+    def answers(self) -> Any:
+        """A mode that answers branches on what follows from the tensors that were asked for."""
+        from torch import Tensor
+        from torch.overrides import TorchFunctionMode
+        from torch.utils._python_dispatch import _disable_current_modes
+
+        scalars = (Tensor.__bool__, Tensor.__int__, Tensor.item)
+        values = self
+
+        class Answers(TorchFunctionMode):
+            def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                if func in scalars and values.asked and values._follows_from_asked(args[0]):
+                    known = _TraceValues.of(values, args[0])
+                    if known is not None:
+                        values.answered.add(values.node_of(args[0]))
+                        with _disable_current_modes():
+                            return func(known)
+                return func(*args, **(kwargs or {}))
+
+        return Answers()
+
+    def decisive(self) -> list[torch.Tensor]:
+        """The real inputs that answers followed from."""
+        before = set().union(*map(_ancestors, self.answered))
+        return [value for node, value in self.inputs.items() if node in before]
+
+    def _follows_from_asked(self, tensor: torch.Tensor) -> bool:
+        node = self.node_of(tensor)
+        return node is not None and not self.asked.isdisjoint(_ancestors(node))
+
+
+def _ancestors(node: Node) -> set[Node]:
+    """`node` and all that it is made from."""
+    found, waiting = set(), [node]
+    while waiting:
+        each = waiting.pop()
+        if each not in found:
+            found.add(each)
+            waiting += each.all_input_nodes
+    return found

@@ -1,0 +1,178 @@
+"""What operators run and which storages come and go, seen from below autograd.
+
+The one part of this room that needs torch when it is imported: it is imported in functions only, and by the
+runtime."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+GIVES_BACK_NEW = {"aten::lift_fresh", "aten::lift"}
+"""Operators that give back their argument, which nobody else has seen before: `torch.tensor(…)`."""
+STRIDED = torch.strided
+
+
+class _Ref(weakref.ref):  # type: ignore[type-arg]
+    """A weak reference that knows which storage it was of."""
+
+    __slots__ = ("key",)
+    key: int
+
+
+def _ref(storage: torch.UntypedStorage, callback: Callable[[Any], None]) -> _Ref:
+    ref: Any = _Ref(storage, callback)
+    ref.key = storage._cdata
+    return ref  # type: ignore[no-any-return]
+
+
+class StorageWatch:
+    """Knows of every storage that comes and goes by torch's own weak references: nothing is polled, and
+    nothing is kept alive.
+
+    A storage that an operator gives back and that nobody knew counts as made by it, unless it is that of one
+    of its arguments: then it was there before (a parameter, an input). Subclasses hear of what is `made` and
+    `gone`.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, _Ref] = {}
+        self._held: dict[int, tuple[int, Any]] = {}
+
+    def made(self, storage: torch.UntypedStorage) -> Any:
+        """What to be told of when `storage` is gone; None for one that does not count."""
+        raise NotImplementedError
+
+    def gone(self, entry: Any) -> None:
+        """The storage of which `made` gave `entry` is no more."""
+        raise NotImplementedError
+
+    def given(self, value: Any) -> None:
+        """Leave out the storages of the tensors in `value`: they are there before the run."""
+        for tensor in tensors_in(value):
+            self._keep(tensor.untyped_storage())
+
+    def returned(self, value: Any, args: Any, kwargs: Any, operator: Any) -> None:
+        """Take note of what `operator` gave back for these arguments."""
+        for tensor in (value,) if type(value) is torch.Tensor else tensors_in(value):
+            if tensor.layout is not STRIDED:
+                continue
+            storage = tensor.untyped_storage()
+            key = storage._cdata
+            if key in self._known:
+                if key in self._held and storage.nbytes() != self._held[key][0]:
+                    # Resized: the old bytes went when the new ones came.
+                    self._gone(self._known[key])
+                    self._made(key, storage)
+            elif _may_give_back(operator) and _is_argument(key, args, kwargs):
+                self._keep(storage)
+            else:
+                self._made(key, storage)
+
+    def close(self) -> None:
+        """Look no further: what is still there is there after the run."""
+        self._known.clear()
+        self._held.clear()
+
+    def _keep(self, storage: torch.UntypedStorage) -> None:
+        """Know `storage` until it is gone."""
+        self._known[storage._cdata] = _ref(storage, self._gone)
+
+    def _made(self, key: int, storage: torch.UntypedStorage) -> None:
+        self._keep(storage)
+        entry = self.made(storage)
+        if entry is not None:
+            self._held[key] = (storage.nbytes(), entry)
+
+    def _gone(self, ref: Any) -> None:
+        key: int = ref.key
+        if self._known.get(key) is not ref:
+            return
+        del self._known[key]
+        found = self._held.pop(key, None)
+        if found is not None:
+            self.gone(found[1])
+
+
+class StorageSizes(StorageWatch):
+    """Only how many bytes there are; storages may be fake, and of symbolic sizes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nbytes: int | torch.SymInt = 0
+
+    def made(self, storage: torch.UntypedStorage) -> int | torch.SymInt:
+        """Its bytes."""
+        nbytes: int | torch.SymInt = storage.nbytes()
+        self.nbytes += nbytes
+        return nbytes
+
+    def gone(self, entry: int | torch.SymInt) -> None:
+        """They are no more."""
+        self.nbytes -= entry
+
+
+@cache
+def _may_give_back(operator: Any) -> bool:
+    """Whether what `operator` returns may be an argument that was there before, by its schema; operators made
+    of others, and what has no schema, may return anything."""
+    schema = getattr(operator, "_schema", None)
+    if schema is None:
+        return True
+    if schema.name in GIVES_BACK_NEW:
+        return False
+    if any(result.alias_info is not None for result in schema.returns):
+        return True
+    key = "CompositeImplicitAutograd"
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), key))
+
+
+def _is_argument(key: int, args: Any, kwargs: Any) -> bool:
+    return any(tensor.untyped_storage()._cdata == key for tensor in tensors_in((args, kwargs)))
+
+
+class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees every operator that reaches the dispatcher below autograd, through `operate`. Of `cond` and other
+    operators that call graphs only what they give back is seen."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Whether functions that the model itself compiles (`flex_attention` does) stay compiled: torch would
+        refuse them under this mode, and, remembering that, everywhere else from then on."""
+        return True
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
+        """Call `operator(*args, **kwargs)`; what it gives."""
+        raise NotImplementedError
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self.operate(func, args, kwargs or {})
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors that have a storage, in nested tuples, lists and dicts."""
+    if isinstance(value, torch.Tensor):
+        if value.layout is torch.strided:
+            yield value
+    elif isinstance(value, (tuple, list)):
+        for part in value:
+            yield from tensors_in(part)
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from tensors_in(part)
+
+
+def operator_name(operator: Any) -> str:
+    """ "aten::add" of an overload; the name of whatever else is called."""
+    schema = getattr(operator, "_schema", None)
+    return str(schema.name) if schema is not None else str(getattr(operator, "__name__", operator))

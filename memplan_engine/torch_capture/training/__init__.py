@@ -1,0 +1,1 @@
+"""Training steps: traced as eager takes them, or exported as joint graphs."""

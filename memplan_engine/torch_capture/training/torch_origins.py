@@ -1,0 +1,204 @@
+"""Where each op of a traced training step comes from: its phase, its module, and the user's line."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from contextlib import AbstractContextManager
+from functools import cache
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from memplan_engine.graph import Phase
+from memplan_engine.torch_capture.torch_source import FRAME, MAX_CODE, is_users, portable_path
+from memplan_engine.torch_capture.training.torch_recipe import take_step
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import torch
+    from torch.fx import Graph, Node
+
+TAG = "memplan_phase"
+"""Under which key of a node's `meta["custom"]` its phase stands."""
+LIBRARY = ("torch/nn/", "torch/optim/")
+"""Where the line of an op is looked for when no frame is the user's: a model of torch's own layers."""
+AUTOGRAD = ("torch/autograd/__init__.py",)
+"""Where the gradient that a backward pass begins with is made."""
+ENGINE = "_engine_run_backward"
+"""The Python function through which every backward pass goes."""
+
+
+class Origins(AbstractContextManager["Origins"]):
+    """Notes on every node of `graph`, as it is made, what it comes from. To be entered with anomaly detection
+    on, which remembers for each node of autograd the lines that made it.
+
+    `paths` gives the path of each module by its id. A forward op belongs to the module whose forward runs; an
+    op of the backward pass to that of the op that it is a gradient of (both know its number in autograd's
+    sequence), what a checkpoint runs again to the module that runs again, what makes `.grad` to the
+    parameter's module (`owners`, by the id of the parameter).
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        model: torch.nn.Module,
+        optimizers: Sequence[torch.optim.Optimizer],
+        owners: Mapping[int, str | None],
+    ) -> None:
+        self.graph, self.owners = graph, owners
+        self.paths = {id(module): path for path, module in model.named_modules()}
+        self.optimizers = optimizers
+        self.updating = False
+        self.running: list[tuple[str, bool]] = []
+        """The modules whose forward runs, the outermost first, and whether each was entered by autograd."""
+        self.numbered: dict[int, str] = {}
+
+    def __enter__(self) -> Origins:
+        import torch
+
+        self._make, self._call = self.graph.create_node, torch.nn.Module.__call__
+        self.graph.create_node = self._create_node  # type: ignore[method-assign]
+        origins, call = self, self._call
+
+        def called(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+            path = origins.paths.get(id(module))
+            if path is None:
+                return call(module, *args, **kwargs)
+            origins.running.append((path, current_gradient() is not None))
+            try:
+                return call(module, *args, **kwargs)
+            finally:
+                origins.running.pop()
+
+        torch.nn.Module.__call__ = called  # type: ignore[method-assign]
+        self._hooks = [
+            hook
+            for optimizer in self.optimizers
+            for hook in (
+                optimizer.register_step_pre_hook(lambda *given: self._update(True)),
+                optimizer.register_step_post_hook(lambda *given: self._update(False)),
+            )
+        ]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        import torch
+
+        for hook in self._hooks:
+            hook.remove()
+        torch.nn.Module.__call__ = self._call  # type: ignore[method-assign]
+        del self.graph.create_node
+
+    def _update(self, now: bool) -> None:
+        self.updating = now
+
+    def _create_node(self, op: str, *args: Any, **kwargs: Any) -> Node:
+        node = self._make(op, *args, **kwargs)
+        if op != "call_function":
+            return node
+        frame, engine = _users_frame(sys._getframe(1))
+        phase = Phase.OPTIMIZER if self.updating else Phase.BACKWARD if engine else Phase.FORWARD
+        node.meta["custom"] = {TAG: phase.value}
+        module = self._module(phase)
+        if module is not None:
+            node.meta["nn_module_stack"] = {module: (module, "")}
+        lines = _lines(frame) if frame else _lines_of_gradient() if phase is Phase.BACKWARD else None
+        if lines:
+            node.meta["stack_trace"] = lines
+        return node
+
+    def _module(self, phase: Phase) -> str | None:
+        if phase is Phase.OPTIMIZER:
+            return None
+        import torch
+
+        path, entered_by_autograd = self.running[-1] if self.running else (None, False)
+        current = current_gradient()
+        if phase is Phase.FORWARD or entered_by_autograd or current is None:
+            if path is not None:
+                number: int = torch._C._autograd._get_sequence_nr() - 1
+                self.numbered.setdefault(number, path)
+            return path
+        parameter = getattr(current, "variable", None)
+        if parameter is not None:
+            return self.owners.get(id(parameter))
+        return self.numbered.get(current._sequence_nr())
+
+
+def current_gradient() -> Any:
+    """The node of autograd's graph that runs; None outside of a backward pass."""
+    import torch
+
+    return torch._C._current_autograd_node()
+
+
+def who_asks() -> str:
+    """Which line of the user's code runs, and within which optimizer of torch's: "at train.py:12"."""
+    import torch
+
+    frame: FrameType | None = sys._getframe(1)
+    optimizer, inside = "", ""
+    while frame is not None and frame.f_code is not take_step.__code__:
+        file = portable_path(frame.f_code.co_filename)
+        if is_users(frame.f_code.co_filename):
+            line = f"at {file}:{frame.f_lineno}"
+            return f"{inside}, which takes its step {line}" if optimizer else line
+        if not optimizer and file.startswith("torch/optim/"):
+            own = frame.f_locals.get("self")
+            optimizer = type(own).__name__ if isinstance(own, torch.optim.Optimizer) else ""
+            inside = inside or f"at {file}:{frame.f_lineno}"
+            inside = f"{inside} in the optimizer {optimizer}" if optimizer else inside
+        frame = frame.f_back
+    return inside or "in torch"
+
+
+def _users_frame(frame: FrameType | None) -> tuple[FrameType | None, bool]:
+    """The innermost `forward` of the user's code, as torch.export takes it, else the innermost frame of the
+    user's, else of torch's layers; and whether autograd's engine runs. In the engine only frames that it has
+    called count: who called `backward` is not where a gradient is from. Whoever wanted the step captured is
+    not looked at."""
+    found: dict[str, FrameType] = {}
+    backward = False
+    while frame is not None and frame.f_code is not take_step.__code__:
+        file, name = frame.f_code.co_filename, frame.f_code.co_name
+        backward = name == ENGINE or (not found.keys() & {"forward", "users"} and _is_library(file, AUTOGRAD))
+        if backward:
+            break
+        if is_users(file):
+            found.setdefault("users", frame)
+            if name == "forward":
+                found.setdefault("forward", frame)
+                if current_gradient() is None:
+                    break
+        elif _is_library(file, LIBRARY):
+            found.setdefault("library", frame)
+        frame = frame.f_back
+    best = (found[kind] for kind in ("forward", "users", "library") if kind in found)
+    return next(best, None), backward
+
+
+@cache
+def _is_library(file: str, folders: tuple[str, ...]) -> bool:
+    return portable_path(file).startswith(folders)
+
+
+def _lines(frame: FrameType) -> str:
+    """`frame` as a line of a traceback and its code."""
+    file, number = frame.f_code.co_filename, frame.f_lineno
+    code = linecache.getline(file, number).strip()[:MAX_CODE]
+    return f'  File "{file}", line {number}, in {frame.f_code.co_name}\n    {code}'
+
+
+def _lines_of_gradient() -> str | None:
+    """Those of the op whose gradient autograd is working out, where anomaly detection knows them."""
+    current = current_gradient()
+    known = [] if current is None else current.metadata.get("traceback_", [])
+    files = [(match["file"], lines) for lines in known if (match := FRAME.match(lines.splitlines()[0]))]
+    users = [lines for file, lines in files if is_users(file)]
+    forward = [lines for lines in users if lines.splitlines()[0].endswith(" in forward")]
+    library = [lines for file, lines in files if _is_library(file, LIBRARY)]
+    best: list[str | None] = forward or users or library or [None]
+    return best[-1]

@@ -1,0 +1,167 @@
+"""A live `nn.Module` with example inputs → its forward and backward graphs, by AOTAutograd on fakes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from memplan_engine.errors import InputError
+from memplan_engine.graph import Graph
+from memplan_engine.torch_capture.training.torch_joint import (
+    Given,
+    Halves,
+    backward_graph,
+    forward_graph,
+    joint_graph,
+    outputs_of,
+)
+from memplan_engine.torch_capture.training.torch_loss import Loss
+from memplan_engine.torch_capture.training.torch_step_nodes import tell_apart
+from memplan_engine.torch_capture.training.torch_trainee import Trainee, make_trainee, tracing
+
+if TYPE_CHECKING:
+    import torch
+    from torch.fx import GraphModule
+
+PARTITIONS = {"default": "default_partition", "min_cut": "min_cut_rematerialization_partition"}
+"""How the joint graph is cut in two: at the end of the forward pass as written, or so that little is saved
+and cheap ops run again (`torch.compile`'s choice)."""
+TRACEABLE = "a model whose gradients AOTAutograd can trace"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingCapture:
+    """The graphs of one forward and backward pass.
+
+    `forward` and `backward` stand alone; `joint` is both as one graph. The torch graphs that they come from
+    are `forward_module` and `backward_module`; the first `outputs` outputs of the former are the model's own,
+    the rest are saved for the latter. Output `loss` is the loss.
+    """
+
+    name: str
+    partition: str
+    forward: Graph
+    backward: Graph
+    joint: Graph
+    forward_module: GraphModule
+    backward_module: GraphModule
+    outputs: int
+    loss: int
+
+
+def capture_training(
+    model: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    partition: str = "default",
+    loss: Loss | None = None,
+    name: str | None = None,
+) -> TrainingCapture:
+    """The graphs of `model(*args, **kwargs)` and of its gradients, by `torch.export` and AOTAutograd.
+
+    The model is taken in the mode (train or eval) it is in and is not changed; it and its inputs may be real,
+    meta or fake, and no weight is allocated. Nothing is decomposed. `loss` makes a scalar of the output;
+    without it that is `output.loss`, or the sum of a lone tensor. Parameters and buffers are CONSTANT;
+    gradients, the loss, the model's other outputs (detached) and the new values of buffers are outputs.
+    `partition` is "default" or "min_cut".
+
+    Raises
+    ------
+    InputError: no parameter requires a gradient, the output has no loss, an unknown partition, a model that
+        torch cannot trace.
+    MissingDependencyError: torch is not installed.
+    """
+    trainee = make_trainee(model, args, kwargs, loss, name)
+    if partition not in PARTITIONS:
+        raise InputError(trainee.source, "partition", repr(partition), f"one of {', '.join(PARTITIONS)}")
+    with tracing(trainee.source, "AOTAutograd", TRACEABLE):
+        halves = _halves(trainee, partition)
+    return TrainingCapture(
+        trainee.source,
+        partition,
+        forward_graph(halves),
+        backward_graph(halves),
+        joint_graph(halves),
+        halves.forward,
+        halves.backward,
+        halves.outputs,
+        halves.loss or 0,
+    )
+
+
+def _halves(trainee: Trainee, partition: str) -> Halves:
+    import torch
+    from torch._functorch import partitioners
+    from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+
+    tensors = tuple(leaf for leaf in trainee.leaves if isinstance(leaf, torch.Tensor))
+    with ExitStack() as stack:
+        joint = aot_export_joint_with_descriptors(stack, _step_module(trainee), tensors).graph_module
+    given = {node.name: _given(node, trainee, tensors) for node in joint.graph.find_nodes(op="placeholder")}
+    primals = sum(1 for node in given if not node.startswith("tangents"))
+    outputs = len(outputs_of(joint)) - primals
+    described = joint.graph.output_node().meta["desc"]
+    loss = next(place for place, desc in enumerate(described) if _is_loss(desc))
+    tell_apart(joint, {each.name for each in given.values()})
+    _name_modules(joint)
+    cut = getattr(partitioners, PARTITIONS[partition])
+    forward, backward = cut(joint, [], num_fwd_outputs=outputs)
+    return Halves(trainee.source, forward, backward, outputs, loss, given)
+
+
+def _step_module(trainee: Trainee) -> torch.nn.Module:
+    """A module whose output is the loss, followed by the model's other outputs, detached."""
+    import torch
+
+    class Step(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.program = trainee.module
+
+        def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            given = iter(tensors)
+            leaves = [next(given) if isinstance(leaf, torch.Tensor) else leaf for leaf in trainee.leaves]
+            loss, others = trainee.run(leaves)
+            # AOTAutograd would return, and differentiate, what the loss is a view of.
+            loss = loss.clone() if loss._is_view() else loss
+            return (loss, *(other.detach() for other in others))
+
+    return Step()
+
+
+def _given(node: Any, trainee: Trainee, tensors: tuple[torch.Tensor, ...]) -> Given:
+    """What the placeholder `node` of the joint graph stands for, by AOTAutograd's descriptor of it."""
+    import torch
+
+    desc = node.meta.get("desc")
+    target = getattr(desc, "target", None)
+    if isinstance(target, str):
+        path = target.removeprefix("program.")
+        value: Any = trainee.module
+        for part in path.split("."):
+            value = getattr(value, part)
+        return Given(trainee.state_names.get(path, node.name), value, constant=True)
+    index = getattr(desc, "idx", None)
+    if isinstance(index, int) and index < len(tensors):
+        names = [
+            name
+            for name, leaf in zip(trainee.leaf_names, trainee.leaves, strict=True)
+            if isinstance(leaf, torch.Tensor)
+        ]
+        return Given(names[index], tensors[index], constant=False)
+    return Given(node.name, node.meta.get("val"), constant=False)
+
+
+def _is_loss(desc: Any) -> bool:
+    """Whether AOTAutograd's descriptor `desc` is that of the step's first output."""
+    return type(desc).__name__ == "PlainAOTOutput" and desc.idx == 0
+
+
+def _name_modules(joint: GraphModule) -> None:
+    """Give each op of a gradient the module of the op that it is the gradient of."""
+    for node in joint.graph.nodes:
+        if "nn_module_stack" not in node.meta and node.meta.get("fwd_nn_module_stack"):
+            node.meta["nn_module_stack"] = node.meta["fwd_nn_module_stack"]

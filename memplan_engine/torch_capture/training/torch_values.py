@@ -1,0 +1,205 @@
+"""Values that a model or its optimizer asks for while a step runs on fake tensors: worked out where they
+follow from what is known.
+
+Eager code branches on values (`mask.all()`), optimizers count their steps in tensors, and libraries take
+another way where they see fake tensors. A value that rests on nothing but numbers, ranges, given inputs and
+buffers is as known on fake tensors as in an eager run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from memplan_engine.errors import InputError
+from memplan_engine.torch_capture.torch_fake import RECORDED
+from memplan_engine.torch_capture.torch_transformers import is_tracing, replaced
+from memplan_engine.torch_capture.torch_writes import written_values
+from memplan_engine.torch_capture.training.torch_origins import who_asks
+
+if TYPE_CHECKING:
+    import torch
+
+MOST_ELEMENTS = 2**20
+"""Of a tensor that is worked out: masks and positions are far below, activations are seldom."""
+UNASKED = f"a step that does not ask for it, {RECORDED}"
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def _real() -> Iterator[None]:
+    """Outside of whatever is traced: on real tensors."""
+    import torch
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes(), unset_fake_temporarily(), torch.no_grad():
+        yield
+
+
+class KnownValues:
+    """The values of fake tensors, as far as they are known.
+
+    A known storage has a real one beside it, and every operator whose tensors are all known runs there, too.
+    So views of what is known are known, and what is written in place is written in both; what is written
+    with something else is not known any more.
+    """
+
+    def __init__(self) -> None:
+        self.real: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
+        """By the identity of a fake storage, that storage, which must not go while it is known, and the real
+        one."""
+        self.warned = False
+
+    def know(self, fake: torch.Tensor, value: torch.Tensor) -> None:
+        """Have `fake`, with all that shares its storage, begin with the content of `value`, a real tensor of
+        the same form."""
+        storage = fake.untyped_storage()
+        with _real():
+            self.real[storage._cdata] = (storage, value.untyped_storage().clone())  # type: ignore[no-untyped-call]
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """A view of the value of `tensor`, None where it is not known."""
+        import torch
+        from torch._subclasses.fake_tensor import FakeTensor
+
+        if type(tensor) is torch.Tensor and not tensor.is_meta:
+            return tensor
+        if not isinstance(tensor, FakeTensor):
+            return None
+        fake, real = self.real.get(tensor.untyped_storage()._cdata, (None, None))
+        if fake is None or real is None or fake.nbytes() != real.nbytes():
+            return None
+        with _real():
+            place = (tensor.storage_offset(), tensor.shape, tensor.stride())
+            return torch.empty(0, dtype=tensor.dtype).set_(real, *place)
+
+    def follow(self, operator: Any, args: Any, kwargs: Any, made: Any) -> None:
+        """Know what `operator` has made of these arguments, and written, where it follows from them."""
+        import torch
+        from torch.utils import _pytree as pytree
+
+        if torch.Tag.inplace_view in operator.tags:
+            return
+        written = pytree.tree_leaves(list(written_values(operator, args, kwargs)))
+        results = [leaf for leaf in pytree.tree_leaves(made) if isinstance(leaf, torch.Tensor)]
+        fresh = [leaf for leaf in results if leaf.untyped_storage()._cdata not in self.real]
+        if not (written or fresh):
+            return
+        real = self._run(operator, args, kwargs, written, results) if _follows(operator) else None
+        if real is None:
+            for leaf in written:
+                self.real.pop(leaf.untyped_storage()._cdata, None)
+            return
+        for leaf, value in zip(results, real, strict=True):
+            if any(leaf is each for each in fresh):
+                self._keep(leaf, value)
+
+    def _run(
+        self, operator: Any, args: Any, kwargs: Any, written: list[Any], results: list[Any]
+    ) -> list[torch.Tensor] | None:
+        """What `operator` gives for the values of its arguments, None where they do not say it."""
+        import torch
+        from torch.utils import _pytree as pytree
+
+        # What is not ours must not be written.
+        if any(type(leaf) is torch.Tensor for leaf in written) or any(map(_is_large, results)):
+            return None
+        leaves, form = pytree.tree_flatten((args, kwargs))
+        values = [self.of(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        if any(value is None and leaf is not None for value, leaf in zip(values, leaves, strict=True)):
+            return None
+        places, named = pytree.tree_unflatten(values, form)
+        try:
+            with _real():
+                found = operator(*places, **named)
+        except Exception as error:
+            log.debug("%s of known values fails: %s", operator, error)
+            return None
+        real = [leaf for leaf in pytree.tree_leaves(found) if isinstance(leaf, torch.Tensor)]
+        alike = len(real) == len(results) and not any(leaf.is_meta for leaf in real)
+        return real if alike else None
+
+    def _keep(self, fake: torch.Tensor, value: torch.Tensor) -> None:
+        """Know `fake`, which an operator has just made, to have the content of `value`."""
+        import torch
+
+        storage, whole = fake.untyped_storage(), value.untyped_storage()
+        place = (fake.storage_offset(), fake.shape, fake.stride())
+        with _real():
+            if whole.nbytes() == storage.nbytes() and place[2] == value.stride():
+                # Others may show more of it.
+                real = whole.clone()  # type: ignore[no-untyped-call]
+            else:
+                real = torch.UntypedStorage(storage.nbytes())  # type: ignore[no-untyped-call]
+                torch.empty(0, dtype=fake.dtype).set_(real, *place).copy_(value)
+        self.real[storage._cdata] = (storage, real)
+
+    def answer(self, operator: Any, args: Any, kwargs: Any) -> Any:
+        """What `operator` says of values of its arguments (`.item()`, `torch.equal`), None where they are not
+        known."""
+        import torch
+        from torch.utils import _pytree as pytree
+
+        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        if any(self.of(tensor) is None for tensor in tensors):
+            return None
+        known = pytree.tree_map_only(torch.Tensor, self.of, (args, kwargs))
+        with _real():
+            return operator(*known[0], **known[1])
+
+
+def _follows(operator: Any) -> bool:
+    """Whether what `operator` gives follows from its arguments."""
+    import torch
+
+    drawn = torch.Tag.nondeterministic_seeded in operator.tags
+    return operator.namespace == "aten" and not drawn and "empty" not in operator._schema.name
+
+
+def _is_large(tensor: torch.Tensor) -> bool:
+    # A result may be a small view of a large storage.
+    return tensor.untyped_storage().nbytes() > MOST_ELEMENTS * tensor.element_size()
+
+
+def _unknown(source: str, asked: str) -> InputError:
+    found = f"a step that asks for {asked} {who_asks()}, which is not known before the run"
+    return InputError(source, "training step", found, UNASKED)
+
+
+@contextmanager
+def answering(values: KnownValues, source: str) -> Iterator[None]:
+    """Answers `.item()` and branches on tensors from `values`, and has transformers take the way of eager
+    mode for tensors whose values are known. Of others one warning says that it takes a tracer's way.
+
+    Raises
+    ------
+    InputError, in the midst: a value, or a size that depends on values, which is not known, with the line
+        that asks.
+    """
+    import torch
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Answers(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            if torch.Tag.data_dependent_output in func.tags:
+                known = values.answer(func, args, kwargs)
+                if known is not None:
+                    return known
+            try:
+                made = func(*args, **kwargs)
+            except DataDependentOutputException:
+                shape = tuple(args[0].shape)
+                asked = f"the value of a tensor of {shape} (`.item()` or a branch on it)"
+                raise _unknown(source, asked) from None
+            except DynamicOutputShapeException:
+                raise _unknown(source, f"a size that depends on values ({func._schema.name})") from None
+            values.follow(func, args, kwargs, made)
+            return made
+
+    with replaced("is_tracing", is_tracing(values, source)), Answers():  # type: ignore[no-untyped-call]
+        yield

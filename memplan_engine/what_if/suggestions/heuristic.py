@@ -1,0 +1,176 @@
+"""Buffers to leave out, or to shrink, so that an order × fit packs the rest: quick for any number of buffers,
+and never proved to be the least."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from memplan_engine.plan import Plan
+from memplan_engine.problem import FREE, Ints, Problem, select
+from memplan_engine.strategies.budget import Budget
+from memplan_engine.strategies.constructive import orders
+from memplan_engine.strategies.constructive.order_fit import Fit, Order, place_by, prepare
+from memplan_engine.strategies.constructive.portfolio import TRIES
+from memplan_engine.what_if.suggestions.greedy_drops import Live, greedy_cover, least_losses
+
+MOST_ROUNDS = 8
+"""How many targets for the live bytes are tried."""
+GRACE_SECONDS = 1.0
+"""What the quickest tries may take beyond the time that is given."""
+Try = tuple[str, Order, Fit]
+QUICKEST: Try = ("start", orders.by_start, Fit.FIRST)
+ALSO: tuple[Try, ...] = (("size", orders.by_size, Fit.FIRST), ("lifetime", orders.by_lifetime, Fit.FIRST))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`losses`: the row of a buffer → by how many bytes it shrinks, its whole size where it is left out. The
+    rest was packed into `arena_bytes`, at `offsets` (−1 for what is left out)."""
+
+    losses: dict[int, int]
+    arena_bytes: int
+    offsets: Ints = field(compare=False, repr=False)
+
+    @property
+    def nbytes(self) -> int:
+        """What all of them lose together."""
+        return sum(self.losses.values())
+
+
+def leave_out(plan: Plan, capacity: int, seconds: float) -> tuple[Found, Found | None]:
+    """Buffers without which the rest of `plan`'s problem was packed into `capacity` bytes, and the same ones
+    only shrunk where that was packed, too.
+
+    The live bytes are covered down to a target that leaves first fit by start the room that it needs, which
+    is quick. The target is then moved up by halving, for about `seconds`, with other orders. Where none of
+    them fits, what reaches beyond the capacity in `plan` goes, which needs no packing at all. At last
+    whatever still finds a hole comes back.
+    """
+    search = _Search(plan, capacity, time.monotonic() + seconds)
+    best, target = search.overhanging(), search.first_target()
+    low, high = -1, capacity
+    for _ in range(MOST_ROUNDS):
+        begun = low >= 0
+        if target < 0 or search.over(0.0 if begun else GRACE_SECONDS):
+            break
+        found = search.covered(target, search.tries() if begun else [QUICKEST])
+        if found is not None:
+            low = target
+            best = found if found.nbytes < best.nbytes or not begun else best
+        else:
+            high = target
+        following = (low + high + 1) // 2 if low >= 0 else target - max(1, (capacity - target) // 3)
+        if following == target or following >= high:
+            break
+        target = following
+    return search.refilled(best), search.shrunk(best, low) if low >= 0 else None
+
+
+@dataclass(slots=True)
+class _Search:
+    plan: Plan
+    capacity: int
+    deadline: float
+    live: Live = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.live = Live.of(self.problem)
+
+    @property
+    def problem(self) -> Problem:
+        return self.plan.problem
+
+    def over(self, grace: float = 0.0) -> bool:
+        return time.monotonic() >= self.deadline + grace
+
+    def first_target(self) -> int:
+        """Live bytes of which the quickest packing makes the capacity, about."""
+        _, order, fit = QUICKEST
+        prepared = prepare(self.problem)
+        offsets = place_by(prepared, order(prepared), fit, Budget())
+        assert offsets is not None
+        arena = int((offsets + self.problem.size).max(initial=1))
+        return self.capacity * int(self.live.nbytes.max(initial=0)) // max(1, arena)
+
+    def tries(self) -> list[Try]:
+        """First what made the plan."""
+        found_by = str(dict(self.plan.parameters).get("found_by") or "")
+        own = [each for each in TRIES if f"{each[0]} × {each[2]} fit" == found_by]
+        return list(dict.fromkeys((*own, *ALSO)))
+
+    def overhanging(self) -> Found:
+        """Whatever ends beyond the capacity, as `plan` placed it."""
+        ends = self.plan.offsets + self.problem.size
+        above = ends > self.capacity
+        return self._left_out(np.flatnonzero(above), self.plan.offsets)
+
+    def refilled(self, found: Found) -> Found:
+        """`found` with those left out put back that have room beside the others: the largest first, then
+        the smallest."""
+        for sign in (-1, 1):
+            if not found.losses:
+                break
+            # Whatever is fixed by itself and left out does not fit, and would be in the way.
+            rows = np.flatnonzero((found.offsets >= 0) | (self.problem.fixed == FREE))
+            fixed = np.where(found.offsets >= 0, found.offsets, FREE)[rows]
+            fixed.flags.writeable = False
+            part = replace(select(self.problem, rows), fixed=fixed)
+            placed = place_by(prepare(part), np.argsort(sign * part.size, kind="stable"), Fit.FIRST, Budget())
+            assert placed is not None
+            offsets = np.full(len(self.problem), -1, dtype=np.int64)
+            offsets[rows] = np.where(placed + part.size <= self.capacity, placed, -1)
+            found = self._left_out(np.flatnonzero(offsets < 0), offsets)
+        return found
+
+    def _left_out(self, rows: Ints, offsets: Ints) -> Found:
+        kept = np.ones(len(self.problem), dtype=bool)
+        kept[rows] = False
+        arena = int((offsets + self.problem.size)[kept].max(initial=0))
+        losses = dict(zip(rows.tolist(), self.problem.size[rows].tolist(), strict=True))
+        return Found(losses, arena, np.where(kept, offsets, -1))
+
+    def covered(self, target: int, tries: Sequence[Try]) -> Found | None:
+        """The buffers that bring the live bytes down to `target`, where the rest could be packed."""
+        rows = greedy_cover(self.problem, self.live, target, lambda: self.over(GRACE_SECONDS))
+        if rows is None:
+            return None
+        out = np.array(rows, dtype=np.int64)
+        kept = np.setdiff1d(np.arange(len(self.problem)), out)
+        packed = self._packed(select(self.problem, kept), tries)
+        if packed is None:
+            return None
+        offsets = np.full(len(self.problem), -1, dtype=np.int64)
+        offsets[kept] = packed
+        return self._left_out(out, offsets)
+
+    def shrunk(self, found: Found, target: int) -> Found | None:
+        """The same buffers, each only as far as `target` demands, where that could be packed."""
+        losses = least_losses(self.problem, tuple(found.losses), target)
+        if any(loss >= self.problem.size[row] or row in self.problem.gaps for row, loss in losses.items()):
+            return None
+        size = self.problem.size.copy()
+        size[list(losses)] -= np.array(list(losses.values()), dtype=np.int64)
+        size.flags.writeable = False
+        packed = self._packed(replace(self.problem, size=size), [QUICKEST, *self.tries()])
+        return None if packed is None else Found(losses, int((packed + size).max()), packed)
+
+    def _packed(self, problem: Problem, tries: Sequence[Try]) -> Ints | None:
+        """The offsets of the first of `tries` that packs `problem` into the capacity; each is given up as
+        soon as it passes it."""
+        if not len(problem):
+            return problem.size
+        prepared = prepare(problem)
+        for tried in tries:
+            left = self.deadline + GRACE_SECONDS - time.monotonic()
+            if left <= 0:
+                return None
+            budget = Budget(left)
+            with budget.running():
+                offsets = place_by(prepared, tried[1](prepared), tried[2], budget, limit=self.capacity)
+            if offsets is not None:
+                return offsets
+        return None

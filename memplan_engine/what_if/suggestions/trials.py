@@ -1,0 +1,74 @@
+"""Tried edits: does the problem fit then? Each is decided once, all of them within one limit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from memplan_engine.feasibility.feasibility_decision import Decision, Verdict, decide
+from memplan_engine.plan import Plan
+from memplan_engine.problem import Problem
+from memplan_engine.strategies.budget import Budget
+from memplan_engine.what_if.apply import apply
+from memplan_engine.what_if.edits import Edit
+
+
+@dataclass(slots=True)
+class Trials:
+    """Decisions on `problem` after edits, for `capacity` bytes, until `deadline` (of the monotonic clock),
+    each for at most `seconds`."""
+
+    problem: Problem
+    capacity: int
+    deadline: float
+    seconds: float
+    threads: int = 0
+    seed: int = 0
+    known: dict[tuple[Edit, ...], Decision | None] = field(default_factory=dict)
+
+    @property
+    def over(self) -> bool:
+        """Whether there is no time left for another trial."""
+        return time.monotonic() >= self.deadline
+
+    def decision(self, edits: Sequence[Edit]) -> Decision | None:
+        """What is decided on the problem after `edits`; None when there was no time for it."""
+        key = tuple(edits)
+        if key not in self.known:
+            left = self.deadline - time.monotonic()
+            if left <= 0:
+                return None
+            budget = Budget(min(left, self.seconds), self.seed, self.threads)
+            self.known[key] = decide(apply(self.problem, key), self.capacity, budget=budget)
+        return self.known[key]
+
+    def verdict(self, *edits: Edit) -> Verdict:
+        """UNDECIDED when there was no time."""
+        found = self.decision(edits)
+        return Verdict.UNDECIDED if found is None else found.verdict
+
+    def fits(self, *edits: Edit) -> bool:
+        """Whether a placement was found."""
+        return self.verdict(*edits) is Verdict.FITS
+
+    def refused(self, *edits: Edit) -> bool:
+        """Whether it is proved that there is none."""
+        return self.verdict(*edits) is Verdict.DOES_NOT_FIT
+
+    def arena(self, *edits: Edit) -> int:
+        """The arena of the best plan found after `edits`, bytes; wants a decision."""
+        found = self.decision(edits)
+        assert found is not None
+        return found.plan.arena_bytes
+
+
+def settle(plan: Plan, capacity: int, budget: Budget) -> Decision:
+    """Whether the problem of `plan` fits into `capacity` bytes; searched for only where neither the plan nor
+    its bound says so already. Raises InputError for a capacity below 0."""
+    known = Decision(capacity, plan)
+    if capacity >= 0 and known.verdict is not Verdict.UNDECIDED:
+        return known
+    found = decide(plan.problem, capacity, budget=budget)
+    better = found.plan.arena_bytes <= plan.arena_bytes or found.verdict is not Verdict.UNDECIDED
+    return found if better else known

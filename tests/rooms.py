@@ -1,0 +1,166 @@
+"""The rooms of the house, and which rooms each may use: `test_architecture.py` holds the code against it.
+
+A room is a folder without its sub-folders; at the roots a file is a room of its own. Rooms stand in the
+order in which data flows: each uses rooms above it only, and its own sub-folders, to which it may dispatch.
+To let a room use another one, add it to its row; a row that no import needs any more must go. Names are below
+`memplan_engine`, but for those of the dashboard.
+"""
+
+from __future__ import annotations
+
+ROOMS: dict[str, str] = {
+    "kernels": "",
+    "kernels.constructive": "kernels",
+    "kernels.constructive.gap_tree": "kernels kernels.constructive",
+    "kernels.exact": "kernels",
+    "kernels.plotting": "kernels",
+    "kernels.search": "kernels",
+    "kernels.shared_objects": "kernels kernels.constructive",
+    "kernels.verify": "kernels",
+    "errors": "",
+    "units": "errors",
+    "system": "errors",
+    "scope": "",
+    "graph": "errors scope",
+    "callers": "kernels graph",
+    "schedule": "errors graph",
+    "problem": "errors scope graph callers schedule",
+    "pieces": "problem",
+    "profile": "kernels.plotting graph problem pieces",
+    "lifetimes": "errors graph schedule problem",
+    "bounds": "kernels kernels.plotting problem pieces profile",
+    "plan": "kernels.constructive system problem profile bounds",
+    "verify": "kernels.verify problem bounds plan",
+    "analysis": (
+        "kernels.shared_objects errors units scope graph callers schedule problem "
+        "pieces profile lifetimes plan"
+    ),
+    "strategies": "errors system problem bounds plan",
+    "strategies.constructive": (
+        "kernels.constructive kernels.constructive.gap_tree errors graph problem "
+        "pieces profile plan strategies"
+    ),
+    "strategies.exact": ("kernels.exact problem pieces bounds strategies strategies.constructive"),
+    "strategies.search": (
+        "kernels.search problem profile bounds strategies strategies.constructive strategies.exact"
+    ),
+    "strategies.shared_objects": (
+        "kernels.constructive kernels.shared_objects errors problem analysis "
+        "strategies strategies.constructive"
+    ),
+    "planner": (
+        "kernels kernels.constructive.gap_tree errors graph problem lifetimes bounds "
+        "plan verify strategies strategies.constructive strategies.search"
+    ),
+    "diffing": "kernels errors units graph problem pieces profile plan analysis",
+    "recordings": ("errors units scope graph callers problem profile bounds plan strategies planner"),
+    "symbolic": (
+        "kernels.shared_objects errors scope graph schedule problem lifetimes bounds "
+        "plan verify strategies planner"
+    ),
+    "replay": (
+        "kernels kernels.constructive kernels.exact kernels.shared_objects errors "
+        "units graph problem pieces profile bounds plan verify analysis strategies "
+        "strategies.constructive strategies.exact strategies.shared_objects planner"
+    ),
+    "rewrites": "",
+    "rewrites.reuse": (
+        "errors graph schedule problem profile lifetimes bounds plan analysis strategies planner"
+    ),
+    "feasibility": ("errors problem bounds plan strategies strategies.exact strategies.search planner"),
+    "what_if": "errors scope graph problem profile plan",
+    "what_if.suggestions": (
+        "problem pieces profile bounds plan strategies strategies.constructive feasibility what_if"
+    ),
+    "formats": "errors graph problem plan recordings symbolic",
+    "formats.allocator_files": ("errors scope graph callers problem plan recordings formats"),
+    "formats.csv_tables": "errors system graph problem plan planner formats",
+    "formats.memplan_json": (
+        "errors system scope graph callers schedule problem bounds plan recordings symbolic what_if formats"
+    ),
+    "formats.onnx_model": "errors graph formats",
+    "torch_capture": "errors units system scope graph formats",
+    "torch_capture.training": "errors graph analysis torch_capture",
+    "files": "errors system graph problem plan formats",
+    "preparation": (
+        "errors graph schedule problem lifetimes plan planner symbolic rewrites.reuse "
+        "formats formats.memplan_json"
+    ),
+    "fx_estimator": ("errors scope lifetimes formats.memplan_json torch_capture torch_capture.training"),
+    "runtime": "errors graph recordings torch_capture torch_capture.training",
+    "runtime.observer": (
+        "errors callers recordings formats.allocator_files torch_capture torch_capture.training runtime"
+    ),
+    "runtime.slab": (
+        "errors units system graph schedule lifetimes plan verify rewrites.reuse torch_capture runtime"
+    ),
+    "runtime.trial": (
+        "errors scope graph problem plan analysis recordings formats.memplan_json "
+        "torch_capture torch_capture.training runtime runtime.observer runtime.slab"
+    ),
+    "runtime.static": (
+        "errors units graph schedule problem lifetimes plan strategies planner "
+        "torch_capture runtime runtime.observer runtime.slab runtime.trial"
+    ),
+    "plotting": ("kernels.plotting errors units system graph problem pieces profile plan analysis"),
+    "reporters": (
+        "errors units scope graph callers problem profile bounds plan verify analysis "
+        "strategies diffing recordings symbolic replay rewrites.reuse feasibility "
+        "what_if what_if.suggestions formats.memplan_json fx_estimator plotting"
+    ),
+    "reporters.html": (
+        "errors units system graph problem pieces profile plan verify analysis plotting reporters"
+    ),
+    "warm_up": "problem profile bounds verify planner diffing plotting",
+    "cli": ("errors units graph problem lifetimes plan strategies formats files preparation"),
+    "cli.commands": (
+        "errors units system scope graph problem plan verify analysis strategies "
+        "planner diffing recordings symbolic replay rewrites.reuse feasibility "
+        "what_if what_if.suggestions formats formats.memplan_json torch_capture files "
+        "preparation fx_estimator runtime runtime.trial plotting reporters "
+        "reporters.html cli"
+    ),
+    "memplan_dashboard": "",
+    "memplan_dashboard.background": (
+        "errors system problem bounds plan strategies planner feasibility "
+        "formats.memplan_json torch_capture runtime.trial"
+    ),
+    "memplan_dashboard.bundling": "",
+    "memplan_dashboard.charts": (
+        "units pieces profile analysis strategies diffing recordings symbolic formats.memplan_json reporters"
+    ),
+    "memplan_dashboard.launch": "errors",
+    "memplan_dashboard.plan_view": "plotting memplan_dashboard.bundling",
+    "memplan_dashboard.replay_view": "pieces replay memplan_dashboard.bundling",
+    "memplan_dashboard.session": (
+        "units problem bounds plan strategies planner recordings symbolic replay "
+        "rewrites.reuse feasibility what_if formats formats.allocator_files "
+        "formats.memplan_json files preparation plotting warm_up memplan_dashboard.background "
+        "memplan_dashboard.replay_view"
+    ),
+    "memplan_dashboard.widgets": (
+        "units pieces profile analysis strategies planner recordings symbolic "
+        "preparation plotting memplan_dashboard.background memplan_dashboard.charts "
+        "memplan_dashboard.plan_view memplan_dashboard.session"
+    ),
+    "memplan_dashboard.app": "memplan_dashboard.session memplan_dashboard.widgets",
+    "memplan_dashboard.views": (
+        "units graph profile analysis files preparation plotting memplan_dashboard.charts "
+        "memplan_dashboard.plan_view memplan_dashboard.replay_view memplan_dashboard.session "
+        "memplan_dashboard.widgets"
+    ),
+    "memplan_dashboard.views.diff": (
+        "units analysis planner diffing plotting reporters memplan_dashboard.charts "
+        "memplan_dashboard.plan_view memplan_dashboard.session memplan_dashboard.widgets"
+    ),
+    "memplan_dashboard.views.inspect": (
+        "units scope graph analysis recordings symbolic rewrites.reuse what_if "
+        "what_if.suggestions formats.csv_tables formats.memplan_json fx_estimator "
+        "plotting reporters reporters.html memplan_dashboard.charts memplan_dashboard.plan_view "
+        "memplan_dashboard.session memplan_dashboard.widgets"
+    ),
+    "memplan_dashboard.views.run": (
+        "units strategies formats.memplan_json reporters memplan_dashboard.background "
+        "memplan_dashboard.charts memplan_dashboard.session memplan_dashboard.widgets"
+    ),
+}
