@@ -31,7 +31,7 @@ def _find_sources(folder: Path = _HERE, package: str = __name__) -> dict[str, st
 
 def _digests(sources: dict[str, str]) -> dict[str, str]:
     """A digest for each module of all that its compiled code is made of, callees before callers."""
-    imports = {name: [each for each in _IMPORT.findall(text)] for name, text in sources.items()}
+    imports = {name: list(_IMPORT.findall(text)) for name, text in sources.items()}
     digests: dict[str, str] = {}
     for name in TopologicalSorter(imports).static_order():
         parts = [sources[name], *sorted(digests[each] for each in imports[name])]
