@@ -135,7 +135,7 @@ def three() -> list[Panel]:
 
 def search() -> list[Panel]:
     names, _ = unet()
-    return one(dimmed=np.array([not name.startswith("dec1") for name in names]), budget=40 * MIB)
+    return one(dimmed=np.array([not name.startswith("dec1") for name in names]), capacity=40 * MIB)
 
 
 def plain(**more: object) -> list[Panel]:
@@ -227,7 +227,7 @@ def crowd(columns: int = 20, rows: int = 1000) -> list[Panel]:
 HELD = StripLine("held", "with temporaries", np.array([0, 5, 6]), np.array([10, 30, 10]) * MIB)
 """Three times what the arena is, for one step."""
 SCENES = {
-    "one": lambda: one(budget=40 * MIB),
+    "one": lambda: one(capacity=40 * MIB),
     "three": three,
     "search": search,
     "plain": plain,
@@ -235,7 +235,7 @@ SCENES = {
     "pair": lambda: [*plain(), *plain()],
     "pieces": pieces,
     "empty": empty,
-    "optimal": lambda: plain(budget=20 * MIB),
+    "optimal": lambda: plain(capacity=20 * MIB),
     "four": lambda: [*three(), *one()],
     "crowd": crowd,
 }

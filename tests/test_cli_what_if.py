@@ -1,4 +1,4 @@
-"""`memplan what-if`: edits as options and files, before and after, budgets, what is written, bad input."""
+"""`memplan what-if`: edits as options and files, before and after, capacities, what is written, bad input."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def test_what_is_written_is_valid(memplan, suffix):
     assert memplan("validate", f"out.{suffix}")[0] == 0
 
 
-def test_a_budget_that_is_too_small_and_what_would_make_it_fit(memplan):
-    code, out, err = memplan("what-if", "list.csv", "--budget", "160")
+def test_a_capacity_that_is_too_small_and_what_would_make_it_fit(memplan):
+    code, out, err = memplan("what-if", "list.csv", "--capacity", "160")
     assert (code, err) == (1, "")
     assert "does not fit into 160 B, as is proved (load); packing alone reaches 170 B, the least" in out
     assert (
@@ -76,14 +76,14 @@ def test_a_budget_that_is_too_small_and_what_would_make_it_fit(memplan):
 
 
 def test_the_smallest_change_makes_it_fit_and_one_byte_less_does_not(memplan):
-    assert memplan("what-if", "list.csv", "--budget", "160", "--resize", "c=110")[0] == 0
-    assert memplan("what-if", "list.csv", "--budget", "160", "--resize", "c=111")[0] == 1
-    assert memplan("what-if", "list.csv", "--budget", "160", "--lifetime", "b=1:3")[0] == 0
-    assert "fits into 170 B, 0 B to spare" in memplan("what-if", "list.csv", "--budget", "170")[1]
+    assert memplan("what-if", "list.csv", "--capacity", "160", "--resize", "c=110")[0] == 0
+    assert memplan("what-if", "list.csv", "--capacity", "160", "--resize", "c=111")[0] == 1
+    assert memplan("what-if", "list.csv", "--capacity", "160", "--lifetime", "b=1:3")[0] == 0
+    assert "fits into 170 B, 0 B to spare" in memplan("what-if", "list.csv", "--capacity", "170")[1]
 
 
 def test_json_has_exact_bytes(memplan):
-    code, out, _ = memplan("what-if", "list.csv", "--drop", "b", "--budget", "119", "--json")
+    code, out, _ = memplan("what-if", "list.csv", "--drop", "b", "--capacity", "119", "--json")
     assert code == 1
     found = json.loads(out)
     assert found["edits"] == [{"kind": "drop", "buffer": "b"}]
@@ -134,7 +134,7 @@ def test_names_may_have_equals_signs(memplan, tmp_path):
         (["--split", "b=x"], "--split b: found 'x', expected a whole number"),
         (["--lifetime", "b=2"], "--lifetime b: found '2', expected START:END in steps"),
         (["--lifetime", "b=0:9"], "field start: found 0:9, expected steps within the lifetime 1:4"),
-        (["--budget", "much"], "--budget: found 'much'"),
+        (["--capacity", "much"], "--capacity: found 'much'"),
         (["--edits", "none.json"], "none.json"),
         (["-o", "x.txt"], "x.txt: found the suffix '.txt'"),
         (["-o", "list.csv"], "the input file as the output"),
@@ -146,3 +146,10 @@ def test_bad_input_is_one_line_and_exit_2(memplan, options, told):
     assert (code, out) == (2, "")
     assert told in err
     assert err.count("\n") == 1
+
+
+def test_the_former_name_of_the_capacity_still_works_and_says_what_it_is_called_now(memplan):
+    code, out, err = memplan("what-if", "list.csv", "--budget", "160")
+    assert (code, err.count("--capacity")) == (1, 1)
+    assert (code, out) == memplan("what-if", "list.csv", "--capacity", "160")[:2]
+    assert "--budget" not in memplan("what-if", "--help")[1]

@@ -81,28 +81,28 @@ def test_the_search_counts_and_explains():
         assert address(app).get("find", "") == pattern
 
 
-def test_the_budget_widget_takes_mebibytes_exactly():
+def test_the_capacity_widget_takes_mebibytes_exactly():
     app = open_app()
     app.number_input[0].set_value(1234567.125)
     check(app.run())
     assert app.number_input[0].value == 1234567.125
-    assert address(app)["budget"] == "1234567.125"
+    assert address(app)["capacity"] == "1234567.125"
     app.number_input[0].set_value(50.0)
     check(app.run())
-    assert figure(app, "Budget headroom") == "-1 MiB"
-    assert next(each.delta for each in app.metric if each.label == "Budget headroom") == "does not fit"
+    assert figure(app, "Capacity headroom") == "-1 MiB"
+    assert next(each.delta for each in app.metric if each.label == "Capacity headroom") == "does not fit"
     app.number_input[0].set_value(0.0)
     check(app.run())
-    assert "budget" not in address(app)
+    assert "capacity" not in address(app)
 
 
 def test_another_graph_drops_the_selection_and_keeps_the_other_choices():
-    app = open_app(selected="add_4", strategy="naive", budget="60", find="mlp", colour="role")
+    app = open_app(selected="add_4", strategy="naive", capacity="60", find="mlp", colour="role")
     assert any(each.value == "add_4" for each in app.text)
     widget(app.selectbox, "Graph").set_value("example:resnet50")
     check(app.run())
     assert address(app) == {
-        "doc": "example:resnet50", "strategy": "naive", "budget": "60", "find": "mlp", "colour": "role",
+        "doc": "example:resnet50", "strategy": "naive", "capacity": "60", "find": "mlp", "colour": "role",
     }  # fmt: skip
 
 
@@ -139,7 +139,7 @@ NONSENSE = {
     ],
     "strategy": ["nonsense", "imported"],
     "colour": ["nonsense"],
-    "budget": ["nan", "-5", "1e999", "abc", "-inf"],
+    "capacity": ["nan", "-5", "1e999", "abc", "-inf"],
     "find": ["(", "(" * 500],
     "selected": ["no such buffer", "<script>"],
     "compare": ["a,b", ",,,", "auto,auto,naive,naive", ","],
@@ -282,8 +282,10 @@ def test_strategies_can_be_removed_down_to_none_and_come_back():
         assert sorted(app.dataframe[0].value["strategy"]) == sorted(NAMES)
 
 
-def test_pages_share_graph_colouring_and_budget():
-    app = open_app(doc="example:resnet50", budget="7", colour="role", strategy="naive", compare="auto,naive")
+def test_pages_share_graph_colouring_and_capacity():
+    app = open_app(
+        doc="example:resnet50", capacity="7", colour="role", strategy="naive", compare="auto,naive"
+    )
     app.switch_page("views/compare_plans.py")
     check(app.run())
     assert app.selectbox[0].value == "example:resnet50"

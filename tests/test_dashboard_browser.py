@@ -159,11 +159,11 @@ def test_the_address_restores_everything_in_another_browser(dashboard, open_page
     page.select("Strategy", "greedy_by_area")
     page.select("Colour by", "lifetime")
     page.type("Find (regex)", "relu")
-    page.type("Budget, MiB", "20.125")
+    page.type("Capacity, MiB", "20.125")
     click_a_rectangle(page)
     wanted = page.address
-    assert set(wanted) == {"doc", "strategy", "colour", "find", "budget", "selected"}
-    assert wanted["budget"] == "20.125"
+    assert set(wanted) == {"doc", "strategy", "colour", "find", "capacity", "selected"}
+    assert wanted["capacity"] == "20.125"
     selected = page.data("selected")
     for other in (page, DashboardPage(open_page(page.page.url))):
         if other is page:
@@ -172,14 +172,14 @@ def test_the_address_restores_everything_in_another_browser(dashboard, open_page
         other.drawn("selected", selected)
         assert other.title == "greedy_by_area"
         assert other.page.get_by_label("Find (regex)", exact=True).input_value() == "relu"
-        assert other.metric("Budget headroom").endswith("MiB")
+        assert other.metric("Capacity headroom").endswith("MiB")
         assert wanted["selected"] in other.details.inner_text()
         assert other.address == wanted
 
 
 def test_an_address_of_nonsense_opens_all_the_same(dashboard):
     page = dashboard(
-        "/?doc=%3Cb%3Ex%3C/b%3E&strategy=x&colour=x&budget=nan&find=(&selected=%3Cscript%3E&dims=x&alignment=x&y=z"
+        "/?doc=%3Cb%3Ex%3C/b%3E&strategy=x&colour=x&capacity=nan&find=(&selected=%3Cscript%3E&dims=x&alignment=x&y=z"
     )
     assert page.page.get_by_test_id("stException").count() == 0
     assert page.data("drawn") == "217"
@@ -286,7 +286,7 @@ def test_a_finished_plan_that_overlaps_is_drawn_and_its_violations_listed(dashbo
 
 def test_the_keyboard_alone_selects_and_clears(dashboard):
     page = dashboard()
-    page.page.get_by_label("Budget, MiB", exact=True).focus()
+    page.page.get_by_label("Capacity, MiB", exact=True).focus()
     for _ in range(12):
         page.page.keyboard.press("Tab")
         if page.page.evaluate("document.activeElement.shadowRoot?.activeElement?.className") == "stage":
@@ -302,8 +302,8 @@ def test_the_keyboard_alone_selects_and_clears(dashboard):
 @pytest.mark.parametrize(
     ("address", "scheme"),
     [
-        ("/?selected=add_4&budget=60", "light"),
-        ("/?doc=example:resnet50&selected=relu_3&budget=20", "dark"),
+        ("/?selected=add_4&capacity=60", "light"),
+        ("/?doc=example:resnet50&selected=relu_3&capacity=20", "dark"),
         ("/compare", "light"),
         ("/import", "dark"),
         ("/diff?changed=head:relu&strategy=linear_scan", "light"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("streamlit")
-from apptest_support import check, open_app, widget
+from apptest_support import address, check, open_app, widget
 from memplan_dashboard.charts import layout_bar, peak_bars
 from memplan_dashboard.session import documents, state
 from memplan_examples.make_snapshot import Allocator, frame, write_snapshot
@@ -47,7 +47,7 @@ def test_everything_is_nonsense_at_once(page, value):
 def test_everything_but_the_files_is_nonsense(page, doc):
     several = dict.fromkeys(state.PARAMETERS, "<script>") | {"doc": doc, "base": doc, "head": "file:list.csv"}
     for tab in ("What if", "Changed buffers") if page in ("", "diff") else ("",):
-        app = open_app(page, **several | {"tab": tab, "budget": "0.01"})
+        app = open_app(page, **several | {"tab": tab, "capacity": "0.01"})
         assert not app.exception
 
 
@@ -63,9 +63,15 @@ def test_a_strategy_that_is_none_is_said_beside_the_controls():
     assert told(strategy="imported") == told(strategy="naive") == told("compare", compare="naive,auto") == []
 
 
-def test_a_budget_that_is_no_round_number_is_shown_in_bytes():
+def test_addresses_with_the_former_name_of_the_capacity_open_as_before():
     app = open_app(doc="file:list.csv", tab="What if", budget="0.01")
-    assert widget(app.text_input, "Budget in bytes").value == "10486"
+    assert widget(app.text_input, "Capacity in bytes").value == "10486"
+    assert (address(app)["capacity"], "budget" in address(app)) == ("0.01", False)
+
+
+def test_a_capacity_that_is_no_round_number_is_shown_in_bytes():
+    app = open_app(doc="file:list.csv", tab="What if", capacity="0.01")
+    assert widget(app.text_input, "Capacity in bytes").value == "10486"
     assert any("fits into" in each.value for each in app.success)
 
 

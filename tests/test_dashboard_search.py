@@ -209,48 +209,48 @@ HARD = make_problem(
 """Five bytes are alive at most, and six are needed."""
 
 
-def budget_of(app):
-    return next((each.delta, each.help) for each in app.metric if each.label == "Budget headroom")
+def capacity_of(app):
+    return next((each.delta, each.help) for each in app.metric if each.label == "Capacity headroom")
 
 
-def test_a_budget_between_bound_and_arena_is_looked_for(tmp_path, monkeypatch):
-    """The first plan is a poor one, as if the time had not sufficed: the search goes on for the budget."""
+def test_a_capacity_between_bound_and_arena_is_looked_for(tmp_path, monkeypatch):
+    """The first plan is a poor one, as if the time had not sufficed: the search goes on for the capacity."""
     poor = make_plan(HARD, "naive")
     monkeypatch.setattr(
         state, "make_plan", lambda *_, **__: replace(poor, strategy="auto", cut_short=True, seconds=0.1)
     )
     write_csv(HARD, tmp_path / "hard.csv")
     monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / "hard.csv")])
-    app = open_app(strategy="auto", budget=repr(6 / 2**20))
-    assert budget_of(app)[0] == "this plan does not fit"
-    assert "a smaller plan may fit" in budget_of(app)[1]
+    app = open_app(strategy="auto", capacity=repr(6 / 2**20))
+    assert capacity_of(app)[0] == "this plan does not fit"
+    assert "a smaller plan may fit" in capacity_of(app)[1]
     job = job_of(app)
     assert job.capacity == 6
     until(lambda: job.state is State.DONE, look=job.look)
     check(app.run())
-    assert (budget_of(app)[0], figure(app, "Arena")) == ("arena fits", "6 B")
+    assert (capacity_of(app)[0], figure(app, "Arena")) == ("arena fits", "6 B")
     assert headline(app).startswith(("Fits into 6 B after", "Proved optimal after"))
     app.number_input[0].set_value(5 / 2**20)
     check(app.run())
     until(lambda: not job.look().state.is_active, look=job.look)
     check(app.run())
-    assert budget_of(app) == ("does not fit", "No plan fits: the lower bound is above the budget.")
+    assert capacity_of(app) == ("does not fit", "No plan fits: the lower bound is above the capacity.")
 
 
-def test_a_budget_aims_the_search_and_without_it_the_smallest_arena_is_looked_for(monkeypatch):
+def test_a_capacity_aims_the_search_and_without_it_the_smallest_arena_is_looked_for(monkeypatch):
     aimed = []
     monkeypatch.setattr(solving, "keep_on", lambda search, beside=(): aimed.append(search.job.capacity))
     job = Job("one", replace(make_plan(HARD, "naive"), strategy="auto"), 60.0)
     document = documents.Document("k", "k", HARD, documents.Options(), HARD)
     search = solving.Search(document, job, make_facts(document, job.best))
-    for budget in (None, 6, 6, 7, None, None, 4, 14, 100, 7):
-        solving.aim(search, budget)
+    for capacity in (None, 6, 6, 7, None, None, 4, 14, 100, 7):
+        solving.aim(search, capacity)
     # Below the bound of 5 and from the arena of 14 bytes on there is nothing to look for.
     assert aimed == [6, 7, 7]
     job.best = replace(make_plan(HARD, "exact"), strategy="auto")
     assert (job.capacity, search.verdict) == (7, Verdict.FITS)
-    for budget in (7, 5, None):
-        solving.aim(search, budget)
+    for capacity in (7, 5, None):
+        solving.aim(search, capacity)
     assert (aimed, job.capacity) == ([6, 7, 7], None)
 
 

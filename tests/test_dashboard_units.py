@@ -106,9 +106,9 @@ def test_a_panel_has_the_columns_of_its_plan():
     problem = make_problem([0, 1, 2], [2, 3, 3], [10, 20, 5], names=["a", "b", "c"])
     plan = adopt(problem, np.array([0, 10, 0]))
     facts = make_facts(document(problem), plan)
-    panel = make_panel(facts, colours.by_size(problem), np.array([False, True, False]), budget=64)
+    panel = make_panel(facts, colours.by_size(problem), np.array([False, True, False]), capacity=64)
     assert (panel.title, panel.subtitle) == ("imported", "30 B · arena optimal")
-    assert (panel.arena, panel.bound, panel.peak_step, panel.steps, panel.budget) == (30, 30, 1, 3, 64)
+    assert (panel.arena, panel.bound, panel.peak_step, panel.steps, panel.capacity) == (30, 30, 1, 3, 64)
     assert [panel.start.tolist(), panel.end.tolist()] == [[0, 1, 2], [2, 3, 3]]
     assert [panel.offset.tolist(), panel.size.tolist()] == [[0, 10, 0], [10, 20, 5]]
     assert panel.profile_start.tolist() == [0, 1, 2]
@@ -255,7 +255,7 @@ def test_options_survive_the_way_through_the_address():
     ("text", "value"),
     [("", None), ("x", None), ("nan", None), ("-1", None), ("0", None), ("1.5", 1.5), ("inf", 2.0**40)],
 )
-def test_a_budget_is_a_number_above_nothing(text, value):
+def test_a_capacity_is_a_number_above_nothing(text, value):
     assert url.parse_mebibytes(text) == value
 
 

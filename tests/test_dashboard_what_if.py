@@ -1,4 +1,4 @@
-"""The tab "What if" of Inspect, without a browser: change, undo, budget, suggestions, export, addresses."""
+"""The tab "What if" of Inspect, without a browser: change, undo, capacity, suggestions, export, addresses."""
 
 from __future__ import annotations
 
@@ -148,23 +148,23 @@ def test_pins_that_collide_are_explained_and_can_be_undone():
     assert not app.error
 
 
-def test_the_budget_its_answer_and_a_suggestion_a_click_away():
+def test_the_capacity_its_answer_and_a_suggestion_a_click_away():
     app = open_app(selected="b", **EDITS)
-    widget(app.text_input, "Budget in bytes").set_value("160")
+    widget(app.text_input, "Capacity in bytes").set_value("160")
     check(app.run())
-    assert address(app)["budget"] == repr(160 / 2**20)
+    assert address(app)["capacity"] == repr(160 / 2**20)
     assert "does not fit into 160 B, as is proved (load); packing alone reaches 170 B" in shown(app)
     assert "shrink c by 10 B, to 110 B" in shown(app)
     assert "proved: no buffer can do with a smaller loss" in shown(app)
     press(app, "Apply")
     assert address(app)["what_if"] == "resize:c=110"
     assert "fits into 160 B, 0 B to spare" in shown(app)
-    widget(app.text_input, "Budget in bytes").set_value("many")
+    widget(app.text_input, "Capacity in bytes").set_value("many")
     check(app.run())
-    assert "budget: found 'many'" in shown(app)
-    widget(app.text_input, "Budget in bytes").set_value("")
+    assert "capacity: found 'many'" in shown(app)
+    widget(app.text_input, "Capacity in bytes").set_value("")
     check(app.run())
-    assert "budget" not in address(app)
+    assert "capacity" not in address(app)
 
 
 def test_everything_dropped_can_be_undone():

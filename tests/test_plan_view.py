@@ -55,7 +55,7 @@ def texts(header_entry, column, raw_text):
 
 
 def test_columns_come_back_exactly():
-    header, column = unpack(packing.pack([panel(budget=500)], {"key": "k"}))
+    header, column = unpack(packing.pack([panel(capacity=500)], {"key": "k"}))
     (one,) = header["panels"]
     assert header["key"] == "k"
     assert column(one["start"]).tolist() == [0, 1, 2]
@@ -64,7 +64,7 @@ def test_columns_come_back_exactly():
     assert column(one["size"]).tolist() == [64, 128, 192]
     assert column(one["color"]).tolist() == [0, 1, 1]
     assert column(one["profileLive"]).tolist() == [64, 192, 320, 192]
-    assert (one["budget"], one["peakStep"], one["steps"]) == (500, 1, 4)
+    assert (one["capacity"], one["peakStep"], one["steps"]) == (500, 1, 4)
     assert one["dimmed"] is None
     assert one["owner"] is None
     assert one["stepLabels"] is None

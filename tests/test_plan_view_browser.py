@@ -350,11 +350,11 @@ def test_no_line_goes_through_the_name_of_another(open_chart):
     source = re.sub(r"^import .*$", "", lines.read_text(), flags=re.MULTILINE).replace("export ", "")
     page = open_chart().page
     # Room above, only below, and on both sides a line too near: beyond that.
-    for before, budget, tops in (
+    for before, capacity, tops in (
         (380, 200, (60 - 16, 20 - 16, 200 - 16)),
         (346, 200, (60 + 3, 54 - 16, 200 - 16)),
         (346, 334, (54 - 16, 54 - 16, 66 + 3)),
     ):
-        values = {"arena": 340, "bound": 340, "budget": budget, "before": before}
-        names = ("arena = lower bound 340 B", f"before {before} B", f"budget {budget} B")
+        values = {"arena": 340, "bound": 340, "capacity": capacity, "before": before}
+        names = ("arena = lower bound 340 B", f"before {before} B", f"capacity {capacity} B")
         assert page.evaluate(NAMES, [source, values]) == dict(zip(names, tops, strict=True))

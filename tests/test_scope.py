@@ -290,7 +290,7 @@ def test_every_verb_names_what_it_counts(memplan: Any, tmp_path: Path) -> None:
     assert compared[0]["scope"] == "with_temporaries"
     assert "with workspace" in memplan("compare", "cells.json")[1]
     arena = str(found["arena_bytes"])
-    for line in (("plan", "cells.json", "--capacity", arena), ("what-if", "cells.json", "--budget", arena)):
+    for line in (("plan", "cells.json", "--capacity", arena), ("what-if", "cells.json", "--capacity", arena)):
         code, out, _ = memplan(*line)
         assert code == 0
         assert "only the arena fits: with the temporaries of its ops" in out, line

@@ -93,7 +93,7 @@ def _panel(panel: Panel, blob: _Blob, all_names: bool = True) -> dict[str, Any]:
         "subtitle": panel.subtitle,
         "arena": int(panel.arena),
         "bound": int(panel.bound),
-        "budget": None if panel.budget is None else int(panel.budget),
+        "capacity": None if panel.capacity is None else int(panel.capacity),
         **({} if panel.before is None else {"before": int(panel.before)}),
         "peakStep": int(panel.peak_step),
         "steps": int(panel.steps),

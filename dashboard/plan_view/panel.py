@@ -77,7 +77,7 @@ class Panel:
     profile_start: Ints
     profile_live: Ints
     profile_high: Ints
-    budget: int | None = None
+    capacity: int | None = None
     dimmed: NDArray[np.bool_] | None = None
     owner: NDArray[np.int32] | None = None
     step_labels: Sequence[str] | None = None

@@ -172,7 +172,7 @@ def scene_of(crops: Sequence[Crop], shared: dict[str, Any]) -> int:
     scene = zlib.crc32(json.dumps(shared, default=str).encode())
     for each in crops:
         panel = each.panel
-        scene = zlib.crc32(f"{panel.title} {panel.subtitle} {panel.arena} {panel.budget}".encode(), scene)
+        scene = zlib.crc32(f"{panel.title} {panel.subtitle} {panel.arena} {panel.capacity}".encode(), scene)
         for column in (panel.start, panel.end, panel.offset, panel.size, panel.color, panel.dimmed):
             scene = scene if column is None else zlib.crc32(column.tobytes(), scene)
     return scene

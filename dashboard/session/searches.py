@@ -95,11 +95,11 @@ def begin(document: Document, strategy: str, beside: Sequence[tuple[Document, st
     return search
 
 
-def aim(search: Search, budget: int | None) -> None:
-    """Have the search look for a plan within `budget` bytes where that is the question: its best plan does
-    not fit, and its bound would. Else for the smallest arena, as it does without a budget."""
+def aim(search: Search, capacity: int | None) -> None:
+    """Have the search look for a plan within `capacity` bytes where that is the question: its best plan does
+    not fit, and its bound would. Else for the smallest arena, as it does without a capacity."""
     job = search.job
-    asked = budget or None
+    asked = capacity or None
     if asked == job.capacity or job.first.strategy not in DECIDING:
         return
     if asked is not None and verdict_of(job.best, asked) is not Verdict.UNDECIDED:
@@ -119,9 +119,9 @@ def keep_on(search: Search, beside: Sequence[Search] = ()) -> None:
     desk().hand_in(search.job, [other.job for other in beside])
 
 
-def verdict_of(plan: Plan, budget: int) -> Verdict:
-    """What `plan` and its bound say of `budget` bytes; UNDECIDED: this plan does not fit, another one may."""
-    return Decision(budget, plan).verdict
+def verdict_of(plan: Plan, capacity: int) -> Verdict:
+    """What `plan` and its bound say of `capacity` bytes; UNDECIDED: this plan does not, another may."""
+    return Decision(capacity, plan).verdict
 
 
 def _searches() -> dict[tuple[Document, str], Search]:

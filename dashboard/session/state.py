@@ -24,7 +24,7 @@ PARAMETERS = {
     "strategy": "",
     "colour": "",
     "find": "",
-    "budget": "",
+    "capacity": "",
     "selected": "",
     "compare": "auto,greedy_by_size,linear_scan",
     "dims": "",
@@ -56,6 +56,8 @@ PARAMETERS = {
     "run_device": "",
 }
 """Every choice that the URL can hold, with its default; defaults are left out of the URL."""
+FORMER = {"budget": "capacity"}
+"""What choices were called in addresses that people have kept."""
 
 OPENING = (
     "doc",
@@ -88,6 +90,8 @@ def restore() -> None:
     """Take the session's choices from the URL on its first run, then write them back on every run."""
     if "choices" not in st.session_state:
         given = {name: st.query_params.get(name, default) for name, default in PARAMETERS.items()}
+        for old, name in FORMER.items():
+            given[name] = given[name] or st.query_params.get(old, "")
         st.session_state.choices = given
         st.session_state.opened = {}
     mirror()

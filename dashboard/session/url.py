@@ -68,7 +68,7 @@ def pairs_text(pairs: tuple[tuple[str, int], ...]) -> str:
 
 
 def parse_mebibytes(text: str) -> float | None:
-    """A budget in MiB; None for none and for what is no number above 0."""
+    """A capacity in MiB; None for none and for what is no number above 0."""
     try:
         value = float(text)
     except ValueError:

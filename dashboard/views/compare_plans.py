@@ -26,14 +26,14 @@ from memplan_engine.units import format_bytes
 MANY_BUFFERS = 20_000
 
 
-def _panels(document: Document, several: list[Facts], colour: str, budget: int | None) -> None:
+def _panels(document: Document, several: list[Facts], colour: str, capacity: int | None) -> None:
     colouring = COLOURINGS[colour](document.problem)
 
     def select(index: int | None) -> None:
         state.choose(selected="" if index is None else document.problem.names[index])
 
     plan_view(
-        [make_panel(facts, colouring, budget=budget) for facts in several],
+        [make_panel(facts, colouring, capacity=capacity) for facts in several],
         palette=colouring.palette,
         legend=colouring.legend,
         selected=document.index_of.get(state.get("selected")),
@@ -130,7 +130,7 @@ def _page() -> None:
     with row[2]:
         colour = controls.pick_colouring(document)
     with row[3]:
-        budget = controls.pick_budget()
+        capacity = controls.pick_capacity()
     with row[4]:
         planning_options.pick_preparation(document)
     controls.show_note(controls.wrong_strategies())
@@ -142,7 +142,7 @@ def _page() -> None:
         st.info("Pick two to four strategies to put them side by side.")
     chosen = _plan_all(document, names)
     if chosen:
-        _panels(document, chosen, colour, budget)
+        _panels(document, chosen, colour, capacity)
     _show_all(document, chosen)
 
 

@@ -103,19 +103,19 @@ def pick_search() -> str:
     return current
 
 
-def pick_budget() -> int | None:
-    """A budget in bytes, given in MiB; None when there is none."""
-    current = parse_mebibytes(state.get("budget"))
-    _keep("budget_widget", current)
+def pick_capacity() -> int | None:
+    """A capacity in bytes, given in MiB; None when there is none."""
+    current = parse_mebibytes(state.get("capacity"))
+    _keep("capacity_widget", current)
     st.number_input(
-        "Budget, MiB",
+        "Capacity, MiB",
         min_value=0.0,
         max_value=MOST_MEBIBYTES,
         step=1.0,
         value=None,
         placeholder="none",
-        key="budget_widget",
-        on_change=_budget,
+        key="capacity_widget",
+        on_change=_capacity,
         format="%g",
         help="Drawn as a dotted line.",
     )
@@ -178,9 +178,9 @@ def _compared() -> None:
     state.choose(compare=",".join(st.session_state.compare_widget))
 
 
-def _budget() -> None:
-    value = st.session_state.budget_widget
-    state.choose(budget=repr(value).removesuffix(".0") if value else "")
+def _capacity() -> None:
+    value = st.session_state.capacity_widget
+    state.choose(capacity=repr(value).removesuffix(".0") if value else "")
 
 
 def _document() -> None:

@@ -27,7 +27,7 @@ def make_panel(
     facts: Facts,
     colouring: Colouring,
     dimmed: NDArray[np.bool_] | None = None,
-    budget: int | None = None,
+    capacity: int | None = None,
     before: int | None = None,
     reserved: Curve | None = None,
 ) -> Panel:
@@ -56,7 +56,7 @@ def make_panel(
         profile_start=profile.sections.bounds[:-1],
         profile_live=profile.live,
         profile_high=profile.high_water,
-        budget=budget,
+        capacity=capacity,
         dimmed=None if dimmed is None else dimmed[owner],
         owner=owner.astype(np.int32) if problem.gaps else None,
         step_labels=labels or None,

@@ -39,7 +39,7 @@ def what_if_summary(
     original: Plan, changed: Plan, edits: Sequence[Edit], fit: Fit | None = None
 ) -> dict[str, Any]:
     """The edits, the figures of both plans in bytes, the changed plan with its offsets, and the answer to the
-    budget; `fit` is null where none was asked for."""
+    capacity; `fit` is null where none was asked for."""
     return {
         "edits": [_entry(edit) for edit in edits],
         "original": asdict(figures_of(original)),
@@ -85,7 +85,7 @@ def fit_summary(fit: Fit) -> dict[str, Any]:
 def what_if_tables(
     original: Plan, changed: Plan, edits: Sequence[Edit], fit: Fit | None = None, every_row: bool = False
 ) -> list[RenderableType]:
-    """The edits, before and after, and the answer to the budget."""
+    """The edits, before and after, and the answer to the capacity."""
     parts: list[RenderableType] = [
         plain_text(f"{number}. {edit_words(edit)}") for number, edit in enumerate(edits, 1)
     ]

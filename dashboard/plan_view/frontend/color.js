@@ -77,7 +77,7 @@ export function readTheme(element, palette) {
     reserved: dark ? "#f0b429" : "#8a4b00",
     hatch: dark ? "#a0714c" : "#e39b69",
     bound: dark ? "#8fc1ff" : "#1f66c7",
-    budget: dark ? "#ff9d9d" : "#c6303a",
+    capacity: dark ? "#ff9d9d" : "#c6303a",
     before: dark ? "#d0b3ff" : "#7a3fc4",
     peak: dark ? "#ff9db4" : "#b3264e",
     shades: [...base.map((rgb) => shade(rgb, false)),

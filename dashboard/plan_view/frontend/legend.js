@@ -2,7 +2,7 @@
 
 import { element } from "./element.js";
 
-const LINE_KEYS = [["arena", "arena"], ["bound", "lower bound"], ["budget", "budget"], ["before", "before"],
+const LINE_KEYS = [["arena", "arena"], ["bound", "lower bound"], ["capacity", "capacity"], ["before", "before"],
   ["peak", "peak step"]];
 
 export function fillLegend(list, entries, panels, theme) {
@@ -13,12 +13,12 @@ export function fillLegend(list, entries, panels, theme) {
     element("span", "label", item, label);
   }
   for (const [name, label] of LINE_KEYS) {
-    if (name === "budget" && panels.every((panel) => panel.budget === null)) continue;
+    if (name === "capacity" && panels.every((panel) => panel.capacity === null)) continue;
     if (name === "before" && panels.every((panel) => panel.before === undefined)) continue;
     const item = element("li", "entry", list);
     const mark = element("span", `mark ${name}`, item);
-    const { bound, budget, before, peak } = theme;
-    mark.style.borderColor = { arena: theme.text, bound, budget, before, peak }[name];
+    const { bound, capacity, before, peak } = theme;
+    mark.style.borderColor = { arena: theme.text, bound, capacity, before, peak }[name];
     element("span", "label", item, label);
   }
 }

@@ -1,4 +1,4 @@
-// Arena, lower bound, budget and peak step: the lines, and their names where the plan leaves room.
+// Arena, lower bound, capacity and peak step: the lines, and their names where the plan leaves room.
 
 import { formatBytes } from "./format.js";
 import { idAt } from "./raster.js";
@@ -12,8 +12,8 @@ export function levelsOf(panel, theme) {
     { value: panel.arena, name: optimal ? "arena = lower bound" : "arena", color: theme.text, dash: [], width: 1.5 },
   ];
   if (!optimal) levels.push({ value: panel.bound, name: "lower bound", color: theme.bound, dash: [6, 4], width: 1.5 });
-  if (panel.budget !== null) {
-    levels.push({ value: panel.budget, name: "budget", color: theme.budget, dash: [2, 3], width: 1.5 });
+  if (panel.capacity !== null) {
+    levels.push({ value: panel.capacity, name: "capacity", color: theme.capacity, dash: [2, 3], width: 1.5 });
   }
   if (panel.before !== undefined) {
     levels.push({ value: panel.before, name: "before", color: theme.before, dash: [8, 3, 2, 3], width: 1.5 });
@@ -24,7 +24,7 @@ export function levelsOf(panel, theme) {
 export function drawLevels(ctx, panel, parts, scales, theme) {
   for (const level of levelsOf(panel, theme)) {
     strokeLevel(ctx, level, scales.y(level.value), parts, parts.top, parts.bottom);
-    if (level.name === "budget") continue;
+    if (level.name === "capacity") continue;
     strokeLevel(ctx, level, scales.stripY(level.value), parts, parts.stripTop - 2, parts.stripBottom);
   }
 }
@@ -74,7 +74,7 @@ export function drawLevelNames(ctx, panel, parts, scales, theme, raster, whole) 
   const peak = scales.x(panel.peakStep + 0.5);
   const taken = [];
   for (const level of levels) {
-    if (whole && level.name === "budget" && level.y < parts.top) taken.push(pointUp(ctx, level, parts, theme));
+    if (whole && level.name === "capacity" && level.y < parts.top) taken.push(pointUp(ctx, level, parts, theme));
     if (level.y < parts.top || level.y > parts.bottom) continue;
     for (const text of [`${level.name} ${formatBytes(level.value)}`, level.name]) {
       const width = ctx.measureText(text).width + 8;
@@ -87,7 +87,7 @@ export function drawLevelNames(ctx, panel, parts, scales, theme, raster, whole) 
   }
 }
 
-/** A budget above what is seen: its name at the top right, with an arrow. */
+/** A capacity above what is seen: its name at the top right, with an arrow. */
 function pointUp(ctx, level, parts, theme) {
   const text = `↑ ${level.name} ${formatBytes(level.value)}`;
   const width = ctx.measureText(text).width + 8;

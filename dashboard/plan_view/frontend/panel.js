@@ -24,7 +24,7 @@ export function summaryOf(panel) {
     `peak at step ${panel.peakStep}${panel.labelOf(panel.peakStep) && ` (${panel.labelOf(panel.peakStep)})`}`,
   ];
   if (panel.bands.length > 0) words.push(panel.bands.map(({ label }) => label).join(", "));
-  if (panel.budget !== null) words.push(`budget ${formatBytes(panel.budget)}`);
+  if (panel.capacity !== null) words.push(`capacity ${formatBytes(panel.capacity)}`);
   for (const { label, bytes } of panel.lines) words.push(`${label} at most ${formatBytes(mostOf(bytes))}`);
   if (panel.before !== undefined) words.push(`before ${formatBytes(panel.before)}`);
   return `${words.join(", ")}.`;

@@ -1,21 +1,21 @@
 // What part of the plan is seen: steps [x0, x1) and bytes [y0, y1), the same in every panel.
 
 const HEADROOM = 1.09;
-const BUDGET_IN_VIEW = 1.5;
+const CAPACITY_IN_VIEW = 1.5;
 const LEAST_STEPS = 4;
 const DEEPEST = 20000;
 
-/** The whole of all panels. A budget far above the arena is left outside, or it would squash the plan. */
+/** The whole of all panels. A capacity far above the arena is left outside, or it would squash the plan. */
 export function limitsOf(panels) {
   const top = Math.max(1, ...panels.map((panel) => Math.max(panel.arena, panel.bound, panel.before ?? 0)));
-  const budgets = panels.map((panel) => panel.budget ?? 0).filter((budget) => budget <= top * BUDGET_IN_VIEW);
+  const capacities = panels.map((panel) => panel.capacity ?? 0).filter((capacity) => capacity <= top * CAPACITY_IN_VIEW);
   return {
     x0: 0,
     x1: Math.max(1, ...panels.map((panel) => panel.steps)),
     y0: 0,
-    y1: Math.max(top, ...budgets) * HEADROOM,
+    y1: Math.max(top, ...capacities) * HEADROOM,
     // What its lines show may be above every arena, and only the strip shows it.
-    strip: Math.max(top, ...budgets, ...panels.flatMap(({ lines }) => lines).map(({ bytes }) => mostOf(bytes))) * HEADROOM,
+    strip: Math.max(top, ...capacities, ...panels.flatMap(({ lines }) => lines).map(({ bytes }) => mostOf(bytes))) * HEADROOM,
   };
 }
 

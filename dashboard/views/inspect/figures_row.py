@@ -20,25 +20,25 @@ MOST_VIOLATIONS = 20
 Tone = Literal["normal", "inverse", "off"]
 BOUND = "No arena can be smaller. Load: the most bytes that are alive at one step."
 HOLES = "Free bytes below the topmost buffer alive at the peak step; the strip shows them for every step."
-BUDGET: dict[Verdict, tuple[str, Tone, str | None]] = {
+CAPACITY: dict[Verdict, tuple[str, Tone, str | None]] = {
     Verdict.FITS: ("arena fits", "normal", None),
     Verdict.UNDECIDED: (
         "this plan does not fit",
         "off",
-        "The lower bound is within the budget, so that a smaller plan may fit. Strategies that search look "
+        "The lower bound is within the capacity, so that a smaller plan may fit. Strategies that search look "
         "for one.",
     ),
-    Verdict.DOES_NOT_FIT: ("does not fit", "inverse", "No plan fits: the lower bound is above the budget."),
+    Verdict.DOES_NOT_FIT: ("does not fit", "inverse", "No plan fits: the lower bound is above the capacity."),
 }
-"""What is known of a budget: words, their colour, and what stands behind them."""
+"""What is known of a capacity: words, their colour, and what stands behind them."""
 PEAK = "Where the most bytes are alive, those that its op holds for itself included."
 
 
-def show_figures(facts: Facts, budget: int | None) -> None:
-    """Arena, bound, peak, holes, saving and budget of a plan."""
+def show_figures(facts: Facts, capacity: int | None) -> None:
+    """Arena, bound, peak, holes, saving and capacity of a plan."""
     plan, peak = facts.plan, facts.peak
     _lesson(facts.document.about)
-    row = st.container(key="figures").columns(6 if budget else 5, gap="small")
+    row = st.container(key="figures").columns(6 if capacity else 5, gap="small")
     over = "meets the bound" if plan.optimal else f"{format_percent(plan.gap)} over bound"
     tone = "normal" if plan.optimal else "off"
     told = ". ".join(filter(None, (_total(plan), f"Counted: {counted(plan.problem)}")))
@@ -51,10 +51,10 @@ def show_figures(facts: Facts, budget: int | None) -> None:
     row[2].metric("Peak step", f"{peak.step:,}", at, help=PEAK, **quiet)
     row[3].metric("Holes at peak", format_bytes(facts.holes_at_peak), help=HOLES)
     row[4].metric("Saved", format_percent(facts.saved), f"naive {format_bytes(facts.naive_bytes)}", **quiet)
-    if budget:
-        words, tone, why = BUDGET[verdict_of(plan, budget)]
-        room = format_bytes(budget - plan.arena_bytes)
-        row[5].metric("Budget headroom", room, words, delta_color=tone, delta_arrow="off", help=why)
+    if capacity:
+        words, tone, why = CAPACITY[verdict_of(plan, capacity)]
+        room = format_bytes(capacity - plan.arena_bytes)
+        row[5].metric("Capacity headroom", room, words, delta_color=tone, delta_arrow="off", help=why)
     st.caption(plain(" · ".join(_notes(facts))))
     _violations(facts)
 

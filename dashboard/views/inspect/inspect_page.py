@@ -31,13 +31,13 @@ from memplan_engine.plotting.colouring import COLOURINGS
 LAST = "last_strategy"
 
 
-def _facts(document: Document, strategy: str, budget: int | None) -> tuple[Facts, Search | None] | None:
+def _facts(document: Document, strategy: str, capacity: int | None) -> tuple[Facts, Search | None] | None:
     """The plan, and the search that goes on for a better one; where the strategy fails, its error above the
     plan that was shown before."""
     try:
         search = searches.begin(document, strategy)
         if search is not None:
-            searches.aim(search, budget)
+            searches.aim(search, capacity)
             settle(search)
         facts = searches.known_facts(document, strategy)
     except MemplanError as error:
@@ -65,17 +65,17 @@ def _dimmed(document: Document, pattern: str) -> NDArray[np.bool_] | None:
 
 
 def _changed_facts(
-    changed: Changed, strategy: str, budget: int | None
+    changed: Changed, strategy: str, capacity: int | None
 ) -> tuple[Changed, Facts, Search | None] | None:
     """What is shown: the plan with the changes, above it what they come to; without them where it fails."""
-    found = _facts(changed.document, scenarios.strategy_for(changed, strategy), budget)
+    found = _facts(changed.document, scenarios.strategy_for(changed, strategy), capacity)
     if not (changed.scenario.edits or changed.scenario.undone):
         return (changed, *found) if found else None
     before = scenarios.original_facts(changed, strategy)
     show_bar(changed, before, found[0] if found else None)
     if found is None:
         changed = changed.unchanged()
-        found = _facts(changed.document, strategy, budget)
+        found = _facts(changed.document, strategy, capacity)
     return (changed, *found) if found else None
 
 
@@ -84,7 +84,7 @@ def _chart(
     changed: Changed,
     colour: str,
     dimmed: NDArray[np.bool_] | None,
-    budget: int | None,
+    capacity: int | None,
     before: Facts | None,
 ) -> int | None:
     """Draw the plan; gives the selected buffer."""
@@ -102,7 +102,7 @@ def _chart(
                 facts,
                 colouring,
                 dimmed,
-                budget,
+                capacity,
                 before.plan.arena_bytes if before and changed.is_changed else None,
                 None if changed.is_changed else reserved_curve(document),
             )
@@ -129,16 +129,16 @@ def _page() -> None:
     with row[3]:
         pattern = controls.pick_search()
     with row[4]:
-        budget = controls.pick_budget()
+        capacity = controls.pick_capacity()
     with row[5]:
         planning_options.pick_preparation(document)
     controls.show_note(controls.wrong_strategy(document))
     pick_symbols(document)
-    found = _changed_facts(scenarios.changed(document), strategy, budget)
+    found = _changed_facts(scenarios.changed(document), strategy, capacity)
     if found is None:
         return
     changed, facts, search = found
-    show_figures(facts, budget)
+    show_figures(facts, capacity)
     if search is not None:
         show_search(search)
     if not len(facts.plan.problem):
@@ -146,11 +146,11 @@ def _page() -> None:
         return
     before = scenarios.original_facts(changed, strategy)
     dimmed = _dimmed(facts.document, pattern)
-    selected = _chart(facts, changed, colour, dimmed, budget, before)
+    selected = _chart(facts, changed, colour, dimmed, capacity, before)
     show_downloads(facts, colour)
     if selected is not None:
         show_details(facts, selected)
-    show_tables(facts, selected, lambda: show_what_if(changed, facts, selected, budget), dimmed)
+    show_tables(facts, selected, lambda: show_what_if(changed, facts, selected, capacity), dimmed)
 
 
 _page()

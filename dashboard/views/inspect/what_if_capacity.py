@@ -20,52 +20,52 @@ from memplan_engine.what_if.text import MOST_EDITS
 MOST_MEMBERS = 500
 
 
-def show_budget(found: Changed, facts: Facts, budget: int | None) -> None:
-    """The budget is the one of the row above; here it may be written as 512KiB."""
+def show_capacity(found: Changed, facts: Facts, capacity: int | None) -> None:
+    """The capacity is the one of the row above; here it may be written as 512KiB."""
     st.markdown("**Does it fit?**")
-    current = _written(budget)
-    if st.session_state.get("what_if_budget_was") != budget:
-        st.session_state.what_if_budget_was, st.session_state.what_if_budget = budget, current
-    st.session_state.setdefault("what_if_budget", current)
+    current = _written(capacity)
+    if st.session_state.get("what_if_capacity_was") != capacity:
+        st.session_state.what_if_capacity_was, st.session_state.what_if_capacity = capacity, current
+    st.session_state.setdefault("what_if_capacity", current)
     text = st.text_input(
-        "Budget in bytes",
-        key="what_if_budget",
+        "Capacity in bytes",
+        key="what_if_capacity",
         placeholder="512KiB",
         on_change=_take,
         help="Bytes, or as 512KiB or 1.5GiB.",
     )
-    fault = st.session_state.get("what_if_budget_fault")
+    fault = st.session_state.get("what_if_capacity_fault")
     if fault and text:
         st.error(plain(fault), icon=":material/error:")
         return
-    if not budget:
-        st.caption("Give a budget to see whether it fits, and the smallest change that makes it fit.")
+    if not capacity:
+        st.caption("Give a capacity to see whether it fits, and the smallest change that makes it fit.")
         return
-    _answer(found, scenarios.fit_of(facts.plan, budget))
+    _answer(found, scenarios.fit_of(facts.plan, capacity))
 
 
 def _take() -> None:
-    text = st.session_state.what_if_budget.strip()
+    text = st.session_state.what_if_capacity.strip()
     try:
-        nbytes = parse_bytes(text, "budget") if text else 0
+        nbytes = parse_bytes(text, "capacity") if text else 0
     except MemplanError as error:
-        st.session_state.what_if_budget_fault = str(error)
+        st.session_state.what_if_capacity_fault = str(error)
         return
-    st.session_state.what_if_budget_fault = ""
-    st.session_state.what_if_budget_was = nbytes or None
-    state.choose(budget=repr(nbytes / 2**20).removesuffix(".0") if nbytes else "")
+    st.session_state.what_if_capacity_fault = ""
+    st.session_state.what_if_capacity_was = nbytes or None
+    state.choose(capacity=repr(nbytes / 2**20).removesuffix(".0") if nbytes else "")
 
 
-def _written(budget: int | None) -> str:
-    if not budget:
+def _written(capacity: int | None) -> str:
+    if not capacity:
         return ""
-    short = format_bytes(budget)
+    short = format_bytes(capacity)
     try:
-        exact = parse_bytes(short) == budget
+        exact = parse_bytes(short) == capacity
     except MemplanError:
         # Rounded, it is no whole number of bytes: 10.24 KiB.
         exact = False
-    return short if exact else str(budget)
+    return short if exact else str(capacity)
 
 
 def _answer(found: Changed, fit: Fit) -> None:

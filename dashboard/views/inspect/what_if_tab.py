@@ -9,7 +9,7 @@ from memplan_dashboard.session import scenarios, state
 from memplan_dashboard.session.markdown_text import plain
 from memplan_dashboard.session.plan_facts import Facts
 from memplan_dashboard.session.scenarios import Changed
-from memplan_dashboard.views.inspect.what_if_capacity import show_budget
+from memplan_dashboard.views.inspect.what_if_capacity import show_capacity
 
 from memplan_engine import Align, Drop, Edit, MemplanError, Pin, Resize, Shorten, Split
 from memplan_engine.formats.csv_tables.csv_writer import to_csv
@@ -23,7 +23,7 @@ FAULT = "what_if_fault"
 ACTIONS = ("Resize", "Drop", "Pin", "Split", "Lifetime", "Align")
 
 
-def show_what_if(found: Changed, facts: Facts, selected: int | None, budget: int | None) -> None:
+def show_what_if(found: Changed, facts: Facts, selected: int | None, capacity: int | None) -> None:
     """All of the tab; `facts` are those of the changed plan."""
     with st.container(key="halves_what_if"):
         left, right = st.columns(2, gap="large")
@@ -37,7 +37,7 @@ def show_what_if(found: Changed, facts: Facts, selected: int | None, budget: int
     with right:
         st.markdown("**Changes**")
         _list(found)
-    show_budget(found, facts, budget)
+    show_capacity(found, facts, capacity)
     st.markdown("**Export**")
     _export(found, facts)
 

@@ -1,4 +1,4 @@
-"""`memplan what-if`: the plan after edits beside the original, and what would make it fit a budget."""
+"""`memplan what-if`: the plan after edits beside the original, and what would make it fit a capacity."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memplan_engine.cli.options import (
     open_problem,
     with_preparation,
 )
-from memplan_engine.cli.output import show
+from memplan_engine.cli.output import show, tell
 from memplan_engine.cli.progress import solve_in_sight
 from memplan_engine.errors import InputError
 from memplan_engine.files import check_target, write
@@ -54,10 +54,11 @@ def what_if(
     align: Annotated[Repeated, typer.Option(help="NAME=BYTES: whatever alignment it had.")] = None,
     pin: Annotated[Repeated, typer.Option(help="NAME=OFFSET in bytes, or NAME=free.")] = None,
     drop: Annotated[Repeated, typer.Option(help="NAME: leave it out.")] = None,
-    budget: Annotated[
+    capacity: Annotated[
         str | None,
         typer.Option(help="Bytes, or as 512KiB: does it fit then? Exit code 0 yes, 1 no, 3 undecided."),
     ] = None,
+    budget: Annotated[str | None, typer.Option(hidden=True)] = None,
     strategy: STRATEGY = "auto",
     seconds: SECONDS = None,
     seed: SEED = 0,
@@ -74,7 +75,10 @@ def what_if(
         "split": split, "lifetime": lifetime, "resize": resize, "align": align, "pin": pin, "drop": drop,
     }  # fmt: skip
     chosen = (*(load_edits(edits) if edits else ()), *_edits(given))
-    limit = None if budget is None else parse_bytes(budget, "--budget")
+    if budget is not None:
+        tell("memplan: --budget is now called --capacity; the old name goes with version 1.0")
+        capacity = budget if capacity is None else capacity
+    limit = None if capacity is None else parse_bytes(capacity, "--capacity")
     problem = open_problem(file, how)
     for target, suffixes in ((output, (".json", ".csv")), (save_edits, (".json",))):
         if target:
