@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import drawn
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import types
 
+from memplan_engine import kernels
 from memplan_engine.kernels.constructive.breadth import busiest_section
 from memplan_engine.kernels.constructive.place import place_in_order
 from memplan_engine.kernels.constructive.placed import cell_width
@@ -234,3 +236,18 @@ def test_the_kernel_is_compiled_for_one_kind_of_arrays_only():
     prepare_and_place(np.arange(4)[::2] // 2)
     assert planning_signatures() == before
     assert len(before) == 1
+
+
+def test_what_is_compiled_is_kept_until_its_source_or_that_of_a_callee_changes():
+    sources = kernels._find_sources()
+    before = kernels._digests(sources)
+    place = f"{kernels.__name__}.constructive.place"
+    placed = f"{kernels.__name__}.constructive.placed"
+    assert f"from {placed} import" in sources[place]
+    assert kernels._cache_folder(place).name == f"place-{before[place]}"
+    after = kernels._digests(sources | {placed: sources[placed] + "\n"})
+    changed = {name for name in before if before[name] != after[name]}
+    assert {place, placed} <= changed
+    assert f"{kernels.__name__}.search.repair" not in changed
+    assert len({Path(module.replace(".", "/")).name for module in before}) == len(before)
+    assert list(before).index(placed) < list(before).index(place)
