@@ -187,6 +187,9 @@ from .graph import (
     check_graph as check_graph,
 )
 from .lifetimes import (
+    PlanningOptions as PlanningOptions,
+)
+from .lifetimes import (
     Unread as Unread,
 )
 from .lifetimes import (

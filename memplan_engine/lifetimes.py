@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TypedDict
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Role
@@ -51,6 +52,18 @@ def _unread(graph: Graph) -> list[str]:
     that nobody asks for go with the others."""
     wanted = {name for op in graph.ops for name in (*op.inputs, *op.mutates)} | set(graph.outputs)
     return [name for op in graph.ops if not wanted.intersection(op.outputs) for name in op.outputs]
+
+
+class PlanningOptions(TypedDict, total=False):
+    """What may be asked of the buffers of a graph, at whatever sizes: keywords of every function that finds
+    them, which hands them on to `to_problem`."""
+
+    alignment: int
+    """Bytes, for storages that ask for none of their own; 64 unless given."""
+    plan_inputs: bool
+    """Whether the graph's inputs are planned as well."""
+    unread: Unread
+    """How long what nobody reads is held."""
 
 
 def to_problem(

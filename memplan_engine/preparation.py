@@ -9,7 +9,7 @@ from typing import Any
 from memplan_engine.errors import InputError
 from memplan_engine.formats.importer import Loaded
 from memplan_engine.graph import Graph
-from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
+from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, PlanningOptions, Unread
 from memplan_engine.plan import Plan
 from memplan_engine.planner import as_problem
 from memplan_engine.problem import Problem
@@ -41,6 +41,11 @@ class Preparation:
         """The alignment of a graph's buffers that ask for none of their own, in bytes."""
         return DEFAULT_ALIGNMENT if self.alignment is None else self.alignment
 
+    @property
+    def options(self) -> PlanningOptions:
+        """What of it holds at whatever sizes."""
+        return {"alignment": self.graph_alignment, "plan_inputs": self.plan_inputs, "unread": self.unread}
+
     def without_symbols(self) -> Preparation:
         """The same, of a graph whose symbols have their values already."""
         return replace(self, symbols=())
@@ -62,21 +67,8 @@ def prepare(loaded: Loaded, how: Preparation, source: str = "") -> Problem:
         schedule = prepared_schedule(graph, how)
         reused = Reused(graph, schedule)
         if how.in_place or how.concat:
-            reused = reuse(
-                graph,
-                schedule,
-                in_place=how.in_place,
-                concat=how.concat,
-                alignment=how.graph_alignment,
-                unread=how.unread,
-            )
-        return reused_problem(
-            reused,
-            alignment=how.graph_alignment,
-            plan_inputs=how.plan_inputs,
-            unread=how.unread,
-            round_sizes=how.round_sizes,
-        )
+            reused = reuse(graph, schedule, in_place=how.in_place, concat=how.concat, **how.options)
+        return reused_problem(reused, round_sizes=how.round_sizes, **how.options)
     problem = loaded.problem if isinstance(loaded, Plan) else loaded
     # Taken silently, an option that does nothing would give a plan of something else than was asked for.
     for option in fields(Preparation):
@@ -112,12 +104,7 @@ def prepared_schedule(graph: Graph, how: Preparation) -> Schedule:
 def range_options(graph: Graph, how: Preparation) -> dict[str, Any]:
     """What of `how` plans over a range of sizes take, as `sweep`, `plan_buckets` and `schema_of` name it.
     Reuse and rounding are not among it: they are decided at one set of sizes."""
-    return {
-        "schedule": prepared_schedule(graph, how),
-        "alignment": how.graph_alignment,
-        "plan_inputs": how.plan_inputs,
-        "unread": how.unread,
-    }
+    return {"schedule": prepared_schedule(graph, how), **how.options}
 
 
 def _shown(asked: object) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Unpack
 
 from memplan_engine.bounds import lower_bound
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
-from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
+from memplan_engine.lifetimes import PlanningOptions
 from memplan_engine.plan import Plan
 from memplan_engine.planner import QUICK_SECONDS, make_plan
 from memplan_engine.schedule import Schedule
@@ -82,9 +83,7 @@ def plan_buckets(
     *,
     values: Mapping[str, int] | None = None,
     schedule: Schedule | None = None,
-    alignment: int = DEFAULT_ALIGNMENT,
-    plan_inputs: bool = False,
-    unread: Unread = Unread.FREED,
+    **options: Unpack[PlanningOptions],
 ) -> BucketTable:
     """Plan `graph` once for each of `highs`, the buckets' largest values of `symbol`, with the other symbols
     at `values` or their hints. The first bucket begins at the symbol's smallest value.
@@ -96,7 +95,7 @@ def plan_buckets(
     """
     known = symbol_named(graph, symbol)
     ordered = _ordered(graph.name, symbol, highs)
-    problem = symbolic_problem(graph, schedule, alignment=alignment, plan_inputs=plan_inputs, unread=unread)
+    problem = symbolic_problem(graph, schedule, **options)
     low, buckets = known.low, []
     for high in ordered:
         at = check_values(graph.symbols, {**(values or {}), symbol: high}, graph.name)

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import lcm
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import MAX_BYTES, Graph, Symbol
 from memplan_engine.kernels.shared_objects.fullest import assign_to_fullest
-from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
+from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, PlanningOptions
 from memplan_engine.plan import Plan
 from memplan_engine.planner import adopt
 from memplan_engine.problem import Ints, make_problem
@@ -162,10 +162,7 @@ def schema_of(
     graph: Graph,
     values: Mapping[str, int] | None = None,
     schedule: Schedule | None = None,
-    *,
-    alignment: int = DEFAULT_ALIGNMENT,
-    plan_inputs: bool = False,
-    unread: Unread = Unread.FREED,
+    **options: Unpack[PlanningOptions],
 ) -> MemorySchema:
     """The memory schema of `graph`, decided at `values`, the symbols' hints for the rest.
 
@@ -176,7 +173,7 @@ def schema_of(
     ------
     InputError: a symbol without value or hint, values out of range, formulas that cannot be read.
     """
-    problem = symbolic_problem(graph, schedule, alignment=alignment, plan_inputs=plan_inputs, unread=unread)
+    problem = symbolic_problem(graph, schedule, **options)
     return _build(problem, problem.values(values), _first_ops(problem))
 
 

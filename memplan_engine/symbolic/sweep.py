@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
-from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
+from memplan_engine.lifetimes import PlanningOptions
 from memplan_engine.planner import QUICK_SECONDS, make_plan
 from memplan_engine.schedule import Schedule
 from memplan_engine.scope import Scope
@@ -55,9 +56,7 @@ def sweep(
     at: Mapping[str, int] | None = None,
     points: int = POINTS,
     schedule: Schedule | None = None,
-    alignment: int = DEFAULT_ALIGNMENT,
-    plan_inputs: bool = False,
-    unread: Unread = Unread.FREED,
+    **options: Unpack[PlanningOptions],
 ) -> Sweep:
     """Plan `graph` at `values` of `symbol`, or at `points` values over its range, evenly spaced by ratio and
     with the hint among them. `at` has values for the other symbols (their hints for the rest), and may have
@@ -74,8 +73,8 @@ def sweep(
         raise InputError(graph.name, f"values of {symbol!r}", f"{count} of them", f"2 to {MOST_POINTS}")
     base = check_values(graph.symbols, at, graph.name)
     chosen = sorted({*steps_between(*ends(known), points - 1), base[symbol]} if values is None else {*values})
-    problem = symbolic_problem(graph, schedule, unread=unread, alignment=alignment, plan_inputs=plan_inputs)
-    schema = schema_of(graph, base, schedule, unread=unread, alignment=alignment, plan_inputs=plan_inputs)
+    problem = symbolic_problem(graph, schedule, **options)
+    schema = schema_of(graph, base, schedule, **options)
     columns: list[tuple[int, int, int, int, int, int]] = []
     scopes = set()
     skipped: dict[int, ImpossibleSizeError] = {}

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Unpack
 
 import numpy as np
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import MAX_BYTES, Graph
-from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread, to_problem
+from memplan_engine.lifetimes import PlanningOptions, to_problem
 from memplan_engine.problem import Ints, Origin, Problem, make_problem
 from memplan_engine.schedule import Schedule, sequential
 from memplan_engine.symbolic.expression import Formula, parse
@@ -88,10 +89,8 @@ def symbolic_problem(
     graph: Graph,
     schedule: Schedule | None = None,
     *,
-    alignment: int = DEFAULT_ALIGNMENT,
-    plan_inputs: bool = False,
-    unread: Unread = Unread.FREED,
     round_sizes: bool = False,
+    **options: Unpack[PlanningOptions],
 ) -> SymbolicProblem:
     """The buffers of `graph`, as `to_problem` finds them, and those with formulas that happen to have no
     bytes at the hints. A graph without symbols gives formulas that are plain numbers.
@@ -102,9 +101,7 @@ def symbolic_problem(
     """
     schedule = schedule or sequential(graph)
     filled = tuple(replace(s, nbytes=1) if s.formula else s for s in graph.storages)
-    frame = to_problem(
-        replace(graph, storages=filled), schedule, alignment=alignment, plan_inputs=plan_inputs, unread=unread
-    )
+    frame = to_problem(replace(graph, storages=filled), schedule, **options)
     symbols = {symbol.name: symbol for symbol in graph.symbols}
     storages = {storage.name: storage for storage in graph.storages}
     read = partial(parse, names=symbols, source=graph.name)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Unpack
 
 from memplan_engine.graph import Graph
-from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread, to_problem
+from memplan_engine.lifetimes import PlanningOptions, to_problem
 from memplan_engine.problem import Gap, Problem, make_problem
 from memplan_engine.schedule import Schedule
 
@@ -100,10 +101,8 @@ class Reused:
 def reused_problem(
     reused: Reused,
     *,
-    alignment: int = DEFAULT_ALIGNMENT,
-    plan_inputs: bool = False,
-    unread: Unread = Unread.FREED,
     round_sizes: bool = False,
+    **options: Unpack[PlanningOptions],
 ) -> Problem:
     """`to_problem` of a reused graph, with the windows of its storages. Give the alignment that the
     transform was given: blocks inside a storage were placed for it.
@@ -112,14 +111,7 @@ def reused_problem(
     ------
     InputError: `alignment` below 1.
     """
-    problem = to_problem(
-        reused.graph,
-        reused.schedule,
-        alignment=alignment,
-        plan_inputs=plan_inputs,
-        unread=unread,
-        round_sizes=round_sizes,
-    )
+    problem = to_problem(reused.graph, reused.schedule, round_sizes=round_sizes, **options)
     return with_windows(problem, reused.windows)
 
 

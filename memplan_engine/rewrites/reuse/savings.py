@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Unpack
 
 from memplan_engine.analysis.peak import find_peak
 from memplan_engine.bounds import lower_bound
 from memplan_engine.graph import Graph
-from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
+from memplan_engine.lifetimes import PlanningOptions
 from memplan_engine.planner import QUICK_SECONDS, make_plan
 from memplan_engine.rewrites.reuse.reused import Kept, Reason, Reused, reused_problem
 from memplan_engine.rewrites.reuse.transform import reuse
@@ -39,10 +40,8 @@ def savings(
     schedule: Schedule | None = None,
     *,
     strategy: str | Strategy = "auto",
-    alignment: int = DEFAULT_ALIGNMENT,
-    plan_inputs: bool = False,
-    unread: Unread = Unread.FREED,
     budget: Budget | None = None,
+    **options: Unpack[PlanningOptions],
 ) -> tuple[Saving, ...]:
     """The graph planned four times: "as it is", "in place", "concat" and "both", in that order.
 
@@ -61,8 +60,8 @@ def savings(
     )
     found = []
     for name, in_place, concat in ways:
-        reused = reuse(graph, schedule, in_place=in_place, concat=concat, alignment=alignment, unread=unread)
-        problem = reused_problem(reused, alignment=alignment, plan_inputs=plan_inputs, unread=unread)
+        reused = reuse(graph, schedule, in_place=in_place, concat=concat, **options)
+        problem = reused_problem(reused, **options)
         plan = make_plan(problem, strategy, budget=Budget(budget.seconds if budget else QUICK_SECONDS))
         found.append(
             Saving(

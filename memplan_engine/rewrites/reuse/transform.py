@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from memplan_engine.errors import PlanError
 from memplan_engine.graph import Graph
-from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
+from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, PlanningOptions, Unread
 from memplan_engine.profile import demand
 from memplan_engine.rewrites.reuse.check_reuse import check_reuse
 from memplan_engine.rewrites.reuse.concat import place_concats
@@ -19,21 +21,22 @@ def reuse(
     *,
     in_place: bool = True,
     concat: bool = True,
-    alignment: int = DEFAULT_ALIGNMENT,
-    unread: Unread = Unread.FREED,
+    **options: Unpack[PlanningOptions],
 ) -> Reused:
     """`graph` with the reuse that is asked for, checked by `check_reuse`; with neither, as it is.
 
     In-place writes come first: a block inside a concatenation covers no storage any more, and an op could no
     longer write into it. An op that writes into its input can also keep that input out of a concatenation, so
-    where concatenations alone give the lower peak they are what remains of both. `alignment` in bytes, and
-    `unread`: plan with the same.
+    where concatenations alone give the lower peak they are what remains of both. Plan with the same
+    `options`; `plan_inputs` makes no difference here.
 
     Raises
     ------
     InputError: `alignment` below 1; a schedule that the graph cannot run by. PlanError: the checker's first
     breach; a defect of a transform.
     """
+    alignment = options.get("alignment", DEFAULT_ALIGNMENT)
+    unread = options.get("unread", Unread.FREED)
     schedule = sequential(graph) if schedule is None else check_schedule(graph, schedule, graph.name)
     first = write_in_place(graph, schedule) if in_place else Reused(graph, schedule)
     if not concat:
