@@ -32,6 +32,7 @@ from memplan_engine import (
     to_problem,
 )
 from memplan_engine.files import write
+from memplan_engine.formats.memplan_json.json_base import Head
 from memplan_engine.formats.memplan_json.json_reader import loads
 from memplan_engine.formats.memplan_json.json_writer import dumps, write_json
 from memplan_engine.formats.memplan_json.schema import FOLDER, schemas
@@ -339,6 +340,19 @@ def test_missing_fields_are_named(kind: str, field: str) -> None:
 )
 def test_broken_documents(text: str, message: str) -> None:
     assert refusal(text).startswith(message)
+
+
+@pytest.mark.parametrize("made", [graph, problem, plan], ids=["graph", "problem", "plan"])
+def test_what_we_write_is_parsed_once_and_what_others_write_in_any_order(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = dumps(made()).decode()
+    fields = json.loads(text)
+    turned = json.dumps({key: fields[key] for key in reversed(fields)})
+    assert loads(turned, "turned") == made()
+    monkeypatch.setattr(Head, "model_validate_json", None)
+    assert loads(text, "text") == made()
+    assert loads(json.dumps(fields, indent=2), "indented") == made()
 
 
 def test_many_faults_are_not_all_collected() -> None:

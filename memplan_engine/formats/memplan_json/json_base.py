@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
@@ -18,6 +19,10 @@ ScopeName = Literal["graph", "with_temporaries", "eager", "buffers"]
 """What figures count: a `Scope` by its value."""
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+_HEAD = re.compile(r'"format"\s*:\s*"(memplan/[a-z]+)"\s*,\s*"version"\s*:\s*([0-9]{1,9})\s*[,}]')
+"""The two fields side by side, as every file of ours has them. Within a text its quotes would be escaped."""
 
 
 class Strict(BaseModel):
@@ -46,7 +51,12 @@ ONE_VERSION = "1, all that this memplan can read"
 
 
 def parse_head(text: str, source: str) -> Head:
-    """Read what kind of file it is; raises InputError when it does not say, or is no JSON object."""
+    """Read what kind of file it is; raises InputError when it does not say, or is no JSON object.
+
+    Where the two fields stand side by side, nothing is parsed: whoever reads the whole checks them again.
+    """
+    if found := _HEAD.search(text):
+        return Head(format=found[1], version=int(found[2]))
     try:
         return Head.model_validate_json(text)
     except ValidationError as error:
