@@ -16,6 +16,7 @@ from browser_support import ROOT
 from rooms import ROOMS
 
 FOLDERS = {"memplan_engine": ROOT / "memplan_engine", "memplan_dashboard": ROOT / "dashboard"}
+FOLDERS = {"memplan_engine": ROOT / "memplan_engine", "memplan_dashboard": ROOT / "dashboard"}
 MODULES = {
     ".".join((name, *path.relative_to(folder).with_suffix("").parts)).removesuffix(".__init__"): path
     for name, folder in FOLDERS.items()
@@ -172,6 +173,91 @@ def test_no_file_is_called_as_a_library_that_it_imports() -> None:
     assert breaking(MODULES, lambda module: {module.split(".")[-1]} & top_levels(module)) == {}
 
 
+def all_imported(module: str) -> set[str]:
+    """Return the modules of our own that `module` imports in whatever way, for type checkers as well."""
+    names = set()
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = absolute(module, node)
+            names |= {inner if (inner := f"{base}.{alias.name}") in MODULES else base for alias in node.names}
+    return {name for name in names if name in MODULES} - {module}
+
+
+def room_of(module: str) -> str:
+    """Return the room of `module`: its folder; itself where it stands in a root."""
+    folder = module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
+    room = module if folder in FOLDERS else folder
+    return room.removeprefix("memplan_engine.")
+
+
+def used_rooms() -> dict[str, set[str]]:
+    """Return the other rooms that each room uses, without its own sub-folders."""
+    used: dict[str, set[str]] = {}
+    for module in set(MODULES) - EXEMPT:
+        room = room_of(module)
+        others = {room_of(name) for name in all_imported(module) - EXEMPT} - {room}
+        used.setdefault(room, set()).update(each for each in others if not each.startswith(f"{room}."))
+    return used
+
+
+def test_each_room_uses_those_that_it_may_and_no_others() -> None:
+    """Both ways: a rule that nothing needs would let something in that nobody looked at."""
+    assert used_rooms() == {room: set(uses.split()) for room, uses in ROOMS.items()}
+
+
+def test_rooms_use_those_above_them_only() -> None:
+    order = list(ROOMS)
+    upwards = {
+        (room, each)
+        for place, room in enumerate(order)
+        for each in ROOMS[room].split()
+        if each not in order[:place]
+    }
+    assert upwards == set()
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """Lazy and type-only imports included."""
+    graph = {module: all_imported(module) - EXEMPT for module in set(MODULES) - EXEMPT}
+    assert len(list(TopologicalSorter(graph).static_order())) >= len(graph)
+
+
+def test_who_is_asked_by_name_is_there_and_only_registries_ask() -> None:
+    """`system.by_name.find` sees no arrow; what it is given is looked at here instead."""
+    asking = {}
+    for module in ENGINE:
+        texts = (node.value for node in ast.walk(tree(module)) if isinstance(node, ast.Constant))
+        names = {
+            text
+            for text in texts
+            if isinstance(text, str) and re.fullmatch(r"memplan_engine[\w.]+:\w+", text)
+        }
+        if names:
+            asking[module] = {name.partition(":")[0] for name in names} - set(MODULES)
+    assert asking == {"memplan_engine.files": set(), "memplan_engine.plan": set()}
+
+
+def test_rooms_are_small_and_no_name_is_everywhere() -> None:
+    files: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        files.setdefault(str(path.parent.relative_to(ROOT)), []).append(path.name)
+        if path.name != "__init__.py":
+            names.setdefault(path.stem, []).append(module)
+    crowded = {folder for folder, found in files.items() if len(found) > MOST_FILES + 1}
+    assert crowded == set()
+    assert len(files["memplan_engine"]) <= MOST_FILES_OF_THE_ROOT
+    assert len(files["dashboard"]) <= 5
+    assert {name: found for name, found in names.items() if len(found) > 2} == {}
+    assert [module for module in MODULES if module.split(".")[-1] in module.split(".")[:-1]] == []
+
+
+def test_no_file_is_called_as_a_library_that_it_imports() -> None:
+    assert breaking(MODULES, lambda module: {module.split(".")[-1]} & top_levels(module)) == {}
+
+
 def top_levels(module: str, lazy: bool = True) -> set[str]:
     return {name.split(".")[0] for name in imported(module, lazy)}
 
@@ -224,6 +310,7 @@ def test_torch_and_onnx_only_in_functions_and_only_of_what_works_on_their_graphs
 
 
 def test_the_runtime_which_needs_torch_is_imported_in_functions_only() -> None:
+    # What stands beside the runtime needs torch as well, and may import it at once.
     # What stands beside the runtime needs torch as well, and may import it at once.
     others = set(MODULES) - set(RUNTIME)
     assert breaking(others, lambda m: below(imported(m, lazy=False), *RUNTIME)) == {}

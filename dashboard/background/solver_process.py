@@ -1,7 +1,7 @@
 """A solver in a process of its own: reads a problem from its standard input, writes how far it has come.
 
-Started as `python -m memplan_dashboard.background.solver_process` by `jobs`. The first message is the problem;
-the only one after it is a wish to stop. When the input ends, whoever asked is gone, and the process ends, too.
+Started as `python -m memplan_dashboard.background.solver_process` by `jobs`. The first message is the
+problem; the only one after it is a wish to stop. When the input ends, whoever asked is gone, and the process ends, too.
 Never imports Streamlit.
 """
 
