@@ -43,6 +43,8 @@ class Caller:
     module: str = ""
 
 
+BACKWARD = Frame("backward", "??", 0)
+"""What stands for a backward pass without a line of the user's in it."""
 NOBODY = Caller("buffer", "no stack recorded", None)
 
 
@@ -101,7 +103,8 @@ def find_caller(frames: Sequence[Frame]) -> Caller:
     node = next(filter(None, (_first(_NODE, frame.function) for frame in frames)), "")
     outside = next((frame.function for frame in frames if not _PLUMBING.search(frame.function)), "")
     label = node or operation or outside
-    return Caller(operation or label, label, None) if label else NOBODY
+    module = BACKWARD.function if BACKWARD in frames else ""
+    return Caller(operation or label, label, None, module) if label else NOBODY
 
 
 @lru_cache(4096)

@@ -27,6 +27,13 @@ _COUNTED = {
 }
 
 
+RUN_OF_GRAPH = (
+    "what one real run of the captured graph allocated; a whole eager run holds more where Python names "
+    "values (memplan observe)"
+)
+"""What is measured of a run inside its plan."""
+
+
 def scope_words(scope: Scope) -> str:
     """What is counted, in plain words."""
     return _COUNTED[scope]

@@ -1,4 +1,4 @@
-"""Byte counts for people: always binary units, rounded only here."""
+"""Byte counts for people: written in binary units and rounded only here, read in binary and decimal ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ import re
 from memplan_engine.errors import InputError
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-_FACTORS: dict[str, int] = {unit.lower(): 1024**power for power, unit in enumerate(UNITS)}
+_DECIMAL = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
+_FACTORS: dict[str, int] = {
+    unit.lower(): base**power
+    for base, units in ((1024, UNITS), (1000, _DECIMAL))
+    for power, unit in enumerate(units)
+}
+UNITS_TAKEN = "units as in 512KiB (of 1,024) or 100MB (of 1,000)"
 LEAST_PERCENT = 0.001
 """Smaller shares are only said to be smaller: nobody counts zeros, and the exact number is in the JSON."""
 _SIZE = re.compile(r"(?P<number>[0-9]{1,19}(?:\.[0-9]{1,19})?)\s*(?P<unit>[A-Za-z]+)?", re.ASCII)
@@ -24,6 +30,11 @@ def format_bytes(count: int | float) -> str:
     return f"{sign}{text} {unit}"
 
 
+def exact(nbytes: int) -> str:
+    """ "1.5 KiB (1,536 B)", "170 B"."""
+    return f"{format_bytes(nbytes)} ({nbytes:,} B)" if nbytes >= 1024 else f"{nbytes} B"
+
+
 def format_percent(ratio: float) -> str:
     """0.0691 → "6.9 %", 0.00042 → "0.042 %", 1.8e-8 → "< 0.001 %": what is not 0 never reads as 0, and no
     figure is written with an exponent."""
@@ -36,8 +47,8 @@ def format_percent(ratio: float) -> str:
 
 
 def parse_bytes(text: str, source: str = "size") -> int:
-    """ "1048576", "512KiB", "1.5 GiB" → bytes; raises InputError naming `source` for what is no whole number
-    of bytes below 2^63. Decimal units (KB, MB) are refused: two people read two numbers into them."""
+    """ "1048576", "512KiB", "1.5 GiB", "100MB" → bytes: KiB is 1,024 of them, kB 1,000. Raises InputError
+    naming `source` for what is no whole number of bytes below 2^63."""
     match = _SIZE.fullmatch(text.strip())
     unit = (match["unit"] or "b").lower() if match else ""
     if match and unit in _FACTORS:
@@ -49,7 +60,7 @@ def parse_bytes(text: str, source: str = "size") -> int:
         if not rest and scaled < 2**63:
             return scaled
     shown = repr(text if len(text) <= 40 else f"{text[:39]}…")
-    raise InputError(source, "", shown, "bytes below 2^63, or binary units as in 512KiB or 1.5GiB")
+    raise InputError(source, "", shown, f"bytes below 2^63, or {UNITS_TAKEN}")
 
 
 def format_seconds(seconds: float) -> str:

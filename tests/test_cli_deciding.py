@@ -29,7 +29,7 @@ def test_it_fits_with_the_plan_and_exit_0(memplan, tmp_path):
     code, out, err = memplan("plan", "list.csv", "--capacity", "170", "-o", "out.json")
     assert (code, err) == (0, "")
     assert "arena          170 B" in out
-    assert out.splitlines()[-1] == "fits into 170 B, 0 B to spare"
+    assert out.splitlines()[-1] == "the arena fits into 170 B, 0 B to spare"
     assert load(tmp_path / "out.json").arena_bytes == 170
     found = json.loads(memplan("plan", "list.csv", "--capacity", "1KiB", "--json")[1])
     assert (found["verdict"], found["capacity_bytes"], found["core"]) == ("fits", 1024, None)
@@ -42,7 +42,7 @@ def test_it_does_not_fit_and_the_core_is_a_problem_that_does_not_fit_either(memp
     (tmp_path / "more.csv").write_text(BUFFERS + "d,7,9,60\n")
     code, out, err = memplan("plan", "more.csv", "--capacity", "169", "--core", f"core.{suffix}")
     assert (code, err) == (1, "")
-    assert out.splitlines()[0].startswith("does not fit into 169 B, as was proved in ")
+    assert out.splitlines()[0].startswith("the arena does not fit into 169 B, as was proved in ")
     assert "at least 170 B are needed (load)" in out
     assert "2 buffers cannot fit on their own: 170 B at step 3" in out
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if line[:1] == "│"]
@@ -81,7 +81,10 @@ def test_not_decided_in_time_is_exit_3_and_leaves_no_core(memplan, tmp_path, mon
     code, out, err = memplan("plan", "list.csv", "--capacity", "200", "--core", "core.csv", "-o", "best.csv")
     assert code == 3
     assert "cut short after 1.5 s by the time limit: best plan so far" in out
-    assert out.splitlines()[-1] == "undecided in 1.5 s whether it fits into 200 B: at least 170 B are needed"
+    assert (
+        out.splitlines()[-1]
+        == "undecided in 1.5 s whether the arena fits into 200 B: at least 170 B are needed"
+    )
     assert "gap            58.8 %" in out
     assert err.splitlines() == [
         "best.csv: the best plan found, which takes 270 B",
@@ -175,7 +178,7 @@ def test_a_core_that_a_search_proved_has_its_window():
         for part in decision_tables(decision):
             console.print(part)
     lines = captured.get().splitlines()
-    assert lines[0] == "does not fit into 19 B, as was proved in 2 s on 2 threads, 1,234 nodes"
+    assert lines[0] == "the arena does not fit into 19 B, as was proved in 2 s on 2 threads, 1,234 nodes"
     assert "2 buffers cannot fit on their own: 20 B within steps 1–3" in lines
     worse = Plan(problem, np.array([0, 6, 24, 0]), "exact", bound)
     assert certificate(worse).endswith("2 buffers alive within steps 1–3 need (as a search proved), 20 B")
@@ -196,6 +199,11 @@ def test_a_core_that_a_search_proved_has_its_window():
         ("9223372036854775807", 2**63 - 1),
         ("7EiB", 7 * 2**60),
         (" 1GiB ", 2**30),
+        ("1kB", 1000),
+        ("100MB", 100_000_000),
+        ("1.5 gb", 1_500_000_000),
+        ("2TB", 2 * 10**12),
+        ("9.223372036854775807EB", 2**63 - 1),
     ],
 )
 def test_bytes_are_read_exactly(text, expected):
@@ -204,7 +212,24 @@ def test_bytes_are_read_exactly(text, expected):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "B", "1.5", "0.3KiB", "1KB", "1k", "-1", "+1", "1e3", "8EiB", "9" * 19, "9" * 5000, "١", "1_0"],
+    [
+        "",
+        "B",
+        "1.5",
+        "0.3KiB",
+        "1.0001kB",
+        "1XB",
+        "1k",
+        "10EB",
+        "-1",
+        "+1",
+        "1e3",
+        "8EiB",
+        "9" * 19,
+        "9" * 5000,
+        "١",
+        "1_0",
+    ],
 )
 def test_what_is_no_number_of_bytes_is_refused(text):
     with pytest.raises(InputError, match=r"--capacity: found .*, expected bytes below 2\^63"):

@@ -170,8 +170,8 @@ def test_graphs_take_the_options_of_other_verbs(memplan, tmp_path):
     [
         (("none.csv", "list.csv"), "none.csv: found no such file"),
         (
-            ("list.csv", "list.csv", "--fail-above", "5MB"),
-            "--fail-above: found '5MB', expected a share as in 5%",
+            ("list.csv", "list.csv", "--fail-above", "5XB"),
+            "--fail-above: found '5XB', expected a share as in 5%",
         ),
         (("list.csv", "list.csv", "--strategy", "best"), "no strategy 'best'"),
         (("list.csv", "list.csv", "--in-place"), "list.csv: in place: found switched on, expected a graph"),

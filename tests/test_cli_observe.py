@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import memplan_engine
 from memplan_engine import InputError, capture, load, load_program, make_plan, observe_model
 from memplan_engine.torch_capture.training.torch_recipe import Recipe
 from memplan_engine.torch_capture.training.torch_step import capture_step
@@ -171,3 +172,16 @@ def test_what_a_model_catches_does_not_upset_the_observer():
     assert seen.ops.names[-3:] == ("copy_", "neg", "abs")
     assert len(seen.ops.begin) == len(seen.ops.end) == len(seen.ops)
     assert (seen.ops.begin <= seen.ops.end).all()
+
+
+def test_lines_of_a_training_step_are_the_users_or_none(observe, tmp_path):
+    """The model's layers stand in its forward; its backward pass and its optimizer were begun by memplan."""
+    assert observe("models.py:trained", "--training", "step", "-o", "step.json")[0] == 0
+    problem = load(tmp_path / "step.json")
+    callers = [problem.callers.of(row) for row in range(len(problem))]
+    files = {each.source.file for each in callers if each.source}
+    assert str(tmp_path / "models.py") in files
+    assert not [file for file in files if Path(memplan_engine.__file__).parent in Path(file).parents]
+    assert not [file for file in files if "/autograd/" in file]
+    backward = {(each.kind, each.source) for each in callers if each.module == "backward"}
+    assert {("mm", None), ("tanh_backward", None)} <= backward

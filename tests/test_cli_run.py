@@ -107,7 +107,7 @@ def test_a_whole_training_step_runs_and_updates_the_weights_alike(run, more):
     assert said["model"].endswith("training mode")
     assert said["measured peak"].endswith("as predicted, to the byte")
     outputs = 0 if more else 1
-    assert said["result"].startswith("bit for bit equal to an eager step (loss, ")
+    assert said["result"].startswith("bit for bit equal to the second eager step (loss, ")
     assert f"loss, {outputs} output" in said["result"]
     assert said["safety"].endswith("nothing wrong")
 

@@ -60,7 +60,10 @@ def test_what_is_written_is_valid(memplan, suffix):
 def test_a_capacity_that_is_too_small_and_what_would_make_it_fit(memplan):
     code, out, err = memplan("what-if", "list.csv", "--capacity", "160")
     assert (code, err) == (1, "")
-    assert "does not fit into 160 B, as is proved (load); packing alone reaches 170 B, the least" in out
+    assert (
+        "the arena does not fit into 160 B, as is proved (load); packing alone reaches 170 B, the least"
+        in out
+    )
     assert (
         "whatever the packing, live bytes must fall by 10 B at step 3; too much is alive at step 3; "
         "2 buffers could make room alone"
@@ -79,7 +82,7 @@ def test_the_smallest_change_makes_it_fit_and_one_byte_less_does_not(memplan):
     assert memplan("what-if", "list.csv", "--capacity", "160", "--resize", "c=110")[0] == 0
     assert memplan("what-if", "list.csv", "--capacity", "160", "--resize", "c=111")[0] == 1
     assert memplan("what-if", "list.csv", "--capacity", "160", "--lifetime", "b=1:3")[0] == 0
-    assert "fits into 170 B, 0 B to spare" in memplan("what-if", "list.csv", "--capacity", "170")[1]
+    assert "the arena fits into 170 B, 0 B to spare" in memplan("what-if", "list.csv", "--capacity", "170")[1]
 
 
 def test_json_has_exact_bytes(memplan):
@@ -129,7 +132,7 @@ def test_names_may_have_equals_signs(memplan, tmp_path):
         (["--drop", "nobody"], "list.csv: edit 1 (drop 'nobody'), field buffer: found no such buffer"),
         (["--resize", "b"], "--resize: found 'b', expected NAME=VALUE"),
         (["--resize", "=4"], "--resize: found '=4', expected NAME=VALUE"),
-        (["--resize", "b=4KB"], "--resize b: found '4KB'"),
+        (["--resize", "b=4XB"], "--resize b: found '4XB'"),
         (["--pin", "b=here"], "--pin b: found 'here'"),
         (["--split", "b=x"], "--split b: found 'x', expected a whole number"),
         (["--lifetime", "b=2"], "--lifetime b: found '2', expected START:END in steps"),

@@ -350,9 +350,11 @@ def test_less_memory_is_no_regression_and_any_memory_after_none_is():
     assert parse_limit("50%").exceeded(diff(nothing, base))
 
 
-@pytest.mark.parametrize("text", ["", "5 percent", "-1%", "10MB", "1e9", "%", "nan%", "5%%"])
+@pytest.mark.parametrize("text", ["", "5 percent", "-1%", "10XB", "1e9", "%", "nan%", "5%%"])
 def test_limits_that_are_none(text):
-    with pytest.raises(InputError, match=r"--fail-above: found .*, expected a share as in 5%, bytes, or bin"):
+    with pytest.raises(
+        InputError, match=r"--fail-above: found .*, expected a share as in 5%, bytes, or units"
+    ):
         parse_limit(text)
 
 

@@ -36,6 +36,7 @@ from memplan_engine.graph import Graph
 from memplan_engine.profile import make_profile
 from memplan_engine.scope import Scope
 from memplan_engine.symbolic.resolve import resolve
+from memplan_engine.units import exact, format_bytes
 
 ROOT = Path(__file__).parents[1]
 
@@ -293,9 +294,14 @@ def test_every_verb_names_what_it_counts(memplan: Any, tmp_path: Path) -> None:
     for line in (("plan", "cells.json", "--capacity", arena), ("what-if", "cells.json", "--capacity", arena)):
         code, out, _ = memplan(*line)
         assert code == 0
-        assert "only the arena fits: with the temporaries of its ops" in out, line
+        told = " ".join(out.split())
+        assert f"the arena fits into {exact(found['arena_bytes'])}, 0 B to spare; beside it: temp" in told, (
+            line
+        )
+        assert f"reserved side by side {exact(found['total_bytes'])}, more than that)" in told, line
+        assert told.endswith(f"; constants, {format_bytes(found['constants_bytes'])}"), line
     enough = memplan("plan", "cells.json", "--capacity", str(found["total_bytes"]))[1]
-    assert "only the arena fits" not in enough
+    assert f"reserved side by side {exact(found['total_bytes'])})" in " ".join(enough.split())
 
 
 def test_saved_programs_and_training_graphs_know_their_temporaries(tmp_path: Path) -> None:

@@ -416,7 +416,7 @@ def test_the_command_line_compares_with_a_process_of_its_own(tmp_path: Any) -> N
     found = json.loads(ended.stdout)
     assert found["equality"]["exact"]
     assert found["equality"]["reference"] == (
-        "an eager step (loss, 1 output, 4 gradients, 12 tensors of state)"
+        "the second eager step (loss, 1 output, 4 gradients, 12 tensors of state)"
     )
     # What eager mode does otherwise is found, by the op.
     ended = run_memplan("run", "m.py:late", "--training", "step", "--json", cwd=tmp_path)

@@ -12,13 +12,15 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from memplan_engine import make_plan
+from memplan_engine import find_peak, make_plan, observe_model, to_problem
 from memplan_engine.errors import InputError
 from memplan_engine.formats.memplan_json.run_format import RunFile
+from memplan_engine.reporters.observation_tables import observation_summary
 from memplan_engine.reporters.run_words import equality_sentence
 from memplan_engine.runtime.eager_step import take_on_copy
 from memplan_engine.runtime.trial.run_in_plan import try_plan
 from memplan_engine.runtime.trial.run_targets import subject_of_step
+from memplan_engine.torch_capture.torch_run import brief
 from memplan_engine.torch_capture.training.torch_recipe import Recipe, kept_by_optimizers
 from memplan_engine.torch_capture.training.torch_step import capture_step
 
@@ -123,6 +125,11 @@ def two(trained: Any) -> dict[str, torch.optim.Optimizer]:
     trained = list(trained)
     first = torch.optim.Adam(trained[:4], lr=torch.tensor(1e-3))
     return {"first": first, "last": torch.optim.SGD(trained[4:], 0.1, momentum=0.9)}
+
+
+def tried(model: nn.Module, recipe: Recipe) -> RunFile:
+    subject = subject_of_step(model, (X.clone(),), {}, recipe)
+    return try_plan(subject, make_plan(subject.program.graph)).run
 
 
 def equal_run(build: Callable[[], nn.Module], recipe: Recipe, x: torch.Tensor = X) -> RunFile:
@@ -270,6 +277,160 @@ def test_an_eager_step_that_is_not_repeatable_is_told_apart_from_a_wrong_capture
     equality = try_plan(subject, make_plan(subject.program.graph)).run.equality
     assert not equality.exact
     assert ("eager itself is not repeatable: two eager" in equality_sentence(equality)) is not stranger
+
+
+def seeded(model: Any, optimizer: Any, x: torch.Tensor) -> torch.Tensor:
+    torch.manual_seed(3)
+    with torch.random.fork_rng():
+        torch.manual_seed(-4)
+        noise = torch.randn_like(x)
+    loss = model(x + noise + torch.rand_like(x))
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def by_type(model: Any, optimizer: Any, x: torch.Tensor) -> torch.Tensor:
+    loss = model(x) * (2.0 if type(x) is torch.Tensor else 3.0)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def test_a_step_that_seeds_its_generator_draws_as_eager_does() -> None:
+    assert tried(Net(), Recipe(step=seeded)).equality.exact
+
+
+def test_a_step_that_looks_for_fakes_differs_and_eager_has_no_part_in_it() -> None:
+    equality = tried(Net(), Recipe(step=by_type)).equality
+    assert not equality.exact
+    # A step from other weights, as the run leaves them, would differ from the first one.
+    assert equality.unrepeatable == ""
+    assert equality.op == "mul"
+
+
+def by_parameter(model: Any, optimizer: Any, x: torch.Tensor) -> None:
+    rates = dict.fromkeys(list(Net().parameters()), 0.1)
+    model.last.bias.register_hook(lambda gradient: gradient * rates[model.last.bias])
+    train(model, optimizer, x)
+
+
+def wrong_hook(model: Any, optimizer: Any, x: torch.Tensor) -> None:
+    model.last.bias.register_hook(lambda: None)
+    train(model, optimizer, x)
+
+
+@pytest.mark.parametrize(
+    ("step", "found"),
+    [
+        (by_parameter, "found KeyError: Parameter(FakeTensor(..., size=(1,), requires_grad=True)) at tests/"),
+        (wrong_hook, "found TypeError: wrong_hook.<locals>.<lambda>() takes 0 positional arguments"),
+    ],
+)
+def test_what_a_step_raises_is_told_with_a_way_out_that_fits(step: Any, found: str) -> None:
+    with pytest.raises(InputError) as caught:
+        capture_step(Net(), (X,), step=step)
+    told = str(caught.value)
+    assert found in told
+    assert "expected a step that runs on fake tensors as on real ones, or, if it runs eagerly" in told
+    assert "memplan observe --training step" in told
+
+
+def test_a_tensor_in_a_message_is_not_cut() -> None:
+    error = RuntimeError("Wrapped(value=\n    Fake(size=(6, 4))\n) is not known\nmore")
+    assert brief(error) == "RuntimeError: Wrapped(value= Fake(size=(6, 4)) ) is not known"
+
+
+class Sparse(nn.Module):
+    """An embedding whose gradients are sparse."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.Parameter(torch.ones(20, 8))
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return nn.functional.embedding(ids, self.rows, sparse=True).sum()
+
+
+def test_sparse_gradients_are_refused_with_their_line_and_can_be_observed() -> None:
+    recipe, ids = Recipe(lambda trained: torch.optim.SparseAdam(trained)), torch.arange(4)
+    with pytest.raises(InputError, match=r"found a sparse tensor at tests/test_torch_step_v\w+\.py:\d+, exp"):
+        subject_of_step(Sparse(), (ids,), {}, recipe)
+    assert observe_model(Sparse(), (ids,), recipe=recipe).ops
+
+
+def per_sample(model: Any, optimizer: Any, x: torch.Tensor) -> None:
+    def loss(weights: Any, row: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(model, weights, (row,)).square().sum()
+
+    weights = {path: each.detach() for path, each in model.named_parameters()}
+    gradients = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(weights, x)
+    for path, each in model.named_parameters():
+        each.grad = gradients[path].mean(0)
+    optimizer.step()
+
+
+def test_gradients_by_torch_func_are_eagers() -> None:
+    equal_run(lambda: nn.Sequential(nn.Linear(8, 4), nn.Tanh()), Recipe("adam", step=per_sample))
+
+
+def averaging(model: Any, optimizer: Any, x: torch.Tensor) -> torch.Tensor:
+    teacher = model.average(x).detach()
+    loss = model(x) + (model.net(x) - teacher).square().mean()
+    loss.backward()
+    optimizer.step()
+    model.average.update_parameters(model.net)
+    return loss
+
+
+def test_a_moving_average_in_the_model_is_eagers_and_one_beside_it_is_told_where_to_go() -> None:
+    run = equal_run(lambda: Averaged(get_ema_multi_avg_fn(0.9)), Recipe("adam", step=averaging))
+    assert run.difference == 0
+    net = Net()
+    average = AveragedModel(net)
+
+    def beside(model: Any, optimizer: Any, x: torch.Tensor) -> None:
+        train(model, optimizer, x)
+        average.update_parameters(model)
+
+    with pytest.raises(InputError, match=r"kept outside of the model at .*, expected a buffer, a submodule"):
+        subject_of_step(net, (X,), {}, Recipe(step=beside))
+
+
+class Words(nn.Module):
+    """A language model of two linear layers and a head, as docs/training.md measures it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers = [nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64), nn.Linear(64, 2000)]
+        self.layers = nn.Sequential(nn.Embedding(2000, 64), *layers)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.layers(ids)
+
+
+def unnamed(model: Any, optimizer: Any, ids: torch.Tensor) -> torch.Tensor:
+    loss = nn.functional.cross_entropy(model(ids).flatten(0, 1), ids.flatten())
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def names_logits(model: Any, optimizer: Any, ids: torch.Tensor) -> torch.Tensor:
+    logits = model(ids)
+    loss = nn.functional.cross_entropy(logits.flatten(0, 1), ids.flatten())
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+@pytest.mark.parametrize(("step", "eager"), [(unnamed, 6_537_224), (names_logits, 8_585_224)])
+def test_an_eager_step_holds_what_python_names_and_its_graph_does_not(step: Any, eager: int) -> None:
+    ids = torch.arange(256).view(4, 64)
+    seen = observation_summary(observe_model(Words(), (ids,), recipe=Recipe(step=step)))
+    assert {each["peak_bytes"] for each in seen["peaks"] if each["level"] == "dispatch"} == {eager}
+    planned = find_peak(to_problem(capture_step(Words(), (ids,), step=step), alignment=1)).nbytes
+    assert planned == 6_537_220
 
 
 def test_grouped_products_of_experts_are_eagers() -> None:

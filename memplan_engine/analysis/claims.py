@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memplan_engine.graph import unknown_sizes
+from memplan_engine.graph import Role, storage_bytes, unknown_sizes
 from memplan_engine.problem import Problem
 from memplan_engine.scope import Scope, scope_summary, scope_words
-from memplan_engine.units import format_bytes, format_percent
+from memplan_engine.units import exact, format_bytes, format_percent
 
 if TYPE_CHECKING:
     from memplan_engine.plan import Plan
@@ -92,16 +92,20 @@ def beside(plan: Plan) -> str:
     return "; ".join(found)
 
 
-def over_capacity(plan: Plan, capacity: int) -> str:
-    """What to say of an arena that fits into `capacity` bytes and does not together with its workspace; ""
-    otherwise."""
-    if not plan.arena_bytes <= capacity < plan.total_bytes:
-        return ""
-    most = format_bytes(plan.workspace_bytes)
-    return (
-        f"only the arena fits: with the {workspace_name(plan.problem)} of its ops, up to {most} beside it, "
-        f"{format_bytes(plan.total_bytes)} are needed"
-    )
+def fits_words(plan: Plan, capacity: int) -> str:
+    """ "the arena fits into 4 MiB (4,194,304 B), 0 B to spare", and what lies beside it."""
+    told = f"the arena fits into {exact(capacity)}, {exact(capacity - plan.arena_bytes)} to spare"
+    found = []
+    if plan.workspace_bytes:
+        over = ", more than that" if plan.total_bytes > capacity else ""
+        name, most = workspace_name(plan.problem), format_bytes(plan.workspace_bytes)
+        found.append(
+            f"{name} inside ops, up to {most} (reserved side by side {exact(plan.total_bytes)}{over})"
+        )
+    origin = plan.problem.origin
+    if origin and (constants := storage_bytes(origin.graph, Role.CONSTANT)):
+        found.append(f"constants, {format_bytes(constants)}")
+    return f"{told}; beside it: {'; '.join(found)}" if found else told
 
 
 def _storages(count: int) -> str:

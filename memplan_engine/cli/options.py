@@ -57,7 +57,8 @@ SECONDS = Annotated[
 SEED = Annotated[int, typer.Option(min=0, help="Of everything random: the same seed, the same plan.")]
 THREADS = Annotated[int, typer.Option(min=0, help="How many at once; 0 for all cores.")]
 CAPACITY = Annotated[
-    str | None, typer.Option(help="Bytes, or as 512KiB: does it fit? Exit code 0 yes, 1 no, 3 undecided.")
+    str | None,
+    typer.Option(help="Bytes, or as 512KiB or 100MB: does it fit? Exit code 0 yes, 1 no, 3 undecided."),
 ]
 CORE = Annotated[
     Path | None,

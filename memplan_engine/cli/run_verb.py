@@ -27,7 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     import_verbs(arguments)
     first_compilation.on_first_compilation(
         lambda: print(
-            "memplan: compiling kernels that this command needs, once; later runs take them from the cache",
+            "memplan: compiling kernels that no command needed before; later runs take them from the cache",
             file=sys.stderr,
         )
     )

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from memplan_engine.diffing.regression import Diff
 from memplan_engine.errors import InputError
-from memplan_engine.units import format_bytes, parse_bytes
+from memplan_engine.units import UNITS_TAKEN, format_bytes, parse_bytes
 
 _PERCENT = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*%", re.ASCII)
 
@@ -48,5 +48,5 @@ def parse_limit(text: str, source: str = "--fail-above") -> Limit:
     try:
         return Limit(parse_bytes(text, source))
     except InputError as error:
-        expected = "a share as in 5%, bytes, or binary units as in 10MiB"
+        expected = f"a share as in 5%, bytes, or {UNITS_TAKEN}"
         raise InputError(source, "", error.found, expected) from None

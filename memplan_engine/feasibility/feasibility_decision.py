@@ -44,6 +44,11 @@ class Decision:
         return Verdict.DOES_NOT_FIT if self.bound.nbytes > self.capacity else Verdict.UNDECIDED
 
     @property
+    def whole(self) -> bool:
+        """Whether the arena fits with the workspace of its ops beside it."""
+        return self.plan.total_bytes <= self.capacity
+
+    @property
     def bound(self) -> Bound:
         """The best bound that was proved."""
         return self.plan.bound

@@ -7,13 +7,13 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
-from memplan_engine.analysis.claims import over_capacity
+from memplan_engine.analysis.claims import fits_words
 from memplan_engine.feasibility.cores import Core, find_core
 from memplan_engine.feasibility.feasibility_decision import Decision, Verdict
 from memplan_engine.problem import FREE, Problem
 from memplan_engine.reporters.plan_json import plan_summary
-from memplan_engine.reporters.plan_tables import MOST_ROWS, effort, exact, plain_text, plan_table
-from memplan_engine.units import format_bytes, format_percent, format_seconds, format_span
+from memplan_engine.reporters.plan_tables import MOST_ROWS, effort, plain_text, plan_table
+from memplan_engine.units import exact, format_bytes, format_percent, format_seconds, format_span
 
 
 def decision_summary(decision: Decision, cut_by: str = "") -> dict[str, Any]:
@@ -55,15 +55,15 @@ def decision_tables(decision: Decision, cut_by: str = "") -> list[RenderableType
     if decision.verdict is Verdict.DOES_NOT_FIT:
         return _refusal(decision, capacity)
     if decision.verdict is Verdict.FITS:
-        spare = decision.capacity - plan.arena_bytes
-        found = plain_text(f"fits into {capacity}, {exact(spare)} to spare", "green")
+        style = "green" if decision.whole else "yellow"
+        found = plain_text(fits_words(plan, decision.capacity), style)
     else:
         needed = f"at least {exact(decision.bound.nbytes)} are needed"
         found = plain_text(
-            f"undecided in {format_seconds(plan.seconds)} whether it fits into {capacity}: {needed}", "yellow"
+            f"undecided in {format_seconds(plan.seconds)} whether the arena fits into {capacity}: {needed}",
+            "yellow",
         )
-    short = over_capacity(plan, decision.capacity)
-    return [plan_table(plan, cut_by), found, *([plain_text(short, "yellow")] if short else [])]
+    return [plan_table(plan, cut_by), found]
 
 
 def _refusal(decision: Decision, capacity: str) -> list[RenderableType]:
@@ -71,7 +71,7 @@ def _refusal(decision: Decision, capacity: str) -> list[RenderableType]:
     core = find_core(plan.problem, bound, decision.capacity)
     over = f", {format_percent(plan.gap)} over that" if plan.packing_loss else ""
     return [
-        plain_text(f"does not fit into {capacity}, as was proved in {effort(plan)}", "bold red"),
+        plain_text(f"the arena does not fit into {capacity}, as was proved in {effort(plan)}", "bold red"),
         plain_text(f"at least {exact(bound.nbytes)} are needed ({bound.kind})"),
         plain_text(f"the best plan found takes {exact(plan.arena_bytes)}{over}"),
         plain_text(_why(core)),

@@ -6,8 +6,8 @@ from memplan_engine.analysis.claims import counted
 from memplan_engine.plan import Plan
 from memplan_engine.plotting.figure_style import FigureStyle
 from memplan_engine.plotting.svg_figure import escape, to_svg
-from memplan_engine.reporters.plan_tables import certificate, effort, exact, saved
-from memplan_engine.units import format_percent
+from memplan_engine.reporters.plan_tables import certificate, effort, saved
+from memplan_engine.units import exact, format_percent
 
 STYLE = FigureStyle(width=900, height=480)
 MOST_RECTS = 5_000

@@ -16,7 +16,7 @@ from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 from memplan_engine.profile import Profile, make_profile, workspace_of
 from memplan_engine.scope import scope_words
-from memplan_engine.units import format_bytes, format_percent, format_seconds, format_span
+from memplan_engine.units import exact, format_bytes, format_percent, format_seconds, format_span
 
 if TYPE_CHECKING:
     from memplan_engine.analysis.layout import Layout
@@ -281,8 +281,3 @@ def strategies_table(known: Mapping[str, Strategy]) -> Table:
 def plain_text(value: str, style: str = "") -> Text:
     """`value` as it stands, without markup; names from a file must not reach the terminal as commands."""
     return Text("".join(c if c.isprintable() else " " for c in value), style)
-
-
-def exact(nbytes: int) -> str:
-    """ "1.5 KiB (1,536 B)", "170 B"."""
-    return f"{format_bytes(nbytes)} ({nbytes:,} B)" if nbytes >= 1024 else f"{nbytes} B"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from memplan_engine.scope import Scope, scope_words
+from memplan_engine.scope import RUN_OF_GRAPH, Scope, scope_words
 from memplan_engine.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -65,7 +65,10 @@ def kernel_bytes(taker: TakerEntry) -> int:
 def equality_sentence(equality: EqualityEntry) -> str:
     """ "bit for bit equal to eager", or the largest difference and where it begins."""
     if equality.exact:
-        return f"bit for bit equal to {equality.reference}"
+        frozen = (
+            "; what Python counts (schedules, calls) is frozen there" if "step" in equality.reference else ""
+        )
+        return f"bit for bit equal to {equality.reference}{frozen}"
     if equality.largest is None:
         told = f"cannot be compared with {equality.reference}: {equality.output}"
     else:
@@ -84,9 +87,11 @@ def difference_sentence(run: RunFile) -> str:
 
 
 def counted_sentence(run: RunFile) -> str:
-    """What the curves count: "predicted: the graph's storages …; measured: what one real run allocated"."""
-    measured = scope_words(Scope.EAGER)
-    return f"predicted: {scope_words(Scope(run.scope))}; measured: {measured}" if run.predicted else measured
+    """What the curves count: "predicted: the graph's storages …; measured: what one real run of the captured
+    graph allocated …"."""
+    if not run.predicted:
+        return scope_words(Scope.EAGER)
+    return f"predicted: {scope_words(Scope(run.scope))}; measured: {RUN_OF_GRAPH}"
 
 
 def signed(nbytes: int) -> str:

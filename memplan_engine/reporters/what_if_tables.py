@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
-from memplan_engine.analysis.claims import over_capacity
+from memplan_engine.analysis.claims import fits_words
 from memplan_engine.feasibility.feasibility_decision import Verdict
 from memplan_engine.plan import Plan
 from memplan_engine.reporters.decision_tables import decision_summary
@@ -19,11 +19,10 @@ from memplan_engine.reporters.plan_tables import (
     certificate,
     counted_lines,
     cut_short,
-    exact,
     plain_text,
 )
 from memplan_engine.reporters.what_if_words import edit_words, proof_words, shortage_words, suggestion_words
-from memplan_engine.units import format_bytes, format_percent
+from memplan_engine.units import exact, format_bytes, format_percent
 from memplan_engine.what_if.edits import Edit
 from memplan_engine.what_if.figures import figures_of
 from memplan_engine.what_if.suggestions.shortage import Shortage
@@ -116,10 +115,8 @@ def signed(nbytes: int) -> str:
 def fit_tables(fit: Fit, every_row: bool = False) -> list[RenderableType]:
     """Does it fit, why not, who is alive where it does not, and the smallest changes."""
     verdict = fit.decision.verdict
-    style = {Verdict.FITS: "green", Verdict.DOES_NOT_FIT: "bold red", Verdict.UNDECIDED: "yellow"}[verdict]
+    style = "bold red" if verdict is Verdict.DOES_NOT_FIT else "green" if fit.decision.whole else "yellow"
     parts: list[RenderableType] = [plain_text(verdict_words(fit), style)]
-    if short := over_capacity(fit.decision.plan, fit.decision.capacity):
-        parts.append(plain_text(short, "yellow"))
     if fit.shortage is not None:
         parts += [plain_text(shortage_words(fit.shortage)), _members(fit, fit.shortage, every_row)]
     if fit.suggestions:
@@ -136,13 +133,13 @@ def verdict_words(fit: Fit) -> str:
     decision = fit.decision
     plan, capacity = decision.plan, exact(decision.capacity)
     if decision.verdict is Verdict.FITS:
-        return f"fits into {capacity}, {exact(decision.capacity - plan.arena_bytes)} to spare"
+        return fits_words(plan, decision.capacity)
     best, bound = exact(plan.arena_bytes), exact(decision.bound.nbytes)
     reached = f"packing alone reaches {best}"
     reached += ", the least there is" if plan.optimal else f"; nothing below {bound} is possible"
     if decision.verdict is Verdict.DOES_NOT_FIT:
-        return f"does not fit into {capacity}, as is proved ({decision.bound.kind}); {reached}"
-    return f"undecided whether it fits into {capacity}; {reached}"
+        return f"the arena does not fit into {capacity}, as is proved ({decision.bound.kind}); {reached}"
+    return f"undecided whether the arena fits into {capacity}; {reached}"
 
 
 def _members(fit: Fit, shortage: Shortage, every_row: bool) -> Table:

@@ -279,6 +279,12 @@ def wrapped_mode(kind: str, args: Any) -> Iterator[None]:
 
 
 def brief(error: BaseException) -> str:
-    """An error's kind and the first line of its message that says something."""
+    """An error's kind and the first line of its message that says something; a tensor is written on several
+    lines."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return one_line(f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__, 300)
+    told = ": ".join([type(error).__name__, *lines[:1]])
+    for line in lines[1:]:
+        if told.count("(") <= told.count(")"):
+            break
+        told += f" {line}"
+    return one_line(told, 300)

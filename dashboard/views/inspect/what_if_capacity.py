@@ -10,7 +10,6 @@ from memplan_dashboard.session.plan_facts import Facts
 from memplan_dashboard.session.scenarios import Changed
 
 from memplan_engine import Fit, MemplanError, Suggestion, Verdict
-from memplan_engine.analysis.claims import over_capacity
 from memplan_engine.reporters.what_if_tables import verdict_words
 from memplan_engine.reporters.what_if_words import proof_words, shortage_words, suggestion_words
 from memplan_engine.units import format_bytes, parse_bytes
@@ -32,7 +31,7 @@ def show_capacity(found: Changed, facts: Facts, capacity: int | None) -> None:
         key="what_if_capacity",
         placeholder="512KiB",
         on_change=_take,
-        help="Bytes, or as 512KiB or 1.5GiB.",
+        help="Bytes, or as 512KiB or 100MB (10^8).",
     )
     fault = st.session_state.get("what_if_capacity_fault")
     if fault and text:
@@ -70,10 +69,8 @@ def _written(capacity: int | None) -> str:
 
 def _answer(found: Changed, fit: Fit) -> None:
     verdict = fit.decision.verdict
-    show = {Verdict.FITS: st.success, Verdict.DOES_NOT_FIT: st.error, Verdict.UNDECIDED: st.warning}[verdict]
-    show(plain(verdict_words(fit)))
-    if short := over_capacity(fit.decision.plan, fit.decision.capacity):
-        st.warning(plain(short), icon=":material/warning:")
+    kind = st.error if verdict is Verdict.DOES_NOT_FIT else st.success if fit.decision.whole else st.warning
+    kind(plain(verdict_words(fit)))
     if fit.shortage is not None:
         st.caption(plain(shortage_words(fit.shortage)))
     for place, suggestion in enumerate(fit.suggestions):

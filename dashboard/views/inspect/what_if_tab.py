@@ -51,10 +51,12 @@ def _change(found: Changed, facts: Facts, selected: int) -> None:
     offset = int(facts.plan.offsets[selected])
     make: Callable[[], Edit]
     if action == "Resize":
-        text = st.text_input("New size", str(buffer.size), key=key, help="Bytes, or as 512KiB.")
+        text = st.text_input("New size", str(buffer.size), key=key, help="Bytes, or as 512KiB or 100MB.")
         make = lambda: Resize(buffer.name, parse_bytes(text, "new size"))  # noqa: E731
     elif action == "Pin":
-        text = st.text_input("Offset", str(offset), key=key, help="Bytes, or as 512KiB. It lies there now.")
+        text = st.text_input(
+            "Offset", str(offset), key=key, help="Bytes, or as 512KiB or 100MB. It lies there now."
+        )
         make = lambda: Pin(buffer.name, parse_bytes(text, "offset"))  # noqa: E731
     elif action == "Split":
         parts = int(st.number_input("Parts", 2, MOST_PARTS, 2, key=key))

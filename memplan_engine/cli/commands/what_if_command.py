@@ -50,13 +50,15 @@ def what_if(
     lifetime: Annotated[
         Repeated, typer.Option(help="NAME=START:END: alive only in these steps, half-open.")
     ] = None,
-    resize: Annotated[Repeated, typer.Option(help="NAME=BYTES, or as NAME=512KiB.")] = None,
+    resize: Annotated[Repeated, typer.Option(help="NAME=BYTES, or as NAME=512KiB or NAME=500kB.")] = None,
     align: Annotated[Repeated, typer.Option(help="NAME=BYTES: whatever alignment it had.")] = None,
     pin: Annotated[Repeated, typer.Option(help="NAME=OFFSET in bytes, or NAME=free.")] = None,
     drop: Annotated[Repeated, typer.Option(help="NAME: leave it out.")] = None,
     capacity: Annotated[
         str | None,
-        typer.Option(help="Bytes, or as 512KiB: does it fit then? Exit code 0 yes, 1 no, 3 undecided."),
+        typer.Option(
+            help="Bytes, or as 512KiB or 100MB: does it fit then? Exit code 0 yes, 1 no, 3 undecided."
+        ),
     ] = None,
     budget: Annotated[str | None, typer.Option(hidden=True)] = None,
     strategy: STRATEGY = "auto",

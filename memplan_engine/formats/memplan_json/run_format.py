@@ -8,7 +8,7 @@ from pydantic import FailFast, Field
 
 from memplan_engine.errors import InputError
 from memplan_engine.formats.memplan_json.json_base import Count, Counts, Names, ScopeName, Strict
-from memplan_engine.scope import Scope, scope_summary
+from memplan_engine.scope import RUN_OF_GRAPH, Scope, scope_summary
 
 Seconds = Annotated[float, Field(ge=0)]
 
@@ -173,5 +173,6 @@ def run_summary(run: RunFile) -> dict[str, Any]:
     """The run as plain values for machines: the fields of the file, and what follows from them."""
     peaks = {f"{name}_peak_bytes": peak_of(curve)[0] for name, curve in run.curves.items()}
     derived = {**peaks, "difference_bytes": run.difference, "passed": run.passed}
-    measured = {f"measured_{key}": told for key, told in scope_summary(Scope.EAGER).items()}
+    ran = RUN_OF_GRAPH if run.predicted else ""
+    measured = {f"measured_{key}": told for key, told in scope_summary(Scope.EAGER, ran).items()}
     return derived | run.model_dump(mode="json") | scope_summary(Scope(run.scope)) | measured

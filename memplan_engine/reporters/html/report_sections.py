@@ -15,8 +15,8 @@ from memplan_engine.plan import Plan
 from memplan_engine.plotting.svg_figure import escape
 from memplan_engine.profile import make_profile
 from memplan_engine.reporters.html.report_data import shortened
-from memplan_engine.reporters.plan_tables import cut_short, effort, exact, saved
-from memplan_engine.units import format_bytes, format_percent, format_seconds
+from memplan_engine.reporters.plan_tables import cut_short, effort, saved
+from memplan_engine.units import exact, format_bytes, format_percent, format_seconds
 from memplan_engine.verify.validate import Report
 
 MOST_CONTRIBUTORS = 100

@@ -10,13 +10,15 @@ from types import FrameType
 
 import torch
 
-from memplan_engine.callers import Frame
+from memplan_engine.callers import BACKWARD, Frame
 from memplan_engine.recordings.observation import CPU, NO_KERNEL, NO_OP
 from memplan_engine.torch_capture.torch_storages import StorageWatch
 
 _TORCH = Path(torch.__file__).parent
-_OURS = str(Path(__file__).parents[2])
-_SKIPPED = tuple(map(str, (_OURS, _TORCH / "_compile.py", _TORCH / "_dynamo")))
+_OURS = str(Path(__file__).parents[1])
+_ENGINE = (str(_TORCH / "autograd" / "__init__.py"), str(_TORCH / "autograd" / "graph.py"))
+"""Through which every backward pass goes."""
+_SKIPPED = tuple(map(str, (Path(__file__).parent, _TORCH / "_compile.py", _TORCH / "_dynamo")))
 
 
 class Position:
@@ -59,15 +61,16 @@ class StorageLog(StorageWatch):
 
 def python_stack() -> tuple[Frame, ...]:
     """The lines of Python that are running, the innermost first, from the operator to whoever called
-    the observer."""
+    the observer; of a backward pass that we began, only that it is one."""
     frame: FrameType | None = sys._getframe(1)
     found: list[Frame] = []
     while frame is not None:
         code = frame.f_code
-        if found and code.co_filename.startswith(_OURS):
+        if code.co_filename.startswith(_OURS) and (found or not code.co_filename.startswith(_SKIPPED)):
             break
         # Under a mode torch calls us through a wrapper of its compiler.
         if found or not code.co_filename.startswith(_SKIPPED):
             found.append(Frame(code.co_name, code.co_filename, frame.f_lineno))
         frame = frame.f_back
-    return tuple(found)
+    alone = all(each.file.startswith(str(_TORCH)) for each in found)
+    return (BACKWARD,) if alone and any(each.file in _ENGINE for each in found) else tuple(found)

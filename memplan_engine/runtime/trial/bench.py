@@ -24,7 +24,8 @@ from memplan_engine.runtime.trial.equality import (
     digests_of,
     first_difference,
 )
-from memplan_engine.runtime.trial.run_targets import Subject
+from memplan_engine.runtime.trial.restore_state import settling
+from memplan_engine.runtime.trial.run_targets import SEED, Subject
 from memplan_engine.runtime.trial.safety import run_safely
 from memplan_engine.runtime.trial.timing import time_by_turns, time_kinds
 from memplan_engine.torch_capture.torch_caches import as_given
@@ -34,8 +35,12 @@ from memplan_engine.torch_capture.torch_storages import tensors_in
 class Bench:
     """Runs of one subject, plain and in the slab, that all begin with the same inputs."""
 
-    def __init__(self, subject: Subject, in_slab: Program, step: EagerStep | None = None) -> None:
+    def __init__(
+        self, subject: Subject, in_slab: Program, step: EagerStep | None, begin: Callable[[], None]
+    ) -> None:
+        """`begin` puts back the weights that `step` was taken from."""
         self.subject, self.program, self.in_slab, self.step = subject, subject.program, in_slab, step
+        self.begin = begin
         self.inputs = self.program.inputs(subject.args, subject.kwargs)
         written = written_in_place(self.program)
         self.written = [
@@ -72,7 +77,14 @@ class Bench:
         """What two eager steps from the same beginning differ in, "" where they are alike."""
         if self.step is None or self.subject.step is None:
             return ""
-        return compare_named(named_step(self.step), named_step(self.subject.step.take(False))).output
+        return compare_named(named_step(self.step), named_step(self._again(False))).output
+
+    def _again(self, watched: bool) -> EagerStep:
+        """Another eager step, from the weights that the one before was taken from."""
+        assert self.subject.step is not None
+        with settling(list(self.program.named_state.values()), SEED):
+            self.begin()
+            return self.subject.step.take(watched)
 
     def expected(self, settle: Callable[[], None]) -> tuple[str, dict[str, Any]]:
         """What is compared with, in words, and all that it gives and leaves, by name."""
@@ -87,7 +99,8 @@ class Bench:
             _count(len(step.gradients), "gradient"),
             _count(len(step.after), "tensor") + " of state",
         ]
-        return f"an eager step ({', '.join(counts)})", named_step(step)
+        # The first one makes what the optimizer keeps; what Python counts stands where the second one has it.
+        return f"the second eager step ({', '.join(counts)})", named_step(step)
 
     def named(self, result: Any) -> dict[str, Any]:
         """What a run of the program gave, and what it wrote, by name."""
@@ -136,7 +149,7 @@ class Bench:
         """The first op of the captured step whose result is not the one that an eager step had."""
         if self.subject.step is None:
             return None
-        watched = self.subject.step.take(True)
+        watched = self._again(True)
         settle()
         return first_difference(watched.rows, digests_of(self.program, self.inputs))
 

@@ -73,8 +73,8 @@ def try_plan(
         if subject.step is not None:
             tell("taking an eager step")
             step = subject.step.take(False)
-        with _state_of(subject.program, step):
-            return _try(subject, plan, policy, check, profile, force, file, tell, step)
+        with _state_of(subject.program, step) as begin:
+            return _try(subject, plan, policy, check, profile, force, file, tell, step, begin)
 
 
 @contextmanager
@@ -89,14 +89,15 @@ def _running(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _state_of(program: Program, step: EagerStep | None) -> Iterator[None]:
-    """With the weights and the optimizer's state that the eager step begins with; afterwards as before."""
+def _state_of(program: Program, step: EagerStep | None) -> Iterator[Callable[[], None]]:
+    """With the weights and the optimizer's state that the eager step begins with; afterwards as before. Gives
+    what puts back those before it."""
     state = program.named_state if step is not None else {}
-    with settling(list(state.values()), SEED), torch.no_grad():
+    with settling(list(state.values()), SEED) as begin, torch.no_grad():
         for name, tensor in state.items():
             if step is not None and name in step.before:
                 tensor.copy_(step.before[name])
-        yield
+        yield begin
 
 
 def _try(
@@ -109,6 +110,7 @@ def _try(
     file: str,
     tell: Tell,
     step: EagerStep | None,
+    begin: Callable[[], None],
 ) -> Trial:
     program = subject.program
     tell("inserting the slab")
@@ -117,7 +119,7 @@ def _try(
     setup = subject.seconds + plan.seconds + time.perf_counter() - begun
     tell("observing a run")
     measured = compare_run(program, subject.args, subject.kwargs, eager=subject.eager, seed=SEED)
-    bench = Bench(subject, program.with_module(module), step)
+    bench = Bench(subject, program.with_module(module), step, begin)
     parts: dict[str, Any] = {}
     with settling(bench.written, SEED) as settle:
         tell("running in the slab")

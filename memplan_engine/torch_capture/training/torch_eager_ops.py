@@ -23,8 +23,8 @@ ONEDNN_LSTM = 2
 
 @cache
 def own_ops() -> Any:
-    """Our own operators: the state of the random generator read and written, and oneDNN's LSTM layer as it
-    runs while gradients are recorded."""
+    """Our own operators: the state of the random generator read, written and made of a seed, and oneDNN's
+    LSTM layer as it runs while gradients are recorded."""
     import torch
 
     @torch.library.custom_op("memplan::get_rng_state", mutates_args=(), schema="() -> Tensor")
@@ -35,6 +35,11 @@ def own_ops() -> Any:
     def set_rng_state(state: torch.Tensor) -> None:
         # It reads from the beginning of the storage: a copy has one of its own.
         torch.default_generator.set_state(state.clone())
+
+    # Seeds go up to 2^64, numbers of a graph do not.
+    @torch.library.custom_op("memplan::manual_seed", mutates_args=(), schema="(str seed) -> ()")
+    def manual_seed(seed: str) -> None:
+        torch.default_generator.manual_seed(int(seed))
 
     layer = torch.ops.aten.mkldnn_rnn_layer.default
     schema = str(layer._schema).removeprefix(layer._schema.name)
@@ -63,7 +68,9 @@ def own_ops() -> Any:
     nbytes = torch.default_generator.get_state().numel()
     get_rng_state.register_fake(lambda: torch.empty(nbytes, dtype=torch.uint8))
     set_rng_state.register_fake(lambda state: None)
-    torch.fx.node.has_side_effect(torch.ops.memplan.set_rng_state.default)
+    manual_seed.register_fake(lambda seed: None)
+    for written in (torch.ops.memplan.set_rng_state, torch.ops.memplan.manual_seed):
+        torch.fx.node.has_side_effect(written.default)
     return torch.ops.memplan
 
 
@@ -107,6 +114,12 @@ def as_eager() -> Iterator[None]:
     patches: list[tuple[Any, str, Any]] = [
         (module, name, op) for module in (torch, torch.random) for name, op in getters.items()
     ]
+
+    def seeded(seed: Any) -> Any:
+        ops.manual_seed.default(str(int(seed)))
+        return torch.default_generator
+
+    patches.append((torch.random, "_manual_seed_impl", seeded))
     # Under a tracer selective checkpoints keep every result, for a compiler to choose from.
     patches.append((torch.utils.checkpoint, "_is_compiling", lambda *given: False))
     before = [(module, name, getattr(module, name)) for module, name, _ in patches]

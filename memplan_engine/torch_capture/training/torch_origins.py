@@ -155,6 +155,12 @@ def who_asks() -> str:
     return inside or "in torch"
 
 
+def who_makes() -> str:
+    """As `who_asks`; of what autograd makes, the line that it is a gradient of."""
+    frame = FRAME.match((_lines_of_gradient() or "").partition("\n")[0])
+    return f"at {portable_path(frame['file'])}:{frame['line']}" if frame else who_asks()
+
+
 def _users_frame(frame: FrameType | None) -> tuple[FrameType | None, bool]:
     """The innermost `forward` of the user's code, as torch.export takes it, else the innermost frame of the
     user's, else of torch's layers; and whether autograd's engine runs. In the engine only frames that it has

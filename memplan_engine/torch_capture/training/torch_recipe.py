@@ -178,12 +178,18 @@ def take_step(
 
 
 def _named_tensors(label: str, value: Any) -> dict[str, torch.Tensor]:
-    """The tensors in `value`, each by `label` and where it stands."""
+    """The tensors in `value`, each by `label` and where it stands; those within a transform of torch.func
+    are none outside of it."""
     import torch
     from torch.utils import _pytree as pytree
 
     leaves = pytree.tree_flatten_with_path(value)[0]
-    return {f"{label}{pytree.keystr(path)}": leaf for path, leaf in leaves if isinstance(leaf, torch.Tensor)}
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+    return {
+        f"{label}{pytree.keystr(path)}": leaf
+        for path, leaf in leaves
+        if isinstance(leaf, torch.Tensor) and not wrapped(leaf)
+    }
 
 
 def named_outputs(output: Any, passes: int) -> dict[str, torch.Tensor]:

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
-from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, fake_mode, quiet, require_torch
+from memplan_engine.torch_capture.torch_fake import (
+    STEP_RECORDED,
+    FakeTwins,
+    fake_mode,
+    quiet,
+    require_torch,
+)
 from memplan_engine.torch_capture.torch_graph import assemble
 from memplan_engine.torch_capture.torch_run import Held, Run, Slot, labels
 from memplan_engine.torch_capture.torch_symbols import Sizes
@@ -41,7 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SEED", "Argument", "Gradients", "StepModule", "capture_step", "step_graph", "trace_step"]
 
-TRACEABLE = f"a step that runs on tensors without values (no .item(), no branch on them), {RECORDED}"
+TRACEABLE = f"a step that runs on fake tensors as on real ones, {STEP_RECORDED}"
 SEED = 0
 """Where random generators begin before each step; Python's and NumPy's make plain numbers of the graph."""
 

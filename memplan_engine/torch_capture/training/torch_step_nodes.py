@@ -58,7 +58,10 @@ def refuse_what_is_kept_elsewhere(module: GraphModule, source: str) -> None:
         written = [user for user in node.users if node in written_nodes(user)]
         if isinstance(value, FakeTensor) or written:
             line = _at(next(iter(written or node.users), node))
-            expected = "a buffer (register_buffer), or state of the optimizer for a parameter"
+            expected = (
+                "a buffer, a submodule of the model (an average of weights: docs/training.md), or state "
+                "of the optimizer for a parameter"
+            )
             raise InputError(source, "training step", f"a tensor kept outside of the model{line}", expected)
 
 

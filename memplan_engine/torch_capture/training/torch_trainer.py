@@ -150,7 +150,11 @@ class Trainer:
 
     def take_first(self) -> None:
         """The step that makes what the optimizers keep."""
-        with self.twins.mode, answering(self.values, self.source):
+        import torch
+
+        # Gradients that are refused then know their line.
+        lines = torch.autograd.detect_anomaly(check_nan=False)
+        with self.twins.mode, answering(self.values, self.source), lines:
             self._take()
 
     def _take(self, listen: Any = lambda output: None) -> dict[str, torch.Tensor]:

@@ -14,17 +14,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
-from memplan_engine.torch_capture.torch_fake import RECORDED
+from memplan_engine.torch_capture.torch_fake import STEP_RECORDED
 from memplan_engine.torch_capture.torch_transformers import is_tracing, replaced
 from memplan_engine.torch_capture.torch_writes import written_values
-from memplan_engine.torch_capture.training.torch_origins import who_asks
+from memplan_engine.torch_capture.training.torch_origins import who_asks, who_makes
 
 if TYPE_CHECKING:
     import torch
 
 MOST_ELEMENTS = 2**20
 """Of a tensor that is worked out: masks and positions are far below, activations are seldom."""
-UNASKED = f"a step that does not ask for it, {RECORDED}"
+UNASKED = f"a step that does not ask for it, {STEP_RECORDED}"
 log = logging.getLogger(__name__)
 
 
@@ -84,7 +84,7 @@ class KnownValues:
         if torch.Tag.inplace_view in operator.tags:
             return
         written = pytree.tree_leaves(list(written_values(operator, args, kwargs)))
-        results = [leaf for leaf in pytree.tree_leaves(made) if isinstance(leaf, torch.Tensor)]
+        results = _tensors(made)
         fresh = [leaf for leaf in results if leaf.untyped_storage()._cdata not in self.real]
         if not (written or fresh):
             return
@@ -118,7 +118,7 @@ class KnownValues:
         except Exception as error:
             log.debug("%s of known values fails: %s", operator, error)
             return None
-        real = [leaf for leaf in pytree.tree_leaves(found) if isinstance(leaf, torch.Tensor)]
+        real = _tensors(found)
         alike = len(real) == len(results) and not any(leaf.is_meta for leaf in real)
         return real if alike else None
 
@@ -143,12 +143,18 @@ class KnownValues:
         import torch
         from torch.utils import _pytree as pytree
 
-        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        if any(self.of(tensor) is None for tensor in tensors):
+        if any(self.of(tensor) is None for tensor in _tensors((args, kwargs))):
             return None
         known = pytree.tree_map_only(torch.Tensor, self.of, (args, kwargs))
         with _real():
             return operator(*known[0], **known[1])
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    import torch
+    from torch.utils import _pytree as pytree
+
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def _follows(operator: Any) -> bool:
@@ -198,6 +204,11 @@ def answering(values: KnownValues, source: str) -> Iterator[None]:
                 raise _unknown(source, asked) from None
             except DynamicOutputShapeException:
                 raise _unknown(source, f"a size that depends on values ({func._schema.name})") from None
+            if any(leaf.layout is not torch.strided for leaf in _tensors(made)):
+                found = f"a sparse tensor {who_makes()}"
+                raise InputError(
+                    source, "training step", found, f"dense ones (sparse=False), {STEP_RECORDED}"
+                )
             values.follow(func, args, kwargs, made)
             return made
 
