@@ -16,8 +16,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 GIVES_BACK_NEW = {"aten::lift_fresh", "aten::lift"}
 """Operators that give back their argument, which nobody else has seen before: `torch.tensor(…)`."""
 STRIDED = torch.strided
-_ENGINE = (str(_TORCH / "autograd" / "__init__.py"), str(_TORCH / "autograd" / "graph.py"))
-"""Through which every backward pass goes."""
 
 
 class _Ref(weakref.ref):  # type: ignore[type-arg]

@@ -15,10 +15,21 @@ from memplan_engine.recordings.observation import CPU, NO_KERNEL, NO_OP
 from memplan_engine.torch_capture.torch_storages import StorageWatch
 
 _TORCH = Path(torch.__file__).parent
-_OURS = str(Path(__file__).parents[1])
-_ENGINE = (str(_TORCH / "autograd" / "__init__.py"), str(_TORCH / "autograd" / "graph.py"))
+_ENGINE = Path(__file__).parents[2]
+_OURS = str(_ENGINE)
+_AUTOGRAD = (str(_TORCH / "autograd" / "__init__.py"), str(_TORCH / "autograd" / "graph.py"))
 """Through which every backward pass goes."""
-_SKIPPED = tuple(map(str, (Path(__file__).parent, _TORCH / "_compile.py", _TORCH / "_dynamo")))
+_SKIPPED = tuple(
+    map(
+        str,
+        (
+            _ENGINE / "runtime",
+            _ENGINE / "torch_capture" / "torch_storages.py",
+            _TORCH / "_compile.py",
+            _TORCH / "_dynamo",
+        ),
+    )
+)
 
 
 class Position:
@@ -73,4 +84,4 @@ def python_stack() -> tuple[Frame, ...]:
             found.append(Frame(code.co_name, code.co_filename, frame.f_lineno))
         frame = frame.f_back
     alone = all(each.file.startswith(str(_TORCH)) for each in found)
-    return (BACKWARD,) if alone and any(each.file in _ENGINE for each in found) else tuple(found)
+    return (BACKWARD,) if alone and any(each.file in _AUTOGRAD for each in found) else tuple(found)
