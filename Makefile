@@ -2,6 +2,7 @@
 #
 #   EXTRAS=dashboard,onnx   what `make run` installs (default: all)
 #   ARGS="…"                passed on: files to open for `run`, pytest's options for `test`
+#   VERSION=0.2.0           the version that `make changelog` writes the changes of
 #   PYTHON=python3.12       the Python that makes .venv (default: the first one found that is 3.11 or newer)
 
 SHELL := /bin/bash
@@ -19,13 +20,14 @@ comma := ,
 stamp = $(VENV)/.installed-$(subst $(comma),-,$(1))
 RUN_STAMP := $(call stamp,$(EXTRAS))
 TEST_STAMP := $(call stamp,test)
+DOCS_STAMP := $(call stamp,docs)
 PINS := pyproject.toml constraints.txt
 
-.PHONY: help run test lint format bench wheel browser clean
+.PHONY: help run test lint format docs changelog bench wheel browser clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r target text; do \
-		printf '%-14s %s\n' "$$target" "$$text"; done
+		printf '%-16s %s\n' "$$target" "$$text"; done
 
 run: $(RUN_STAMP) ## install what is missing, then open the dashboard on 127.0.0.1 (ARGS="file.csv")
 	@exec $(BIN)/memplan dashboard $(ARGS)
@@ -46,6 +48,14 @@ format: $(TEST_STAMP) ## put the code into ruff's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Read from the sources: nothing of memplan is imported. A draft of the changes fails on a file that is not one.
+docs: $(DOCS_STAMP) ## build the documentation into site/, every link checked
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/towncrier build --draft --version next >/dev/null
+
+changelog: $(DOCS_STAMP) ## move changes/ into CHANGELOG.md (VERSION=0.2.0)
+	$(BIN)/towncrier build --yes --version $(VERSION)
+
 bench: $(TEST_STAMP) ## run the benchmarks and print their tables
 	$(BIN)/python -m benchmarks $(ARGS)
 
@@ -53,7 +63,7 @@ wheel: $(TEST_STAMP) ## build the wheel and try it outside the checkout
 	@scripts/check-wheel.sh $(BIN)/python
 
 clean: ## remove the virtual environment, caches and build leftovers
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -86,12 +86,48 @@ def test_every_data_file_is_shipped() -> None:
 
 
 def test_every_requirement_is_pinned() -> None:
-    extras = PROJECT["project"]["optional-dependencies"]
-    wanted = [*PROJECT["project"]["dependencies"], *(name for names in extras.values() for name in names)]
+    extras, groups = PROJECT["project"]["optional-dependencies"], PROJECT["dependency-groups"]
+    lists = [PROJECT["project"]["dependencies"], *extras.values(), *groups.values()]
+    wanted = [name for names in lists for name in names if isinstance(name, str)]
     names = {required_name(requirement) for requirement in wanted} - {"memplan"}
     assert "numpy" in names
     assert names - pins().keys() == set()
     assert "setuptools" in pins(), "the build would take whatever setuptools is newest"
+
+
+def test_the_groups_are_the_tools_of_the_extras() -> None:
+    extras, groups = PROJECT["project"]["optional-dependencies"], PROJECT["dependency-groups"]
+    for name in ("test", "docs"):
+        assert groups[name] == [tool for tool in extras[name] if required_name(tool) != "memplan"]
+    assert [each["include-group"] for each in groups["dev"] if isinstance(each, dict)] == ["test", "docs"]
+
+
+def test_the_version_is_cited() -> None:
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {PROJECT['project']['version']}\n" in citation
+    assert f"\nlicense: {PROJECT['project']['license']}\n" in citation
+
+
+def test_what_runs_before_a_commit_is_what_make_lint_runs() -> None:
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    entries = {entry.split()[0] for entry in re.findall(r"entry: \.venv/bin/([^,]+),", hooks)}
+    lint = (ROOT / "Makefile").read_text().split("\nlint: ")[1].split("\n\n")[0]
+    assert entries == set(re.findall(r"\$\(BIN\)/(\w+)", lint)) == {"ruff", "mypy"}
+
+
+def test_every_change_is_of_a_kind_that_the_changelog_has() -> None:
+    kinds = {kind["directory"] for kind in PROJECT["tool"]["towncrier"]["type"]}
+    names = [path.name for path in (ROOT / "changes").iterdir() if path.name != ".gitkeep"]
+    assert [name for name in names if not re.fullmatch(rf"\+?[\w-]+\.({'|'.join(kinds)})\.md", name)] == []
+    assert PROJECT["tool"]["towncrier"]["start_string"] in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_ci_runs_every_target_that_a_change_has_to_pass() -> None:
+    ran = re.findall(r"^make (\w+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    assert ran == ["test", "lint", "docs", "wheel"]
+    printed = subprocess.run(["make"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert set(ran) <= set(re.findall(r"^ *make (\w+)", printed, re.MULTILINE))
+    assert "- run: .ci/run\n" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
 
 
 def test_the_commands_module_of_the_wheel_exists() -> None:

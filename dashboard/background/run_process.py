@@ -31,7 +31,7 @@ def run_model(asked: dict[str, Any], tell: Any) -> bytes:
     if build is None:
         raise InputError("run", "model", repr(asked["model"]), f"one of {', '.join(MODELS)}")
     tell("loading torch")
-    from memplan_engine.torch_capture.torch_fake import require_torch
+    from memplan_engine.torch_capture.torch_version import require_torch
 
     require_torch("running a model")
     import torch

@@ -38,7 +38,6 @@ app = typer.Typer(
     name="memplan",
     cls=_InOrder,
     no_args_is_help=True,
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

@@ -13,9 +13,10 @@ from memplan_engine.errors import InputError, one_line
 from memplan_engine.torch_capture.torch_caches import register_caches
 from memplan_engine.torch_capture.torch_dims import parse_dynamic, torch_dynamic_shapes
 from memplan_engine.torch_capture.torch_exporting import FUSED, export_as_eager
-from memplan_engine.torch_capture.torch_fake import EXPORTABLE, FakeTwins, fake_mode, quiet, require_torch
+from memplan_engine.torch_capture.torch_fake import EXPORTABLE, FakeTwins, fake_mode, quiet
 from memplan_engine.torch_capture.torch_graph import graph_from_exported
 from memplan_engine.torch_capture.torch_run import brief
+from memplan_engine.torch_capture.torch_version import require_torch
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from memplan_engine.errors import InputError, MissingDependencyError
+from memplan_engine.errors import InputError
 
 if TYPE_CHECKING:
     import torch
@@ -20,14 +20,6 @@ RECORDED = "or, if it runs eagerly, a plan of a recorded run (memplan observe; i
 """The way out for whatever cannot be captured: it runs as it is, and what it allocated is planned."""
 STEP_RECORDED = "or, if it runs eagerly, a recorded run (memplan observe --training step; observe_model)"
 EXPORTABLE = f"a model that torch.export can trace with these inputs, {RECORDED}"
-
-
-def require_torch(purpose: str) -> None:
-    """Raise MissingDependencyError where torch is not installed."""
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        raise MissingDependencyError("torch", "torch", purpose) from None
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """What the CPU kernels of torch give, where it is not what a run under fake tensors says.
 
 A fake result lies in a storage of just its size; some kernels allocate more, others less. All facts here were
-measured on torch 2.13 CPU, real results against fake ones; tests/test_torch_kernels.py fails where torch
-changes.
+measured on the CPU with the torch that `torch_version` names, real results against fake ones;
+tests/test_torch_kernels.py fails where torch changes.
 """
 
 from __future__ import annotations

@@ -17,9 +17,8 @@ from memplan_engine.errors import InputError, MemplanError, one_line
 from memplan_engine.graph import Op
 from memplan_engine.torch_capture.torch_fake import RECORDED, as_exported
 from memplan_engine.torch_capture.torch_kernels import as_on_cpu
-from memplan_engine.torch_capture.torch_out import out_variant_of
 from memplan_engine.torch_capture.torch_source import source_of
-from memplan_engine.torch_capture.torch_writes import written_values
+from memplan_engine.torch_capture.torch_writes import out_variant_of, written_values
 
 if TYPE_CHECKING:
     import torch

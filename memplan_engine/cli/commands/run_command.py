@@ -84,7 +84,7 @@ def run_(
     The factory is that of `memplan capture`; here it runs on the CPU, with random weights where it makes
     them. A .pt2 file runs with its weights, on inputs that are made; nothing in it is unpickled.
     """
-    from memplan_engine.torch_capture.torch_fake import require_torch
+    from memplan_engine.torch_capture.torch_version import require_torch
 
     require_torch("running a model")
     _check_options(plan, force, strategy, (trace, observation, output))

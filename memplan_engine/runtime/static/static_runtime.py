@@ -67,7 +67,8 @@ class StaticRuntime:
     with `example_kwargs`), in the mode it is in, and called as `forward` is: the same nested outputs, bit for
     bit, inputs and buffers mutated alike. The weights are the model's own. The first run is not planned: it
     shows the storages and their sizes. From the second on those that operators write through `out` variants
-    lie in one buffer, planned by `strategy`; the graph's outputs never do.
+    lie in one buffer, planned by `strategy`; the graph's outputs never do. One run at a time: a call while
+    another is under way, from whatever thread, is an error.
 
     Parameters
     ----------
@@ -76,8 +77,6 @@ class StaticRuntime:
     cleanup_activations: release the buffer after each run; otherwise it is kept.
     enable_out_variants: without them nothing is planned.
     dynamic_shapes: as `capture` takes them; larger inputs then grow the buffer (`replans`).
-
-    One run at a time: a call while another is under way, from whatever thread, is an error.
 
     Raises
     ------

@@ -14,16 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
-from memplan_engine.torch_capture.torch_fake import (
-    STEP_RECORDED,
-    FakeTwins,
-    fake_mode,
-    quiet,
-    require_torch,
-)
+from memplan_engine.torch_capture.torch_fake import STEP_RECORDED, FakeTwins, fake_mode, quiet
 from memplan_engine.torch_capture.torch_graph import assemble
 from memplan_engine.torch_capture.torch_run import Held, Run, Slot, labels
 from memplan_engine.torch_capture.torch_symbols import Sizes
+from memplan_engine.torch_capture.torch_version import require_torch
 from memplan_engine.torch_capture.training.torch_eager_ops import as_eager, with_own_ops
 from memplan_engine.torch_capture.training.torch_loss import Loss
 from memplan_engine.torch_capture.training.torch_recipe import Recipe, check_recipe, random_state

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError, MemplanError
 from memplan_engine.torch_capture.capture_module import fake_inputs, fake_model
-from memplan_engine.torch_capture.torch_fake import EXPORTABLE, FakeTwins, fake_mode, quiet, require_torch
+from memplan_engine.torch_capture.torch_fake import EXPORTABLE, FakeTwins, fake_mode, quiet
 from memplan_engine.torch_capture.torch_run import brief
 from memplan_engine.torch_capture.torch_source import located
+from memplan_engine.torch_capture.torch_version import require_torch
 from memplan_engine.torch_capture.training.torch_loss import Loss, find_loss
 from memplan_engine.torch_capture.training.torch_lost import refusing_what_export_loses
 
