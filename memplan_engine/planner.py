@@ -19,9 +19,10 @@ from memplan_engine.plan import Parameter, Plan, make_objects, make_offsets
 from memplan_engine.problem import FREE, Ints, Problem, make_problem, select
 from memplan_engine.strategies import BUILT_IN, built_in, get_strategy, known_strategies
 from memplan_engine.strategies.base import Budget, Strategy, obstacle, parameters_of
-from memplan_engine.strategies.constructive.order_fit import Fit, place_by, place_in_slots, prepare
-from memplan_engine.strategies.constructive.orders import by_size, by_start
+from memplan_engine.strategies.constructive.order_fit import Fit, place_by, place_in_slots
+from memplan_engine.strategies.constructive.orders import BY_SIZE, BY_START
 from memplan_engine.strategies.constructive.portfolio import place_by_portfolio, place_quickly
+from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.verify.validate import Rule, validate_plan
 
 SEARCHING = ("auto", "exact", "search")
@@ -200,7 +201,7 @@ def _warm_up(chosen: Strategy, problem: Problem, short: bool) -> None:
     elif chosen.name != "auto" or not _settled_at_once(problem, getattr(chosen, "capacity", None) or 0):
         _warm("greedy_by_size", "greedy_by_breadth")
         _warm_search()
-    if not is_compiled(TREE_KERNEL) and prepare(problem).cell != effort.RUNS:
+    if not is_compiled(TREE_KERNEL) and make_timeline(problem).cell != effort.RUNS:
         use_tree_kernel()
 
 
@@ -236,17 +237,17 @@ def use_rare_kernels() -> None:
     from memplan_engine.strategies.search.contact_fit import placements
     from memplan_engine.strategies.search.skyline_fit import Skylines
 
-    prepared = prepare(hard_problem())
-    place_in_slots(prepared.problem, by_start(prepared))
-    next(placements(prepared, 1, Budget()))
-    Skylines(prepared, 1).next(Budget())
+    timeline = make_timeline(hard_problem())
+    place_in_slots(timeline.problem, BY_START(timeline))
+    next(placements(timeline, 1, Budget()))
+    Skylines(timeline, 1).next(Budget())
 
 
 @cache
 def use_tree_kernel() -> None:
     """That of orders × fits for many buffers that live long."""
-    prepared = replace(prepare(hard_problem()), cell=1)
-    place_by(prepared, by_size(prepared), Fit.BEST, Budget())
+    timeline = replace(make_timeline(hard_problem()), cell=1)
+    place_by(timeline, BY_SIZE(timeline), Fit.BEST, Budget())
 
 
 def hard_problem() -> Problem:

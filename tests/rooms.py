@@ -37,7 +37,7 @@ ROOMS: dict[str, str] = {
     ),
     "strategies": "errors system problem bounds plan",
     "strategies.constructive": (
-        "kernels.constructive kernels.constructive.gap_tree errors graph problem "
+        "kernels.constructive kernels.constructive.gap_tree errors units graph problem "
         "pieces profile plan strategies"
     ),
     "strategies.exact": ("kernels.exact problem pieces bounds strategies strategies.constructive"),
@@ -45,7 +45,7 @@ ROOMS: dict[str, str] = {
         "kernels.search problem profile bounds strategies strategies.constructive strategies.exact"
     ),
     "strategies.shared_objects": (
-        "kernels.constructive kernels.shared_objects errors problem analysis "
+        "kernels kernels.constructive kernels.shared_objects errors problem analysis "
         "strategies strategies.constructive"
     ),
     "planner": (
@@ -60,7 +60,7 @@ ROOMS: dict[str, str] = {
     ),
     "replay": (
         "kernels kernels.constructive kernels.exact kernels.shared_objects errors "
-        "units graph problem pieces profile bounds plan verify analysis strategies "
+        "units graph problem pieces bounds plan verify analysis strategies "
         "strategies.constructive strategies.exact strategies.shared_objects planner"
     ),
     "rewrites": "",

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from memplan_engine.bounds import lower_bound
 from memplan_engine.strategies.base import Budget, Placement
-from memplan_engine.strategies.constructive.greedy_by_size import GreedyBySize
+from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
 
 BETTER_EVERY = 0.1
 STEPS = 100
@@ -35,7 +35,7 @@ class _Slow:
 
     def place(self, problem, budget: Budget) -> Placement:
         budget.prove(lower_bound(problem))
-        base = GreedyBySize().place(problem, Budget())
+        base = GREEDY_BY_SIZE.place(problem, Budget())
         spent = 0.0
         placement = base
         while not budget.stopped and len(problem) >= FEW and not self.is_over(spent):
@@ -73,7 +73,7 @@ class Deaf(_Slow):
     source: ClassVar[str] = "tests"
 
     def place(self, problem, budget: Budget) -> Placement:
-        base = GreedyBySize().place(problem, Budget())
+        base = GREEDY_BY_SIZE.place(problem, Budget())
         budget.report(base, problem)
         if len(problem) >= FEW:
             time.sleep(min(60, budget.left))

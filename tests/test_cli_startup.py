@@ -30,8 +30,7 @@ NOT_WAITED_FOR = {
     "memplan_engine.reporters.shared_object_tables",
     "memplan_engine.analysis.peak",
     "memplan_engine.rewrites.reuse",
-    "memplan_engine.strategies.constructive.greedy_by_area",
-    "memplan_engine.strategies.shared_objects.symbolic_partition",
+    "memplan_engine.strategies.shared_objects.assignment",
     "memplan_engine.symbolic",
     "rich._emoji_codes",
     "rich.live",
@@ -64,8 +63,8 @@ def test_planning_a_list_of_buffers_waits_for_nothing_that_it_does_not_use(tmp_p
     assert threads == "1"
     with_json, _ = modules_after(["plan", "list.csv", "-o", "out.json"], tmp_path)
     assert "memplan_engine.formats.memplan_json.json_base" in with_json
-    one, _ = modules_after(["plan", "list.csv", "--strategy", "greedy_by_area"], tmp_path)
-    assert "memplan_engine.strategies.constructive.greedy_by_area" in one
+    one, _ = modules_after(["plan", "list.csv", "--strategy", "partition"], tmp_path)
+    assert "memplan_engine.strategies.shared_objects.assignment" in one
     assert one & {"memplan_engine.strategies.auto", "memplan_engine.strategies.exact.exact_search"} == set()
 
 

@@ -16,19 +16,20 @@ from memplan_engine.kernels.search.time_index import make_time_index
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies.base import Budget
-from memplan_engine.strategies.constructive.order_fit import place_by, prepare
+from memplan_engine.strategies.constructive.order_fit import place_by
+from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.search import local_search
 from memplan_engine.strategies.search.contact_fit import placements, urgency
 from memplan_engine.strategies.search.local_search import CONTACT, OTHERS, STARTS, Hunt, Search
 
 
 def place(problem, order, ceiling, stop=False):
-    prepared, n = prepare(problem), len(problem)
+    timeline, n = make_timeline(problem), len(problem)
     start, end, size, alignment = (
         np.array(column)
-        for column in (prepared.sections.first, prepared.sections.last, problem.size, problem.alignment)
+        for column in (timeline.sections.first, timeline.sections.last, problem.size, problem.alignment)
     )
-    times = make_time_index(np.arange(n + 1), start, end, np.zeros_like(size), size, len(prepared.sections))
+    times = make_time_index(np.arange(n + 1), start, end, np.zeros_like(size), size, len(timeline.sections))
     return contact.place_by_contact(
         np.array(order, dtype=np.int64),
         start,
@@ -99,7 +100,7 @@ def choices(problem, sections, buffer, offsets, placed, ceiling):
 def test_each_buffer_goes_where_it_touches_most_or_lowest_above(problem, share, data):
     order = data.draw(st.permutations(range(len(problem))))
     ceiling = int(lower_bound(problem).nbytes * share)
-    offsets, sections = place(problem, order, ceiling), prepare(problem).sections
+    offsets, sections = place(problem, order, ceiling), make_timeline(problem).sections
     for i, buffer in enumerate(order):
         size, unit = int(problem.size[buffer]), int(problem.alignment[buffer])
         if size == 0:
@@ -132,12 +133,12 @@ def test_a_raised_flag_ends_it():
     assert place(problem, [0, 1], 2, stop=True).tolist() == [contact.UNPLACED] * 2
     budget = Budget()
     budget.cancel()
-    assert list(placements(prepare(problem), 2, budget)) == []
+    assert list(placements(make_timeline(problem), 2, budget)) == []
 
 
 def test_urgency_by_hand():
     problem = make_problem(start=[0, 3, 4, 5, 0], end=[4, 9, 6, 8, 10], size=[3, 5, 1, 1, 1])
-    ranks = urgency(prepare(problem))
+    ranks = urgency(make_timeline(problem))
     # Step 3 holds 9 bytes, step 5 holds 8.
     assert ranks.busiest.tolist() == [9, 9, 8, 8, 9]
     assert ranks.order(problem.size).tolist()[0] == 4
@@ -147,30 +148,30 @@ def test_urgency_by_hand():
 def test_what_ended_above_comes_earlier_in_the_next_round():
     problem = mixture(1500, 0)
     bound = lower_bound(problem).nbytes
-    rounds = list(placements(prepare(problem), bound, Budget()))
+    rounds = list(placements(make_timeline(problem), bound, Budget()))
     outside = [int(problem.size[each + problem.size > bound].sum()) for each in rounds]
     for each in rounds:
         reference.assert_sound(problem, each)
     assert outside[:-1] == sorted(outside[:-1], reverse=True)
-    again = list(placements(prepare(problem), bound, Budget()))
+    again = list(placements(make_timeline(problem), bound, Budget()))
     assert [each.tolist() for each in again] == [each.tolist() for each in rounds]
 
 
 def test_contact_fit_packs_long_and_short_lifetimes_closer_than_every_order_and_fit():
     problem = long_and_short(4000, 0)
-    prepared = prepare(problem)
-    hunt = Hunt(prepared, Budget(), lower_bound(problem).nbytes, iterations=0)
+    timeline = make_timeline(problem)
+    hunt = Hunt(timeline, Budget(), lower_bound(problem).nbytes, iterations=0)
     hunt.repair_by_contact()
     assert hunt.best.found_by == CONTACT
     assert hunt.arena == hunt.bound
-    for _, order, fit in STARTS + OTHERS:
-        offsets = place_by(prepared, order(prepared), fit, Budget())
+    for order, fit in STARTS + OTHERS:
+        offsets = place_by(timeline, order(timeline), fit, Budget())
         assert int((offsets + problem.size).max()) > hunt.bound
 
 
 def test_search_tries_it_only_where_nothing_is_fixed_and_no_gap_is(monkeypatch):
     calls = []
-    monkeypatch.setattr(local_search, "placements", lambda prepared, *_: calls.append(prepared) or iter(()))
+    monkeypatch.setattr(local_search, "placements", lambda timeline, *_: calls.append(timeline) or iter(()))
     start, end, size = tight.NO_WAY_OUT.T
     make_plan(make_problem(start, end, size), Search(iterations=1))
     assert len(calls) == 1

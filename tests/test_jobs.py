@@ -30,13 +30,13 @@ from slow_strategies import UNIT, Deaf, LateProof, SlowSearch, write_distributio
 from memplan_engine import Budget, Gap, make_plan, make_problem, validate_plan
 from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.strategies.base import Placement
-from memplan_engine.strategies.constructive.greedy_by_size import GreedyBySize
+from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
 
 ROOT = Path(__file__).resolve().parents[1]
 posix = pytest.mark.skipif(os.name != "posix", reason="signals")
 PROBLEM = make_problem(range(12), range(3, 15), [64] * 12, name="twelve")
 """Greedy by size meets its bound."""
-BASE = GreedyBySize().place(PROBLEM, Budget()).offsets
+BASE = GREEDY_BY_SIZE.place(PROBLEM, Budget()).offsets
 
 
 @pytest.fixture(autouse=True)

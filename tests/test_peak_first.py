@@ -12,7 +12,7 @@ from memplan_engine.bounds import lower_bound
 from memplan_engine.planner import adopt
 from memplan_engine.problem import FREE, make_problem
 from memplan_engine.strategies.base import Budget
-from memplan_engine.strategies.constructive.order_fit import prepare
+from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.search import local_search
 from memplan_engine.strategies.search.local_search import Hunt
 from memplan_engine.strategies.search.peak_first import distances, held_at, peak_window
@@ -36,18 +36,18 @@ def around_a_peak(seed: int):
 
 def test_distances_by_hand():
     """Sections: 0, 1–3, 4, 5, 6–7, 8. The busiest is the third, of step 4."""
-    assert distances(prepare(HILL)).tolist() == [2, 0, 0, 2, 3]
+    assert distances(make_timeline(HILL)).tolist() == [2, 0, 0, 2, 3]
 
 
 @pytest.mark.parametrize(
     ("share", "rows"), [(1.0, [1, 2]), (1.5, [0, 1, 2, 3]), (2.0, [0, 1, 2, 3]), (2.5, [0, 1, 2, 3, 4])]
 )
 def test_who_is_as_near_as_the_last_is_in_the_window_too(share, rows):
-    assert peak_window(prepare(HILL), share).tolist() == rows
+    assert peak_window(make_timeline(HILL), share).tolist() == rows
 
 
 def test_a_window_wanted_larger_than_the_problem_is_the_problem():
-    assert peak_window(prepare(HILL), 9.0).tolist() == [0, 1, 2, 3, 4]
+    assert peak_window(make_timeline(HILL), 9.0).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_what_is_packed_first_is_held_and_nothing_else():
@@ -59,7 +59,7 @@ def test_what_is_packed_first_is_held_and_nothing_else():
 @given(st.integers(0, 10_000))
 def test_a_window_holds_the_whole_peak(seed):
     problem, _ = around_a_peak(seed)
-    rows = peak_window(prepare(problem), 1.2)
+    rows = peak_window(make_timeline(problem), 1.2)
     inside = make_problem(problem.start[rows], problem.end[rows], problem.size[rows])
     assert lower_bound(inside).nbytes == lower_bound(problem).nbytes
 
@@ -68,7 +68,7 @@ def test_a_window_holds_the_whole_peak(seed):
 def test_from_no_reuse_to_the_bound_by_the_peak_alone(seed, monkeypatch):
     monkeypatch.setattr(local_search, "MANY", 1)
     problem, _ = around_a_peak(seed)
-    hunt = Hunt(prepare(problem), Budget(), lower_bound(problem).nbytes, 50_000)
+    hunt = Hunt(make_timeline(problem), Budget(), lower_bound(problem).nbytes, 50_000)
     hunt.consider(np.cumsum(problem.size) - problem.size, "naive")
     for _ in range(6):
         hunt.pack_peak_first()
@@ -81,7 +81,7 @@ def test_from_no_reuse_to_the_bound_by_the_peak_alone(seed, monkeypatch):
 def test_its_moves_count_and_a_limit_on_them_holds(monkeypatch):
     monkeypatch.setattr(local_search, "MANY", 1)
     problem, _ = around_a_peak(1)
-    hunt = Hunt(prepare(problem), Budget(), lower_bound(problem).nbytes - 1, 100)
+    hunt = Hunt(make_timeline(problem), Budget(), lower_bound(problem).nbytes - 1, 100)
     hunt.consider(np.cumsum(problem.size) - problem.size, "naive")
     for _ in range(4):
         hunt.pack_peak_first()
@@ -92,7 +92,7 @@ def test_a_window_is_given_up_when_the_best_arena_is_lower(monkeypatch):
     """Nothing is placed around what would not help."""
     monkeypatch.setattr(local_search, "MANY", 1)
     problem, _ = around_a_peak(2)
-    hunt = Hunt(prepare(problem), Budget(), lower_bound(problem).nbytes, 1000)
+    hunt = Hunt(make_timeline(problem), Budget(), lower_bound(problem).nbytes, 1000)
     offsets = np.cumsum(problem.size) - problem.size
     hunt.consider(offsets, "naive")
     monkeypatch.setattr(Hunt, "pack_window", lambda self, rows, turn: self)
@@ -106,7 +106,7 @@ def test_a_window_is_given_up_when_the_best_arena_is_lower(monkeypatch):
 
 def test_few_buffers_or_such_with_fixed_offsets_are_left_to_the_rest_of_the_search():
     problem, _ = around_a_peak(3)
-    hunt = Hunt(prepare(problem), Budget(), 0, 1000)
+    hunt = Hunt(make_timeline(problem), Budget(), 0, 1000)
     hunt.consider(np.cumsum(problem.size) - problem.size, "naive")
     hunt.pack_peak_first()
     assert hunt.windows == 0

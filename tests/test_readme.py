@@ -56,7 +56,7 @@ def test_the_python_example_runs() -> None:
 def test_the_strategy_of_the_docs_places_by_end(tmp_path: Path) -> None:
     module = written_as_told(tmp_path, "greedy_by_end", 0)
     problem = make_problem(start=[0, 1], end=[3, 2], size=[4, 8])
-    plan = make_plan(problem, module.GreedyByEnd())
+    plan = make_plan(problem, module.GREEDY_BY_END)
     assert plan.offsets.tolist() == [8, 0]
     assert plan.strategy == "greedy_by_end"
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import ClassVar
 
 import drawn
 import numpy as np
@@ -20,9 +22,10 @@ from memplan_engine.replay.make import MOST_BUFFERS, can_replay, make_replay, re
 from memplan_engine.replay.replay_values import NOBODY, UNPLACED, VERDICTS, Verdict
 from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import Budget, obstacle
-from memplan_engine.strategies.constructive.greedy_by_size import GreedyBySize
+from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
 from memplan_engine.strategies.constructive.linear_scan import LinearScan
 from memplan_engine.strategies.constructive.order_fit import Fit, OrderFit
+from memplan_engine.strategies.constructive.orders import Key, Order, Unit
 
 FOLDER = Path(__file__).resolve().parents[1] / "example_graphs"
 CONSTRUCTIVE = [name for name in replayable() if name != "exact"]
@@ -95,7 +98,7 @@ def _assert_order(problem, replay):
 @given(problem=drawn.problems(), name=st.sampled_from(ORDERED), fit=st.sampled_from(list(Fit)))
 @settings(max_examples=120, deadline=None)
 def test_holes_are_free_and_their_reasons_true(problem, name, fit):
-    replay = make_replay(problem, type(known_strategies()[name])(fit))
+    replay = make_replay(problem, replace(known_strategies()[name], fit=fit))
     placed = {}
     for step in replay.steps:
         size, alignment = int(problem.size[step.buffer]), int(problem.alignment[step.buffer])
@@ -303,12 +306,47 @@ def test_what_cannot_be_replayed_says_what_can():
 
 
 def test_a_strategy_that_places_in_its_own_way_is_not_replayed_as_order_and_fit():
-    class Own(GreedyBySize):
+    class Own(OrderFit):
         def place(self, problem, budget):
             raise NotImplementedError
 
-    assert can_replay(GreedyBySize())
+    assert can_replay(GREEDY_BY_SIZE)
     assert not can_replay(Own())
+
+
+def test_one_value_is_an_order_and_fit_with_its_replay():
+    def keys(timeline):
+        end = Key("end", Unit.STEP, timeline.problem.end, descending=True, joint=" with ")
+        return end, Key("size", Unit.BYTES, timeline.problem.size)
+
+    order = Order("end", "latest end first, of equals the smallest", keys)
+    own = OrderFit(name="by_end", description="", source="", by=order, fit=Fit.FIRST)
+    problem = make_problem([0, 0, 1], [2, 3, 3], [4, 8, 2], names=["a", "b", "c"])
+    replay = make_replay(problem, own)
+    assert (replay.plan.strategy, replay.buffer.tolist()) == ("by_end", [2, 1, 0])
+    assert replay.plan.offsets.tolist() == own.place(problem, Budget()).offsets.tolist() == [10, 2, 0]
+    assert replay.code[1] == "for b in order (latest end first, of equals the smallest):"
+    assert replay.steps[0].sentence.startswith("c comes 1st of 3 by end, step 3 with 2 B.")
+    assert replay.steps[1].key == (("end", 3), ("size", 8))
+    _assert_order(problem, replay)
+
+
+def test_a_subclass_that_only_orders_is_replayed_without_keys():
+    @dataclass(frozen=True, slots=True)
+    class ByEnd(OrderFit):
+        fit: Fit = Fit.FIRST
+
+        name: ClassVar[str] = "by_end"
+        description: ClassVar[str] = "earliest end first"
+        source: ClassVar[str] = "tests"
+
+        def order(self, prepared):
+            return np.argsort(prepared.problem.end, kind="stable")
+
+    problem = make_problem([0, 0], [2, 1], [4, 8])
+    replay = make_replay(problem, ByEnd(Fit.BEST))
+    assert (replay.plan.strategy, replay.plan.offsets.tolist(), replay.keys) == ("by_end", [8, 0], ())
+    assert replay.code[1] == "for b in order (its own):"
 
 
 @pytest.mark.parametrize("name", CONSTRUCTIVE)
@@ -335,7 +373,7 @@ def test_two_thousand_buffers_are_a_few_megabytes():
     length = np.where(random.random(2000) < 0.1, random.integers(1, 500, 2000), random.integers(1, 40, 2000))
     problem = make_problem(start, start + length, size, alignment=64)
     replay = make_replay(problem, "greedy_by_size")
-    assert replay.plan.offsets.tolist() == GreedyBySize().place(problem, Budget()).offsets.tolist()
+    assert replay.plan.offsets.tolist() == GREEDY_BY_SIZE.place(problem, Budget()).offsets.tolist()
     assert len(json.dumps(replay_summary(replay), separators=(",", ":"))) < 4e6
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import drawn
@@ -25,7 +26,7 @@ from memplan_engine import (
 from memplan_engine.replay.exercise import MOST_BUFFERS, Conflict
 from memplan_engine.replay.predict import Agreement
 from memplan_engine.replay.replay_values import UNPLACED
-from memplan_engine.strategies.constructive.greedy_by_size import GreedyBySize
+from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
 from memplan_engine.strategies.constructive.order_fit import Fit
 
 FOLDER = Path(__file__).resolve().parents[1] / "example_graphs"
@@ -35,7 +36,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "example_graphs"
 @settings(max_examples=200, deadline=None)
 def test_what_is_said_of_an_offset_is_true(problem, fit, data):
     placed = {}
-    for step in make_replay(problem, GreedyBySize(fit)).steps:
+    for step in make_replay(problem, replace(GREEDY_BY_SIZE, fit=fit)).steps:
         offset = data.draw(st.integers(-1, 40))
         said = agrees(step, offset)
         intervals = reference.forbidden(problem, placed, step.buffer)
@@ -109,7 +110,7 @@ def test_first_fit_alignment_and_higher_by_hand():
     assert agrees(step, 12).sentence == (
         "It would fit there, but a hole of 4 B at 0 B holds it, too: it goes to 0 B."
     )
-    f = make_replay(load(FOLDER / "teaching_best_fit.csv"), GreedyBySize(Fit.FIRST)).steps[5]
+    f = make_replay(load(FOLDER / "teaching_best_fit.csv"), replace(GREEDY_BY_SIZE, fit=Fit.FIRST)).steps[5]
     lower = "that is not the lowest hole that holds it, which begins at 0 B: it goes to 0 B."
     assert agrees(f, 6).sentence == f"It would fit there, but {lower}"
     roomy = make_problem([0, 0, 0], [2, 1, 2], [4, 8, 1], names=["a", "b", "c"], fixed=[8, FREE, FREE])
@@ -132,7 +133,8 @@ def test_other_families_say_why_not():
     assert agrees(b, 50).sentence.startswith("No: no object is there.")
     assert agrees(b, 2**63).agreement is Agreement.NO_OFFSET
     top = make_replay(
-        make_problem([0, 0, 0], [1, 2, 1], [4, 4, 1], fixed=[4, FREE, FREE]), GreedyBySize(Fit.TOP)
+        make_problem([0, 0, 0], [1, 2, 1], [4, 4, 1], fixed=[4, FREE, FREE]),
+        replace(GREEDY_BY_SIZE, fit=Fit.TOP),
     )
     assert "this rule leaves holes empty" in agrees(top.steps[1], 0).sentence
 

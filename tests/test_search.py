@@ -19,10 +19,11 @@ from memplan_engine.planner import adopt, make_plan
 from memplan_engine.problem import FREE, Gap, make_problem
 from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import Budget, Progress
-from memplan_engine.strategies.constructive.order_fit import Fit, OrderFit, place_by, prepare
+from memplan_engine.strategies.constructive.order_fit import Fit, OrderFit, place_by
+from memplan_engine.strategies.constructive.orders import BY_HEAT
+from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.search.ejection_search import Limits, make_mender
 from memplan_engine.strategies.search.local_search import OTHERS, STARTS, Search
-from memplan_engine.strategies.search.starts import by_heat
 from memplan_engine.verify.validate import validate_plan
 
 NO_STOP = np.zeros(1, dtype=np.bool_)
@@ -60,7 +61,7 @@ def half_placed(draw, **kinds):
         free = [0]
     buffer = draw(st.sampled_from(free))
     left_out = {buffer, *draw(st.lists(st.sampled_from(free)))}
-    mender = make_mender(prepare(problem))
+    mender = make_mender(make_timeline(problem))
     return problem, mender, some_placed(problem, mender, offsets, left_out), buffer
 
 
@@ -82,25 +83,25 @@ def test_pairs_are_sorted_by_key_and_equal_ones_keep_their_order(keys, repeat):
 @settings(max_examples=120, deadline=None)
 def test_the_index_finds_exactly_the_placed_pieces_alive_in_a_stretch(drawing, begin, length):
     problem, mender, placed, _ = drawing
-    prepared = prepare(problem)
-    sections, times = len(prepared.sections), mender.state.times
+    timeline = make_timeline(problem)
+    sections, times = len(timeline.sections), mender.state.times
     start, end = min(begin, sections - 1), min(begin + length, sections)
-    found = np.zeros(len(prepared.pieces.owner) + 1, dtype=np.int64)
+    found = np.zeros(len(timeline.pieces.owner) + 1, dtype=np.int64)
     count = time_index.meeting(times, start, end, found, 0)
     expected = {
         piece
-        for piece, owner in enumerate(prepared.pieces.owner.tolist())
+        for piece, owner in enumerate(timeline.pieces.owner.tolist())
         if owner in placed
-        and prepared.pieces.low[piece] < prepared.pieces.high[piece]
-        and prepared.sections.first[piece] < end
-        and start < prepared.sections.last[piece]
+        and timeline.pieces.low[piece] < timeline.pieces.high[piece]
+        and timeline.sections.first[piece] < end
+        and start < timeline.sections.last[piece]
     }
     assert sorted(times.piece[found[:count]].tolist()) == sorted(expected)
     for place in found[:count]:
         piece, owner = times.piece[place], times.owner[place]
-        assert owner == prepared.pieces.owner[piece]
-        assert times.low[place] == placed[owner] + prepared.pieces.low[piece]
-        assert times.high[place] == placed[owner] + prepared.pieces.high[piece]
+        assert owner == timeline.pieces.owner[piece]
+        assert times.low[place] == placed[owner] + timeline.pieces.low[piece]
+        assert times.high[place] == placed[owner] + timeline.pieces.high[piece]
 
 
 @given(drawing=half_placed(), first=st.booleans())
@@ -143,8 +144,8 @@ def test_the_cheapest_place_is_cheap_and_nothing_held_is_in_its_way(drawing, spa
     state = mender.state
     size, alignment = int(problem.size[buffer]), int(problem.alignment[buffer])
     ceiling = max([size, *(o + int(problem.size[b]) for b, o in placed.items())]) + spare
-    prepared = prepare(problem)
-    lengths = prepared.sections.last - prepared.sections.first
+    timeline = make_timeline(problem)
+    lengths = timeline.sections.last - timeline.sections.first
     worth = (np.maximum(problem.size, 1) * lengths).tolist()
     cost = {}
     for offset in range(0, ceiling - size + 1, alignment):
@@ -192,7 +193,7 @@ def test_one_move_by_hand():
     # Below 6 bytes: 0 (4 bytes) lies at 0 through all steps, 1 (2 bytes) at 4 in step 0. Buffer 2 (4 bytes,
     # step 1) has no hole of 4, and putting 0 out for it would be dear; 3 (2 bytes, step 1) fits at 4.
     problem = make_problem([0, 0, 1, 1], [2, 1, 2, 2], [4, 2, 4, 2])
-    mender = make_mender(prepare(problem))
+    mender = make_mender(make_timeline(problem))
     mender.begin(np.array([0, 4, 6, 10]), 6, 1.0, 1.0)
     assert mender.out == 2
     assert mender.offsets.tolist() == [0, 4, UNPLACED, UNPLACED]
@@ -205,7 +206,7 @@ def test_one_move_by_hand():
 
 def test_a_raised_flag_ends_a_repair_before_its_first_move():
     problem = training(500)
-    mender = make_mender(prepare(problem))
+    mender = make_mender(make_timeline(problem))
     mender.begin(np.full(500, UNPLACED), 10**9, 1.0, 1.0)
     budget = Budget()
     budget.cancel()
@@ -222,8 +223,8 @@ def test_a_raised_flag_ends_a_repair_before_its_first_move():
 )
 def test_repair_reaches_what_no_order_and_fit_does(start, end, size, portfolio, bound):
     problem = make_problem(start, end, size)
-    prepared = prepare(problem)
-    tries = [place_by(prepared, order(prepared), fit, Budget()) for _, order, fit in (*STARTS, *OTHERS)]
+    timeline = make_timeline(problem)
+    tries = [place_by(timeline, order(timeline), fit, Budget()) for order, fit in (*STARTS, *OTHERS)]
     assert min(reference.arena(problem, offsets) for offsets in tries) == portfolio
     assert reference.arena(problem, Search(iterations=0).place(problem, Budget()).offsets) == portfolio
     plan = make_plan(problem, "search")
@@ -234,7 +235,7 @@ def test_repair_reaches_what_no_order_and_fit_does(start, end, size, portfolio, 
 def test_by_heat_by_hand():
     # Live bytes by step: 5, 9, 9, 6. Busiest step of each: 0 and 1 and 3 meet 9, 2 meets 6; areas 15, 8, 12.
     problem = make_problem([0, 1, 3, 1], [3, 3, 4, 2], [5, 4, 6, 0])
-    assert by_heat(prepare(problem)).tolist() == [0, 1, 3, 2]
+    assert BY_HEAT(make_timeline(problem)).tolist() == [0, 1, 3, 2]
 
 
 @given(problem=drawn.problems())
@@ -363,10 +364,10 @@ def test_threads_do_not_disturb_each_other():
 
 def test_a_training_step_packs_to_its_load():
     problem = training(5000, seed=4)
-    prepared = prepare(problem)
+    timeline = make_timeline(problem)
     plan = make_plan(problem, Search(iterations=20_000))
     assert plan.optimal
     assert plan.arena_bytes < reference.arena(
-        problem, place_by(prepared, by_heat(prepared), Fit.TOP, Budget()).tolist()
+        problem, place_by(timeline, BY_HEAT(timeline), Fit.TOP, Budget()).tolist()
     )
     assert validate_plan(adopt(problem, plan.offsets)).valid

@@ -23,7 +23,7 @@ from memplan_engine.problem import FREE, Gap, make_problem
 from memplan_engine.reporters.shared_object_tables import ObjectRow, object_summary, object_table
 from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import Budget
-from memplan_engine.strategies.shared_objects.shared_objects_min_cost_flow import MOST_BUFFERS
+from memplan_engine.strategies.shared_objects.assignment import MOST_MATCHED
 from memplan_engine.verify.validate import Rule, validate_plan
 
 REFERENCES = {
@@ -200,7 +200,7 @@ def test_a_comparison_of_everything_leaves_out_what_cannot_place_it():
 
 
 def test_min_cost_flow_says_when_there_are_too_many_buffers():
-    n = MOST_BUFFERS + 1
+    n = MOST_MATCHED + 1
     problem = make_problem(np.arange(n), np.arange(n) + 1, np.ones(n, dtype=int))
     assert "shared_objects_min_cost_flow" not in strategies_for(problem)
     with pytest.raises(PlanError, match="10,001 buffers, and more than 10,000 would take minutes"):

@@ -15,7 +15,8 @@ from memplan_engine.kernels.search.time_index import make_time_index
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies.auto import Auto
 from memplan_engine.strategies.base import Budget
-from memplan_engine.strategies.constructive.order_fit import place_by, prepare
+from memplan_engine.strategies.constructive.order_fit import place_by
+from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.search import local_search
 from memplan_engine.strategies.search.local_search import SKYLINE, Hunt, Search
 from memplan_engine.strategies.search.skyline_fit import WAYS, Skylines, fullness
@@ -23,12 +24,12 @@ from memplan_engine.strategies.search.starts import OTHERS, STARTS
 
 
 def place(problem, order, limit=skyline.PLACED, stop=False):
-    prepared, n = prepare(problem), len(problem)
+    timeline, n = make_timeline(problem), len(problem)
     start, end, size, alignment = (
         np.array(column)
-        for column in (prepared.sections.first, prepared.sections.last, problem.size, problem.alignment)
+        for column in (timeline.sections.first, timeline.sections.last, problem.size, problem.alignment)
     )
-    times = make_time_index(np.arange(n + 1), start, end, np.zeros_like(size), size, len(prepared.sections))
+    times = make_time_index(np.arange(n + 1), start, end, np.zeros_like(size), size, len(timeline.sections))
     stopped = np.array([stop])
     return skyline.place_by_skyline(np.array(order), start, end, size, alignment, times, limit, stopped)
 
@@ -106,7 +107,7 @@ def test_a_limit_or_a_raised_flag_ends_it():
 
 def test_what_ended_too_high_comes_earlier():
     problem = cut(600, 300, 4000, 1)
-    first, again = (Skylines(prepare(problem), 4000) for _ in "12")
+    first, again = (Skylines(make_timeline(problem), 4000) for _ in "12")
     rounds = [first.next(Budget()) for _ in range(20)]
     arenas = [int((each + problem.size).max()) for each in rounds]
     assert min(arenas) < min(arenas[: len(WAYS)])
@@ -120,24 +121,24 @@ def test_what_ended_too_high_comes_earlier():
 
 def test_fullness_by_hand():
     problem = make_problem(start=[0, 1], end=[2, 3], size=[2, 4])
-    assert fullness(prepare(problem)) == pytest.approx((2 + 6 + 4) / 3 / 6)
-    assert fullness(prepare(make_problem([], [], []))) == 0
+    assert fullness(make_timeline(problem)) == pytest.approx((2 + 6 + 4) / 3 / 6)
+    assert fullness(make_timeline(make_problem([], [], []))) == 0
 
 
 def test_full_problems_are_packed_closer_than_by_every_order_and_fit():
     problem = cut(1500, 1000, 4000, 2)
-    prepared = prepare(problem)
-    hunt = Hunt(prepared, Budget(seed=3), 4000, iterations=3000)
-    hunt.consider(place_by(prepared, STARTS[0][1](prepared), STARTS[0][2], Budget()), "start")
+    timeline = make_timeline(problem)
+    hunt = Hunt(timeline, Budget(seed=3), 4000, iterations=3000)
+    hunt.consider(place_by(timeline, STARTS[0][0](timeline), STARTS[0][1], Budget()), "start")
     assert hunt.lower_what_is_wide()
     assert SKYLINE in hunt.best.found_by
     least = min(
-        int((place_by(prepared, order(prepared), fit, Budget()) + problem.size).max())
-        for _, order, fit in STARTS + OTHERS
+        int((place_by(timeline, order(timeline), fit, Budget()) + problem.size).max())
+        for order, fit in STARTS + OTHERS
     )
     assert hunt.arena - 4000 < 0.7 * (least - 4000)
-    other = Hunt(prepared, Budget(seed=3), 4000, iterations=3000)
-    other.consider(place_by(prepared, STARTS[0][1](prepared), STARTS[0][2], Budget()), "start")
+    other = Hunt(timeline, Budget(seed=3), 4000, iterations=3000)
+    other.consider(place_by(timeline, STARTS[0][0](timeline), STARTS[0][1], Budget()), "start")
     other.lower_what_is_wide()
     assert other.best.offsets.tolist() == hunt.best.offsets.tolist()
 

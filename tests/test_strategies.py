@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import EntryPoint
 from typing import ClassVar
@@ -22,10 +22,10 @@ from memplan_engine.planner import SEARCHING, adopt, compare, make_plan, strateg
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import Budget, Placement, Progress, parameters_of
-from memplan_engine.strategies.constructive.greedy_by_conflicts import GreedyByConflicts
-from memplan_engine.strategies.constructive.greedy_by_size import GreedyBySize
-from memplan_engine.strategies.constructive.order_fit import Fit, OrderFit, prepare
+from memplan_engine.strategies.constructive.greedy import GREEDY_BY_CONFLICTS, GREEDY_BY_SIZE
+from memplan_engine.strategies.constructive.order_fit import Fit, OrderFit
 from memplan_engine.strategies.constructive.portfolio import place_by_portfolio
+from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.shared_objects.assignment import SharedObjects
 from memplan_engine.verify.validate import validate_plan
 
@@ -143,7 +143,7 @@ def test_where_greedy_by_size_fails_by_hand():
 @settings(max_examples=60, deadline=None)
 def test_each_order_follows_its_definition(name, problem):
     strategy = known_strategies()[name]
-    order = strategy.order(prepare(problem)).tolist()
+    order = strategy.order(make_timeline(problem)).tolist()
     assert order == reference.order_of(problem, name)
     expected = reference.place(problem, order, strategy.fit.value)
     assert strategy.place(problem, Budget()).offsets.tolist() == expected
@@ -156,7 +156,9 @@ def test_each_order_is_exact_for_numbers_that_floats_cannot_tell_apart(name):
     start = [0, 2**40, 2**41, 2**42]
     size = [2**40 + k for k in range(n)]
     problem = make_problem(start, [begin + 2**40 for begin in start], size)
-    assert known_strategies()[name].order(prepare(problem)).tolist() == reference.order_of(problem, name)
+    assert known_strategies()[name].order(make_timeline(problem)).tolist() == reference.order_of(
+        problem, name
+    )
 
 
 def test_each_order_by_hand():
@@ -165,7 +167,7 @@ def test_each_order_by_hand():
     #  1        [1, 4)   3      9   2 (0, 2)
     #  2        [3, 4)   4      4   1 (1)
     problem = make_problem([0, 1, 3], [2, 4, 4], [6, 3, 4])
-    orders = {name: known_strategies()[name].order(prepare(problem)).tolist() for name in ORDERED}
+    orders = {name: known_strategies()[name].order(make_timeline(problem)).tolist() for name in ORDERED}
     assert orders == {
         "greedy_by_size": [0, 2, 1],
         "greedy_by_breadth": [0, 1, 2],
@@ -179,8 +181,8 @@ def test_each_order_by_hand():
 
 def test_best_fit_decreasing_breaks_ties_by_lifetime():
     problem = make_problem([0, 1], [1, 5], [4, 4])
-    assert known_strategies()["best_fit_decreasing"].order(prepare(problem)).tolist() == [1, 0]
-    assert known_strategies()["greedy_by_size"].order(prepare(problem)).tolist() == [0, 1]
+    assert known_strategies()["best_fit_decreasing"].order(make_timeline(problem)).tolist() == [1, 0]
+    assert known_strategies()["greedy_by_size"].order(make_timeline(problem)).tolist() == [0, 1]
 
 
 def test_naive_stacks_in_the_given_order_above_what_is_fixed():
@@ -195,7 +197,7 @@ def test_naive_stacks_in_the_given_order_above_what_is_fixed():
 def test_a_strategy_of_ones_own_fit():
     problem = make_problem([0, 0, 1], [1, 2, 2], [4, 2, 3])
     # By conflicts 1, 0, 2: 1 at [0, 2), 0 above at [2, 6), 2 above 1 at [2, 5), on top of nothing else.
-    plan = make_plan(problem, GreedyByConflicts(fit=Fit.TOP))
+    plan = make_plan(problem, replace(GREEDY_BY_CONFLICTS, fit=Fit.TOP))
     assert plan.offsets.tolist() == [2, 0, 2]
     assert plan.parameters == (("fit", "top"),)
 
@@ -389,7 +391,7 @@ def test_a_strategy_whose_placement_is_wrong_is_caught_and_named():
 
 
 def test_parameters_are_the_fields_and_nothing_else():
-    assert parameters_of(GreedyBySize()) == (("fit", "best"),)
+    assert parameters_of(GREEDY_BY_SIZE) == (("fit", "best"),)
     assert parameters_of(Upwards(3)) == (("step", 3),)
     assert parameters_of(get_strategy("auto")) == (("capacity", None),)
     assert parameters_of(get_strategy("exact")) == (("capacity", None),)

@@ -32,14 +32,15 @@ from memplan_engine.kernels.constructive.gap_tree.size_codes import (
 from memplan_engine.kernels.constructive.gap_tree.time_tree import CELLS
 from memplan_engine.problem import FREE, Gap, Problem, make_problem
 from memplan_engine.strategies.base import Budget
-from memplan_engine.strategies.constructive.order_fit import Fit, place_by, prepare
+from memplan_engine.strategies.constructive.order_fit import Fit, place_by
+from memplan_engine.strategies.constructive.timeline import make_timeline
 
 END = 2**63 - 1
 
 
 def placed(problem: Problem, order, fit: Fit, cell: int, **options) -> list[int] | None:
-    prepared = replace(prepare(problem), cell=cell)
-    offsets = place_by(prepared, np.array(order, dtype=np.int64), fit, Budget(), **options)
+    timeline = replace(make_timeline(problem), cell=cell)
+    offsets = place_by(timeline, np.array(order, dtype=np.int64), fit, Budget(), **options)
     return None if offsets is None else offsets.tolist()
 
 
@@ -92,19 +93,19 @@ def test_the_tree_serves_greedy_by_size_where_many_live_long():
     start = np.arange(n)
     length = np.where(random.random(n) < 0.5, random.integers(1, n, n), random.geometric(1 / 8, n))
     problem = make_problem(start, np.minimum(start + length, n), random.integers(1, 10**6, n), alignment=64)
-    prepared = prepare(problem)
-    assert prepared.cell != effort.RUNS
+    timeline = make_timeline(problem)
+    assert timeline.cell != effort.RUNS
     order = np.lexsort((problem.start, -problem.size))
     for fit in (Fit.FIRST, Fit.BEST):
-        by_runs = place_by(replace(prepared, cell=effort.RUNS), order, fit, Budget())
-        assert place_by(prepared, order, fit, Budget()).tolist() == by_runs.tolist()
+        by_runs = place_by(replace(timeline, cell=effort.RUNS), order, fit, Budget())
+        assert place_by(timeline, order, fit, Budget()).tolist() == by_runs.tolist()
 
 
 def test_few_buffers_and_short_ones_stay_with_the_runs():
     start = np.arange(50_000)
-    assert prepare(make_problem(start, start + 5, start + 1)).cell == effort.RUNS
-    assert prepare(make_problem([0] * 500, [9] * 500, [5] * 500)).cell == effort.RUNS
-    assert prepare(make_problem([], [], [])).cell == effort.RUNS
+    assert make_timeline(make_problem(start, start + 5, start + 1)).cell == effort.RUNS
+    assert make_timeline(make_problem([0] * 500, [9] * 500, [5] * 500)).cell == effort.RUNS
+    assert make_timeline(make_problem([], [], [])).cell == effort.RUNS
 
 
 def test_many_short_buffers_of_one_block_take_the_way_of_the_long_ones():
@@ -135,9 +136,9 @@ def test_the_flag_ends_it_at_once():
     random = np.random.default_rng(10)
     n = 100_000
     length = np.where(random.random(n) < 0.2, random.integers(1, n, n), 5)
-    prepared = prepare(make_problem(np.arange(n), np.arange(n) + length, random.integers(1, 10**6, n)))
-    assert prepared.cell != effort.RUNS
-    order, budget = np.argsort(-prepared.problem.size), Budget()
+    timeline = make_timeline(make_problem(np.arange(n), np.arange(n) + length, random.integers(1, 10**6, n)))
+    assert timeline.cell != effort.RUNS
+    order, budget = np.argsort(-timeline.problem.size), Budget()
     cancelled: list[float] = []
 
     def cancel() -> None:
@@ -145,7 +146,7 @@ def test_the_flag_ends_it_at_once():
         cancelled.append(time.perf_counter())
 
     threading.Timer(0.15, cancel).start()
-    assert place_by(prepared, order, Fit.BEST, budget) is None
+    assert place_by(timeline, order, Fit.BEST, budget) is None
     assert time.perf_counter() - cancelled[0] < 0.1
 
 

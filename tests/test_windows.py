@@ -5,13 +5,13 @@ import numpy as np
 from memplan_engine import make_plan, make_problem, validate_plan
 from memplan_engine.kernels.search.repair import UNPLACED
 from memplan_engine.strategies.base import Budget
-from memplan_engine.strategies.constructive.order_fit import prepare
+from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.search.ejection_search import make_mender
 from memplan_engine.strategies.search.large_neighbourhood import pack_windows
 
 
 def _mender(problem, offsets, ceiling):
-    mender = make_mender(prepare(problem))
+    mender = make_mender(make_timeline(problem))
     mender.begin(np.array(offsets), ceiling, 0.75, 0.75)
     return mender
 

@@ -48,7 +48,7 @@ def replay_summary(replay: Replay, sentences: bool = True) -> dict[str, Any]:
         "buffers": {
             "name": list(problem.names),
             **{key: getattr(problem, key).tolist() for key in ("start", "end", "size")},
-            "key": [list(key.values) for key in replay.keys],
+            "key": [key.values.tolist() for key in replay.keys],
             "object": None if plan.objects is None else plan.objects.tolist(),
         },
         "steps": steps,

@@ -15,6 +15,7 @@ from memplan_engine.strategies.constructive.linear_scan import LinearScan
 from memplan_engine.strategies.constructive.naive import Naive
 from memplan_engine.strategies.constructive.order_fit import OrderFit
 from memplan_engine.strategies.exact.exact_search import Exact
+from memplan_engine.strategies.shared_objects.assignment import SharedObjects
 from memplan_engine.verify.validate import validate_plan
 
 MOST_BUFFERS = 20_000
@@ -62,7 +63,9 @@ def can_replay(strategy: Strategy) -> bool:
     """Whether `strategy` takes decisions that can be told one by one."""
     if isinstance(strategy, OrderFit):
         return type(strategy).place is OrderFit.place
-    return type(strategy) in (LinearScan, Naive, Exact, *recording.TRACED)
+    if isinstance(strategy, SharedObjects):
+        return type(strategy) is SharedObjects and strategy.rule is not None
+    return type(strategy) in (LinearScan, Naive, Exact)
 
 
 def replayable() -> tuple[str, ...]:
@@ -79,5 +82,5 @@ def _record(strategy: Strategy, problem: Problem) -> Replay:
         return record_search(strategy, problem)
     if isinstance(strategy, Naive):
         return recording.record_no_reuse(strategy, problem)
-    assert isinstance(strategy, recording.TRACED)
+    assert isinstance(strategy, SharedObjects)
     return recording.record_shared_objects(strategy, problem)

@@ -6,6 +6,8 @@ A line is found by its number; the constants say which one acts in which decisio
 from __future__ import annotations
 
 from memplan_engine.strategies.constructive.order_fit import Fit
+from memplan_engine.strategies.constructive.orders import Order
+from memplan_engine.strategies.shared_objects.assignment import ObjectRule
 
 FIXED, IN_HOLE, ABOVE = 0, 4, 5
 """Order × fit, and no reuse: what has its offset already, what goes into a hole, what goes above all."""
@@ -20,34 +22,19 @@ _HOLE = {
     Fit.BEST: "the smallest hole that holds b, the lowest of equals",
     Fit.TOP: "none: holes are left empty",
 }
-_ORDERS = {
-    "greedy_by_size": "largest size first",
-    "greedy_by_breadth": "alive at the step with the most live bytes first, of these the largest",
-    "greedy_by_area": "largest size × lifetime first",
-    "greedy_by_lifetime": "longest lifetime first, of equals the largest",
-    "greedy_by_conflicts": "alive with the most others first, of equals the largest",
-    "best_fit_decreasing": "largest size first, of equals the longest lifetime",
-    "first_fit_by_start": "earliest start first",
-    "shared_objects_by_size": "largest size first",
-    "shared_objects_by_size_improved": "largest positional maximum first, then nearest in time to an object",
-    "shared_objects_by_breadth": "alive at the step with the most live bytes first, of these the largest",
-    "shared_objects_in_order": "earliest start first",
-    "partition": "largest size first",
-}
-_OBJECTS = {
-    "shared_objects_by_size": "the smallest of them that is large enough, else the largest, which grows",
-    "shared_objects_by_size_improved": "the one with the fewest idle steps next to b, of equals the largest",
-    "shared_objects_by_breadth": "the smallest of them that is large enough, else the largest, which grows",
-    "shared_objects_in_order": "the one whose size is closest to that of b",
-    "partition": "the one with the largest sum of sizes",
+_OBJECT = {
+    ObjectRule.SMALLEST: "the smallest of them that is large enough, else the largest, which grows",
+    ObjectRule.LEAST_IDLE: "the one with the fewest idle steps next to b, of equals the largest",
+    ObjectRule.CLOSEST: "the one whose size is closest to that of b",
+    ObjectRule.FULLEST: "the one with the largest sum of sizes",
 }
 
 
-def order_fit(strategy: str, fit: Fit) -> tuple[str, ...]:
+def order_fit(order: Order | None, fit: Fit) -> tuple[str, ...]:
     """An order and a rule for choosing the hole."""
     return (
         "place every b with a fixed offset",
-        f"for b in order ({_ORDERS.get(strategy, 'its own')}):",
+        f"for b in order ({order.words if order else 'its own'}):",
         "    holes = gaps between the placed buffers that are alive with b",
         f"    hole = {_HOLE[fit]}",
         "    if there is one: b.offset = first multiple of b.alignment in it",
@@ -84,12 +71,12 @@ def linear_scan(fit: Fit) -> tuple[str, ...]:
     )
 
 
-def shared_objects(strategy: str) -> tuple[str, ...]:
+def shared_objects(order: Order, rule: ObjectRule) -> tuple[str, ...]:
     """Whole objects that one buffer after the other uses."""
     return (
-        f"for b in order ({_ORDERS[strategy]}):",
+        f"for b in order ({order.words}):",
         "    free = objects in which nothing is alive with b",
-        f"    o = {_OBJECTS[strategy]}",
+        f"    o = {_OBJECT[rule]}",
         "    if there is one: b joins o, which grows to the size of b if it is smaller",
         "    else:",
         "        b gets a new object of its size",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import get_args
 
 import numpy as np
 
@@ -23,49 +22,33 @@ from memplan_engine.plan import Plan, naive_offsets
 from memplan_engine.planner import adopt
 from memplan_engine.problem import FREE, Ints, Problem
 from memplan_engine.replay import pseudo_code as code
-from memplan_engine.replay.keys import Key, keys_of
 from memplan_engine.replay.recorded import NO_END, code_of, frozen, read_holes, read_objects
 from memplan_engine.replay.replay_values import NOBODY, Family, Holes, Objects, Verdict
 from memplan_engine.replay.steps import Replay
 from memplan_engine.strategies.base import Budget
 from memplan_engine.strategies.constructive.linear_scan import LinearScan
 from memplan_engine.strategies.constructive.naive import Naive
-from memplan_engine.strategies.constructive.order_fit import NO_LIMIT, Fit, OrderFit, prepare
-from memplan_engine.strategies.shared_objects.shared_objects_by_breadth import SharedObjectsByBreadth
-from memplan_engine.strategies.shared_objects.shared_objects_by_size import SharedObjectsBySize
-from memplan_engine.strategies.shared_objects.shared_objects_by_size_improved import (
-    SharedObjectsBySizeImproved,
-)
-from memplan_engine.strategies.shared_objects.shared_objects_in_order import SharedObjectsInOrder
-from memplan_engine.strategies.shared_objects.symbolic_partition import Partition
-
-Traced = (
-    SharedObjectsBySize
-    | SharedObjectsBySizeImproved
-    | SharedObjectsByBreadth
-    | SharedObjectsInOrder
-    | Partition
-)
-"""Strategies for shared objects whose kernels take a trace."""
-TRACED: tuple[type[Traced], ...] = get_args(Traced)
+from memplan_engine.strategies.constructive.order_fit import NO_LIMIT, Fit, OrderFit
+from memplan_engine.strategies.constructive.orders import Key
+from memplan_engine.strategies.constructive.timeline import make_timeline
+from memplan_engine.strategies.shared_objects.assignment import ObjectRule, SharedObjects
 
 _KERNEL_FIT = {Fit.FIRST: place.FIRST_FIT, Fit.BEST: place.BEST_FIT, Fit.TOP: place.TOP}
 _FITS = {Fit.FIRST: Verdict.NOT_LOWEST, Fit.BEST: Verdict.NOT_TIGHTEST, Fit.TOP: Verdict.LEFT_EMPTY}
-_FREE: dict[type, tuple[Verdict, Verdict]] = {
-    SharedObjectsBySize: (Verdict.WOULD_GROW, Verdict.LARGER),
-    SharedObjectsByBreadth: (Verdict.WOULD_GROW, Verdict.LARGER),
-    SharedObjectsInOrder: (Verdict.FARTHER, Verdict.FARTHER),
-    SharedObjectsBySizeImproved: (Verdict.IDLER, Verdict.IDLER),
-    Partition: (Verdict.LESS_FULL, Verdict.LESS_FULL),
+_FREE = {
+    ObjectRule.SMALLEST: (Verdict.WOULD_GROW, Verdict.LARGER),
+    ObjectRule.CLOSEST: (Verdict.FARTHER, Verdict.FARTHER),
+    ObjectRule.LEAST_IDLE: (Verdict.IDLER, Verdict.IDLER),
+    ObjectRule.FULLEST: (Verdict.LESS_FULL, Verdict.LESS_FULL),
 }
 """What is said of a free object that was not taken: one smaller than the buffer, and one that is not."""
 
 
 def record_order_fit(strategy: OrderFit, problem: Problem) -> Replay:
     """Always by `place_in_order`: the quicker kernels for large or simple problems give the same offsets."""
-    prepared, fit = prepare(problem), strategy.fit
-    pieces, sections = prepared.pieces, prepared.sections
-    order = strategy.order(prepared)
+    timeline, fit = make_timeline(problem), strategy.fit
+    pieces, sections = timeline.pieces, timeline.sections
+    order = strategy.order(timeline)
     is_fixed = problem.fixed[order] != FREE
     # Copies: numba compiles once for each mixture of read-only and writable arrays.
     order_, first, start, end, low, high, size, alignment, fixed = (
@@ -78,7 +61,7 @@ def record_order_fit(strategy: OrderFit, problem: Problem) -> Replay:
     )
     trace, rule, never = make_trace(len(problem)), _KERNEL_FIT[fit], np.zeros(1, dtype=np.bool_)
     columns = (order_, first, start, end, low, high, size, alignment, fixed)
-    offsets: Ints = place.place_in_order(*columns, rule, prepared.width, NO_LIMIT, never, trace)
+    offsets: Ints = place.place_in_order(*columns, rule, timeline.width, NO_LIMIT, never, trace)
     above = Verdict.NOT_LOWEST if fit is Fit.FIRST else Verdict.NOT_NEEDED
     holes = read_holes(trace, problem.size, _FITS[fit], above)
     steps = trace.steps[: trace.begun[0]]
@@ -89,8 +72,8 @@ def record_order_fit(strategy: OrderFit, problem: Problem) -> Replay:
         steps[:, BUFFER],
         steps[:, RESULT],
         line=line,
-        code=code.order_fit(strategy.name, fit),
-        keys=keys_of(strategy.name, prepared),
+        code=code.order_fit(strategy.by, fit),
+        keys=strategy.by.keys(timeline) if strategy.by else (),
         fit=fit,
         holes=holes,
     )
@@ -108,7 +91,7 @@ def record_no_reuse(strategy: Naive, problem: Problem) -> Replay:
         offsets[buffer],
         line=np.where(is_fixed[buffer], code.STACK_FIXED, code.STACKED),
         code=code.no_reuse(),
-        keys=keys_of(strategy.name, prepare(problem)),
+        keys=strategy.by.keys(make_timeline(problem)),
     )
 
 
@@ -139,21 +122,23 @@ def record_linear_scan(strategy: LinearScan, problem: Problem) -> Replay:
         np.concatenate([problem.fixed[fixed], got]),
         line=np.concatenate([none + code.SCAN_FIXED, lines[steps[:, KIND]]]),
         code=code.linear_scan(strategy.fit),
-        keys=keys_of(strategy.name, prepare(problem)),
+        keys=strategy.by.keys(make_timeline(problem)),
         fit=strategy.fit,
         moved=(np.concatenate([none + NOBODY, mover]), np.concatenate([none, steps[:, OTHER_RESULT]])),
         holes=holes,
     )
 
 
-def record_shared_objects(strategy: Traced, problem: Problem) -> Replay:
+def record_shared_objects(strategy: SharedObjects, problem: Problem) -> Replay:
     """Objects instead of holes. Buffers lie where their objects lie in the end."""
+    assert strategy.by
+    assert strategy.rule
     trace = make_trace(len(problem))
     whole = replace(problem, gaps={})
     objects = strategy.assign(whole, Budget(), trace)
     size, alignment = np.array(problem.size), np.array(problem.alignment)
     offsets = lay_out(np.argsort(objects, kind="stable"), objects, size, alignment)
-    smaller, enough = _FREE[type(strategy)]
+    smaller, enough = _FREE[strategy.rule]
     steps = trace.steps[: trace.begun[0]]
     buffer = steps[:, BUFFER]
     return _replay(
@@ -162,10 +147,11 @@ def record_shared_objects(strategy: Traced, problem: Problem) -> Replay:
         buffer,
         offsets[buffer],
         line=np.where(steps[:, TAKEN] >= 0, code.JOINED, code.NEW_OBJECT),
-        code=code.shared_objects(strategy.name),
-        keys=keys_of(strategy.name, prepare(whole)),
+        code=code.shared_objects(strategy.by, strategy.rule),
+        keys=strategy.by.keys(make_timeline(whole)),
         arena=_objects_so_far(buffer, objects, size, alignment),
         shared=read_objects(trace, problem.size, smaller, enough),
+        rule=strategy.rule,
     )
 
 
@@ -204,6 +190,7 @@ def _replay(
     arena: Ints | None = None,
     holes: Holes | None = None,
     shared: Objects | None = None,
+    rule: ObjectRule | None = None,
 ) -> Replay:
     """The columns that follow from the others, and all of them frozen."""
     size = plan.problem.size
@@ -226,4 +213,5 @@ def _replay(
         keys=keys,
         holes=holes,
         shared=shared,
+        rule=rule,
     )

@@ -9,9 +9,10 @@ import numpy as np
 
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.replay.keys import Key
 from memplan_engine.replay.tree import Node, Tree
 from memplan_engine.strategies.constructive.order_fit import Fit
+from memplan_engine.strategies.constructive.orders import Key
+from memplan_engine.strategies.shared_objects.assignment import ObjectRule
 
 UNPLACED = -1
 NOBODY = -1
@@ -199,6 +200,7 @@ class ReplayColumns:
     holes: Holes | None = None
     shared: Objects | None = None
     tree: Tree | None = None
+    rule: ObjectRule | None = None
 
     def __len__(self) -> int:
         return len(self.buffer)

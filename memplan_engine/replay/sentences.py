@@ -6,6 +6,7 @@ from memplan_engine.problem import FREE
 from memplan_engine.replay.replay_values import Family, Hole, Step
 from memplan_engine.replay.tree import Kind, Node, Outcome
 from memplan_engine.strategies.constructive.order_fit import Fit
+from memplan_engine.strategies.shared_objects.assignment import ObjectRule
 from memplan_engine.units import format_bytes
 
 
@@ -45,10 +46,8 @@ def _opening(step: Step) -> str:
     text = f"{step.name} comes {ordinal(step.number + 1)} of {len(step.replay):,}"
     if not keys or step.replay.family is Family.NO_REUSE:
         return f"{text}."
-    by = f"{text} by {keys[0].name}, {keys[0].words(step.buffer)}"
-    if keys[0].name == "breadth":
-        by += f" live at {keys[1].words(step.buffer)}"
-    return f"{by}."
+    then = keys[0].joint and keys[0].joint + keys[1].words(step.buffer)
+    return f"{text} by {keys[0].name}, {keys[0].words(step.buffer)}{then}."
 
 
 def _outcome(step: Step) -> str:
@@ -137,26 +136,26 @@ def _scanning(step: Step) -> str:
     )
 
 
-_WHY_THIS = {
-    "shared_objects_in_order": "closest in size",
-    "shared_objects_by_size_improved": "the one that lies idle next to it for the fewest steps",
-    "partition": "the fullest",
+_WHY_THIS: dict[ObjectRule | None, str] = {
+    ObjectRule.CLOSEST: "closest in size",
+    ObjectRule.LEAST_IDLE: "the one that lies idle next to it for the fewest steps",
+    ObjectRule.FULLEST: "the fullest",
 }
 
 
 def _joining(step: Step) -> str:
-    objects, free = len(step.objects) + step.more, step.possible
+    objects, free, rule = len(step.objects) + step.more, step.possible, step.replay.rule
     if not objects:
         none = "No object is free" if step.number else "There is no object yet"
         return f"{none}: it gets object {step.object}."
-    known = _count(objects, "free object") if step.replay.plan.strategy == "shared_objects_in_order" else ""
+    known = _count(objects, "free object") if rule is ObjectRule.CLOSEST else ""
     told = f"There {'is' if objects == 1 else 'are'} {known}." if known else _free_of(objects, free)
     taken = step.joined
     if not taken:
         return f"{told[:-1]}: it gets a new one, number {step.object}."
     size = int(step.replay.problem.size[step.buffer])
     default = "the smallest that is large enough" if taken.size >= size else "the largest"
-    why = _WHY_THIS.get(step.replay.plan.strategy, default) if free > 1 else ""
+    why = _WHY_THIS.get(rule, default) if free > 1 else ""
     grows = f", which grows to {format_bytes(size)}" if taken.size < size else ""
     given = f"{format_bytes(taken.size)}{', ' + why if why else ''}"
     return f"{told} It joins object {taken.number} ({given}){grows}."

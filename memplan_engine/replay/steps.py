@@ -60,7 +60,7 @@ def make_step(replay: ReplayColumns, number: int) -> Step:
         number=number,
         buffer=buffer,
         offset=int(replay.offset[number]),
-        key=tuple((key.name, key.values[buffer]) for key in replay.keys) if buffer != NOBODY else (),
+        key=tuple((key.name, int(key.values[buffer])) for key in replay.keys) if buffer != NOBODY else (),
         alive=tuple(_alive(replay, number, buffer).tolist()) if buffer != NOBODY else (),
         holes=holes,
         objects=shared,

@@ -1,14 +1,15 @@
 """All strategies, in the order in which people see them.
 
-To add one: write a frozen dataclass that has `name`, `description`, `source` and `place` (see
-`base.Strategy`) into the folder of its family, and name it in BUILT_IN. From another package: an entry point
-in the group `memplan.strategies` that names the class.
+To add an order × fit: a row in `constructive/greedy.py`, named in BUILT_IN. Any other: a frozen dataclass
+that has `name`, `description`, `source` and `place` (see `base.Strategy`). From another package: an entry
+point in the group `memplan.strategies` that names the strategy or its class.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from importlib.metadata import entry_points
+from typing import Any
 
 from memplan_engine.errors import MemplanError
 from memplan_engine.strategies.base import Strategy
@@ -19,32 +20,34 @@ BUILT_IN = {
     "auto": "auto:Auto",
     "exact": "exact.exact_search:Exact",
     "search": "search.local_search:Search",
-    "greedy_by_size": "constructive.greedy_by_size:GreedyBySize",
-    "greedy_by_breadth": "constructive.greedy_by_breadth:GreedyByBreadth",
-    "greedy_by_area": "constructive.greedy_by_area:GreedyByArea",
-    "greedy_by_lifetime": "constructive.greedy_by_lifetime:GreedyByLifetime",
-    "greedy_by_conflicts": "constructive.greedy_by_conflicts:GreedyByConflicts",
-    "best_fit_decreasing": "constructive.best_fit_decreasing:BestFitDecreasing",
+    "greedy_by_size": "constructive.greedy:GREEDY_BY_SIZE",
+    "greedy_by_breadth": "constructive.greedy:GREEDY_BY_BREADTH",
+    "greedy_by_area": "constructive.greedy:GREEDY_BY_AREA",
+    "greedy_by_lifetime": "constructive.greedy:GREEDY_BY_LIFETIME",
+    "greedy_by_conflicts": "constructive.greedy:GREEDY_BY_CONFLICTS",
+    "best_fit_decreasing": "constructive.greedy:BEST_FIT_DECREASING",
     "linear_scan": "constructive.linear_scan:LinearScan",
-    "first_fit_by_start": "constructive.first_fit_by_start:FirstFitByStart",
+    "first_fit_by_start": "constructive.greedy:FIRST_FIT_BY_START",
     "naive": "constructive.naive:Naive",
-    "shared_objects_by_size": "shared_objects.shared_objects_by_size:SharedObjectsBySize",
-    "shared_objects_by_size_improved": (
-        "shared_objects.shared_objects_by_size_improved:SharedObjectsBySizeImproved"
-    ),
-    "shared_objects_by_breadth": "shared_objects.shared_objects_by_breadth:SharedObjectsByBreadth",
-    "shared_objects_in_order": "shared_objects.shared_objects_in_order:SharedObjectsInOrder",
-    "shared_objects_min_cost_flow": ("shared_objects.shared_objects_min_cost_flow:SharedObjectsMinCostFlow"),
-    "partition": "shared_objects.symbolic_partition:Partition",
+    "shared_objects_by_size": "shared_objects.assignment:SHARED_OBJECTS_BY_SIZE",
+    "shared_objects_by_size_improved": "shared_objects.assignment:SHARED_OBJECTS_BY_SIZE_IMPROVED",
+    "shared_objects_by_breadth": "shared_objects.assignment:SHARED_OBJECTS_BY_BREADTH",
+    "shared_objects_in_order": "shared_objects.assignment:SHARED_OBJECTS_IN_ORDER",
+    "shared_objects_min_cost_flow": "shared_objects.assignment:SHARED_OBJECTS_MIN_COST_FLOW",
+    "partition": "shared_objects.assignment:PARTITION",
 }
-"""Where each strategy stands below this package, as module:class: it is imported when somebody asks for that
-strategy, so that one plan does not wait for all of them."""
+"""Where each strategy stands below this package, as module:name of a strategy or of its class: it is imported
+when somebody asks for that strategy, so that one plan does not wait for all of them."""
 
 
 @cache
 def built_in(name: str) -> Strategy:
     """Our own strategy called `name`, one of BUILT_IN."""
-    strategy: Strategy = find(f"{__name__}.{BUILT_IN[name]}")()
+    return _instance(find(f"{__name__}.{BUILT_IN[name]}"))
+
+
+def _instance(found: Any) -> Strategy:
+    strategy: Strategy = found() if callable(found) else found
     return strategy
 
 
@@ -59,7 +62,7 @@ def known_strategies() -> dict[str, Strategy]:
     found = {name: built_in(name) for name in BUILT_IN}
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
         try:
-            strategy = entry.load()()
+            strategy = _instance(entry.load())
         except Exception as error:
             raise MemplanError(
                 f"entry point {entry.name} = {entry.value}: cannot be loaded: {error}"

@@ -10,8 +10,8 @@ from typing import ClassVar
 from memplan_engine.bounds import lower_bound
 from memplan_engine.problem import Problem
 from memplan_engine.strategies.base import Budget, Placement
-from memplan_engine.strategies.constructive.order_fit import prepare
 from memplan_engine.strategies.constructive.portfolio import place_by_portfolio, place_quickly
+from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.exact.exact_search import finish, raise_bound
 from memplan_engine.strategies.exact.independent_parts import MOST_BUFFERS, independent
 from memplan_engine.strategies.exact.race import Race
@@ -52,11 +52,11 @@ class Auto:
         target = max(bound.nbytes, self.capacity or 0)
         if budget.stopped or best.arena_bytes(problem) <= target:
             return replace(best, bound=bound)
-        prepared = prepare(problem)
+        timeline = make_timeline(problem)
         largest = max((len(rows) for rows in independent(problem)), default=0)
         if largest > MOST_BUFFERS:
             # The whole portfolio would take seconds: repair has the best of it first.
-            first = Hunt(prepared, budget, target, None)
+            first = Hunt(timeline, budget, target, None)
             best = first.go_on(best, budget.child(budget.seconds))
         else:
             best = place_by_portfolio(problem, budget, target, best)
@@ -64,7 +64,7 @@ class Auto:
         target = max(bound.nbytes, self.capacity or 0)
         if budget.stopped or best.arena_bytes(problem) <= target:
             return replace(best, bound=bound)
-        hunt = Hunt(prepared, budget, target, None)
+        hunt = Hunt(timeline, budget, target, None)
         hunt.consider(best.offsets, best.found_by)
         if MANY < largest <= MOST_BUFFERS:
             hunt.lower_what_is_wide()

@@ -50,8 +50,9 @@ def obstacle(strategy: Strategy, problem: Problem) -> str:
 
 
 def parameters_of(strategy: Strategy) -> tuple[tuple[str, Parameter], ...]:
-    """The strategy's parameters, as (name, value) in the order of its fields."""
+    """The strategy's parameters, as (name, value) in the order of its fields; what its repr leaves
+    out is none."""
     if not is_dataclass(strategy):
         return ()
-    own = (parameter.name for parameter in fields(strategy))
+    own = (parameter.name for parameter in fields(strategy) if parameter.repr)
     return tuple((key, getattr(strategy, key)) for key in own if key not in ("name", "description", "source"))

@@ -12,7 +12,9 @@ from memplan_engine.kernels.constructive.free_list import UNPLACED, scan
 from memplan_engine.kernels.constructive.trace import Trace
 from memplan_engine.problem import FREE, Ints, Problem
 from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.constructive import orders
 from memplan_engine.strategies.constructive.order_fit import Fit
+from memplan_engine.strategies.constructive.orders import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class LinearScan:
     name: ClassVar[str] = "linear_scan"
     description: ClassVar[str] = "as buffers come alive, tightest free range, later ends give way"
     source: ClassVar[str] = "Wimmer & Mössenböck 2005; PyTorch's JIT memory planner (pull request 64347)"
+    by: ClassVar[Order] = orders.BY_START_THEN_END
 
     def place(self, problem: Problem, budget: Budget) -> Placement:
         """Scan once: O(n × holes).

@@ -8,6 +8,8 @@ from typing import ClassVar
 from memplan_engine.plan import naive_offsets
 from memplan_engine.problem import Problem
 from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.constructive import orders
+from memplan_engine.strategies.constructive.orders import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,7 @@ class Naive:
     name: ClassVar[str] = "naive"
     description: ClassVar[str] = "no reuse: every buffer its own bytes"
     source: ClassVar[str] = "the baseline of every paper"
+    by: ClassVar[Order] = orders.AS_GIVEN
 
     def place(self, problem: Problem, budget: Budget) -> Placement:
         """Stack the buffers in the problem's order."""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
-from typing import ClassVar
 
 import numpy as np
 
 from memplan_engine.errors import PlanError
-from memplan_engine.kernels.constructive import online, place, placed, slots
+from memplan_engine.kernels.constructive import online, place, slots
 from memplan_engine.kernels.constructive.gap_tree import effort, tree_place
-from memplan_engine.pieces import Pieces, cut
 from memplan_engine.problem import FREE, Ints, Problem
-from memplan_engine.profile import Sections, cut_time
 from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.constructive.orders import Order
+from memplan_engine.strategies.constructive.timeline import Timeline, make_timeline
 
 NO_LIMIT = 2**63 - 1
 
@@ -31,40 +29,12 @@ class Fit(StrEnum):
 _KERNEL_FIT = {Fit.FIRST: place.FIRST_FIT, Fit.BEST: place.BEST_FIT, Fit.TOP: place.TOP}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
-    """A problem with its pieces and sections, worked out once for as many placements as are wanted.
-
-    `width` and `cell` choose the kernel and how fine it divides time (`placed.cell_width`,
-    `effort.tree_cell`): the tree where `cell` is not `effort.RUNS`. The offsets are the same in any case.
-    """
-
-    problem: Problem
-    pieces: Pieces
-    sections: Sections
-    width: int
-    cell: int = effort.RUNS
-
-
-Order = Callable[[Prepared], Ints]
-"""Gives the buffers in the order in which they are placed: a permutation of 0 … n − 1."""
-
-
-def prepare(problem: Problem) -> Prepared:
-    """Cut `problem` into pieces and sections: O(n log n)."""
-    pieces = cut(problem)
-    sections = cut_time(problem, pieces)
-    width = int(placed.cell_width(sections.first, sections.last, len(sections)))
-    cell = int(effort.tree_cell(sections.first, sections.last, len(sections), width))
-    return Prepared(problem, pieces, sections, width, cell)
-
-
-def place_by(prepared: Prepared, order: Ints, fit: Fit, budget: Budget, limit: int = NO_LIMIT) -> Ints | None:
+def place_by(timeline: Timeline, order: Ints, fit: Fit, budget: Budget, limit: int = NO_LIMIT) -> Ints | None:
     """Place the buffers in `order` by the rule `fit`, those with fixed offsets before all others.
 
     Returns the offsets in bytes, or None when the arena would pass `limit` bytes or the budget stopped it.
     """
-    problem, pieces, sections = prepared.problem, prepared.pieces, prepared.sections
+    problem, pieces, sections = timeline.problem, timeline.pieces, timeline.sections
     if fit is Fit.FIRST and _is_online(problem, order):
         return None if budget.stopped else place_online(problem, order, budget, limit)
     is_fixed = problem.fixed[order] != FREE
@@ -84,7 +54,7 @@ def place_by(prepared: Prepared, order: Ints, fit: Fit, budget: Budget, limit: i
             problem.fixed,
         )
     )
-    in_tree = prepared.cell != effort.RUNS
+    in_tree = timeline.cell != effort.RUNS
     kernel = tree_place.place_in_tree if in_tree else place.place_in_order
     offsets: Ints = kernel(
         order_,
@@ -97,7 +67,7 @@ def place_by(prepared: Prepared, order: Ints, fit: Fit, budget: Budget, limit: i
         alignment,
         fixed,
         _KERNEL_FIT[fit],
-        prepared.cell if in_tree else prepared.width,
+        timeline.cell if in_tree else timeline.width,
         limit,
         budget.stop,
     )
@@ -137,22 +107,28 @@ def _columns(problem: Problem, order: Ints) -> tuple[Ints, Ints, Ints, Ints, Int
 
 @dataclass(frozen=True, slots=True)
 class OrderFit:
-    """A strategy that is one order and one fit. Subclasses name the order and choose the default fit."""
+    """A strategy that is one order and one fit: its replay has key and pseudo-code from `by`.
+
+    A subclass may override `order` instead; its replay then says nothing of what it sorts by.
+    """
 
     fit: Fit = Fit.BEST
+    _: KW_ONLY
+    name: str = ""
+    description: str = ""
+    source: str = ""
+    by: Order | None = field(default=None, repr=False)
 
-    name: ClassVar[str]
-    description: ClassVar[str]
-    source: ClassVar[str]
-
-    def order(self, prepared: Prepared) -> Ints:
+    def order(self, timeline: Timeline) -> Ints:
         """The buffers in the order in which they are placed."""
-        raise NotImplementedError
+        if self.by is None:
+            raise NotImplementedError
+        return self.by(timeline)
 
     def place(self, problem: Problem, budget: Budget) -> Placement:
         """Place all buffers; raises PlanError when the budget ends before the last one has its offset."""
-        prepared = prepare(problem)
-        offsets = place_by(prepared, self.order(prepared), self.fit, budget)
+        timeline = make_timeline(problem)
+        offsets = place_by(timeline, self.order(timeline), self.fit, budget)
         if offsets is None:
             raise PlanError(f"{problem.name}: {self.name} was stopped before every buffer had its offset")
         return Placement(offsets)

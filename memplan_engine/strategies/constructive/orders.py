@@ -1,6 +1,10 @@
-"""The orders in which constructive strategies place buffers. Every order breaks ties by start, then index."""
+"""Orders in which buffers are placed: what each sorts by, and how it is said in a replay."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
@@ -8,63 +12,148 @@ from memplan_engine.graph import MAX_BYTES
 from memplan_engine.kernels.constructive.breadth import busiest_section
 from memplan_engine.problem import Ints, Problem
 from memplan_engine.profile import live_bytes
-from memplan_engine.strategies.constructive.order_fit import Prepared
+from memplan_engine.strategies.constructive.timeline import Timeline
+from memplan_engine.units import format_bytes
 
 
-def by_start(prepared: Prepared) -> Ints:
-    """As the buffers come alive; of those that come together, in the problem's order."""
-    return np.lexsort((prepared.problem.start,))
+class Unit(StrEnum):
+    """What a key counts."""
+
+    BYTES = "bytes"
+    STEPS = "steps"
+    STEP = "step"
+    BUFFERS = "buffers"
+    BYTE_STEPS = "byte-steps"
+    PLACE = "place"
 
 
-def by_size(prepared: Prepared) -> Ints:
-    """Largest first."""
-    problem = prepared.problem
-    return np.lexsort((problem.start, -problem.size))
+@dataclass(frozen=True, slots=True, eq=False)
+class Key:
+    """One column that an order sorts by: a value a buffer, the largest first when `descending`.
 
-
-def by_size_then_lifetime(prepared: Prepared) -> Ints:
-    """Largest first, of equals the longest-lived."""
-    problem = prepared.problem
-    return np.lexsort((problem.start, problem.start - problem.end, -problem.size))
-
-
-def by_area(prepared: Prepared) -> Ints:
-    """Largest size × lifetime first."""
-    problem = prepared.problem
-    length = problem.end - problem.start
-    area = problem.size * length
-    if int(problem.size.max(initial=0)) * int(length.max(initial=0)) > MAX_BYTES:
-        # Ranks of exact products stand for products that would wrap around.
-        exact = problem.size.astype(object) * length
-        area = np.unique(exact, return_inverse=True)[1]
-    return np.lexsort((problem.start, -area))
-
-
-def by_lifetime(prepared: Prepared) -> Ints:
-    """Longest-lived first, of equals the largest."""
-    problem = prepared.problem
-    return np.lexsort((problem.start, -problem.size, problem.start - problem.end))
-
-
-def by_conflicts(prepared: Prepared) -> Ints:
-    """Most conflicts first, of equals the largest."""
-    problem = prepared.problem
-    return np.lexsort((problem.start, -problem.size, -conflicts(problem)))
-
-
-def by_breadth(prepared: Prepared) -> Ints:
-    """Steps by breadth (live bytes), largest first, and at each the buffers alive there, largest first.
-
-    A buffer is placed with the first step in that order at which it is alive: the busiest of its lifetime.
+    `values` are Python's integers, in an array of objects, where they pass 2^63. `joint` comes between this
+    key and the next in a sentence; only the first key is told where it is empty.
     """
-    problem = prepared.problem
-    busiest, live = busiest_sections(prepared)
-    return np.lexsort((problem.start, -problem.size, busiest, -live))
+
+    name: str
+    unit: Unit
+    values: Ints
+    descending: bool = False
+    joint: str = ""
+
+    def words(self, buffer: int) -> str:
+        """The value of `buffer`, for people: "512 KiB", "7 steps", "step 4"."""
+        value = int(self.values[buffer])
+        if self.unit is Unit.BYTES:
+            return format_bytes(value)
+        if self.unit is Unit.BYTE_STEPS:
+            return f"{format_bytes(value)} × steps"
+        if self.unit in (Unit.STEP, Unit.PLACE):
+            return f"{self.unit} {value:,}"
+        return f"{value:,} {self.unit if value != 1 else self.unit[:-1]}"
+
+    @property
+    def ranks(self) -> Ints:
+        """A column that sorts as this key does, smallest first."""
+        values: Ints = self.values
+        if values.dtype == np.object_:
+            values = np.unique(values, return_inverse=True)[1]
+        return -values if self.descending else values
 
 
-def busiest_sections(prepared: Prepared) -> tuple[Ints, Ints]:
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An order by `keys`, the most important first; ties go to the first in the problem.
+
+    `name` is said of placements ("size × best fit"), `words` of the order in pseudo-code.
+    """
+
+    name: str
+    words: str
+    keys: Callable[[Timeline], tuple[Key, ...]]
+
+    def __call__(self, timeline: Timeline) -> Ints:
+        """The buffers in this order, a permutation of 0 … n − 1: O(n log n)."""
+        return np.lexsort(tuple(key.ranks for key in reversed(self.keys(timeline))))
+
+
+def _size(problem: Problem) -> Key:
+    return Key("size", Unit.BYTES, problem.size, descending=True)
+
+
+def _start(problem: Problem) -> Key:
+    return Key("start", Unit.STEP, problem.start)
+
+
+def _lifetime(problem: Problem) -> Key:
+    return Key("lifetime", Unit.STEPS, problem.end - problem.start, descending=True)
+
+
+def _area(problem: Problem) -> Key:
+    size, length = problem.size, problem.end - problem.start
+    if int(size.max(initial=0)) * int(length.max(initial=0)) > MAX_BYTES:
+        size = size.astype(object)
+    return Key("size × lifetime", Unit.BYTE_STEPS, size * length, descending=True)
+
+
+def _by_conflicts(timeline: Timeline) -> tuple[Key, ...]:
+    problem = timeline.problem
+    count = Key("conflicts", Unit.BUFFERS, conflicts(problem), descending=True)
+    return count, _size(problem), _start(problem)
+
+
+def _by_breadth(timeline: Timeline) -> tuple[Key, ...]:
+    """A buffer is placed with the first step by breadth at which it is alive: the busiest of its lifetime."""
+    busiest, live = busiest_sections(timeline)
+    return (
+        Key("breadth", Unit.BYTES, live, descending=True, joint=" live at "),
+        Key("busiest step", Unit.STEP, timeline.sections.bounds[busiest]),
+        _size(timeline.problem),
+        _start(timeline.problem),
+    )
+
+
+def _by_heat(timeline: Timeline) -> tuple[Key, ...]:
+    live = Key("breadth", Unit.BYTES, busiest_sections(timeline)[1], descending=True)
+    return live, _area(timeline.problem), _start(timeline.problem)
+
+
+BY_SIZE = Order("size", "largest size first", lambda t: (_size(t.problem), _start(t.problem)))
+BY_SIZE_THEN_LIFETIME = Order(
+    "size, then lifetime",
+    "largest size first, of equals the longest lifetime",
+    lambda t: (_size(t.problem), _lifetime(t.problem), _start(t.problem)),
+)
+BY_AREA = Order("area", "largest size × lifetime first", lambda t: (_area(t.problem), _start(t.problem)))
+BY_LIFETIME = Order(
+    "lifetime",
+    "longest lifetime first, of equals the largest",
+    lambda t: (_lifetime(t.problem), _size(t.problem), _start(t.problem)),
+)
+BY_CONFLICTS = Order("conflicts", "alive with the most others first, of equals the largest", _by_conflicts)
+BY_BREADTH = Order(
+    "breadth", "alive at the step with the most live bytes first, of these the largest", _by_breadth
+)
+BY_HEAT = Order(
+    "heat", "alive at the step with the most live bytes first, of these the largest size × lifetime", _by_heat
+)
+BY_START = Order("start", "earliest start first", lambda t: (_start(t.problem),))
+BY_START_THEN_END = Order(
+    "start, then end",
+    "earliest start first, of equals the earliest end",
+    lambda t: (_start(t.problem), Key("end", Unit.STEP, t.problem.end)),
+)
+BY_SIZE_ALONE = Order("size alone", "largest size first", lambda t: (_size(t.problem),))
+AS_GIVEN = Order(
+    "as given",
+    "as in the problem",
+    lambda t: (Key("place in the problem", Unit.PLACE, np.arange(len(t.problem))),),
+)
+
+
+def busiest_sections(timeline: Timeline) -> tuple[Ints, Ints]:
     """The busiest section of each buffer's lifetime, and the bytes live there: O(n log n)."""
-    problem, pieces, sections = prepared.problem, prepared.pieces, prepared.sections
+    problem, pieces, sections = timeline.problem, timeline.pieces, timeline.sections
     live = live_bytes(sections, pieces.high - pieces.low)
     first = np.searchsorted(sections.bounds, problem.start)
     last = np.searchsorted(sections.bounds, problem.end)

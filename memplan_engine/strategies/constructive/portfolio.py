@@ -15,26 +15,25 @@ from memplan_engine.strategies.constructive.linear_scan import LinearScan
 from memplan_engine.strategies.constructive.naive import Naive
 from memplan_engine.strategies.constructive.order_fit import (
     Fit,
-    Order,
     is_plain,
     place_by,
     place_in_slots,
     place_online,
-    prepare,
 )
+from memplan_engine.strategies.constructive.orders import Order
+from memplan_engine.strategies.constructive.timeline import make_timeline
 
-PORTFOLIO: tuple[tuple[str, Order], ...] = (
-    ("size", orders.by_size),
-    ("breadth", orders.by_breadth),
-    ("area", orders.by_area),
-    ("lifetime", orders.by_lifetime),
-    ("conflicts", orders.by_conflicts),
-    ("size, then lifetime", orders.by_size_then_lifetime),
-    ("start", orders.by_start),
+PORTFOLIO = (
+    orders.BY_SIZE,
+    orders.BY_BREADTH,
+    orders.BY_AREA,
+    orders.BY_LIFETIME,
+    orders.BY_CONFLICTS,
+    orders.BY_SIZE_THEN_LIFETIME,
+    orders.BY_START,
 )
-TRIES: tuple[tuple[str, Order, Fit], ...] = tuple(
-    (name, order, fit) for name, order in PORTFOLIO for fit in (Fit.FIRST, Fit.BEST)
-)
+Try = tuple[Order, Fit]
+TRIES: tuple[Try, ...] = tuple((order, fit) for order in PORTFOLIO for fit in (Fit.FIRST, Fit.BEST))
 
 
 def without_empty(placement: Placement, problem: Problem) -> Placement:
@@ -79,16 +78,16 @@ def place_by_portfolio(
     when it cannot beat the best so far. When the budget ends, the best so far counts.
     """
     best = first or place_quickly(problem, budget, budget.stopped)
-    prepared, arena = prepare(problem), best.arena_bytes(problem)
+    timeline, arena = make_timeline(problem), best.arena_bytes(problem)
     ordered: dict[str, Ints] = {}
-    for name, order, fit in TRIES:
+    for order, fit in TRIES:
         if budget.stopped or arena <= target:
             break
-        if name not in ordered:
-            ordered[name] = order(prepared)
-        offsets = place_by(prepared, ordered[name], fit, budget, limit=arena - 1)
+        if order.name not in ordered:
+            ordered[order.name] = order(timeline)
+        offsets = place_by(timeline, ordered[order.name], fit, budget, limit=arena - 1)
         if offsets is not None:
-            best = without_empty(Placement(offsets, f"{name} × {fit} fit"), problem)
+            best = without_empty(Placement(offsets, f"{order.name} × {fit} fit"), problem)
             arena = best.arena_bytes(problem)
             budget.report(best, problem)
     return best

@@ -12,8 +12,8 @@ from memplan_engine.kernels.search.radix import make_sorter
 from memplan_engine.kernels.search.time_index import make_time_index
 from memplan_engine.problem import Ints
 from memplan_engine.strategies.budget import Budget
-from memplan_engine.strategies.constructive.order_fit import Prepared
 from memplan_engine.strategies.constructive.orders import busiest_sections
+from memplan_engine.strategies.constructive.timeline import Timeline
 
 PROMOTION = 0.003
 """By how much of the bound a buffer that ended above it counts as busier in the next round."""
@@ -33,25 +33,25 @@ class Urgency:
         return np.lexsort((-size, -self.around, -self.busiest))
 
 
-def urgency(prepared: Prepared) -> Urgency:
+def urgency(timeline: Timeline) -> Urgency:
     """Of each buffer of a problem without gaps: O(n log n)."""
-    sections = prepared.sections
+    sections = timeline.sections
     first, last = np.array(sections.first), np.array(sections.last)
-    peak, live = busiest_sections(prepared)
+    peak, live = busiest_sections(timeline)
     ever = len(sections)
     before = np.where(first == 0, ever, peak - first)
     after = np.where(last == ever, ever, last - 1 - peak)
     return Urgency(live, np.minimum(before, after))
 
 
-def placements(prepared: Prepared, ceiling: int, budget: Budget) -> Iterator[Ints]:
+def placements(timeline: Timeline, ceiling: int, budget: Budget) -> Iterator[Ints]:
     """One placement after the other, in the order of urgency; what ended above `ceiling` bytes comes earlier
     in the next (squeaky wheel optimization, Joslin and Clements 1999). Ends when nothing does, when fewer
     bytes are not to be had in this way, or with the budget; only for problems of plain buffers."""
-    problem, ranks = prepared.problem, urgency(prepared)
+    problem, ranks = timeline.problem, urgency(timeline)
     least = np.inf
     while True:
-        offsets = _place(prepared, ranks.order(problem.size), ceiling, budget)
+        offsets = _place(timeline, ranks.order(problem.size), ceiling, budget)
         if offsets is None:
             return
         yield offsets
@@ -64,8 +64,8 @@ def placements(prepared: Prepared, ceiling: int, budget: Budget) -> Iterator[Int
         least, ranks = outside, Urgency(busiest, ranks.around)
 
 
-def _place(prepared: Prepared, order: Ints, ceiling: int, budget: Budget) -> Ints | None:
-    problem, sections = prepared.problem, prepared.sections
+def _place(timeline: Timeline, order: Ints, ceiling: int, budget: Budget) -> Ints | None:
+    problem, sections = timeline.problem, timeline.sections
     n = len(problem)
     # Copies: numba compiles once for each mixture of read-only and writable arrays.
     start, end, size, alignment = (

@@ -9,7 +9,7 @@ import numpy as np
 from memplan_engine.kernels.search import repair, time_index
 from memplan_engine.problem import FREE, Ints
 from memplan_engine.strategies.budget import Budget
-from memplan_engine.strategies.constructive.order_fit import Prepared
+from memplan_engine.strategies.constructive.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,9 @@ class Mender:
         return self.state.whole.copy() if arena < best else None
 
 
-def make_mender(prepared: Prepared) -> Mender:
+def make_mender(timeline: Timeline) -> Mender:
     """A mender with nothing placed: O(n log n) time, O(n) memory."""
-    problem, pieces, sections = prepared.problem, prepared.pieces, prepared.sections
+    problem, pieces, sections = timeline.problem, timeline.pieces, timeline.sections
     # Copies: numba compiles once for each mixture of read-only and writable arrays.
     first, start, end, low, high, size, alignment = (
         np.array(column)

@@ -9,16 +9,10 @@ from memplan_engine.bounds import lower_bound
 from memplan_engine.problem import Ints, Problem, select
 from memplan_engine.strategies.base import Budget, Placement
 from memplan_engine.strategies.constructive import orders
-from memplan_engine.strategies.constructive.order_fit import (
-    NO_LIMIT,
-    Fit,
-    Order,
-    Prepared,
-    is_plain,
-    place_by,
-    prepare,
-)
-from memplan_engine.strategies.constructive.portfolio import place_quickly
+from memplan_engine.strategies.constructive.order_fit import NO_LIMIT, Fit, is_plain, place_by
+from memplan_engine.strategies.constructive.orders import Order
+from memplan_engine.strategies.constructive.portfolio import Try, place_quickly
+from memplan_engine.strategies.constructive.timeline import Timeline, make_timeline
 from memplan_engine.strategies.search.contact_fit import placements
 from memplan_engine.strategies.search.ejection_search import Limits, Mender, make_mender
 from memplan_engine.strategies.search.large_neighbourhood import pack_windows
@@ -101,7 +95,7 @@ class Search:
         budget.prove(proved := lower_bound(problem))
         first = place_quickly(problem, budget, spent)
         target = max(proved.nbytes, self.capacity or 0)
-        hunt = Hunt(prepare(problem), budget, target, self.iterations)
+        hunt = Hunt(make_timeline(problem), budget, target, self.iterations)
         return hunt.go_on(first, budget)
 
 
@@ -119,7 +113,7 @@ class Hunt:
 
     It may run under one budget after the other: what was tried at the beginning is not tried again."""
 
-    prepared: Prepared
+    timeline: Timeline
     budget: Budget
     bound: int
     iterations: int | None
@@ -177,7 +171,7 @@ class Hunt:
         if self.budget.seconds is not None:
             return NO_LIMIT
         return max(
-            0, self.better_at + min(PATIENT_MOVES, 1000 + 200 * len(self.prepared.problem)) - self.moves
+            0, self.better_at + min(PATIENT_MOVES, 1000 + 200 * len(self.timeline.problem)) - self.moves
         )
 
     def consider(self, offsets: Ints | None, found_by: str) -> None:
@@ -185,34 +179,34 @@ class Hunt:
         if offsets is None:
             return
         placement = Placement(offsets, found_by)
-        arena = placement.arena_bytes(self.prepared.problem)
+        arena = placement.arena_bytes(self.timeline.problem)
         if arena < self.arena:
             self.best, self.arena, self.better_at = placement, arena, self.moves
-            self.budget.report(placement, self.prepared.problem)
+            self.budget.report(placement, self.timeline.problem)
 
-    def order(self, name: str, order: Order) -> Ints:
+    def order(self, order: Order) -> Ints:
         """The buffers in `order`, worked out once."""
-        if name not in self.ordered:
-            self.ordered[name] = order(self.prepared)
-        return self.ordered[name]
+        if order.name not in self.ordered:
+            self.ordered[order.name] = order(self.timeline)
+        return self.ordered[order.name]
 
     def try_by_start(self) -> None:
         """By far the quickest placement: however early a budget ends, it leaves more than no reuse."""
         # What keeps holes is quick enough to be waited for, unless the budget was spent before we began.
-        budget = Budget() if is_plain(self.prepared.problem) and not self.budget.stopped else self.budget
+        budget = Budget() if is_plain(self.timeline.problem) and not self.budget.stopped else self.budget
         if self.arena > self.bound:
-            order = self.order("start", orders.by_start)
-            self.consider(place_by(self.prepared, order, Fit.FIRST, budget), f"start × {Fit.FIRST} fit")
+            order = self.order(orders.BY_START)
+            self.consider(place_by(self.timeline, order, Fit.FIRST, budget), f"start × {Fit.FIRST} fit")
 
-    def repair_starts(self, starts: tuple[tuple[str, Order, Fit], ...]) -> None:
+    def repair_starts(self, starts: tuple[Try, ...]) -> None:
         """Place by each of `starts`, however high it gets, and repair what is above the bound."""
-        for name, order, fit in starts:
+        for order, fit in starts:
             if self.budget.stopped or self.arena <= self.bound:
                 return
-            called = f"{name} × {fit} fit"
+            called = f"{order.name} × {fit} fit"
             if called in self.tried:
                 continue
-            offsets = place_by(self.prepared, self.order(name, order), fit, self.budget)
+            offsets = place_by(self.timeline, self.order(order), fit, self.budget)
             if offsets is None:
                 return
             self.tried.add(called)
@@ -222,7 +216,7 @@ class Hunt:
     def lower_what_is_wide(self) -> bool:
         """Where most steps are nearly full and even a skyline is far above the bound: get near it step by
         step. Whether that was so."""
-        if self.arena <= self.bound * FAR_OFF or self.pairs > QUICK_PAIRS or fullness(self.prepared) < FULL:
+        if self.arena <= self.bound * FAR_OFF or self.pairs > QUICK_PAIRS or fullness(self.timeline) < FULL:
             return False
         self.try_skylines(1)
         if self.arena <= self.bound * WIDE:
@@ -234,10 +228,10 @@ class Hunt:
 
     def try_skylines(self, rounds: int = MOST_SKYLINES, near: int = 0) -> None:
         """So many skylines more, or as many as half a second allows, until the arena is `near`."""
-        if not is_plain(self.prepared.problem):
+        if not is_plain(self.timeline.problem):
             return
-        self.skylines = self.skylines or Skylines(self.prepared, self.bound)
-        affordable = SKYLINE_PAIRS // (self.pairs + OVERHEAD * len(self.prepared.problem) + 1)
+        self.skylines = self.skylines or Skylines(self.timeline, self.bound)
+        affordable = SKYLINE_PAIRS // (self.pairs + OVERHEAD * len(self.timeline.problem) + 1)
         for _ in range(max(1, min(rounds, affordable))):
             if self.over or self.arena <= near:
                 return
@@ -261,7 +255,7 @@ class Hunt:
     @property
     def pairs(self) -> int:
         """How many pairs of buffers are alive together."""
-        return int(orders.conflicts(self.prepared.problem).sum()) // 2
+        return int(orders.conflicts(self.timeline.problem).sum()) // 2
 
     def contact_pays(self, most: int) -> bool:
         """Whether contact fit comes before what is slower: the quick starts are far off, and it is quick,
@@ -271,12 +265,12 @@ class Hunt:
     def repair_by_contact(self) -> None:
         """Place what is busiest first where it touches most, and repair each placement that is the best so
         far."""
-        if not is_plain(self.prepared.problem) or self.budget.stopped or self.arena <= self.bound:
+        if not is_plain(self.timeline.problem) or self.budget.stopped or self.arena <= self.bound:
             return
         if CONTACT in self.tried:
             return
-        size, least = self.prepared.problem.size, NO_LIMIT
-        for offsets in placements(self.prepared, self.bound, self.budget):
+        size, least = self.timeline.problem.size, NO_LIMIT
+        for offsets in placements(self.timeline, self.bound, self.budget):
             self.consider(offsets, CONTACT)
             outside = int(size[offsets + size > self.bound].sum())
             if outside < least:
@@ -290,11 +284,11 @@ class Hunt:
     def pack_peak_first(self) -> None:
         """Pack what is alive around the peak by a search of its own, then the rest around it, and repair
         what is above the arena of that window."""
-        problem = self.prepared.problem
+        problem = self.timeline.problem
         if self.over or len(problem) < MANY or not is_plain(problem):
             return
         turn, self.windows = self.windows, self.windows + 1
-        rows = peak_window(self.prepared, PEAK_SHARES[turn % len(PEAK_SHARES)])
+        rows = peak_window(self.timeline, PEAK_SHARES[turn % len(PEAK_SHARES)])
         if 2 * len(rows) > len(problem):
             return
         inside = self.pack_window(rows, turn)
@@ -302,11 +296,11 @@ class Hunt:
             return
         least, start = NO_LIMIT, None
         around = held_at(problem, rows, inside.best.offsets)
-        for name, order, fit in STARTS:
-            offsets = place_by(around, self.order(name, order), fit, self.budget)
+        for order, fit in STARTS:
+            offsets = place_by(around, self.order(order), fit, self.budget)
             if offsets is None:
                 return
-            name = PEAK_FIRST.format(f"{name} × {fit} fit")
+            name = PEAK_FIRST.format(f"{order.name} × {fit} fit")
             self.consider(offsets, name)
             outside = int(problem.size[offsets + problem.size > inside.arena].sum())
             if outside < least:
@@ -321,14 +315,14 @@ class Hunt:
         moves = min(self.moves_left, PEAK_MOVES * (2 + turn) // 2)
         # What it finds is no placement of the problem, and so nothing to report.
         budget = Budget(seed=self.budget.seed + turn, stop=self.budget.stop)
-        inside = Hunt(prepare(select(self.prepared.problem, rows)), budget, self.bound, moves)
+        inside = Hunt(make_timeline(select(self.timeline.problem, rows)), budget, self.bound, moves)
         inside.run()
         self.moves += inside.moves
         return inside
 
     def stand_on(self, name: str, offsets: Ints, turns: int = 1) -> None:
         """Repair `offsets` for some turns now and again later, if few enough are above the bound."""
-        above = int((offsets + self.prepared.problem.size > self.bound).sum())
+        above = int((offsets + self.timeline.problem.size > self.bound).sum())
         if above <= MOST_ABOVE and not self.over:
             self.stands.append(Stand(name, offsets))
             for turn in range(turns):
@@ -337,11 +331,11 @@ class Hunt:
 
     def try_the_others(self) -> None:
         """The rest of the portfolio, each given up as soon as it passes the best arena."""
-        for name, order, fit in OTHERS:
+        for order, fit in OTHERS:
             if self.budget.stopped or self.arena <= self.bound:
                 return
-            found = place_by(self.prepared, self.order(name, order), fit, self.budget, limit=self.arena - 1)
-            self.consider(found, f"{name} × {fit} fit")
+            found = place_by(self.timeline, self.order(order), fit, self.budget, limit=self.arena - 1)
+            self.consider(found, f"{order.name} × {fit} fit")
 
     def repair_in_rounds(self, rounds: int | None = None) -> None:
         """Of six rounds, two go on with a stand, one begins at the peak again, and three repair the best
@@ -366,7 +360,7 @@ class Hunt:
         """Repair `offsets` below `ceiling` for one round, and report whatever is better on the way.
 
         If `brief`, for a small part of a round, and without windows packed exactly."""
-        mender = self.mender = self.mender or make_mender(self.prepared)
+        mender = self.mender = self.mender or make_mender(self.timeline)
         least = max(EFFORT, EFFORT_PER_BUFFER * len(offsets))
         effort = min(least << min(turn // 8, 5), max(MOST_EFFORT, least))
         effort = effort // BRIEF if brief else effort
@@ -384,7 +378,7 @@ class Hunt:
             self.consider(mender.offsets, name + REPAIRED)
         elif self.arena > ceiling and not brief:
             seed = (self.budget.seed + self.moves) % 2**32
-            packed = pack_windows(self.prepared.problem, mender, ceiling, seed, self.budget)
+            packed = pack_windows(self.timeline.problem, mender, ceiling, seed, self.budget)
             if packed is not None and (packed >= 0).all():
                 self.consider(packed, name + PACKED)
             elif packed is not None:

@@ -10,8 +10,8 @@ from memplan_engine.kernels.search.time_index import TimeIndex, make_time_index
 from memplan_engine.problem import Ints
 from memplan_engine.profile import live_bytes
 from memplan_engine.strategies.budget import Budget
-from memplan_engine.strategies.constructive.order_fit import Prepared
 from memplan_engine.strategies.constructive.orders import busiest_sections
+from memplan_engine.strategies.constructive.timeline import Timeline
 
 WAYS = ((0.0, 0.0), (0.5, 8.0))
 """Of two urgencies: the powers of a buffer's size, and of the live bytes at its busiest section, by which its
@@ -33,18 +33,18 @@ class Skylines:
     round to round (squeaky wheel optimization, Joslin and Clements 1999).
     """
 
-    def __init__(self, prepared: Prepared, bound: int) -> None:
-        self.prepared, self.bound = prepared, bound
-        self._times = _index(prepared)
-        self._urgencies = [_urgency(prepared, *way) for way in WAYS]
+    def __init__(self, timeline: Timeline, bound: int) -> None:
+        self.timeline, self.bound = timeline, bound
+        self._times = _index(timeline)
+        self._urgencies = [_urgency(timeline, *way) for way in WAYS]
         self._arenas: list[int] = []
         self._turn, self._vain = 0, 0
 
     def next(self, budget: Budget) -> Ints | None:
         """Offsets in bytes; None when the budget ends before."""
-        size, count = self.prepared.problem.size, len(WAYS)
+        size, count = self.timeline.problem.size, len(WAYS)
         urgency = self._urgencies[self._turn % count]
-        offsets = _place(self.prepared, self._times, urgency, budget)
+        offsets = _place(self.timeline, self._times, urgency, budget)
         if offsets is None:
             return None
         ends = offsets + size
@@ -61,36 +61,36 @@ class Skylines:
         return offsets
 
 
-def fullness(prepared: Prepared) -> float:
+def fullness(timeline: Timeline) -> float:
     """Live bytes, on average over the sections, as a share of their peak; 0 where there are none."""
-    live = live_bytes(prepared.sections, prepared.pieces.high - prepared.pieces.low)
+    live = live_bytes(timeline.sections, timeline.pieces.high - timeline.pieces.low)
     return float(live.mean() / max(1, live.max())) if len(live) else 0.0
 
 
-def _index(prepared: Prepared) -> TimeIndex:
-    sections, size = prepared.sections, np.array(prepared.problem.size)
+def _index(timeline: Timeline) -> TimeIndex:
+    sections, size = timeline.sections, np.array(timeline.problem.size)
     start, end = np.array(sections.first), np.array(sections.last)
     return make_time_index(np.arange(len(size) + 1), start, end, np.zeros_like(size), size, len(sections))
 
 
-def _urgency(prepared: Prepared, by_size: float, by_heat: float) -> Floats:
+def _urgency(timeline: Timeline, by_size: float, by_heat: float) -> Floats:
     """The logarithm of length × size to the power `by_size` × live bytes to the power `by_heat`."""
-    problem, sections = prepared.problem, prepared.sections
-    _, live = busiest_sections(prepared)
+    problem, sections = timeline.problem, timeline.sections
+    _, live = busiest_sections(timeline)
     length, size = sections.last - sections.first, np.maximum(problem.size, 1)
     urgency: Floats = np.log(length) + by_size * np.log(size) + by_heat * np.log(np.maximum(live, 1))
     return urgency
 
 
-def _place(prepared: Prepared, times: TimeIndex, urgency: Floats, budget: Budget) -> Ints | None:
+def _place(timeline: Timeline, times: TimeIndex, urgency: Floats, budget: Budget) -> Ints | None:
     # Copies: numba compiles once for each mixture of read-only and writable arrays.
     start, end, size, alignment = (
         np.array(column)
         for column in (
-            prepared.sections.first,
-            prepared.sections.last,
-            prepared.problem.size,
-            prepared.problem.alignment,
+            timeline.sections.first,
+            timeline.sections.last,
+            timeline.problem.size,
+            timeline.problem.alignment,
         )
     )
     offsets: Ints = skyline.place_by_skyline(

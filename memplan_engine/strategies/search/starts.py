@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from memplan_engine.problem import Ints
 from memplan_engine.strategies.constructive import orders
-from memplan_engine.strategies.constructive.order_fit import Fit, Order, Prepared
+from memplan_engine.strategies.constructive.order_fit import Fit
+from memplan_engine.strategies.constructive.portfolio import Try
 
-
-def by_heat(prepared: Prepared) -> Ints:
-    """Those alive at the busiest step first, and so on downwards; of equals the largest size × lifetime."""
-    problem = prepared.problem
-    _, live = orders.busiest_sections(prepared)
-    area = problem.size.astype(np.float64) * (problem.end - problem.start)
-    return np.lexsort((problem.start, -area, -live))
-
-
-STARTS: tuple[tuple[str, Order, Fit], ...] = (
-    ("breadth", orders.by_breadth, Fit.FIRST),
-    ("heat", by_heat, Fit.BEST),
-    ("size", orders.by_size, Fit.FIRST),
-    ("size, then lifetime", orders.by_size_then_lifetime, Fit.FIRST),
-    ("conflicts", orders.by_conflicts, Fit.FIRST),
+STARTS: tuple[Try, ...] = (
+    (orders.BY_BREADTH, Fit.FIRST),
+    (orders.BY_HEAT, Fit.BEST),
+    (orders.BY_SIZE, Fit.FIRST),
+    (orders.BY_SIZE_THEN_LIFETIME, Fit.FIRST),
+    (orders.BY_CONFLICTS, Fit.FIRST),
 )
 """What repair starts from: of these orders × fits at least one leaves only a few buffers above the bound."""
-OTHERS: tuple[tuple[str, Order, Fit], ...] = (
-    ("area", orders.by_area, Fit.FIRST),
-    ("lifetime", orders.by_lifetime, Fit.FIRST),
-    ("size", orders.by_size, Fit.BEST),
-    ("breadth", orders.by_breadth, Fit.BEST),
-    ("size, then lifetime", orders.by_size_then_lifetime, Fit.BEST),
-    ("area", orders.by_area, Fit.BEST),
-    ("lifetime", orders.by_lifetime, Fit.BEST),
-    ("conflicts", orders.by_conflicts, Fit.BEST),
-    ("start", orders.by_start, Fit.BEST),
+OTHERS: tuple[Try, ...] = (
+    (orders.BY_AREA, Fit.FIRST),
+    (orders.BY_LIFETIME, Fit.FIRST),
+    (orders.BY_SIZE, Fit.BEST),
+    (orders.BY_BREADTH, Fit.BEST),
+    (orders.BY_SIZE_THEN_LIFETIME, Fit.BEST),
+    (orders.BY_AREA, Fit.BEST),
+    (orders.BY_LIFETIME, Fit.BEST),
+    (orders.BY_CONFLICTS, Fit.BEST),
+    (orders.BY_START, Fit.BEST),
 )
 """The rest of the portfolio, for what it is worth by itself."""

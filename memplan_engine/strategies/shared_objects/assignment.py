@@ -1,4 +1,4 @@
-"""What all strategies for shared objects have in common: the rules of assigning buffers to whole objects.
+"""The strategies for shared objects: whole buffers are assigned to whole objects.
 
 A shared object is a piece of memory that one buffer after the other uses, never two at a time. The objects
 lie one behind another in the arena, so an assignment is also a placement. Lifetimes count as a whole here: a
@@ -7,34 +7,71 @@ buffer keeps its object in its gaps, too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 import numpy as np
 
+from memplan_engine.analysis.positional import positional_maxima
 from memplan_engine.errors import PlanError
-from memplan_engine.kernels.shared_objects.assign import NOBODY, lay_out
+from memplan_engine.kernels.constructive.trace import Trace
+from memplan_engine.kernels.shared_objects.assign import (
+    NOBODY,
+    assign_from_pool,
+    assign_in_order,
+    lay_out,
+)
+from memplan_engine.kernels.shared_objects.fullest import assign_to_fullest
+from memplan_engine.kernels.shared_objects.matching import cheapest_successors
+from memplan_engine.kernels.shared_objects.objects import assign_by_distance
+from memplan_engine.kernels.types import Flags
 from memplan_engine.problem import FREE, Ints, Problem
 from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.constructive import orders
+from memplan_engine.strategies.constructive.orders import Key, Order, Unit
+from memplan_engine.strategies.constructive.timeline import Timeline, make_timeline
 
 SOURCE = "Pisarchyk & Lee 2020 (arXiv 2001.03288), shared objects; TFLite's GPU delegate"
+MOST_MATCHED = 10_000
+"""With more buffers, a minimum-cost flow takes minutes."""
 
 
-@dataclass(frozen=True, slots=True)
+class ObjectRule(StrEnum):
+    """The rule for choosing a free object; of equals the one made first."""
+
+    SMALLEST = "smallest"
+    CLOSEST = "closest"
+    LEAST_IDLE = "least idle"
+    FULLEST = "fullest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SharedObjects:
-    """A strategy that assigns every buffer to an object. Subclasses say which one."""
+    """A strategy that assigns every buffer to an object.
 
-    name: ClassVar[str]
-    description: ClassVar[str]
-    source: ClassVar[str] = SOURCE
+    `kernel` gives the object of each buffer of a problem without gaps, objects numbered as they are made, and
+    NOBODY where `stop` was raised first. `by` and `rule` say how it decides, for a replay; None for one that
+    cannot be replayed. With more than `most` buffers it would take minutes.
+    """
 
-    def assign(self, problem: Problem, budget: Budget) -> Ints:
-        """The object of each buffer, objects numbered as they are made; NOBODY where the budget ended first.
-        `problem` has no gaps."""
-        raise NotImplementedError
+    name: str
+    description: str
+    source: str = SOURCE
+    kernel: Callable[[Problem, Flags, Trace | None], Ints] = field(repr=False)
+    by: Order | None = field(default=None, repr=False)
+    rule: ObjectRule | None = field(default=None, repr=False)
+    most: int | None = field(default=None, repr=False)
+
+    def assign(self, problem: Problem, budget: Budget, trace: Trace | None = None) -> Ints:
+        """The object of each buffer of `problem`, which has no gaps; NOBODY where the budget ended first."""
+        return self.kernel(problem, budget.stop, trace)
 
     def obstacle(self, problem: Problem) -> str:
-        """Why `problem` cannot be placed: a fixed offset would tear an object out of the row."""
+        """Why `problem` cannot be placed: too many buffers, or a fixed offset, which would tear an object out
+        of the row."""
+        if self.most is not None and len(problem) > self.most:
+            return f"{len(problem):,} buffers, and more than {self.most:,} would take minutes"
         fixed = np.flatnonzero(problem.fixed != FREE)
         if not len(fixed):
             return ""
@@ -63,6 +100,135 @@ class SharedObjects:
         return Placement(offsets, objects=objects)
 
 
-def lifetimes_and_sizes(problem: Problem) -> tuple[Ints, Ints, Ints]:
+def _columns(problem: Problem) -> tuple[Ints, Ints, Ints]:
     """Start, end and size of each buffer, as arrays that kernels take."""
     return np.array(problem.start), np.array(problem.end), np.array(problem.size)
+
+
+def _by_start(problem: Problem) -> Ints:
+    return np.argsort(problem.start, kind="stable")
+
+
+def _smallest_by(order: Order) -> Callable[[Problem, Flags, Trace | None], Ints]:
+    def assign(problem: Problem, stop: Flags, trace: Trace | None) -> Ints:
+        order_ = order(make_timeline(problem))
+        objects: Ints = assign_in_order(order_, _by_start(problem), *_columns(problem), stop, trace)
+        return objects
+
+    return assign
+
+
+def _position(problem: Problem) -> tuple[Ints, Ints]:
+    """The positional maxima, and the place among them of the least that holds each buffer."""
+    maxima = positional_maxima(problem)
+    return maxima, np.searchsorted(-maxima, -problem.size, side="right") - 1
+
+
+def _by_positional_maximum(timeline: Timeline) -> tuple[Key, ...]:
+    maxima, position = _position(timeline.problem)
+    least = maxima[position] if len(position) else position
+    return (Key("positional maximum", Unit.BYTES, least, descending=True),)
+
+
+def _least_idle(problem: Problem, stop: Flags, trace: Trace | None) -> Ints:
+    """By positional maximum, then idle steps to an object's lifetimes, then size, descending; ties by start,
+    then index. The nearest object, of equals the largest, then the one made first."""
+    position = _position(problem)[1]
+    order = np.lexsort((problem.start, position))
+    objects: Ints = assign_by_distance(order, position, *_columns(problem), stop, trace)
+    return objects
+
+
+def _closest(problem: Problem, stop: Flags, trace: Trace | None) -> Ints:
+    """Of two equally close the larger; of equals the one made first among those large enough, the one made
+    last among those that grow, as TFLite's sorted pool gives them."""
+    by_end = np.argsort(problem.end, kind="stable")
+    objects: Ints = assign_from_pool(_by_start(problem), by_end, *_columns(problem), stop, trace)
+    return objects
+
+
+def _fullest(problem: Problem, stop: Flags, trace: Trace | None) -> Ints:
+    order = np.argsort(-problem.size, kind="stable")
+    objects: Ints = assign_to_fullest(order, *_columns(problem), stop, trace)
+    return objects
+
+
+def _matched(problem: Problem, stop: Flags, _: Trace | None) -> Ints:
+    """Chains of successors are the objects, numbered by the start of their first buffer."""
+    start, end, size = _columns(problem)
+    by_start, by_end = _by_start(problem), np.argsort(end, kind="stable")
+    ended = np.searchsorted(end[by_end], start[by_start], side="right")
+    column = cheapest_successors(size[by_start], size[by_end], ended, stop)
+    if len(column) != len(problem):
+        return np.full(len(problem), NOBODY, dtype=np.int64)
+    return _chains(by_start, np.where(column == NOBODY, NOBODY, by_end[column]))
+
+
+def _chains(by_start: Ints, before: Ints) -> Ints:
+    """The object of each buffer; `before[i]` is the one whose memory the i-th buffer by start takes over."""
+    objects = np.full(len(by_start), NOBODY, dtype=np.int64)
+    objects[by_start[before == NOBODY]] = np.arange(np.count_nonzero(before == NOBODY))
+    heir = np.full(len(by_start), NOBODY, dtype=np.int64)
+    heir[before[before != NOBODY]] = by_start[before != NOBODY]
+    heads = np.flatnonzero(objects != NOBODY)
+    # All chains one step further at a time.
+    while len(heads):
+        heads = heads[heir[heads] != NOBODY]
+        objects[heir[heads]] = objects[heads]
+        heads = heir[heads]
+    return objects
+
+
+SHARED_OBJECTS_BY_SIZE = SharedObjects(
+    name="shared_objects_by_size",
+    description="whole objects: largest buffer first, smallest free object",
+    by=orders.BY_SIZE,
+    rule=ObjectRule.SMALLEST,
+    kernel=_smallest_by(orders.BY_SIZE),
+)
+"""Pisarchyk and Lee's greedy by size for shared objects. No object ever grows."""
+SHARED_OBJECTS_BY_SIZE_IMPROVED = SharedObjects(
+    name="shared_objects_by_size_improved",
+    description="whole objects: by positional maximum, then least idle time",
+    by=Order(
+        "positional maximum",
+        "largest positional maximum first, then nearest in time to an object",
+        _by_positional_maximum,
+    ),
+    rule=ObjectRule.LEAST_IDLE,
+    kernel=_least_idle,
+)
+"""Pisarchyk and Lee's greedy by size improved: objects are filled tightly in time, and may grow."""
+SHARED_OBJECTS_BY_BREADTH = SharedObjects(
+    name="shared_objects_by_breadth",
+    description="whole objects: busiest step first, the free object that fits best",
+    by=orders.BY_BREADTH,
+    rule=ObjectRule.SMALLEST,
+    kernel=_smallest_by(orders.BY_BREADTH),
+)
+"""Pisarchyk and Lee's greedy by breadth for shared objects: objects may grow."""
+SHARED_OBJECTS_IN_ORDER = SharedObjects(
+    name="shared_objects_in_order",
+    description="whole objects: as buffers come alive, free object of the closest size",
+    by=orders.BY_START,
+    rule=ObjectRule.CLOSEST,
+    kernel=_closest,
+)
+"""TFLite's greedy in order: a new object only when none is free, so never more than are alive at once."""
+SHARED_OBJECTS_MIN_COST_FLOW = SharedObjects(
+    name="shared_objects_min_cost_flow",
+    description="whole objects: reuse as an assignment, least growth from buffer to buffer",
+    kernel=_matched,
+    most=MOST_MATCHED,
+)
+"""TFLite's minimum-cost flow. What is least is the sum of what each buffer adds to the one before it in its
+object. What is small and grows again is counted twice, so the sizes are not the least there are."""
+PARTITION = SharedObjects(
+    name="partition",
+    description="whole partitions: largest buffer first, fullest free one; holds for all sizes",
+    source="tract (DeviceMemSchema)",
+    by=orders.BY_SIZE_ALONE,
+    rule=ObjectRule.FULLEST,
+    kernel=_fullest,
+)
+"""As `symbolic.partition` does it at a hint: the assignment stays valid whatever the sizes become."""

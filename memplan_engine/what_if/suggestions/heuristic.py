@@ -13,17 +13,17 @@ from memplan_engine.plan import Plan
 from memplan_engine.problem import FREE, Ints, Problem, select
 from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.constructive import orders
-from memplan_engine.strategies.constructive.order_fit import Fit, Order, place_by, prepare
-from memplan_engine.strategies.constructive.portfolio import TRIES
+from memplan_engine.strategies.constructive.order_fit import Fit, place_by
+from memplan_engine.strategies.constructive.portfolio import TRIES, Try
+from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.what_if.suggestions.greedy_drops import Live, greedy_cover, least_losses
 
 MOST_ROUNDS = 8
 """How many targets for the live bytes are tried."""
 GRACE_SECONDS = 1.0
 """What the quickest tries may take beyond the time that is given."""
-Try = tuple[str, Order, Fit]
-QUICKEST: Try = ("start", orders.by_start, Fit.FIRST)
-ALSO: tuple[Try, ...] = (("size", orders.by_size, Fit.FIRST), ("lifetime", orders.by_lifetime, Fit.FIRST))
+QUICKEST: Try = (orders.BY_START, Fit.FIRST)
+ALSO: tuple[Try, ...] = ((orders.BY_SIZE, Fit.FIRST), (orders.BY_LIFETIME, Fit.FIRST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,9 @@ class _Search:
 
     def first_target(self) -> int:
         """Live bytes of which the quickest packing makes the capacity, about."""
-        _, order, fit = QUICKEST
-        prepared = prepare(self.problem)
-        offsets = place_by(prepared, order(prepared), fit, Budget())
+        order, fit = QUICKEST
+        timeline = make_timeline(self.problem)
+        offsets = place_by(timeline, order(timeline), fit, Budget())
         assert offsets is not None
         arena = int((offsets + self.problem.size).max(initial=1))
         return self.capacity * int(self.live.nbytes.max(initial=0)) // max(1, arena)
@@ -99,7 +99,7 @@ class _Search:
     def tries(self) -> list[Try]:
         """First what made the plan."""
         found_by = str(dict(self.plan.parameters).get("found_by") or "")
-        own = [each for each in TRIES if f"{each[0]} × {each[2]} fit" == found_by]
+        own = [(order, fit) for order, fit in TRIES if f"{order.name} × {fit} fit" == found_by]
         return list(dict.fromkeys((*own, *ALSO)))
 
     def overhanging(self) -> Found:
@@ -119,7 +119,8 @@ class _Search:
             fixed = np.where(found.offsets >= 0, found.offsets, FREE)[rows]
             fixed.flags.writeable = False
             part = replace(select(self.problem, rows), fixed=fixed)
-            placed = place_by(prepare(part), np.argsort(sign * part.size, kind="stable"), Fit.FIRST, Budget())
+            order = np.argsort(sign * part.size, kind="stable")
+            placed = place_by(make_timeline(part), order, Fit.FIRST, Budget())
             assert placed is not None
             offsets = np.full(len(self.problem), -1, dtype=np.int64)
             offsets[rows] = np.where(placed + part.size <= self.capacity, placed, -1)
@@ -163,14 +164,14 @@ class _Search:
         soon as it passes it."""
         if not len(problem):
             return problem.size
-        prepared = prepare(problem)
-        for tried in tries:
+        timeline = make_timeline(problem)
+        for order, fit in tries:
             left = self.deadline + GRACE_SECONDS - time.monotonic()
             if left <= 0:
                 return None
             budget = Budget(left)
             with budget.running():
-                offsets = place_by(prepared, tried[1](prepared), tried[2], budget, limit=self.capacity)
+                offsets = place_by(timeline, order(timeline), fit, budget, limit=self.capacity)
             if offsets is not None:
                 return offsets
         return None
