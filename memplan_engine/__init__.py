@@ -4,6 +4,27 @@ The public names stand in `__init__.pyi`; each is imported when somebody asks fo
 quickly and a program that only reads a file waits for no other kind of file.
 """
 
+from typing import Any
+
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_FORMER = {
+    "Subject": "RunTarget",
+    "Trial": "RunOutcome",
+    "subject_of": "run_target",
+    "try_plan": "run_in_plan",
+}
+"""What public names were called before; gone with version 1.0."""
+
+_find, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _FORMER:
+        import warnings
+
+        now = _FORMER[name]
+        told = f"memplan_engine.{name} is now called {now}; the old name goes with version 1.0"
+        warnings.warn(told, DeprecationWarning, stacklevel=2)
+        return _find(now)
+    return _find(name)

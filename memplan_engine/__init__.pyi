@@ -353,16 +353,16 @@ from .runtime.trial.equality import (
     compare_results as compare_results,
 )
 from .runtime.trial.run_in_plan import (
-    Trial as Trial,
+    RunOutcome as RunOutcome,
 )
 from .runtime.trial.run_in_plan import (
-    try_plan as try_plan,
+    run_in_plan as run_in_plan,
 )
 from .runtime.trial.run_targets import (
-    Subject as Subject,
+    RunTarget as RunTarget,
 )
 from .runtime.trial.run_targets import (
-    subject_of as subject_of,
+    run_target as run_target,
 )
 from .runtime.trial.safety import (
     SafeRun as SafeRun,

@@ -168,6 +168,14 @@ def public_names():
     }
 
 
+def test_former_public_names_still_work_and_say_what_they_are_called_now():
+    former = memplan_engine._FORMER
+    assert not former.keys() & set(memplan_engine.__all__)
+    for old, now in former.items():
+        with pytest.warns(DeprecationWarning, match=rf"{old} is now called {now}; .* version 1\.0"):
+            assert getattr(memplan_engine, old) is getattr(memplan_engine, now)
+
+
 def test_the_public_names_are_those_of_their_modules():
     homes = public_names()
     assert len(homes) > 150

@@ -20,7 +20,7 @@ from memplan_engine import (
     make_plan,
     run_safely,
 )
-from memplan_engine.runtime.trial.run_in_plan import try_plan
+from memplan_engine.runtime.trial.run_in_plan import run_in_plan
 from memplan_engine.runtime.trial.run_targets import subject_of_step
 
 
@@ -149,7 +149,7 @@ class Trained(nn.Module):
 def test_a_training_step_with_changed_shapes(policy: str, capfd: pytest.CaptureFixture[str]) -> None:
     subject = subject_of_step(Trained(), (torch.randn(4, 8),))
     plan = make_plan(subject.program.graph, "greedy_by_size")
-    run = try_plan(subject, plan, policy=policy, check=True).run
+    run = run_in_plan(subject, plan, policy=policy, check=True).run
     assert run.equality.exact
     assert run.check is not None
     assert not run.check.fault

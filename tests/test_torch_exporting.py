@@ -16,8 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from memplan_engine import StaticRuntime, make_plan, to_problem
 from memplan_engine.errors import InputError
 from memplan_engine.runtime.program import load_program
-from memplan_engine.runtime.trial.run_in_plan import try_plan
-from memplan_engine.runtime.trial.run_targets import subject_of
+from memplan_engine.runtime.trial.run_in_plan import run_in_plan
+from memplan_engine.runtime.trial.run_targets import run_target
 from memplan_engine.torch_capture.capture_module import capture
 from memplan_engine.torch_capture.torch_caches import as_given
 from memplan_engine.torch_capture.torch_exporting import FUSED
@@ -142,8 +142,8 @@ def operators(call: Any) -> Counter[str]:
 def test_an_export_runs_what_eager_runs(name: str, attention: str) -> None:
     torch.manual_seed(0)
     model, inputs = MODELS[name](attention)
-    subject = subject_of(model.eval(), (), inputs)
-    run = try_plan(subject, make_plan(to_problem(subject.program.graph), "greedy_by_size")).run
+    subject = run_target(model.eval(), (), inputs)
+    run = run_in_plan(subject, make_plan(to_problem(subject.program.graph), "greedy_by_size")).run
     assert run.equality.exact, run.equality
     assert run.predicted == run.dispatch
     again = copy.deepcopy(inputs)
@@ -246,8 +246,8 @@ def test_fused_layers_are_one_operator_as_in_eager_mode(name: str) -> None:
     torch.manual_seed(0)
     build, given = FUSED_MODELS[name]
     model = build().eval()
-    subject = subject_of(model, given)
-    run = try_plan(subject, make_plan(to_problem(subject.program.graph), "greedy_by_size"), check=True).run
+    subject = run_target(model, given)
+    run = run_in_plan(subject, make_plan(to_problem(subject.program.graph), "greedy_by_size"), check=True).run
     assert run.equality.exact, run.equality
     assert run.predicted == run.dispatch
     assert operators(lambda: subject.program.run(given)) == operators(lambda: model(*given))

@@ -18,7 +18,7 @@ from memplan_engine.formats.memplan_json.run_format import RunFile
 from memplan_engine.reporters.observation_tables import observation_summary
 from memplan_engine.reporters.run_words import equality_sentence
 from memplan_engine.runtime.eager_step import take_on_copy
-from memplan_engine.runtime.trial.run_in_plan import try_plan
+from memplan_engine.runtime.trial.run_in_plan import run_in_plan
 from memplan_engine.runtime.trial.run_targets import subject_of_step
 from memplan_engine.torch_capture.torch_run import brief
 from memplan_engine.torch_capture.training.torch_recipe import Recipe, kept_by_optimizers
@@ -129,12 +129,12 @@ def two(trained: Any) -> dict[str, torch.optim.Optimizer]:
 
 def tried(model: nn.Module, recipe: Recipe) -> RunFile:
     subject = subject_of_step(model, (X.clone(),), {}, recipe)
-    return try_plan(subject, make_plan(subject.program.graph)).run
+    return run_in_plan(subject, make_plan(subject.program.graph)).run
 
 
 def equal_run(build: Callable[[], nn.Module], recipe: Recipe, x: torch.Tensor = X) -> RunFile:
     subject = subject_of_step(build(), (x.clone(),), {}, recipe)
-    run = try_plan(subject, make_plan(subject.program.graph), check=True).run
+    run = run_in_plan(subject, make_plan(subject.program.graph), check=True).run
     assert run.equality.exact, run.equality
     assert run.check.fault == ""
     return run
@@ -274,7 +274,7 @@ def test_an_eager_step_that_is_not_repeatable_is_told_apart_from_a_wrong_capture
     model = Net() if stranger else Ticks()
     other = (lambda watched: take_on_copy(Net(None), (X,), {}, Recipe(), "net")) if stranger else None
     subject = subject_of_step(model, (X.clone(),), {}, Recipe(), take=other)
-    equality = try_plan(subject, make_plan(subject.program.graph)).run.equality
+    equality = run_in_plan(subject, make_plan(subject.program.graph)).run.equality
     assert not equality.exact
     assert ("eager itself is not repeatable: two eager" in equality_sentence(equality)) is not stranger
 
@@ -443,7 +443,7 @@ def test_grouped_products_of_experts_are_eagers() -> None:
     ids = torch.arange(20).view(2, 10)
     given = {"input_ids": ids, "labels": ids}
     subject = subject_of_step(transformers.MixtralForCausalLM(config), (), given, Recipe("adam"))
-    run = try_plan(subject, make_plan(subject.program.graph)).run
+    run = run_in_plan(subject, make_plan(subject.program.graph)).run
     assert run.equality.exact, run.equality
     assert run.difference == 0
     assert "memplan.grouped_mm" in run.kinds

@@ -16,7 +16,7 @@ from torch import nn
 
 from memplan_engine import make_plan
 from memplan_engine.errors import InputError
-from memplan_engine.runtime.trial.run_in_plan import try_plan
+from memplan_engine.runtime.trial.run_in_plan import run_in_plan
 from memplan_engine.runtime.trial.run_targets import subject_of_step
 from memplan_engine.torch_capture.training.torch_recipe import Recipe
 from memplan_engine.torch_capture.training.torch_step import capture_step
@@ -58,7 +58,7 @@ def test_branches_on_what_follows_from_inputs_and_numbers_are_eagers(name: str) 
     kinds = {op.kind for op in capture_step(model, given).ops}
     assert ("aten.tanh" in kinds, "aten.sigmoid" in kinds) == (first, not first)
     subject = subject_of_step(model, given, {}, Recipe("adam"))
-    assert try_plan(subject, make_plan(subject.program.graph)).run.equality.exact
+    assert run_in_plan(subject, make_plan(subject.program.graph)).run.equality.exact
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def llama() -> tuple[nn.Module, dict[str, torch.Tensor]]:
 def test_transformers_takes_eagers_way_and_inputs_keep_the_order_of_the_call() -> None:
     model, inputs = llama()
     subject = subject_of_step(model, (), inputs, Recipe("adamw"))
-    run = try_plan(subject, make_plan(subject.program.graph)).run
+    run = run_in_plan(subject, make_plan(subject.program.graph)).run
     assert run.equality.exact, run.equality
     assert subject.program.graph.inputs == ("input_ids", "labels", "attention_mask")
     assert run.difference == 0
@@ -129,7 +129,7 @@ class Draws(nn.Module):
 
 def test_each_step_begins_with_the_same_batch_and_the_same_random_numbers() -> None:
     subject = subject_of_step(Draws(), (torch.rand(2, 4),), {}, Recipe("adam"))
-    run = try_plan(subject, make_plan(subject.program.graph)).run
+    run = run_in_plan(subject, make_plan(subject.program.graph)).run
     assert run.equality.exact, run.equality
 
 

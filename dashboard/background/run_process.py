@@ -36,8 +36,8 @@ def run_model(asked: dict[str, Any], tell: Any) -> bytes:
     require_torch("running a model")
     import torch
 
-    from memplan_engine.runtime.trial.run_in_plan import try_plan
-    from memplan_engine.runtime.trial.run_targets import SEED, subject_of
+    from memplan_engine.runtime.trial.run_in_plan import run_in_plan
+    from memplan_engine.runtime.trial.run_targets import SEED, run_target
 
     tell("building the model")
     torch.manual_seed(SEED)
@@ -47,11 +47,11 @@ def run_model(asked: dict[str, Any], tell: Any) -> bytes:
         found = f"{asked['model']} needs transformers, which is not installed"
         raise MemplanError(f"{found}: pip install 'memplan[examples]'") from error
     tell("exporting the model")
-    subject = subject_of(model, (), inputs, functional=asked["functional"], name=asked["model"])
+    subject = run_target(model, (), inputs, functional=asked["functional"], name=asked["model"])
     tell("planning")
     plan = make_plan(subject.program.graph, asked["strategy"], budget=Budget(PLAN_SECONDS))
     how = {key: asked[key] for key in ("policy", "check", "profile")}
-    return run_bytes(try_plan(subject, plan, **how, tell=tell).run)
+    return run_bytes(run_in_plan(subject, plan, **how, tell=tell).run)
 
 
 def _end_with_input(commands: BinaryIO) -> None:

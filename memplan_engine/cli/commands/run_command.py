@@ -24,8 +24,8 @@ from memplan_engine.planner import make_plan
 from memplan_engine.strategies import get_strategy
 
 if TYPE_CHECKING:
-    from memplan_engine.runtime.trial.run_in_plan import Trial
-    from memplan_engine.runtime.trial.run_targets import Subject
+    from memplan_engine.runtime.trial.run_in_plan import RunOutcome
+    from memplan_engine.runtime.trial.run_targets import RunTarget
 
 DEFAULT_STRATEGY = "auto"
 
@@ -99,10 +99,10 @@ def run_(
         tell("")
         graph = subject.program.graph
         chosen = given or solve_in_sight(lambda: make_plan(graph, name, budget=budget), budget)[0]
-        trial = _try(subject, chosen, plan, wish, tell)
-    _write(trial, trace, observation, output)
-    _show(trial, as_json, all_rows)
-    if not trial.run.passed:
+        outcome = _try(subject, chosen, plan, wish, tell)
+    _write(outcome, trace, observation, output)
+    _show(outcome, as_json, all_rows)
+    if not outcome.run.passed:
         raise typer.Exit(1)
 
 
@@ -127,10 +127,10 @@ def _read_plan(path: Path) -> Plan:
 
 def _open(
     model: str, functional: bool, step: dict[str, Any] | None, seed: int, tell: Callable[[str], None]
-) -> Subject:
+) -> RunTarget:
     """What is run; `step` holds the options of a whole training step."""
     from memplan_engine.runtime.eager_step import take_in_process
-    from memplan_engine.runtime.trial.run_targets import subject_of, subject_of_file, subject_of_step
+    from memplan_engine.runtime.trial.run_targets import run_target, subject_of_file, subject_of_step
     from memplan_engine.torch_capture.torch_factory import build_factory
 
     if ":" not in model and (model.endswith(".pt2") or Path(model).is_file()):
@@ -160,25 +160,25 @@ def _open(
             return subject_of_step(
                 built.model, built.args, built.kwargs, recipe, functional=functional, name=name, take=take
             )
-        return subject_of(built.model, built.args, built.kwargs, functional=functional, name=name)
+        return run_target(built.model, built.args, built.kwargs, functional=functional, name=name)
     except InputError as error:
         raise InputError(f"factory {model}", error.place, error.found, error.expected) from error
 
 
 def _try(
-    subject: Subject, plan: Plan, file: Path | None, wish: dict[str, Any], tell: Callable[[str], None]
-) -> Trial:
-    from memplan_engine.runtime.trial.run_in_plan import try_plan
+    subject: RunTarget, plan: Plan, file: Path | None, wish: dict[str, Any], tell: Callable[[str], None]
+) -> RunOutcome:
+    from memplan_engine.runtime.trial.run_in_plan import run_in_plan
 
     try:
-        return try_plan(subject, plan, **wish, file=file.name if file else "", tell=tell)
+        return run_in_plan(subject, plan, **wish, file=file.name if file else "", tell=tell)
     except InputError as error:
         if file is None or error.place != "plan":
             raise
         raise InputError(file.name, "", error.found, error.expected) from error
 
 
-def _write(trial: Trial, trace: Path | None, observation: Path | None, output: Path | None) -> None:
+def _write(outcome: RunOutcome, trace: Path | None, observation: Path | None, output: Path | None) -> None:
     from memplan_engine.formats.memplan_json.observation_writer import (
         write_observation,
         write_observation_trace,
@@ -186,18 +186,18 @@ def _write(trial: Trial, trace: Path | None, observation: Path | None, output: P
     from memplan_engine.formats.memplan_json.run_writer import write_run
 
     if trace:
-        write_observation_trace(trial.observation, trace)
+        write_observation_trace(outcome.observation, trace)
     if observation:
-        write_observation(trial.observation, observation)
+        write_observation(outcome.observation, observation)
     if output:
-        write_run(trial.run, output)
+        write_run(outcome.run, output)
 
 
-def _show(trial: Trial, as_json: bool, all_rows: bool) -> None:
+def _show(outcome: RunOutcome, as_json: bool, all_rows: bool) -> None:
     from memplan_engine.formats.memplan_json.run_format import run_summary
     from memplan_engine.reporters.run_tables import run_tables
 
-    show(as_json, lambda: run_summary(trial.run), lambda: run_tables(trial.run, all_rows))
+    show(as_json, lambda: run_summary(outcome.run), lambda: run_tables(outcome.run, all_rows))
 
 
 @contextmanager

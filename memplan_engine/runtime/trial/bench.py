@@ -25,7 +25,7 @@ from memplan_engine.runtime.trial.equality import (
     first_difference,
 )
 from memplan_engine.runtime.trial.restore_state import settling
-from memplan_engine.runtime.trial.run_targets import SEED, Subject
+from memplan_engine.runtime.trial.run_targets import SEED, RunTarget
 from memplan_engine.runtime.trial.safety import run_safely
 from memplan_engine.runtime.trial.timing import time_by_turns, time_kinds
 from memplan_engine.torch_capture.torch_caches import as_given
@@ -36,7 +36,7 @@ class Bench:
     """Runs of one subject, plain and in the slab, that all begin with the same inputs."""
 
     def __init__(
-        self, subject: Subject, in_slab: Program, step: EagerStep | None, begin: Callable[[], None]
+        self, subject: RunTarget, in_slab: Program, step: EagerStep | None, begin: Callable[[], None]
     ) -> None:
         """`begin` puts back the weights that `step` was taken from."""
         self.subject, self.program, self.in_slab, self.step = subject, subject.program, in_slab, step

@@ -29,7 +29,7 @@ from memplan_engine.runtime.trial.bench import Bench
 from memplan_engine.runtime.trial.comparison import Measured, compare_run
 from memplan_engine.runtime.trial.equality import Equality
 from memplan_engine.runtime.trial.restore_state import settling
-from memplan_engine.runtime.trial.run_targets import SEED, Subject
+from memplan_engine.runtime.trial.run_targets import SEED, RunTarget
 from memplan_engine.torch_capture.torch_run import brief
 
 Tell = Callable[[str], None]
@@ -37,15 +37,15 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trial:
+class RunOutcome:
     """What came of it: the run as a file has it, and the observation that it rests on."""
 
     run: RunFile
     observation: Observation
 
 
-def try_plan(
-    subject: Subject,
+def run_in_plan(
+    subject: RunTarget,
     plan: Plan,
     *,
     policy: str = "native",
@@ -54,7 +54,7 @@ def try_plan(
     force: bool = False,
     file: str = "",
     tell: Tell = lambda part: None,
-) -> Trial:
+) -> RunOutcome:
     """Run `subject` by itself, under an observer, and in the slab of `plan`; lay the predicted bytes over the
     measured ones, and compare results.
 
@@ -101,7 +101,7 @@ def _state_of(program: Program, step: EagerStep | None) -> Iterator[Callable[[],
 
 
 def _try(
-    subject: Subject,
+    subject: RunTarget,
     plan: Plan,
     policy: str,
     check: bool,
@@ -111,7 +111,7 @@ def _try(
     tell: Tell,
     step: EagerStep | None,
     begin: Callable[[], None],
-) -> Trial:
+) -> RunOutcome:
     program = subject.program
     tell("inserting the slab")
     begun = time.perf_counter()
@@ -135,7 +135,7 @@ def _try(
         strategy=plan.strategy, arena_bytes=plan.arena_bytes, bound_bytes=plan.bound.nbytes, file=file
     )
     run = _run_file(subject, measured, slab_report(module))
-    return Trial(run.model_copy(update=parts), measured.observation)
+    return RunOutcome(run.model_copy(update=parts), measured.observation)
 
 
 def _equality_entry(equality: Equality) -> EqualityEntry:
@@ -152,7 +152,7 @@ def _equality_entry(equality: Equality) -> EqualityEntry:
     )
 
 
-def _run_file(subject: Subject, measured: Measured, report: SlabReport) -> RunFile:
+def _run_file(subject: RunTarget, measured: Measured, report: SlabReport) -> RunFile:
     ops = measured.graph.ops
     takers = (
         TakerEntry(op=each.op, kind=each.kind, bytes=each.nbytes, inside_bytes=each.inside)

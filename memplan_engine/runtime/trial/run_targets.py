@@ -20,11 +20,11 @@ from memplan_engine.torch_capture.training.torch_recipe import Recipe
 from memplan_engine.torch_capture.training.torch_step import SEED, trace_step
 from memplan_engine.torch_capture.training.torch_trainer import Returned
 
-__all__ = ["SEED", "SteppedEagerly", "Subject", "subject_of", "subject_of_file", "subject_of_step"]
+__all__ = ["SEED", "RunTarget", "SteppedEagerly", "run_target", "subject_of_file", "subject_of_step"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Subject:
+class RunTarget:
     """What is run: `program(*args, **kwargs)`. `eager` is the model itself, None where there is only the
     graph; `training` says that it is in training mode, `functional` that the graph has no in-place ops.
     `seconds` is what exporting took. `step` is there for a whole training step: what it is held against."""
@@ -50,19 +50,19 @@ class SteppedEagerly:
     outputs: tuple[Returned, ...]
 
 
-def subject_of(
+def run_target(
     model: torch.nn.Module,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     functional: bool = False,
     name: str | None = None,
-) -> Subject:
+) -> RunTarget:
     """`model`, exported as `load_program` does it. Raises InputError as that does."""
     begun = time.perf_counter()
     program = load_program(model, args, kwargs, functional=functional, name=name)
     taken = time.perf_counter() - begun
-    return Subject(program, tuple(args), dict(kwargs or {}), model, model.training, functional, taken)
+    return RunTarget(program, tuple(args), dict(kwargs or {}), model, model.training, functional, taken)
 
 
 def subject_of_step(
@@ -74,7 +74,7 @@ def subject_of_step(
     functional: bool = False,
     name: str | None = None,
     take: TakeEagerStep | None = None,
-) -> Subject:
+) -> RunTarget:
     """A whole training step of `model`, which is held against an eager step: `take` takes it; without, a copy
     of the model does. Raises InputError as `load_step` does."""
     recipe = recipe or Recipe()
@@ -88,17 +88,17 @@ def subject_of_step(
         given = (model, tuple(args), dict(kwargs or {}), recipe, program.name)
         take = partial(_take_on_copy, given)
     step = SteppedEagerly(take, traced.results, traced.held, traced.outputs)
-    return Subject(program, tensors, {}, None, True, functional, seconds, step)
+    return RunTarget(program, tensors, {}, None, True, functional, seconds, step)
 
 
 def _take_on_copy(given: tuple[Any, ...], watched: bool) -> EagerStep:
     return take_on_copy(*given, seed=SEED, watched=watched)
 
 
-def subject_of_file(path: Path | str) -> Subject:
+def subject_of_file(path: Path | str) -> RunTarget:
     """The program in a .pt2 file, on inputs that are made (`example_inputs`); there is no model beside it.
     Raises InputError as `load_pt2` does."""
     begun = time.perf_counter()
     program = load_pt2(path)
     inputs = example_inputs(program, SEED)
-    return Subject(program, inputs, {}, None, seconds=time.perf_counter() - begun)
+    return RunTarget(program, inputs, {}, None, seconds=time.perf_counter() - begun)
