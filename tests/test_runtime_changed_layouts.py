@@ -21,7 +21,7 @@ from memplan_engine import (
     run_safely,
 )
 from memplan_engine.runtime.trial.run_in_plan import run_in_plan
-from memplan_engine.runtime.trial.run_targets import subject_of_step
+from memplan_engine.runtime.trial.run_targets import run_target_of_step
 
 
 def unsqueezed(x: torch.Tensor) -> Any:
@@ -147,9 +147,9 @@ class Trained(nn.Module):
 
 @pytest.mark.parametrize("policy", ["native", "all"])
 def test_a_training_step_with_changed_shapes(policy: str, capfd: pytest.CaptureFixture[str]) -> None:
-    subject = subject_of_step(Trained(), (torch.randn(4, 8),))
-    plan = make_plan(subject.program.graph, "greedy_by_size")
-    run = run_in_plan(subject, plan, policy=policy, check=True).run
+    target = run_target_of_step(Trained(), (torch.randn(4, 8),))
+    plan = make_plan(target.program.graph, "greedy_by_size")
+    run = run_in_plan(target, plan, policy=policy, check=True).run
     assert run.equality.exact
     assert run.check is not None
     assert not run.check.fault

@@ -29,7 +29,7 @@ from memplan_engine.graph import Phase
 from memplan_engine.lifetimes import to_problem
 from memplan_engine.runtime.eager_step import take_on_copy
 from memplan_engine.runtime.trial.run_in_plan import run_in_plan
-from memplan_engine.runtime.trial.run_targets import subject_of_step
+from memplan_engine.runtime.trial.run_targets import run_target_of_step
 from memplan_engine.torch_capture.training.torch_recipe import (
     Recipe,
     carry_hooks,
@@ -192,10 +192,10 @@ def test_a_captured_step_is_the_one_that_eager_takes(name: str) -> None:
     build, x, recipe = STEPS[name]
     model = build()
     before = copy.deepcopy(model.state_dict())
-    subject = subject_of_step(
+    target = run_target_of_step(
         model, (x.detach().clone().requires_grad_(x.requires_grad),), {}, recipe, name=name
     )
-    run = run_in_plan(subject, make_plan(subject.program.graph), check=True).run
+    run = run_in_plan(target, make_plan(target.program.graph), check=True).run
     assert run.equality.exact, run.equality
     assert run.check.fault == ""
     assert run.difference == 0
@@ -204,10 +204,10 @@ def test_a_captured_step_is_the_one_that_eager_takes(name: str) -> None:
 
 def test_gradients_that_only_eager_has_would_be_told() -> None:
     """The comparison is one that fails: here the eager step is another model's."""
-    subject = subject_of_step(
+    target = run_target_of_step(
         Net("reversal"), (X,), {}, Recipe(), take=lambda watched: stranger(watched), name="net"
     )
-    run = run_in_plan(subject, make_plan(subject.program.graph)).run
+    run = run_in_plan(target, make_plan(target.program.graph)).run
     assert not run.equality.exact
     assert not run.passed
     assert run.equality.largest > 0
@@ -349,7 +349,7 @@ def test_an_optimizer_that_has_taken_steps_is_captured_and_left_alone() -> None:
     assert state["step"].item() == 1
     assert all(torch.equal(value, weights[key]) for key, value in model.state_dict().items())
     run = run_in_plan(
-        (subject := subject_of_step(model, (X,), {}, Recipe(optimizer))), make_plan(subject.program.graph)
+        (target := run_target_of_step(model, (X,), {}, Recipe(optimizer))), make_plan(target.program.graph)
     )
     assert run.run.equality.exact
 

@@ -142,13 +142,13 @@ def operators(call: Any) -> Counter[str]:
 def test_an_export_runs_what_eager_runs(name: str, attention: str) -> None:
     torch.manual_seed(0)
     model, inputs = MODELS[name](attention)
-    subject = run_target(model.eval(), (), inputs)
-    run = run_in_plan(subject, make_plan(to_problem(subject.program.graph), "greedy_by_size")).run
+    target = run_target(model.eval(), (), inputs)
+    run = run_in_plan(target, make_plan(to_problem(target.program.graph), "greedy_by_size")).run
     assert run.equality.exact, run.equality
     assert run.predicted == run.dispatch
     again = copy.deepcopy(inputs)
     eager = operators(lambda: model(**as_given(inputs)))
-    assert operators(lambda: subject.program.run((), again)) == eager
+    assert operators(lambda: target.program.run((), again)) == eager
 
 
 def test_functions_of_transformers_are_its_own_again() -> None:
@@ -246,11 +246,11 @@ def test_fused_layers_are_one_operator_as_in_eager_mode(name: str) -> None:
     torch.manual_seed(0)
     build, given = FUSED_MODELS[name]
     model = build().eval()
-    subject = run_target(model, given)
-    run = run_in_plan(subject, make_plan(to_problem(subject.program.graph), "greedy_by_size"), check=True).run
+    target = run_target(model, given)
+    run = run_in_plan(target, make_plan(to_problem(target.program.graph), "greedy_by_size"), check=True).run
     assert run.equality.exact, run.equality
     assert run.predicted == run.dispatch
-    assert operators(lambda: subject.program.run(given)) == operators(lambda: model(*given))
+    assert operators(lambda: target.program.run(given)) == operators(lambda: model(*given))
     fused = sum(kind in FUSED for kind in run.kinds)
     assert (fused > 0) is (name != "an odd number of heads")
 

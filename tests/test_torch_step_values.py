@@ -19,7 +19,7 @@ from memplan_engine.reporters.observation_tables import observation_summary
 from memplan_engine.reporters.run_words import equality_sentence
 from memplan_engine.runtime.eager_step import take_on_copy
 from memplan_engine.runtime.trial.run_in_plan import run_in_plan
-from memplan_engine.runtime.trial.run_targets import subject_of_step
+from memplan_engine.runtime.trial.run_targets import run_target_of_step
 from memplan_engine.torch_capture.torch_run import brief
 from memplan_engine.torch_capture.training.torch_recipe import Recipe, kept_by_optimizers
 from memplan_engine.torch_capture.training.torch_step import capture_step
@@ -128,13 +128,13 @@ def two(trained: Any) -> dict[str, torch.optim.Optimizer]:
 
 
 def tried(model: nn.Module, recipe: Recipe) -> RunFile:
-    subject = subject_of_step(model, (X.clone(),), {}, recipe)
-    return run_in_plan(subject, make_plan(subject.program.graph)).run
+    target = run_target_of_step(model, (X.clone(),), {}, recipe)
+    return run_in_plan(target, make_plan(target.program.graph)).run
 
 
 def equal_run(build: Callable[[], nn.Module], recipe: Recipe, x: torch.Tensor = X) -> RunFile:
-    subject = subject_of_step(build(), (x.clone(),), {}, recipe)
-    run = run_in_plan(subject, make_plan(subject.program.graph), check=True).run
+    target = run_target_of_step(build(), (x.clone(),), {}, recipe)
+    run = run_in_plan(target, make_plan(target.program.graph), check=True).run
     assert run.equality.exact, run.equality
     assert run.check.fault == ""
     return run
@@ -245,7 +245,7 @@ def asks(model: nn.Module, optimizer: Any, x: torch.Tensor) -> Any:
 )  # fmt: skip
 def test_values_of_weights_are_refused_in_plain_words(recipe: Recipe, messages: list[str]) -> None:
     with pytest.raises(InputError) as caught:
-        subject_of_step(Net(), (X.clone(),), {}, recipe)
+        run_target_of_step(Net(), (X.clone(),), {}, recipe)
     for message in messages:
         assert message in str(caught.value)
 
@@ -273,8 +273,8 @@ class Ticks(nn.Module):
 def test_an_eager_step_that_is_not_repeatable_is_told_apart_from_a_wrong_capture(stranger: bool) -> None:
     model = Net() if stranger else Ticks()
     other = (lambda watched: take_on_copy(Net(None), (X,), {}, Recipe(), "net")) if stranger else None
-    subject = subject_of_step(model, (X.clone(),), {}, Recipe(), take=other)
-    equality = run_in_plan(subject, make_plan(subject.program.graph)).run.equality
+    target = run_target_of_step(model, (X.clone(),), {}, Recipe(), take=other)
+    equality = run_in_plan(target, make_plan(target.program.graph)).run.equality
     assert not equality.exact
     assert ("eager itself is not repeatable: two eager" in equality_sentence(equality)) is not stranger
 
@@ -355,7 +355,7 @@ class Sparse(nn.Module):
 def test_sparse_gradients_are_refused_with_their_line_and_can_be_observed() -> None:
     recipe, ids = Recipe(lambda trained: torch.optim.SparseAdam(trained)), torch.arange(4)
     with pytest.raises(InputError, match=r"found a sparse tensor at tests/test_torch_step_v\w+\.py:\d+, exp"):
-        subject_of_step(Sparse(), (ids,), {}, recipe)
+        run_target_of_step(Sparse(), (ids,), {}, recipe)
     assert observe_model(Sparse(), (ids,), recipe=recipe).ops
 
 
@@ -394,7 +394,7 @@ def test_a_moving_average_in_the_model_is_eagers_and_one_beside_it_is_told_where
         average.update_parameters(model)
 
     with pytest.raises(InputError, match=r"kept outside of the model at .*, expected a buffer, a submodule"):
-        subject_of_step(net, (X,), {}, Recipe(step=beside))
+        run_target_of_step(net, (X,), {}, Recipe(step=beside))
 
 
 class Words(nn.Module):
@@ -442,8 +442,8 @@ def test_grouped_products_of_experts_are_eagers() -> None:
     )  # fmt: skip
     ids = torch.arange(20).view(2, 10)
     given = {"input_ids": ids, "labels": ids}
-    subject = subject_of_step(transformers.MixtralForCausalLM(config), (), given, Recipe("adam"))
-    run = run_in_plan(subject, make_plan(subject.program.graph)).run
+    target = run_target_of_step(transformers.MixtralForCausalLM(config), (), given, Recipe("adam"))
+    run = run_in_plan(target, make_plan(target.program.graph)).run
     assert run.equality.exact, run.equality
     assert run.difference == 0
     assert "memplan.grouped_mm" in run.kinds

@@ -17,7 +17,7 @@ from torch import nn
 from memplan_engine import make_plan
 from memplan_engine.errors import InputError
 from memplan_engine.runtime.trial.run_in_plan import run_in_plan
-from memplan_engine.runtime.trial.run_targets import subject_of_step
+from memplan_engine.runtime.trial.run_targets import run_target_of_step
 from memplan_engine.torch_capture.training.torch_recipe import Recipe
 from memplan_engine.torch_capture.training.torch_step import capture_step
 
@@ -57,8 +57,8 @@ def test_branches_on_what_follows_from_inputs_and_numbers_are_eagers(name: str) 
     model, given = Branches(ask), (torch.rand(2, 4), torch.ones(2, 3, dtype=torch.bool))
     kinds = {op.kind for op in capture_step(model, given).ops}
     assert ("aten.tanh" in kinds, "aten.sigmoid" in kinds) == (first, not first)
-    subject = subject_of_step(model, given, {}, Recipe("adam"))
-    assert run_in_plan(subject, make_plan(subject.program.graph)).run.equality.exact
+    target = run_target_of_step(model, given, {}, Recipe("adam"))
+    assert run_in_plan(target, make_plan(target.program.graph)).run.equality.exact
 
 
 @pytest.mark.parametrize(
@@ -98,10 +98,10 @@ def llama() -> tuple[nn.Module, dict[str, torch.Tensor]]:
 
 def test_transformers_takes_eagers_way_and_inputs_keep_the_order_of_the_call() -> None:
     model, inputs = llama()
-    subject = subject_of_step(model, (), inputs, Recipe("adamw"))
-    run = run_in_plan(subject, make_plan(subject.program.graph)).run
+    target = run_target_of_step(model, (), inputs, Recipe("adamw"))
+    run = run_in_plan(target, make_plan(target.program.graph)).run
     assert run.equality.exact, run.equality
-    assert subject.program.graph.inputs == ("input_ids", "labels", "attention_mask")
+    assert target.program.graph.inputs == ("input_ids", "labels", "attention_mask")
     assert run.difference == 0
 
 
@@ -128,8 +128,8 @@ class Draws(nn.Module):
 
 
 def test_each_step_begins_with_the_same_batch_and_the_same_random_numbers() -> None:
-    subject = subject_of_step(Draws(), (torch.rand(2, 4),), {}, Recipe("adam"))
-    run = run_in_plan(subject, make_plan(subject.program.graph)).run
+    target = run_target_of_step(Draws(), (torch.rand(2, 4),), {}, Recipe("adam"))
+    run = run_in_plan(target, make_plan(target.program.graph)).run
     assert run.equality.exact, run.equality
 
 
@@ -192,7 +192,7 @@ def grows(model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor) -
 
 def test_weights_that_a_step_makes_are_refused() -> None:
     with pytest.raises(InputError, match="found one that the first step makes"):
-        subject_of_step(Draws(), (torch.rand(2, 4),), {}, Recipe("sgd", step=grows))
+        run_target_of_step(Draws(), (torch.rand(2, 4),), {}, Recipe("sgd", step=grows))
 
 
 def test_a_model_that_returns_a_cache_is_compared_by_its_tensors(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def _open(
 ) -> RunTarget:
     """What is run; `step` holds the options of a whole training step."""
     from memplan_engine.runtime.eager_step import take_in_process
-    from memplan_engine.runtime.trial.run_targets import run_target, subject_of_file, subject_of_step
+    from memplan_engine.runtime.trial.run_targets import run_target, run_target_of_file, run_target_of_step
     from memplan_engine.torch_capture.torch_factory import build_factory
 
     if ":" not in model and (model.endswith(".pt2") or Path(model).is_file()):
@@ -147,7 +147,7 @@ def _open(
             expected = "a factory or a .pt2 file: nothing else can run"
             raise InputError(path.name, "", importer.description, expected)
         tell("reading the file")
-        return subject_of_file(path)
+        return run_target_of_file(path)
     tell("building the model")
     built = build_factory(model, seed=seed)
     tell("exporting the model")
@@ -157,7 +157,7 @@ def _open(
             weights = dict(chain(built.model.named_parameters(), built.model.named_buffers()))
             take = take_in_process(model, step, seed=seed, state=weights)
             recipe = built.recipe(step)
-            return subject_of_step(
+            return run_target_of_step(
                 built.model, built.args, built.kwargs, recipe, functional=functional, name=name, take=take
             )
         return run_target(built.model, built.args, built.kwargs, functional=functional, name=name)

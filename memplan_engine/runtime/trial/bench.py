@@ -1,4 +1,4 @@
-"""Runs of one subject, plain and in a slab, that begin alike, and what is compared of them."""
+"""Runs of one target, plain and in a slab, that begin alike, and what is compared of them."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from memplan_engine.torch_capture.torch_storages import tensors_in
 
 
 class Bench:
-    """Runs of one subject, plain and in the slab, that all begin with the same inputs."""
+    """Runs of one target, plain and in the slab, that all begin with the same inputs."""
 
     def __init__(
-        self, subject: RunTarget, in_slab: Program, step: EagerStep | None, begin: Callable[[], None]
+        self, target: RunTarget, in_slab: Program, step: EagerStep | None, begin: Callable[[], None]
     ) -> None:
         """`begin` puts back the weights that `step` was taken from."""
-        self.subject, self.program, self.in_slab, self.step = subject, subject.program, in_slab, step
+        self.target, self.program, self.in_slab, self.step = target, target.program, in_slab, step
         self.begin = begin
-        self.inputs = self.program.inputs(subject.args, subject.kwargs)
+        self.inputs = self.program.inputs(target.args, target.kwargs)
         written = written_in_place(self.program)
         self.written = [
             value
@@ -56,17 +56,17 @@ class Bench:
 
     def reference(self) -> Any:
         """What the model itself gives, or the interpreter where there is no model."""
-        if self.subject.eager is None:
-            return self.program.interpret(self.subject.args, self.subject.kwargs)
+        if self.target.eager is None:
+            return self.program.interpret(self.target.args, self.target.kwargs)
         with torch.no_grad():
-            args, kwargs = as_given((self.subject.args, dict(self.subject.kwargs)))
-            return self.subject.eager(*args, **kwargs)
+            args, kwargs = as_given((self.target.args, dict(self.target.kwargs)))
+            return self.target.eager(*args, **kwargs)
 
     def equality(self, settle: Callable[[], None], observed: Equality) -> Equality:
         """Whether the run in the slab gives what the reference gives; else where it first does not."""
         name, expected = self.expected(settle)
         settle()
-        result = self.in_slab.run(self.subject.args, self.subject.kwargs)
+        result = self.in_slab.run(self.target.args, self.target.kwargs)
         found = compare_named(expected, self.named(result) | self.returned_by_model(settle), name)
         if found.exact:
             return found
@@ -75,23 +75,23 @@ class Bench:
 
     def _unrepeatable(self) -> str:
         """What two eager steps from the same beginning differ in, "" where they are alike."""
-        if self.step is None or self.subject.step is None:
+        if self.step is None or self.target.step is None:
             return ""
         return compare_named(named_step(self.step), named_step(self._again(False))).output
 
     def _again(self, watched: bool) -> EagerStep:
         """Another eager step, from the weights that the one before was taken from."""
-        assert self.subject.step is not None
+        assert self.target.step is not None
         with settling(list(self.program.named_state.values()), SEED):
             self.begin()
-            return self.subject.step.take(watched)
+            return self.target.step.take(watched)
 
     def expected(self, settle: Callable[[], None]) -> tuple[str, dict[str, Any]]:
         """What is compared with, in words, and all that it gives and leaves, by name."""
         if self.step is None:
             settle()
-            return INTERPRETER if self.subject.eager is None else EAGER, self.named(self.reference())
-        known = [each.path for each in self.subject.step.outputs] if self.subject.step else []
+            return INTERPRETER if self.target.eager is None else EAGER, self.named(self.reference())
+        known = [each.path for each in self.target.step.outputs] if self.target.step else []
         step = replace(self.step, outputs={path: self.step.outputs[path] for path in known})
         counts = [
             "loss" if list(step.results) == ["the loss"] else _count(len(step.results), "result"),
@@ -104,14 +104,14 @@ class Bench:
 
     def named(self, result: Any) -> dict[str, Any]:
         """What a run of the program gave, and what it wrote, by name."""
-        if self.step is None or self.subject.step is None:
+        if self.step is None or self.target.step is None:
             leaves = pytree.tree_flatten_with_path(result)[0]
             after = {f"what is written in place ({place})": value for place, value in enumerate(self.after())}
             return {f"output{pytree.keystr(path)}": leaf for path, leaf in leaves} | after
-        names = self.subject.step.results
+        names = self.target.step.results
         results = dict(zip(names, result, strict=False))
         state = {name: tensor.clone() for name, tensor in self.program.named_state.items()}
-        held = dict(zip(self.subject.step.held, result[len(names) :], strict=True))
+        held = dict(zip(self.target.step.held, result[len(names) :], strict=True))
         # Nothing of an eager step is known of what only the trace keeps.
         after = {name: tensor for name, tensor in state.items() if name in self.step.after}
         return named_step(EagerStep({}, after, results, held, {}))
@@ -119,7 +119,7 @@ class Bench:
     def returned_by_model(self, settle: Callable[[], None]) -> dict[str, Any]:
         """The outputs of the model inside a training step, which does not return them, as they were when they
         were returned; another run in the slab."""
-        outputs = self.subject.step.outputs if self.subject.step else ()
+        outputs = self.target.step.outputs if self.target.step else ()
         if not outputs:
             return {}
         names = {each.tensor for each in outputs}
@@ -147,7 +147,7 @@ class Bench:
 
     def _first_uneager(self, settle: Callable[[], None]) -> str | None:
         """The first op of the captured step whose result is not the one that an eager step had."""
-        if self.subject.step is None:
+        if self.target.step is None:
             return None
         watched = self._again(True)
         settle()
@@ -180,7 +180,7 @@ class Bench:
         name, expected = self.expected(settle)
         settle()
         try:
-            safe = run_safely(self.program, plan, self.subject.args, self.subject.kwargs, force=force)
+            safe = run_safely(self.program, plan, self.target.args, self.target.kwargs, force=force)
         except InputError:
             raise
         except MemplanError as error:
@@ -200,8 +200,8 @@ class Bench:
 
     def profile(self, settle: Callable[[], None], setup: float) -> ProfileEntry:
         """Seconds an iteration, by turns, and by kind of op."""
-        args, kwargs = self.subject.args, self.subject.kwargs
-        calls: dict[str, Callable[[], Any]] = {} if self.subject.eager is None else {EAGER: self.reference}
+        args, kwargs = self.target.args, self.target.kwargs
+        calls: dict[str, Callable[[], Any]] = {} if self.target.eager is None else {EAGER: self.reference}
         calls[INTERPRETER] = lambda: self.program.interpret(args, kwargs)
         calls["slab"] = lambda: self.in_slab.run(args, kwargs)
         seconds, runs = time_by_turns(calls, settle)

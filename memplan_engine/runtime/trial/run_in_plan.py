@@ -45,7 +45,7 @@ class RunOutcome:
 
 
 def run_in_plan(
-    subject: RunTarget,
+    target: RunTarget,
     plan: Plan,
     *,
     policy: str = "native",
@@ -55,7 +55,7 @@ def run_in_plan(
     file: str = "",
     tell: Tell = lambda part: None,
 ) -> RunOutcome:
-    """Run `subject` by itself, under an observer, and in the slab of `plan`; lay the predicted bytes over the
+    """Run `target` by itself, under an observer, and in the slab of `plan`; lay the predicted bytes over the
     measured ones, and compare results.
 
     `policy` is that of `insert_slab`; `check` runs safety mode, too; `profile` times it; `force` takes a plan
@@ -68,13 +68,13 @@ def run_in_plan(
     InputError: an unknown policy, a plan for another graph, one that breaks a rule of the validator (with
         `force` not overlaps), inputs other than those captured, a model that fails when it runs.
     """
-    with _running(subject.program.name):
+    with _running(target.program.name):
         step = None
-        if subject.step is not None:
+        if target.step is not None:
             tell("taking an eager step")
-            step = subject.step.take(False)
-        with _state_of(subject.program, step) as begin:
-            return _try(subject, plan, policy, check, profile, force, file, tell, step, begin)
+            step = target.step.take(False)
+        with _state_of(target.program, step) as begin:
+            return _try(target, plan, policy, check, profile, force, file, tell, step, begin)
 
 
 @contextmanager
@@ -101,7 +101,7 @@ def _state_of(program: Program, step: EagerStep | None) -> Iterator[Callable[[],
 
 
 def _try(
-    subject: RunTarget,
+    target: RunTarget,
     plan: Plan,
     policy: str,
     check: bool,
@@ -112,14 +112,14 @@ def _try(
     step: EagerStep | None,
     begin: Callable[[], None],
 ) -> RunOutcome:
-    program = subject.program
+    program = target.program
     tell("inserting the slab")
     begun = time.perf_counter()
     module = insert_slab(program, plan, policy=policy, force=force)
-    setup = subject.seconds + plan.seconds + time.perf_counter() - begun
+    setup = target.seconds + plan.seconds + time.perf_counter() - begun
     tell("observing a run")
-    measured = compare_run(program, subject.args, subject.kwargs, eager=subject.eager, seed=SEED)
-    bench = Bench(subject, program.with_module(module), step, begin)
+    measured = compare_run(program, target.args, target.kwargs, eager=target.eager, seed=SEED)
+    bench = Bench(target, program.with_module(module), step, begin)
     parts: dict[str, Any] = {}
     with settling(bench.written, SEED) as settle:
         tell("running in the slab")
@@ -134,7 +134,7 @@ def _try(
     parts["plan"] = PlanEntry(
         strategy=plan.strategy, arena_bytes=plan.arena_bytes, bound_bytes=plan.bound.nbytes, file=file
     )
-    run = _run_file(subject, measured, slab_report(module))
+    run = _run_file(target, measured, slab_report(module))
     return RunOutcome(run.model_copy(update=parts), measured.observation)
 
 
@@ -152,7 +152,7 @@ def _equality_entry(equality: Equality) -> EqualityEntry:
     )
 
 
-def _run_file(subject: RunTarget, measured: Measured, report: SlabReport) -> RunFile:
+def _run_file(target: RunTarget, measured: Measured, report: SlabReport) -> RunFile:
     ops = measured.graph.ops
     takers = (
         TakerEntry(op=each.op, kind=each.kind, bytes=each.nbytes, inside_bytes=each.inside)
@@ -161,9 +161,9 @@ def _run_file(subject: RunTarget, measured: Measured, report: SlabReport) -> Run
     return RunFile(
         format="memplan/run",
         version=1,
-        name=subject.program.name,
-        training=subject.training,
-        functional=subject.functional,
+        name=target.program.name,
+        training=target.training,
+        functional=target.functional,
         scope=measured.graph.scope.value,
         ops=tuple(op.name for op in ops),
         kinds=tuple(op.kind for op in ops),

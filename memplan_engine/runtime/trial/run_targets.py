@@ -20,7 +20,7 @@ from memplan_engine.torch_capture.training.torch_recipe import Recipe
 from memplan_engine.torch_capture.training.torch_step import SEED, trace_step
 from memplan_engine.torch_capture.training.torch_trainer import Returned
 
-__all__ = ["SEED", "RunTarget", "SteppedEagerly", "run_target", "subject_of_file", "subject_of_step"]
+__all__ = ["SEED", "RunTarget", "SteppedEagerly", "run_target", "run_target_of_file", "run_target_of_step"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +65,7 @@ def run_target(
     return RunTarget(program, tuple(args), dict(kwargs or {}), model, model.training, functional, taken)
 
 
-def subject_of_step(
+def run_target_of_step(
     model: torch.nn.Module,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
@@ -95,7 +95,7 @@ def _take_on_copy(given: tuple[Any, ...], watched: bool) -> EagerStep:
     return take_on_copy(*given, seed=SEED, watched=watched)
 
 
-def subject_of_file(path: Path | str) -> RunTarget:
+def run_target_of_file(path: Path | str) -> RunTarget:
     """The program in a .pt2 file, on inputs that are made (`example_inputs`); there is no model beside it.
     Raises InputError as `load_pt2` does."""
     begun = time.perf_counter()
