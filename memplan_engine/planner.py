@@ -18,17 +18,15 @@ from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, to_problem
 from memplan_engine.plan import Parameter, Plan, make_objects, make_offsets
 from memplan_engine.problem import FREE, Ints, Problem, make_problem, select
 from memplan_engine.strategies import BUILT_IN, built_in, get_strategy, known_strategies
-from memplan_engine.strategies.base import Budget, Strategy, obstacle, parameters_of
+from memplan_engine.strategies.base import Budget, Strategy, is_anytime, obstacle, parameters_of
 from memplan_engine.strategies.constructive.order_fit import Fit, place_by, place_in_slots
 from memplan_engine.strategies.constructive.orders import BY_SIZE, BY_START
 from memplan_engine.strategies.constructive.portfolio import place_by_portfolio, place_quickly
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.verify.validate import Rule, validate_plan
 
-SEARCHING = ("auto", "exact", "search")
-"""Strategies that go on until the best is proved: they want a limit."""
 SEARCH_KERNELS = ("branch.branch", "repair.repair", "contact.place_by_contact", "skyline.place_by_skyline")
-"""What takes longest to compile of them."""
+"""What takes longest to compile of anytime strategies."""
 TREE_KERNEL = "tree_place.place_in_tree"
 DEFAULT_SECONDS = 10.0
 """Their limit where nobody gives one."""
@@ -60,8 +58,8 @@ def make_plan(
     strategy: a name (`known_strategies()` has them) or a strategy of one's own.
     alignment: bytes; for a graph 64 unless given; for a problem what its buffers say unless given.
     plan_inputs: graphs only: give the graph's inputs a place in the arena, too.
-    budget: time limit, seed, cancel flag and progress. By default auto, exact and search have 10 s, all
-        others no limit.
+    budget: time limit, seed, cancel flag and progress. By default an anytime strategy has 10 s, any
+        other no limit.
 
     Raises
     ------
@@ -70,7 +68,7 @@ def make_plan(
     """
     problem = as_problem(source, alignment=alignment, plan_inputs=plan_inputs)
     chosen = get_strategy(strategy) if isinstance(strategy, str) else strategy
-    budget = budget or Budget(DEFAULT_SECONDS if chosen.name in SEARCHING else None)
+    budget = budget or Budget(DEFAULT_SECONDS if is_anytime(chosen) else None)
     _check_fixed(problem)
     _warm_up(chosen, problem, budget.seconds is not None and budget.seconds < SHORT_SECONDS)
     if budget.seconds is not None:
@@ -117,7 +115,7 @@ def compare(
 ) -> list[Plan]:
     """A plan of the same problem by each strategy of `names`, in that order; by default all that can.
 
-    `seconds` is the limit of each of auto, exact and search.
+    `seconds` is the limit of each anytime strategy: of auto, exact and search.
 
     Raises
     ------
@@ -125,8 +123,10 @@ def compare(
     """
     problem = as_problem(source, alignment=alignment, plan_inputs=plan_inputs)
     chosen = strategies_for(problem) if names is None else names
-    limits = {name: Budget(seconds) for name in SEARCHING}
-    return [make_plan(problem, name, budget=limits.get(name)) for name in chosen]
+    strategies = [get_strategy(name) for name in chosen]
+    return [
+        make_plan(problem, each, budget=Budget(seconds if is_anytime(each) else None)) for each in strategies
+    ]
 
 
 def strategies_for(problem: Problem) -> tuple[str, ...]:
@@ -191,7 +191,7 @@ def _warm_up(chosen: Strategy, problem: Problem, short: bool) -> None:
     """
     if chosen.name not in BUILT_IN:
         return
-    if chosen.name not in SEARCHING:
+    if not is_anytime(chosen):
         _warm(chosen.name)
     elif is_compiled(*SEARCH_KERNELS):
         # The portfolio stops at the bound, before it has used all its kernels.
@@ -209,7 +209,8 @@ def _warm_up(chosen: Strategy, problem: Problem, short: bool) -> None:
 def _warm(*names: str) -> None:
     easy = make_problem([0, 1, 3], [2, 3, 4], [1, 3, 3], alignment=2)
     for name in names:
-        built_in(name).place(hard_problem() if name in SEARCHING else easy, Budget())
+        strategy = built_in(name)
+        strategy.place(hard_problem() if is_anytime(strategy) else easy, Budget())
 
 
 def _warm_search() -> None:

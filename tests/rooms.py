@@ -67,7 +67,7 @@ ROOMS: dict[str, str] = {
     "rewrites.reuse": (
         "errors graph schedule problem profile lifetimes bounds plan analysis strategies planner"
     ),
-    "feasibility": ("errors problem bounds plan strategies strategies.exact strategies.search planner"),
+    "feasibility": "errors problem bounds plan strategies planner",
     "what_if": "errors scope graph problem profile plan",
     "what_if.suggestions": (
         "problem pieces profile bounds plan strategies strategies.constructive feasibility what_if"
@@ -111,7 +111,7 @@ ROOMS: dict[str, str] = {
     "reporters.html": (
         "errors units system graph problem pieces profile plan verify analysis plotting reporters"
     ),
-    "warm_up": "problem profile bounds verify planner diffing plotting",
+    "warm_up": "problem profile bounds verify strategies planner diffing plotting",
     "cli": ("errors units graph problem lifetimes plan strategies formats files preparation"),
     "cli.commands": (
         "errors units system scope graph problem plan verify analysis strategies "
@@ -122,7 +122,7 @@ ROOMS: dict[str, str] = {
     ),
     "memplan_dashboard": "",
     "memplan_dashboard.background": (
-        "errors system problem bounds plan strategies planner feasibility "
+        "errors system problem bounds plan strategies planner "
         "formats.memplan_json torch_capture runtime.trial"
     ),
     "memplan_dashboard.bundling": "",

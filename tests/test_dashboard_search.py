@@ -35,7 +35,6 @@ def _slow(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(write_distribution(tmp_path / "site")))
     for kind in ALL:
         monkeypatch.setitem(known, kind.name, kind())
-    monkeypatch.setattr(jobs, "GOING_ON", ("auto", *(kind.name for kind in ALL)))
     monkeypatch.setattr(jobs, "FIRST_SECONDS", 0.1)
     monkeypatch.setattr(solving, "session_is_alive", lambda session: True)
     monkeypatch.setattr(documents, "_store", lambda: tmp_path / "uploads")

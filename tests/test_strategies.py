@@ -14,14 +14,17 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memplan_dashboard.background.jobs import goes_on
 
 from memplan_engine.analysis.positional import shared_objects_bound
 from memplan_engine.bounds import lower_bound
-from memplan_engine.errors import MemplanError, PlanError
-from memplan_engine.planner import SEARCHING, adopt, compare, make_plan, strategies_for
+from memplan_engine.cli.options import make_budget
+from memplan_engine.errors import InputError, MemplanError, PlanError
+from memplan_engine.feasibility.feasibility_decision import decide, decides, deciding
+from memplan_engine.planner import DEFAULT_SECONDS, adopt, compare, make_plan, strategies_for
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies import get_strategy, known_strategies
-from memplan_engine.strategies.base import Budget, Placement, Progress, parameters_of
+from memplan_engine.strategies.base import Budget, Placement, Progress, is_anytime, parameters_of
 from memplan_engine.strategies.constructive.greedy import GREEDY_BY_CONFLICTS, GREEDY_BY_SIZE
 from memplan_engine.strategies.constructive.order_fit import Fit, OrderFit
 from memplan_engine.strategies.constructive.portfolio import place_by_portfolio
@@ -72,7 +75,7 @@ def test_every_placement_is_sound_and_none_is_below_the_bound(problem):
     before, bound = problem.fingerprint, lower_bound(problem).nbytes
     arenas = {}
     for name in strategies_for(problem):
-        if name in SEARCHING:
+        if is_anytime(known_strategies()[name]):
             # They have tests of their own.
             continue
         placement, again = (known_strategies()[name].place(problem, Budget()) for _ in "12")
@@ -336,6 +339,27 @@ class Upwards:
         return Placement(np.arange(len(problem)) * self.step)
 
 
+@dataclass(frozen=True, slots=True)
+class Patient(Upwards):
+    """One that goes on until its limit, and can aim at a capacity."""
+
+    step: int = 16
+    capacity: int | None = None
+
+    name: ClassVar[str] = "patient"
+    anytime: ClassVar[bool] = True
+    limits: ClassVar[list] = []
+
+    def with_capacity(self, capacity):
+        return replace(self, capacity=capacity)
+
+    def place(self, problem, budget):
+        self.limits.append((self.capacity, budget.seconds))
+        placement = Placement(np.arange(len(problem)) * self.step)
+        budget.report(placement, problem)
+        return placement
+
+
 class BadlyNamed(Upwards):
     name = "auto"
 
@@ -363,6 +387,27 @@ def test_another_package_adds_a_strategy_through_an_entry_point(entry_point):
     plan = make_plan(make_problem([0, 0], [1, 1], [9, 9]), "upwards")
     assert plan.offsets.tolist() == [0, 16]
     assert plan.parameters == (("step", 16),)
+
+
+def test_an_anytime_strategy_of_another_package_gets_limits_and_capacities(entry_point):
+    problem = make_problem([0, 0], [1, 1], [9, 9])
+    entry_point("Upwards")
+    assert make_budget("upwards", None).seconds is None
+    assert not goes_on("upwards")
+    assert not decides("upwards")
+    with pytest.raises(InputError, match=r"'upwards', expected with a capacity auto or exact or search$"):
+        decide(problem, 30, "upwards")
+    entry_point("Patient")
+    Patient.limits.clear()
+    assert make_budget("patient", None).seconds == DEFAULT_SECONDS
+    assert goes_on("patient")
+    make_plan(problem, "patient")
+    compare(problem, ["patient", "naive"], seconds=3.0)
+    seen = []
+    decide(problem, 30, "patient", budget=Budget(2.0, listener=seen.append))
+    assert Patient.limits == [(None, DEFAULT_SECONDS), (None, 3.0), (30, 2.0)]
+    assert [progress.arena_bytes for progress in seen] == [25]
+    assert deciding() == ("auto", "exact", "search", "patient")
 
 
 @pytest.mark.parametrize(

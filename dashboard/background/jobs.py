@@ -29,12 +29,11 @@ from memplan_dashboard.background.solver_messages import (
 from memplan_engine import Plan
 from memplan_engine.plan import Parameter, make_offsets
 from memplan_engine.problem import Ints
-from memplan_engine.strategies.base import Progress
+from memplan_engine.strategies import known_strategies
+from memplan_engine.strategies.base import Progress, is_anytime
 
-GOING_ON: tuple[str, ...] = ("auto", "exact", "search")
-"""The strategies that use all the time they get, and so are worth a process of their own."""
 FIRST_SECONDS = 2.0
-"""How long such a strategy is waited for before its best so far is shown."""
+"""How long an anytime strategy is waited for before its best so far is shown."""
 CANCEL_SECONDS = 1.0
 """How long a solver may take to stop when asked to; then it is killed, and its best so far counts."""
 RATE_SECONDS = 2.0
@@ -44,8 +43,9 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def goes_on(strategy: str) -> bool:
-    """Whether `strategy` is one that a job can go on with."""
-    return strategy in GOING_ON
+    """Whether `strategy` is one that a job can go on with: it uses all the time it gets."""
+    known = known_strategies()
+    return strategy in known and is_anytime(known[strategy])
 
 
 class State(StrEnum):

@@ -22,10 +22,10 @@ from memplan_dashboard.background.solver_messages import (
 )
 
 from memplan_engine.errors import MemplanError
-from memplan_engine.feasibility.feasibility_decision import DECIDING
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
-from memplan_engine.strategies.base import Budget, Placement, Progress, Strategy
+from memplan_engine.strategies import get_strategy
+from memplan_engine.strategies.base import Budget, Placement, Progress, Strategy, with_capacity
 
 TELL_SECONDS = 0.2
 """How often progress is told while nothing better is found."""
@@ -92,10 +92,10 @@ def _listen(commands: BinaryIO, budget: Budget) -> None:
         os._exit(0)
 
 
-def _strategy(asked: dict[str, Any]) -> str | Strategy:
+def _strategy(asked: dict[str, Any]) -> Strategy:
     """The strategy that is asked for, with its capacity where there is one."""
-    capacity = asked["capacity"]
-    return asked["strategy"] if capacity is None else DECIDING[asked["strategy"]](capacity=capacity)
+    strategy = get_strategy(asked["strategy"])
+    return with_capacity(strategy, asked["capacity"]) or strategy
 
 
 def _done(plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -16,7 +16,7 @@ from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from memplan_engine.bounds import lower_bound
-from memplan_engine.feasibility.feasibility_decision import DECIDING, Decision, Verdict
+from memplan_engine.feasibility.feasibility_decision import Decision, Verdict, decides
 from memplan_engine.plan import Plan
 
 LIMITS = {"10": "10 s", "60": "60 s", "600": "10 min"}
@@ -100,7 +100,7 @@ def aim(search: Search, capacity: int | None) -> None:
     not fit, and its bound would. Else for the smallest arena, as it does without a capacity."""
     job = search.job
     asked = capacity or None
-    if asked == job.capacity or job.first.strategy not in DECIDING:
+    if asked == job.capacity or not decides(job.first.strategy):
         return
     if asked is not None and verdict_of(job.best, asked) is not Verdict.UNDECIDED:
         asked = None

@@ -19,7 +19,8 @@ from memplan_engine.lifetimes import Unread
 from memplan_engine.plan import Plan
 from memplan_engine.preparation import Preparation, prepare, prepared_graph
 from memplan_engine.problem import Problem
-from memplan_engine.strategies.budget import Budget
+from memplan_engine.strategies import get_strategy
+from memplan_engine.strategies.base import Budget, is_anytime
 
 FILE = Annotated[Path, typer.Argument(help="memplan JSON, CSV, ONNX, .pt2 or a snapshot", show_default=False)]
 PLAN_FILE = Annotated[
@@ -40,8 +41,6 @@ REUSE = ("in_place", "concat", "round_sizes")
 """Options that are no choice of verbs which look at several sizes or ways at once."""
 _FILES: dict[str, str] = {}
 """The file that each graph or problem of this process came from, by the name that it bears."""
-SEARCHING = ("auto", "search", "exact")
-"""The strategies that go on until a proof or a limit."""
 DEFAULT_SECONDS = 10.0
 MOST_SECONDS = 1e9
 OUTPUT = Annotated[Path, typer.Option("-o", "--output", help="Where the graph goes.")]
@@ -50,7 +49,7 @@ OUTPUT = Annotated[Path, typer.Option("-o", "--output", help="Where the graph go
 SECONDS = Annotated[
     float | None,
     typer.Option(
-        help=f"Time limit; {DEFAULT_SECONDS:g} for {', '.join(SEARCHING)}, none for the others.",
+        help=f"Time limit; {DEFAULT_SECONDS:g} for a strategy that searches, none for the others.",
         show_default=False,
     ),
 ]
@@ -67,8 +66,9 @@ CORE = Annotated[
 
 
 def make_budget(strategy: str, seconds: float | None, seed: int = 0, threads: int = 0) -> Budget:
-    """The budget that the options ask for; raises InputError for a time limit that is none."""
-    if seconds is None and strategy in SEARCHING:
+    """The budget that the options ask for; raises InputError for a time limit that is none, and
+    MemplanError for a strategy that is none."""
+    if seconds is None and is_anytime(get_strategy(strategy)):
         seconds = DEFAULT_SECONDS
     if seconds is not None and not 0 < seconds <= MOST_SECONDS:
         raise InputError("--seconds", "", f"{seconds:g}", f"more than 0, and {MOST_SECONDS:g} at most")

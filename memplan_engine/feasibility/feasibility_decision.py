@@ -10,13 +10,9 @@ from memplan_engine.errors import InputError
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Problem
-from memplan_engine.strategies.auto import Auto
+from memplan_engine.strategies import get_strategy, known_strategies
+from memplan_engine.strategies.base import with_capacity
 from memplan_engine.strategies.budget import Budget
-from memplan_engine.strategies.exact.exact_search import Exact
-from memplan_engine.strategies.search.local_search import Search
-
-DECIDING = {"auto": Auto, "exact": Exact, "search": Search}
-"""The strategies that look for a placement within a capacity; `search` never proves that there is none."""
 
 
 class Verdict(StrEnum):
@@ -61,10 +57,24 @@ def decide(
 
     Raises
     ------
-    InputError: a capacity below 0, or a strategy that decides none. PlanError: fixed offsets that collide.
+    InputError: a capacity below 0, or a strategy that decides none. MemplanError: no such strategy.
+    PlanError: fixed offsets that collide.
     """
     if capacity < 0:
         raise InputError(problem.name, "capacity", str(capacity), "0 or more bytes")
-    if strategy not in DECIDING:
-        raise InputError("--strategy", "", repr(strategy), f"with a capacity {' or '.join(DECIDING)}")
-    return Decision(capacity, make_plan(problem, DECIDING[strategy](capacity=capacity), budget=budget))
+    aimed = with_capacity(get_strategy(strategy), capacity)
+    if aimed is None:
+        raise InputError("--strategy", "", repr(strategy), f"with a capacity {' or '.join(deciding())}")
+    return Decision(capacity, make_plan(problem, aimed, budget=budget))
+
+
+def decides(strategy: str) -> bool:
+    """Whether `strategy` can look for a placement within a capacity; raises MemplanError if there is none of
+    that name."""
+    return with_capacity(get_strategy(strategy), None) is not None
+
+
+def deciding() -> tuple[str, ...]:
+    """The names of the known strategies that can look for a placement within a capacity. `search` never
+    proves that there is none."""
+    return tuple(filter(decides, known_strategies()))

@@ -40,9 +40,14 @@ class Auto:
 
     capacity: int | None = None
 
+    anytime: ClassVar[bool] = True
     name: ClassVar[str] = "auto"
     description: ClassVar[str] = "the best of 7 orders × 2 fits, then exact and search, until it is proved"
     source: ClassVar[str] = "memplan"
+
+    def with_capacity(self, capacity: int | None) -> Auto:
+        """The same, which ends when the arena fits into `capacity` bytes."""
+        return replace(self, capacity=capacity)
 
     def place(self, problem: Problem, budget: Budget) -> Placement:
         """The best placement found, with the bound that was proved; `found_by` says what found it."""

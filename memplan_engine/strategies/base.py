@@ -10,11 +10,27 @@ from memplan_engine.problem import Problem
 from memplan_engine.strategies.budget import Budget, Progress
 from memplan_engine.strategies.placement import Placement
 
-__all__ = ["Budget", "Placement", "Progress", "Strategy", "obstacle", "parameters_of"]
+__all__ = [
+    "Budget",
+    "Placement",
+    "Progress",
+    "Strategy",
+    "is_anytime",
+    "obstacle",
+    "parameters_of",
+    "with_capacity",
+]
 
 
 class Strategy(Protocol):
-    """One way to place buffers. Implementations are frozen dataclasses whose fields are their parameters."""
+    """One way to place buffers. Implementations are frozen dataclasses whose fields are their parameters.
+
+    Three members are optional. `obstacle(problem)` says why a problem cannot be placed, "" when it can, so
+    that a comparison can leave the strategy out without trying. `anytime`, a bool, says that it improves its
+    placement until a proof or its limit: it then gets a time limit by default, and a dashboard goes on with
+    it in the background. `with_capacity(capacity)` gives a strategy that ends as soon as the arena fits into
+    that many bytes, or is proved not to; with None, the one that minimises.
+    """
 
     @property
     def name(self) -> str:
@@ -40,13 +56,20 @@ class Strategy(Protocol):
 
 
 def obstacle(strategy: Strategy, problem: Problem) -> str:
-    """Why `strategy` cannot place `problem`, for people; "" when it can.
-
-    A strategy that cannot place everything says so with a method `obstacle(problem)`, so that a comparison
-    can leave it out without trying.
-    """
+    """Why `strategy` cannot place `problem`, for people; "" when it can."""
     method = getattr(strategy, "obstacle", None)
     return str(method(problem)) if method else ""
+
+
+def is_anytime(strategy: Strategy) -> bool:
+    """Whether `strategy` goes on until a proof or its limit."""
+    return bool(getattr(strategy, "anytime", False))
+
+
+def with_capacity(strategy: Strategy, capacity: int | None) -> Strategy | None:
+    """`strategy` aimed at an arena of `capacity` bytes; None for one that only minimises."""
+    method = getattr(strategy, "with_capacity", None)
+    return method(capacity) if method else None
 
 
 def parameters_of(strategy: Strategy) -> tuple[tuple[str, Parameter], ...]:

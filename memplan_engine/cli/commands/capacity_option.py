@@ -10,7 +10,7 @@ from memplan_engine.cli.output import show, tell
 from memplan_engine.cli.progress import solve_in_sight
 from memplan_engine.errors import InputError
 from memplan_engine.feasibility.cores import find_core
-from memplan_engine.feasibility.feasibility_decision import DECIDING, Decision, Verdict, decide
+from memplan_engine.feasibility.feasibility_decision import Decision, Verdict, decide, decides, deciding
 from memplan_engine.files import write
 from memplan_engine.problem import Problem
 from memplan_engine.reporters import plan_json
@@ -26,8 +26,8 @@ def capacity_of(text: str | None, strategy: str) -> int:
     where `strategy` does not decide."""
     if text is None:
         raise InputError("--core", "", "no --capacity", "a capacity that may be too small")
-    if strategy not in DECIDING:
-        raise InputError("--capacity", "", f"--strategy {strategy}", f"one of {', '.join(DECIDING)}")
+    if not decides(strategy):
+        raise InputError("--capacity", "", f"--strategy {strategy}", f"one of {', '.join(deciding())}")
     return parse_bytes(text, "--capacity")
 
 

@@ -16,7 +16,6 @@ from memplan_engine.cli.app import app
 from memplan_engine.cli.options import (
     DEFAULT_SECONDS,
     FILE,
-    SEARCHING,
     SECONDS,
     SEED,
     THREADS,
@@ -38,7 +37,7 @@ from memplan_engine.problem import Problem
 from memplan_engine.reporters.html.report_html import write_report
 from memplan_engine.reporters.html.report_sections import ReportNotes
 from memplan_engine.strategies import get_strategy
-from memplan_engine.strategies.budget import Budget
+from memplan_engine.strategies.base import Budget, is_anytime
 from memplan_engine.units import format_bytes
 
 COMPARED_SECONDS = 2.0
@@ -183,7 +182,7 @@ def _compared(
     for name in dict.fromkeys(strategies_for(problem) if wanted is None else wanted):
         if name == plan.strategy:
             continue
-        limit = min(COMPARED_SECONDS, seconds or DEFAULT_SECONDS) if name in SEARCHING else None
+        limit = min(COMPARED_SECONDS, seconds or DEFAULT_SECONDS) if is_anytime(get_strategy(name)) else None
         found, cut_by = _in_sight(problem, name, make_budget(name, limit, seed, threads))
         plans.append(found)
         if found.cut_short and cut_by == CTRL_C:

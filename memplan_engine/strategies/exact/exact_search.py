@@ -29,9 +29,14 @@ class Exact:
 
     capacity: int | None = None
 
+    anytime: ClassVar[bool] = True
     name: ClassVar[str] = "exact"
     description: ClassVar[str] = "branch and bound, until the arena is proved to be the smallest"
     source: ClassVar[str] = "memplan; canonical placements and splitting after MiniMalloc (Moffitt, 2023)"
+
+    def with_capacity(self, capacity: int | None) -> Exact:
+        """The same, which ends when the arena fits into `capacity` bytes."""
+        return replace(self, capacity=capacity)
 
     def place(self, problem: Problem, budget: Budget) -> Placement:
         """The best placement found, with the bound that was proved; never worse than the portfolio."""

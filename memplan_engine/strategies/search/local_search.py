@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from memplan_engine.bounds import lower_bound
@@ -83,11 +83,16 @@ class Search:
     iterations: int | None = None
     capacity: int | None = None
 
+    anytime: ClassVar[bool] = True
     name: ClassVar[str] = "search"
     description: ClassVar[str] = (
         "the best orders × fits, then repair by ejection, until the lower bound is met"
     )
     source: ClassVar[str] = "memplan; guided ejection after Nagata and Bräysy (2009)"
+
+    def with_capacity(self, capacity: int | None) -> Search:
+        """The same, which ends when the arena fits into `capacity` bytes."""
+        return replace(self, capacity=capacity)
 
     def place(self, problem: Problem, budget: Budget) -> Placement:
         """The best placement found; `found_by` names the start and whether it was repaired."""
