@@ -32,8 +32,7 @@ ROOMS: dict[str, str] = {
     "plan": "kernels.constructive system problem profile bounds",
     "verify": "kernels.verify problem bounds plan",
     "analysis": (
-        "kernels.shared_objects errors units scope graph callers schedule problem "
-        "pieces profile lifetimes plan"
+        "kernels.shared_objects errors units scope graph callers schedule problem profile lifetimes plan"
     ),
     "strategies": "errors system problem bounds plan",
     "strategies.constructive": (
@@ -52,7 +51,7 @@ ROOMS: dict[str, str] = {
         "kernels kernels.constructive.gap_tree errors graph problem lifetimes bounds "
         "plan verify strategies strategies.constructive strategies.search"
     ),
-    "diffing": "kernels errors units graph problem pieces profile plan analysis",
+    "diffing": "kernels errors units graph problem profile plan analysis",
     "recordings": ("errors units scope graph callers problem profile bounds plan strategies planner"),
     "symbolic": (
         "kernels.shared_objects errors scope graph schedule problem lifetimes bounds "
@@ -127,7 +126,7 @@ ROOMS: dict[str, str] = {
     ),
     "memplan_dashboard.bundling": "",
     "memplan_dashboard.charts": (
-        "units pieces profile analysis strategies diffing recordings symbolic formats.memplan_json reporters"
+        "units profile analysis strategies diffing recordings symbolic formats.memplan_json reporters"
     ),
     "memplan_dashboard.launch": "errors",
     "memplan_dashboard.plan_view": "plotting memplan_dashboard.bundling",

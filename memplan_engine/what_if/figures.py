@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memplan_engine.plan import Plan
-from memplan_engine.profile import demand
+from memplan_engine.profile import timeline_of
 from memplan_engine.scope import Scope
 
 
@@ -27,7 +27,7 @@ class Figures:
 
 def figures_of(plan: Plan) -> Figures:
     """The figures of `plan`."""
-    arena, load = plan.arena_bytes, demand(plan.problem)
+    arena, load = plan.arena_bytes, timeline_of(plan.problem).load
     scope, workspace = plan.problem.scope, plan.workspace_bytes
     return Figures(
         arena, load, arena - load, plan.bound.nbytes, len(plan.problem), workspace, plan.total_bytes, scope
