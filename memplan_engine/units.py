@@ -24,6 +24,11 @@ def format_bytes(count: int | float) -> str:
     return f"{sign}{text} {unit}"
 
 
+def exact(nbytes: int) -> str:
+    """ "1.5 KiB (1,536 B)", "170 B"."""
+    return f"{format_bytes(nbytes)} ({nbytes:,} B)" if nbytes >= 1024 else f"{nbytes} B"
+
+
 def format_percent(ratio: float) -> str:
     """0.0691 → "6.9 %", 0.00042 → "0.042 %", 1.8e-8 → "< 0.001 %": what is not 0 never reads as 0, and no
     figure is written with an exponent."""

@@ -67,7 +67,7 @@ ROOMS: dict[str, str] = {
         "errors graph schedule problem profile lifetimes bounds plan analysis strategies planner"
     ),
     "feasibility": ("errors problem bounds plan strategies strategies.exact strategies.search planner"),
-    "what_if": "errors scope graph problem profile plan",
+    "what_if": "errors graph problem",
     "what_if.suggestions": (
         "problem pieces profile bounds plan strategies strategies.constructive feasibility what_if"
     ),
@@ -107,9 +107,7 @@ ROOMS: dict[str, str] = {
         "strategies diffing recordings symbolic replay rewrites.reuse feasibility "
         "what_if what_if.suggestions formats.memplan_json fx_estimator plotting"
     ),
-    "reporters.html": (
-        "errors units system graph problem pieces profile plan verify analysis plotting reporters"
-    ),
+    "reporters.html": ("errors units system problem pieces profile plan verify analysis plotting reporters"),
     "warm_up": "problem profile bounds verify planner diffing plotting",
     "cli": ("errors units graph problem lifetimes plan strategies formats files preparation"),
     "cli.commands": (
@@ -132,7 +130,7 @@ ROOMS: dict[str, str] = {
     "memplan_dashboard.plan_view": "plotting memplan_dashboard.bundling",
     "memplan_dashboard.replay_view": "pieces replay memplan_dashboard.bundling",
     "memplan_dashboard.session": (
-        "units problem bounds plan strategies planner recordings symbolic replay "
+        "units problem bounds plan analysis strategies planner recordings symbolic replay "
         "rewrites.reuse feasibility what_if formats formats.allocator_files "
         "formats.memplan_json files preparation plotting warm_up memplan_dashboard.background "
         "memplan_dashboard.replay_view"
@@ -153,7 +151,7 @@ ROOMS: dict[str, str] = {
         "memplan_dashboard.plan_view memplan_dashboard.session memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.inspect": (
-        "units scope graph analysis recordings symbolic rewrites.reuse what_if "
+        "units scope analysis recordings symbolic rewrites.reuse what_if "
         "what_if.suggestions formats.csv_tables formats.memplan_json fx_estimator "
         "plotting reporters reporters.html memplan_dashboard.charts memplan_dashboard.plan_view "
         "memplan_dashboard.session memplan_dashboard.widgets"

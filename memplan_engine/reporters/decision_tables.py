@@ -12,8 +12,8 @@ from memplan_engine.feasibility.cores import Core, find_core
 from memplan_engine.feasibility.feasibility_decision import Decision, Verdict
 from memplan_engine.problem import FREE, Problem
 from memplan_engine.reporters.plan_json import plan_summary
-from memplan_engine.reporters.plan_tables import MOST_ROWS, effort, exact, plain_text, plan_table
-from memplan_engine.units import format_bytes, format_percent, format_seconds, format_span
+from memplan_engine.reporters.plan_tables import MOST_ROWS, effort, plain_text, plan_table
+from memplan_engine.units import exact, format_bytes, format_percent, format_seconds, format_span
 
 
 def decision_summary(decision: Decision, cut_by: str = "") -> dict[str, Any]:

@@ -32,8 +32,8 @@ from memplan_engine.reporters.diff_words import (
     verdict,
     warning,
 )
-from memplan_engine.reporters.plan_tables import MOST_ROWS, exact, plain_text
-from memplan_engine.units import format_bytes
+from memplan_engine.reporters.plan_tables import MOST_ROWS, plain_text
+from memplan_engine.units import exact, format_bytes
 
 
 def diff_summary(diff: Diff, limit: Limit | None = None) -> dict[str, Any]:

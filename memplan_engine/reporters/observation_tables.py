@@ -17,9 +17,9 @@ from memplan_engine.recordings.observation import (
     older,
 )
 from memplan_engine.recordings.observed import observed_problem
-from memplan_engine.reporters.plan_tables import exact, peak_table, plain_text
+from memplan_engine.reporters.plan_tables import peak_table, plain_text
 from memplan_engine.scope import Scope, scope_summary
-from memplan_engine.units import format_seconds
+from memplan_engine.units import exact, format_seconds
 
 LEVELS = {
     Level.DISPATCH: "tensors",

@@ -12,9 +12,9 @@ from memplan_engine.callers import Stacks
 from memplan_engine.recordings.allocator_recording import Action, Recording, Snapshot
 from memplan_engine.recordings.cost import Cost, Group, Moment, OutOfMemory, thinned
 from memplan_engine.recordings.recording_parts import held, pool_text, pools, streams
-from memplan_engine.reporters.plan_tables import certificate, exact, plain_text
+from memplan_engine.reporters.plan_tables import certificate, plain_text
 from memplan_engine.scope import scope_summary
-from memplan_engine.units import format_bytes, format_percent, format_seconds
+from memplan_engine.units import exact, format_bytes, format_percent, format_seconds
 
 MOST_GROUPS = 10
 MOST_FAILURES = 5

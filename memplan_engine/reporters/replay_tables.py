@@ -8,8 +8,8 @@ from rich.table import Table
 from memplan_engine.problem import FREE
 from memplan_engine.replay.replay_values import Hole, SharedObject, Step
 from memplan_engine.replay.steps import Replay
-from memplan_engine.reporters.plan_tables import MOST_ROWS, counted_lines, exact, plain_text
-from memplan_engine.units import format_bytes, format_percent
+from memplan_engine.reporters.plan_tables import MOST_ROWS, counted_lines, plain_text
+from memplan_engine.units import exact, format_bytes, format_percent
 
 
 def replay_tables(replay: Replay, every_row: bool = False) -> list[RenderableType]:

@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from memplan_engine.formats.memplan_json.run_format import ProfileEntry, RunFile, SlabEntry, peak_of
-from memplan_engine.reporters.plan_tables import MOST_ROWS, exact, plain_text
+from memplan_engine.reporters.plan_tables import MOST_ROWS, plain_text
 from memplan_engine.reporters.run_words import (
     WAYS,
     check_sentence,
@@ -19,7 +19,7 @@ from memplan_engine.reporters.run_words import (
     slab_sentence,
     times,
 )
-from memplan_engine.units import format_bytes, format_percent, format_seconds
+from memplan_engine.units import exact, format_bytes, format_percent, format_seconds
 
 MOST_KINDS = 12
 
