@@ -11,9 +11,9 @@ import numpy as np
 
 from memplan_engine.kernels.plotting.paint import cover_max
 from memplan_engine.kernels.types import Flags
-from memplan_engine.pieces import Pieces, cut
+from memplan_engine.pieces import Pieces
 from memplan_engine.problem import FREE, Ints, Problem
-from memplan_engine.profile import Sections, alive_at, cut_time, live_bytes, peak_step
+from memplan_engine.profile import Sections, alive_at, live_bytes, peak_step, timeline_of
 
 MOST_UNITS = 16
 MOST_STEPS = 32
@@ -56,18 +56,13 @@ class Bound:
 def lower_bound(problem: Problem) -> Bound:
     """The best bound without a search; the first kind of equals. O(n log n), one million buffers in 2 s, and
     once a problem."""
-    known = problem.worked_out.get("lower_bound")
-    if isinstance(known, Bound):
-        return known
-    found = problem.worked_out["lower_bound"] = _lower_bound(problem)
-    return found
+    return problem.once(_lower_bound)
 
 
 def _lower_bound(problem: Problem) -> Bound:
-    pieces = cut(problem)
-    sections = cut_time(problem, pieces)
-    live = live_bytes(sections, pieces.high - pieces.low)
-    best = Bound(int(live.max(initial=0)), BoundKind.LOAD, peak_step(sections, live))
+    time = timeline_of(problem)
+    pieces, sections = time.pieces, time.sections
+    best = Bound(time.load, BoundKind.LOAD, time.peak_step)
     best = _better(best, _aligned(problem, pieces, sections, best.nbytes))
     best = _better(best, _end(problem, np.where(problem.fixed != FREE, problem.fixed + problem.size, 0)))
     if problem.gaps:

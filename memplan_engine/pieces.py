@@ -27,7 +27,11 @@ class Pieces:
 
 
 def cut(problem: Problem) -> Pieces:
-    """The pieces of every buffer, in buffer order; all columns are int64 arrays."""
+    """The pieces of every buffer, in buffer order; all columns are int64 arrays. Cut once a problem."""
+    return problem.once(_cut)
+
+
+def _cut(problem: Problem) -> Pieces:
     n = len(problem)
     if not problem.gaps:
         whole = np.arange(n + 1, dtype=np.int64)

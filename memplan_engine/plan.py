@@ -88,6 +88,12 @@ class Plan:
         return int((naive_offsets(self.problem) + self.problem.size).max(initial=0))
 
     @property
+    def saved(self) -> float:
+        """The share of `naive_bytes` that the plan saves; 0.0 for an empty problem."""
+        naive = self.naive_bytes
+        return 1 - self.arena_bytes / naive if naive else 0.0
+
+    @property
     def workspace_bytes(self) -> int:
         """What the ops hold for themselves beside the arena, bytes: temporaries, and scratch of any kind."""
         from memplan_engine.profile import workspace_of

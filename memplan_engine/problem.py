@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from memplan_engine.schedule import Schedule
 
 Ints = NDArray[np.int64]
+T = TypeVar("T")
 FREE = -1
 """Value of `Problem.fixed` for a buffer whose offset the strategy may choose."""
 
@@ -66,8 +67,7 @@ class Problem:
     `steps` is the number of steps on the time axis. `callers` says of recorded buffers who asked for them;
     `ids` is what the list they come from calls the buffers, where it has names beside its ids; `scope` what
     the buffers are all of. Equality and `fingerprint` look at everything but `name`, `origin`, `callers`,
-    `ids` and `scope`. `worked_out` keeps what follows from the columns and takes long, such as the lower
-    bound, by name.
+    `ids` and `scope`. `worked_out` keeps what `once` has worked out.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Problem:
     callers: Callers | None = field(default=None, repr=False)
     ids: tuple[str, ...] | None = field(default=None, repr=False)
     scope: Scope = Scope.BUFFERS
-    worked_out: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    worked_out: dict[Callable[[Problem], Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -114,6 +114,14 @@ class Problem:
             digest.update(column.tobytes())
         digest.update("\0".join(self.names).encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
+
+    def once(self, make: Callable[[Problem], T]) -> T:
+        """`make(self)`, worked out at the first call and kept as long as this problem. Who asks shares the
+        value with everybody else and must not write into it."""
+        if make not in self.worked_out:
+            self.worked_out[make] = make(self)
+        value: T = self.worked_out[make]
+        return value
 
     @property
     def total_bytes(self) -> int:

@@ -98,6 +98,39 @@ class Profile:
         return int(values[self.sections.at(self.peak_step)]) if len(values) else 0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Timeline:
+    """A problem over time, whatever its placement: the pieces of its buffers, the sections of its steps, and
+    the `live` bytes of each section (int64, read-only)."""
+
+    pieces: Pieces
+    sections: Sections
+    live: Ints
+
+    @property
+    def load(self) -> int:
+        """LOAD: the most bytes alive at one step, which no arena can be smaller than."""
+        return int(self.live.max(initial=0))
+
+    @property
+    def peak_step(self) -> int:
+        """The first step with so many; 0 when there is no step at all."""
+        return peak_step(self.sections, self.live)
+
+
+def timeline_of(problem: Problem) -> Timeline:
+    """The timeline of `problem`: O(n log n), once a problem."""
+    return problem.once(_timeline)
+
+
+def _timeline(problem: Problem) -> Timeline:
+    pieces = cut(problem)
+    sections = cut_time(problem, pieces)
+    live = live_bytes(sections, pieces.high - pieces.low)
+    live.flags.writeable = False
+    return Timeline(pieces, sections, live)
+
+
 def cut_time(problem: Problem, pieces: Pieces) -> Sections:
     """Cut the time axis at every start and end of a buffer and of a piece: O(n log n)."""
     edges = [pieces.start, pieces.end]
@@ -136,18 +169,11 @@ def held_bytes(problem: Problem, sections: Sections, live: Ints) -> Held:
 
 def make_profile(problem: Problem, offsets: Ints) -> Profile:
     """The profile of a placement; `offsets` in bytes, one a buffer."""
-    pieces = cut(problem)
-    sections = cut_time(problem, pieces)
-    live = live_bytes(sections, pieces.high - pieces.low)
+    time = timeline_of(problem)
+    pieces, sections, live = time.pieces, time.sections, time.live
     top = offsets[pieces.owner] + pieces.high
     water = cover_max(sections.first, sections.last, top, len(sections))
     return Profile(sections, live, water, held_bytes(problem, sections, live))
-
-
-def demand(problem: Problem) -> int:
-    """LOAD: the most bytes of `problem` alive at one step, which no arena can be smaller than."""
-    pieces = cut(problem)
-    return int(live_bytes(cut_time(problem, pieces), pieces.high - pieces.low).max(initial=0))
 
 
 def alive_at(problem: Problem, step: int) -> Ints:

@@ -32,13 +32,12 @@ ROOMS: dict[str, str] = {
     "plan": "kernels.constructive system problem profile bounds",
     "verify": "kernels.verify problem bounds plan",
     "analysis": (
-        "kernels.shared_objects errors units scope graph callers schedule problem "
-        "pieces profile lifetimes plan"
+        "kernels.shared_objects errors units scope graph callers schedule problem profile lifetimes plan"
     ),
     "strategies": "errors system problem bounds plan",
     "strategies.constructive": (
-        "kernels.constructive kernels.constructive.gap_tree errors units graph problem "
-        "pieces profile plan strategies"
+        "kernels.constructive kernels.constructive.gap_tree errors units graph "
+        "problem pieces profile plan strategies"
     ),
     "strategies.exact": ("kernels.exact problem pieces bounds strategies strategies.constructive"),
     "strategies.search": (
@@ -52,7 +51,7 @@ ROOMS: dict[str, str] = {
         "kernels kernels.constructive.gap_tree errors graph problem lifetimes bounds "
         "plan verify strategies strategies.constructive strategies.search"
     ),
-    "diffing": "kernels errors units graph problem pieces profile plan analysis",
+    "diffing": "kernels errors units graph problem profile plan analysis",
     "recordings": ("errors units scope graph callers problem profile bounds plan strategies planner"),
     "symbolic": (
         "kernels.shared_objects errors scope graph schedule problem lifetimes bounds "
@@ -68,7 +67,7 @@ ROOMS: dict[str, str] = {
         "errors graph schedule problem profile lifetimes bounds plan analysis strategies planner"
     ),
     "feasibility": "errors problem bounds plan strategies planner",
-    "what_if": "errors scope graph problem profile plan",
+    "what_if": "errors graph problem",
     "what_if.suggestions": (
         "problem pieces profile bounds plan strategies strategies.constructive feasibility what_if"
     ),
@@ -108,9 +107,7 @@ ROOMS: dict[str, str] = {
         "strategies diffing recordings symbolic replay rewrites.reuse feasibility "
         "what_if what_if.suggestions formats.memplan_json fx_estimator plotting"
     ),
-    "reporters.html": (
-        "errors units system graph problem pieces profile plan verify analysis plotting reporters"
-    ),
+    "reporters.html": ("errors units system problem pieces profile plan verify analysis plotting reporters"),
     "warm_up": "problem profile bounds verify strategies planner diffing plotting",
     "cli": ("errors units graph problem lifetimes plan strategies formats files preparation"),
     "cli.commands": (
@@ -122,21 +119,21 @@ ROOMS: dict[str, str] = {
     ),
     "memplan_dashboard": "",
     "memplan_dashboard.background": (
-        "errors system problem bounds plan strategies planner "
-        "formats.memplan_json torch_capture runtime.trial"
+        "errors system problem bounds plan strategies planner formats.memplan_json "
+        "torch_capture runtime.trial"
     ),
     "memplan_dashboard.bundling": "",
     "memplan_dashboard.charts": (
-        "units pieces profile analysis strategies diffing recordings symbolic formats.memplan_json reporters"
+        "units profile analysis strategies diffing recordings symbolic formats.memplan_json reporters"
     ),
     "memplan_dashboard.launch": "errors",
     "memplan_dashboard.plan_view": "plotting memplan_dashboard.bundling",
     "memplan_dashboard.replay_view": "pieces replay memplan_dashboard.bundling",
     "memplan_dashboard.session": (
-        "units problem bounds plan strategies planner recordings symbolic replay "
-        "rewrites.reuse feasibility what_if formats formats.allocator_files "
-        "formats.memplan_json files preparation plotting warm_up memplan_dashboard.background "
-        "memplan_dashboard.replay_view"
+        "units problem bounds plan analysis strategies planner recordings symbolic "
+        "replay rewrites.reuse feasibility what_if formats formats.allocator_files "
+        "formats.memplan_json files preparation plotting warm_up "
+        "memplan_dashboard.background memplan_dashboard.replay_view"
     ),
     "memplan_dashboard.widgets": (
         "units pieces profile analysis strategies planner recordings symbolic "
@@ -145,19 +142,22 @@ ROOMS: dict[str, str] = {
     ),
     "memplan_dashboard.app": "memplan_dashboard.session memplan_dashboard.widgets",
     "memplan_dashboard.views": (
-        "units graph profile analysis files preparation plotting memplan_dashboard.charts "
-        "memplan_dashboard.plan_view memplan_dashboard.replay_view memplan_dashboard.session "
+        "units graph profile analysis files preparation plotting "
+        "memplan_dashboard.charts memplan_dashboard.plan_view "
+        "memplan_dashboard.replay_view memplan_dashboard.session "
         "memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.diff": (
         "units analysis planner diffing plotting reporters memplan_dashboard.charts "
-        "memplan_dashboard.plan_view memplan_dashboard.session memplan_dashboard.widgets"
+        "memplan_dashboard.plan_view memplan_dashboard.session "
+        "memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.inspect": (
-        "units scope graph analysis recordings symbolic rewrites.reuse what_if "
+        "units scope analysis recordings symbolic rewrites.reuse what_if "
         "what_if.suggestions formats.csv_tables formats.memplan_json fx_estimator "
-        "plotting reporters reporters.html memplan_dashboard.charts memplan_dashboard.plan_view "
-        "memplan_dashboard.session memplan_dashboard.widgets"
+        "plotting reporters reporters.html memplan_dashboard.charts "
+        "memplan_dashboard.plan_view memplan_dashboard.session "
+        "memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.run": (
         "units strategies formats.memplan_json reporters memplan_dashboard.background "

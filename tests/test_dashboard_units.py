@@ -116,7 +116,7 @@ def test_a_panel_has_the_columns_of_its_plan():
     assert panel.profile_high.tolist() == [10, 30, 30]
     assert panel.dimmed.tolist() == [False, True, False]
     assert (panel.owner, panel.step_labels) == (None, None)
-    assert facts.holes_at_peak == 0
+    assert facts.figures.holes_at_peak == 0
 
 
 def test_a_buffer_with_a_gap_is_drawn_in_pieces_that_know_their_owner():

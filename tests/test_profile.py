@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from dataclasses import replace
+
 import drawn
 import numpy as np
 import reference
@@ -10,13 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_layout import NET
 
+from memplan_engine import profile
 from memplan_engine.analysis.peak import contents_of, find_peak
 from memplan_engine.analysis.workspaces import predicted_live, with_workspaces
+from memplan_engine.bounds import lower_bound
+from memplan_engine.diffing.load import load_of
 from memplan_engine.lifetimes import to_problem
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Gap, make_problem
-from memplan_engine.profile import alive_at, bytes_at, make_profile
+from memplan_engine.profile import alive_at, bytes_at, make_profile, timeline_of
 from memplan_engine.schedule import multi_stream
+from memplan_engine.what_if.suggestions.shortage import find_shortage
 
 #   step  0  1  2  3  4      0: [0, 2) of 4 bytes at 0, 1: [1, 4) of 3 bytes at 6, 2: [3, 5) of 2 bytes at 0,
 #   live  4  7  3  5  2      3: [3, 4) of no bytes.
@@ -50,6 +58,23 @@ def test_no_buffers():
         assert profile.live.sum() == profile.high_water.sum() == 0
         assert profile.peak_step == 0
         assert len(profile.live) == len(profile.sections) == (1 if steps else 0)
+
+
+def test_the_time_of_a_problem_is_cut_once_whoever_asks_and_gone_with_it(monkeypatch):
+    known, cuts = profile.cut_time, []
+    monkeypatch.setattr(profile, "cut_time", lambda *given: cuts.append(given) or known(*given))
+    problem = make_problem([0, 1, 3], [2, 4, 5], [4, 3, 2], gaps={1: (Gap(2, 3),)})
+    make_profile(problem, np.zeros(3, dtype=np.int64))
+    assert (find_peak(problem).nbytes, lower_bound(problem).nbytes, load_of(problem).peak) == (7, 7, 7)
+    assert find_shortage(problem, 6).step == 1
+    assert len(cuts) == 1
+    # Another problem has another timeline: nothing of it is taken over.
+    assert timeline_of(replace(problem, gaps={})).live.tolist() == [4, 7, 3, 5, 2]
+    live = weakref.ref(timeline_of(problem).live)
+    del problem
+    cuts.clear()
+    gc.collect()
+    assert live() is None
 
 
 def test_what_is_alive_largest_first():

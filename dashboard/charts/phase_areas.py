@@ -11,8 +11,7 @@ from memplan_dashboard.charts.plotly_ticks import byte_ticks
 from numpy.typing import NDArray
 
 from memplan_engine import Problem
-from memplan_engine.pieces import cut
-from memplan_engine.profile import cut_time, live_bytes
+from memplan_engine.profile import live_bytes, timeline_of
 from memplan_engine.units import format_bytes
 
 
@@ -32,8 +31,8 @@ def data(
 ) -> Areas:
     """The live bytes of each class, exact at every step. `kind` is the class of each buffer, `labels` names
     the classes in the order in which they are stacked, `colours` has one for each."""
-    pieces = cut(problem)
-    sections = cut_time(problem, pieces)
+    time = timeline_of(problem)
+    pieces, sections = time.pieces, time.sections
     size = pieces.high - pieces.low
     live = {
         label: live_bytes(sections, np.where(kind[pieces.owner] == place, size, 0)) for label, place in labels

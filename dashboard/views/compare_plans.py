@@ -65,7 +65,7 @@ def _table(several: list[Facts]) -> None:
             "with workspace": [format_bytes(plan.total_bytes) for plan in plans],
             "proved": [verdict(plan) for plan in plans],
             "ms": [1000 * plan.seconds for plan in plans],
-            "saved": [facts.saved for facts in several],
+            "saved": [facts.figures.saved for facts in several],
             "valid": [facts.report.valid for facts in several],
         }
     ).sort_values(["bytes", "ms"], kind="stable")

@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from memplan_engine.analysis.claims import counted
 from memplan_engine.analysis.provenance import Provenance, find_provenance, ops_at
 from memplan_engine.graph import Op
-from memplan_engine.pieces import cut
 from memplan_engine.problem import Problem
 from memplan_engine.profile import (
     SUFFIX,
     alive_at,
     bytes_at,
-    cut_time,
     held_bytes,
-    live_bytes,
     scratching,
+    timeline_of,
     workspace_of,
 )
 from memplan_engine.scope import Scope
@@ -54,10 +52,8 @@ class Peak:
 
 def find_peak(problem: Problem) -> Peak:
     """The peak of `problem`, by what its scope knows of."""
-    pieces = cut(problem)
-    sections = cut_time(problem, pieces)
-    live = live_bytes(sections, pieces.high - pieces.low)
-    return contents_of(problem, held_bytes(problem, sections, live).peak_step)
+    time = timeline_of(problem)
+    return contents_of(problem, held_bytes(problem, time.sections, time.live).peak_step)
 
 
 def contents_of(problem: Problem, step: int) -> Peak:

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from memplan_engine.kernels.shared_objects.positional import largest_kth
-from memplan_engine.pieces import cut
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.profile import Sections, cut_time, live_bytes
+from memplan_engine.profile import Sections, live_bytes, timeline_of
 
 
 def positional_maxima(problem: Problem) -> Ints:
@@ -49,5 +48,4 @@ def breadth_at(problem: Problem, step: int) -> int:
 
 
 def _sections(problem: Problem) -> Sections:
-    whole = replace(problem, gaps={})
-    return cut_time(whole, cut(whole))
+    return timeline_of(replace(problem, gaps={}) if problem.gaps else problem).sections

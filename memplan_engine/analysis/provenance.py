@@ -35,7 +35,11 @@ UNKNOWN = Provenance()
 
 
 def find_provenance(problem: Problem) -> tuple[Provenance, ...]:
-    """The provenance of every buffer, in the problem's order: O(ops + tensors)."""
+    """The provenance of every buffer, in the problem's order: O(ops + tensors), once a problem."""
+    return problem.once(_find_provenance)
+
+
+def _find_provenance(problem: Problem) -> tuple[Provenance, ...]:
     if problem.callers is not None:
         return _of_callers(problem.callers)
     if problem.origin is None:

@@ -10,9 +10,8 @@ import numpy as np
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Role, Storage, Tensor, check_graph
 from memplan_engine.lifetimes import Unread, to_problem
-from memplan_engine.pieces import cut
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.profile import SUFFIX, cut_time, live_bytes
+from memplan_engine.profile import SUFFIX, timeline_of
 from memplan_engine.schedule import Schedule, sequential
 
 
@@ -58,9 +57,8 @@ def predicted_live(graph: Graph, schedule: Schedule | None = None, *, unread: Un
 
 def live_by_step(problem: Problem) -> Ints:
     """The bytes alive at each step of `problem`."""
-    pieces = cut(problem)
-    sections = cut_time(problem, pieces)
-    return np.repeat(live_bytes(sections, pieces.high - pieces.low), np.diff(sections.bounds))
+    time = timeline_of(problem)
+    return np.repeat(time.live, np.diff(time.sections.bounds))
 
 
 def workspaces_as_tensors(graph: Graph) -> Graph:

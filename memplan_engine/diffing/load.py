@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memplan_engine.pieces import cut
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.profile import Sections, cut_time, live_bytes, peak_step
+from memplan_engine.profile import Sections, peak_step, timeline_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +43,5 @@ class Load:
 
 def load_of(problem: Problem) -> Load:
     """The live bytes of `problem`: O(n log n)."""
-    pieces = cut(problem)
-    sections = cut_time(problem, pieces)
-    return Load(sections, live_bytes(sections, pieces.high - pieces.low), problem.steps)
+    time = timeline_of(problem)
+    return Load(time.sections, time.live, problem.steps)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from memplan_engine.analysis.claims import counted
+from memplan_engine.analysis.plan_figures import figures_of
 from memplan_engine.plan import Plan
 from memplan_engine.plotting.figure_style import FigureStyle
 from memplan_engine.plotting.svg_figure import escape, to_svg
-from memplan_engine.reporters.plan_tables import certificate, effort, saved
-from memplan_engine.units import exact, format_percent
+from memplan_engine.reporters.figure_list import figure_rows
+from memplan_engine.reporters.plan_tables import certificate, effort
 
 STYLE = FigureStyle(width=900, height=480)
 MOST_RECTS = 5_000
@@ -18,11 +19,7 @@ TEXT_WIDTH = 120
 def notebook_html(plan: Plan) -> str:
     """The plan drawn (SVG inside of HTML), and its figures below; names are escaped."""
     rows = [
-        ("arena", exact(plan.arena_bytes)),
-        *([("total", f"{exact(plan.total_bytes)}, with workspace")] if plan.workspace_bytes else []),
-        ("lower bound", f"{exact(plan.bound.nbytes)}, {plan.bound.kind}"),
-        ("gap", "none" if plan.optimal else format_percent(plan.gap)),
-        ("without reuse", f"{exact(plan.naive_bytes)}, {format_percent(saved(plan))} saved"),
+        *figure_rows(figures_of(plan), "notebook"),
         ("planned in", effort(plan)),
         ("counted", counted(plan.problem)),
     ]

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.analysis.claims import claim_summary
-from memplan_engine.graph import Role, storage_bytes, unknown_sizes
+from memplan_engine.analysis.plan_figures import figures_of
+from memplan_engine.graph import unknown_sizes
 from memplan_engine.plan import Plan
-from memplan_engine.problem import Problem
-from memplan_engine.profile import make_profile, workspace_of
+from memplan_engine.reporters.figure_list import figure_facts
+from memplan_engine.reporters.peak_columns import contributor_facts
 from memplan_engine.scope import scope_summary
 
 if TYPE_CHECKING:
     from memplan_engine.analysis.layout import Layout
-    from memplan_engine.analysis.peak import Contributor, Peak
+    from memplan_engine.analysis.peak import Peak
     from memplan_engine.verify.validate import Report
 
 
@@ -21,8 +22,7 @@ def plan_summary(plan: Plan, cut_by: str = "") -> dict[str, Any]:
     """The figures of a plan; byte counts are exact integers. `cut_by` says what cut it short, if that is
     known."""
     problem = plan.problem
-    profile = make_profile(problem, plan.offsets)
-    origin = problem.origin
+    figures, origin = figures_of(plan), problem.origin
     return {
         "graph": problem.name,
         **claim_summary(problem),
@@ -30,21 +30,10 @@ def plan_summary(plan: Plan, cut_by: str = "") -> dict[str, Any]:
         "parameters": dict(plan.parameters),
         "buffers": len(problem),
         "steps": problem.steps,
-        "arena_bytes": plan.arena_bytes,
-        "workspace_bytes": plan.workspace_bytes,
-        "total_bytes": plan.total_bytes,
-        "lower_bound_bytes": plan.bound.nbytes,
-        "bound_kind": str(plan.bound.kind),
-        "bound_step": plan.bound.step,
-        "optimal": plan.optimal,
-        "gap": plan.gap,
-        "naive_bytes": plan.naive_bytes,
-        "constants_bytes": storage_bytes(origin.graph, Role.CONSTANT) if origin else 0,
-        "peak_step": profile.peak_step,
-        "peak_bytes": profile.peak_bytes,
-        "holes_at_peak_bytes": profile.holes_at_peak,
+        **figure_facts(figures),
         "symbols": {symbol.name: symbol.hint for symbol in origin.graph.symbols} if origin else {},
-        **_workspaces(problem),
+        "unique_workspaces_bytes": figures.scratch.unique,
+        "shared_workspace_bytes": figures.scratch.shared,
         "unknown_sizes": sorted(unknown_sizes(origin.graph)) if origin else [],
         "seconds": plan.seconds,
         "nodes": plan.nodes,
@@ -53,12 +42,6 @@ def plan_summary(plan: Plan, cut_by: str = "") -> dict[str, Any]:
         **({"cut_by": cut_by} if plan.cut_short and cut_by else {}),
         **_objects(plan),
     }
-
-
-def _workspaces(problem: Problem) -> dict[str, int]:
-    """Bytes of the ops' workspaces, 0 without a graph."""
-    scratch = workspace_of(problem)
-    return {"unique_workspaces_bytes": scratch.unique, "shared_workspace_bytes": scratch.shared}
 
 
 def _objects(plan: Plan) -> dict[str, Any]:
@@ -84,7 +67,7 @@ def peak_summary(peak: Peak) -> dict[str, Any]:
         **scope_summary(peak.scope, peak.counted),
         "workspace_bytes": peak.workspace_bytes,
         "ops": [op.name for op in peak.ops],
-        "contributors": [_contributor(contributor) for contributor in peak.contributors],
+        "contributors": [contributor_facts(each, peak) for each in peak.contributors],
     }
 
 
@@ -136,20 +119,4 @@ def report_summary(plan: Plan, report: Report) -> dict[str, Any]:
             }
             for violation in report.violations
         ],
-    }
-
-
-def _contributor(contributor: Contributor) -> dict[str, Any]:
-    known = contributor.provenance
-    return {
-        "name": contributor.name,
-        "bytes": contributor.nbytes,
-        "kind": known.kind,
-        "producer": known.producer,
-        "readers": list(known.readers),
-        "shape": list(known.shape),
-        "dtype": known.dtype,
-        "module": known.module,
-        "source": str(known.source) if known.source else "",
-        "code": known.source.code if known.source else "",
     }

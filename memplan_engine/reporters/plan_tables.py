@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from memplan_engine.analysis.claims import beside, counted, left_out, optimal_for, verdict, workspace_name
+from memplan_engine.analysis.claims import beside, counted, left_out, optimal_for, verdict
+from memplan_engine.analysis.plan_figures import figures_of
 from memplan_engine.bounds import BoundKind, contributors
-from memplan_engine.graph import NO_WORKSPACE, Role, storage_bytes
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
-from memplan_engine.profile import Profile, make_profile, workspace_of
+from memplan_engine.reporters.figure_list import figure_rows
+from memplan_engine.reporters.peak_columns import shown_columns
 from memplan_engine.scope import scope_words
 from memplan_engine.units import exact, format_bytes, format_percent, format_seconds, format_span
 
@@ -31,7 +32,7 @@ MOST_ENTRIES = 8
 
 def plan_table(plan: Plan, cut_by: str = "") -> RenderableType:
     """The figures of one plan, its certificate, and what ended the search early (`cut_by`) if that did."""
-    problem, profile = plan.problem, make_profile(plan.problem, plan.offsets)
+    problem = plan.problem
     found_by = dict(plan.parameters).get("found_by")
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
@@ -39,14 +40,7 @@ def plan_table(plan: Plan, cut_by: str = "") -> RenderableType:
     rows = [
         ("graph", f"{problem.name}, {len(problem)} buffers, {problem.steps} steps"),
         ("strategy", plan.strategy + (f" ({found_by})" if found_by else "")),
-        ("arena", exact(plan.arena_bytes)),
-        *_workspaces(plan),
-        ("lower bound", f"{exact(plan.bound.nbytes)}, {plan.bound.kind}"),
-        ("gap", "none" if plan.optimal else format_percent(plan.gap)),
-        ("without reuse", f"{exact(plan.naive_bytes)}, {format_percent(saved(plan))} saved"),
-        *_constants(problem),
-        ("peak", peak_words(plan, profile)),
-        ("holes at peak", exact(profile.holes_at_peak)),
+        *figure_rows(figures_of(plan)),
         ("planned in", effort(plan)),
         ("counted", counted(problem)),
         *_objects(plan),
@@ -62,13 +56,6 @@ def plan_table(plan: Plan, cut_by: str = "") -> RenderableType:
     if plan.cut_short:
         parts.append(plain_text(cut_short(plan, cut_by), style="yellow"))
     return Group(*parts)
-
-
-def peak_words(plan: Plan, profile: Profile) -> str:
-    """ "6 KiB (6,144 B) live at step 3", and how much of it is scratch of ops, beside the arena."""
-    workspace = profile.peak_bytes - profile.live_at_peak
-    beside_it = f", {exact(workspace)} of it {workspace_name(plan.problem)}" if workspace else ""
-    return f"{exact(profile.peak_bytes)} live at step {profile.peak_step}{beside_it}"
 
 
 def cut_short(plan: Plan, cut_by: str = "") -> str:
@@ -109,26 +96,6 @@ def _unknown(problem: Problem) -> list[tuple[str, str]]:
     return [("not planned", told)] if told else []
 
 
-def _workspaces(plan: Plan) -> list[tuple[str, str]]:
-    scratch = workspace_of(plan.problem)
-    if scratch == NO_WORKSPACE:
-        return []
-    name = workspace_name(plan.problem)
-    parts = (
-        f"{exact(scratch.unique)} unique" if scratch.unique else "",
-        f"{exact(scratch.shared)} {'shared' if name == 'workspaces' else name}" if scratch.shared else "",
-    )
-    return [
-        ("workspace", f"{', '.join(filter(None, parts))}, beside the arena"),
-        ("total", f"{exact(plan.total_bytes)}, arena and workspace"),
-    ]
-
-
-def _constants(problem: Problem) -> list[tuple[str, str]]:
-    nbytes = storage_bytes(problem.origin.graph, Role.CONSTANT) if problem.origin else 0
-    return [("constants", f"{exact(nbytes)}, in a region of their own")] if nbytes else []
-
-
 def lesson(about: About) -> list[RenderableType]:
     """What an example file says that it shows; nothing for files that say nothing."""
     if not about.title:
@@ -159,12 +126,6 @@ def certificate(plan: Plan) -> str:
     return f"not proved optimal: no arena can be smaller than {proof}, {format_bytes(bound.nbytes)}{rest}"
 
 
-def saved(plan: Plan) -> float:
-    """The share of the naive arena that the plan saves."""
-    naive = plan.naive_bytes
-    return 1 - plan.arena_bytes / naive if naive else 0.0
-
-
 def compare_table(plans: Sequence[Plan]) -> Table:
     """A row a plan, in the given order."""
     table = Table(title=plain_text(_headline(plans[0])) if plans else None, title_justify="left")
@@ -181,7 +142,7 @@ def compare_table(plans: Sequence[Plan]) -> Table:
             format_bytes(plan.arena_bytes),
             *[format_bytes(plan.total_bytes)] * workspace,
             format_percent(plan.gap),
-            format_percent(saved(plan)),
+            format_percent(plan.saved),
             f"{1000 * plan.seconds:.2f}",
             verdict(plan),
         )
@@ -204,25 +165,18 @@ def peak_table(peak: Peak, graph: str, every_row: bool = False) -> Table:
     """What the peak is made of, largest first; MOST_ROWS rows unless `every_row`."""
     at = f", op {peak.ops[0].name}" if peak.ops else ""
     title = f"{graph}: {format_bytes(peak.nbytes)} live at step {peak.step}{at}"
-    table = Table("buffer", title=plain_text(title), title_justify="left")
-    table.add_column("size", justify="right")
-    table.add_column("share", justify="right")
-    for heading in ("kind", "module", "source"):
-        table.add_column(heading, overflow="fold")
+    table, columns = Table(title=plain_text(title), title_justify="left"), shown_columns()
+    for column in columns:
+        justify: Literal["left", "right"] = "right" if column.style == "number" else "left"
+        table.add_column(column.heading, justify=justify, overflow="fold" if column.group else "ellipsis")
     shown = peak.contributors if every_row else peak.contributors[:MOST_ROWS]
     for part in shown:
-        known = part.provenance
-        table.add_row(
-            plain_text(part.name),
-            format_bytes(part.nbytes),
-            format_percent(part.nbytes / peak.nbytes),
-            *(plain_text(value) for value in (known.kind, known.module, str(known.source or ""))),
-        )
+        table.add_row(*(plain_text(column.says(part, peak.nbytes)) for column in columns))
     rest = peak.contributors[len(shown) :]
     if rest:
         size = sum(part.nbytes for part in rest)
-        share = format_percent(size / peak.nbytes)
-        table.add_row(plain_text(f"and {len(rest)} more"), format_bytes(size), share, "", "", "", style="dim")
+        told = (f"and {len(rest)} more", format_bytes(size), format_percent(size / peak.nbytes))
+        table.add_row(*told, *[""] * (len(columns) - len(told)), style="dim")
     return table
 
 

@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from memplan_engine.analysis.claims import fits_words
+from memplan_engine.analysis.plan_figures import figures_of
 from memplan_engine.feasibility.feasibility_decision import Verdict
 from memplan_engine.plan import Plan
 from memplan_engine.reporters.decision_tables import decision_summary
@@ -24,7 +25,6 @@ from memplan_engine.reporters.plan_tables import (
 from memplan_engine.reporters.what_if_words import edit_words, proof_words, shortage_words, suggestion_words
 from memplan_engine.units import exact, format_bytes, format_percent
 from memplan_engine.what_if.edits import Edit
-from memplan_engine.what_if.figures import figures_of
 from memplan_engine.what_if.suggestions.shortage import Shortage
 from memplan_engine.what_if.suggestions.suggest import Fit
 
@@ -41,10 +41,17 @@ def what_if_summary(
     capacity; `fit` is null where none was asked for."""
     return {
         "edits": [_entry(edit) for edit in edits],
-        "original": asdict(figures_of(original)),
-        "changed": asdict(figures_of(changed)),
+        "original": _figures(original),
+        "changed": _figures(changed),
         "plan": plan_summary(changed) | {"offsets": offsets(changed)},
         "fit": None if fit is None else fit_summary(fit),
+    }
+
+
+def _figures(plan: Plan) -> dict[str, Any]:
+    figures = figures_of(plan)
+    return {
+        field: getattr(figures, field) for field in (*ROWS.values(), "buffers", *BESIDE.values(), "scope")
     }
 
 

@@ -24,9 +24,11 @@ from numpy.typing import NDArray
 
 from memplan_engine import Graph, Peak, Plan, find_provenance
 from memplan_engine.analysis.training_phases import is_training
+from memplan_engine.reporters.peak_columns import shown_columns
 from memplan_engine.units import format_bytes
 
 MOST_ROWS = 5_000
+PEAK_FIRST = ["buffer", "size", "bytes", "share", "source"]
 
 
 def show_tables(
@@ -127,17 +129,12 @@ def _selectable(
 def _peak_rows(peak: Peak) -> pd.DataFrame:
     parts = peak.contributors[:MOST_ROWS]
     rows = pd.DataFrame(
-        {
-            "buffer": [part.name for part in parts],
-            "size": [format_bytes(part.nbytes) for part in parts],
-            "bytes": [part.nbytes for part in parts],
-            "share": [part.nbytes / peak.nbytes for part in parts],
-            "source": [str(part.provenance.source or "") for part in parts],
-            "kind": [part.provenance.kind for part in parts],
-            "module": [part.provenance.module for part in parts],
-        }
+        {column.heading: [column.says(part, peak.nbytes) for part in parts] for column in shown_columns()}
     )
-    return _without_empty(rows)
+    rows["bytes"] = [part.nbytes for part in parts]
+    rows["share"] = [part.nbytes / peak.nbytes for part in parts]
+    # In half a page's width the line of code is worth more than its module.
+    return _without_empty(rows[[*PEAK_FIRST, *rows.columns.difference(PEAK_FIRST, sort=False)]])
 
 
 def _rows_of(plan: Plan, buffers: Sequence[int]) -> pd.DataFrame:

@@ -9,17 +9,16 @@ from memplan_dashboard.session.markdown_text import plain
 from memplan_dashboard.session.plan_facts import Facts
 from memplan_dashboard.session.searches import verdict_of
 
-from memplan_engine import Plan, Role, Verdict
-from memplan_engine.analysis.claims import counted, left_out, workspace_name
+from memplan_engine import Verdict
+from memplan_engine.analysis.claims import counted, left_out
+from memplan_engine.analysis.plan_figures import PlanFigures
 from memplan_engine.formats.memplan_json.graph_format import About
-from memplan_engine.graph import storage_bytes
+from memplan_engine.reporters.figure_list import figure_cards
 from memplan_engine.reporters.plan_tables import certificate
-from memplan_engine.units import format_bytes, format_percent
+from memplan_engine.units import format_bytes
 
 MOST_VIOLATIONS = 20
 Tone = Literal["normal", "inverse", "off"]
-BOUND = "No arena can be smaller. Load: the most bytes that are alive at one step."
-HOLES = "Free bytes below the topmost buffer alive at the peak step; the strip shows them for every step."
 CAPACITY: dict[Verdict, tuple[str, Tone, str | None]] = {
     Verdict.FITS: ("arena fits", "normal", None),
     Verdict.UNDECIDED: (
@@ -31,30 +30,24 @@ CAPACITY: dict[Verdict, tuple[str, Tone, str | None]] = {
     Verdict.DOES_NOT_FIT: ("does not fit", "inverse", "No plan fits: the lower bound is above the capacity."),
 }
 """What is known of a capacity: words, their colour, and what stands behind them."""
-PEAK = "Where the most bytes are alive, those that its op holds for itself included."
 
 
 def show_figures(facts: Facts, capacity: int | None) -> None:
     """Arena, bound, peak, holes, saving and capacity of a plan."""
-    plan, peak = facts.plan, facts.peak
+    plan = facts.plan
     _lesson(facts.document.about)
-    row = st.container(key="figures").columns(6 if capacity else 5, gap="small")
-    over = "meets the bound" if plan.optimal else f"{format_percent(plan.gap)} over bound"
+    (arena, _), *rest = figure_cards(facts.figures, "page")
+    row = st.container(key="figures").columns(1 + len(rest) + bool(capacity), gap="small")
     tone = "normal" if plan.optimal else "off"
-    told = ". ".join(filter(None, (_total(plan), f"Counted: {counted(plan.problem)}")))
-    row[0].metric(
-        "Arena", format_bytes(plan.arena_bytes), over, delta_color=tone, delta_arrow="off", help=told
-    )
-    quiet = {"delta_color": "off", "delta_arrow": "off"}
-    row[1].metric("Lower bound", format_bytes(plan.bound.nbytes), str(plan.bound.kind), help=BOUND, **quiet)
-    at = plain(" · ".join([format_bytes(peak.nbytes), *(op.name for op in peak.ops[:1])]))
-    row[2].metric("Peak step", f"{peak.step:,}", at, help=PEAK, **quiet)
-    row[3].metric("Holes at peak", format_bytes(facts.holes_at_peak), help=HOLES)
-    row[4].metric("Saved", format_percent(facts.saved), f"naive {format_bytes(facts.naive_bytes)}", **quiet)
+    told = ". ".join(filter(None, (_total(facts.figures), f"Counted: {counted(plan.problem)}")))
+    row[0].metric(arena.label, arena.value, arena.note, delta_color=tone, delta_arrow="off", help=told)
+    for column, (card, why) in zip(row[1:], rest, strict=False):
+        note = plain(card.note) or None
+        column.metric(card.label, card.value, note, delta_color="off", delta_arrow="off", help=why or None)
     if capacity:
         words, tone, why = CAPACITY[verdict_of(plan, capacity)]
         room = format_bytes(capacity - plan.arena_bytes)
-        row[5].metric("Capacity headroom", room, words, delta_color=tone, delta_arrow="off", help=why)
+        row[-1].metric("Capacity headroom", room, words, delta_color=tone, delta_arrow="off", help=why)
     st.caption(plain(" · ".join(_notes(facts))))
     _violations(facts)
 
@@ -84,22 +77,20 @@ def _notes(facts: Facts) -> list[str]:
         notes.append(f"on {plan.threads} threads")
     if plan.cut_short:
         notes.append(f"cut short after {plan.seconds:.1f} s")
-    if problem.origin:
-        constants = storage_bytes(problem.origin.graph, Role.CONSTANT)
-        if constants:
-            notes.append(f"constants {format_bytes(constants)} in a region of their own")
+    if constants := facts.figures.constants:
+        notes.append(f"constants {format_bytes(constants)} in a region of their own")
     unknown = left_out(problem)
     # What else an eager run holds stands with the arena.
     scope = counted(problem).partition(": ")[0]
     return [*notes, f"counted: {scope}", *([f"not planned: {unknown}"] if unknown else [])]
 
 
-def _total(plan: Plan) -> str:
+def _total(figures: PlanFigures) -> str:
     """What the arena and the scratch of ops come to together, "" without any."""
-    if not plan.workspace_bytes:
+    if not figures.workspace:
         return ""
-    workspace = f"{format_bytes(plan.workspace_bytes)} of {workspace_name(plan.problem)}"
-    return f"{format_bytes(plan.total_bytes)} in all with {workspace} beside the arena"
+    workspace = f"{format_bytes(figures.workspace)} of {figures.workspace_name}"
+    return f"{format_bytes(figures.total)} in all with {workspace} beside the arena"
 
 
 def _violations(facts: Facts) -> None:

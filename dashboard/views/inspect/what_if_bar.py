@@ -9,10 +9,8 @@ from memplan_dashboard.session.plan_facts import Facts
 from memplan_dashboard.session.scenarios import Changed
 
 from memplan_engine import Scenario
-from memplan_engine.analysis.claims import workspace_name
 from memplan_engine.reporters.what_if_tables import ROWS, signed
 from memplan_engine.units import format_bytes
-from memplan_engine.what_if.figures import figures_of
 
 HELP = {
     "arena": "What must be allocated.",
@@ -55,7 +53,7 @@ def _buttons(scenario: Scenario) -> None:
 
 
 def _figures(before: Facts, after: Facts) -> None:
-    old, new = figures_of(before.plan), figures_of(after.plan)
+    old, new = before.figures, after.figures
     row = st.container(key="figures_what_if").columns(len(ROWS), gap="small")
     for column, (label, field) in zip(row, ROWS.items(), strict=True):
         was, now = getattr(old, field), getattr(new, field)
@@ -68,8 +66,9 @@ def _figures(before: Facts, after: Facts) -> None:
             help=HELP[label],
         )
     if new.workspace:
-        name = workspace_name(after.plan.problem)
         with_it = f"{format_bytes(old.total)} → {format_bytes(new.total)}"
-        st.caption(plain(f"with {format_bytes(new.workspace)} of {name} beside the arena: {with_it}"))
+        st.caption(
+            plain(f"with {format_bytes(new.workspace)} of {new.workspace_name} beside the arena: {with_it}")
+        )
     if after.plan.strategy != before.plan.strategy:
         st.caption(plain(f"before: {before.plan.strategy}; after: {after.plan.strategy}"))

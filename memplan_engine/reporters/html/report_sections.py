@@ -8,19 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from memplan_engine.analysis.claims import counted, left_out, verdict, workspace_name
+from memplan_engine.analysis.claims import counted, left_out, verdict
 from memplan_engine.analysis.peak import Contributor, Peak
-from memplan_engine.graph import Role, storage_bytes
+from memplan_engine.analysis.plan_figures import figures_of
 from memplan_engine.plan import Plan
 from memplan_engine.plotting.svg_figure import escape
-from memplan_engine.profile import make_profile
+from memplan_engine.reporters.figure_list import figure_cards
 from memplan_engine.reporters.html.report_data import shortened
-from memplan_engine.reporters.plan_tables import cut_short, effort, saved
+from memplan_engine.reporters.peak_columns import PeakColumn, shown_columns, silent_groups
+from memplan_engine.reporters.plan_tables import cut_short, effort
 from memplan_engine.units import exact, format_bytes, format_percent, format_seconds
 from memplan_engine.verify.validate import Report
 
 MOST_CONTRIBUTORS = 100
 MOST_VIOLATIONS = 20
+BAR = 3
+"""Where in the table of the peak the picture of a share stands: behind the share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +39,9 @@ class ReportNotes:
 
 def figures(plan: Plan) -> str:
     """The row of figures at the top."""
-    profile = make_profile(plan.problem, plan.offsets)
-    over = "meets the lower bound" if plan.optimal else f"{format_percent(plan.gap)} over the lower bound"
-    cards = [
-        ("Arena", format_bytes(plan.arena_bytes), over),
-        ("Lower bound", format_bytes(plan.bound.nbytes), str(plan.bound.kind)),
-        ("Peak", format_bytes(profile.peak_bytes), f"live at step {profile.peak_step:,}"),
-        ("Holes at peak", format_bytes(profile.holes_at_peak), "free below the topmost buffer"),
-        ("Saved by reuse", format_percent(saved(plan)), f"{format_bytes(plan.naive_bytes)} without"),
-    ]
-    origin = plan.problem.origin
-    constants = storage_bytes(origin.graph, Role.CONSTANT) if origin else 0
-    if constants:
-        cards.append(("Constants", format_bytes(constants), "in a region of their own"))
-    if plan.workspace_bytes:
-        workspace = f"{workspace_name(plan.problem)} {format_bytes(plan.workspace_bytes)} beside the arena"
-        cards.insert(1, ("Total", format_bytes(plan.total_bytes), workspace))
     rows = (
         f"<div><dt>{label}</dt><dd>{escape(value)}</dd><dd>{escape(note)}</dd></div>"
-        for label, value, note in cards
+        for (label, value, note), _ in figure_cards(figures_of(plan), "report")
     )
     return f'<dl class="figures">{"".join(rows)}</dl>'
 
@@ -77,13 +64,11 @@ def warnings(plan: Plan, report: Report, notes: ReportNotes) -> str:
 def peak_section(peak: Peak) -> str:
     """What the peak is made of, largest first; the row of a buffer is a link to its rectangle."""
     shown = peak.contributors[:MOST_CONTRIBUTORS]
-    has_source = any(part.provenance.source or part.provenance.module for part in shown)
-    headings = [("buffer", ""), ("size", "number"), ("share", "number"), ("", "")]
-    if any(part.provenance.kind != "buffer" for part in shown):
-        headings.append(("kind", ""))
-    if has_source:
-        headings += [("module", ""), ("source", "")]
-    rows = [_contributor(part, peak.nbytes, [name for name, _ in headings]) for part in shown]
+    silent = silent_groups(peak, shown)
+    columns = [column for column in shown_columns() if column.group not in silent]
+    rows = [_contributor(part, peak.nbytes, columns) for part in shown]
+    headings = [(column.heading, column.style * (column.style == "number")) for column in columns]
+    headings.insert(BAR, ("", ""))
     rest = peak.contributors[len(shown) :]
     if rest:
         size = sum(part.nbytes for part in rest)
@@ -95,21 +80,20 @@ def peak_section(peak: Peak) -> str:
     return _section("What the peak is made of", f"<p>{escape(caption)}</p>{_table(headings, rows)}")
 
 
-def _contributor(part: Contributor, peak: int, headings: Sequence[str]) -> str:
-    known, share = part.provenance, part.nbytes / peak
-    cells = [
-        f'<td class="name">{escape(shortened(part.name))}</td>',
-        f'<td class="number">{format_bytes(part.nbytes)}</td>',
-        f'<td class="number">{format_percent(share)}</td>',
-        f'<td><svg class="bar" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
-        f'<rect width="{100 * share:.2f}" height="10"/></svg></td>',
-    ]
-    if "kind" in headings:
-        cells.append(f"<td>{escape(known.kind)}</td>")
-    if "source" in headings:
-        code = f"<code>{escape(shortened(known.source.code))}</code>" if known.source else ""
-        cells.append(f'<td class="name">{escape(shortened(known.module))}</td>')
-        cells.append(f'<td class="source">{escape(shortened(str(known.source or "")))}{code}</td>')
+def _contributor(part: Contributor, peak: int, columns: Sequence[PeakColumn]) -> str:
+    source, cells = part.provenance.source, []
+    for column in columns:
+        style = f' class="{column.style}"' if column.style else ""
+        told = column.says(part, peak)
+        told = told if column.style == "number" else escape(shortened(told))
+        if column.style == "source" and source:
+            told += f"<code>{escape(shortened(source.code))}</code>"
+        cells.append(f"<td{style}>{told}</td>")
+    bar = f'<rect width="{100 * part.nbytes / peak:.2f}" height="10"/>'
+    picture = (
+        f'<svg class="bar" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{bar}</svg>'
+    )
+    cells.insert(BAR, f"<td>{picture}</td>")
     if part.buffer is None:
         return f"<tr>{''.join(cells)}</tr>"
     return f'<tr class="link" data-buffer="{part.buffer}">{"".join(cells)}</tr>'
@@ -130,7 +114,7 @@ def comparison_section(plan: Plan, others: Sequence[Plan], notes: ReportNotes) -
 
 
 def _compared(plan: Plan, is_chosen: bool, notes: ReportNotes) -> str:
-    values = [format_bytes(plan.arena_bytes), format_percent(plan.gap), format_percent(saved(plan))]
+    values = [format_bytes(plan.arena_bytes), format_percent(plan.gap), format_percent(plan.saved)]
     if notes.timings:
         values.append(format_seconds(plan.seconds))
     cells = "".join(f'<td class="number">{value}</td>' for value in values)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from memplan_engine.pieces import Pieces, cut
+from memplan_engine.pieces import Pieces
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.profile import Sections, alive_at, cut_time, live_bytes
+from memplan_engine.profile import Sections, alive_at, timeline_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,10 +23,8 @@ class Live:
     @classmethod
     def of(cls, problem: Problem) -> Live:
         """Of all buffers."""
-        pieces = cut(problem)
-        sections = cut_time(problem, pieces)
-        nbytes = live_bytes(sections, pieces.high - pieces.low)
-        return cls(pieces, sections, nbytes if len(nbytes) else np.zeros(1, dtype=np.int64))
+        time = timeline_of(problem)
+        return cls(time.pieces, time.sections, time.live if len(time.live) else np.zeros(1, dtype=np.int64))
 
     def worst(self) -> int:
         """The section where most is alive."""

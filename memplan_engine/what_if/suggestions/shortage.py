@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memplan_engine.pieces import Pieces, cut
+from memplan_engine.pieces import Pieces
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.profile import Sections, cut_time, live_bytes
+from memplan_engine.profile import Sections, Timeline, timeline_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,8 @@ class Shortage:
 
 def find_shortage(problem: Problem, capacity: int) -> Shortage | None:
     """The shortage of `capacity` bytes; None when the live bytes never pass it. O(n log n)."""
-    pieces = cut(problem)
-    sections = cut_time(problem, pieces)
-    live = live_bytes(sections, pieces.high - pieces.low)
+    time = timeline_of(problem)
+    pieces, sections, live = time.pieces, time.sections, time.live
     over = np.flatnonzero(live > capacity)
     if not len(over):
         return None
@@ -66,7 +65,7 @@ def find_shortage(problem: Problem, capacity: int) -> Shortage | None:
         int(sections.bounds[worst]),
         _stretches(sections, live, over),
         _members(problem, pieces, sections, over),
-        tuple(_single(problem, pieces, over, live - capacity).tolist()),
+        tuple(_single(problem, time, over, live - capacity).tolist()),
     )
 
 
@@ -89,9 +88,9 @@ def _members(problem: Problem, pieces: Pieces, sections: Sections, over: Ints) -
     return tuple(Member(row, int(problem.size[row]), int(steps[row])) for row in rows.tolist())
 
 
-def _single(problem: Problem, pieces: Pieces, over: Ints, excess: Ints) -> Ints:
+def _single(problem: Problem, time: Timeline, over: Ints, excess: Ints) -> Ints:
     """Who holds, in every overfull section, at least what is too much there."""
-    sections = cut_time(problem, pieces)
+    pieces, sections = time.pieces, time.sections
     first, last = int(sections.bounds[over[0]]), int(sections.bounds[over[-1]])
     spanning = (problem.start <= first) & (problem.end > last) & (problem.size >= excess[over].max())
     for buffer in [each for each in problem.gaps if spanning[each]]:

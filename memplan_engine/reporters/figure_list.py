@@ -1,0 +1,182 @@
+"""The figures of a plan as they are shown: FIGURES has each once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from memplan_engine.analysis.plan_figures import PlanFigures
+from memplan_engine.units import exact, format_bytes, format_percent
+
+Place = Literal["table", "notebook", "report", "page"]
+
+
+class Card(NamedTuple):
+    """A figure with its name above and a note below it."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """How one figure is said.
+
+    `facts` are its exact values for machines, by key. `text` stands beside `label` in tables; "" where there
+    is nothing to say. Reports and pages show a card, of label and text unless `report` or `page` says
+    otherwise, with `help` on the page; cards that come `last` stand behind the others. `brief` is the text of
+    notebooks, unless it is that of the table. None of this is shown in the places that are `without` it.
+    """
+
+    label: str
+    facts: Callable[[PlanFigures], dict[str, Any]]
+    text: Callable[[PlanFigures], str]
+    brief: Callable[[PlanFigures], str] | None = None
+    report: Callable[[PlanFigures], Card] | None = None
+    page: Callable[[PlanFigures], Card] | None = None
+    help: str = ""
+    last: bool = False
+    without: tuple[Place, ...] = ()
+
+    def row(self, figures: PlanFigures, place: Place) -> tuple[str, str]:
+        """Label and text."""
+        return self.label, (self.brief if self.brief and place == "notebook" else self.text)(figures)
+
+    def card(self, figures: PlanFigures, place: Place) -> Card:
+        """The card of a report or of a page."""
+        make = self.page if place == "page" else self.report
+        return make(figures) if make else Card(self.label[:1].upper() + self.label[1:], self.text(figures))
+
+
+def figure_facts(figures: PlanFigures) -> dict[str, Any]:
+    """All figures for machines: exact integers of bytes and steps, shares of 1."""
+    return {key: value for each in FIGURES for key, value in each.facts(figures).items()}
+
+
+def figure_rows(figures: PlanFigures, place: Place = "table") -> list[tuple[str, str]]:
+    """Label and text of each figure that says anything of this plan."""
+    rows = (each.row(figures, place) for each in _shown(place))
+    return [row for row in rows if row[1]]
+
+
+def figure_cards(figures: PlanFigures, place: Place) -> list[tuple[Card, str]]:
+    """The cards of the figures that say anything of this plan, each with its help, the arena's first."""
+    shown = sorted(_shown(place), key=lambda each: each.last)
+    return [(each.card(figures, place), each.help) for each in shown if each.text(figures)]
+
+
+def _shown(place: Place) -> list[Figure]:
+    return [each for each in FIGURES if place not in each.without]
+
+
+def _workspace(f: PlanFigures) -> str:
+    shared = "shared" if f.workspace_name == "workspaces" else f.workspace_name
+    parts = ((f.scratch.unique, "unique"), (f.scratch.shared, shared))
+    told = ", ".join(f"{exact(nbytes)} {name}" for nbytes, name in parts if nbytes)
+    return told and f"{told}, beside the arena"
+
+
+def _peak(f: PlanFigures) -> str:
+    """ "6 KiB (6,144 B) live at step 3", and how much of it is scratch of ops, beside the arena."""
+    beside = f.peak_bytes - f.live_at_peak
+    told = f", {exact(beside)} of it {f.workspace_name}" if beside else ""
+    return f"{exact(f.peak_bytes)} live at step {f.peak_step}{told}"
+
+
+FIGURES: tuple[Figure, ...] = (
+    Figure(
+        label="arena",
+        facts=lambda f: {"arena_bytes": f.arena},
+        text=lambda f: exact(f.arena),
+        report=lambda f: Card(
+            "Arena",
+            format_bytes(f.arena),
+            "meets the lower bound" if f.optimal else f"{format_percent(f.gap)} over the lower bound",
+        ),
+        page=lambda f: Card(
+            "Arena",
+            format_bytes(f.arena),
+            "meets the bound" if f.optimal else f"{format_percent(f.gap)} over bound",
+        ),
+    ),
+    Figure(
+        label="workspace",
+        facts=lambda f: {"workspace_bytes": f.workspace},
+        text=_workspace,
+        without=("notebook", "report", "page"),
+    ),
+    Figure(
+        label="total",
+        facts=lambda f: {"total_bytes": f.total},
+        text=lambda f: f"{exact(f.total)}, arena and workspace" if f.workspace else "",
+        brief=lambda f: f"{exact(f.total)}, with workspace" if f.workspace else "",
+        report=lambda f: Card(
+            "Total",
+            format_bytes(f.total),
+            f"{f.workspace_name} {format_bytes(f.workspace)} beside the arena",
+        ),
+        without=("page",),
+    ),
+    Figure(
+        label="lower bound",
+        facts=lambda f: {
+            "lower_bound_bytes": f.bound,
+            "bound_kind": f.bound_kind,
+            "bound_step": f.bound_step,
+        },
+        text=lambda f: f"{exact(f.bound)}, {f.bound_kind}",
+        report=lambda f: Card("Lower bound", format_bytes(f.bound), f.bound_kind),
+        page=lambda f: Card("Lower bound", format_bytes(f.bound), f.bound_kind),
+        help="No arena can be smaller. Load: the most bytes that are alive at one step.",
+    ),
+    Figure(
+        label="gap",
+        facts=lambda f: {"optimal": f.optimal, "gap": f.gap},
+        text=lambda f: "none" if f.optimal else format_percent(f.gap),
+        without=("report", "page"),
+    ),
+    Figure(
+        label="without reuse",
+        facts=lambda f: {"naive_bytes": f.naive},
+        text=lambda f: f"{exact(f.naive)}, {format_percent(f.saved)} saved",
+        report=lambda f: Card("Saved by reuse", format_percent(f.saved), f"{format_bytes(f.naive)} without"),
+        page=lambda f: Card("Saved", format_percent(f.saved), f"naive {format_bytes(f.naive)}"),
+        last=True,
+    ),
+    Figure(
+        label="constants",
+        facts=lambda f: {"constants_bytes": f.constants},
+        text=lambda f: f"{exact(f.constants)}, in a region of their own" if f.constants else "",
+        report=lambda f: Card("Constants", format_bytes(f.constants), "in a region of their own"),
+        last=True,
+        without=("notebook", "page"),
+    ),
+    Figure(
+        label="peak",
+        facts=lambda f: {"peak_step": f.peak_step, "peak_bytes": f.peak_bytes},
+        text=_peak,
+        report=lambda f: Card("Peak", format_bytes(f.peak_bytes), f"live at step {f.peak_step:,}"),
+        page=lambda f: Card(
+            "Peak step",
+            f"{f.peak_step:,}",
+            " · ".join(filter(None, (format_bytes(f.peak_bytes), f.peak_op))),
+        ),
+        help="Where the most bytes are alive, those that its op holds for itself included.",
+        without=("notebook",),
+    ),
+    Figure(
+        label="holes at peak",
+        facts=lambda f: {"holes_at_peak_bytes": f.holes_at_peak},
+        text=lambda f: exact(f.holes_at_peak),
+        report=lambda f: Card(
+            "Holes at peak", format_bytes(f.holes_at_peak), "free below the topmost buffer"
+        ),
+        page=lambda f: Card("Holes at peak", format_bytes(f.holes_at_peak)),
+        help="Free bytes below the topmost buffer alive at the peak step; the strip shows them for "
+        "every step.",
+        without=("notebook",),
+    ),
+)
+"""In the order of tables and JSON."""
