@@ -16,7 +16,6 @@ from benchmarks.families import perfect
 from memplan_engine.bounds import lower_bound
 from memplan_engine.kernels.exact import branch, branch_state
 from memplan_engine.problem import FREE, Gap, make_problem, select
-from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.exact.attempts import (
     LARGE_TABLE,
     MOST_RAISES,
@@ -27,6 +26,7 @@ from memplan_engine.strategies.exact.attempts import (
     PartSearch,
 )
 from memplan_engine.strategies.exact.independent_parts import Windows, independent, make_columns
+from memplan_engine.strategies.limits import SolveLimits
 
 TURNS = len(TASTES) * len(MOST_RAISES)
 ENOUGH_NODES = 200_000
@@ -52,7 +52,7 @@ def check_part(part, random, most):
     random.shuffle(tasks)
     searched = 0
     for capacity, turn in tasks[:most]:
-        outcome, offsets = search.attempt(capacity, turn, Budget(), ENOUGH_NODES)
+        outcome, offsets = search.attempt(capacity, turn, SolveLimits(), ENOUGH_NODES)
         if search.exact:
             assert outcome is (Outcome.FITS if capacity >= optimum else Outcome.DOES_NOT_FIT)
         elif outcome is not Outcome.UNDECIDED:
@@ -95,7 +95,7 @@ def test_no_attempt_refutes_a_perfect_packing(make):
         count, steps, units = (int(random.integers(*ends)) for ends in ((20, 45), (20, 40), (10, 30)))
         made = make(count, seed, steps=steps, units=units)
         for rows in independent(made.problem):
-            search, budget = part_search(select(made.problem, rows)), Budget()
+            search, budget = part_search(select(made.problem, rows)), SolveLimits()
             for turn in random.permutation(TURNS)[:20].tolist():
                 outcome, _ = search.attempt(made.optimum, turn, budget, 2_000)
                 assert outcome is not Outcome.DOES_NOT_FIT
@@ -133,8 +133,8 @@ def test_sizes_rounded_up_to_the_alignment_do_not_all_end_at_the_capacity():
     search = part_search(make_problem([0, 0, 0], [1, 1, 1], [1, 2, 2], alignment=64))
     assert not search.columns.part.plain
     for turn in range(TURNS):
-        assert search.attempt(128, turn, Budget())[0] is Outcome.DOES_NOT_FIT
-        outcome, offsets = search.attempt(129, turn, Budget())
+        assert search.attempt(128, turn, SolveLimits())[0] is Outcome.DOES_NOT_FIT
+        outcome, offsets = search.attempt(129, turn, SolveLimits())
         assert outcome is Outcome.FITS
         assert offsets[0] == 128
 
@@ -147,8 +147,8 @@ def test_a_lifetime_that_begins_in_a_gap_hides_no_column():
     assert sorted(columns.rows.tolist()) == [0, 2, 3]
     assert len(columns.part.cap) == 2
     search = part_search(problem)
-    assert search.attempt(10, 0, Budget())[0] is Outcome.DOES_NOT_FIT
-    assert search.attempt(11, 0, Budget())[0] is Outcome.FITS
+    assert search.attempt(10, 0, SolveLimits())[0] is Outcome.DOES_NOT_FIT
+    assert search.attempt(11, 0, SolveLimits())[0] is Outcome.FITS
 
 
 def test_columns_by_hand():
@@ -222,7 +222,7 @@ def test_select_keeps_everything_of_a_buffer():
 def test_what_one_attempt_refuted_the_next_does_not_look_at_again():
     problem = tight.crowded(np.random.default_rng(13), 22, 30, 9)
     load = lower_bound(problem).nbytes
-    search, budget = part_search(problem), Budget()
+    search, budget = part_search(problem), SolveLimits()
     nodes = []
     for _ in "123":
         before = int(budget.counter[0])
@@ -291,7 +291,7 @@ def test_conflicts_are_followed():
     """Six packings that took more than 90,000 nodes without the memory of conflicts and 36,000 with it."""
     nodes = 0
     for seed in (0, 1, 2, 3, 9, 10):
-        made, budget = perfect.guillotine(200, seed), Budget()
+        made, budget = perfect.guillotine(200, seed), SolveLimits()
         search = part_search(made.problem)
         turns = (search.attempt(made.optimum, turn, budget)[0] for turn in range(100))
         assert Outcome.FITS in turns
@@ -329,13 +329,13 @@ HARD = tight.crowded(np.random.default_rng(1), 60, 60, 20)
 
 
 def test_an_attempt_ends_at_its_node_limit():
-    budget = Budget()
+    budget = SolveLimits()
     assert part_search(HARD).attempt(60, 0, budget, 50) == (Outcome.UNDECIDED, None)
     assert 50 <= budget.counter[0] <= 52
 
 
 def test_an_attempt_ends_when_its_budget_is_stopped():
-    budget = Budget()
+    budget = SolveLimits()
     budget.cancel()
     assert part_search(HARD).attempt(60, 0, budget, 10**9) == (Outcome.UNDECIDED, None)
     assert budget.counter[0] <= 1
@@ -351,7 +351,7 @@ def test_node_limits_grow_from_round_to_round_and_stay_numbers():
 
 def test_one_seed_searches_in_the_same_manner_every_time_and_later_rounds_in_others():
     def run():
-        search, budget = part_search(HARD, seed=3), Budget()
+        search, budget = part_search(HARD, seed=3), SolveLimits()
         found = [search.attempt(70, turn, budget) for turn in range(3 * len(TASTES))]
         placed = [None if offsets is None else offsets.tolist() for _, offsets in found]
         return placed, int(budget.counter[0])

@@ -159,7 +159,7 @@ def test_the_address_restores_everything_in_another_browser(dashboard, open_page
     page.select("Strategy", "greedy_by_area")
     page.select("Colour by", "lifetime")
     page.type("Find (regex)", "relu")
-    page.type("Budget, MiB", "20.125")
+    page.type("SolveLimits, MiB", "20.125")
     click_a_rectangle(page)
     wanted = page.address
     assert set(wanted) == {"doc", "strategy", "colour", "find", "budget", "selected"}
@@ -286,7 +286,7 @@ def test_a_finished_plan_that_overlaps_is_drawn_and_its_violations_listed(dashbo
 
 def test_the_keyboard_alone_selects_and_clears(dashboard):
     page = dashboard()
-    page.page.get_by_label("Budget, MiB", exact=True).focus()
+    page.page.get_by_label("SolveLimits, MiB", exact=True).focus()
     for _ in range(12):
         page.page.keyboard.press("Tab")
         if page.page.evaluate("document.activeElement.shadowRoot?.activeElement?.className") == "stage":

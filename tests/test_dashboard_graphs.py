@@ -89,7 +89,7 @@ def test_options_come_along_to_the_compare_page():
 
 def test_buffers_without_a_graph_have_no_options():
     app = open_app(doc="file:list.csv")
-    assert [each.label for each in app.number_input] == ["Budget, MiB"]
+    assert [each.label for each in app.number_input] == ["SolveLimits, MiB"]
     assert [tab.label for tab in app.tabs] == [
         "What the peak is made of", "All buffers", "Layout", "What if",
     ]  # fmt: skip

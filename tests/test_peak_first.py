@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from memplan_engine.bounds import lower_bound
 from memplan_engine.planner import adopt
 from memplan_engine.problem import FREE, make_problem
-from memplan_engine.strategies.base import Budget
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.search import local_search
 from memplan_engine.strategies.search.local_search import Hunt
@@ -68,7 +68,7 @@ def test_a_window_holds_the_whole_peak(seed):
 def test_from_no_reuse_to_the_bound_by_the_peak_alone(seed, monkeypatch):
     monkeypatch.setattr(local_search, "MANY", 1)
     problem, _ = around_a_peak(seed)
-    hunt = Hunt(make_timeline(problem), Budget(), lower_bound(problem).nbytes, 50_000)
+    hunt = Hunt(make_timeline(problem), SolveLimits(), lower_bound(problem).nbytes, 50_000)
     hunt.consider(np.cumsum(problem.size) - problem.size, "naive")
     for _ in range(6):
         hunt.pack_peak_first()
@@ -81,7 +81,7 @@ def test_from_no_reuse_to_the_bound_by_the_peak_alone(seed, monkeypatch):
 def test_its_moves_count_and_a_limit_on_them_holds(monkeypatch):
     monkeypatch.setattr(local_search, "MANY", 1)
     problem, _ = around_a_peak(1)
-    hunt = Hunt(make_timeline(problem), Budget(), lower_bound(problem).nbytes - 1, 100)
+    hunt = Hunt(make_timeline(problem), SolveLimits(), lower_bound(problem).nbytes - 1, 100)
     hunt.consider(np.cumsum(problem.size) - problem.size, "naive")
     for _ in range(4):
         hunt.pack_peak_first()
@@ -92,7 +92,7 @@ def test_a_window_is_given_up_when_the_best_arena_is_lower(monkeypatch):
     """Nothing is placed around what would not help."""
     monkeypatch.setattr(local_search, "MANY", 1)
     problem, _ = around_a_peak(2)
-    hunt = Hunt(make_timeline(problem), Budget(), lower_bound(problem).nbytes, 1000)
+    hunt = Hunt(make_timeline(problem), SolveLimits(), lower_bound(problem).nbytes, 1000)
     offsets = np.cumsum(problem.size) - problem.size
     hunt.consider(offsets, "naive")
     monkeypatch.setattr(Hunt, "pack_window", lambda self, rows, turn: self)
@@ -106,7 +106,7 @@ def test_a_window_is_given_up_when_the_best_arena_is_lower(monkeypatch):
 
 def test_few_buffers_or_such_with_fixed_offsets_are_left_to_the_rest_of_the_search():
     problem, _ = around_a_peak(3)
-    hunt = Hunt(make_timeline(problem), Budget(), 0, 1000)
+    hunt = Hunt(make_timeline(problem), SolveLimits(), 0, 1000)
     hunt.consider(np.cumsum(problem.size) - problem.size, "naive")
     hunt.pack_peak_first()
     assert hunt.windows == 0

@@ -108,7 +108,7 @@ def pick_budget() -> int | None:
     current = parse_mebibytes(state.get("budget"))
     _keep("budget_widget", current)
     st.number_input(
-        "Budget, MiB",
+        "SolveLimits, MiB",
         min_value=0.0,
         max_value=MOST_MEBIBYTES,
         step=1.0,

@@ -13,7 +13,7 @@ from memplan_engine.planner import QUICK_SECONDS, make_plan
 from memplan_engine.rewrites.reuse.reused import Kept, Reason, Reused, reused_problem
 from memplan_engine.rewrites.reuse.transform import reuse
 from memplan_engine.schedule import Schedule
-from memplan_engine.strategies.base import Budget, Strategy
+from memplan_engine.strategies.base import SolveLimits, Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def savings(
     alignment: int = DEFAULT_ALIGNMENT,
     plan_inputs: bool = False,
     unread: Unread = Unread.FREED,
-    budget: Budget | None = None,
+    budget: SolveLimits | None = None,
 ) -> tuple[Saving, ...]:
     """The graph planned four times: "as it is", "in place", "concat" and "both", in that order.
 
@@ -63,7 +63,7 @@ def savings(
     for name, in_place, concat in ways:
         reused = reuse(graph, schedule, in_place=in_place, concat=concat, alignment=alignment, unread=unread)
         problem = reused_problem(reused, alignment=alignment, plan_inputs=plan_inputs, unread=unread)
-        plan = make_plan(problem, strategy, budget=Budget(budget.seconds if budget else QUICK_SECONDS))
+        plan = make_plan(problem, strategy, budget=SolveLimits(budget.seconds if budget else QUICK_SECONDS))
         found.append(
             Saving(
                 name,

@@ -18,8 +18,8 @@ import numpy as np
 from memplan_engine.kernels.exact import branch
 from memplan_engine.kernels.exact.branch import Floats
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.exact.independent_parts import Columns, Windows, make_columns
+from memplan_engine.strategies.limits import SolveLimits
 
 
 class Outcome(IntEnum):
@@ -156,7 +156,7 @@ class PartSearch:
         return self._full_refuted >= top - self.step and self._relaxed_fits <= target
 
     def attempt(
-        self, capacity: int, turn: int, budget: Budget, most_nodes: int = 0
+        self, capacity: int, turn: int, limits: SolveLimits, most_nodes: int = 0
     ) -> tuple[Outcome, Ints | None]:
         """Search for a placement within `capacity` bytes in the manner of `turn` (0, 1, …).
 
@@ -175,8 +175,8 @@ class PartSearch:
             MOST_RAISES[manner.odd],
             limit,
             self._table(capacity, relaxed, limit),
-            budget.counter,
-            budget.stop,
+            limits.counter,
+            limits.stop,
         )
         self._furthest[manner.taste] = max(self._furthest[manner.taste], int(reached))
         if outcome == Outcome.FITS and not relaxed:

@@ -12,11 +12,10 @@ import numpy as np
 
 from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.problem import Ints, Problem, select
-from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.constructive.portfolio import without_empty
 from memplan_engine.strategies.exact.attempts import TASTES, Outcome, PartSearch
 from memplan_engine.strategies.exact.independent_parts import MOST_BUFFERS, independent
-from memplan_engine.strategies.placement import Placement
+from memplan_engine.strategies.limits import Placement, SolveLimits
 
 SPREAD = (5**0.5 - 1) / 2
 """Every other early attempt looks between the target and the best arena, by multiples of the golden ratio. In
@@ -87,13 +86,13 @@ class Race:
         best = self.best
         return Placement(best.offsets, best.found_by, bound=self.bound)
 
-    def run(self, budget: Budget, threads: int = 1) -> None:
-        """Make attempts until all is settled or `budget` is spent, on `threads` threads at once."""
+    def run(self, limits: SolveLimits, threads: int = 1) -> None:
+        """Make attempts until all is settled or `limits` are reached, on `threads` threads at once."""
         if threads == 1:
-            self._work(budget)
+            self._work(limits)
             return
         with ThreadPoolExecutor(threads) as pool:
-            for work in [pool.submit(self._work, budget) for _ in range(threads)]:
+            for work in [pool.submit(self._work, limits) for _ in range(threads)]:
                 work.result()
 
     def adopt(self, found: Placement) -> None:
@@ -114,17 +113,17 @@ class Race:
             if ends < (self.best.offsets + self.problem.size)[others].max(initial=0):
                 self.best = Placement(np.where(others, offsets, self.best.offsets), found.found_by)
 
-    def _work(self, budget: Budget) -> None:
-        for index, capacity, turn in self._attempts(budget):
-            outcome, offsets = self.parts[index].attempt(capacity, turn, budget)
+    def _work(self, limits: SolveLimits) -> None:
+        for index, capacity, turn in self._attempts(limits):
+            outcome, offsets = self.parts[index].attempt(capacity, turn, limits)
             if offsets is not None:
-                self._improve(index, offsets, budget, turn)
+                self._improve(index, offsets, limits, turn)
             elif outcome is Outcome.DOES_NOT_FIT:
-                self._refute(index, capacity, budget)
+                self._refute(index, capacity, limits)
 
-    def _attempts(self, budget: Budget) -> Iterator[tuple[int, int, int]]:
+    def _attempts(self, limits: SolveLimits) -> Iterator[tuple[int, int, int]]:
         """Part, capacity and turn of what comes next; the parts take turns."""
-        while not budget.stopped:
+        while not limits.stopped:
             with self._lock:
                 open_parts = [] if self._refuted else self._open()
                 if not open_parts:
@@ -168,7 +167,7 @@ class Race:
         below = max(0, math.ceil(math.log(room / ladder, RUNG)))
         return ladder * RUNG ** (below + int(random.geometric(0.5)) - 1) / room
 
-    def _improve(self, index: int, offsets: Ints, budget: Budget, turn: int) -> None:
+    def _improve(self, index: int, offsets: Ints, limits: SolveLimits, turn: int) -> None:
         part = self.parts[index]
         top = int((offsets + part.part.size).max())
         with self._lock:
@@ -180,9 +179,9 @@ class Race:
             better = self.best.offsets.copy()
             better[part.rows] = offsets
             self.best = Placement(better, "branch and bound")
-        budget.report(self.best, self.problem)
+        limits.report(self.best, self.problem)
 
-    def _refute(self, index: int, capacity: int, budget: Budget) -> None:
+    def _refute(self, index: int, capacity: int, limits: SolveLimits) -> None:
         part, rows = self.parts[index], np.sort(self.parts[index].rows)
         nbytes = (capacity // part.step + 1) * part.step
         with self._lock:
@@ -190,4 +189,4 @@ class Race:
                 return
             first, last = int(part.part.start.min()), int(part.part.end.max())
             self.bound = Bound(nbytes, BoundKind.CORE, first, core=tuple(rows.tolist()), until=last)
-        budget.prove(self.bound)
+        limits.prove(self.bound)

@@ -9,9 +9,9 @@ import numpy as np
 from memplan_engine.kernels.search.repair import UNPLACED
 from memplan_engine.kernels.search.time_index import meeting
 from memplan_engine.problem import FREE, Ints, Problem, select
-from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.exact.attempts import PartSearch
 from memplan_engine.strategies.exact.independent_parts import independent
+from memplan_engine.strategies.limits import SolveLimits
 from memplan_engine.strategies.search.ejection_search import Mender
 
 MOST_OUT = 6
@@ -26,7 +26,9 @@ WORK = 400_000
 """Nodes × buffers of a window that one turn may visit: a node looks at all of them."""
 
 
-def pack_windows(problem: Problem, mender: Mender, ceiling: int, seed: int, budget: Budget) -> Ints | None:
+def pack_windows(
+    problem: Problem, mender: Mender, ceiling: int, seed: int, limits: SolveLimits
+) -> Ints | None:
     """Offsets below `ceiling` bytes of more buffers than `mender` has placed, UNPLACED for those still out;
     None when no window helped.
 
@@ -39,7 +41,7 @@ def pack_windows(problem: Problem, mender: Mender, ceiling: int, seed: int, budg
     random = np.random.default_rng((seed, len(out)))
     for buffer in random.permutation(out)[:MOST_OUT].tolist():
         for freed in FREED:
-            if budget.stopped or _pack_one(problem, mender, offsets, buffer, freed, ceiling, random, budget):
+            if limits.stopped or _pack_one(problem, mender, offsets, buffer, freed, ceiling, random, limits):
                 break
     return offsets if (offsets[out] != UNPLACED).any() else None
 
@@ -52,7 +54,7 @@ def _pack_one(
     freed: int,
     ceiling: int,
     random: np.random.Generator,
-    budget: Budget,
+    limits: SolveLimits,
 ) -> bool:
     """Find a place for `buffer` and new ones for `freed` of its neighbours; changes `offsets` if it can."""
     # The mender does not know those that earlier windows have placed.
@@ -66,7 +68,7 @@ def _pack_one(
     if len(around) > MOST_AROUND:
         return False
     rows = np.concatenate([inside, around])
-    found = _pack(_with_fixed(problem, rows, len(inside), offsets), ceiling, budget)
+    found = _pack(_with_fixed(problem, rows, len(inside), offsets), ceiling, limits)
     if found is None:
         return False
     offsets[inside] = found[: len(inside)]
@@ -93,12 +95,12 @@ def _with_fixed(problem: Problem, rows: Ints, inside: int, offsets: Ints) -> Pro
     return replace(alone, fixed=fixed)
 
 
-def _pack(window: Problem, ceiling: int, budget: Budget) -> Ints | None:
+def _pack(window: Problem, ceiling: int, limits: SolveLimits) -> Ints | None:
     offsets = np.maximum(window.fixed, 0)
     # The search counts its moves, not these nodes.
-    uncounted = Budget(seed=budget.seed, stop=budget.stop)
+    uncounted = SolveLimits(seed=limits.seed, stop=limits.stop)
     for rows in independent(window):
-        search = PartSearch(window, rows, select(window, rows), budget.seed)
+        search = PartSearch(window, rows, select(window, rows), limits.seed)
         for turn in range(TURNS):
             _, found = search.attempt(ceiling, turn, uncounted, min(NODES, WORK // len(rows)))
             if found is not None:

@@ -7,14 +7,14 @@ from typing import ClassVar
 
 from memplan_engine.bounds import lower_bound
 from memplan_engine.problem import Ints, Problem, select
-from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.base import Placement, SolveLimits
 from memplan_engine.strategies.constructive import orders
 from memplan_engine.strategies.constructive.order_fit import NO_LIMIT, Fit, is_plain, place_by
 from memplan_engine.strategies.constructive.orders import Order
 from memplan_engine.strategies.constructive.portfolio import Try, place_quickly
 from memplan_engine.strategies.constructive.timeline import Timeline, make_timeline
 from memplan_engine.strategies.search.contact_fit import placements
-from memplan_engine.strategies.search.ejection_search import Limits, Mender, make_mender
+from memplan_engine.strategies.search.ejection_search import Mender, RepairLimits, make_mender
 from memplan_engine.strategies.search.large_neighbourhood import pack_windows
 from memplan_engine.strategies.search.peak_first import held_at, peak_window
 from memplan_engine.strategies.search.skyline_fit import Skylines, fullness
@@ -72,11 +72,11 @@ second few bytes, the third few buffers. They take turns."""
 @dataclass(frozen=True, slots=True)
 class Search:
     """A few strong orders × fits, each repaired below the bound; then rounds of repair, below the bound and
-    below ceilings between it and the best arena, until the budget ends; in between the rest of the portfolio.
+    below ceilings between it and the best arena, until its limits; in between the rest of the portfolio.
 
     `iterations` limits the moves: the same number gives the same result each time, for one seed. Without it
     and without a time limit the search ends when it has found nothing better for a while. It stops at once
-    when the arena meets `lower_bound`, or fits into `capacity` (bytes). Unless the budget ends before, it is
+    when the arena meets `lower_bound`, or fits into `capacity` (bytes). Unless limits end it before, it is
     never worse than any order × fit.
     """
 
@@ -94,14 +94,14 @@ class Search:
         """The same, which ends when the arena fits into `capacity` bytes."""
         return replace(self, capacity=capacity)
 
-    def place(self, problem: Problem, budget: Budget) -> Placement:
+    def place(self, problem: Problem, limits: SolveLimits) -> Placement:
         """The best placement found; `found_by` names the start and whether it was repaired."""
-        spent = budget.stopped
-        budget.prove(proved := lower_bound(problem))
-        first = place_quickly(problem, budget, spent)
+        spent = limits.stopped
+        limits.prove(proved := lower_bound(problem))
+        first = place_quickly(problem, limits, spent)
         target = max(proved.nbytes, self.capacity or 0)
-        hunt = Hunt(make_timeline(problem), budget, target, self.iterations)
-        return hunt.go_on(first, budget)
+        hunt = Hunt(make_timeline(problem), limits, target, self.iterations)
+        return hunt.go_on(first, limits)
 
 
 @dataclass(slots=True, eq=False)
@@ -116,10 +116,10 @@ class Stand:
 class Hunt:
     """One search: the best so far, and the stands from which it goes on.
 
-    It may run under one budget after the other: what was tried at the beginning is not tried again."""
+    It may run under one set of limits after the other: what was tried at the beginning is not tried again."""
 
     timeline: Timeline
-    budget: Budget
+    limits: SolveLimits
     bound: int
     iterations: int | None
     best: Placement = field(init=False)
@@ -135,9 +135,9 @@ class Hunt:
     tried: set[str] = field(default_factory=set)
     ordered: dict[str, Ints] = field(default_factory=dict)
 
-    def go_on(self, first: Placement, budget: Budget) -> Placement:
-        """Search from `first` or something better within `budget`; the best so far."""
-        self.budget = budget
+    def go_on(self, first: Placement, limits: SolveLimits) -> Placement:
+        """Search from `first` or something better within `limits`; the best so far."""
+        self.limits = limits
         self.consider(first.offsets, first.found_by)
         self.run()
         return self.best
@@ -166,14 +166,14 @@ class Hunt:
     @property
     def over(self) -> bool:
         """Whether there is nothing left to do, or nothing left to do it with."""
-        return self.budget.stopped or self.arena <= self.bound or self.moves_left == 0
+        return self.limits.stopped or self.arena <= self.bound or self.moves_left == 0
 
     @property
     def moves_left(self) -> int:
         """How many moves may still be made."""
         if self.iterations is not None:
             return max(0, self.iterations - self.moves)
-        if self.budget.seconds is not None:
+        if self.limits.seconds is not None:
             return NO_LIMIT
         return max(
             0, self.better_at + min(PATIENT_MOVES, 1000 + 200 * len(self.timeline.problem)) - self.moves
@@ -187,7 +187,7 @@ class Hunt:
         arena = placement.arena_bytes(self.timeline.problem)
         if arena < self.arena:
             self.best, self.arena, self.better_at = placement, arena, self.moves
-            self.budget.report(placement, self.timeline.problem)
+            self.limits.report(placement, self.timeline.problem)
 
     def order(self, order: Order) -> Ints:
         """The buffers in `order`, worked out once."""
@@ -196,22 +196,22 @@ class Hunt:
         return self.ordered[order.name]
 
     def try_by_start(self) -> None:
-        """By far the quickest placement: however early a budget ends, it leaves more than no reuse."""
-        # What keeps holes is quick enough to be waited for, unless the budget was spent before we began.
-        budget = Budget() if is_plain(self.timeline.problem) and not self.budget.stopped else self.budget
+        """By far the quickest placement: however early the limits end it, this leaves more than no reuse."""
+        # What keeps holes is quick enough to be waited for, unless they were reached before we began.
+        limits = SolveLimits() if is_plain(self.timeline.problem) and not self.limits.stopped else self.limits
         if self.arena > self.bound:
             order = self.order(orders.BY_START)
-            self.consider(place_by(self.timeline, order, Fit.FIRST, budget), f"start × {Fit.FIRST} fit")
+            self.consider(place_by(self.timeline, order, Fit.FIRST, limits), f"start × {Fit.FIRST} fit")
 
     def repair_starts(self, starts: tuple[Try, ...]) -> None:
         """Place by each of `starts`, however high it gets, and repair what is above the bound."""
         for order, fit in starts:
-            if self.budget.stopped or self.arena <= self.bound:
+            if self.limits.stopped or self.arena <= self.bound:
                 return
             called = f"{order.name} × {fit} fit"
             if called in self.tried:
                 continue
-            offsets = place_by(self.timeline, self.order(order), fit, self.budget)
+            offsets = place_by(self.timeline, self.order(order), fit, self.limits)
             if offsets is None:
                 return
             self.tried.add(called)
@@ -240,7 +240,7 @@ class Hunt:
         for _ in range(max(1, min(rounds, affordable))):
             if self.over or self.arena <= near:
                 return
-            self.consider(self.skylines.next(self.budget), SKYLINE)
+            self.consider(self.skylines.next(self.limits), SKYLINE)
 
     def lower_in_steps(self, near: int = 0) -> None:
         """Repair the best below ceilings under its arena until that is `near`: half the way to the bound, or
@@ -270,12 +270,12 @@ class Hunt:
     def repair_by_contact(self) -> None:
         """Place what is busiest first where it touches most, and repair each placement that is the best so
         far."""
-        if not is_plain(self.timeline.problem) or self.budget.stopped or self.arena <= self.bound:
+        if not is_plain(self.timeline.problem) or self.limits.stopped or self.arena <= self.bound:
             return
         if CONTACT in self.tried:
             return
         size, least = self.timeline.problem.size, NO_LIMIT
-        for offsets in placements(self.timeline, self.bound, self.budget):
+        for offsets in placements(self.timeline, self.bound, self.limits):
             self.consider(offsets, CONTACT)
             outside = int(size[offsets + size > self.bound].sum())
             if outside < least:
@@ -283,7 +283,7 @@ class Hunt:
             least = min(least, outside)
             if self.over:
                 return
-        if not self.budget.stopped:
+        if not self.limits.stopped:
             self.tried.add(CONTACT)
 
     def pack_peak_first(self) -> None:
@@ -297,12 +297,12 @@ class Hunt:
         if 2 * len(rows) > len(problem):
             return
         inside = self.pack_window(rows, turn)
-        if inside.arena >= self.arena or self.budget.stopped:
+        if inside.arena >= self.arena or self.limits.stopped:
             return
         least, start = NO_LIMIT, None
         around = held_at(problem, rows, inside.best.offsets)
         for order, fit in STARTS:
-            offsets = place_by(around, self.order(order), fit, self.budget)
+            offsets = place_by(around, self.order(order), fit, self.limits)
             if offsets is None:
                 return
             name = PEAK_FIRST.format(f"{order.name} × {fit} fit")
@@ -319,8 +319,8 @@ class Hunt:
         """A search of the buffers `rows` alone, down to the bound or to the limit on its moves."""
         moves = min(self.moves_left, PEAK_MOVES * (2 + turn) // 2)
         # What it finds is no placement of the problem, and so nothing to report.
-        budget = Budget(seed=self.budget.seed + turn, stop=self.budget.stop)
-        inside = Hunt(make_timeline(select(self.timeline.problem, rows)), budget, self.bound, moves)
+        limits = SolveLimits(seed=self.limits.seed + turn, stop=self.limits.stop)
+        inside = Hunt(make_timeline(select(self.timeline.problem, rows)), limits, self.bound, moves)
         inside.run()
         self.moves += inside.moves
         return inside
@@ -337,9 +337,9 @@ class Hunt:
     def try_the_others(self) -> None:
         """The rest of the portfolio, each given up as soon as it passes the best arena."""
         for order, fit in OTHERS:
-            if self.budget.stopped or self.arena <= self.bound:
+            if self.limits.stopped or self.arena <= self.bound:
                 return
-            found = place_by(self.timeline, self.order(order), fit, self.budget, limit=self.arena - 1)
+            found = place_by(self.timeline, self.order(order), fit, self.limits, limit=self.arena - 1)
             self.consider(found, f"{order.name} × {fit} fit")
 
     def repair_in_rounds(self, rounds: int | None = None) -> None:
@@ -369,12 +369,12 @@ class Hunt:
         least = max(EFFORT, EFFORT_PER_BUFFER * len(offsets))
         effort = min(least << min(turn // 8, 5), max(MOST_EFFORT, least))
         effort = effort // BRIEF if brief else effort
-        limits = Limits(self.moves_left, effort, PATIENCES[turn % len(PATIENCES)])
+        allowed = RepairLimits(self.moves_left, effort, PATIENCES[turn % len(PATIENCES)])
         mender.begin(offsets, ceiling, *WORTHS[turn % len(WORTHS)])
         before = self.moves
         while mender.out and self.arena > ceiling:
-            seed = (self.budget.seed * 1_000_003 + self.moves) % 2**32
-            found = mender.repair(ceiling, self.arena, limits, seed, self.budget)
+            seed = (self.limits.seed * 1_000_003 + self.moves) % 2**32
+            found = mender.repair(ceiling, self.arena, allowed, seed, self.limits)
             self.moves = before + mender.moves
             self.consider(found, name + REPAIRED)
             if found is None:
@@ -382,8 +382,8 @@ class Hunt:
         if not mender.out:
             self.consider(mender.offsets, name + REPAIRED)
         elif self.arena > ceiling and not brief:
-            seed = (self.budget.seed + self.moves) % 2**32
-            packed = pack_windows(self.timeline.problem, mender, ceiling, seed, self.budget)
+            seed = (self.limits.seed + self.moves) % 2**32
+            packed = pack_windows(self.timeline.problem, mender, ceiling, seed, self.limits)
             if packed is not None and (packed >= 0).all():
                 self.consider(packed, name + PACKED)
             elif packed is not None:
