@@ -242,7 +242,7 @@ def test_a_budget_that_ends_in_time_stops_nobody_later():
 def test_bounds_and_arrays_of_a_large_part_are_worked_out_once(monkeypatch):
     """A million buffers paid for the bound three times, within a limit that was to be searched."""
     calls = []
-    for module, name in ((bounds, "_lower_bound"), (auto, "prepare"), (local_search, "place_quickly")):
+    for module, name in ((bounds, "_lower_bound"), (auto, "make_timeline"), (local_search, "place_quickly")):
         known = getattr(module, name)
         monkeypatch.setattr(
             module, name, lambda *a, _name=name, _known=known: calls.append(_name) or _known(*a)

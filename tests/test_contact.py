@@ -20,7 +20,7 @@ from memplan_engine.strategies.constructive.order_fit import place_by
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.search import local_search
 from memplan_engine.strategies.search.contact_fit import placements, urgency
-from memplan_engine.strategies.search.local_search import CONTACT, OTHERS, STARTS, Hunt, Search
+from memplan_engine.strategies.search.local_search import CONTACT, OTHERS, STARTS, LocalSearch, Search
 
 
 def place(problem, order, ceiling, stop=False):
@@ -160,13 +160,13 @@ def test_what_ended_above_comes_earlier_in_the_next_round():
 def test_contact_fit_packs_long_and_short_lifetimes_closer_than_every_order_and_fit():
     problem = long_and_short(4000, 0)
     timeline = make_timeline(problem)
-    hunt = Hunt(timeline, SolveLimits(), lower_bound(problem).nbytes, iterations=0)
-    hunt.repair_by_contact()
-    assert hunt.best.found_by == CONTACT
-    assert hunt.arena == hunt.bound
+    search = LocalSearch(timeline, SolveLimits(), lower_bound(problem).nbytes, iterations=0)
+    search.repair_by_contact()
+    assert search.best.found_by == CONTACT
+    assert search.arena == search.bound
     for order, fit in STARTS + OTHERS:
         offsets = place_by(timeline, order(timeline), fit, SolveLimits())
-        assert int((offsets + problem.size).max()) > hunt.bound
+        assert int((offsets + problem.size).max()) > search.bound
 
 
 def test_search_tries_it_only_where_nothing_is_fixed_and_no_gap_is(monkeypatch):

@@ -18,7 +18,7 @@ from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.order_fit import place_by
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.search import local_search
-from memplan_engine.strategies.search.local_search import SKYLINE, Hunt, Search
+from memplan_engine.strategies.search.local_search import SKYLINE, LocalSearch, Search
 from memplan_engine.strategies.search.skyline_fit import WAYS, Skylines, fullness
 from memplan_engine.strategies.search.starts import OTHERS, STARTS
 
@@ -128,19 +128,19 @@ def test_fullness_by_hand():
 def test_full_problems_are_packed_closer_than_by_every_order_and_fit():
     problem = cut(1500, 1000, 4000, 2)
     timeline = make_timeline(problem)
-    hunt = Hunt(timeline, SolveLimits(seed=3), 4000, iterations=3000)
-    hunt.consider(place_by(timeline, STARTS[0][0](timeline), STARTS[0][1], SolveLimits()), "start")
-    assert hunt.lower_what_is_wide()
-    assert SKYLINE in hunt.best.found_by
+    search = LocalSearch(timeline, SolveLimits(seed=3), 4000, iterations=3000)
+    search.consider(place_by(timeline, STARTS[0][0](timeline), STARTS[0][1], SolveLimits()), "start")
+    assert search.lower_what_is_wide()
+    assert SKYLINE in search.best.found_by
     least = min(
         int((place_by(timeline, order(timeline), fit, SolveLimits()) + problem.size).max())
         for order, fit in STARTS + OTHERS
     )
-    assert hunt.arena - 4000 < 0.7 * (least - 4000)
-    other = Hunt(timeline, SolveLimits(seed=3), 4000, iterations=3000)
+    assert search.arena - 4000 < 0.7 * (least - 4000)
+    other = LocalSearch(timeline, SolveLimits(seed=3), 4000, iterations=3000)
     other.consider(place_by(timeline, STARTS[0][0](timeline), STARTS[0][1], SolveLimits()), "start")
     other.lower_what_is_wide()
-    assert other.best.offsets.tolist() == hunt.best.offsets.tolist()
+    assert other.best.offsets.tolist() == search.best.offsets.tolist()
 
 
 def test_only_full_plain_problems_begin_with_skylines(monkeypatch):
@@ -162,9 +162,11 @@ def test_only_full_plain_problems_begin_with_skylines(monkeypatch):
 def test_auto_begins_with_them_where_a_part_is_large_and_repair_goes_on_from_the_best(monkeypatch):
     problem = cut(1200, 1000, 4000, 4)
     firsts = []
-    real = Hunt.go_on
+    real = LocalSearch.go_on
     monkeypatch.setattr(
-        Hunt, "go_on", lambda self, first, budget: firsts.append((self, first)) or real(self, first, budget)
+        LocalSearch,
+        "go_on",
+        lambda self, first, budget: firsts.append((self, first)) or real(self, first, budget),
     )
     monkeypatch.setattr("memplan_engine.strategies.auto.ALONE_SECONDS", 0.1)
     monkeypatch.setattr("memplan_engine.strategies.auto.FIRST_SLICE", 0.2)
@@ -173,7 +175,7 @@ def test_auto_begins_with_them_where_a_part_is_large_and_repair_goes_on_from_the
         placement = Auto().place(problem, budget)
     arena = placement.arena_bytes(problem)
     assert 4000 <= arena < 1.35 * 4000
-    assert len({id(hunt) for hunt, _ in firsts}) == 1
+    assert len({id(search) for search, _ in firsts}) == 1
     assert all(first.arena_bytes(problem) >= arena for _, first in firsts)
     assert lower_bound(problem).nbytes == 4000
     assert local_search.SKYLINE == SKYLINE

@@ -15,7 +15,7 @@ from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.exact.exact_search import finish, raise_bound
 from memplan_engine.strategies.exact.independent_parts import MOST_BUFFERS, independent
 from memplan_engine.strategies.exact.race import Race
-from memplan_engine.strategies.search.local_search import Hunt
+from memplan_engine.strategies.search.local_search import LocalSearch
 
 ALONE_SECONDS = 2.5
 """How long branch and bound has all threads for itself: it settles most of what it can settle at once."""
@@ -61,7 +61,7 @@ class Auto:
         largest = max((len(rows) for rows in independent(problem)), default=0)
         if largest > MOST_BUFFERS:
             # The whole portfolio would take seconds: repair has the best of it first.
-            first = Hunt(timeline, limits, target, None)
+            first = LocalSearch(timeline, limits, target, None)
             best = first.go_on(best, limits.child(limits.seconds))
         else:
             best = place_by_portfolio(problem, limits, target, best)
@@ -69,23 +69,23 @@ class Auto:
         target = max(bound.nbytes, self.capacity or 0)
         if limits.stopped or best.arena_bytes(problem) <= target:
             return replace(best, bound=bound)
-        hunt = Hunt(timeline, limits, target, None)
-        hunt.consider(best.offsets, best.found_by)
+        search = LocalSearch(timeline, limits, target, None)
+        search.consider(best.offsets, best.found_by)
         if MANY < largest <= MOST_BUFFERS:
-            hunt.lower_what_is_wide()
-        race = Race(problem, hunt.best, bound, limits.seed, self.capacity)
+            search.lower_what_is_wide()
+        race = Race(problem, search.best, bound, limits.seed, self.capacity)
         threads = limits.most_threads
         if race.parts:
             alone = limits.child(ALONE_SECONDS if _has_rules(problem) else ALONE_WITHOUT_RULES)
             with alone.running():
                 race.run(alone, threads)
         if threads > 1 and not race.settled:
-            _side_by_side(race, hunt, limits, threads)
+            _side_by_side(race, search, limits, threads)
         elif not race.settled:
-            _in_turn(race, hunt, limits)
+            _in_turn(race, search, limits)
         if not limits.stopped and not race.decided:
             # Branch and bound has nothing more to try, as windows of gaps are beyond it.
-            _repair(race, hunt, limits.child(limits.seconds))
+            _repair(race, search, limits.child(limits.seconds))
         return finish(problem, race, limits, threads)
 
 
@@ -94,13 +94,13 @@ def _has_rules(problem: Problem) -> bool:
     return not problem.gaps and not (problem.size % problem.alignment).any()
 
 
-def _repair(race: Race, hunt: Hunt, limits: SolveLimits) -> None:
-    """Let `hunt` go on from the best that there is, within `limits`."""
-    hunt.bound = race.target
-    race.adopt(hunt.go_on(race.best, limits))
+def _repair(race: Race, search: LocalSearch, limits: SolveLimits) -> None:
+    """Let `search` go on from the best that there is, within `limits`."""
+    search.bound = race.target
+    race.adopt(search.go_on(race.best, limits))
 
 
-def _side_by_side(race: Race, hunt: Hunt, limits: SolveLimits, threads: int) -> None:
+def _side_by_side(race: Race, search: LocalSearch, limits: SolveLimits, threads: int) -> None:
     """Branch and bound and repair at once; who reaches the target ends the other."""
     exact, repair = limits.child(), limits.child(limits.seconds)
 
@@ -110,11 +110,11 @@ def _side_by_side(race: Race, hunt: Hunt, limits: SolveLimits, threads: int) -> 
     with ThreadPoolExecutor(2) as pool:
         running = pool.submit(race.run, exact, max(1, threads - 1))
         running.add_done_callback(settled)
-        _repair(race, hunt, repair)
+        _repair(race, search, repair)
         running.result()
 
 
-def _in_turn(race: Race, hunt: Hunt, limits: SolveLimits) -> None:
+def _in_turn(race: Race, search: LocalSearch, limits: SolveLimits) -> None:
     """Branch and bound and repair by turns on one thread."""
     for turn, seconds in _slices(0 if _has_rules(race.problem) else 1):
         if limits.stopped or race.settled:
@@ -124,7 +124,7 @@ def _in_turn(race: Race, hunt: Hunt, limits: SolveLimits) -> None:
             if turn % 2 == 0:
                 race.run(share)
             else:
-                _repair(race, hunt, share)
+                _repair(race, search, share)
 
 
 def _slices(turn: int) -> Iterator[tuple[int, float]]:

@@ -23,7 +23,7 @@ class RepairLimits:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Mender:
+class EjectionSearch:
     """Repairs placements of one problem below one ceiling after the other."""
 
     state: repair.Repair
@@ -81,8 +81,8 @@ class Mender:
         return self.state.whole.copy() if arena < best else None
 
 
-def make_mender(timeline: Timeline) -> Mender:
-    """A mender with nothing placed: O(n log n) time, O(n) memory."""
+def make_ejection_search(timeline: Timeline) -> EjectionSearch:
+    """A ejection with nothing placed: O(n log n) time, O(n) memory."""
     problem, pieces, sections = timeline.problem, timeline.pieces, timeline.sections
     # Copies: numba compiles once for each mixture of read-only and writable arrays.
     first, start, end, low, high, size, alignment = (
@@ -102,7 +102,7 @@ def make_mender(timeline: Timeline) -> Mender:
     length = total[first[1:]] - total[first[:-1]]
     held = problem.fixed != FREE
     columns = repair.Columns(first, start, end, low, high, size, alignment, held, np.ones(len(size)))
-    return Mender(repair.make_repair(columns, index, _room(first, start, end)), length)
+    return EjectionSearch(repair.make_repair(columns, index, _room(first, start, end)), length)
 
 
 def _room(first: Ints, start: Ints, end: Ints) -> int:

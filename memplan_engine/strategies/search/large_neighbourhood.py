@@ -12,7 +12,7 @@ from memplan_engine.problem import FREE, Ints, Problem, select
 from memplan_engine.strategies.exact.attempts import PartSearch
 from memplan_engine.strategies.exact.independent_parts import independent
 from memplan_engine.strategies.limits import SolveLimits
-from memplan_engine.strategies.search.ejection_search import Mender
+from memplan_engine.strategies.search.ejection_search import EjectionSearch
 
 MOST_OUT = 6
 """How many of the buffers without a place are tried at a time."""
@@ -27,28 +27,30 @@ WORK = 400_000
 
 
 def pack_windows(
-    problem: Problem, mender: Mender, ceiling: int, seed: int, limits: SolveLimits
+    problem: Problem, ejection: EjectionSearch, ceiling: int, seed: int, limits: SolveLimits
 ) -> Ints | None:
-    """Offsets below `ceiling` bytes of more buffers than `mender` has placed, UNPLACED for those still out;
+    """Offsets below `ceiling` bytes of more buffers than `ejection` has placed, UNPLACED for those still out;
     None when no window helped.
 
-    Each buffer that `mender` has left without a place is packed together with some neighbours in time, those
-    of the shortest lifetimes first, by branch and bound; all else stays where it is (large-neighbourhood
+    Each buffer that `ejection` has left without a place is packed together with some neighbours in time,
+    the shortest-lived first, by branch and bound; all else stays where it is (large-neighbourhood
     search after Shaw, 1998). What a move costs follows from what is alive around it, not from n.
     """
-    offsets = mender.offsets
+    offsets = ejection.offsets
     out = np.flatnonzero(offsets == UNPLACED)
     random = np.random.default_rng((seed, len(out)))
     for buffer in random.permutation(out)[:MOST_OUT].tolist():
         for freed in FREED:
-            if limits.stopped or _pack_one(problem, mender, offsets, buffer, freed, ceiling, random, limits):
+            if limits.stopped or _pack_one(
+                problem, ejection, offsets, buffer, freed, ceiling, random, limits
+            ):
                 break
     return offsets if (offsets[out] != UNPLACED).any() else None
 
 
 def _pack_one(
     problem: Problem,
-    mender: Mender,
+    ejection: EjectionSearch,
     offsets: Ints,
     buffer: int,
     freed: int,
@@ -57,13 +59,13 @@ def _pack_one(
     limits: SolveLimits,
 ) -> bool:
     """Find a place for `buffer` and new ones for `freed` of its neighbours; changes `offsets` if it can."""
-    # The mender does not know those that earlier windows have placed.
-    placed = np.flatnonzero((mender.state.offset == UNPLACED) & (offsets != UNPLACED))
-    near = _alive_with(problem, mender, np.array([buffer]))
+    # The ejection does not know those that earlier windows have placed.
+    placed = np.flatnonzero((ejection.state.offset == UNPLACED) & (offsets != UNPLACED))
+    near = _alive_with(problem, ejection, np.array([buffer]))
     near = near[(problem.fixed[near] == FREE) & (offsets[near] != UNPLACED)]
     length = (problem.end - problem.start)[near] * random.uniform(0.5, 2.0, len(near))
     inside = np.concatenate([[buffer], near[np.argsort(length)][:freed]])
-    around = np.setdiff1d(np.concatenate([_alive_with(problem, mender, inside), placed]), inside)
+    around = np.setdiff1d(np.concatenate([_alive_with(problem, ejection, inside), placed]), inside)
     around = around[offsets[around] != UNPLACED]
     if len(around) > MOST_AROUND:
         return False
@@ -75,10 +77,10 @@ def _pack_one(
     return True
 
 
-def _alive_with(problem: Problem, mender: Mender, rows: Ints) -> Ints:
+def _alive_with(problem: Problem, ejection: EjectionSearch, rows: Ints) -> Ints:
     """The placed buffers that are alive at some step of one of `rows`."""
-    columns, times = mender.state.columns, mender.state.times
-    found = np.empty(len(times.piece) + 1, dtype=np.int64) if len(rows) > 1 else mender.state.found
+    columns, times = ejection.state.columns, ejection.state.times
+    found = np.empty(len(times.piece) + 1, dtype=np.int64) if len(rows) > 1 else ejection.state.found
     owners = []
     for row in rows.tolist():
         for piece in range(columns.first[row], columns.first[row + 1]):
