@@ -1,4 +1,4 @@
-"""The search of one part: every capacity, every taste, with what is refuted kept, against brute force."""
+"""The search of one part: every capacity, every rule, with what is refuted kept, against brute force."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from memplan_engine.bounds import lower_bound
 from memplan_engine.kernels.exact import branch, branch_state
 from memplan_engine.problem import FREE, Gap, make_problem, select
 from memplan_engine.strategies.exact.attempts import (
+    BRANCHING_RULES,
     LARGE_TABLE,
     MOST_RAISES,
     MOST_TABLES,
     SMALL_TABLE,
-    TASTES,
     Outcome,
     PartSearch,
 )
-from memplan_engine.strategies.exact.independent_parts import Windows, independent, make_columns
+from memplan_engine.strategies.exact.independent_parts import GapRelaxation, independent, make_columns
 from memplan_engine.strategies.limits import SolveLimits
 
-TURNS = len(TASTES) * len(MOST_RAISES)
+TURNS = len(BRANCHING_RULES) * len(MOST_RAISES)
 ENOUGH_NODES = 200_000
 
 
@@ -43,7 +43,7 @@ def least(part, optimum):
 
 
 def check_part(part, random, most):
-    """Up to `most` attempts, capacities and tastes in any order; gives how often it was refuted at a capacity
+    """Up to `most` attempts, capacities and rules in any order; gives how often it was refuted at a capacity
     that the bound does not exclude."""
     optimum = reference.least_arena(part)
     assert lower_bound(part).nbytes <= optimum
@@ -192,8 +192,8 @@ def test_units_and_where_exchanges_are_allowed(kind, unit, step, plain):
 
 def test_buffers_that_hold_nothing_at_all_leave_no_columns():
     problem = make_problem([0, 0, 0], [2, 2, 2], [6, 6, 4], gaps={b: (Gap(0, 2, 1, 4),) for b in range(3)})
-    assert len(make_columns(problem, Windows.EMPTY).rows) == 0
-    assert len(make_columns(problem, Windows.FULL).rows) == 3
+    assert len(make_columns(problem, GapRelaxation.EMPTY).rows) == 0
+    assert len(make_columns(problem, GapRelaxation.FULL).rows) == 3
     check_part(problem, np.random.default_rng(0), 60)
 
 
@@ -343,7 +343,7 @@ def test_an_attempt_ends_when_its_budget_is_stopped():
 
 def test_node_limits_grow_from_round_to_round_and_stay_numbers():
     search = part_search(HARD)
-    limits = [search.nodes(turn) for turn in range(0, 100_000, len(TASTES))]
+    limits = [search.nodes(turn) for turn in range(0, 100_000, len(BRANCHING_RULES))]
     assert limits == sorted(limits)
     assert limits[0] < limits[1] < limits[20] < 2**62
     assert limits[-1] < 2**62
@@ -352,29 +352,31 @@ def test_node_limits_grow_from_round_to_round_and_stay_numbers():
 def test_one_seed_searches_in_the_same_manner_every_time_and_later_rounds_in_others():
     def run():
         search, budget = part_search(HARD, seed=3), SolveLimits()
-        found = [search.attempt(70, turn, budget) for turn in range(3 * len(TASTES))]
+        found = [search.attempt(70, turn, budget) for turn in range(3 * len(BRANCHING_RULES))]
         placed = [None if offsets is None else offsets.tolist() for _, offsets in found]
         return placed, int(budget.counter[0])
 
     found, nodes = run()
     assert (found, nodes) == run()
-    # After the first round every other turn goes through the tastes once more.
+    # After the first round every other turn goes through the rules once more.
     assert found[0] is not None
-    assert found[len(TASTES)] is not None
-    assert found[0] != found[len(TASTES)]
+    assert found[len(BRANCHING_RULES)] is not None
+    assert found[0] != found[len(BRANCHING_RULES)]
 
 
 def test_the_tastes_that_came_furthest_get_most_of_every_other_turn():
     search = part_search(HARD)
     search._furthest[5], search._furthest[2] = 900, 800
-    turns = [search.manner(turn) for turn in range(201 * len(TASTES))]
-    tastes = list(range(len(TASTES)))
-    assert [manner.taste for manner in turns[: len(tastes)]] == tastes
-    assert [manner.taste for manner in turns[len(tastes) :: 2]] == tastes * 100
-    favoured = np.bincount([manner.taste for manner in turns[len(tastes) + 1 :: 2]]) / (100 * len(tastes))
+    turns = [search.configuration(turn) for turn in range(201 * len(BRANCHING_RULES))]
+    rules = list(range(len(BRANCHING_RULES)))
+    assert [configuration.rule for configuration in turns[: len(rules)]] == rules
+    assert [configuration.rule for configuration in turns[len(rules) :: 2]] == rules * 100
+    favoured = np.bincount([configuration.rule for configuration in turns[len(rules) + 1 :: 2]]) / (
+        100 * len(rules)
+    )
     assert abs(favoured[5] - 0.4) < 0.05
     assert abs(favoured[2] - 0.24) < 0.05
     assert favoured.min() > 0
-    seen = [manner for manner in turns if manner.taste == 5]
-    assert [manner.again for manner in seen] == list(range(len(seen)))
-    assert {manner.odd for manner in seen[:2]} == {True, False}
+    seen = [configuration for configuration in turns if configuration.rule == 5]
+    assert [configuration.again for configuration in seen] == list(range(len(seen)))
+    assert {configuration.odd for configuration in seen[:2]} == {True, False}

@@ -23,7 +23,7 @@ from memplan_engine.strategies.constructive.naive import Naive
 from memplan_engine.strategies.constructive.portfolio import place_by_portfolio
 from memplan_engine.strategies.exact.exact_search import Exact
 from memplan_engine.strategies.exact.minimal_core import is_refuted, shrink_core
-from memplan_engine.strategies.exact.race import EARLY_TURNS, RUNG, TARGET_SHARE, Race
+from memplan_engine.strategies.exact.race import EARLY_ATTEMPTS, RUNG, TARGET_SHARE, Race
 from memplan_engine.strategies.limits import Placement, Progress, SolveLimits
 from memplan_engine.verify.recheck_cores import Outcome, replay
 from memplan_engine.verify.validate import validate_plan
@@ -346,7 +346,7 @@ def test_attempts_far_above_the_target_go_down_a_ladder_of_capacities():
     problem = perfect.guillotine(60, 1).problem
     race = Race(problem, Naive().place(problem, SolveLimits()), lower_bound(problem), seed=3)
     room = race._tops[0] - race.target
-    late = range(EARLY_TURNS, EARLY_TURNS + 4000)
+    late = range(EARLY_ATTEMPTS, EARLY_ATTEMPTS + 4000)
     heights = np.array([race._height(0, turn, room) for turn in late])
     assert np.mean(heights == 0) == pytest.approx(TARGET_SHARE, abs=0.03)
     rungs = np.log(heights[heights > 0]) / np.log(RUNG)
@@ -357,7 +357,7 @@ def test_attempts_far_above_the_target_go_down_a_ladder_of_capacities():
     lower = [race._height(0, turn, room // 3) for turn in late]
     assert 0 <= min(lower) <= max(lower) <= 1
     # Near the target, and in the beginning, half of the attempts look at the target.
-    for space, turns in ((int(0.03 * race.target), late), (room, range(EARLY_TURNS))):
+    for space, turns in ((int(0.03 * race.target), late), (room, range(EARLY_ATTEMPTS))):
         found = np.array([race._height(0, turn, space) for turn in turns])
         assert np.mean(found == 0) == pytest.approx(0.5, abs=0.1)
 
