@@ -34,7 +34,7 @@ from memplan_engine.bounds import lower_bound  # noqa: E402
 from memplan_engine.files import load  # noqa: E402
 from memplan_engine.planner import adopt  # noqa: E402
 from memplan_engine.problem import Problem, make_problem  # noqa: E402
-from memplan_engine.strategies.base import Budget  # noqa: E402
+from memplan_engine.strategies.base import SolveLimits  # noqa: E402
 from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE  # noqa: E402
 from memplan_engine.verify.validate import validate_plan  # noqa: E402
 from memplan_engine.warm_up import compile_kernels  # noqa: E402
@@ -132,7 +132,7 @@ def median_seconds(work: Callable[[], Result]) -> tuple[float, Result]:
 def measured(problem: Problem, with_loops: bool) -> tuple[float, ...]:
     """Of one draw: our seconds, then each loop's with how many times ours that is, arena over LOAD, and the
     validator's seconds. Not a number where there are no loops."""
-    seconds, placement = median_seconds(lambda: GREEDY_BY_SIZE.place(problem, Budget()))
+    seconds, placement = median_seconds(lambda: GREEDY_BY_SIZE.place(problem, SolveLimits()))
     loops = [math.nan] * 4
     if with_loops:
         rows = list(zip(problem.start.tolist(), problem.end.tolist(), problem.size.tolist(), strict=True))

@@ -46,7 +46,7 @@ def rows(names: list[str], full: bool, runs: int) -> Iterator[tuple[str, ...]]:
     import torch
     from torch.utils import _pytree as pytree
 
-    from memplan_engine import Budget, make_plan
+    from memplan_engine import SolveLimits, make_plan
     from memplan_engine.runtime.program import flat_outputs
     from memplan_engine.runtime.slab.insert_slab import insert_slab, slab_report
 
@@ -60,7 +60,7 @@ def rows(names: list[str], full: bool, runs: int) -> Iterator[tuple[str, ...]]:
 
     for name in names:
         for kind, program, args, kwargs, model in programs(name, full):
-            plan = make_plan(program.graph, budget=Budget(5))
+            plan = make_plan(program.graph, budget=SolveLimits(5))
             native = insert_slab(program, plan)
             everything = insert_slab(program, plan, policy="all")
             inputs = program.inputs(args, kwargs)

@@ -402,6 +402,9 @@ from .strategies.base import (
     Placement as Placement,
 )
 from .strategies.base import (
+    SolveLimits as SolveLimits,
+)
+from .strategies.base import (
     Strategy as Strategy,
 )
 from .torch_capture.capture_module import capture as capture

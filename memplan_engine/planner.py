@@ -18,7 +18,7 @@ from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, to_problem
 from memplan_engine.plan import Parameter, Plan, make_objects, make_offsets
 from memplan_engine.problem import FREE, Ints, Problem, make_problem, select
 from memplan_engine.strategies import BUILT_IN, built_in, get_strategy, known_strategies
-from memplan_engine.strategies.base import Budget, Strategy, is_anytime, obstacle, parameters_of
+from memplan_engine.strategies.base import SolveLimits, Strategy, is_anytime, obstacle, parameters_of
 from memplan_engine.strategies.constructive.order_fit import Fit, place_by, place_in_slots
 from memplan_engine.strategies.constructive.orders import BY_SIZE, BY_START
 from memplan_engine.strategies.constructive.portfolio import place_by_portfolio, place_quickly
@@ -48,7 +48,7 @@ def make_plan(
     *,
     alignment: int | None = None,
     plan_inputs: bool = False,
-    budget: Budget | None = None,
+    budget: SolveLimits | None = None,
 ) -> Plan:
     """Place every buffer and check the result with the independent validator.
 
@@ -68,7 +68,7 @@ def make_plan(
     """
     problem = as_problem(source, alignment=alignment, plan_inputs=plan_inputs)
     chosen = get_strategy(strategy) if isinstance(strategy, str) else strategy
-    budget = budget or Budget(DEFAULT_SECONDS if is_anytime(chosen) else None)
+    budget = budget or SolveLimits(DEFAULT_SECONDS if is_anytime(chosen) else None)
     _check_fixed(problem)
     _warm_up(chosen, problem, budget.seconds is not None and budget.seconds < SHORT_SECONDS)
     if budget.seconds is not None:
@@ -125,7 +125,8 @@ def compare(
     chosen = strategies_for(problem) if names is None else names
     strategies = [get_strategy(name) for name in chosen]
     return [
-        make_plan(problem, each, budget=Budget(seconds if is_anytime(each) else None)) for each in strategies
+        make_plan(problem, each, budget=SolveLimits(seconds if is_anytime(each) else None))
+        for each in strategies
     ]
 
 
@@ -210,7 +211,7 @@ def _warm(*names: str) -> None:
     easy = make_problem([0, 1, 3], [2, 3, 4], [1, 3, 3], alignment=2)
     for name in names:
         strategy = built_in(name)
-        strategy.place(hard_problem() if is_anytime(strategy) else easy, Budget())
+        strategy.place(hard_problem() if is_anytime(strategy) else easy, SolveLimits())
 
 
 def _warm_search() -> None:
@@ -221,13 +222,13 @@ def _warm_search() -> None:
 def _settled_at_once(problem: Problem, capacity: int) -> bool:
     """Whether some order × fit soon meets the bound or the `capacity` (bytes), so that nobody searches."""
     target = max(lower_bound(problem).nbytes, capacity)
-    budget = Budget(TRIED_SECONDS)
+    budget = SolveLimits(TRIED_SECONDS)
     with budget.running():
         quick = place_quickly(problem, budget, False)
     if quick.arena_bytes(problem) <= target:
         return True
     _warm("greedy_by_size", "greedy_by_breadth")
-    budget = Budget(TRIED_SECONDS)
+    budget = SolveLimits(TRIED_SECONDS)
     with budget.running():
         return place_by_portfolio(problem, budget, target, quick).arena_bytes(problem) <= target
 
@@ -240,15 +241,15 @@ def use_rare_kernels() -> None:
 
     timeline = make_timeline(hard_problem())
     place_in_slots(timeline.problem, BY_START(timeline))
-    next(placements(timeline, 1, Budget()))
-    Skylines(timeline, 1).next(Budget())
+    next(placements(timeline, 1, SolveLimits()))
+    Skylines(timeline, 1).next(SolveLimits())
 
 
 @cache
 def use_tree_kernel() -> None:
     """That of orders × fits for many buffers that live long."""
     timeline = replace(make_timeline(hard_problem()), cell=1)
-    place_by(timeline, BY_SIZE(timeline), Fit.BEST, Budget())
+    place_by(timeline, BY_SIZE(timeline), Fit.BEST, SolveLimits())
 
 
 def hard_problem() -> Problem:

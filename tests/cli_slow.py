@@ -12,7 +12,7 @@ from typing import ClassVar
 from memplan_engine import strategies
 from memplan_engine.bounds import lower_bound
 from memplan_engine.errors import PlanError
-from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.base import Placement, SolveLimits
 from memplan_engine.strategies.constructive.naive import Naive
 
 MOST_SECONDS = 60
@@ -34,7 +34,7 @@ class Patient:
     description: ClassVar[str] = "never ends by itself"
     source: ClassVar[str] = "tests"
 
-    def place(self, problem, budget: Budget) -> Placement:
+    def place(self, problem, budget: SolveLimits) -> Placement:
         budget.counter[0] = 1
         budget.prove(lower_bound(problem))
         placement = Naive().place(problem, budget)
@@ -52,7 +52,7 @@ class Empty(Patient):
 
     name: ClassVar[str] = "empty"
 
-    def place(self, problem, budget: Budget) -> Placement:
+    def place(self, problem, budget: SolveLimits) -> Placement:
         super().place(problem, budget)
         raise PlanError(f"{problem.name}: {self.name} was stopped before every buffer had its offset")
 
@@ -62,7 +62,7 @@ class Deaf(Patient):
 
     name: ClassVar[str] = "deaf"
 
-    def place(self, problem, budget: Budget) -> Placement:
+    def place(self, problem, budget: SolveLimits) -> Placement:
         tell()
         time.sleep(MOST_SECONDS)
         return Naive().place(problem, budget)

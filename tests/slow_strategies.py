@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from memplan_engine.bounds import lower_bound
-from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.base import Placement, SolveLimits
 from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
 
 BETTER_EVERY = 0.1
@@ -34,9 +34,9 @@ class _Slow:
         signal = os.environ.get(FINISH)
         return bool(self.ends) and (Path(signal).exists() if signal else spent > self.ends)
 
-    def place(self, problem, budget: Budget) -> Placement:
+    def place(self, problem, budget: SolveLimits) -> Placement:
         budget.prove(lower_bound(problem))
-        base = GREEDY_BY_SIZE.place(problem, Budget())
+        base = GREEDY_BY_SIZE.place(problem, SolveLimits())
         spent = 0.0
         placement = base
         while not budget.stopped and len(problem) >= FEW and not self.is_over(spent):
@@ -73,8 +73,8 @@ class Deaf(_Slow):
     description: ClassVar[str] = "does not hear a cancel"
     source: ClassVar[str] = "tests"
 
-    def place(self, problem, budget: Budget) -> Placement:
-        base = GREEDY_BY_SIZE.place(problem, Budget())
+    def place(self, problem, budget: SolveLimits) -> Placement:
+        base = GREEDY_BY_SIZE.place(problem, SolveLimits())
         budget.report(base, problem)
         if len(problem) >= FEW:
             time.sleep(min(60, budget.left))

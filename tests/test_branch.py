@@ -1,4 +1,4 @@
-"""The search of one part: every capacity, every taste, with what is refuted kept, against brute force."""
+"""The search of one part: every capacity, every rule, with what is refuted kept, against brute force."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from benchmarks.families import perfect
 from memplan_engine.bounds import lower_bound
 from memplan_engine.kernels.exact import branch, branch_state
 from memplan_engine.problem import FREE, Gap, make_problem, select
-from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.exact.attempts import (
+    BRANCHING_RULES,
     LARGE_TABLE,
     MOST_RAISES,
     MOST_TABLES,
     SMALL_TABLE,
-    TASTES,
     Outcome,
     PartSearch,
 )
-from memplan_engine.strategies.exact.independent_parts import Windows, independent, make_columns
+from memplan_engine.strategies.exact.independent_parts import GapRelaxation, independent, make_columns
+from memplan_engine.strategies.limits import SolveLimits
 
-TURNS = len(TASTES) * len(MOST_RAISES)
+TURNS = len(BRANCHING_RULES) * len(MOST_RAISES)
 ENOUGH_NODES = 200_000
 
 
@@ -43,7 +43,7 @@ def least(part, optimum):
 
 
 def check_part(part, random, most):
-    """Up to `most` attempts, capacities and tastes in any order; gives how often it was refuted at a capacity
+    """Up to `most` attempts, capacities and rules in any order; gives how often it was refuted at a capacity
     that the bound does not exclude."""
     optimum = reference.least_arena(part)
     assert lower_bound(part).nbytes <= optimum
@@ -52,7 +52,7 @@ def check_part(part, random, most):
     random.shuffle(tasks)
     searched = 0
     for capacity, turn in tasks[:most]:
-        outcome, offsets = search.attempt(capacity, turn, Budget(), ENOUGH_NODES)
+        outcome, offsets = search.attempt(capacity, turn, SolveLimits(), ENOUGH_NODES)
         if search.exact:
             assert outcome is (Outcome.FITS if capacity >= optimum else Outcome.DOES_NOT_FIT)
         elif outcome is not Outcome.UNDECIDED:
@@ -95,7 +95,7 @@ def test_no_attempt_refutes_a_perfect_packing(make):
         count, steps, units = (int(random.integers(*ends)) for ends in ((20, 45), (20, 40), (10, 30)))
         made = make(count, seed, steps=steps, units=units)
         for rows in independent(made.problem):
-            search, budget = part_search(select(made.problem, rows)), Budget()
+            search, budget = part_search(select(made.problem, rows)), SolveLimits()
             for turn in random.permutation(TURNS)[:20].tolist():
                 outcome, _ = search.attempt(made.optimum, turn, budget, 2_000)
                 assert outcome is not Outcome.DOES_NOT_FIT
@@ -133,8 +133,8 @@ def test_sizes_rounded_up_to_the_alignment_do_not_all_end_at_the_capacity():
     search = part_search(make_problem([0, 0, 0], [1, 1, 1], [1, 2, 2], alignment=64))
     assert not search.columns.part.plain
     for turn in range(TURNS):
-        assert search.attempt(128, turn, Budget())[0] is Outcome.DOES_NOT_FIT
-        outcome, offsets = search.attempt(129, turn, Budget())
+        assert search.attempt(128, turn, SolveLimits())[0] is Outcome.DOES_NOT_FIT
+        outcome, offsets = search.attempt(129, turn, SolveLimits())
         assert outcome is Outcome.FITS
         assert offsets[0] == 128
 
@@ -147,8 +147,8 @@ def test_a_lifetime_that_begins_in_a_gap_hides_no_column():
     assert sorted(columns.rows.tolist()) == [0, 2, 3]
     assert len(columns.part.cap) == 2
     search = part_search(problem)
-    assert search.attempt(10, 0, Budget())[0] is Outcome.DOES_NOT_FIT
-    assert search.attempt(11, 0, Budget())[0] is Outcome.FITS
+    assert search.attempt(10, 0, SolveLimits())[0] is Outcome.DOES_NOT_FIT
+    assert search.attempt(11, 0, SolveLimits())[0] is Outcome.FITS
 
 
 def test_columns_by_hand():
@@ -192,8 +192,8 @@ def test_units_and_where_exchanges_are_allowed(kind, unit, step, plain):
 
 def test_buffers_that_hold_nothing_at_all_leave_no_columns():
     problem = make_problem([0, 0, 0], [2, 2, 2], [6, 6, 4], gaps={b: (Gap(0, 2, 1, 4),) for b in range(3)})
-    assert len(make_columns(problem, Windows.EMPTY).rows) == 0
-    assert len(make_columns(problem, Windows.FULL).rows) == 3
+    assert len(make_columns(problem, GapRelaxation.EMPTY).rows) == 0
+    assert len(make_columns(problem, GapRelaxation.FULL).rows) == 3
     check_part(problem, np.random.default_rng(0), 60)
 
 
@@ -222,7 +222,7 @@ def test_select_keeps_everything_of_a_buffer():
 def test_what_one_attempt_refuted_the_next_does_not_look_at_again():
     problem = tight.crowded(np.random.default_rng(13), 22, 30, 9)
     load = lower_bound(problem).nbytes
-    search, budget = part_search(problem), Budget()
+    search, budget = part_search(problem), SolveLimits()
     nodes = []
     for _ in "123":
         before = int(budget.counter[0])
@@ -291,7 +291,7 @@ def test_conflicts_are_followed():
     """Six packings that took more than 90,000 nodes without the memory of conflicts and 36,000 with it."""
     nodes = 0
     for seed in (0, 1, 2, 3, 9, 10):
-        made, budget = perfect.guillotine(200, seed), Budget()
+        made, budget = perfect.guillotine(200, seed), SolveLimits()
         search = part_search(made.problem)
         turns = (search.attempt(made.optimum, turn, budget)[0] for turn in range(100))
         assert Outcome.FITS in turns
@@ -329,13 +329,13 @@ HARD = tight.crowded(np.random.default_rng(1), 60, 60, 20)
 
 
 def test_an_attempt_ends_at_its_node_limit():
-    budget = Budget()
+    budget = SolveLimits()
     assert part_search(HARD).attempt(60, 0, budget, 50) == (Outcome.UNDECIDED, None)
     assert 50 <= budget.counter[0] <= 52
 
 
 def test_an_attempt_ends_when_its_budget_is_stopped():
-    budget = Budget()
+    budget = SolveLimits()
     budget.cancel()
     assert part_search(HARD).attempt(60, 0, budget, 10**9) == (Outcome.UNDECIDED, None)
     assert budget.counter[0] <= 1
@@ -343,7 +343,7 @@ def test_an_attempt_ends_when_its_budget_is_stopped():
 
 def test_node_limits_grow_from_round_to_round_and_stay_numbers():
     search = part_search(HARD)
-    limits = [search.nodes(turn) for turn in range(0, 100_000, len(TASTES))]
+    limits = [search.nodes(turn) for turn in range(0, 100_000, len(BRANCHING_RULES))]
     assert limits == sorted(limits)
     assert limits[0] < limits[1] < limits[20] < 2**62
     assert limits[-1] < 2**62
@@ -351,30 +351,32 @@ def test_node_limits_grow_from_round_to_round_and_stay_numbers():
 
 def test_one_seed_searches_in_the_same_manner_every_time_and_later_rounds_in_others():
     def run():
-        search, budget = part_search(HARD, seed=3), Budget()
-        found = [search.attempt(70, turn, budget) for turn in range(3 * len(TASTES))]
+        search, budget = part_search(HARD, seed=3), SolveLimits()
+        found = [search.attempt(70, turn, budget) for turn in range(3 * len(BRANCHING_RULES))]
         placed = [None if offsets is None else offsets.tolist() for _, offsets in found]
         return placed, int(budget.counter[0])
 
     found, nodes = run()
     assert (found, nodes) == run()
-    # After the first round every other turn goes through the tastes once more.
+    # After the first round every other turn goes through the rules once more.
     assert found[0] is not None
-    assert found[len(TASTES)] is not None
-    assert found[0] != found[len(TASTES)]
+    assert found[len(BRANCHING_RULES)] is not None
+    assert found[0] != found[len(BRANCHING_RULES)]
 
 
 def test_the_tastes_that_came_furthest_get_most_of_every_other_turn():
     search = part_search(HARD)
     search._furthest[5], search._furthest[2] = 900, 800
-    turns = [search.manner(turn) for turn in range(201 * len(TASTES))]
-    tastes = list(range(len(TASTES)))
-    assert [manner.taste for manner in turns[: len(tastes)]] == tastes
-    assert [manner.taste for manner in turns[len(tastes) :: 2]] == tastes * 100
-    favoured = np.bincount([manner.taste for manner in turns[len(tastes) + 1 :: 2]]) / (100 * len(tastes))
+    turns = [search.configuration(turn) for turn in range(201 * len(BRANCHING_RULES))]
+    rules = list(range(len(BRANCHING_RULES)))
+    assert [configuration.rule for configuration in turns[: len(rules)]] == rules
+    assert [configuration.rule for configuration in turns[len(rules) :: 2]] == rules * 100
+    favoured = np.bincount([configuration.rule for configuration in turns[len(rules) + 1 :: 2]]) / (
+        100 * len(rules)
+    )
     assert abs(favoured[5] - 0.4) < 0.05
     assert abs(favoured[2] - 0.24) < 0.05
     assert favoured.min() > 0
-    seen = [manner for manner in turns if manner.taste == 5]
-    assert [manner.again for manner in seen] == list(range(len(seen)))
-    assert {manner.odd for manner in seen[:2]} == {True, False}
+    seen = [configuration for configuration in turns if configuration.rule == 5]
+    assert [configuration.again for configuration in seen] == list(range(len(seen)))
+    assert {configuration.odd for configuration in seen[:2]} == {True, False}

@@ -23,7 +23,7 @@ from memplan_engine.cli.options import DEFAULT_SECONDS, make_budget
 from memplan_engine.cli.progress import describe, solve_in_sight
 from memplan_engine.cli.solve_thread import solve
 from memplan_engine.errors import InputError
-from memplan_engine.strategies.base import Budget, Progress
+from memplan_engine.strategies.base import Progress, SolveLimits
 from memplan_engine.system.machine import count_cores
 
 
@@ -302,7 +302,7 @@ def test_two_interrupts_that_python_takes_for_one_are_two():
 
     before = signal.getsignal(signal.SIGINT), signal.set_wakeup_fd(-1)
     with pytest.raises(KeyboardInterrupt):
-        solve_in_sight(patient, Budget())
+        solve_in_sight(patient, SolveLimits())
     assert (signal.getsignal(signal.SIGINT), signal.set_wakeup_fd(-1)) == before
 
 
@@ -324,7 +324,7 @@ def test_what_the_live_line_says():
 
 
 def test_a_solve_is_watched_from_the_thread_that_asked_and_runs_in_another():
-    budget, looks, threads = Budget(), [], []
+    budget, looks, threads = SolveLimits(), [], []
 
     def work():
         threads.append(threading.current_thread())
@@ -353,8 +353,8 @@ def test_what_the_work_raises_comes_out_and_what_the_watch_raises_cancels():
         raise InputError("work", "", "a reason", "none")
 
     with pytest.raises(InputError, match="work: found a reason"):
-        solve(fails, Budget())
-    budget = Budget()
+        solve(fails, SolveLimits())
+    budget = SolveLimits()
 
     def watch(progress):
         raise KeyboardInterrupt

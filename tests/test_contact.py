@@ -15,12 +15,12 @@ from memplan_engine.kernels.search.radix import make_sorter
 from memplan_engine.kernels.search.time_index import make_time_index
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Gap, make_problem
-from memplan_engine.strategies.base import Budget
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.order_fit import place_by
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.search import local_search
 from memplan_engine.strategies.search.contact_fit import placements, urgency
-from memplan_engine.strategies.search.local_search import CONTACT, OTHERS, STARTS, Hunt, Search
+from memplan_engine.strategies.search.local_search import CONTACT, OTHERS, STARTS, LocalSearch, Search
 
 
 def place(problem, order, ceiling, stop=False):
@@ -131,7 +131,7 @@ def test_contact_by_hand():
 def test_a_raised_flag_ends_it():
     problem = make_problem(start=[0, 0], end=[1, 1], size=[1, 1])
     assert place(problem, [0, 1], 2, stop=True).tolist() == [contact.UNPLACED] * 2
-    budget = Budget()
+    budget = SolveLimits()
     budget.cancel()
     assert list(placements(make_timeline(problem), 2, budget)) == []
 
@@ -148,25 +148,25 @@ def test_urgency_by_hand():
 def test_what_ended_above_comes_earlier_in_the_next_round():
     problem = mixture(1500, 0)
     bound = lower_bound(problem).nbytes
-    rounds = list(placements(make_timeline(problem), bound, Budget()))
+    rounds = list(placements(make_timeline(problem), bound, SolveLimits()))
     outside = [int(problem.size[each + problem.size > bound].sum()) for each in rounds]
     for each in rounds:
         reference.assert_sound(problem, each)
     assert outside[:-1] == sorted(outside[:-1], reverse=True)
-    again = list(placements(make_timeline(problem), bound, Budget()))
+    again = list(placements(make_timeline(problem), bound, SolveLimits()))
     assert [each.tolist() for each in again] == [each.tolist() for each in rounds]
 
 
 def test_contact_fit_packs_long_and_short_lifetimes_closer_than_every_order_and_fit():
     problem = long_and_short(4000, 0)
     timeline = make_timeline(problem)
-    hunt = Hunt(timeline, Budget(), lower_bound(problem).nbytes, iterations=0)
-    hunt.repair_by_contact()
-    assert hunt.best.found_by == CONTACT
-    assert hunt.arena == hunt.bound
+    search = LocalSearch(timeline, SolveLimits(), lower_bound(problem).nbytes, iterations=0)
+    search.repair_by_contact()
+    assert search.best.found_by == CONTACT
+    assert search.arena == search.bound
     for order, fit in STARTS + OTHERS:
-        offsets = place_by(timeline, order(timeline), fit, Budget())
-        assert int((offsets + problem.size).max()) > hunt.bound
+        offsets = place_by(timeline, order(timeline), fit, SolveLimits())
+        assert int((offsets + problem.size).max()) > search.bound
 
 
 def test_search_tries_it_only_where_nothing_is_fixed_and_no_gap_is(monkeypatch):

@@ -19,13 +19,12 @@ from memplan_engine.bounds import BoundKind, contributors, lower_bound
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import FREE, Gap, make_problem, select
 from memplan_engine.strategies import get_strategy
-from memplan_engine.strategies.budget import Budget, Progress
 from memplan_engine.strategies.constructive.naive import Naive
 from memplan_engine.strategies.constructive.portfolio import place_by_portfolio
 from memplan_engine.strategies.exact.exact_search import Exact
 from memplan_engine.strategies.exact.minimal_core import is_refuted, shrink_core
-from memplan_engine.strategies.exact.race import EARLY_TURNS, RUNG, TARGET_SHARE, Race
-from memplan_engine.strategies.placement import Placement
+from memplan_engine.strategies.exact.race import EARLY_ATTEMPTS, RUNG, TARGET_SHARE, Race
+from memplan_engine.strategies.limits import Placement, Progress, SolveLimits
 from memplan_engine.verify.recheck_cores import Outcome, replay
 from memplan_engine.verify.validate import validate_plan
 
@@ -40,7 +39,7 @@ def has_windows(problem):
 def solve(problem, budget=None, strategy=None):
     """A plan by `exact`. Where gaps have windows it need not come to an end by itself."""
     limit = 0.05 if has_windows(problem) else None
-    return make_plan(problem, strategy or Exact(), budget=budget or Budget(limit))
+    return make_plan(problem, strategy or Exact(), budget=budget or SolveLimits(limit))
 
 
 def check_core(problem, bound):
@@ -75,9 +74,9 @@ def test_the_arena_is_the_optimum_and_proved(kind):
 def test_from_no_reuse_it_is_search_alone_that_finds_the_optimum(kind):
     cores = 0
     for problem in tight.many(kind, 40, seed=8):
-        stacked = Naive().place(problem, Budget())
+        stacked = Naive().place(problem, SolveLimits())
         race = Race(problem, stacked, lower_bound(problem), seed=1)
-        race.run(Budget())
+        race.run(SolveLimits())
         reference.assert_sound(problem, race.best.offsets.tolist())
         assert race.settled
         assert race.best.arena_bytes(problem) == race.bound.nbytes == reference.least_arena(problem)
@@ -151,30 +150,30 @@ def test_a_core_leaves_out_what_is_not_needed():
     assert len(bound.core) < len(problem)
     for left_out in bound.core:
         fewer = np.array([b for b in bound.core if b != left_out])
-        assert not is_refuted(problem, fewer, bound.nbytes - 1, Budget())
+        assert not is_refuted(problem, fewer, bound.nbytes - 1, SolveLimits())
 
 
 def test_a_core_is_not_made_smaller_when_there_is_no_time():
     problem = adversarial.no_way_out(2).problem
-    first = place_by_portfolio(problem, Budget(), 0)
+    first = place_by_portfolio(problem, SolveLimits(), 0)
     race = Race(problem, first, lower_bound(problem))
-    race.run(Budget())
+    race.run(SolveLimits())
     assert len(race.bound.core) == len(problem)
-    assert shrink_core(problem, race.bound, Budget(), 0.0).core == race.bound.core
-    assert len(shrink_core(problem, race.bound, Budget(), 5.0).core) == 9
+    assert shrink_core(problem, race.bound, SolveLimits(), 0.0).core == race.bound.core
+    assert len(shrink_core(problem, race.bound, SolveLimits(), 5.0).core) == 9
 
 
 def test_only_cores_are_made_smaller():
     problem = make_problem([0, 0], [1, 1], [1, 2])
     bound = lower_bound(problem)
-    assert shrink_core(problem, bound, Budget(), 5.0) is bound
+    assert shrink_core(problem, bound, SolveLimits(), 5.0) is bound
 
 
 @pytest.mark.parametrize("count", [60, 80, 100])
 @pytest.mark.parametrize("seed", range(4))
 def test_guillotine_cuts_are_packed_without_any_waste(count, seed):
     made = perfect.guillotine(count, seed)
-    plan = make_plan(made.problem, "exact", budget=Budget(20))
+    plan = make_plan(made.problem, "exact", budget=SolveLimits(20))
     assert plan.arena_bytes == plan.bound.nbytes == made.optimum
     assert plan.bound.kind is BoundKind.LOAD
 
@@ -183,14 +182,14 @@ def test_guillotine_cuts_are_packed_without_any_waste(count, seed):
 def test_other_perfect_packings(make):
     for seed in range(3):
         made = make(61, seed)
-        plan = make_plan(made.problem, "exact", budget=Budget(20))
+        plan = make_plan(made.problem, "exact", budget=SolveLimits(20))
         assert plan.arena_bytes == plan.bound.nbytes == made.optimum
 
 
 @pytest.mark.parametrize("copies", [1, 2, 3, 5])
 def test_what_load_does_not_show_is_proved_with_nine_buffers(copies):
     made = adversarial.no_way_out(copies)
-    plan = make_plan(made.problem, "exact", budget=Budget(20))
+    plan = make_plan(made.problem, "exact", budget=SolveLimits(20))
     assert plan.arena_bytes == plan.bound.nbytes == made.optimum
     assert plan.bound.nbytes > 1.19 * made.lower_bound
     assert len(plan.bound.core) <= 10
@@ -210,7 +209,7 @@ def test_what_load_does_not_show_is_proved_with_nine_buffers(copies):
     ids=lambda made: made.name,
 )
 def test_where_rules_of_thumb_fail(made):
-    plan = make_plan(made.problem, "exact", budget=Budget(20))
+    plan = make_plan(made.problem, "exact", budget=SolveLimits(20))
     assert plan.arena_bytes == plan.bound.nbytes == made.optimum
 
 
@@ -221,7 +220,7 @@ HARD = tight.crowded(np.random.default_rng(1), 150, 200, 50)
 def test_a_time_limit_is_kept_and_so_is_the_best():
     reports: list[Progress] = []
     began = time.perf_counter()
-    plan = make_plan(HARD, "exact", budget=Budget(1.0, listener=reports.append))
+    plan = make_plan(HARD, "exact", budget=SolveLimits(1.0, listener=reports.append))
     assert time.perf_counter() - began < 1.1 + SLACK
     assert plan.cut_short
     assert plan.seconds > 0.9
@@ -232,11 +231,11 @@ def test_a_time_limit_is_kept_and_so_is_the_best():
     bounds = [report.bound_bytes for report in reports if report.bound_bytes is not None]
     assert all(one >= other for one, other in pairwise(arenas))
     assert all(one <= other for one, other in pairwise(bounds))
-    assert plan.arena_bytes < place_by_portfolio(HARD, Budget(), 0).arena_bytes(HARD)
+    assert plan.arena_bytes < place_by_portfolio(HARD, SolveLimits(), 0).arena_bytes(HARD)
 
 
 def test_cancelling_from_another_thread_ends_it():
-    budget = Budget()
+    budget = SolveLimits()
     threading.Timer(0.3, budget.cancel).start()
     began = time.perf_counter()
     plan = make_plan(HARD, "exact", budget=budget)
@@ -246,7 +245,7 @@ def test_cancelling_from_another_thread_ends_it():
 
 
 def test_a_budget_spent_before_it_begins_gives_no_reuse():
-    budget = Budget()
+    budget = SolveLimits()
     budget.cancel()
     plan = make_plan(HARD, "exact", budget=budget)
     assert plan.arena_bytes == plan.naive_bytes
@@ -255,7 +254,7 @@ def test_a_budget_spent_before_it_begins_gives_no_reuse():
 
 def test_one_seed_and_one_thread_give_the_same_every_time():
     problem = tight.crowded(np.random.default_rng(2), 40, 40, 12)
-    plans = [make_plan(problem, "exact", budget=Budget(seed=5)) for _ in "12"]
+    plans = [make_plan(problem, "exact", budget=SolveLimits(seed=5)) for _ in "12"]
     assert plans[0].offsets.tolist() == plans[1].offsets.tolist()
     assert plans[0].bound.nbytes == plans[1].bound.nbytes
     # The nodes are those of the race alone where no core is made smaller.
@@ -267,31 +266,31 @@ def test_two_at_once_in_threads_find_what_each_finds_alone():
     found: dict[int, list[int]] = {}
 
     def work(place):
-        found[place] = make_plan(problems[place], "exact", budget=Budget()).offsets.tolist()
+        found[place] = make_plan(problems[place], "exact", budget=SolveLimits()).offsets.tolist()
 
     threads = [threading.Thread(target=work, args=(place,)) for place in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    alone = [make_plan(problem, "exact", budget=Budget()).offsets.tolist() for problem in problems]
+    alone = [make_plan(problem, "exact", budget=SolveLimits()).offsets.tolist() for problem in problems]
     assert [found[0], found[1]] == alone
 
 
 @pytest.mark.parametrize("kind", [tight.no_way_out, tight.crowded, tight.fixed, tight.gaps])
 def test_two_threads_find_the_same_arena(kind):
     for problem in tight.many(kind, 20, seed=5):
-        plan = solve(problem, Budget(20, threads=2))
+        plan = solve(problem, SolveLimits(20, threads=2))
         reference.assert_sound(problem, plan.offsets.tolist())
         assert plan.arena_bytes == plan.bound.nbytes == reference.least_arena(problem)
 
 
 def test_threads_are_told_where_they_were_used():
     made = adversarial.no_way_out(3)
-    assert make_plan(made.problem, "exact", budget=Budget(20, threads=2)).threads == 2
-    assert make_plan(made.problem, "exact", budget=Budget(20, threads=1)).threads == 1
+    assert make_plan(made.problem, "exact", budget=SolveLimits(20, threads=2)).threads == 2
+    assert make_plan(made.problem, "exact", budget=SolveLimits(20, threads=1)).threads == 1
     easy = make_problem([0], [1], [1])
-    assert make_plan(easy, "exact", budget=Budget(20, threads=2)).threads == 1
+    assert make_plan(easy, "exact", budget=SolveLimits(20, threads=2)).threads == 1
 
 
 def in_sequence(*problems):
@@ -307,13 +306,13 @@ def test_independent_parts_are_solved_one_by_one():
     """Each takes as many nodes as it takes alone."""
     made = [perfect.guillotine(80, seed, units=4096) for seed in range(10)]
     problem = in_sequence(*(each.problem for each in made))
-    first = place_by_portfolio(problem, Budget(), made[0].optimum)
+    first = place_by_portfolio(problem, SolveLimits(), made[0].optimum)
     race = Race(problem, first, lower_bound(problem))
     assert len(race.parts) >= 5
     assert max(len(part.rows) for part in race.parts) <= 80
-    plan = make_plan(problem, "exact", budget=Budget(20))
+    plan = make_plan(problem, "exact", budget=SolveLimits(20))
     assert plan.arena_bytes == plan.bound.nbytes == made[0].optimum
-    alone = [make_plan(each.problem, "exact", budget=Budget(20)).nodes for each in made]
+    alone = [make_plan(each.problem, "exact", budget=SolveLimits(20)).nodes for each in made]
     assert plan.nodes <= 2 * sum(alone) + 1000
 
 
@@ -345,9 +344,9 @@ def test_a_race_takes_over_the_better_parts_of_another_placement():
 
 def test_attempts_far_above_the_target_go_down_a_ladder_of_capacities():
     problem = perfect.guillotine(60, 1).problem
-    race = Race(problem, Naive().place(problem, Budget()), lower_bound(problem), seed=3)
+    race = Race(problem, Naive().place(problem, SolveLimits()), lower_bound(problem), seed=3)
     room = race._tops[0] - race.target
-    late = range(EARLY_TURNS, EARLY_TURNS + 4000)
+    late = range(EARLY_ATTEMPTS, EARLY_ATTEMPTS + 4000)
     heights = np.array([race._height(0, turn, room) for turn in late])
     assert np.mean(heights == 0) == pytest.approx(TARGET_SHARE, abs=0.03)
     rungs = np.log(heights[heights > 0]) / np.log(RUNG)
@@ -358,7 +357,7 @@ def test_attempts_far_above_the_target_go_down_a_ladder_of_capacities():
     lower = [race._height(0, turn, room // 3) for turn in late]
     assert 0 <= min(lower) <= max(lower) <= 1
     # Near the target, and in the beginning, half of the attempts look at the target.
-    for space, turns in ((int(0.03 * race.target), late), (room, range(EARLY_TURNS))):
+    for space, turns in ((int(0.03 * race.target), late), (room, range(EARLY_ATTEMPTS))):
         found = np.array([race._height(0, turn, space) for turn in turns])
         assert np.mean(found == 0) == pytest.approx(0.5, abs=0.1)
 
@@ -384,14 +383,14 @@ def test_parts_that_are_too_large_keep_their_first_placement(monkeypatch):
 
 def test_it_is_never_worse_than_the_portfolio():
     for problem in tight.many(tight.crowded, 10, seed=9):
-        budget = Budget()
+        budget = SolveLimits()
         assert solve(problem).arena_bytes <= place_by_portfolio(problem, budget, 0).arena_bytes(problem)
 
 
 def test_it_is_known_by_name_and_says_what_found_the_plan():
     assert isinstance(get_strategy("exact"), Exact)
     made = perfect.guillotine(100, 0)
-    plan = make_plan(made.problem, "exact", budget=Budget(20))
+    plan = make_plan(made.problem, "exact", budget=SolveLimits(20))
     assert dict(plan.parameters)["found_by"] == "branch and bound"
     easy = make_plan(make_problem([0], [1], [1], fixed=[FREE]), "exact")
     assert dict(easy.parameters)["found_by"] == "no reuse"

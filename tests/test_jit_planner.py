@@ -20,7 +20,7 @@ from memplan_engine.planner import make_plan
 from memplan_engine.problem import FREE, make_problem
 from memplan_engine.reporters.shared_object_tables import object_summary
 from memplan_engine.strategies import known_strategies
-from memplan_engine.strategies.base import Budget
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.linear_scan import LinearScan
 from memplan_engine.strategies.constructive.order_fit import Fit
 from memplan_engine.verify.validate import validate_plan
@@ -61,7 +61,7 @@ def test_greedy_by_size_and_by_breadth_are_the_papers(problem):
 @settings(max_examples=200, deadline=None)
 def test_linear_scan_is_the_published_one(problem):
     assert make_plan(problem, "linear_scan").offsets.tolist() == plain.linear_scan(problem)
-    first = LinearScan(Fit.FIRST).place(problem, Budget()).offsets.tolist()
+    first = LinearScan(Fit.FIRST).place(problem, SolveLimits()).offsets.tolist()
     assert first == plain.linear_scan(problem, "first")
     reference.assert_sound(problem, first)
 

@@ -27,7 +27,7 @@ from memplan_dashboard.background.solver_messages import (
 )
 from slow_strategies import UNIT, Deaf, LateProof, SlowSearch, write_distribution
 
-from memplan_engine import Budget, Gap, make_plan, make_problem, validate_plan
+from memplan_engine import Gap, SolveLimits, make_plan, make_problem, validate_plan
 from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.strategies.base import Placement
 from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 posix = pytest.mark.skipif(os.name != "posix", reason="signals")
 PROBLEM = make_problem(range(12), range(3, 15), [64] * 12, name="twelve")
 """Greedy by size meets its bound."""
-BASE = GREEDY_BY_SIZE.place(PROBLEM, Budget()).offsets
+BASE = GREEDY_BY_SIZE.place(PROBLEM, SolveLimits()).offsets
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +59,7 @@ def first_plan(kind):
             budget.cancel()
             return Placement(BASE + 130 * UNIT, "first")
 
-    return make_plan(PROBLEM, First(), budget=Budget())
+    return make_plan(PROBLEM, First(), budget=SolveLimits())
 
 
 def make_job(kind=SlowSearch, session="a", until=60.0):

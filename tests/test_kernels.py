@@ -21,7 +21,7 @@ from memplan_engine.kernels.constructive.stack import stack_up
 from memplan_engine.kernels.plotting.paint import cover_max
 from memplan_engine.kernels.verify.sweep import NOBODY, find_collisions
 from memplan_engine.problem import FREE, Gap, make_problem
-from memplan_engine.strategies.base import Budget
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.order_fit import Fit, place_by
 from memplan_engine.strategies.constructive.timeline import make_timeline
 
@@ -32,7 +32,7 @@ FITS = st.sampled_from(list(Fit))
 @settings(max_examples=300, deadline=None)
 def test_placing_follows_the_definition_in_any_order(problem, fit, data):
     order = data.draw(st.permutations(range(len(problem))))
-    offsets = place_by(make_timeline(problem), np.array(order, dtype=np.int64), fit, Budget())
+    offsets = place_by(make_timeline(problem), np.array(order, dtype=np.int64), fit, SolveLimits())
     assert offsets.tolist() == reference.place(problem, order, fit.value)
 
 
@@ -42,7 +42,8 @@ def test_the_width_of_the_cells_changes_nothing(problem, fit, data):
     order = np.array(data.draw(st.permutations(range(len(problem)))), dtype=np.int64)
     timeline = make_timeline(problem)
     offsets = [
-        place_by(replace(timeline, width=width), order, fit, Budget()).tolist() for width in (1, 2, 5, 16, 64)
+        place_by(replace(timeline, width=width), order, fit, SolveLimits()).tolist()
+        for width in (1, 2, 5, 16, 64)
     ]
     assert offsets == offsets[:1] * 5
 
@@ -58,7 +59,7 @@ def test_many_placed_buffers_take_the_quicksort_and_the_merge():
     for fit in Fit:
         expected = reference.place(problem, order.tolist(), fit.value)
         for width in (1, 6, 120):
-            assert place_by(replace(timeline, width=width), order, fit, Budget()).tolist() == expected
+            assert place_by(replace(timeline, width=width), order, fit, SolveLimits()).tolist() == expected
 
 
 @pytest.mark.parametrize("fit", list(Fit))
@@ -71,9 +72,9 @@ def test_thousands_of_buffers_lie_the_same_whatever_counts_as_long(fit):
     gaps = {b: (Gap(int(start[b]), int(start[b]) + 1, 0, 3),) for b in range(0, n, 50) if length[b] > 1}
     problem = make_problem(start, start + length, random.integers(4, 1000, n), gaps=gaps)
     order, timeline = random.permutation(n), make_timeline(problem)
-    expected = place_by(replace(timeline, width=10**6), order, fit, Budget()).tolist()
+    expected = place_by(replace(timeline, width=10**6), order, fit, SolveLimits()).tolist()
     for width in (1, 6, 12, 100):
-        assert place_by(replace(timeline, width=width), order, fit, Budget()).tolist() == expected
+        assert place_by(replace(timeline, width=width), order, fit, SolveLimits()).tolist() == expected
 
 
 #   14 ┌────┐            By hand: 0 lies at [0, 4), 1 at [4, 6), 2 at [6, 14), all at fixed offsets, but 1 is
@@ -97,14 +98,14 @@ def test_one_hole_by_hand(size, alignment, fit, offset):
     problem = make_problem(
         [0, 0, 0, 1], [2, 1, 2, 2], [4, 2, 8, size], alignment=[1, 1, 1, alignment], fixed=[0, 4, 6, FREE]
     )
-    assert place_by(make_timeline(problem), np.arange(4), fit, Budget()).tolist() == [0, 4, 6, offset]
+    assert place_by(make_timeline(problem), np.arange(4), fit, SolveLimits()).tolist() == [0, 4, 6, offset]
 
 
 def test_best_fit_takes_the_tightest_hole_and_the_lowest_of_equals():
     # Fixed at [10, 20), [25, 30), [35, 40): holes of 10, 5 and 5 bytes.
     fixed = [10, 25, 35, FREE, FREE]
     problem = make_problem([0] * 5, [1] * 5, [10, 5, 5, 4, 5], fixed=fixed)
-    place = lambda fit: place_by(make_timeline(problem), np.arange(5), fit, Budget()).tolist()  # noqa: E731
+    place = lambda fit: place_by(make_timeline(problem), np.arange(5), fit, SolveLimits()).tolist()  # noqa: E731
     assert place(Fit.BEST) == [10, 25, 35, 20, 30]
     assert place(Fit.FIRST) == [10, 25, 35, 0, 4]
 
@@ -114,14 +115,14 @@ def test_a_window_lets_a_buffer_reach_over_its_neighbour():
     gaps = {1: (Gap(1, 2, 6, 8),)}
     problem = make_problem([1, 0], [2, 3], [6, 8], fixed=[0, FREE], gaps=gaps)
     for fit in Fit:
-        assert place_by(make_timeline(problem), np.arange(2), fit, Budget()).tolist() == [0, 0]
+        assert place_by(make_timeline(problem), np.arange(2), fit, SolveLimits()).tolist() == [0, 0]
 
 
 def test_a_buffer_of_many_pieces_that_meets_many_long_neighbours():
     # 21 pieces × 20 neighbours: each neighbour is met 21 times.
     gaps = {20: tuple(Gap(4 * i + 1, 4 * i + 3, 0, 1) for i in range(10))}
     problem = make_problem([0] * 21, [50] * 21, [10] * 20 + [5], gaps=gaps)
-    assert place_by(make_timeline(problem), np.arange(21), Fit.BEST, Budget()).tolist() == [
+    assert place_by(make_timeline(problem), np.arange(21), Fit.BEST, SolveLimits()).tolist() == [
         *range(0, 201, 10)
     ]
 
@@ -129,25 +130,25 @@ def test_a_buffer_of_many_pieces_that_meets_many_long_neighbours():
 def test_a_buffer_that_is_all_gap_lies_at_the_bottom_and_takes_nothing():
     problem = make_problem([0, 0], [3, 3], [4, 9], gaps={1: (Gap(0, 3),)}, steps=5)
     for order in ([0, 1], [1, 0]):
-        assert place_by(make_timeline(problem), np.array(order), Fit.FIRST, Budget()).tolist() == [0, 0]
+        assert place_by(make_timeline(problem), np.array(order), Fit.FIRST, SolveLimits()).tolist() == [0, 0]
 
 
 def test_huge_sizes_and_times_are_exact():
     size, time = 2**60 + 1, 10**18
     problem = make_problem([0, 0, time], [time, 5, 2 * time], [size] * 3, alignment=2**40)
-    offsets = place_by(make_timeline(problem), np.arange(3), Fit.FIRST, Budget())
+    offsets = place_by(make_timeline(problem), np.arange(3), Fit.FIRST, SolveLimits())
     assert offsets.tolist() == [0, 2**60 + 2**40, 0]
 
 
 @pytest.mark.parametrize(("limit", "placed"), [(7, False), (8, True)])
 def test_placing_is_given_up_when_the_arena_would_pass_the_limit(limit, placed):
     problem = make_problem([0, 0], [1, 1], [5, 3])
-    offsets = place_by(make_timeline(problem), np.arange(2), Fit.FIRST, Budget(), limit=limit)
+    offsets = place_by(make_timeline(problem), np.arange(2), Fit.FIRST, SolveLimits(), limit=limit)
     assert (offsets is not None) == placed
 
 
 def test_placing_is_given_up_when_the_flag_is_raised():
-    budget = Budget()
+    budget = SolveLimits()
     budget.cancel()
     assert place_by(make_timeline(make_problem([0], [1], [1])), np.arange(1), Fit.FIRST, budget) is None
 
@@ -230,7 +231,7 @@ def planning_signatures():
 
 def test_the_kernel_is_compiled_for_one_kind_of_arrays_only():
     read_only = make_problem([0, 1], [2, 3], [4, 4])
-    prepare_and_place = lambda order: place_by(make_timeline(read_only), order, Fit.BEST, Budget())  # noqa: E731
+    prepare_and_place = lambda order: place_by(make_timeline(read_only), order, Fit.BEST, SolveLimits())  # noqa: E731
     prepare_and_place(np.arange(2))
     before = planning_signatures()
     frozen = np.arange(2)

@@ -9,7 +9,7 @@ import sys
 import pytest
 from test_architecture import MODULES
 
-from memplan_engine.strategies.budget import Budget
+from memplan_engine.strategies.limits import SolveLimits
 from memplan_engine.system.machine import count_cores, memory_bytes
 
 
@@ -18,7 +18,7 @@ def test_cores_are_those_that_the_process_may_use():
     mine = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(mine)})
-        assert (count_cores(), Budget(threads=0).most_threads) == (1, 1)
+        assert (count_cores(), SolveLimits(threads=0).most_threads) == (1, 1)
     finally:
         os.sched_setaffinity(0, mine)
     assert count_cores() == len(mine)
@@ -36,7 +36,7 @@ def test_systems_that_tell_less_are_asked_for_less(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     assert count_cores() == os.cpu_count()
     monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert Budget(threads=0).most_threads == 1
+    assert SolveLimits(threads=0).most_threads == 1
     monkeypatch.delattr(os, "sysconf", raising=False)
     assert sys.platform == "win32" or memory_bytes() is None
 

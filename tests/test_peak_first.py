@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 from memplan_engine.bounds import lower_bound
 from memplan_engine.planner import adopt
 from memplan_engine.problem import FREE, make_problem
-from memplan_engine.strategies.base import Budget
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.search import local_search
-from memplan_engine.strategies.search.local_search import Hunt
+from memplan_engine.strategies.search.local_search import LocalSearch
 from memplan_engine.strategies.search.peak_first import distances, held_at, peak_window
+from memplan_engine.strategies.search.search_params import SearchParams
 from memplan_engine.verify.validate import validate_plan
 
 # One row a buffer; the peak is step 4, where b and c are alive: 7 bytes.
+SMALL = SearchParams(peak_buffers=1)
 HILL = make_problem([0, 1, 4, 6, 8], [1, 5, 6, 8, 9], [2, 3, 4, 5, 6])
 
 
@@ -65,48 +67,45 @@ def test_a_window_holds_the_whole_peak(seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_from_no_reuse_to_the_bound_by_the_peak_alone(seed, monkeypatch):
-    monkeypatch.setattr(local_search, "MANY", 1)
+def test_from_no_reuse_to_the_bound_by_the_peak_alone(seed):
     problem, _ = around_a_peak(seed)
-    hunt = Hunt(make_timeline(problem), Budget(), lower_bound(problem).nbytes, 50_000)
-    hunt.consider(np.cumsum(problem.size) - problem.size, "naive")
+    search = LocalSearch(make_timeline(problem), SolveLimits(), lower_bound(problem).nbytes, 50_000, SMALL)
+    search.consider(np.cumsum(problem.size) - problem.size, "naive")
     for _ in range(6):
-        hunt.pack_peak_first()
-    assert hunt.arena == hunt.bound == 60
-    assert hunt.best.found_by.startswith("peak first, ")
-    plan = adopt(problem, hunt.best.offsets, "search")
+        search.pack_peak_first()
+    assert search.arena == search.bound == 60
+    assert search.best.found_by.startswith("peak first, ")
+    plan = adopt(problem, search.best.offsets, "search")
     assert validate_plan(plan).valid
 
 
-def test_its_moves_count_and_a_limit_on_them_holds(monkeypatch):
-    monkeypatch.setattr(local_search, "MANY", 1)
+def test_its_moves_count_and_a_limit_on_them_holds():
     problem, _ = around_a_peak(1)
-    hunt = Hunt(make_timeline(problem), Budget(), lower_bound(problem).nbytes - 1, 100)
-    hunt.consider(np.cumsum(problem.size) - problem.size, "naive")
+    search = LocalSearch(make_timeline(problem), SolveLimits(), lower_bound(problem).nbytes - 1, 100, SMALL)
+    search.consider(np.cumsum(problem.size) - problem.size, "naive")
     for _ in range(4):
-        hunt.pack_peak_first()
-    assert 0 < hunt.moves <= 100
+        search.pack_peak_first()
+    assert 0 < search.moves <= 100
 
 
 def test_a_window_is_given_up_when_the_best_arena_is_lower(monkeypatch):
     """Nothing is placed around what would not help."""
-    monkeypatch.setattr(local_search, "MANY", 1)
     problem, _ = around_a_peak(2)
-    hunt = Hunt(make_timeline(problem), Budget(), lower_bound(problem).nbytes, 1000)
+    search = LocalSearch(make_timeline(problem), SolveLimits(), lower_bound(problem).nbytes, 1000, SMALL)
     offsets = np.cumsum(problem.size) - problem.size
-    hunt.consider(offsets, "naive")
-    monkeypatch.setattr(Hunt, "pack_window", lambda self, rows, turn: self)
+    search.consider(offsets, "naive")
+    monkeypatch.setattr(LocalSearch, "pack_window", lambda self, rows, turn: self)
     monkeypatch.setattr(
         local_search, "held_at", lambda *_: pytest.fail("placed around a window that is no better")
     )
-    hunt.pack_peak_first()
-    assert hunt.windows == 1
-    assert hunt.best.found_by == "naive"
+    search.pack_peak_first()
+    assert search.windows == 1
+    assert search.best.found_by == "naive"
 
 
 def test_few_buffers_or_such_with_fixed_offsets_are_left_to_the_rest_of_the_search():
     problem, _ = around_a_peak(3)
-    hunt = Hunt(make_timeline(problem), Budget(), 0, 1000)
-    hunt.consider(np.cumsum(problem.size) - problem.size, "naive")
-    hunt.pack_peak_first()
-    assert hunt.windows == 0
+    search = LocalSearch(make_timeline(problem), SolveLimits(), 0, 1000)
+    search.consider(np.cumsum(problem.size) - problem.size, "naive")
+    search.pack_peak_first()
+    assert search.windows == 0

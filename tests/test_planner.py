@@ -16,7 +16,7 @@ from memplan_engine.planner import adopt, as_problem, compare, hard_problem, mak
 from memplan_engine.problem import FREE, Gap, Problem, make_problem
 from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.auto import Auto
-from memplan_engine.strategies.base import Budget, Strategy
+from memplan_engine.strategies.base import SolveLimits, Strategy
 from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
 from memplan_engine.strategies.constructive.order_fit import Fit
 from memplan_engine.verify.validate import Rule, validate_plan
@@ -158,7 +158,7 @@ def _warmed(monkeypatch: pytest.MonkeyPatch, problem: Problem, strategy: Strateg
     monkeypatch.setattr(planner, "is_compiled", lambda *names: False)
     monkeypatch.setattr(planner, "use_rare_kernels", lambda: None)
     monkeypatch.setattr(planner, "_warm", lambda *names: warmed.extend(names))
-    make_plan(problem, strategy, budget=Budget(10.0))
+    make_plan(problem, strategy, budget=SolveLimits(10.0))
     return warmed
 
 
@@ -196,4 +196,4 @@ def test_what_a_search_compiles_is_known_by_its_names():
 def test_compiled_kernels_are_not_tried_without(monkeypatch):
     monkeypatch.setattr(planner, "is_compiled", lambda *names: True)
     monkeypatch.setattr(planner, "_settled_at_once", lambda *given: pytest.fail("planned twice"))
-    assert make_plan(hard_problem(), "auto", budget=Budget(0.2)).arena_bytes > 0
+    assert make_plan(hard_problem(), "auto", budget=SolveLimits(0.2)).arena_bytes > 0

@@ -9,7 +9,7 @@ import pytest
 from drawn import problems
 from hypothesis import given, settings
 
-from memplan_engine import FREE, Budget, PlanError, Problem, make_plan, make_problem, validate_plan
+from memplan_engine import FREE, PlanError, Problem, SolveLimits, make_plan, make_problem, validate_plan
 from memplan_engine.planner import adopt
 from memplan_engine.strategies.constructive.linear_scan import LinearScan
 from memplan_engine.strategies.constructive.order_fit import place_in_slots, place_online
@@ -29,8 +29,8 @@ def full_of_holes() -> Problem:
     return make_problem(start, np.where(start < small, ends, start + 1), size)
 
 
-def ended() -> Budget:
-    budget = Budget()
+def ended() -> SolveLimits:
+    budget = SolveLimits()
     budget.cancel()
     return budget
 
@@ -60,8 +60,8 @@ def test_slots_that_pass_what_bytes_can_be_counted_are_none() -> None:
 def test_a_limit_ends_the_first_plan_and_slots_give_another() -> None:
     problem = full_of_holes()
     assert place_online(problem, by_start(problem), ended()) is None
-    assert place_online(problem, by_start(problem), Budget()) is not None
-    plan = make_plan(problem, "auto", budget=Budget(seconds=0.05))
+    assert place_online(problem, by_start(problem), SolveLimits()) is not None
+    plan = make_plan(problem, "auto", budget=SolveLimits(seconds=0.05))
     assert (dict(plan.parameters)["found_by"], plan.cut_short) == ("slots", True)
     assert plan.arena_bytes == 40_002
 

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from memplan_engine import Problem, make_plan, make_problem
 from memplan_engine.files import ImportOptions
-from memplan_engine.strategies.base import Budget, Progress
+from memplan_engine.strategies.base import Progress, SolveLimits
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -66,12 +66,12 @@ def test_the_strategy_of_the_docs_with_a_budget_uses_it(tmp_path: Path) -> None:
     module = written_as_told(tmp_path, "random_orders", 1)
     problem = make_problem(start=[0, 0, 1, 1, 2], end=[1, 2, 3, 2, 3], size=[3, 1, 1, 2, 3])
     seen: list[Progress] = []
-    budget = Budget(seed=1, listener=seen.append)
+    budget = SolveLimits(seed=1, listener=seen.append)
     plan = make_plan(problem, module.RandomOrders(), budget=budget)
     assert plan.optimal
     assert [progress.arena_bytes for progress in seen][:2] == [None, 10]
     assert (seen[-1].arena_bytes, seen[-1].bound_bytes) == (4, 4)
-    spent = Budget()
+    spent = SolveLimits()
     spent.cancel()
     assert make_plan(problem, module.RandomOrders(), budget=spent).arena_bytes == 10
 

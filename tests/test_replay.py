@@ -21,7 +21,7 @@ from memplan_engine.replay.columns import replay_summary
 from memplan_engine.replay.make import MOST_BUFFERS, can_replay, make_replay, replayable
 from memplan_engine.replay.replay_values import NOBODY, UNPLACED, VERDICTS, Verdict
 from memplan_engine.strategies import known_strategies
-from memplan_engine.strategies.base import Budget, obstacle
+from memplan_engine.strategies.base import SolveLimits, obstacle
 from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
 from memplan_engine.strategies.constructive.linear_scan import LinearScan
 from memplan_engine.strategies.constructive.order_fit import Fit, OrderFit
@@ -56,7 +56,7 @@ def test_a_replay_ends_where_the_plan_does_and_counts_right(problem):
         if obstacle(strategy, problem):
             continue
         replay = make_replay(problem, name)
-        assert replay.plan.offsets.tolist() == strategy.place(problem, Budget()).offsets.tolist(), name
+        assert replay.plan.offsets.tolist() == strategy.place(problem, SolveLimits()).offsets.tolist(), name
         assert sorted(replay.buffer.tolist()) == list(range(len(problem)))
         assert replay.placed_at(-1).tolist() == [UNPLACED] * len(problem)
         assert replay.placed_at(len(replay) - 1).tolist() == replay.plan.offsets.tolist()
@@ -324,7 +324,7 @@ def test_one_value_is_an_order_and_fit_with_its_replay():
     problem = make_problem([0, 0, 1], [2, 3, 3], [4, 8, 2], names=["a", "b", "c"])
     replay = make_replay(problem, own)
     assert (replay.plan.strategy, replay.buffer.tolist()) == ("by_end", [2, 1, 0])
-    assert replay.plan.offsets.tolist() == own.place(problem, Budget()).offsets.tolist() == [10, 2, 0]
+    assert replay.plan.offsets.tolist() == own.place(problem, SolveLimits()).offsets.tolist() == [10, 2, 0]
     assert replay.code[1] == "for b in order (latest end first, of equals the smallest):"
     assert replay.steps[0].sentence.startswith("c comes 1st of 3 by end, step 3 with 2 B.")
     assert replay.steps[1].key == (("end", 3), ("size", 8))
@@ -373,7 +373,7 @@ def test_two_thousand_buffers_are_a_few_megabytes():
     length = np.where(random.random(2000) < 0.1, random.integers(1, 500, 2000), random.integers(1, 40, 2000))
     problem = make_problem(start, start + length, size, alignment=64)
     replay = make_replay(problem, "greedy_by_size")
-    assert replay.plan.offsets.tolist() == GREEDY_BY_SIZE.place(problem, Budget()).offsets.tolist()
+    assert replay.plan.offsets.tolist() == GREEDY_BY_SIZE.place(problem, SolveLimits()).offsets.tolist()
     assert len(json.dumps(replay_summary(replay), separators=(",", ":"))) < 4e6
 
 

@@ -18,11 +18,11 @@ from memplan_engine.kernels.search.repair import NOWHERE, UNPLACED
 from memplan_engine.planner import adopt, make_plan
 from memplan_engine.problem import FREE, Gap, make_problem
 from memplan_engine.strategies import known_strategies
-from memplan_engine.strategies.base import Budget, Progress
+from memplan_engine.strategies.base import Progress, SolveLimits
 from memplan_engine.strategies.constructive.order_fit import Fit, OrderFit, place_by
 from memplan_engine.strategies.constructive.orders import BY_HEAT
 from memplan_engine.strategies.constructive.timeline import make_timeline
-from memplan_engine.strategies.search.ejection_search import Limits, make_mender
+from memplan_engine.strategies.search.ejection_search import RepairLimits, make_ejection_search
 from memplan_engine.strategies.search.local_search import OTHERS, STARTS, Search
 from memplan_engine.verify.validate import validate_plan
 
@@ -43,16 +43,16 @@ def training(n, seed=0):
     return make_problem(start, np.where(kept, mirrored, short), size)
 
 
-def some_placed(problem, mender, offsets, left_out, ceiling=NOWHERE):
+def some_placed(problem, ejection, offsets, left_out, ceiling=NOWHERE):
     offsets = np.array(offsets, dtype=np.int64)
     offsets[sorted(left_out)] = UNPLACED
-    mender.begin(offsets, ceiling, 1.0, 1.0)
+    ejection.begin(offsets, ceiling, 1.0, 1.0)
     return {b: int(o) for b, o in enumerate(offsets) if o != UNPLACED}
 
 
 @st.composite
 def half_placed(draw, **kinds):
-    """A problem, its mender with some buffers placed, these as {buffer: offset}, and one to be placed."""
+    """A problem, its ejection with some buffers placed, these as {buffer: offset}, and one to be placed."""
     problem = draw(drawn.problems(least=1, **kinds))
     order = draw(st.permutations(range(len(problem))))
     offsets = reference.place(problem, order, draw(st.sampled_from(["first", "top"])))
@@ -61,8 +61,8 @@ def half_placed(draw, **kinds):
         free = [0]
     buffer = draw(st.sampled_from(free))
     left_out = {buffer, *draw(st.lists(st.sampled_from(free)))}
-    mender = make_mender(make_timeline(problem))
-    return problem, mender, some_placed(problem, mender, offsets, left_out), buffer
+    ejection = make_ejection_search(make_timeline(problem))
+    return problem, ejection, some_placed(problem, ejection, offsets, left_out), buffer
 
 
 @given(
@@ -82,9 +82,9 @@ def test_pairs_are_sorted_by_key_and_equal_ones_keep_their_order(keys, repeat):
 @given(drawing=half_placed(), begin=st.integers(0, 9), length=st.integers(1, 10))
 @settings(max_examples=120, deadline=None)
 def test_the_index_finds_exactly_the_placed_pieces_alive_in_a_stretch(drawing, begin, length):
-    problem, mender, placed, _ = drawing
+    problem, ejection, placed, _ = drawing
     timeline = make_timeline(problem)
-    sections, times = len(timeline.sections), mender.state.times
+    sections, times = len(timeline.sections), ejection.state.times
     start, end = min(begin, sections - 1), min(begin + length, sections)
     found = np.zeros(len(timeline.pieces.owner) + 1, dtype=np.int64)
     count = time_index.meeting(times, start, end, found, 0)
@@ -107,8 +107,8 @@ def test_the_index_finds_exactly_the_placed_pieces_alive_in_a_stretch(drawing, b
 @given(drawing=half_placed(), first=st.booleans())
 @settings(max_examples=200, deadline=None)
 def test_a_hole_is_the_one_that_the_definition_chooses(drawing, first):
-    problem, mender, placed, buffer = drawing
-    state = mender.state
+    problem, ejection, placed, buffer = drawing
+    state = ejection.state
     count = repair._gather(state, buffer)
     repair._sort(state.by_low, state.found_low, count)
     chosen = repair._hole(state, buffer, count, NOWHERE, first)
@@ -140,8 +140,8 @@ def in_the_way(problem, placed, buffer, offset):
 @given(drawing=half_placed(gaps=False), spare=st.integers(0, 10))
 @settings(max_examples=200, deadline=None)
 def test_the_cheapest_place_is_cheap_and_nothing_held_is_in_its_way(drawing, spare):
-    problem, mender, placed, buffer = drawing
-    state = mender.state
+    problem, ejection, placed, buffer = drawing
+    state = ejection.state
     size, alignment = int(problem.size[buffer]), int(problem.alignment[buffer])
     ceiling = max([size, *(o + int(problem.size[b]) for b, o in placed.items())]) + spare
     timeline = make_timeline(problem)
@@ -166,16 +166,16 @@ def test_the_cheapest_place_is_cheap_and_nothing_held_is_in_its_way(drawing, spa
 @given(drawing=half_placed(), share=st.floats(0.3, 1.0), moves=st.integers(0, 60), seed=st.integers(0, 9))
 @settings(max_examples=150, deadline=None)
 def test_after_any_moves_what_is_placed_is_sound_and_below_the_ceiling(drawing, share, moves, seed):
-    problem, mender, placed, _ = drawing
+    problem, ejection, placed, _ = drawing
     ends = [o + int(problem.size[b]) for b, o in placed.items()]
     ceiling = max(int(max(ends, default=0) * share), int(problem.size.max(initial=0)))
-    mender.begin(np.array([placed.get(b, UNPLACED) for b in range(len(problem))]), ceiling, 0.5, 0.5)
-    lost = mender.state.worths[1]
-    whole = mender.repair(ceiling, NOWHERE, Limits(moves, 10**9, 20), seed, Budget())
-    offsets = mender.offsets
-    assert int((offsets == UNPLACED).sum()) == mender.out
-    assert sorted(mender.state.pool[: mender.out]) == np.flatnonzero(offsets == UNPLACED).tolist()
-    assert mender.state.worths[1] <= lost * (1 + 1e-6)
+    ejection.begin(np.array([placed.get(b, UNPLACED) for b in range(len(problem))]), ceiling, 0.5, 0.5)
+    lost = ejection.state.worths[1]
+    whole = ejection.repair(ceiling, NOWHERE, RepairLimits(moves, 10**9, 20), seed, SolveLimits())
+    offsets = ejection.offsets
+    assert int((offsets == UNPLACED).sum()) == ejection.out
+    assert sorted(ejection.state.pool[: ejection.out]) == np.flatnonzero(offsets == UNPLACED).tolist()
+    assert ejection.state.worths[1] <= lost * (1 + 1e-6)
     kept = {b: int(o) for b, o in enumerate(offsets) if o != UNPLACED}
     for buffer, offset in kept.items():
         held = problem.fixed[buffer] != FREE
@@ -193,25 +193,25 @@ def test_one_move_by_hand():
     # Below 6 bytes: 0 (4 bytes) lies at 0 through all steps, 1 (2 bytes) at 4 in step 0. Buffer 2 (4 bytes,
     # step 1) has no hole of 4, and putting 0 out for it would be dear; 3 (2 bytes, step 1) fits at 4.
     problem = make_problem([0, 0, 1, 1], [2, 1, 2, 2], [4, 2, 4, 2])
-    mender = make_mender(make_timeline(problem))
-    mender.begin(np.array([0, 4, 6, 10]), 6, 1.0, 1.0)
-    assert mender.out == 2
-    assert mender.offsets.tolist() == [0, 4, UNPLACED, UNPLACED]
-    assert mender.state.worths[0] == 4 + 2
-    mender.repair(6, 10, Limits(200, 10**9, 4), 1, Budget())
+    ejection = make_ejection_search(make_timeline(problem))
+    ejection.begin(np.array([0, 4, 6, 10]), 6, 1.0, 1.0)
+    assert ejection.out == 2
+    assert ejection.offsets.tolist() == [0, 4, UNPLACED, UNPLACED]
+    assert ejection.state.worths[0] == 4 + 2
+    ejection.repair(6, 10, RepairLimits(200, 10**9, 4), 1, SolveLimits())
     # Ten bytes at step 1 never fit below six: 3 is placed, and the cheapest to leave out is 2.
-    assert np.flatnonzero(mender.offsets == UNPLACED).tolist() == [2]
-    assert mender.state.worths[1] == 4
+    assert np.flatnonzero(ejection.offsets == UNPLACED).tolist() == [2]
+    assert ejection.state.worths[1] == 4
 
 
 def test_a_raised_flag_ends_a_repair_before_its_first_move():
     problem = training(500)
-    mender = make_mender(make_timeline(problem))
-    mender.begin(np.full(500, UNPLACED), 10**9, 1.0, 1.0)
-    budget = Budget()
+    ejection = make_ejection_search(make_timeline(problem))
+    ejection.begin(np.full(500, UNPLACED), 10**9, 1.0, 1.0)
+    budget = SolveLimits()
     budget.cancel()
-    assert mender.repair(10**9, 10**12, Limits(10**6, 10**12, 100), 1, budget) is None
-    assert (mender.moves, mender.out) == (0, 500)
+    assert ejection.repair(10**9, 10**12, RepairLimits(10**6, 10**12, 100), 1, budget) is None
+    assert (ejection.moves, ejection.out) == (0, 500)
 
 
 @pytest.mark.parametrize(
@@ -224,9 +224,9 @@ def test_a_raised_flag_ends_a_repair_before_its_first_move():
 def test_repair_reaches_what_no_order_and_fit_does(start, end, size, portfolio, bound):
     problem = make_problem(start, end, size)
     timeline = make_timeline(problem)
-    tries = [place_by(timeline, order(timeline), fit, Budget()) for order, fit in (*STARTS, *OTHERS)]
+    tries = [place_by(timeline, order(timeline), fit, SolveLimits()) for order, fit in (*STARTS, *OTHERS)]
     assert min(reference.arena(problem, offsets) for offsets in tries) == portfolio
-    assert reference.arena(problem, Search(iterations=0).place(problem, Budget()).offsets) == portfolio
+    assert reference.arena(problem, Search(iterations=0).place(problem, SolveLimits()).offsets) == portfolio
     plan = make_plan(problem, "search")
     assert (plan.arena_bytes, plan.bound.nbytes, plan.nodes > 0) == (bound, bound, True)
     assert dict(plan.parameters)["found_by"].endswith(", repaired")
@@ -242,20 +242,20 @@ def test_by_heat_by_hand():
 @settings(max_examples=50, deadline=None)
 def test_never_worse_than_a_constructive_strategy_and_the_same_each_time(problem):
     strategy = Search(iterations=100)
-    placement, again = (strategy.place(problem, Budget(seed=5)) for _ in "12")
+    placement, again = (strategy.place(problem, SolveLimits(seed=5)) for _ in "12")
     assert placement.offsets.tolist() == again.offsets.tolist()
     reference.assert_sound(problem, placement.offsets.tolist())
     arena = reference.arena(problem, placement.offsets)
     assert lower_bound(problem).nbytes <= arena
     for name, known in known_strategies().items():
         if isinstance(known, OrderFit) or name == "naive":
-            assert arena <= reference.arena(problem, known.place(problem, Budget()).offsets)
+            assert arena <= reference.arena(problem, known.place(problem, SolveLimits()).offsets)
 
 
 @given(problem=drawn.problems(most=5, steps=5, largest=5, alignments=st.sampled_from([1, 2, 3])))
 @settings(max_examples=60, deadline=None)
 def test_on_tiny_problems_it_is_not_below_the_optimum_and_nearly_always_meets_it(problem):
-    placement = Search().place(problem, Budget())
+    placement = Search().place(problem, SolveLimits())
     assert reference.optimum(problem) <= reference.arena(problem, placement.offsets)
 
 
@@ -265,7 +265,7 @@ def test_tiny_problems_are_solved():
     for _ in range(40):
         start = random.integers(0, 5, 7)
         problem = make_problem(start, start + random.integers(1, 4, 7), random.integers(1, 6, 7))
-        met += Search().place(problem, Budget()).arena_bytes(problem) == reference.optimum(problem)
+        met += Search().place(problem, SolveLimits()).arena_bytes(problem) == reference.optimum(problem)
     assert met == 40
 
 
@@ -279,7 +279,7 @@ def test_iterations_limit_the_moves_and_seeds_differ():
     problem = hard(400)
     arenas, moves = [], []
     for seed in (1, 1, 2):
-        budget = Budget(seed=seed)
+        budget = SolveLimits(seed=seed)
         placement = Search(iterations=5000).place(problem, budget)
         arenas.append(placement.offsets.tolist())
         moves.append(int(budget.counter[0]))
@@ -291,7 +291,7 @@ def test_iterations_limit_the_moves_and_seeds_differ():
 def test_without_any_limit_it_ends_by_itself_where_the_bound_cannot_be_met():
     # Offsets 0, 4 and 8 for the three leave holes of one byte: the fourth lies below or above all, 13 bytes.
     problem = make_problem([0] * 4, [1] * 4, [3, 3, 3, 2], alignment=[2, 2, 2, 1])
-    budget = Budget()
+    budget = SolveLimits()
     assert Search().place(problem, budget).arena_bytes(problem) == reference.optimum(problem) == 13
     assert lower_bound(problem).nbytes == 11
     assert 0 < budget.counter[0] <= 1000 + 200 * 4
@@ -301,7 +301,7 @@ def test_reports_only_get_better_and_the_last_is_the_plan():
     problem = training(1500, seed=1)
     problem = make_problem(problem.start, problem.end, problem.size + np.arange(1500) % 7)
     reports: list[Progress] = []
-    plan = make_plan(problem, Search(iterations=3000), budget=Budget(listener=reports.append))
+    plan = make_plan(problem, Search(iterations=3000), budget=SolveLimits(listener=reports.append))
     arenas = [report.arena_bytes for report in reports if report.arena_bytes is not None]
     assert arenas == sorted(set(arenas), reverse=True)
     assert arenas[-1] == plan.arena_bytes
@@ -310,7 +310,7 @@ def test_reports_only_get_better_and_the_last_is_the_plan():
 
 
 def test_a_budget_spent_before_it_begins_still_gives_a_plan():
-    budget = Budget()
+    budget = SolveLimits()
     budget.cancel()
     plan = make_plan(make_problem([0, 1], [1, 2], [5, 5]), "search", budget=budget)
     assert plan.offsets.tolist() == [0, 5]
@@ -327,8 +327,8 @@ def hard(n):
 def test_a_time_limit_is_kept():
     problem = hard(20_000)
     # Which kernels a placement needs depends on its size: have all of them compiled before the clock runs.
-    Search(iterations=1).place(problem, Budget())
-    budget = Budget(seconds=0.6)
+    Search(iterations=1).place(problem, SolveLimits())
+    budget = SolveLimits(seconds=0.6)
     began = time.perf_counter()
     plan = make_plan(problem, "search", budget=budget)
     assert plan.seconds < 2.0
@@ -339,7 +339,7 @@ def test_a_time_limit_is_kept():
 
 def test_a_cancel_from_another_thread_ends_it():
     problem = hard(3000)
-    budget = Budget(seconds=60)
+    budget = SolveLimits(seconds=60)
     threading.Timer(0.3, budget.cancel).start()
     plan = make_plan(problem, "search", budget=budget)
     assert plan.seconds < 5
@@ -348,11 +348,11 @@ def test_a_cancel_from_another_thread_ends_it():
 
 def test_threads_do_not_disturb_each_other():
     problems = [hard(300), hard(301), training(400, seed=2), hard(302)]
-    alone = [Search(iterations=2000).place(problem, Budget()).offsets.tolist() for problem in problems]
+    alone = [Search(iterations=2000).place(problem, SolveLimits()).offsets.tolist() for problem in problems]
     found: dict[int, list[int]] = {}
 
     def run(i):
-        found[i] = Search(iterations=2000).place(problems[i], Budget()).offsets.tolist()
+        found[i] = Search(iterations=2000).place(problems[i], SolveLimits()).offsets.tolist()
 
     threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
     for thread in threads:
@@ -368,6 +368,6 @@ def test_a_training_step_packs_to_its_load():
     plan = make_plan(problem, Search(iterations=20_000))
     assert plan.optimal
     assert plan.arena_bytes < reference.arena(
-        problem, place_by(timeline, BY_HEAT(timeline), Fit.TOP, Budget()).tolist()
+        problem, place_by(timeline, BY_HEAT(timeline), Fit.TOP, SolveLimits()).tolist()
     )
     assert validate_plan(adopt(problem, plan.offsets)).valid

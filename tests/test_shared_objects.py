@@ -22,7 +22,7 @@ from memplan_engine.planner import adopt, compare, make_plan, strategies_for
 from memplan_engine.problem import FREE, Gap, make_problem
 from memplan_engine.reporters.shared_object_tables import ObjectRow, object_summary, object_table
 from memplan_engine.strategies import known_strategies
-from memplan_engine.strategies.base import Budget
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.shared_objects.assignment import MOST_MATCHED
 from memplan_engine.verify.validate import Rule, validate_plan
 
@@ -209,7 +209,7 @@ def test_min_cost_flow_says_when_there_are_too_many_buffers():
 
 @pytest.mark.parametrize("name", FAMILY)
 def test_a_budget_that_is_spent_stops_it(name):
-    budget = Budget()
+    budget = SolveLimits()
     budget.cancel()
     with pytest.raises(PlanError, match=f"{name} was stopped before every buffer had its object"):
         make_plan(PAIR, name, budget=budget)

@@ -14,11 +14,11 @@ from memplan_engine.kernels.search import skyline
 from memplan_engine.kernels.search.time_index import make_time_index
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies.auto import Auto
-from memplan_engine.strategies.base import Budget
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.order_fit import place_by
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.search import local_search
-from memplan_engine.strategies.search.local_search import SKYLINE, Hunt, Search
+from memplan_engine.strategies.search.local_search import SKYLINE, LocalSearch, Search
 from memplan_engine.strategies.search.skyline_fit import WAYS, Skylines, fullness
 from memplan_engine.strategies.search.starts import OTHERS, STARTS
 
@@ -108,13 +108,13 @@ def test_a_limit_or_a_raised_flag_ends_it():
 def test_what_ended_too_high_comes_earlier():
     problem = cut(600, 300, 4000, 1)
     first, again = (Skylines(make_timeline(problem), 4000) for _ in "12")
-    rounds = [first.next(Budget()) for _ in range(20)]
+    rounds = [first.next(SolveLimits()) for _ in range(20)]
     arenas = [int((each + problem.size).max()) for each in rounds]
     assert min(arenas) < min(arenas[: len(WAYS)])
     for each in rounds:
         reference.assert_sound(problem, each)
-        assert each.tolist() == again.next(Budget()).tolist()
-    budget = Budget()
+        assert each.tolist() == again.next(SolveLimits()).tolist()
+    budget = SolveLimits()
     budget.cancel()
     assert first.next(budget) is None
 
@@ -128,19 +128,19 @@ def test_fullness_by_hand():
 def test_full_problems_are_packed_closer_than_by_every_order_and_fit():
     problem = cut(1500, 1000, 4000, 2)
     timeline = make_timeline(problem)
-    hunt = Hunt(timeline, Budget(seed=3), 4000, iterations=3000)
-    hunt.consider(place_by(timeline, STARTS[0][0](timeline), STARTS[0][1], Budget()), "start")
-    assert hunt.lower_what_is_wide()
-    assert SKYLINE in hunt.best.found_by
+    search = LocalSearch(timeline, SolveLimits(seed=3), 4000, iterations=3000)
+    search.consider(place_by(timeline, STARTS[0][0](timeline), STARTS[0][1], SolveLimits()), "start")
+    assert search.lower_what_is_wide()
+    assert SKYLINE in search.best.found_by
     least = min(
-        int((place_by(timeline, order(timeline), fit, Budget()) + problem.size).max())
+        int((place_by(timeline, order(timeline), fit, SolveLimits()) + problem.size).max())
         for order, fit in STARTS + OTHERS
     )
-    assert hunt.arena - 4000 < 0.7 * (least - 4000)
-    other = Hunt(timeline, Budget(seed=3), 4000, iterations=3000)
-    other.consider(place_by(timeline, STARTS[0][0](timeline), STARTS[0][1], Budget()), "start")
+    assert search.arena - 4000 < 0.7 * (least - 4000)
+    other = LocalSearch(timeline, SolveLimits(seed=3), 4000, iterations=3000)
+    other.consider(place_by(timeline, STARTS[0][0](timeline), STARTS[0][1], SolveLimits()), "start")
     other.lower_what_is_wide()
-    assert other.best.offsets.tolist() == hunt.best.offsets.tolist()
+    assert other.best.offsets.tolist() == search.best.offsets.tolist()
 
 
 def test_only_full_plain_problems_begin_with_skylines(monkeypatch):
@@ -148,32 +148,34 @@ def test_only_full_plain_problems_begin_with_skylines(monkeypatch):
     real = Skylines.next
     monkeypatch.setattr(Skylines, "next", lambda self, budget: calls.append(1) or real(self, budget))
     full = cut(300, 100, 4000, 3)
-    Search(iterations=1).place(full, Budget())
+    Search(iterations=1).place(full, SolveLimits())
     assert calls
     calls.clear()
     gaps = {0: (Gap(int(full.start[0]), int(full.start[0]) + 1),)}
-    Search(iterations=1).place(make_problem(full.start, full.end, full.size, gaps=gaps), Budget())
+    Search(iterations=1).place(make_problem(full.start, full.end, full.size, gaps=gaps), SolveLimits())
     random = np.random.default_rng(0)
     start = random.integers(0, 3000, 300)
-    Search(iterations=1).place(make_problem(start, start + 20, random.integers(1, 999, 300)), Budget())
+    Search(iterations=1).place(make_problem(start, start + 20, random.integers(1, 999, 300)), SolveLimits())
     assert not calls
 
 
 def test_auto_begins_with_them_where_a_part_is_large_and_repair_goes_on_from_the_best(monkeypatch):
     problem = cut(1200, 1000, 4000, 4)
     firsts = []
-    real = Hunt.go_on
+    real = LocalSearch.go_on
     monkeypatch.setattr(
-        Hunt, "go_on", lambda self, first, budget: firsts.append((self, first)) or real(self, first, budget)
+        LocalSearch,
+        "go_on",
+        lambda self, first, budget: firsts.append((self, first)) or real(self, first, budget),
     )
     monkeypatch.setattr("memplan_engine.strategies.auto.ALONE_SECONDS", 0.1)
     monkeypatch.setattr("memplan_engine.strategies.auto.FIRST_SLICE", 0.2)
-    budget = Budget(2.5)
+    budget = SolveLimits(2.5)
     with budget.running():
         placement = Auto().place(problem, budget)
     arena = placement.arena_bytes(problem)
     assert 4000 <= arena < 1.35 * 4000
-    assert len({id(hunt) for hunt, _ in firsts}) == 1
+    assert len({id(search) for search, _ in firsts}) == 1
     assert all(first.arena_bytes(problem) >= arena for _, first in firsts)
     assert lower_bound(problem).nbytes == 4000
     assert local_search.SKYLINE == SKYLINE

@@ -12,7 +12,7 @@ from memplan_engine.bounds import Bound, BoundKind, lower_bound
 from memplan_engine.feasibility.feasibility_decision import Verdict, decide
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Gap, make_problem
-from memplan_engine.strategies.base import Budget
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.exact import minimal_core, stacks
 from memplan_engine.strategies.exact.independent_parts import make_columns
 from memplan_engine.strategies.exact.stacks import heaviest_stack, is_stack
@@ -65,7 +65,7 @@ def test_a_triangle_is_proved_at_once_and_replayed():
     assert bound == Bound(12, BoundKind.CORE, 0, core=(0, 1, 2), until=3)
     assert heaviest_stack(TRIANGLE, 12) is None
     for strategy in ("auto", "exact"):
-        plan = make_plan(TRIANGLE, strategy, budget=Budget(5))
+        plan = make_plan(TRIANGLE, strategy, budget=SolveLimits(5))
         assert (plan.arena_bytes, plan.bound) == (12, bound)
         assert plan.optimal
         assert not plan.nodes
@@ -94,7 +94,7 @@ def test_bytes_that_a_gap_leaves_out_are_not_counted():
 def test_a_stack_is_not_shrunk_by_search(monkeypatch):
     monkeypatch.setattr(minimal_core, "is_refuted", lambda *_: 1 / 0)
     bound = heaviest_stack(TRIANGLE, 9)
-    assert minimal_core.shrink_core(TRIANGLE, bound, Budget(), 2.0) == bound
+    assert minimal_core.shrink_core(TRIANGLE, bound, SolveLimits(), 2.0) == bound
 
 
 def test_large_parts_and_long_searches_are_left_alone(monkeypatch):

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from memplan_dashboard.background.jobs import goes_on
 
+import memplan_engine
 from memplan_engine.analysis.positional import shared_objects_bound
 from memplan_engine.bounds import lower_bound
 from memplan_engine.cli.options import make_budget
@@ -23,8 +24,8 @@ from memplan_engine.errors import InputError, MemplanError, PlanError
 from memplan_engine.feasibility.feasibility_decision import decide, decides, deciding
 from memplan_engine.planner import DEFAULT_SECONDS, adopt, compare, make_plan, strategies_for
 from memplan_engine.problem import Gap, make_problem
-from memplan_engine.strategies import get_strategy, known_strategies
-from memplan_engine.strategies.base import Budget, Placement, Progress, is_anytime, parameters_of
+from memplan_engine.strategies import base, get_strategy, known_strategies
+from memplan_engine.strategies.base import Placement, Progress, SolveLimits, is_anytime, parameters_of
 from memplan_engine.strategies.constructive.greedy import GREEDY_BY_CONFLICTS, GREEDY_BY_SIZE
 from memplan_engine.strategies.constructive.order_fit import Fit, OrderFit
 from memplan_engine.strategies.constructive.portfolio import place_by_portfolio
@@ -78,7 +79,7 @@ def test_every_placement_is_sound_and_none_is_below_the_bound(problem):
         if is_anytime(known_strategies()[name]):
             # They have tests of their own.
             continue
-        placement, again = (known_strategies()[name].place(problem, Budget()) for _ in "12")
+        placement, again = (known_strategies()[name].place(problem, SolveLimits()) for _ in "12")
         offsets = placement.offsets
         reference.assert_sound(problem, offsets.tolist())
         assert validate_plan(adopt(problem, offsets, objects=placement.objects)).valid
@@ -89,7 +90,7 @@ def test_every_placement_is_sound_and_none_is_below_the_bound(problem):
             assert shared_objects_bound(problem) <= reference.arena(problem, offsets)
         arenas[name] = reference.arena(problem, offsets)
         assert bound <= arenas[name]
-    portfolio = place_by_portfolio(problem, Budget(), bound)
+    portfolio = place_by_portfolio(problem, SolveLimits(), bound)
     reference.assert_sound(problem, portfolio.offsets.tolist())
     assert portfolio.arena_bytes(problem) <= min(arenas[name] for name in ("naive", *ORDERED))
     assert problem.fingerprint == before
@@ -149,7 +150,7 @@ def test_each_order_follows_its_definition(name, problem):
     order = strategy.order(make_timeline(problem)).tolist()
     assert order == reference.order_of(problem, name)
     expected = reference.place(problem, order, strategy.fit.value)
-    assert strategy.place(problem, Budget()).offsets.tolist() == expected
+    assert strategy.place(problem, SolveLimits()).offsets.tolist() == expected
 
 
 @pytest.mark.parametrize("name", ORDERED)
@@ -264,7 +265,7 @@ def test_gaps_that_cover_a_whole_lifetime(name):
 
 @pytest.mark.parametrize("name", ORDERED)
 def test_a_budget_that_is_spent_stops_a_constructive_strategy(name):
-    budget = Budget()
+    budget = SolveLimits()
     budget.cancel()
     with pytest.raises(PlanError, match=f"problem: {name} was stopped before every buffer had its offset"):
         make_plan(make_problem([0], [1], [1]), name, budget=budget)
@@ -272,7 +273,7 @@ def test_a_budget_that_is_spent_stops_a_constructive_strategy(name):
 
 def test_auto_gives_a_valid_plan_however_small_the_budget():
     problem = make_problem([0, 1], [1, 2], [5, 5])
-    cancelled = Budget()
+    cancelled = SolveLimits()
     cancelled.cancel()
     plan = make_plan(problem, "auto", budget=cancelled)
     assert plan.offsets.tolist() == [0, 5]
@@ -285,7 +286,7 @@ def test_a_time_limit_ends_auto_early_with_the_best_so_far():
     start = random.integers(0, n, n)
     problem = make_problem(start, start + random.integers(1, n, n), random.integers(1, 10**6, n))
     reports: list[int] = []
-    budget = Budget(seconds=0.05, listener=lambda progress: reports.append(progress.arena_bytes))
+    budget = SolveLimits(seconds=0.05, listener=lambda progress: reports.append(progress.arena_bytes))
     plan = make_plan(problem, "auto", budget=budget)
     assert budget.stopped
     assert validate_plan(plan).valid
@@ -297,7 +298,7 @@ def test_each_report_is_better_than_the_one_before_and_the_last_is_the_plan():
     start = random.integers(0, 100, 200)
     problem = make_problem(start, start + random.integers(1, 40, 200), random.integers(1, 1000, 200))
     reports: list[Progress] = []
-    plan = make_plan(problem, budget=Budget(listener=reports.append))
+    plan = make_plan(problem, budget=SolveLimits(listener=reports.append))
     arenas = [progress.arena_bytes for progress in reports if progress.arena_bytes is not None]
     assert len(arenas) > 2
     assert arenas == sorted(set(arenas), reverse=True)
@@ -310,7 +311,7 @@ def test_cancelling_from_another_thread_ends_auto():
     n = 20_000
     start = random.integers(0, n, n)
     problem = make_problem(start, start + random.integers(1, n, n), random.integers(1, 10**6, n))
-    budget = Budget()
+    budget = SolveLimits()
     threading.Timer(0.05, budget.cancel).start()
     plan = make_plan(problem, "auto", budget=budget)
     assert budget.stopped
@@ -404,7 +405,7 @@ def test_an_anytime_strategy_of_another_package_gets_limits_and_capacities(entry
     make_plan(problem, "patient")
     compare(problem, ["patient", "naive"], seconds=3.0)
     seen = []
-    decide(problem, 30, "patient", budget=Budget(2.0, listener=seen.append))
+    decide(problem, 30, "patient", budget=SolveLimits(2.0, listener=seen.append))
     assert Patient.limits == [(None, DEFAULT_SECONDS), (None, 3.0), (30, 2.0)]
     assert [progress.arena_bytes for progress in seen] == [25]
     assert deciding() == ("auto", "exact", "search", "patient")
@@ -441,3 +442,11 @@ def test_parameters_are_the_fields_and_nothing_else():
     assert parameters_of(get_strategy("auto")) == (("capacity", None),)
     assert parameters_of(get_strategy("exact")) == (("capacity", None),)
     assert parameters_of(get_strategy("naive")) == ()
+
+
+def test_the_old_name_of_the_limits_warns_and_is_the_same_class():
+    for home in (memplan_engine, base):
+        with pytest.warns(DeprecationWarning, match=r"SolveLimits; the old name goes in 1\.0"):
+            assert home.Budget is SolveLimits
+    with pytest.raises(AttributeError, match="Budgets"):
+        _ = base.Budgets

@@ -31,7 +31,7 @@ from memplan_engine.kernels.constructive.gap_tree.size_codes import (
 )
 from memplan_engine.kernels.constructive.gap_tree.time_tree import CELLS
 from memplan_engine.problem import FREE, Gap, Problem, make_problem
-from memplan_engine.strategies.base import Budget
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.order_fit import Fit, place_by
 from memplan_engine.strategies.constructive.timeline import make_timeline
 
@@ -40,7 +40,7 @@ END = 2**63 - 1
 
 def placed(problem: Problem, order, fit: Fit, cell: int, **options) -> list[int] | None:
     timeline = replace(make_timeline(problem), cell=cell)
-    offsets = place_by(timeline, np.array(order, dtype=np.int64), fit, Budget(), **options)
+    offsets = place_by(timeline, np.array(order, dtype=np.int64), fit, SolveLimits(), **options)
     return None if offsets is None else offsets.tolist()
 
 
@@ -97,8 +97,8 @@ def test_the_tree_serves_greedy_by_size_where_many_live_long():
     assert timeline.cell != effort.RUNS
     order = np.lexsort((problem.start, -problem.size))
     for fit in (Fit.FIRST, Fit.BEST):
-        by_runs = place_by(replace(timeline, cell=effort.RUNS), order, fit, Budget())
-        assert place_by(timeline, order, fit, Budget()).tolist() == by_runs.tolist()
+        by_runs = place_by(replace(timeline, cell=effort.RUNS), order, fit, SolveLimits())
+        assert place_by(timeline, order, fit, SolveLimits()).tolist() == by_runs.tolist()
 
 
 def test_few_buffers_and_short_ones_stay_with_the_runs():
@@ -138,7 +138,7 @@ def test_the_flag_ends_it_at_once():
     length = np.where(random.random(n) < 0.2, random.integers(1, n, n), 5)
     timeline = make_timeline(make_problem(np.arange(n), np.arange(n) + length, random.integers(1, 10**6, n)))
     assert timeline.cell != effort.RUNS
-    order, budget = np.argsort(-timeline.problem.size), Budget()
+    order, budget = np.argsort(-timeline.problem.size), SolveLimits()
     cancelled: list[float] = []
 
     def cancel() -> None:

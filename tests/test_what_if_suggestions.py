@@ -26,7 +26,7 @@ from memplan_engine import (
     make_problem,
 )
 from memplan_engine.reporters.what_if_words import proof_words, suggestion_words
-from memplan_engine.strategies.budget import Budget
+from memplan_engine.strategies.limits import SolveLimits
 from memplan_engine.what_if.suggestions import cover, suggest
 from memplan_engine.what_if.suggestions.cover import smallest_cover
 from memplan_engine.what_if.suggestions.greedy_drops import Live, greedy_cover, least_losses
@@ -35,10 +35,12 @@ from memplan_engine.what_if.suggestions.suggest import Kind
 
 
 def found(problem, capacity, **budget):
-    fit = fit_into(make_plan(problem, budget=Budget(2)), capacity, budget=Budget(5, **budget), seconds=10)
+    fit = fit_into(
+        make_plan(problem, budget=SolveLimits(2)), capacity, budget=SolveLimits(5, **budget), seconds=10
+    )
     assert fit.complete
     for each in fit.suggestions:
-        plan = make_plan(apply(problem, each.edits), budget=Budget(2))
+        plan = make_plan(apply(problem, each.edits), budget=SolveLimits(2))
         assert plan.arena_bytes <= capacity
         reference.assert_sound(plan.problem, plan.offsets.tolist())
     return fit

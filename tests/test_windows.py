@@ -4,31 +4,31 @@ import numpy as np
 
 from memplan_engine import make_plan, make_problem, validate_plan
 from memplan_engine.kernels.search.repair import UNPLACED
-from memplan_engine.strategies.base import Budget
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.timeline import make_timeline
-from memplan_engine.strategies.search.ejection_search import make_mender
+from memplan_engine.strategies.search.ejection_search import make_ejection_search
 from memplan_engine.strategies.search.large_neighbourhood import pack_windows
 
 
-def _mender(problem, offsets, ceiling):
-    mender = make_mender(make_timeline(problem))
-    mender.begin(np.array(offsets), ceiling, 0.75, 0.75)
-    return mender
+def _ejection(problem, offsets, ceiling):
+    ejection = make_ejection_search(make_timeline(problem))
+    ejection.begin(np.array(offsets), ceiling, 0.75, 0.75)
+    return ejection
 
 
 def test_a_neighbour_moves_aside():
     # 2 bytes float at 1 below a ceiling of 4: neither hole holds the other 2.
     problem = make_problem([0, 0, 9], [4, 4, 10], [2, 2, 4])
-    mender = _mender(problem, [1, 9, 0], 4)
-    assert mender.offsets.tolist() == [1, UNPLACED, 0]
-    found = pack_windows(problem, mender, 4, 0, Budget())
+    ejection = _ejection(problem, [1, 9, 0], 4)
+    assert ejection.offsets.tolist() == [1, UNPLACED, 0]
+    found = pack_windows(problem, ejection, 4, 0, SolveLimits())
     assert sorted(found[:2].tolist()) == [0, 2]
     assert found[2] == 0
 
 
 def test_one_is_helped_and_another_stays_out():
     problem = make_problem([0, 0, 0], [4, 4, 4], [2, 2, 3])
-    found = pack_windows(problem, _mender(problem, [1, 9, 20], 4), 4, 0, Budget())
+    found = pack_windows(problem, _ejection(problem, [1, 9, 20], 4), 4, 0, SolveLimits())
     assert (found == UNPLACED).sum() == 1
     assert (found + problem.size <= 4)[found >= 0].all()
 
@@ -37,26 +37,26 @@ def test_search_never_takes_what_is_not_complete_for_a_plan():
     random = np.random.default_rng(5)
     start = random.integers(0, 60, 300)
     problem = make_problem(start, start + random.integers(1, 40, 300), random.integers(1, 50, 300))
-    assert validate_plan(make_plan(problem, "search", budget=Budget(1.0))).valid
+    assert validate_plan(make_plan(problem, "search", budget=SolveLimits(1.0))).valid
 
 
 def test_what_is_fixed_stays():
     problem = make_problem([0, 0], [4, 4], [2, 2], fixed=[1, -1])
-    assert pack_windows(problem, _mender(problem, [1, 9], 4), 4, 0, Budget()) is None
+    assert pack_windows(problem, _ejection(problem, [1, 9], 4), 4, 0, SolveLimits()) is None
 
 
 def test_nothing_to_do_and_no_time():
     problem = make_problem([0, 0], [4, 4], [2, 2])
-    assert pack_windows(problem, _mender(problem, [0, 2], 4), 4, 0, Budget()) is None
-    spent = Budget()
+    assert pack_windows(problem, _ejection(problem, [0, 2], 4), 4, 0, SolveLimits()) is None
+    spent = SolveLimits()
     spent.cancel()
-    assert pack_windows(problem, _mender(problem, [1, 9], 4), 4, 0, spent) is None
+    assert pack_windows(problem, _ejection(problem, [1, 9], 4), 4, 0, spent) is None
 
 
 def test_alignment_and_gaps_are_kept():
     problem = make_problem([0, 0, 0], [4, 4, 4], [2, 4, 2], alignment=[2, 4, 2])
     # 4 bytes aligned to 4 do not fit beside 2 at 2 and 2 at 4 below 8.
-    found = pack_windows(problem, _mender(problem, [2, 16, 4], 8), 8, 0, Budget())
+    found = pack_windows(problem, _ejection(problem, [2, 16, 4], 8), 8, 0, SolveLimits())
     assert found[1] % 4 == 0
     assert sorted((int(low), int(low + size)) for low, size in zip(found, problem.size, strict=True)) in (
         [(0, 4), (4, 6), (6, 8)],

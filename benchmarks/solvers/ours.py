@@ -11,12 +11,12 @@ from benchmarks.solvers.question import timed
 from memplan_engine.feasibility.feasibility_decision import decide
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
-from memplan_engine.strategies.budget import Budget
+from memplan_engine.strategies.limits import SolveLimits
 
 
-def budget_of(request: Request) -> Budget:
+def budget_of(request: Request) -> SolveLimits:
     """The limits of the request."""
-    return Budget(request.seconds, request.seed, request.threads)
+    return SolveLimits(request.seconds, request.seed, request.threads)
 
 
 def run(solve: Callable[[], Plan]) -> Answer:
@@ -30,6 +30,6 @@ def run(solve: Callable[[], Plan]) -> Answer:
 def _load_kernels() -> None:
     """A problem that takes every part of the search: no order packs it to LOAD, which cannot be reached."""
     problem = no_way_out(2).problem
-    make_plan(problem, "auto", budget=Budget(1.0))
+    make_plan(problem, "auto", budget=SolveLimits(1.0))
     for capacity in (5 << 16, 6 << 16, 7 << 16):
-        decide(problem, capacity, budget=Budget(1.0))
+        decide(problem, capacity, budget=SolveLimits(1.0))

@@ -19,7 +19,7 @@ from memplan_examples.small import MODELS
 from memplan_engine.errors import InputError, MemplanError
 from memplan_engine.formats.memplan_json.run_writer import run_bytes
 from memplan_engine.planner import make_plan
-from memplan_engine.strategies.base import Budget
+from memplan_engine.strategies.base import SolveLimits
 
 PLAN_SECONDS = 10.0
 """How long a strategy may look for the plan."""
@@ -49,7 +49,7 @@ def run_model(asked: dict[str, Any], tell: Any) -> bytes:
     tell("exporting the model")
     subject = run_target(model, (), inputs, functional=asked["functional"], name=asked["model"])
     tell("planning")
-    plan = make_plan(subject.program.graph, asked["strategy"], budget=Budget(PLAN_SECONDS))
+    plan = make_plan(subject.program.graph, asked["strategy"], budget=SolveLimits(PLAN_SECONDS))
     how = {key: asked[key] for key in ("policy", "check", "profile")}
     return run_bytes(run_in_plan(subject, plan, **how, tell=tell).run)
 

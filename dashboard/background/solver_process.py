@@ -25,7 +25,7 @@ from memplan_engine.errors import MemplanError
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.strategies import get_strategy
-from memplan_engine.strategies.base import Budget, Placement, Progress, Strategy, with_capacity
+from memplan_engine.strategies.base import Placement, Progress, SolveLimits, Strategy, with_capacity
 
 TELL_SECONDS = 0.2
 """How often progress is told while nothing better is found."""
@@ -40,7 +40,7 @@ NICENESS = 5
 class _Teller:
     """Tells the other side of each improvement, and of nodes and bounds in between."""
 
-    def __init__(self, budget: Budget, answers: BinaryIO) -> None:
+    def __init__(self, budget: SolveLimits, answers: BinaryIO) -> None:
         self.budget, self.answers = budget, answers
         self.lock = threading.Lock()
         self.news = threading.Event()
@@ -82,7 +82,7 @@ class _Teller:
                 os._exit(0)
 
 
-def _listen(commands: BinaryIO, budget: Budget) -> None:
+def _listen(commands: BinaryIO, budget: SolveLimits) -> None:
     """Stop when asked to; end the process when the other side has gone, whatever the solver does."""
     try:
         while True:
@@ -142,7 +142,7 @@ def main() -> None:
     except EOFError:
         return
     # The other side suspends, extends or ends the search. Without any limit a strategy might give up early.
-    budget = Budget(LONGEST_SECONDS, seed=asked["seed"], threads=asked["threads"])
+    budget = SolveLimits(LONGEST_SECONDS, seed=asked["seed"], threads=asked["threads"])
     threading.Thread(target=_listen, args=(commands, budget), daemon=True).start()
     teller = _Teller(budget, answers)
     threading.Thread(target=teller.run, daemon=True).start()

@@ -9,7 +9,7 @@ from memplan_dashboard.session.documents import Document
 from memplan_dashboard.session.plan_facts import Facts
 from memplan_dashboard.session.state import AUTO_SECONDS, facts_of
 
-from memplan_engine import Budget, Graph, MemplanError, Plan
+from memplan_engine import Graph, MemplanError, Plan, SolveLimits
 from memplan_engine.preparation import Preparation, prepared_graph, range_options
 from memplan_engine.rewrites.reuse import Saving, savings
 from memplan_engine.strategies import known_strategies
@@ -34,7 +34,7 @@ def savings_of(document: Document) -> tuple[Saving, ...]:
     """What reuse saves on the graph of `document`, planned by `auto`; raises MemplanError."""
     how = document.options.how
     graph = prepared_graph(_graph(document), how)
-    return savings(graph, budget=Budget(AUTO_SECONDS), **range_options(graph, how))
+    return savings(graph, budget=SolveLimits(AUTO_SECONDS), **range_options(graph, how))
 
 
 @st.cache_resource(max_entries=24, show_spinner="Planning over the range …", hash_funcs=OF_DOCUMENT)

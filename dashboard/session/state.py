@@ -14,7 +14,7 @@ from memplan_dashboard.session.markdown_text import plain
 from memplan_dashboard.session.plan_facts import Facts, make_facts
 from memplan_dashboard.session.url import option_choices, parse_options
 
-from memplan_engine import Budget, MemplanError, PlanError, make_plan
+from memplan_engine import MemplanError, PlanError, SolveLimits, make_plan
 from memplan_engine.formats.importer import Loaded
 from memplan_engine.formats.memplan_json.graph_format import About
 from memplan_engine.warm_up import compile_kernels
@@ -209,7 +209,7 @@ def facts_of(document: Document, strategy: str) -> Facts:
 def _facts(document: Document, strategy: str) -> Facts:
     if strategy == "imported" and document.plan is not None:
         return make_facts(document, document.plan)
-    budget = Budget(jobs.FIRST_SECONDS if jobs.goes_on(strategy) else MOST_SECONDS)
+    budget = SolveLimits(jobs.FIRST_SECONDS if jobs.goes_on(strategy) else MOST_SECONDS)
     try:
         plan = make_plan(document.problem, strategy, budget=budget)
     except PlanError as error:

@@ -20,7 +20,7 @@ from memplan_engine.plan import Plan
 from memplan_engine.preparation import Preparation, prepare, prepared_graph
 from memplan_engine.problem import Problem
 from memplan_engine.strategies import get_strategy
-from memplan_engine.strategies.base import Budget, is_anytime
+from memplan_engine.strategies.base import SolveLimits, is_anytime
 
 FILE = Annotated[Path, typer.Argument(help="memplan JSON, CSV, ONNX, .pt2 or a snapshot", show_default=False)]
 PLAN_FILE = Annotated[
@@ -65,14 +65,14 @@ CORE = Annotated[
 ]
 
 
-def make_budget(strategy: str, seconds: float | None, seed: int = 0, threads: int = 0) -> Budget:
+def make_budget(strategy: str, seconds: float | None, seed: int = 0, threads: int = 0) -> SolveLimits:
     """The budget that the options ask for; raises InputError for a time limit that is none, and
     MemplanError for a strategy that is none."""
     if seconds is None and is_anytime(get_strategy(strategy)):
         seconds = DEFAULT_SECONDS
     if seconds is not None and not 0 < seconds <= MOST_SECONDS:
         raise InputError("--seconds", "", f"{seconds:g}", f"more than 0, and {MOST_SECONDS:g} at most")
-    return Budget(seconds=seconds, seed=seed, threads=threads)
+    return SolveLimits(seconds=seconds, seed=seed, threads=threads)
 
 
 def _preparation(

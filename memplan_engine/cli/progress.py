@@ -12,7 +12,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from memplan_engine.cli.solve_thread import solve
-from memplan_engine.strategies.budget import Budget, Progress
+from memplan_engine.strategies.limits import Progress, SolveLimits
 from memplan_engine.units import format_bytes, format_percent
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ MOST_SIGNALS = 4096
 Result = TypeVar("Result")
 
 
-def solve_in_sight(work: Callable[[], Result], budget: Budget) -> tuple[Result, str]:
+def solve_in_sight(work: Callable[[], Result], budget: SolveLimits) -> tuple[Result, str]:
     """What `work` gives under `budget`, and what would have cut it short: CTRL_C or TIME_LIMIT.
 
     Where stderr is a terminal it shows a line meanwhile. The first Ctrl-C cancels the budget, so that the
@@ -38,7 +38,7 @@ def solve_in_sight(work: Callable[[], Result], budget: Budget) -> tuple[Result, 
 
 
 @contextmanager
-def _interrupts(budget: Budget) -> Iterator[Callable[[], int]]:
+def _interrupts(budget: SolveLimits) -> Iterator[Callable[[], int]]:
     """Take Ctrl-C for `budget`; gives a function that tells how often it was pressed."""
     pressed = 0
 
@@ -92,7 +92,7 @@ def _counted() -> Iterator[Callable[[], int]]:
 class ProgressLine:
     """One line on stderr, drawn anew with each `show` and gone in the end."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: SolveLimits) -> None:
         self.budget = budget
         self.live: Live | None = None
 

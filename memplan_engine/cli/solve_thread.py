@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from memplan_engine.strategies.budget import Budget, Progress
+from memplan_engine.strategies.limits import Progress, SolveLimits
 
 EVERY = 1 / 8
 """Seconds between two looks at the progress."""
@@ -20,7 +20,7 @@ Watch = Callable[[Progress], None]
 
 
 def solve(
-    work: Callable[[], Result], budget: Budget, watch: Watch | None = None, *, every: float = EVERY
+    work: Callable[[], Result], budget: SolveLimits, watch: Watch | None = None, *, every: float = EVERY
 ) -> Result:
     """What `work` gives, which runs in another thread, limited by `budget`; what it raises is raised here.
 

@@ -12,7 +12,7 @@ from memplan_engine.planner import make_plan
 from memplan_engine.problem import Problem
 from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import with_capacity
-from memplan_engine.strategies.budget import Budget
+from memplan_engine.strategies.limits import SolveLimits
 
 
 class Verdict(StrEnum):
@@ -51,7 +51,7 @@ class Decision:
 
 
 def decide(
-    problem: Problem, capacity: int, strategy: str = "auto", *, budget: Budget | None = None
+    problem: Problem, capacity: int, strategy: str = "auto", *, budget: SolveLimits | None = None
 ) -> Decision:
     """Look for a placement within `capacity` bytes, or for a proof that there is none.
 

@@ -18,7 +18,7 @@ from memplan_engine.recordings.recorded_lifetimes import Spans, buffers
 from memplan_engine.recordings.recorded_problem import recording_problem
 from memplan_engine.recordings.reserved import reserved_over_time
 from memplan_engine.strategies.base import Strategy
-from memplan_engine.strategies.budget import Budget
+from memplan_engine.strategies.limits import SolveLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,9 @@ class Cost:
         return float(times.max() - times.min()) / 1e6 if len(times) else 0.0
 
 
-def cost_of(recording: Recording, strategy: str | Strategy = "auto", budget: Budget | None = None) -> Cost:
+def cost_of(
+    recording: Recording, strategy: str | Strategy = "auto", budget: SolveLimits | None = None
+) -> Cost:
     """What `recording` cost, and what `strategy` makes of the same buffers.
 
     Raises

@@ -13,7 +13,7 @@ from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import FREE, Ints, Problem, int_column, select
 from memplan_engine.replay.replay_values import UNPLACED
-from memplan_engine.strategies.base import Budget
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.units import format_bytes, format_percent, format_span
 
 MOST_BUFFERS = 500
@@ -89,7 +89,9 @@ def make_exercise(problem: Problem, greedy: str = GREEDY, seconds: float = SECON
         raise PlanError(
             f"{problem.name}: {len(problem):,} buffers, and an exercise has {MOST_BUFFERS:,} at most"
         )
-    return Exercise(problem, make_plan(problem, greedy), make_plan(problem, "exact", budget=Budget(seconds)))
+    return Exercise(
+        problem, make_plan(problem, greedy), make_plan(problem, "exact", budget=SolveLimits(seconds))
+    )
 
 
 def judge(exercise: Exercise, offsets: Mapping[str, int] | Sequence[int] | Ints) -> Attempt:

@@ -25,7 +25,7 @@ from memplan_engine.replay import pseudo_code as code
 from memplan_engine.replay.recorded import NO_END, code_of, frozen, read_holes, read_objects
 from memplan_engine.replay.replay_values import NOBODY, Family, Holes, Objects, Verdict
 from memplan_engine.replay.steps import Replay
-from memplan_engine.strategies.base import Budget
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.linear_scan import LinearScan
 from memplan_engine.strategies.constructive.naive import Naive
 from memplan_engine.strategies.constructive.order_fit import NO_LIMIT, Fit, OrderFit
@@ -99,7 +99,7 @@ def record_linear_scan(strategy: LinearScan, problem: Problem) -> Replay:
     """Free ranges instead of holes; buffers that move."""
     fixed, free = np.flatnonzero(problem.fixed != FREE), np.flatnonzero(problem.fixed == FREE)
     trace = make_trace(len(free))
-    offsets = strategy.scan(problem, Budget(), trace)
+    offsets = strategy.scan(problem, SolveLimits(), trace)
     rounded = problem.size + -problem.size % problem.alignment
     holes = read_holes(trace, rounded[free], _FITS[strategy.fit], Verdict.NOT_NEEDED)
     steps = trace.steps[: trace.begun[0]]
@@ -135,7 +135,7 @@ def record_shared_objects(strategy: SharedObjects, problem: Problem) -> Replay:
     assert strategy.rule
     trace = make_trace(len(problem))
     whole = replace(problem, gaps={})
-    objects = strategy.assign(whole, Budget(), trace)
+    objects = strategy.assign(whole, SolveLimits(), trace)
     size, alignment = np.array(problem.size), np.array(problem.alignment)
     offsets = lay_out(np.argsort(objects, kind="stable"), objects, size, alignment)
     smaller, enough = _FREE[strategy.rule]

@@ -25,7 +25,7 @@ from memplan_engine.strategies.exact.independent_parts import Columns, independe
 from memplan_engine.units import format_bytes
 
 RULE = branch.FEWEST_WAYS
-"""With the longest first: one of the tastes that the whole search races."""
+"""With the longest first: one of the branching rules that the whole search races."""
 MOST_BUFFERS = 20
 MOST_NODES = 5_000
 """At one capacity: a larger tree is none that people look at."""
@@ -103,8 +103,8 @@ def record_search(strategy: Exact, problem: Problem) -> Replay:
     """Each independent part in turn, at the lower bound (or the strategy's capacity) and then at the next
     arena that there can be, until it fits.
 
-    Of the searches that `exact` races, which differ in taste, it is the first one. Columns of a replay have
-    one value a node here.
+    Of the searches that `exact` races, which differ in their branching rules, it is the first one. Columns of
+    a replay have one value a node here.
 
     Raises
     ------

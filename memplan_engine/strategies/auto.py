@@ -9,13 +9,13 @@ from typing import ClassVar
 
 from memplan_engine.bounds import lower_bound
 from memplan_engine.problem import Problem
-from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.base import Placement, SolveLimits
 from memplan_engine.strategies.constructive.portfolio import place_by_portfolio, place_quickly
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.exact.exact_search import finish, raise_bound
 from memplan_engine.strategies.exact.independent_parts import MOST_BUFFERS, independent
 from memplan_engine.strategies.exact.race import Race
-from memplan_engine.strategies.search.local_search import Hunt
+from memplan_engine.strategies.search.local_search import LocalSearch
 
 ALONE_SECONDS = 2.5
 """How long branch and bound has all threads for itself: it settles most of what it can settle at once."""
@@ -33,9 +33,9 @@ FIRST_SLICE = 1.0
 class Auto:
     """The portfolio of orders × fits, then branch and bound as in `exact`, and soon repair as in `search`
     beside it: both at once on several threads, in turn on one. Ends when the arena meets the bound, fits into
-    `capacity` (bytes) or is proved not to, or with the budget.
+    `capacity` (bytes) or is proved not to, or with the limits.
 
-    Never worse than any order × fit that the budget had time for.
+    Never worse than any order × fit that the limits had time for.
     """
 
     capacity: int | None = None
@@ -49,44 +49,44 @@ class Auto:
         """The same, which ends when the arena fits into `capacity` bytes."""
         return replace(self, capacity=capacity)
 
-    def place(self, problem: Problem, budget: Budget) -> Placement:
+    def place(self, problem: Problem, limits: SolveLimits) -> Placement:
         """The best placement found, with the bound that was proved; `found_by` says what found it."""
-        spent = budget.stopped
-        budget.prove(bound := lower_bound(problem))
-        best = place_quickly(problem, budget, spent)
+        spent = limits.stopped
+        limits.prove(bound := lower_bound(problem))
+        best = place_quickly(problem, limits, spent)
         target = max(bound.nbytes, self.capacity or 0)
-        if budget.stopped or best.arena_bytes(problem) <= target:
+        if limits.stopped or best.arena_bytes(problem) <= target:
             return replace(best, bound=bound)
         timeline = make_timeline(problem)
         largest = max((len(rows) for rows in independent(problem)), default=0)
         if largest > MOST_BUFFERS:
             # The whole portfolio would take seconds: repair has the best of it first.
-            first = Hunt(timeline, budget, target, None)
-            best = first.go_on(best, budget.child(budget.seconds))
+            first = LocalSearch(timeline, limits, target, None)
+            best = first.go_on(best, limits.child(limits.seconds))
         else:
-            best = place_by_portfolio(problem, budget, target, best)
-        bound = raise_bound(problem, best, bound, budget)
+            best = place_by_portfolio(problem, limits, target, best)
+        bound = raise_bound(problem, best, bound, limits)
         target = max(bound.nbytes, self.capacity or 0)
-        if budget.stopped or best.arena_bytes(problem) <= target:
+        if limits.stopped or best.arena_bytes(problem) <= target:
             return replace(best, bound=bound)
-        hunt = Hunt(timeline, budget, target, None)
-        hunt.consider(best.offsets, best.found_by)
+        search = LocalSearch(timeline, limits, target, None)
+        search.consider(best.offsets, best.found_by)
         if MANY < largest <= MOST_BUFFERS:
-            hunt.lower_what_is_wide()
-        race = Race(problem, hunt.best, bound, budget.seed, self.capacity)
-        threads = budget.most_threads
+            search.lower_what_is_wide()
+        race = Race(problem, search.best, bound, limits.seed, self.capacity)
+        threads = limits.most_threads
         if race.parts:
-            alone = budget.child(ALONE_SECONDS if _has_rules(problem) else ALONE_WITHOUT_RULES)
+            alone = limits.child(ALONE_SECONDS if _has_rules(problem) else ALONE_WITHOUT_RULES)
             with alone.running():
                 race.run(alone, threads)
         if threads > 1 and not race.settled:
-            _side_by_side(race, hunt, budget, threads)
+            _side_by_side(race, search, limits, threads)
         elif not race.settled:
-            _in_turn(race, hunt, budget)
-        if not budget.stopped and not race.decided:
+            _in_turn(race, search, limits)
+        if not limits.stopped and not race.decided:
             # Branch and bound has nothing more to try, as windows of gaps are beyond it.
-            _repair(race, hunt, budget.child(budget.seconds))
-        return finish(problem, race, budget, threads)
+            _repair(race, search, limits.child(limits.seconds))
+        return finish(problem, race, limits, threads)
 
 
 def _has_rules(problem: Problem) -> bool:
@@ -94,15 +94,15 @@ def _has_rules(problem: Problem) -> bool:
     return not problem.gaps and not (problem.size % problem.alignment).any()
 
 
-def _repair(race: Race, hunt: Hunt, budget: Budget) -> None:
-    """Let `hunt` go on from the best that there is, within `budget`."""
-    hunt.bound = race.target
-    race.adopt(hunt.go_on(race.best, budget))
+def _repair(race: Race, search: LocalSearch, limits: SolveLimits) -> None:
+    """Let `search` go on from the best that there is, within `limits`."""
+    search.bound = race.target
+    race.adopt(search.go_on(race.best, limits))
 
 
-def _side_by_side(race: Race, hunt: Hunt, budget: Budget, threads: int) -> None:
+def _side_by_side(race: Race, search: LocalSearch, limits: SolveLimits, threads: int) -> None:
     """Branch and bound and repair at once; who reaches the target ends the other."""
-    exact, repair = budget.child(), budget.child(budget.seconds)
+    exact, repair = limits.child(), limits.child(limits.seconds)
 
     def settled(_: Future[None]) -> None:
         repair.cancel()
@@ -110,21 +110,21 @@ def _side_by_side(race: Race, hunt: Hunt, budget: Budget, threads: int) -> None:
     with ThreadPoolExecutor(2) as pool:
         running = pool.submit(race.run, exact, max(1, threads - 1))
         running.add_done_callback(settled)
-        _repair(race, hunt, repair)
+        _repair(race, search, repair)
         running.result()
 
 
-def _in_turn(race: Race, hunt: Hunt, budget: Budget) -> None:
+def _in_turn(race: Race, search: LocalSearch, limits: SolveLimits) -> None:
     """Branch and bound and repair by turns on one thread."""
     for turn, seconds in _slices(0 if _has_rules(race.problem) else 1):
-        if budget.stopped or race.settled:
+        if limits.stopped or race.settled:
             return
-        share = budget.child(seconds, seed=turn)
+        share = limits.child(seconds, seed=turn)
         with share.running():
             if turn % 2 == 0:
                 race.run(share)
             else:
-                _repair(race, hunt, share)
+                _repair(race, search, share)
 
 
 def _slices(turn: int) -> Iterator[tuple[int, float]]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import fields, is_dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from memplan_engine.plan import Parameter
 from memplan_engine.problem import Problem
-from memplan_engine.strategies.budget import Budget, Progress
-from memplan_engine.strategies.placement import Placement
+from memplan_engine.strategies.limits import Placement, Progress, SolveLimits
 
 __all__ = [
-    "Budget",
     "Placement",
     "Progress",
+    "SolveLimits",
     "Strategy",
     "is_anytime",
     "obstacle",
@@ -47,7 +47,7 @@ class Strategy(Protocol):
         """The paper or system it comes from."""
         ...
 
-    def place(self, problem: Problem, budget: Budget) -> Placement:
+    def place(self, problem: Problem, limits: SolveLimits) -> Placement:
         """Give every buffer an offset, honouring alignment, gaps and fixed offsets, or raise PlanError.
 
         Deterministic for a seed; never changes `problem`. Fixed offsets are known not to collide.
@@ -79,3 +79,11 @@ def parameters_of(strategy: Strategy) -> tuple[tuple[str, Parameter], ...]:
         return ()
     own = (parameter.name for parameter in fields(strategy) if parameter.repr)
     return tuple((key, getattr(strategy, key)) for key in own if key not in ("name", "description", "source"))
+
+
+def __getattr__(name: str) -> Any:
+    """The old name of SolveLimits, which goes in version 1.0."""
+    if name != "Budget":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn("Budget is called SolveLimits; the old name goes in 1.0", DeprecationWarning, stacklevel=2)
+    return SolveLimits

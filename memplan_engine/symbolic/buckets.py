@@ -14,7 +14,7 @@ from memplan_engine.lifetimes import PlanningOptions
 from memplan_engine.plan import Plan
 from memplan_engine.planner import QUICK_SECONDS, make_plan
 from memplan_engine.schedule import Schedule
-from memplan_engine.strategies.base import Budget, Strategy
+from memplan_engine.strategies.base import SolveLimits, Strategy
 from memplan_engine.symbolic.resolve import ImpossibleSizeError
 from memplan_engine.symbolic.revalidate import RangeReport, revalidate
 from memplan_engine.symbolic.symbol_values import check_values, steps_between, symbol_named
@@ -119,7 +119,7 @@ def _bucket(
     problem: SymbolicProblem, symbol: str, low: int, at: Mapping[str, int], strategy: str | Strategy
 ) -> Bucket:
     high = at[symbol]
-    plan = make_plan(problem.at(at), strategy, budget=Budget(QUICK_SECONDS))
+    plan = make_plan(problem.at(at), strategy, budget=SolveLimits(QUICK_SECONDS))
     report = _report(plan, symbol, low)
     # Where a size falls as the symbol grows, a value inside may need more than the largest one.
     arena = max(plan.arena_bytes, report.arena_bytes)

@@ -12,7 +12,7 @@ from memplan_engine.lifetimes import PlanningOptions
 from memplan_engine.planner import QUICK_SECONDS, make_plan
 from memplan_engine.schedule import Schedule
 from memplan_engine.scope import Scope
-from memplan_engine.strategies.base import Budget, Strategy
+from memplan_engine.strategies.base import SolveLimits, Strategy
 from memplan_engine.symbolic.partition import schema_of
 from memplan_engine.symbolic.resolve import ImpossibleSizeError
 from memplan_engine.symbolic.symbol_values import check_values, ends, steps_between, symbol_named
@@ -82,7 +82,7 @@ def sweep(
     for value in chosen:
         here = check_values(graph.symbols, {**base, symbol: value}, graph.name)
         try:
-            plan = make_plan(problem.at(here), strategy, budget=Budget(QUICK_SECONDS))
+            plan = make_plan(problem.at(here), strategy, budget=SolveLimits(QUICK_SECONDS))
         except ImpossibleSizeError as error:
             skipped[value] = error
             continue

@@ -15,7 +15,7 @@ from memplan_engine.files import write
 from memplan_engine.problem import Problem
 from memplan_engine.reporters import plan_json
 from memplan_engine.reporters.decision_tables import decision_summary, decision_tables
-from memplan_engine.strategies.budget import Budget
+from memplan_engine.strategies.limits import SolveLimits
 from memplan_engine.units import format_bytes, parse_bytes
 
 EXIT_CODES = {Verdict.FITS: 0, Verdict.DOES_NOT_FIT: 1, Verdict.UNDECIDED: 3}
@@ -35,7 +35,7 @@ def answer(
     problem: Problem,
     capacity: int,
     strategy: str,
-    budget: Budget,
+    budget: SolveLimits,
     *,
     output: Path | None = None,
     core: Path | None = None,

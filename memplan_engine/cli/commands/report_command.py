@@ -37,7 +37,7 @@ from memplan_engine.problem import Problem
 from memplan_engine.reporters.html.report_html import write_report
 from memplan_engine.reporters.html.report_sections import ReportNotes
 from memplan_engine.strategies import get_strategy
-from memplan_engine.strategies.base import Budget, is_anytime
+from memplan_engine.strategies.base import SolveLimits, is_anytime
 from memplan_engine.units import format_bytes
 
 COMPARED_SECONDS = 2.0
@@ -165,7 +165,7 @@ def _wanted(text: str) -> tuple[str, ...] | None:
     return names
 
 
-def _in_sight(problem: Problem, strategy: str, budget: Budget) -> tuple[Plan, str]:
+def _in_sight(problem: Problem, strategy: str, budget: SolveLimits) -> tuple[Plan, str]:
     return solve_in_sight(lambda: make_plan(problem, strategy, budget=budget), budget)
 
 

@@ -30,7 +30,7 @@ from memplan_engine.planner import make_plan
 from memplan_engine.preparation import Preparation
 from memplan_engine.problem import Problem
 from memplan_engine.reporters.what_if_tables import what_if_summary, what_if_tables
-from memplan_engine.strategies.budget import Budget
+from memplan_engine.strategies.limits import SolveLimits
 from memplan_engine.units import parse_bytes
 from memplan_engine.what_if.apply import apply
 from memplan_engine.what_if.edits import Edit
@@ -129,7 +129,7 @@ def _planned(problem: Problem, strategy: str, seconds: float | None, seed: int, 
 
 
 def _fit(plan: Plan, limit: int, seconds: float | None, seed: int, threads: int) -> Fit:
-    budget = Budget(seconds or DECIDING_SECONDS, seed, threads)
+    budget = SolveLimits(seconds or DECIDING_SECONDS, seed, threads)
     found, _ = solve_in_sight(
         lambda: fit_into(plan, limit, budget=budget, seconds=seconds or DEFAULT_SECONDS), budget
     )

@@ -24,7 +24,7 @@ from memplan_engine.runtime.slab.slab_report import IN_PLACE, Made, Way
 from memplan_engine.runtime.static.static_records import Tape
 from memplan_engine.runtime.static.static_reports import Grown
 from memplan_engine.schedule import sequential
-from memplan_engine.strategies.base import Budget, Strategy
+from memplan_engine.strategies.base import SolveLimits, Strategy
 from memplan_engine.torch_capture.torch_run import changes_layout
 from memplan_engine.torch_capture.torch_storages import StorageWatch
 
@@ -126,7 +126,9 @@ class Slots:
                 grown.append(Grown(name, old.nbytes, slot.nbytes))
         if slots == self.slots and ops == self.ops:
             return None
-        plan = make_plan(make_slots_problem(slots, self.name), self.strategy, budget=Budget(self.seconds))
+        plan = make_plan(
+            make_slots_problem(slots, self.name), self.strategy, budget=SolveLimits(self.seconds)
+        )
         self.slots, self.ops, self.plan = slots, ops, plan
         return tuple(grown)
 

@@ -11,7 +11,7 @@ from memplan_engine.errors import PlanError
 from memplan_engine.kernels.constructive.free_list import UNPLACED, scan
 from memplan_engine.kernels.constructive.trace import Trace
 from memplan_engine.problem import FREE, Ints, Problem
-from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.base import Placement, SolveLimits
 from memplan_engine.strategies.constructive import orders
 from memplan_engine.strategies.constructive.order_fit import Fit
 from memplan_engine.strategies.constructive.orders import Order
@@ -35,17 +35,17 @@ class LinearScan:
     source: ClassVar[str] = "Wimmer & Mössenböck 2005; PyTorch's JIT memory planner (pull request 64347)"
     by: ClassVar[Order] = orders.BY_START_THEN_END
 
-    def place(self, problem: Problem, budget: Budget) -> Placement:
+    def place(self, problem: Problem, limits: SolveLimits) -> Placement:
         """Scan once: O(n × holes).
 
         Raises
         ------
         PlanError: `fit` is neither best nor first, so much moved up that offsets would pass 2^63, or the
-            budget ended first.
+            limits were reached first.
         """
-        return Placement(self.scan(problem, budget))
+        return Placement(self.scan(problem, limits))
 
-    def scan(self, problem: Problem, budget: Budget, trace: Trace | None = None) -> Ints:
+    def scan(self, problem: Problem, limits: SolveLimits, trace: Trace | None = None) -> Ints:
         """The offsets; raises as `place`. In a `trace` buffers are numbered without the fixed ones."""
         if self.fit not in (Fit.BEST, Fit.FIRST):
             raise PlanError(f"{self.name}: fit {self.fit}: a free list knows only best and first")
@@ -64,11 +64,11 @@ class LinearScan:
             alignment,
             base,
             self.fit is Fit.BEST,
-            budget.stop,
+            limits.stop,
             trace,
         )
         if (offsets == UNPLACED).any():
-            if budget.stopped:
+            if limits.stopped:
                 raise PlanError(f"{problem.name}: {self.name} was stopped before every buffer had its offset")
             raise PlanError(f"{problem.name}: {self.name} moved buffers up until offsets would pass 2^63")
         return offsets

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from memplan_engine.plan import naive_offsets
 from memplan_engine.problem import Problem
-from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.base import Placement, SolveLimits
 from memplan_engine.strategies.constructive import orders
 from memplan_engine.strategies.constructive.orders import Order
 
@@ -21,6 +21,6 @@ class Naive:
     source: ClassVar[str] = "the baseline of every paper"
     by: ClassVar[Order] = orders.AS_GIVEN
 
-    def place(self, problem: Problem, budget: Budget) -> Placement:
+    def place(self, problem: Problem, limits: SolveLimits) -> Placement:
         """Stack the buffers in the problem's order."""
         return Placement(naive_offsets(problem))

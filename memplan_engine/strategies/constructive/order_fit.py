@@ -11,7 +11,7 @@ from memplan_engine.errors import PlanError
 from memplan_engine.kernels.constructive import online, place, slots
 from memplan_engine.kernels.constructive.gap_tree import effort, tree_place
 from memplan_engine.problem import FREE, Ints, Problem
-from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.base import Placement, SolveLimits
 from memplan_engine.strategies.constructive.orders import Order
 from memplan_engine.strategies.constructive.timeline import Timeline, make_timeline
 
@@ -29,14 +29,16 @@ class Fit(StrEnum):
 _KERNEL_FIT = {Fit.FIRST: place.FIRST_FIT, Fit.BEST: place.BEST_FIT, Fit.TOP: place.TOP}
 
 
-def place_by(timeline: Timeline, order: Ints, fit: Fit, budget: Budget, limit: int = NO_LIMIT) -> Ints | None:
+def place_by(
+    timeline: Timeline, order: Ints, fit: Fit, limits: SolveLimits, limit: int = NO_LIMIT
+) -> Ints | None:
     """Place the buffers in `order` by the rule `fit`, those with fixed offsets before all others.
 
-    Returns the offsets in bytes, or None when the arena would pass `limit` bytes or the budget stopped it.
+    Returns the offsets in bytes, or None when the arena would pass `limit` bytes or the limits stopped it.
     """
     problem, pieces, sections = timeline.problem, timeline.pieces, timeline.sections
     if fit is Fit.FIRST and _is_online(problem, order):
-        return None if budget.stopped else place_online(problem, order, budget, limit)
+        return None if limits.stopped else place_online(problem, order, limits, limit)
     is_fixed = problem.fixed[order] != FREE
     order = np.concatenate([order[is_fixed], order[~is_fixed]])
     # Copies: numba compiles once for each mixture of read-only and writable arrays.
@@ -69,7 +71,7 @@ def place_by(timeline: Timeline, order: Ints, fit: Fit, budget: Budget, limit: i
         _KERNEL_FIT[fit],
         timeline.cell if in_tree else timeline.width,
         limit,
-        budget.stop,
+        limits.stop,
     )
     return None if (offsets == place.UNPLACED).any() else offsets
 
@@ -84,10 +86,10 @@ def is_plain(problem: Problem) -> bool:
     return not problem.gaps and bool((problem.fixed == FREE).all())
 
 
-def place_online(problem: Problem, order: Ints, budget: Budget, limit: int = NO_LIMIT) -> Ints | None:
+def place_online(problem: Problem, order: Ints, limits: SolveLimits, limit: int = NO_LIMIT) -> Ints | None:
     """First fit of plain buffers in `order`, which is by start; None as `place_by`, but however little time
     there is, only where it takes seconds."""
-    offsets: Ints = online.first_fit_by_start(*_columns(problem, order), limit, budget.stop)
+    offsets: Ints = online.first_fit_by_start(*_columns(problem, order), limit, limits.stop)
     return None if (offsets == online.UNPLACED).any() else offsets
 
 
@@ -125,10 +127,10 @@ class OrderFit:
             raise NotImplementedError
         return self.by(timeline)
 
-    def place(self, problem: Problem, budget: Budget) -> Placement:
-        """Place all buffers; raises PlanError when the budget ends before the last one has its offset."""
+    def place(self, problem: Problem, limits: SolveLimits) -> Placement:
+        """Place all buffers; raises PlanError when the limits end it before the last one has its offset."""
         timeline = make_timeline(problem)
-        offsets = place_by(timeline, self.order(timeline), self.fit, budget)
+        offsets = place_by(timeline, self.order(timeline), self.fit, limits)
         if offsets is None:
             raise PlanError(f"{problem.name}: {self.name} was stopped before every buffer had its offset")
         return Placement(offsets)

@@ -9,7 +9,7 @@ import numpy as np
 
 from memplan_engine.errors import PlanError
 from memplan_engine.problem import FREE, Ints, Problem
-from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.base import Placement, SolveLimits
 from memplan_engine.strategies.constructive import orders
 from memplan_engine.strategies.constructive.linear_scan import LinearScan
 from memplan_engine.strategies.constructive.naive import Naive
@@ -42,52 +42,52 @@ def without_empty(placement: Placement, problem: Problem) -> Placement:
     return replace(placement, offsets=offsets)
 
 
-def place_quickly(problem: Problem, budget: Budget, spent: bool) -> Placement:
+def place_quickly(problem: Problem, limits: SolveLimits, spent: bool) -> Placement:
     """The better of first fit by start and linear scan, each far quicker than any other order × fit; no reuse
-    where there are gaps or fixed offsets, or where the budget was `spent` from the beginning.
+    where there are gaps or fixed offsets, or where the limits were `spent` from the beginning.
 
-    However little time there is, each has about a second; where the budget ends first fit after that, slots
+    However little time there is, each has about a second; where the limits end first fit after that, slots
     of fixed sizes are what is quick.
     """
-    best = without_empty(Placement(Naive().place(problem, budget).offsets, "no reuse"), problem)
+    best = without_empty(Placement(Naive().place(problem, limits).offsets, "no reuse"), problem)
     if spent or not len(problem) or not is_plain(problem):
-        budget.report(best, problem)
+        limits.report(best, problem)
         return best
     by_start = np.argsort(problem.start, kind="stable")
-    first_fit = place_online(problem, by_start, budget)
+    first_fit = place_online(problem, by_start, limits)
     if first_fit is None:
         tries = [(place_in_slots(problem, by_start), "slots")]
     else:
         tries = [(first_fit, "start × first fit")]
         with suppress(PlanError):
-            tries.append((LinearScan().place(problem, budget).offsets, "linear scan"))
+            tries.append((LinearScan().place(problem, limits).offsets, "linear scan"))
     for offsets, name in tries:
         found = best if offsets is None else without_empty(Placement(offsets, name), problem)
         if found.arena_bytes(problem) < best.arena_bytes(problem):
             best = found
-    budget.report(best, problem)
+    limits.report(best, problem)
     return best
 
 
 def place_by_portfolio(
-    problem: Problem, budget: Budget, target: int, first: Placement | None = None
+    problem: Problem, limits: SolveLimits, target: int, first: Placement | None = None
 ) -> Placement:
     """The best of 7 orders × 2 fits, or the first with an arena of at most `target` bytes.
 
     Never worse than `first` (that of `place_quickly` unless given), where it starts. Each try is abandoned
-    when it cannot beat the best so far. When the budget ends, the best so far counts.
+    when it cannot beat the best so far. When the limits are reached, the best so far counts.
     """
-    best = first or place_quickly(problem, budget, budget.stopped)
+    best = first or place_quickly(problem, limits, limits.stopped)
     timeline, arena = make_timeline(problem), best.arena_bytes(problem)
     ordered: dict[str, Ints] = {}
     for order, fit in TRIES:
-        if budget.stopped or arena <= target:
+        if limits.stopped or arena <= target:
             break
         if order.name not in ordered:
             ordered[order.name] = order(timeline)
-        offsets = place_by(timeline, ordered[order.name], fit, budget, limit=arena - 1)
+        offsets = place_by(timeline, ordered[order.name], fit, limits, limit=arena - 1)
         if offsets is not None:
             best = without_empty(Placement(offsets, f"{order.name} × {fit} fit"), problem)
             arena = best.arena_bytes(problem)
-            budget.report(best, problem)
+            limits.report(best, problem)
     return best

@@ -1,4 +1,4 @@
-"""The search of one independent part: many short attempts, each with its own taste, until one settles it.
+"""The search of one independent part: many short attempts, each with its own rule, until one settles it.
 
 Search times of branch and bound are heavy-tailed: the same part may take a hundred nodes with one order and
 millions with another. So orders are raced in turn, with node limits that grow from round to round, and from
@@ -18,8 +18,8 @@ import numpy as np
 from memplan_engine.kernels.exact import branch
 from memplan_engine.kernels.exact.branch import Floats
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.strategies.budget import Budget
-from memplan_engine.strategies.exact.independent_parts import Columns, Windows, make_columns
+from memplan_engine.strategies.exact.independent_parts import Columns, GapRelaxation, make_columns
+from memplan_engine.strategies.limits import SolveLimits
 
 
 class Outcome(IntEnum):
@@ -30,7 +30,7 @@ class Outcome(IntEnum):
     FITS = branch.FITS
 
 
-TASTES: tuple[tuple[int, str], ...] = (
+BRANCHING_RULES: tuple[tuple[int, str], ...] = (
     (branch.FULLEST, "columns"),
     (branch.FEWEST_WAYS, "length"),
     (branch.LOWEST_FEWEST_LEVEL, "area"),
@@ -48,7 +48,7 @@ TASTES: tuple[tuple[int, str], ...] = (
 )
 """Column rule and buffer priority of each attempt of a round; neighbours differ as much as they can."""
 RANK = 0.6
-"""Of the tastes that came furthest, each is taken so many times as often as the one before it."""
+"""Of the rules that came furthest, each is taken so many times as often as the one before it."""
 FIRST_NODES = 200
 NODES_A_BUFFER = 3
 GROWTH = 1.15
@@ -62,17 +62,17 @@ MOST_TABLES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """How an attempt searches: its `taste`, and how many attempts had that before."""
+class AttemptConfiguration:
+    """How an attempt searches: its `rule`, and how many attempts had that before."""
 
-    turn: int
-    taste: int
+    number: int
+    rule: int
     again: int
 
     @property
     def odd(self) -> bool:
-        """Tells one half of the attempts from the other, with each taste by turns."""
-        return (self.taste + self.again) % 2 == 1
+        """Tells one half of the attempts from the other, with each rule by turns."""
+        return (self.rule + self.again) % 2 == 1
 
 
 def priorities(columns: Columns, name: str) -> Floats:
@@ -104,9 +104,9 @@ class PartSearch:
     columns: Columns = field(init=False)
     relaxed: Columns = field(init=False)
     _tables: dict[tuple[int, bool], branch.Hashes] = field(default_factory=dict)
-    _manners: dict[int, Manner] = field(default_factory=dict)
-    _tried: list[int] = field(default_factory=lambda: [0] * len(TASTES))
-    _furthest: list[int] = field(default_factory=lambda: [0] * len(TASTES))
+    _configurations: dict[int, AttemptConfiguration] = field(default_factory=dict)
+    _tried: list[int] = field(default_factory=lambda: [0] * len(BRANCHING_RULES))
+    _furthest: list[int] = field(default_factory=lambda: [0] * len(BRANCHING_RULES))
     _full_refuted: int = -1
     _relaxed_fits: int = 2**62
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -115,7 +115,7 @@ class PartSearch:
         self.columns = make_columns(self.part)
         self.relaxed = self.columns
         if any(gap.low < gap.high for gaps in self.part.gaps.values() for gap in gaps):
-            self.relaxed = make_columns(self.part, Windows.EMPTY)
+            self.relaxed = make_columns(self.part, GapRelaxation.EMPTY)
 
     @property
     def exact(self) -> bool:
@@ -127,28 +127,28 @@ class PartSearch:
         """Bytes between one arena that a placement can have and the next."""
         return self.columns.step
 
-    def nodes(self, turn: int) -> int:
-        """The node limit of the attempt `turn`."""
-        grown = GROWTH ** min(turn // len(TASTES), MOST_GROWTHS)
+    def nodes(self, number: int) -> int:
+        """The node limit of the attempt `number`."""
+        grown = GROWTH ** min(number // len(BRANCHING_RULES), MOST_GROWTHS)
         return int((FIRST_NODES + NODES_A_BUFFER * len(self.rows)) * grown)
 
-    def manner(self, turn: int) -> Manner:
-        """How the attempt `turn` (0, 1, …) searches; settled when first asked for."""
+    def configuration(self, number: int) -> AttemptConfiguration:
+        """How the attempt `number` (0, 1, …) searches; settled when first asked for."""
         with self._lock:
-            if turn not in self._manners:
-                taste = self._taste(turn)
-                self._manners[turn] = Manner(turn, taste, self._tried[taste])
-                self._tried[taste] += 1
-            return self._manners[turn]
+            if number not in self._configurations:
+                rule = self._rule(number)
+                self._configurations[number] = AttemptConfiguration(number, rule, self._tried[rule])
+                self._tried[rule] += 1
+            return self._configurations[number]
 
-    def _taste(self, turn: int) -> int:
+    def _rule(self, number: int) -> int:
         """In the first round one after the other; then so in every other turn, and in the rest by rank."""
-        later = turn - len(TASTES)
+        later = number - len(BRANCHING_RULES)
         if later < 0 or later % 2 == 0:
-            return (later // 2 if later >= 0 else turn) % len(TASTES)
-        ranked = sorted(range(len(TASTES)), key=lambda taste: -self._furthest[taste])
-        rank = int(np.random.default_rng((self.seed, turn)).geometric(1 - RANK)) - 1
-        return ranked[rank % len(TASTES)]
+            return (later // 2 if later >= 0 else number) % len(BRANCHING_RULES)
+        ranked = sorted(range(len(BRANCHING_RULES)), key=lambda rule: -self._furthest[rule])
+        rank = int(np.random.default_rng((self.seed, number)).geometric(1 - RANK)) - 1
+        return ranked[rank % len(BRANCHING_RULES)]
 
     def stuck(self, target: int, top: int) -> bool:
         """Whether windows leave nothing to find: what takes them for full does not get below `top` bytes, and
@@ -156,29 +156,29 @@ class PartSearch:
         return self._full_refuted >= top - self.step and self._relaxed_fits <= target
 
     def attempt(
-        self, capacity: int, turn: int, budget: Budget, most_nodes: int = 0
+        self, capacity: int, number: int, limits: SolveLimits, most_nodes: int = 0
     ) -> tuple[Outcome, Ints | None]:
-        """Search for a placement within `capacity` bytes in the manner of `turn` (0, 1, …).
+        """Search for a placement within `capacity` bytes as attempt `number` (0, 1, …).
 
         Gives offsets in bytes, one a row of the part, when it fits. DOES_NOT_FIT is proved.
         """
-        manner = self.manner(turn)
-        relaxed = not self.exact and manner.odd
+        configuration = self.configuration(number)
+        relaxed = not self.exact and configuration.odd
         columns = self.relaxed if relaxed else self.columns
-        rule, priority = TASTES[manner.taste]
-        limit = most_nodes or self.nodes(turn)
+        rule, priority = BRANCHING_RULES[configuration.rule]
+        limit = most_nodes or self.nodes(number)
         outcome, low, reached = branch.branch(
             columns.within(capacity),
             columns.lows,
             rule,
-            self._priority(columns, priority, manner),
-            MOST_RAISES[manner.odd],
+            self._priority(columns, priority, configuration),
+            MOST_RAISES[configuration.odd],
             limit,
             self._table(capacity, relaxed, limit),
-            budget.counter,
-            budget.stop,
+            limits.counter,
+            limits.stop,
         )
-        self._furthest[manner.taste] = max(self._furthest[manner.taste], int(reached))
+        self._furthest[configuration.rule] = max(self._furthest[configuration.rule], int(reached))
         if outcome == Outcome.FITS and not relaxed:
             offsets = np.maximum(self.part.fixed, 0)
             offsets[columns.rows] = low * columns.unit
@@ -190,10 +190,10 @@ class PartSearch:
         refuted = outcome == Outcome.DOES_NOT_FIT and (self.exact or relaxed)
         return (Outcome.DOES_NOT_FIT if refuted else Outcome.UNDECIDED), None
 
-    def _priority(self, columns: Columns, name: str, manner: Manner) -> Floats:
+    def _priority(self, columns: Columns, name: str, configuration: AttemptConfiguration) -> Floats:
         values = priorities(columns, name)
-        if manner.again:
-            noise = np.random.default_rng((self.seed, manner.turn, len(values)))
+        if configuration.again:
+            noise = np.random.default_rng((self.seed, configuration.number, len(values)))
             values = values * np.exp(noise.normal(0, NOISE, len(values)))
         return values
 

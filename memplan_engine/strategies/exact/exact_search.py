@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from memplan_engine.bounds import Bound, lower_bound
 from memplan_engine.problem import Problem
-from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.base import Placement, SolveLimits
 from memplan_engine.strategies.constructive.portfolio import place_by_portfolio, place_quickly
 from memplan_engine.strategies.exact.minimal_core import shrink_core
 from memplan_engine.strategies.exact.race import Race
@@ -38,36 +38,36 @@ class Exact:
         """The same, which ends when the arena fits into `capacity` bytes."""
         return replace(self, capacity=capacity)
 
-    def place(self, problem: Problem, budget: Budget) -> Placement:
+    def place(self, problem: Problem, limits: SolveLimits) -> Placement:
         """The best placement found, with the bound that was proved; never worse than the portfolio."""
-        spent = budget.stopped
-        budget.prove(bound := lower_bound(problem))
-        quick = place_quickly(problem, budget, spent)
-        first = place_by_portfolio(problem, budget, max(bound.nbytes, self.capacity or 0), quick)
-        bound = raise_bound(problem, first, bound, budget)
-        race = Race(problem, first, bound, budget.seed, self.capacity)
-        threads = budget.most_threads
-        race.run(budget, threads)
-        return finish(problem, race, budget, threads if race.parts else 1)
+        spent = limits.stopped
+        limits.prove(bound := lower_bound(problem))
+        quick = place_quickly(problem, limits, spent)
+        first = place_by_portfolio(problem, limits, max(bound.nbytes, self.capacity or 0), quick)
+        bound = raise_bound(problem, first, bound, limits)
+        race = Race(problem, first, bound, limits.seed, self.capacity)
+        threads = limits.most_threads
+        race.run(limits, threads)
+        return finish(problem, race, limits, threads if race.parts else 1)
 
 
-def raise_bound(problem: Problem, first: Placement, bound: Bound, budget: Budget) -> Bound:
+def raise_bound(problem: Problem, first: Placement, bound: Bound, limits: SolveLimits) -> Bound:
     """`bound`, or a better one where gaps give it at once and `first` leaves something to prove."""
-    if budget.stopped or first.arena_bytes(problem) <= bound.nbytes:
+    if limits.stopped or first.arena_bytes(problem) <= bound.nbytes:
         return bound
     found = heaviest_stack(problem, bound.nbytes)
     if found is None:
         return bound
-    budget.prove(found)
+    limits.prove(found)
     return found
 
 
-def finish(problem: Problem, race: Race, budget: Budget, threads: int) -> Placement:
+def finish(problem: Problem, race: Race, limits: SolveLimits, threads: int) -> Placement:
     """What `race` has come to, its core made small in what is left of the time."""
     placement = replace(race.placement, threads=threads)
     # Parts of several placements may be better together than any of them was.
-    budget.report(placement, problem)
-    seconds = min(SHRINK_SECONDS, budget.left)
-    if budget.stopped or not seconds:
+    limits.report(placement, problem)
+    seconds = min(SHRINK_SECONDS, limits.left)
+    if limits.stopped or not seconds:
         return placement
-    return replace(placement, bound=shrink_core(problem, race.bound, budget, seconds))
+    return replace(placement, bound=shrink_core(problem, race.bound, limits, seconds))

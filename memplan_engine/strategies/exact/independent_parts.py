@@ -16,7 +16,7 @@ MOST_BUFFERS = 6_000
 """Parts with more are not searched: neighbours are kept as pairs, and their number is quadratic."""
 
 
-class Windows(Enum):
+class GapRelaxation(Enum):
     """What is made of a gap in which a buffer still needs some of its bytes: the kernel knows only whole
     buffers and none. FULL finds placements that are valid, EMPTY proves bounds that hold."""
 
@@ -57,9 +57,9 @@ def independent(problem: Problem) -> Iterator[Ints]:
         yield from np.split(rows, cuts)
 
 
-def make_columns(problem: Problem, windows: Windows = Windows.FULL) -> Columns:
+def make_columns(problem: Problem, relaxation: GapRelaxation = GapRelaxation.FULL) -> Columns:
     """The columns of a part, `problem`, whose buffers all have bytes."""
-    pieces = _whole_pieces(problem, windows)
+    pieces = _whole_pieces(problem, relaxation)
     first, last, count = _cliques(pieces)
     begin = np.full(len(problem), count)
     finish = np.zeros(len(problem), dtype=np.int64)
@@ -98,12 +98,12 @@ def make_columns(problem: Problem, windows: Windows = Windows.FULL) -> Columns:
     return Columns(problem, rows, unit, part, np.where(fixed != FREE, fixed // unit, 0), step)
 
 
-def _whole_pieces(problem: Problem, windows: Windows) -> Pieces:
+def _whole_pieces(problem: Problem, relaxation: GapRelaxation) -> Pieces:
     pieces = cut(problem)
     if not problem.gaps:
         return pieces
     whole = pieces.high - pieces.low == problem.size[pieces.owner]
-    kept = whole if windows is Windows.EMPTY else pieces.high > pieces.low
+    kept = whole if relaxation is GapRelaxation.EMPTY else pieces.high > pieces.low
     columns = (getattr(pieces, key)[kept] for key in ("owner", "start", "end", "low", "high"))
     return Pieces(pieces.first, *columns)
 

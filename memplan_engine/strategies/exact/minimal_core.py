@@ -9,10 +9,10 @@ import numpy as np
 
 from memplan_engine.bounds import Bound, BoundKind, lower_bound
 from memplan_engine.problem import Ints, Problem, select
-from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.exact.attempts import Outcome, PartSearch
 from memplan_engine.strategies.exact.independent_parts import independent
 from memplan_engine.strategies.exact.stacks import is_stack
+from memplan_engine.strategies.limits import SolveLimits
 
 TURNS = 6
 NODES = 3_000
@@ -21,7 +21,7 @@ NODES = 3_000
 Refuted = Callable[[Ints], bool]
 
 
-def shrink_core(problem: Problem, bound: Bound, budget: Budget, seconds: float) -> Bound:
+def shrink_core(problem: Problem, bound: Bound, limits: SolveLimits, seconds: float) -> Bound:
     """`bound` with as few buffers in its core as `seconds` allow; only the kind CORE is changed.
 
     First the window is narrowed from both ends, then buffers are left out in halves, quarters and so on
@@ -29,10 +29,10 @@ def shrink_core(problem: Problem, bound: Bound, budget: Budget, seconds: float) 
     """
     if bound.kind is not BoundKind.CORE or is_stack(problem, np.array(bound.core), bound.nbytes):
         return bound
-    until = budget.elapsed + seconds
+    until = limits.elapsed + seconds
 
     def refuted(rows: Ints) -> bool:
-        return budget.elapsed < until and is_refuted(problem, rows, bound.nbytes - 1, budget)
+        return limits.elapsed < until and is_refuted(problem, rows, bound.nbytes - 1, limits)
 
     rows = np.array(bound.core, dtype=np.int64)
     rows = _narrow(rows, problem.start, refuted)
@@ -42,7 +42,7 @@ def shrink_core(problem: Problem, bound: Bound, budget: Budget, seconds: float) 
     return replace(bound, core=tuple(rows.tolist()), step=first, until=last)
 
 
-def is_refuted(problem: Problem, rows: Ints, capacity: int, budget: Budget) -> bool:
+def is_refuted(problem: Problem, rows: Ints, capacity: int, limits: SolveLimits) -> bool:
     """Whether a short search proves that the buffers `rows` alone do not fit into `capacity` bytes."""
     alone = select(problem, rows)
     if lower_bound(alone).nbytes > capacity:
@@ -50,7 +50,7 @@ def is_refuted(problem: Problem, rows: Ints, capacity: int, budget: Budget) -> b
     for some in independent(alone):
         search = PartSearch(alone, some, select(alone, some))
         for turn in range(TURNS):
-            outcome, _ = search.attempt(capacity, turn, budget, NODES)
+            outcome, _ = search.attempt(capacity, turn, limits, NODES)
             if outcome is Outcome.DOES_NOT_FIT:
                 return True
             if outcome is Outcome.FITS:

@@ -12,17 +12,16 @@ import numpy as np
 
 from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.problem import Ints, Problem, select
-from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.constructive.portfolio import without_empty
-from memplan_engine.strategies.exact.attempts import TASTES, Outcome, PartSearch
+from memplan_engine.strategies.exact.attempts import BRANCHING_RULES, Outcome, PartSearch
 from memplan_engine.strategies.exact.independent_parts import MOST_BUFFERS, independent
-from memplan_engine.strategies.placement import Placement
+from memplan_engine.strategies.limits import Placement, SolveLimits
 
 SPREAD = (5**0.5 - 1) / 2
 """Every other early attempt looks between the target and the best arena, by multiples of the golden ratio. In
 practice an attempt may succeed at one capacity and run out of time at a higher one, so none is ruled out by
 another."""
-EARLY_TURNS = 5 * len(TASTES)
+EARLY_ATTEMPTS = 5 * len(BRANCHING_RULES)
 """After so many attempts at a part, about two seconds' worth, most go downwards from the best arena if it is
 still far above the target. What can be brought to the target is mostly there before, or near."""
 NEAR = 0.04
@@ -35,7 +34,7 @@ many attempts. What is tried at a rung shares what was refuted there. Of 0.7, 0.
 smallest arenas after 8 s."""
 
 LOWER = (0.9, 0.7, 0.4, 0.0)
-"""Where the taste that has just succeeded tries next."""
+"""Where the rule that has just succeeded tries next."""
 
 
 class Race:
@@ -87,13 +86,13 @@ class Race:
         best = self.best
         return Placement(best.offsets, best.found_by, bound=self.bound)
 
-    def run(self, budget: Budget, threads: int = 1) -> None:
-        """Make attempts until all is settled or `budget` is spent, on `threads` threads at once."""
+    def run(self, limits: SolveLimits, threads: int = 1) -> None:
+        """Make attempts until all is settled or `limits` are reached, on `threads` threads at once."""
         if threads == 1:
-            self._work(budget)
+            self._work(limits)
             return
         with ThreadPoolExecutor(threads) as pool:
-            for work in [pool.submit(self._work, budget) for _ in range(threads)]:
+            for work in [pool.submit(self._work, limits) for _ in range(threads)]:
                 work.result()
 
     def adopt(self, found: Placement) -> None:
@@ -114,24 +113,24 @@ class Race:
             if ends < (self.best.offsets + self.problem.size)[others].max(initial=0):
                 self.best = Placement(np.where(others, offsets, self.best.offsets), found.found_by)
 
-    def _work(self, budget: Budget) -> None:
-        for index, capacity, turn in self._attempts(budget):
-            outcome, offsets = self.parts[index].attempt(capacity, turn, budget)
+    def _work(self, limits: SolveLimits) -> None:
+        for index, capacity, number in self._attempts(limits):
+            outcome, offsets = self.parts[index].attempt(capacity, number, limits)
             if offsets is not None:
-                self._improve(index, offsets, budget, turn)
+                self._improve(index, offsets, limits, number)
             elif outcome is Outcome.DOES_NOT_FIT:
-                self._refute(index, capacity, budget)
+                self._refute(index, capacity, limits)
 
-    def _attempts(self, budget: Budget) -> Iterator[tuple[int, int, int]]:
-        """Part, capacity and turn of what comes next; the parts take turns."""
-        while not budget.stopped:
+    def _attempts(self, limits: SolveLimits) -> Iterator[tuple[int, int, int]]:
+        """Part, capacity and number of what comes next; the parts take turns."""
+        while not limits.stopped:
             with self._lock:
                 open_parts = [] if self._refuted else self._open()
                 if not open_parts:
                     return
                 index = min(open_parts, key=self._turns.__getitem__)
-                turn, capacity = self._next(index)
-            yield index, capacity, turn
+                number, capacity = self._next(index)
+            yield index, capacity, number
 
     def _open(self) -> list[int]:
         """The parts above the target for which there is still something to try."""
@@ -143,46 +142,46 @@ class Race:
         ]
 
     def _next(self, index: int) -> tuple[int, int]:
-        """The manner of the next attempt at a part, and the capacity that it looks at, in bytes."""
+        """The number of the next attempt at a part, and the capacity that it looks at, in bytes."""
         room = max(0, self._tops[index] - self.parts[index].step - self.target)
         if self._again[index]:
-            turn, height = self._again[index].popleft()
+            number, height = self._again[index].popleft()
         else:
-            turn = self._turns[index]
+            number = self._turns[index]
             self._turns[index] += 1
-            height = self._height(index, turn, room)
-        return turn, self.target + (int(room * height) if self.capacity is None else 0)
+            height = self._height(index, number, room)
+        return number, self.target + (int(room * height) if self.capacity is None else 0)
 
-    def _height(self, index: int, turn: int, room: int) -> float:
+    def _height(self, index: int, number: int, room: int) -> float:
         """Where an attempt looks: 0 for the target, 1 for `room` bytes above it, just below the best one."""
-        if not self.parts[index].exact and turn % 4 == 2:
+        if not self.parts[index].exact and number % 4 == 2:
             # Just below the best: once that is refuted, windows taken for full have nothing more to give.
             return 1.0
-        if turn < EARLY_TURNS or room <= NEAR * self.target:
-            # Tastes that look at the target in one round look elsewhere in the next.
-            return turn * SPREAD % 1.0 if self.parts[index].manner(turn).odd else 0.0
-        random = np.random.default_rng((self._seed, turn, index))
+        if number < EARLY_ATTEMPTS or room <= NEAR * self.target:
+            # Rules that look at the target in one round look elsewhere in the next.
+            return number * SPREAD % 1.0 if self.parts[index].configuration(number).odd else 0.0
+        random = np.random.default_rng((self._seed, number, index))
         if not room or random.random() < TARGET_SHARE:
             return 0.0
         ladder = self._first_tops[index] - self.target
         below = max(0, math.ceil(math.log(room / ladder, RUNG)))
         return ladder * RUNG ** (below + int(random.geometric(0.5)) - 1) / room
 
-    def _improve(self, index: int, offsets: Ints, budget: Budget, turn: int) -> None:
+    def _improve(self, index: int, offsets: Ints, limits: SolveLimits, number: int) -> None:
         part = self.parts[index]
         top = int((offsets + part.part.size).max())
         with self._lock:
             if top >= self._tops[index]:
                 return
             self._tops[index] = top
-            # What fits once with one taste often fits lower with it, too.
-            self._again[index] = deque((turn, height) for height in LOWER)
+            # What fits once with one rule often fits lower with it, too.
+            self._again[index] = deque((number, height) for height in LOWER)
             better = self.best.offsets.copy()
             better[part.rows] = offsets
             self.best = Placement(better, "branch and bound")
-        budget.report(self.best, self.problem)
+        limits.report(self.best, self.problem)
 
-    def _refute(self, index: int, capacity: int, budget: Budget) -> None:
+    def _refute(self, index: int, capacity: int, limits: SolveLimits) -> None:
         part, rows = self.parts[index], np.sort(self.parts[index].rows)
         nbytes = (capacity // part.step + 1) * part.step
         with self._lock:
@@ -190,4 +189,4 @@ class Race:
                 return
             first, last = int(part.part.start.min()), int(part.part.end.max())
             self.bound = Bound(nbytes, BoundKind.CORE, first, core=tuple(rows.tolist()), until=last)
-        budget.prove(self.bound)
+        limits.prove(self.bound)

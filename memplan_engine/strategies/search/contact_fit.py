@@ -11,9 +11,9 @@ from memplan_engine.kernels.search import contact
 from memplan_engine.kernels.search.radix import make_sorter
 from memplan_engine.kernels.search.time_index import make_time_index
 from memplan_engine.problem import Ints
-from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.constructive.orders import busiest_sections
 from memplan_engine.strategies.constructive.timeline import Timeline
+from memplan_engine.strategies.limits import SolveLimits
 
 PROMOTION = 0.003
 """By how much of the bound a buffer that ended above it counts as busier in the next round."""
@@ -44,14 +44,14 @@ def urgency(timeline: Timeline) -> Urgency:
     return Urgency(live, np.minimum(before, after))
 
 
-def placements(timeline: Timeline, ceiling: int, budget: Budget) -> Iterator[Ints]:
+def placements(timeline: Timeline, ceiling: int, limits: SolveLimits) -> Iterator[Ints]:
     """One placement after the other, in the order of urgency; what ended above `ceiling` bytes comes earlier
     in the next (squeaky wheel optimization, Joslin and Clements 1999). Ends when nothing does, when fewer
-    bytes are not to be had in this way, or with the budget; only for problems of plain buffers."""
+    bytes are not to be had in this way, or with the limits; only for problems of plain buffers."""
     problem, ranks = timeline.problem, urgency(timeline)
     least = np.inf
     while True:
-        offsets = _place(timeline, ranks.order(problem.size), ceiling, budget)
+        offsets = _place(timeline, ranks.order(problem.size), ceiling, limits)
         if offsets is None:
             return
         yield offsets
@@ -64,7 +64,7 @@ def placements(timeline: Timeline, ceiling: int, budget: Budget) -> Iterator[Int
         least, ranks = outside, Urgency(busiest, ranks.around)
 
 
-def _place(timeline: Timeline, order: Ints, ceiling: int, budget: Budget) -> Ints | None:
+def _place(timeline: Timeline, order: Ints, ceiling: int, limits: SolveLimits) -> Ints | None:
     problem, sections = timeline.problem, timeline.sections
     n = len(problem)
     # Copies: numba compiles once for each mixture of read-only and writable arrays.
@@ -74,6 +74,6 @@ def _place(timeline: Timeline, order: Ints, ceiling: int, budget: Budget) -> Int
     times = make_time_index(np.arange(n + 1), start, end, np.zeros_like(size), size, len(sections))
     found, by_low = np.empty(n + 1, dtype=np.int64), make_sorter(n + 1)
     offsets: Ints = contact.place_by_contact(
-        np.array(order), start, end, size, alignment, times, ceiling, budget.stop, found, by_low
+        np.array(order), start, end, size, alignment, times, ceiling, limits.stop, found, by_low
     )
     return None if (offsets == contact.UNPLACED).any() else offsets

@@ -8,12 +8,12 @@ import numpy as np
 
 from memplan_engine.kernels.search import repair, time_index
 from memplan_engine.problem import FREE, Ints
-from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.constructive.timeline import Timeline
+from memplan_engine.strategies.limits import SolveLimits
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RepairLimits:
     """Of one repair, from its begin: `moves`, `effort` (neighbours looked at), and for how many moves it
     goes on from its best moment before it goes back to it."""
 
@@ -23,7 +23,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Mender:
+class EjectionSearch:
     """Repairs placements of one problem below one ceiling after the other."""
 
     state: repair.Repair
@@ -60,8 +60,10 @@ class Mender:
         """Where each buffer lies now, UNPLACED for those in the pool."""
         return self.state.offset.copy()
 
-    def repair(self, ceiling: int, best: int, limits: Limits, seed: int, budget: Budget) -> Ints | None:
-        """Go on until an arena below `best` bytes is found; its offsets, or None at the limits.
+    def repair(
+        self, ceiling: int, best: int, allowed: RepairLimits, seed: int, limits: SolveLimits
+    ) -> Ints | None:
+        """Go on until an arena below `best` bytes is found; its offsets, or None at what is `allowed`.
 
         To go on afterwards, call again.
         """
@@ -69,18 +71,18 @@ class Mender:
             self.state,
             ceiling,
             best,
-            limits.moves,
-            limits.effort,
-            limits.patience,
+            allowed.moves,
+            allowed.effort,
+            allowed.patience,
             seed,
-            budget.stop,
-            budget.counter,
+            limits.stop,
+            limits.counter,
         )
         return self.state.whole.copy() if arena < best else None
 
 
-def make_mender(timeline: Timeline) -> Mender:
-    """A mender with nothing placed: O(n log n) time, O(n) memory."""
+def make_ejection_search(timeline: Timeline) -> EjectionSearch:
+    """A ejection with nothing placed: O(n log n) time, O(n) memory."""
     problem, pieces, sections = timeline.problem, timeline.pieces, timeline.sections
     # Copies: numba compiles once for each mixture of read-only and writable arrays.
     first, start, end, low, high, size, alignment = (
@@ -100,7 +102,7 @@ def make_mender(timeline: Timeline) -> Mender:
     length = total[first[1:]] - total[first[:-1]]
     held = problem.fixed != FREE
     columns = repair.Columns(first, start, end, low, high, size, alignment, held, np.ones(len(size)))
-    return Mender(repair.make_repair(columns, index, _room(first, start, end)), length)
+    return EjectionSearch(repair.make_repair(columns, index, _room(first, start, end)), length)
 
 
 def _room(first: Ints, start: Ints, end: Ints) -> int:

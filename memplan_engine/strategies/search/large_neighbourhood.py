@@ -9,10 +9,10 @@ import numpy as np
 from memplan_engine.kernels.search.repair import UNPLACED
 from memplan_engine.kernels.search.time_index import meeting
 from memplan_engine.problem import FREE, Ints, Problem, select
-from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.exact.attempts import PartSearch
 from memplan_engine.strategies.exact.independent_parts import independent
-from memplan_engine.strategies.search.ejection_search import Mender
+from memplan_engine.strategies.limits import SolveLimits
+from memplan_engine.strategies.search.ejection_search import EjectionSearch
 
 MOST_OUT = 6
 """How many of the buffers without a place are tried at a time."""
@@ -26,57 +26,61 @@ WORK = 400_000
 """Nodes × buffers of a window that one turn may visit: a node looks at all of them."""
 
 
-def pack_windows(problem: Problem, mender: Mender, ceiling: int, seed: int, budget: Budget) -> Ints | None:
-    """Offsets below `ceiling` bytes of more buffers than `mender` has placed, UNPLACED for those still out;
+def pack_windows(
+    problem: Problem, ejection: EjectionSearch, ceiling: int, seed: int, limits: SolveLimits
+) -> Ints | None:
+    """Offsets below `ceiling` bytes of more buffers than `ejection` has placed, UNPLACED for those still out;
     None when no window helped.
 
-    Each buffer that `mender` has left without a place is packed together with some neighbours in time, those
-    of the shortest lifetimes first, by branch and bound; all else stays where it is (large-neighbourhood
+    Each buffer that `ejection` has left without a place is packed together with some neighbours in time,
+    the shortest-lived first, by branch and bound; all else stays where it is (large-neighbourhood
     search after Shaw, 1998). What a move costs follows from what is alive around it, not from n.
     """
-    offsets = mender.offsets
+    offsets = ejection.offsets
     out = np.flatnonzero(offsets == UNPLACED)
     random = np.random.default_rng((seed, len(out)))
     for buffer in random.permutation(out)[:MOST_OUT].tolist():
         for freed in FREED:
-            if budget.stopped or _pack_one(problem, mender, offsets, buffer, freed, ceiling, random, budget):
+            if limits.stopped or _pack_one(
+                problem, ejection, offsets, buffer, freed, ceiling, random, limits
+            ):
                 break
     return offsets if (offsets[out] != UNPLACED).any() else None
 
 
 def _pack_one(
     problem: Problem,
-    mender: Mender,
+    ejection: EjectionSearch,
     offsets: Ints,
     buffer: int,
     freed: int,
     ceiling: int,
     random: np.random.Generator,
-    budget: Budget,
+    limits: SolveLimits,
 ) -> bool:
     """Find a place for `buffer` and new ones for `freed` of its neighbours; changes `offsets` if it can."""
-    # The mender does not know those that earlier windows have placed.
-    placed = np.flatnonzero((mender.state.offset == UNPLACED) & (offsets != UNPLACED))
-    near = _alive_with(problem, mender, np.array([buffer]))
+    # The ejection does not know those that earlier windows have placed.
+    placed = np.flatnonzero((ejection.state.offset == UNPLACED) & (offsets != UNPLACED))
+    near = _alive_with(problem, ejection, np.array([buffer]))
     near = near[(problem.fixed[near] == FREE) & (offsets[near] != UNPLACED)]
     length = (problem.end - problem.start)[near] * random.uniform(0.5, 2.0, len(near))
     inside = np.concatenate([[buffer], near[np.argsort(length)][:freed]])
-    around = np.setdiff1d(np.concatenate([_alive_with(problem, mender, inside), placed]), inside)
+    around = np.setdiff1d(np.concatenate([_alive_with(problem, ejection, inside), placed]), inside)
     around = around[offsets[around] != UNPLACED]
     if len(around) > MOST_AROUND:
         return False
     rows = np.concatenate([inside, around])
-    found = _pack(_with_fixed(problem, rows, len(inside), offsets), ceiling, budget)
+    found = _pack(_with_fixed(problem, rows, len(inside), offsets), ceiling, limits)
     if found is None:
         return False
     offsets[inside] = found[: len(inside)]
     return True
 
 
-def _alive_with(problem: Problem, mender: Mender, rows: Ints) -> Ints:
+def _alive_with(problem: Problem, ejection: EjectionSearch, rows: Ints) -> Ints:
     """The placed buffers that are alive at some step of one of `rows`."""
-    columns, times = mender.state.columns, mender.state.times
-    found = np.empty(len(times.piece) + 1, dtype=np.int64) if len(rows) > 1 else mender.state.found
+    columns, times = ejection.state.columns, ejection.state.times
+    found = np.empty(len(times.piece) + 1, dtype=np.int64) if len(rows) > 1 else ejection.state.found
     owners = []
     for row in rows.tolist():
         for piece in range(columns.first[row], columns.first[row + 1]):
@@ -93,12 +97,12 @@ def _with_fixed(problem: Problem, rows: Ints, inside: int, offsets: Ints) -> Pro
     return replace(alone, fixed=fixed)
 
 
-def _pack(window: Problem, ceiling: int, budget: Budget) -> Ints | None:
+def _pack(window: Problem, ceiling: int, limits: SolveLimits) -> Ints | None:
     offsets = np.maximum(window.fixed, 0)
     # The search counts its moves, not these nodes.
-    uncounted = Budget(seed=budget.seed, stop=budget.stop)
+    uncounted = SolveLimits(seed=limits.seed, stop=limits.stop)
     for rows in independent(window):
-        search = PartSearch(window, rows, select(window, rows), budget.seed)
+        search = PartSearch(window, rows, select(window, rows), limits.seed)
         for turn in range(TURNS):
             _, found = search.attempt(ceiling, turn, uncounted, min(NODES, WORK // len(rows)))
             if found is not None:

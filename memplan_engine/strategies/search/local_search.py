@@ -7,81 +7,45 @@ from typing import ClassVar
 
 from memplan_engine.bounds import lower_bound
 from memplan_engine.problem import Ints, Problem, select
-from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.base import Placement, SolveLimits
 from memplan_engine.strategies.constructive import orders
 from memplan_engine.strategies.constructive.order_fit import NO_LIMIT, Fit, is_plain, place_by
 from memplan_engine.strategies.constructive.orders import Order
 from memplan_engine.strategies.constructive.portfolio import Try, place_quickly
 from memplan_engine.strategies.constructive.timeline import Timeline, make_timeline
 from memplan_engine.strategies.search.contact_fit import placements
-from memplan_engine.strategies.search.ejection_search import Limits, Mender, make_mender
+from memplan_engine.strategies.search.ejection_search import (
+    EjectionSearch,
+    RepairLimits,
+    make_ejection_search,
+)
 from memplan_engine.strategies.search.large_neighbourhood import pack_windows
 from memplan_engine.strategies.search.peak_first import held_at, peak_window
+from memplan_engine.strategies.search.search_params import SearchParams
 from memplan_engine.strategies.search.skyline_fit import Skylines, fullness
 from memplan_engine.strategies.search.starts import OTHERS, STARTS
 
-EFFORT = 2_000_000
-EFFORT_PER_BUFFER = 100
-"""Neighbours looked at in the first rounds, a tenth of a second at 20,000 buffers; what the portfolio costs
-grows with n, and so do the rounds."""
-MOST_EFFORT = 64_000_000
-MOST_ABOVE = 2000
-"""A start that leaves more buffers above the bound is not repaired."""
 CONTACT = "urgency × contact fit"
-FAR_OFF = 1.001
-QUICK_PAIRS = 150_000_000
-"""Contact fit comes before the slower starts where the arena is a thousandth above the bound and no more
-pairs of buffers are alive together than these, about three seconds' worth."""
-SOON_PAIRS = 25_000_000
-"""The same before the peak is packed first, about a second's worth."""
 SKYLINE = "urgency × skyline"
-SKYLINE_PAIRS = 40_000_000
-"""Skylines are tried, at least one and up to MOST_SKYLINES, until they have met so many pairs that are alive
-together: about half a second."""
-OVERHEAD = 30
-"""What a buffer costs by itself, in pairs."""
-MOST_SKYLINES = 60
-FULL = 0.65
-"""Live bytes, on average over the sections, as a share of their peak. Where steps hold less, few buffers lie
-above the bound, and repair has them down sooner."""
-WIDE, NEAR = 1.02, 1.01
-"""A skyline that is so far above the bound is brought so near before anything is repaired below the bound."""
-BRIEF = 8
-"""The effort of a step is the so manieth part of a round's."""
-SMALLEST_STEP = 1 / 16
-"""Of the way to the bound: when a smaller step would be needed, it is time for something else."""
 PEAK_FIRST = "peak first, {}"
-PEAK_SHARES = (1.2, 2.0, 1.5)
-"""How many buffers are packed first, in turn, for each one that is alive at the peak."""
-PEAK_MOVES = 6_000
-"""Moves in the first window; each later one is allowed half as many more."""
-MANY = 3_000
-"""Fewer buffers than these are no longer than a window, or hardly: they are repaired as they are."""
 REPAIRED = ", repaired"
 PACKED = ", repaired, windows packed"
-FIRST_ROUNDS = 6
-"""Before the rest of the portfolio, which seldom finds something better."""
-PATIENT_MOVES = 100_000
-"""Without any limit, the search ends after so many moves in vain."""
-PATIENCES = (300, 1000, 100, 3000)
-WORTHS = ((0.75, 0.75), (1.0, 0.5), (0.5, 0.5))
-"""What leaving a buffer out costs, as powers of its size and its length: the first soon leaves few out, the
-second few bytes, the third few buffers. They take turns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
     """A few strong orders × fits, each repaired below the bound; then rounds of repair, below the bound and
-    below ceilings between it and the best arena, until the budget ends; in between the rest of the portfolio.
+    below ceilings between it and the best arena, until its limits; in between the rest of the portfolio.
 
     `iterations` limits the moves: the same number gives the same result each time, for one seed. Without it
     and without a time limit the search ends when it has found nothing better for a while. It stops at once
-    when the arena meets `lower_bound`, or fits into `capacity` (bytes). Unless the budget ends before, it is
+    when the arena meets `lower_bound`, or fits into `capacity` (bytes). Unless limits end it before, it is
     never worse than any order × fit.
     """
 
     iterations: int | None = None
     capacity: int | None = None
+    params: SearchParams = field(default=SearchParams(), repr=False)
 
     anytime: ClassVar[bool] = True
     name: ClassVar[str] = "search"
@@ -94,34 +58,35 @@ class Search:
         """The same, which ends when the arena fits into `capacity` bytes."""
         return replace(self, capacity=capacity)
 
-    def place(self, problem: Problem, budget: Budget) -> Placement:
+    def place(self, problem: Problem, limits: SolveLimits) -> Placement:
         """The best placement found; `found_by` names the start and whether it was repaired."""
-        spent = budget.stopped
-        budget.prove(proved := lower_bound(problem))
-        first = place_quickly(problem, budget, spent)
+        spent = limits.stopped
+        limits.prove(proved := lower_bound(problem))
+        first = place_quickly(problem, limits, spent)
         target = max(proved.nbytes, self.capacity or 0)
-        hunt = Hunt(make_timeline(problem), budget, target, self.iterations)
-        return hunt.go_on(first, budget)
+        search = LocalSearch(make_timeline(problem), limits, target, self.iterations, self.params)
+        return search.go_on(first, limits)
 
 
 @dataclass(slots=True, eq=False)
-class Stand:
-    """A placement of most buffers below the bound: what it began as, and where it stands."""
+class RepairStart:
+    """A placement of most buffers below the bound: what it began as, and where its buffers lie now."""
 
     name: str
     offsets: Ints
 
 
 @dataclass(slots=True, eq=False)
-class Hunt:
-    """One search: the best so far, and the stands from which it goes on.
+class LocalSearch:
+    """One search: the best so far, and the starts from which it goes on.
 
-    It may run under one budget after the other: what was tried at the beginning is not tried again."""
+    It may run under one set of limits after the other: what was tried at the beginning is not tried again."""
 
     timeline: Timeline
-    budget: Budget
+    limits: SolveLimits
     bound: int
     iterations: int | None
+    params: SearchParams = field(default=SearchParams())
     best: Placement = field(init=False)
     arena: int = NO_LIMIT
     moves: int = 0
@@ -129,15 +94,15 @@ class Hunt:
     windows: int = 0
     share: float = 0.5
     better_at: int = 0
-    mender: Mender | None = None
+    ejection: EjectionSearch | None = None
     skylines: Skylines | None = None
-    stands: list[Stand] = field(default_factory=list)
+    starts: list[RepairStart] = field(default_factory=list)
     tried: set[str] = field(default_factory=set)
     ordered: dict[str, Ints] = field(default_factory=dict)
 
-    def go_on(self, first: Placement, budget: Budget) -> Placement:
-        """Search from `first` or something better within `budget`; the best so far."""
-        self.budget = budget
+    def go_on(self, first: Placement, limits: SolveLimits) -> Placement:
+        """Search from `first` or something better within `limits`; the best so far."""
+        self.limits = limits
         self.consider(first.offsets, first.found_by)
         self.run()
         return self.best
@@ -147,36 +112,39 @@ class Hunt:
         self.try_by_start()
         wide = self.lower_what_is_wide()
         self.repair_starts(STARTS[:2])
-        if self.contact_pays(SOON_PAIRS):
+        if self.contact_pays(self.params.soon_pairs):
             self.repair_by_contact()
         self.pack_peak_first()
         if wide:
             self.lower_in_steps()
-        early = self.contact_pays(QUICK_PAIRS)
+        early = self.contact_pays(self.params.quick_pairs)
         if early:
             self.repair_by_contact()
         self.repair_starts(STARTS[2:])
         self.pack_peak_first()
         if not early:
             self.repair_by_contact()
-        self.repair_in_rounds(FIRST_ROUNDS)
+        self.repair_in_rounds(self.params.first_rounds)
         self.try_the_others()
         self.repair_in_rounds()
 
     @property
     def over(self) -> bool:
         """Whether there is nothing left to do, or nothing left to do it with."""
-        return self.budget.stopped or self.arena <= self.bound or self.moves_left == 0
+        return self.limits.stopped or self.arena <= self.bound or self.moves_left == 0
 
     @property
     def moves_left(self) -> int:
         """How many moves may still be made."""
         if self.iterations is not None:
             return max(0, self.iterations - self.moves)
-        if self.budget.seconds is not None:
+        if self.limits.seconds is not None:
             return NO_LIMIT
         return max(
-            0, self.better_at + min(PATIENT_MOVES, 1000 + 200 * len(self.timeline.problem)) - self.moves
+            0,
+            self.better_at
+            + min(self.params.patient_moves, 1000 + 200 * len(self.timeline.problem))
+            - self.moves,
         )
 
     def consider(self, offsets: Ints | None, found_by: str) -> None:
@@ -187,7 +155,7 @@ class Hunt:
         arena = placement.arena_bytes(self.timeline.problem)
         if arena < self.arena:
             self.best, self.arena, self.better_at = placement, arena, self.moves
-            self.budget.report(placement, self.timeline.problem)
+            self.limits.report(placement, self.timeline.problem)
 
     def order(self, order: Order) -> Ints:
         """The buffers in `order`, worked out once."""
@@ -196,57 +164,64 @@ class Hunt:
         return self.ordered[order.name]
 
     def try_by_start(self) -> None:
-        """By far the quickest placement: however early a budget ends, it leaves more than no reuse."""
-        # What keeps holes is quick enough to be waited for, unless the budget was spent before we began.
-        budget = Budget() if is_plain(self.timeline.problem) and not self.budget.stopped else self.budget
+        """By far the quickest placement: however early the limits end it, this leaves more than no reuse."""
+        # What keeps holes is quick enough to be waited for, unless they were reached before we began.
+        limits = SolveLimits() if is_plain(self.timeline.problem) and not self.limits.stopped else self.limits
         if self.arena > self.bound:
             order = self.order(orders.BY_START)
-            self.consider(place_by(self.timeline, order, Fit.FIRST, budget), f"start × {Fit.FIRST} fit")
+            self.consider(place_by(self.timeline, order, Fit.FIRST, limits), f"start × {Fit.FIRST} fit")
 
     def repair_starts(self, starts: tuple[Try, ...]) -> None:
         """Place by each of `starts`, however high it gets, and repair what is above the bound."""
         for order, fit in starts:
-            if self.budget.stopped or self.arena <= self.bound:
+            if self.limits.stopped or self.arena <= self.bound:
                 return
             called = f"{order.name} × {fit} fit"
             if called in self.tried:
                 continue
-            offsets = place_by(self.timeline, self.order(order), fit, self.budget)
+            offsets = place_by(self.timeline, self.order(order), fit, self.limits)
             if offsets is None:
                 return
             self.tried.add(called)
             self.consider(offsets, called)
-            self.stand_on(called, offsets)
+            self.repair_first(called, offsets)
 
     def lower_what_is_wide(self) -> bool:
         """Where most steps are nearly full and even a skyline is far above the bound: get near it step by
         step. Whether that was so."""
-        if self.arena <= self.bound * FAR_OFF or self.pairs > QUICK_PAIRS or fullness(self.timeline) < FULL:
+        if (
+            self.arena <= self.bound * self.params.far_off
+            or self.pairs > self.params.quick_pairs
+            or fullness(self.timeline) < self.params.full
+        ):
             return False
         self.try_skylines(1)
-        if self.arena <= self.bound * WIDE:
+        if self.arena <= self.bound * self.params.wide:
             return False
-        near = int(self.bound * NEAR)
+        near = int(self.bound * self.params.near)
         self.try_skylines(near=near)
         self.lower_in_steps(near)
         return True
 
-    def try_skylines(self, rounds: int = MOST_SKYLINES, near: int = 0) -> None:
+    def try_skylines(self, rounds: int | None = None, near: int = 0) -> None:
         """So many skylines more, or as many as half a second allows, until the arena is `near`."""
         if not is_plain(self.timeline.problem):
             return
         self.skylines = self.skylines or Skylines(self.timeline, self.bound)
-        affordable = SKYLINE_PAIRS // (self.pairs + OVERHEAD * len(self.timeline.problem) + 1)
-        for _ in range(max(1, min(rounds, affordable))):
+        affordable = self.params.skyline_pairs // (
+            self.pairs + self.params.pairs_per_buffer * len(self.timeline.problem) + 1
+        )
+        most = self.params.most_skylines if rounds is None else rounds
+        for _ in range(max(1, min(most, affordable))):
             if self.over or self.arena <= near:
                 return
-            self.consider(self.skylines.next(self.budget), SKYLINE)
+            self.consider(self.skylines.next(self.limits), SKYLINE)
 
     def lower_in_steps(self, near: int = 0) -> None:
         """Repair the best below ceilings under its arena until that is `near`: half the way to the bound, or
         what succeeds of it."""
         step, turn = 0.5, 0
-        while not self.over and self.arena > near and step >= SMALLEST_STEP:
+        while not self.over and self.arena > near and step >= self.params.smallest_step:
             before, turn = self.arena, turn + 1
             ceiling = self.arena - max(1, int((self.arena - self.bound) * step))
             self.repair(self.best.offsets, ceiling, turn, self.origin, brief=True)
@@ -265,127 +240,133 @@ class Hunt:
     def contact_pays(self, most: int) -> bool:
         """Whether contact fit comes before what is slower: the quick starts are far off, and it is quick,
         with no more than `most` pairs."""
-        return self.arena > self.bound * FAR_OFF and self.pairs <= most
+        return self.arena > self.bound * self.params.far_off and self.pairs <= most
 
     def repair_by_contact(self) -> None:
         """Place what is busiest first where it touches most, and repair each placement that is the best so
         far."""
-        if not is_plain(self.timeline.problem) or self.budget.stopped or self.arena <= self.bound:
+        if not is_plain(self.timeline.problem) or self.limits.stopped or self.arena <= self.bound:
             return
         if CONTACT in self.tried:
             return
         size, least = self.timeline.problem.size, NO_LIMIT
-        for offsets in placements(self.timeline, self.bound, self.budget):
+        for offsets in placements(self.timeline, self.bound, self.limits):
             self.consider(offsets, CONTACT)
             outside = int(size[offsets + size > self.bound].sum())
             if outside < least:
-                self.stand_on(CONTACT, offsets, len(WORTHS))
+                self.repair_first(CONTACT, offsets, len(self.params.weights))
             least = min(least, outside)
             if self.over:
                 return
-        if not self.budget.stopped:
+        if not self.limits.stopped:
             self.tried.add(CONTACT)
 
     def pack_peak_first(self) -> None:
         """Pack what is alive around the peak by a search of its own, then the rest around it, and repair
         what is above the arena of that window."""
         problem = self.timeline.problem
-        if self.over or len(problem) < MANY or not is_plain(problem):
+        if self.over or len(problem) < self.params.peak_buffers or not is_plain(problem):
             return
         turn, self.windows = self.windows, self.windows + 1
-        rows = peak_window(self.timeline, PEAK_SHARES[turn % len(PEAK_SHARES)])
+        rows = peak_window(self.timeline, self.params.peak_shares[turn % len(self.params.peak_shares)])
         if 2 * len(rows) > len(problem):
             return
         inside = self.pack_window(rows, turn)
-        if inside.arena >= self.arena or self.budget.stopped:
+        if inside.arena >= self.arena or self.limits.stopped:
             return
         least, start = NO_LIMIT, None
         around = held_at(problem, rows, inside.best.offsets)
         for order, fit in STARTS:
-            offsets = place_by(around, self.order(order), fit, self.budget)
+            offsets = place_by(around, self.order(order), fit, self.limits)
             if offsets is None:
                 return
             name = PEAK_FIRST.format(f"{order.name} × {fit} fit")
             self.consider(offsets, name)
             outside = int(problem.size[offsets + problem.size > inside.arena].sum())
             if outside < least:
-                least, start = outside, Stand(name, offsets)
+                least, start = outside, RepairStart(name, offsets)
             if not least:
                 return
         if start and not self.over:
             self.repair(start.offsets, inside.arena, turn, start.name)
 
-    def pack_window(self, rows: Ints, turn: int) -> Hunt:
+    def pack_window(self, rows: Ints, turn: int) -> LocalSearch:
         """A search of the buffers `rows` alone, down to the bound or to the limit on its moves."""
-        moves = min(self.moves_left, PEAK_MOVES * (2 + turn) // 2)
+        moves = min(self.moves_left, self.params.peak_moves * (2 + turn) // 2)
         # What it finds is no placement of the problem, and so nothing to report.
-        budget = Budget(seed=self.budget.seed + turn, stop=self.budget.stop)
-        inside = Hunt(make_timeline(select(self.timeline.problem, rows)), budget, self.bound, moves)
+        limits = SolveLimits(seed=self.limits.seed + turn, stop=self.limits.stop)
+        inside = LocalSearch(
+            make_timeline(select(self.timeline.problem, rows)), limits, self.bound, moves, self.params
+        )
         inside.run()
         self.moves += inside.moves
         return inside
 
-    def stand_on(self, name: str, offsets: Ints, turns: int = 1) -> None:
+    def repair_first(self, name: str, offsets: Ints, turns: int = 1) -> None:
         """Repair `offsets` for some turns now and again later, if few enough are above the bound."""
         above = int((offsets + self.timeline.problem.size > self.bound).sum())
-        if above <= MOST_ABOVE and not self.over:
-            self.stands.append(Stand(name, offsets))
+        if above <= self.params.most_above and not self.over:
+            self.starts.append(RepairStart(name, offsets))
             for turn in range(turns):
                 if not self.over:
-                    self.repair_stand(self.stands[-1], turn)
+                    self.repair_again(self.starts[-1], turn)
 
     def try_the_others(self) -> None:
         """The rest of the portfolio, each given up as soon as it passes the best arena."""
         for order, fit in OTHERS:
-            if self.budget.stopped or self.arena <= self.bound:
+            if self.limits.stopped or self.arena <= self.bound:
                 return
-            found = place_by(self.timeline, self.order(order), fit, self.budget, limit=self.arena - 1)
+            found = place_by(self.timeline, self.order(order), fit, self.limits, limit=self.arena - 1)
             self.consider(found, f"{order.name} × {fit} fit")
 
     def repair_in_rounds(self, rounds: int | None = None) -> None:
-        """Of six rounds, two go on with a stand, one begins at the peak again, and three repair the best
+        """Of six rounds, two go on with a start, one begins at the peak again, and three repair the best
         below a ceiling between the bound and its arena, which comes closer when it was too low."""
         while not self.over and (rounds is None or self.turn < rounds):
             turn, self.turn = self.turn, self.turn + 1
             if turn % 6 == 4:
                 self.pack_peak_first()
-            elif turn % 3 == 2 and self.stands:
-                self.repair_stand(self.stands[turn // 3 % len(self.stands)], turn // 3)
+            elif turn % 3 == 2 and self.starts:
+                self.repair_again(self.starts[turn // 3 % len(self.starts)], turn // 3)
             else:
                 ceiling = self.bound + int((self.arena - 1 - self.bound) * self.share)
                 self.repair(self.best.offsets, ceiling, turn - turn // 3, self.origin)
                 met = self.arena <= ceiling or self.share > 0.99
                 self.share = 0.5 if met else (1 + self.share) / 2
 
-    def repair_stand(self, stand: Stand, turn: int) -> None:
-        """Go on below the bound where `stand` stands."""
-        stand.offsets = self.repair(stand.offsets, self.bound, turn, stand.name).offsets
+    def repair_again(self, start: RepairStart, turn: int) -> None:
+        """Go on below the bound from where `start` has come to."""
+        start.offsets = self.repair(start.offsets, self.bound, turn, start.name).offsets
 
-    def repair(self, offsets: Ints, ceiling: int, turn: int, name: str, brief: bool = False) -> Mender:
+    def repair(
+        self, offsets: Ints, ceiling: int, turn: int, name: str, brief: bool = False
+    ) -> EjectionSearch:
         """Repair `offsets` below `ceiling` for one round, and report whatever is better on the way.
 
         If `brief`, for a small part of a round, and without windows packed exactly."""
-        mender = self.mender = self.mender or make_mender(self.timeline)
-        least = max(EFFORT, EFFORT_PER_BUFFER * len(offsets))
-        effort = min(least << min(turn // 8, 5), max(MOST_EFFORT, least))
-        effort = effort // BRIEF if brief else effort
-        limits = Limits(self.moves_left, effort, PATIENCES[turn % len(PATIENCES)])
-        mender.begin(offsets, ceiling, *WORTHS[turn % len(WORTHS)])
+        ejection = self.ejection = self.ejection or make_ejection_search(self.timeline)
+        least = max(self.params.effort, self.params.effort_per_buffer * len(offsets))
+        effort = min(least << min(turn // 8, 5), max(self.params.most_effort, least))
+        effort = effort // self.params.brief if brief else effort
+        allowed = RepairLimits(
+            self.moves_left, effort, self.params.patiences[turn % len(self.params.patiences)]
+        )
+        ejection.begin(offsets, ceiling, *self.params.weights[turn % len(self.params.weights)])
         before = self.moves
-        while mender.out and self.arena > ceiling:
-            seed = (self.budget.seed * 1_000_003 + self.moves) % 2**32
-            found = mender.repair(ceiling, self.arena, limits, seed, self.budget)
-            self.moves = before + mender.moves
+        while ejection.out and self.arena > ceiling:
+            seed = (self.limits.seed * 1_000_003 + self.moves) % 2**32
+            found = ejection.repair(ceiling, self.arena, allowed, seed, self.limits)
+            self.moves = before + ejection.moves
             self.consider(found, name + REPAIRED)
             if found is None:
                 break
-        if not mender.out:
-            self.consider(mender.offsets, name + REPAIRED)
+        if not ejection.out:
+            self.consider(ejection.offsets, name + REPAIRED)
         elif self.arena > ceiling and not brief:
-            seed = (self.budget.seed + self.moves) % 2**32
-            packed = pack_windows(self.timeline.problem, mender, ceiling, seed, self.budget)
+            seed = (self.limits.seed + self.moves) % 2**32
+            packed = pack_windows(self.timeline.problem, ejection, ceiling, seed, self.limits)
             if packed is not None and (packed >= 0).all():
                 self.consider(packed, name + PACKED)
             elif packed is not None:
-                mender.begin(packed, ceiling, *WORTHS[turn % len(WORTHS)])
-        return mender
+                ejection.begin(packed, ceiling, *self.params.weights[turn % len(self.params.weights)])
+        return ejection

@@ -9,9 +9,9 @@ from memplan_engine.kernels.search import skyline
 from memplan_engine.kernels.search.time_index import TimeIndex, make_time_index
 from memplan_engine.problem import Ints
 from memplan_engine.profile import live_bytes
-from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.constructive.orders import busiest_sections
 from memplan_engine.strategies.constructive.timeline import Timeline
+from memplan_engine.strategies.limits import SolveLimits
 
 WAYS = ((0.0, 0.0), (0.5, 8.0))
 """Of two urgencies: the powers of a buffer's size, and of the live bytes at its busiest section, by which its
@@ -40,11 +40,11 @@ class Skylines:
         self._arenas: list[int] = []
         self._turn, self._vain = 0, 0
 
-    def next(self, budget: Budget) -> Ints | None:
-        """Offsets in bytes; None when the budget ends before."""
+    def next(self, limits: SolveLimits) -> Ints | None:
+        """Offsets in bytes; None when the limits are reached before."""
         size, count = self.timeline.problem.size, len(WAYS)
         urgency = self._urgencies[self._turn % count]
-        offsets = _place(self.timeline, self._times, urgency, budget)
+        offsets = _place(self.timeline, self._times, urgency, limits)
         if offsets is None:
             return None
         ends = offsets + size
@@ -82,7 +82,7 @@ def _urgency(timeline: Timeline, by_size: float, by_heat: float) -> Floats:
     return urgency
 
 
-def _place(timeline: Timeline, times: TimeIndex, urgency: Floats, budget: Budget) -> Ints | None:
+def _place(timeline: Timeline, times: TimeIndex, urgency: Floats, limits: SolveLimits) -> Ints | None:
     # Copies: numba compiles once for each mixture of read-only and writable arrays.
     start, end, size, alignment = (
         np.array(column)
@@ -94,6 +94,6 @@ def _place(timeline: Timeline, times: TimeIndex, urgency: Floats, budget: Budget
         )
     )
     offsets: Ints = skyline.place_by_skyline(
-        np.argsort(-urgency, kind="stable"), start, end, size, alignment, times, skyline.PLACED, budget.stop
+        np.argsort(-urgency, kind="stable"), start, end, size, alignment, times, skyline.PLACED, limits.stop
     )
     return None if (offsets == skyline.UNPLACED).any() else offsets

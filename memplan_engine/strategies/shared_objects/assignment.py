@@ -27,7 +27,7 @@ from memplan_engine.kernels.shared_objects.matching import cheapest_successors
 from memplan_engine.kernels.shared_objects.objects import assign_by_distance
 from memplan_engine.kernels.types import Flags
 from memplan_engine.problem import FREE, Ints, Problem
-from memplan_engine.strategies.base import Budget, Placement
+from memplan_engine.strategies.base import Placement, SolveLimits
 from memplan_engine.strategies.constructive import orders
 from memplan_engine.strategies.constructive.orders import Key, Order, Unit
 from memplan_engine.strategies.constructive.timeline import Timeline, make_timeline
@@ -63,9 +63,9 @@ class SharedObjects:
     rule: ObjectRule | None = field(default=None, repr=False)
     most: int | None = field(default=None, repr=False)
 
-    def assign(self, problem: Problem, budget: Budget, trace: Trace | None = None) -> Ints:
-        """The object of each buffer of `problem`, which has no gaps; NOBODY where the budget ended first."""
-        return self.kernel(problem, budget.stop, trace)
+    def assign(self, problem: Problem, limits: SolveLimits, trace: Trace | None = None) -> Ints:
+        """The object of each buffer of `problem`, which has no gaps; NOBODY where limits ended it first."""
+        return self.kernel(problem, limits.stop, trace)
 
     def obstacle(self, problem: Problem) -> str:
         """Why `problem` cannot be placed: too many buffers, or a fixed offset, which would tear an object out
@@ -81,17 +81,17 @@ class SharedObjects:
             "and shared objects lie one behind another wherever there is room"
         )
 
-    def place(self, problem: Problem, budget: Budget) -> Placement:
+    def place(self, problem: Problem, limits: SolveLimits) -> Placement:
         """Assign, and lay the objects one behind another.
 
         Raises
         ------
-        PlanError: a buffer has a fixed offset, or the budget ends before the last one has its object.
+        PlanError: a buffer has a fixed offset, or the limits end it before the last one has its object.
         """
         reason = self.obstacle(problem)
         if reason:
             raise PlanError(f"{problem.name}: {self.name} cannot place it: {reason}")
-        objects = self.assign(replace(problem, gaps={}), budget)
+        objects = self.assign(replace(problem, gaps={}), limits)
         if len(objects) != len(problem) or (objects == NOBODY).any():
             raise PlanError(f"{problem.name}: {self.name} was stopped before every buffer had its object")
         by_object = np.argsort(objects, kind="stable")

@@ -11,11 +11,11 @@ import numpy as np
 
 from memplan_engine.plan import Plan
 from memplan_engine.problem import FREE, Ints, Problem, select
-from memplan_engine.strategies.budget import Budget
 from memplan_engine.strategies.constructive import orders
 from memplan_engine.strategies.constructive.order_fit import Fit, place_by
 from memplan_engine.strategies.constructive.portfolio import TRIES, Try
 from memplan_engine.strategies.constructive.timeline import make_timeline
+from memplan_engine.strategies.limits import SolveLimits
 from memplan_engine.what_if.suggestions.greedy_drops import Live, greedy_cover, least_losses
 
 MOST_ROUNDS = 8
@@ -91,7 +91,7 @@ class _Search:
         """Live bytes of which the quickest packing makes the capacity, about."""
         order, fit = QUICKEST
         timeline = make_timeline(self.problem)
-        offsets = place_by(timeline, order(timeline), fit, Budget())
+        offsets = place_by(timeline, order(timeline), fit, SolveLimits())
         assert offsets is not None
         arena = int((offsets + self.problem.size).max(initial=1))
         return self.capacity * int(self.live.nbytes.max(initial=0)) // max(1, arena)
@@ -120,7 +120,7 @@ class _Search:
             fixed.flags.writeable = False
             part = replace(select(self.problem, rows), fixed=fixed)
             order = np.argsort(sign * part.size, kind="stable")
-            placed = place_by(make_timeline(part), order, Fit.FIRST, Budget())
+            placed = place_by(make_timeline(part), order, Fit.FIRST, SolveLimits())
             assert placed is not None
             offsets = np.full(len(self.problem), -1, dtype=np.int64)
             offsets[rows] = np.where(placed + part.size <= self.capacity, placed, -1)
@@ -169,7 +169,7 @@ class _Search:
             left = self.deadline + GRACE_SECONDS - time.monotonic()
             if left <= 0:
                 return None
-            budget = Budget(left)
+            budget = SolveLimits(left)
             with budget.running():
                 offsets = place_by(timeline, order(timeline), fit, budget, limit=self.capacity)
             if offsets is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from memplan_engine.feasibility.feasibility_decision import Decision, Verdict, decide
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
-from memplan_engine.strategies.budget import Budget
+from memplan_engine.strategies.limits import SolveLimits
 from memplan_engine.what_if.apply import apply
 from memplan_engine.what_if.edits import Edit
 
@@ -39,7 +39,7 @@ class Trials:
             left = self.deadline - time.monotonic()
             if left <= 0:
                 return None
-            budget = Budget(min(left, self.seconds), self.seed, self.threads)
+            budget = SolveLimits(min(left, self.seconds), self.seed, self.threads)
             self.known[key] = decide(apply(self.problem, key), self.capacity, budget=budget)
         return self.known[key]
 
@@ -63,7 +63,7 @@ class Trials:
         return found.plan.arena_bytes
 
 
-def settle(plan: Plan, capacity: int, budget: Budget) -> Decision:
+def settle(plan: Plan, capacity: int, budget: SolveLimits) -> Decision:
     """Whether the problem of `plan` fits into `capacity` bytes; searched for only where neither the plan nor
     its bound says so already. Raises InputError for a capacity below 0."""
     known = Decision(capacity, plan)

@@ -1,4 +1,4 @@
-"""What a strategy may spend, and how far it has come: the desk between a solver and whoever waits for it."""
+"""What a strategy may spend, what it gives, and how far it has come."""
 
 from __future__ import annotations
 
@@ -13,10 +13,29 @@ from numpy.typing import NDArray
 
 from memplan_engine.bounds import Bound
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.strategies.placement import Placement
 from memplan_engine.system.machine import count_cores
 
 Listener = Callable[["Progress"], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """Offsets in bytes, one a buffer; `found_by` says which part of a portfolio they come from.
+
+    `objects` is the shared object of each buffer, 0 … k − 1, where the strategy assigns buffers to whole
+    objects; None where it only chooses offsets. `bound` is what the strategy proved beyond `lower_bound`,
+    None for nothing. `threads` says how many it used.
+    """
+
+    offsets: Ints
+    found_by: str = ""
+    objects: Ints | None = None
+    bound: Bound | None = None
+    threads: int = 1
+
+    def arena_bytes(self, problem: Problem) -> int:
+        """max(offset + size)."""
+        return int((self.offsets + problem.size).max(initial=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +58,7 @@ class Progress:
 
 
 @dataclass(slots=True, eq=False)
-class Budget:
+class SolveLimits:
     """The limits of one solve, and where it reports.
 
     `seconds` is a limit on wall time from `running()` on, None for no limit; the last `reserve` of them are
@@ -60,8 +79,8 @@ class Budget:
     best_bytes: int | None = None
     bound: Bound | None = None
     reserve: float = 0.0
-    _parent: Budget | None = None
-    _children: list[Budget] = field(default_factory=list)
+    _parent: SolveLimits | None = None
+    _children: list[SolveLimits] = field(default_factory=list)
     _began: float = field(default_factory=time.perf_counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -71,10 +90,10 @@ class Budget:
         for child in self._children:
             child.cancel()
 
-    def child(self, seconds: float | None = None, threads: int = 1, seed: int = 0) -> Budget:
-        """A share of this budget that can be stopped by itself, and ends with it. What it reports and proves
+    def child(self, seconds: float | None = None, threads: int = 1, seed: int = 0) -> SolveLimits:
+        """A share of these limits that can be stopped by itself, and ends with it. What it reports and proves
         is reported and proved here; its seed is this one's + `seed`."""
-        share = Budget(seconds, self.seed + seed, threads, counter=self.counter, _parent=self)
+        share = SolveLimits(seconds, self.seed + seed, threads, counter=self.counter, _parent=self)
         self._children.append(share)
         if self.stopped:
             share.cancel()
