@@ -122,13 +122,13 @@ ROOMS: dict[str, str] = {
         "errors system problem bounds plan strategies planner feasibility "
         "formats.memplan_json torch_capture runtime.trial"
     ),
-    "memplan_dashboard.bundling": "",
     "memplan_dashboard.charts": (
-        "units profile analysis strategies diffing recordings symbolic formats.memplan_json reporters"
+        "units profile analysis strategies diffing recordings symbolic formats.memplan_json plotting "
+        "reporters"
     ),
     "memplan_dashboard.launch": "errors",
-    "memplan_dashboard.plan_view": "plotting memplan_dashboard.bundling",
-    "memplan_dashboard.replay_view": "pieces replay memplan_dashboard.bundling",
+    "memplan_dashboard.plan_view": "plotting",
+    "memplan_dashboard.replay_view": "pieces replay plotting",
     "memplan_dashboard.session": (
         "units problem bounds plan analysis strategies planner recordings symbolic replay "
         "rewrites.reuse feasibility what_if formats formats.allocator_files "

@@ -14,7 +14,7 @@ from memplan_engine.kernels.constructive import online, place, placed, slots
 from memplan_engine.kernels.constructive.gap_tree import effort, tree_place
 from memplan_engine.pieces import Pieces
 from memplan_engine.problem import FREE, Ints, Problem
-from memplan_engine.profile import Sections, timeline_of
+from memplan_engine.profile import Sections, load_of
 from memplan_engine.strategies.base import Budget, Placement
 
 NO_LIMIT = 2**63 - 1
@@ -52,8 +52,8 @@ Order = Callable[[Prepared], Ints]
 
 def prepare(problem: Problem) -> Prepared:
     """Cut `problem` into pieces and sections: O(n log n)."""
-    time = timeline_of(problem)
-    pieces, sections = time.pieces, time.sections
+    load = load_of(problem)
+    pieces, sections = load.pieces, load.sections
     width = int(placed.cell_width(sections.first, sections.last, len(sections)))
     cell = int(effort.tree_cell(sections.first, sections.last, len(sections), width))
     return Prepared(problem, pieces, sections, width, cell)
