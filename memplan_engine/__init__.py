@@ -9,6 +9,7 @@ from typing import Any
 import lazy_loader
 
 _FORMER = {
+    "Budget": "SolveLimits",
     "Subject": "RunTarget",
     "Trial": "RunOutcome",
     "subject_of": "run_target",

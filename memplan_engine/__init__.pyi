@@ -396,9 +396,6 @@ from .strategies import (
     known_strategies as known_strategies,
 )
 from .strategies.base import (
-    Budget as Budget,
-)
-from .strategies.base import (
     Placement as Placement,
 )
 from .strategies.base import (

@@ -13,7 +13,7 @@ from memplan_engine.kernels.plotting.paint import cover_max
 from memplan_engine.kernels.types import Flags
 from memplan_engine.pieces import Pieces
 from memplan_engine.problem import FREE, Ints, Problem
-from memplan_engine.profile import Sections, alive_at, live_bytes, peak_step, timeline_of
+from memplan_engine.profile import Sections, alive_at, live_bytes, load_of, peak_step
 
 MOST_UNITS = 16
 MOST_STEPS = 32
@@ -60,9 +60,9 @@ def lower_bound(problem: Problem) -> Bound:
 
 
 def _lower_bound(problem: Problem) -> Bound:
-    time = timeline_of(problem)
-    pieces, sections = time.pieces, time.sections
-    best = Bound(time.load, BoundKind.LOAD, time.peak_step)
+    load = load_of(problem)
+    pieces, sections = load.pieces, load.sections
+    best = Bound(load.peak, BoundKind.LOAD, load.peak_step)
     best = _better(best, _aligned(problem, pieces, sections, best.nbytes))
     best = _better(best, _end(problem, np.where(problem.fixed != FREE, problem.fixed + problem.size, 0)))
     if problem.gaps:

@@ -99,16 +99,16 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Timeline:
-    """A problem over time, whatever its placement: the pieces of its buffers, the sections of its steps, and
-    the `live` bytes of each section (int64, read-only)."""
+class Load:
+    """The live bytes of a problem over time, whatever its placement: the pieces of its buffers, the sections
+    of its steps, and the bytes alive in each section (int64, read-only)."""
 
     pieces: Pieces
     sections: Sections
     live: Ints
 
     @property
-    def load(self) -> int:
+    def peak(self) -> int:
         """LOAD: the most bytes alive at one step, which no arena can be smaller than."""
         return int(self.live.max(initial=0))
 
@@ -117,18 +117,35 @@ class Timeline:
         """The first step with so many; 0 when there is no step at all."""
         return peak_step(self.sections, self.live)
 
+    @property
+    def steps(self) -> int:
+        """The number of steps of the problem."""
+        return int(self.sections.bounds[-1])
 
-def timeline_of(problem: Problem) -> Timeline:
-    """The timeline of `problem`: O(n log n), once a problem."""
-    return problem.once(_timeline)
+    def at(self, step: int) -> int:
+        """Live bytes at `step`; 0 outside of the problem."""
+        return int(self.live[self.sections.at(step)]) if 0 <= step < self.steps else 0
+
+    def fullest(self, first: int, last: int) -> int:
+        """The first step from `first` to `last`, both included, with the most live bytes."""
+        low, high = self.sections.at(first), self.sections.at(last)
+        if not 0 <= low <= high < len(self.live):
+            return first
+        fullest = low + int(np.argmax(self.live[low : high + 1]))
+        return max(first, int(self.sections.bounds[fullest]))
 
 
-def _timeline(problem: Problem) -> Timeline:
+def load_of(problem: Problem) -> Load:
+    """The live bytes of `problem`: O(n log n), once a problem."""
+    return problem.once(_load)
+
+
+def _load(problem: Problem) -> Load:
     pieces = cut(problem)
     sections = cut_time(problem, pieces)
     live = live_bytes(sections, pieces.high - pieces.low)
     live.flags.writeable = False
-    return Timeline(pieces, sections, live)
+    return Load(pieces, sections, live)
 
 
 def cut_time(problem: Problem, pieces: Pieces) -> Sections:
@@ -169,8 +186,8 @@ def held_bytes(problem: Problem, sections: Sections, live: Ints) -> Held:
 
 def make_profile(problem: Problem, offsets: Ints) -> Profile:
     """The profile of a placement; `offsets` in bytes, one a buffer."""
-    time = timeline_of(problem)
-    pieces, sections, live = time.pieces, time.sections, time.live
+    load = load_of(problem)
+    pieces, sections, live = load.pieces, load.sections, load.live
     top = offsets[pieces.owner] + pieces.high
     water = cover_max(sections.first, sections.last, top, len(sections))
     return Profile(sections, live, water, held_bytes(problem, sections, live))

@@ -9,7 +9,6 @@ import pytest
 pytest.importorskip("streamlit")
 from apptest_support import address, check, figure, open_app, widget
 from memplan_dashboard.charts import layout_bar, phase_areas, size_curve
-from memplan_dashboard.charts.plotly_ticks import byte_ticks, share_ticks
 from memplan_dashboard.session import documents, state
 from memplan_dashboard.session.plan_facts import make_facts
 from memplan_dashboard.views.inspect.training_tab import areas_of
@@ -21,6 +20,7 @@ from memplan_engine import load, make_plan, to_problem, write_json
 from memplan_engine.analysis.layout import make_layout
 from memplan_engine.analysis.training_phases import saved_activations
 from memplan_engine.plotting import colouring as colours
+from memplan_engine.plotting.axis_ticks import byte_values, share_ticks
 from memplan_engine.symbolic import sweep
 
 TRAINING = "example:bert_training_default"
@@ -347,10 +347,10 @@ def test_two_models_are_not_two_partitions():
 
 
 def test_ticks_of_bytes_are_round():
-    assert byte_ticks(0) == [0]
-    assert byte_ticks(5) == [0, 1, 2, 3, 4, 5]
-    assert byte_ticks(741) == [0, 128, 256, 384, 512, 640]
-    assert byte_ticks(3 * 2**30) == [0, 2**30, 2 * 2**30, 3 * 2**30]
+    assert byte_values(0) == [0]
+    assert byte_values(5) == [0, 1, 2, 3, 4, 5]
+    assert byte_values(741) == [0, 128, 256, 384, 512, 640]
+    assert byte_values(3 * 2**30) == [0, 2**30, 2 * 2**30, 3 * 2**30]
 
 
 # What the figures count.

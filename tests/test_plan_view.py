@@ -7,9 +7,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from browser_support import ROOT
 from memplan_dashboard.plan_view import Panel, StripLine, component, packing
 from memplan_dashboard.plan_view.bundle import FEED_MODULES, FRONTEND, MODULES, feed_script, script, styles
 from memplan_dashboard.plan_view.component import _Selection, plan_view
+from memplan_dashboard.replay_view import bundle as replay_bundle
+
+from memplan_engine.plotting.bundling import SHARED, unlinked
+from memplan_engine.reporters.html import report_html
 
 TYPES = {"u1": np.uint8, "i4": np.int32, "u4": np.uint32, "f8": np.float64}
 
@@ -233,6 +238,18 @@ def test_the_script_holds_every_module_and_no_relative_import():
         assert re.findall(r"^export .*", text, re.MULTILINE) == [f"export default function {expected} {{"]
         tops = re.findall(r"^(?:async )?(?:function|const|class|let) (\w+)", text, re.MULTILINE)
         assert len(tops) == len(set(tops))
+
+
+@pytest.mark.parametrize("name", ["format.js", "ticks.js", "contrast.js"])
+def test_report_page_and_replay_share_one_module_for_bytes_ticks_and_contrast(name):
+    module = unlinked((SHARED / name).read_text())
+    functions = re.findall(r"^function \w+\(", module, re.MULTILINE)
+    for text in (script(), replay_bundle.script(), report_html._script()):
+        assert [text.count(f"\n{each}") for each in functions] == [1] * len(functions)
+    own = "|".join(each.removeprefix("function ")[:-1] for each in functions)
+    for path in ROOT.glob("*/**/*.js"):
+        if path.parent != SHARED:
+            assert not re.search(rf"^(?:export )?function (?:{own})\(", path.read_text(), re.MULTILINE), path
 
 
 def test_no_text_can_become_markup():

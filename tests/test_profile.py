@@ -18,11 +18,10 @@ from memplan_engine import profile
 from memplan_engine.analysis.peak import contents_of, find_peak
 from memplan_engine.analysis.workspaces import predicted_live, with_workspaces
 from memplan_engine.bounds import lower_bound
-from memplan_engine.diffing.load import load_of
 from memplan_engine.lifetimes import to_problem
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Gap, make_problem
-from memplan_engine.profile import alive_at, bytes_at, make_profile, timeline_of
+from memplan_engine.profile import alive_at, bytes_at, load_of, make_profile
 from memplan_engine.schedule import multi_stream
 from memplan_engine.what_if.suggestions.shortage import find_shortage
 
@@ -69,8 +68,8 @@ def test_the_time_of_a_problem_is_cut_once_whoever_asks_and_gone_with_it(monkeyp
     assert find_shortage(problem, 6).step == 1
     assert len(cuts) == 1
     # Another problem has another timeline: nothing of it is taken over.
-    assert timeline_of(replace(problem, gaps={})).live.tolist() == [4, 7, 3, 5, 2]
-    live = weakref.ref(timeline_of(problem).live)
+    assert load_of(replace(problem, gaps={})).live.tolist() == [4, 7, 3, 5, 2]
+    live = weakref.ref(load_of(problem).live)
     del problem
     cuts.clear()
     gc.collect()

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from memplan_dashboard.background.jobs import goes_on
 
-import memplan_engine
 from memplan_engine.analysis.positional import shared_objects_bound
 from memplan_engine.bounds import lower_bound
 from memplan_engine.cli.options import make_budget
@@ -24,7 +23,7 @@ from memplan_engine.errors import InputError, MemplanError, PlanError
 from memplan_engine.feasibility.feasibility_decision import decide, decides, deciding
 from memplan_engine.planner import DEFAULT_SECONDS, adopt, compare, make_plan, strategies_for
 from memplan_engine.problem import Gap, make_problem
-from memplan_engine.strategies import base, get_strategy, known_strategies
+from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import Placement, Progress, SolveLimits, is_anytime, parameters_of
 from memplan_engine.strategies.constructive.greedy import GREEDY_BY_CONFLICTS, GREEDY_BY_SIZE
 from memplan_engine.strategies.constructive.order_fit import Fit, OrderFit
@@ -442,11 +441,3 @@ def test_parameters_are_the_fields_and_nothing_else():
     assert parameters_of(get_strategy("auto")) == (("capacity", None),)
     assert parameters_of(get_strategy("exact")) == (("capacity", None),)
     assert parameters_of(get_strategy("naive")) == ()
-
-
-def test_the_old_name_of_the_limits_warns_and_is_the_same_class():
-    for home in (memplan_engine, base):
-        with pytest.warns(DeprecationWarning, match=r"SolveLimits; the old name goes in 1\.0"):
-            assert home.Budget is SolveLimits
-    with pytest.raises(AttributeError, match="Budgets"):
-        _ = base.Budgets

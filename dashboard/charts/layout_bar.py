@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 from memplan_dashboard.charts.peak_bars import escape
-from memplan_dashboard.charts.plotly_ticks import byte_ticks
 
 from memplan_engine.analysis.layout import Layout, Region, RegionKind
+from memplan_engine.plotting.axis_ticks import byte_values
 from memplan_engine.units import format_bytes
 
 COLOURS = {
@@ -77,7 +77,7 @@ def figure(parts: list[Part]) -> go.Figure:
             hovertemplate="%{customdata[0]}<br>%{customdata[1]} from address %{customdata[2]}<extra></extra>",
         )
     rows = [row for row in ("regions", "entries") if any((row == "regions") == part.whole for part in parts)]
-    ticks = byte_ticks(total)
+    ticks = byte_values(total)
     chart.update_layout(
         barmode="overlay",
         height=90 + 46 * len(rows),

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import plotly.graph_objects as go
-from memplan_dashboard.charts.plotly_ticks import byte_ticks
 from numpy.typing import NDArray
 
 from memplan_engine import Problem
-from memplan_engine.profile import live_bytes, timeline_of
+from memplan_engine.plotting.axis_ticks import byte_values
+from memplan_engine.profile import live_bytes, load_of
 from memplan_engine.units import format_bytes
 
 
@@ -31,8 +31,8 @@ def data(
 ) -> Areas:
     """The live bytes of each class, exact at every step. `kind` is the class of each buffer, `labels` names
     the classes in the order in which they are stacked, `colours` has one for each."""
-    time = timeline_of(problem)
-    pieces, sections = time.pieces, time.sections
+    load = load_of(problem)
+    pieces, sections = load.pieces, load.sections
     size = pieces.high - pieces.low
     live = {
         label: live_bytes(sections, np.where(kind[pieces.owner] == place, size, 0)) for label, place in labels
@@ -59,7 +59,7 @@ def figure(areas: Areas) -> go.Figure:
             hovertemplate="%{customdata}",
         )
     top = int(sum(areas.live.values()).max(initial=0)) if areas.live else 0
-    ticks = byte_ticks(top)
+    ticks = byte_values(top)
     chart.update_layout(
         height=260,
         margin={"l": 0, "r": 0, "t": 8, "b": 8},

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
-from memplan_dashboard.charts.plotly_ticks import byte_ticks
 
+from memplan_engine.plotting.axis_ticks import byte_values
 from memplan_engine.recordings.cost import OverTime, thinned
 from memplan_engine.units import format_bytes
 
@@ -54,7 +54,7 @@ def figure(curve: Curve) -> go.Figure:
         )
     for step in curve.failures:
         chart.add_vline(x=step, line={"color": FAILED, "dash": "dot", "width": 1.5})
-    ticks = byte_ticks(max(curve.reserved, default=0))
+    ticks = byte_values(max(curve.reserved, default=0))
     chart.update_layout(
         height=240,
         margin={"l": 0, "r": 12, "t": 4, "b": 4},

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 from memplan_dashboard.charts.peak_bars import escape
-from memplan_dashboard.charts.plotly_ticks import byte_ticks
 
 from memplan_engine.formats.memplan_json.run_format import RunFile, peak_of
+from memplan_engine.plotting.axis_ticks import byte_values
 from memplan_engine.reporters.run_words import CURVES, signed
 from memplan_engine.units import format_bytes
 
@@ -100,7 +100,7 @@ def figure(curves: Curves) -> go.Figure:
     for line in curves.lines:
         _peak(chart, line, curves.ops)
     top = max((line.peak_bytes for line in curves.lines), default=0)
-    ticks = byte_ticks(top)
+    ticks = byte_values(top)
     chart.update_layout(
         height=380,
         margin={"l": 0, "r": 12, "t": 4, "b": 4},

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
-from memplan_dashboard.charts.plotly_ticks import LEAST_SHARE, byte_ticks, share_ticks
 from plotly.subplots import make_subplots
 
+from memplan_engine.plotting.axis_ticks import LEAST_SHARE, byte_values, share_ticks
 from memplan_engine.symbolic import Sweep
 from memplan_engine.units import format_bytes, format_percent
 
@@ -122,6 +122,6 @@ def _ticks(curve: Curve, axis: str) -> list[int]:
     low = max(1, min(min(values) for values in curve.lines.values()))
     high = max(low, *(max(values) for values in curve.lines.values()))
     if axis == "linear":
-        return byte_ticks(high)
+        return byte_values(high)
     powers = range(low.bit_length() - 1, high.bit_length() + 1)
     return [2**power for power in powers if power % max(1, len(powers) // 6) == 0]

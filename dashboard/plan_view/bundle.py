@@ -5,12 +5,11 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from memplan_dashboard.bundling import unlinked
+from memplan_engine.plotting.bundling import SHARED, bundle
 
 FRONTEND = Path(__file__).parent / "frontend"
+SHARED_MODULES = ("format.js", "ticks.js", "contrast.js", "columns.js")
 MODULES = (
-    "format.js",
-    "ticks.js",
     "color.js",
     "element.js",
     "decode.js",
@@ -47,20 +46,16 @@ FEED_MODULES = ("ports.js", "feed.js")
 @cache
 def script() -> str:
     """The modules in one."""
-    return "\n".join(unlinked(_read(name)) for name in MODULES)
+    return bundle([*(SHARED / name for name in SHARED_MODULES), *(FRONTEND / name for name in MODULES)])
 
 
 @cache
 def feed_script() -> str:
     """The modules of the feed in one."""
-    return "\n".join(unlinked(_read(name)) for name in FEED_MODULES)
+    return bundle(FRONTEND / name for name in FEED_MODULES)
 
 
 @cache
 def styles() -> str:
     """The style sheet."""
-    return _read("plan_view.css")
-
-
-def _read(name: str) -> str:
-    return (FRONTEND / name).read_text("utf-8")
+    return (FRONTEND / "plan_view.css").read_text("utf-8")

@@ -6,15 +6,16 @@ import re
 from functools import cache
 from pathlib import Path
 
-from memplan_dashboard.bundling import unlinked
+from memplan_engine.plotting.bundling import SHARED, unlinked
 
 FRONTEND = Path(__file__).parent / "frontend"
-SHARED = Path(__file__).parents[1] / "plan_view" / "frontend"
+PLAN_VIEW = Path(__file__).parents[1] / "plan_view" / "frontend"
 MODULES = (
     SHARED / "format.js",
     SHARED / "ticks.js",
-    SHARED / "color.js",
-    SHARED / "element.js",
+    SHARED / "contrast.js",
+    PLAN_VIEW / "color.js",
+    PLAN_VIEW / "element.js",
     FRONTEND / "dom.js",
     FRONTEND / "trace.js",
     FRONTEND / "geometry.js",

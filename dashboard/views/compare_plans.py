@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import pandas as pd
 import streamlit as st
 from memplan_dashboard.charts import arena_seconds
-from memplan_dashboard.charts.plotly_ticks import LEAST_SHARE
 from memplan_dashboard.plan_view import plan_view
 from memplan_dashboard.session import searches, state
 from memplan_dashboard.session.documents import Document
@@ -19,6 +18,7 @@ from memplan_dashboard.widgets.symbol_sliders import pick_symbols
 
 from memplan_engine import MemplanError, Plan
 from memplan_engine.analysis.claims import counted, left_out, verdict
+from memplan_engine.plotting.axis_ticks import LEAST_SHARE
 from memplan_engine.plotting.colouring import COLOURINGS
 from memplan_engine.units import format_bytes
 

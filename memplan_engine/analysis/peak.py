@@ -14,8 +14,8 @@ from memplan_engine.profile import (
     alive_at,
     bytes_at,
     held_bytes,
+    load_of,
     scratching,
-    timeline_of,
     workspace_of,
 )
 from memplan_engine.scope import Scope
@@ -52,8 +52,8 @@ class Peak:
 
 def find_peak(problem: Problem) -> Peak:
     """The peak of `problem`, by what its scope knows of."""
-    time = timeline_of(problem)
-    return contents_of(problem, held_bytes(problem, time.sections, time.live).peak_step)
+    load = load_of(problem)
+    return contents_of(problem, held_bytes(problem, load.sections, load.live).peak_step)
 
 
 def contents_of(problem: Problem, step: int) -> Peak:

@@ -8,7 +8,7 @@ from memplan_engine.analysis.claims import workspace_name
 from memplan_engine.analysis.provenance import ops_at
 from memplan_engine.graph import Role, Workspace, storage_bytes
 from memplan_engine.plan import Plan
-from memplan_engine.profile import Profile, make_profile, timeline_of, workspace_of
+from memplan_engine.profile import Profile, load_of, make_profile, workspace_of
 from memplan_engine.scope import Scope
 
 
@@ -52,7 +52,7 @@ def figures_of(plan: Plan, profile: Profile | None = None) -> PlanFigures:
     """The figures of `plan`: O(n log n); `profile` is its profile where that is known."""
     problem, origin = plan.problem, plan.problem.origin
     profile = make_profile(problem, plan.offsets) if profile is None else profile
-    demand = timeline_of(problem).load
+    demand = load_of(problem).peak
     return PlanFigures(
         arena=plan.arena_bytes,
         demand=demand,

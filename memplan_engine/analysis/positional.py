@@ -8,7 +8,7 @@ import numpy as np
 
 from memplan_engine.kernels.shared_objects.positional import largest_kth
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.profile import Sections, live_bytes, timeline_of
+from memplan_engine.profile import Sections, live_bytes, load_of
 
 
 def positional_maxima(problem: Problem) -> Ints:
@@ -48,4 +48,4 @@ def breadth_at(problem: Problem, step: int) -> int:
 
 
 def _sections(problem: Problem) -> Sections:
-    return timeline_of(replace(problem, gaps={}) if problem.gaps else problem).sections
+    return load_of(replace(problem, gaps={}) if problem.gaps else problem).sections

@@ -11,7 +11,7 @@ from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Role, Storage, Tensor, check_graph
 from memplan_engine.lifetimes import Unread, to_problem
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.profile import SUFFIX, timeline_of
+from memplan_engine.profile import SUFFIX, load_of
 from memplan_engine.schedule import Schedule, sequential
 
 
@@ -57,8 +57,8 @@ def predicted_live(graph: Graph, schedule: Schedule | None = None, *, unread: Un
 
 def live_by_step(problem: Problem) -> Ints:
     """The bytes alive at each step of `problem`."""
-    time = timeline_of(problem)
-    return np.repeat(time.live, np.diff(time.sections.bounds))
+    load = load_of(problem)
+    return np.repeat(load.live, np.diff(load.sections.bounds))
 
 
 def workspaces_as_tensors(graph: Graph) -> Graph:

@@ -7,12 +7,11 @@ from enum import StrEnum
 
 import numpy as np
 
-from memplan_engine.diffing.load import Load
 from memplan_engine.diffing.matching import Matching
 from memplan_engine.diffing.timeline import Timeline
 from memplan_engine.kernels.alignment import NOBODY
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.profile import alive_at, bytes_at
+from memplan_engine.profile import Load, alive_at, bytes_at
 
 
 class Cause(StrEnum):

@@ -12,13 +12,12 @@ from enum import StrEnum
 
 import numpy as np
 
-from memplan_engine.diffing.load import Load, load_of
 from memplan_engine.diffing.matching import RELATED, Matching, match_buffers
 from memplan_engine.diffing.moment import Cause, Moment, compare_moments, counterpart
 from memplan_engine.diffing.timeline import Timeline, lifetime_changes, match_steps
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Ints
-from memplan_engine.profile import Held, held_bytes
+from memplan_engine.profile import Held, Load, held_bytes, load_of
 
 
 class Change(StrEnum):

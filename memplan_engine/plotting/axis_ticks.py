@@ -1,4 +1,7 @@
-"""Round values for the axes: powers of two for bytes, 1-2-5 for steps."""
+"""Round values for axes: powers of two for bytes, 1-2-5 for steps and shares.
+
+`frontend/ticks.js` has those of charts that zoom in the browser.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,10 @@ from math import ceil, floor, log2, log10
 from memplan_engine.units import UNITS
 
 MOST_DECIMALS = 2
+MOST = 6
+MOST_SHARES = 4
+LEAST_SHARE = 0.001
+"""An axis of shares reaches at least so far: below a tenth of a percent there is nothing to be seen."""
 
 
 def byte_ticks(top: int, most: int) -> list[tuple[int, str]]:
@@ -28,3 +35,21 @@ def step_ticks(steps: int, most: int) -> list[tuple[int, str]]:
     decade = 10 ** floor(log10(raw))
     gap = next(factor * decade for factor in (1, 2, 5, 10) if factor * decade >= raw * 0.999)
     return [(value, f"{value:,}") for value in range(0, steps + 1, gap)]
+
+
+def byte_values(top: int) -> list[int]:
+    """0 and multiples of a power of two up to `top` bytes, MOST of them at most."""
+    step = 1
+    while top // step >= MOST:
+        step *= 2
+    return list(range(0, top + 1, step))
+
+
+def share_ticks(top: float) -> dict[float, str]:
+    """0 and multiples of 1, 2 or 5 times a power of ten up to `top`, a share of 1, or LEAST_SHARE if that is
+    more; each with its words in percent, MOST_SHARES at most, no two alike."""
+    top = max(top, LEAST_SHARE)
+    decade = 10.0 ** (ceil(log10(top)) - 2)
+    step = next(each for digit in (1, 2, 5, 10, 20, 50) if top // (each := digit * decade) < MOST_SHARES)
+    decimals = max(0, -floor(log10(100 * step) + 1e-9))
+    return {tick * step: f"{100 * tick * step:.{decimals}f} %" for tick in range(int(top // step) + 1)}

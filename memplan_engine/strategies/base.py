@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import fields, is_dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from memplan_engine.plan import Parameter
 from memplan_engine.problem import Problem
@@ -79,11 +78,3 @@ def parameters_of(strategy: Strategy) -> tuple[tuple[str, Parameter], ...]:
         return ()
     own = (parameter.name for parameter in fields(strategy) if parameter.repr)
     return tuple((key, getattr(strategy, key)) for key in own if key not in ("name", "description", "source"))
-
-
-def __getattr__(name: str) -> Any:
-    """The old name of SolveLimits, which goes in version 1.0."""
-    if name != "Budget":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn("Budget is called SolveLimits; the old name goes in 1.0", DeprecationWarning, stacklevel=2)
-    return SolveLimits

@@ -1,6 +1,6 @@
 // Grid lines and tick labels.
 
-import { byteTicks, stepTicks } from "./ticks.js";
+import { byteTicks, stepTicks } from "../../../memplan_engine/plotting/frontend/ticks.js";
 
 /** Drawn after the rectangles but under them, since those came as an image. */
 export function drawGrid(ctx, parts, scales, view, theme) {

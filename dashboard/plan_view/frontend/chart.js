@@ -1,7 +1,8 @@
 // The chart: its panels, what they share (view, selection, cursor), and when they are drawn.
 
 import { readTheme } from "./color.js";
-import { decode, ownerOf, sameBytes } from "./decode.js";
+import { ownerOf } from "../../../memplan_engine/plotting/frontend/columns.js";
+import { decode, sameBytes } from "./decode.js";
 import { DifferenceStrip } from "./difference.js";
 import { showFilters } from "./filters.js";
 import { HINT, listen } from "./gestures.js";
@@ -231,9 +232,8 @@ export class Chart {
     if (buffer === this.kept.selected) return;
     this.kept.selected = buffer;
     this.root.dataset.selected = buffer ?? "";
-    this.say = () => {
-      this.announcer.textContent = rect < 0 ? "Nothing selected." : spoken(panel, panel.data.rectsOf(buffer)[0]);
-    };
+    const words = () => (rect < 0 ? "Nothing selected." : spoken(panel, panel.data.rectsOf(buffer)[0]));
+    this.say = () => { this.announcer.textContent = words(); };
     this.say();
     this.drawOverlays();
     clearTimeout(this.report);

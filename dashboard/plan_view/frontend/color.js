@@ -1,5 +1,7 @@
 // Colours: what the theme gives, and what has to be mixed from it.
 
+import { inkOn, luminance } from "../../../memplan_engine/plotting/frontend/contrast.js";
+
 const PROBE = document.createElement("canvas").getContext("2d");
 const DIMMED = 0.8;
 
@@ -18,26 +20,6 @@ export function mix(from, to, share) {
 
 export function cssColor(rgb, alpha = 1) {
   return `rgba(${rgb[0]},${rgb[1]},${rgb[2]},${alpha})`;
-}
-
-/** Relative luminance (WCAG 2), 0 to 1. */
-export function luminance(rgb) {
-  const [r, g, b] = rgb.map((value) => {
-    const part = value / 255;
-    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
-  });
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-}
-
-function contrast(a, b) {
-  const [low, high] = [luminance(a), luminance(b)].sort((x, y) => x - y);
-  return (high + 0.05) / (low + 0.05);
-}
-
-/** Black or white, whichever reads better on `rgb`. */
-function inkOn(rgb) {
-  const [black, white] = [[17, 20, 26], [255, 255, 255]];
-  return contrast(rgb, black) >= contrast(rgb, white) ? black : white;
 }
 
 /** One palette entry as the rasteriser and the labels need it. */

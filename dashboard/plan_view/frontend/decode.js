@@ -1,7 +1,6 @@
 // The bytes that Python packed → panels of typed arrays.
 
-const COLUMN_TYPES = { u1: Uint8Array, i4: Int32Array, u4: Uint32Array, f8: Float64Array };
-const UTF8 = new TextDecoder();
+import { UTF8, columnOf, inUnits, placesOf, textReader } from "../../../memplan_engine/plotting/frontend/columns.js";
 
 /** {header, difference, panels, wanted}. The columns of bytes and steps come out as Float64Array in bytes and steps. */
 export function decode(message) {
@@ -18,19 +17,14 @@ export function decode(message) {
 /** Equal columns were packed once; they are decoded once too. */
 function columnReader(buffer, base) {
   const done = new Map();
-  const raw = ([code, at, length]) => new COLUMN_TYPES[code](buffer, base + at, length);
+  const raw = (entry) => columnOf(buffer, base, entry);
   const scaled = (entry) => {
     const name = entry.join();
     if (!done.has(name)) done.set(name, inUnits(raw(entry), entry[3]));
     return done.get(name);
   };
-  return { raw, scaled };
-}
-
-function inUnits(column, unit) {
-  const values = new Float64Array(column);
-  if (unit !== 1) for (let i = 0; i < values.length; i += 1) values[i] *= unit;
-  return values;
+  const texts = ({ ends, text }, fallback, places) => textReader(raw(ends), raw(text), fallback, places);
+  return { raw, scaled, texts };
 }
 
 function decodePanel(raw, reader) {
@@ -43,8 +37,8 @@ function decodePanel(raw, reader) {
   panel.dimmed = raw.dimmed && reader.raw(raw.dimmed);
   panel.owner = raw.owner && reader.raw(raw.owner);
   panel.names = raw.names.ids && placesOf(reader.raw(raw.names.ids));
-  panel.nameOf = textReader(raw.names, reader, (id) => `buffer ${id}`, panel.names);
-  panel.labelOf = raw.stepLabels ? textReader(raw.stepLabels, reader, () => "") : () => "";
+  panel.nameOf = reader.texts(raw.names, (id) => `buffer ${id}`, panel.names);
+  panel.labelOf = raw.stepLabels ? reader.texts(raw.stepLabels, () => "") : () => "";
   panel.rectsOf = panel.owner ? rectFinder(panel.owner, 0, panel.count)
     : (buffer) => (buffer !== null && buffer < panel.count ? [buffer] : []);
   return panel;
@@ -52,21 +46,6 @@ function decodePanel(raw, reader) {
 
 function decodeDifference(raw, reader) {
   return { ...raw, bounds: reader.scaled(raw.bounds), base: reader.scaled(raw.base), head: reader.scaled(raw.head) };
-}
-
-function placesOf(ids) {
-  return new Map(Array.from(ids, (id, place) => [id, place]));
-}
-
-/** index → text, decoded when asked for; `places` says where, if not everything is there. */
-function textReader(entry, reader, fallback, places = null) {
-  const ends = reader.raw(entry.ends);
-  const text = reader.raw(entry.text);
-  return (index) => {
-    const place = places ? places.get(index) : index;
-    if (place === undefined || place >= ends.length) return fallback(index);
-    return UTF8.decode(text.subarray(place === 0 ? 0 : ends[place - 1], ends[place]));
-  };
 }
 
 /** buffer → its rectangles, among those numbered from `from` up to `to`. */
@@ -99,22 +78,6 @@ function listed(owner, from, to) {
     else rects.set(buffer, [rect]);
   }
   return (buffer) => rects.get(buffer) ?? [];
-}
-
-export function ownerOf(panel, rect) {
-  return panel.owner ? panel.owner[rect] : rect;
-}
-
-/** The entry of the profile in which a step lies, or -1. */
-export function sectionAt(panel, step) {
-  let low = 0;
-  let high = panel.profileStart.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (panel.profileStart[middle] <= step) low = middle + 1;
-    else high = middle;
-  }
-  return low - 1;
 }
 
 /** Whether a message is the one before, byte for byte. */

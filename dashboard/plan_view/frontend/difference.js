@@ -1,7 +1,7 @@
 // By how many bytes more or fewer are alive, step by step: a strip of its own under the panels.
 
 import { drawTimeAxis } from "./axes.js";
-import { formatBytes, formatCount } from "./format.js";
+import { formatBytes, formatCount } from "../../../memplan_engine/plotting/frontend/format.js";
 import { element } from "./element.js";
 
 const DIFFERENCE_HEIGHT = 104;

@@ -1,6 +1,6 @@
 // A key whose entries are switches: those that are pressed stay bright in the chart.
 
-import { formatCount } from "./format.js";
+import { formatCount } from "../../../memplan_engine/plotting/frontend/format.js";
 import { element } from "./element.js";
 import { patternSwatch } from "./patterns.js";
 

@@ -1,7 +1,7 @@
 // Names inside the rectangles that have room for them.
 
-import { formatBytes } from "./format.js";
-import { ownerOf } from "./decode.js";
+import { formatBytes } from "../../../memplan_engine/plotting/frontend/format.js";
+import { ownerOf } from "../../../memplan_engine/plotting/frontend/columns.js";
 import { shadeOf } from "./raster.js";
 
 const PADDING = 5;

@@ -1,6 +1,6 @@
 // Arena, lower bound, capacity and peak step: the lines, and their names where the plan leaves room.
 
-import { formatBytes } from "./format.js";
+import { formatBytes } from "../../../memplan_engine/plotting/frontend/format.js";
 import { idAt } from "./raster.js";
 
 const LINE_HEIGHT = 14;

@@ -1,6 +1,6 @@
 // One panel: its elements and its drawing.
 
-import { formatBytes, formatCount, formatSteps } from "./format.js";
+import { formatBytes, formatCount, formatSteps } from "../../../memplan_engine/plotting/frontend/format.js";
 import { element } from "./element.js";
 import { profileFor } from "./layers.js";
 import { partsOf, scalesOf } from "./layout.js";

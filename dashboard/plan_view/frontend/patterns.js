@@ -1,6 +1,7 @@
 // Patterns over colours, so that a class of rectangles does not rest on colour alone.
 
-import { luminance, mix } from "./color.js";
+import { luminance } from "../../../memplan_engine/plotting/frontend/contrast.js";
+import { mix } from "./color.js";
 import { shadeOf } from "./raster.js";
 
 // A pattern is a sum of these: what grew and lives longer has the lines of both.

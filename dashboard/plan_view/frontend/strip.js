@@ -1,7 +1,7 @@
 // The profile under the chart: live bytes, and the holes above them up to the high-water mark.
 
-import { sectionAt } from "./decode.js";
-import { formatBytes } from "./format.js";
+import { entryAt } from "../../../memplan_engine/plotting/frontend/columns.js";
+import { formatBytes } from "../../../memplan_engine/plotting/frontend/format.js";
 
 const HATCH = 5;
 const DASHES = { held: [], reserved: [5, 2] };
@@ -94,7 +94,7 @@ function strokeLine(ctx, kind, theme) {
 /** What the lines of a panel say of a step, in words. */
 export function linesAt(panel, step) {
   return panel.lines.flatMap(({ label, exact, start, bytes }) => {
-    const value = bytes[sectionAt({ profileStart: start }, step)];
+    const value = bytes[entryAt(start, step)];
     return value === undefined ? [] : [`${label}${exact ? "" : " up to"} ${formatBytes(value)}`];
   });
 }

@@ -1,7 +1,7 @@
 // What the pointer is over, in words. Text goes in as text, never as markup.
 
-import { formatBytes, formatCount, formatSteps } from "./format.js";
-import { ownerOf, sectionAt } from "./decode.js";
+import { formatBytes, formatCount, formatSteps } from "../../../memplan_engine/plotting/frontend/format.js";
+import { entryAt, ownerOf } from "../../../memplan_engine/plotting/frontend/columns.js";
 import { element } from "./element.js";
 import { profileFor } from "./layers.js";
 import { shadeOf } from "./raster.js";
@@ -48,7 +48,7 @@ function stepName(data, step) {
 export function stepLines(panel, step) {
   const { data } = panel;
   const profile = profileFor(data, { x0: step, x1: step + 1 });
-  const section = sectionAt(profile, step);
+  const section = entryAt(profile.profileStart, step);
   const lines = [{ text: stepName(data, step), className: "name" }];
   if (section < 0) return lines;
   const [live, high] = [profile.profileLive[section], profile.profileHigh[section]];

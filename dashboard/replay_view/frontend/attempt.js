@@ -1,7 +1,7 @@
 // Placing by hand: where the buffers lie, where they collide, and what the arena has come to. The page's tests
 // hold the verdicts against the engine's own `judge`.
 
-import { formatBytes } from "../../plan_view/frontend/format.js";
+import { formatBytes } from "../../../memplan_engine/plotting/frontend/format.js";
 import { percent, span } from "./dom.js";
 
 const MOST_UNDOS = 200;

@@ -1,6 +1,6 @@
 // What a step looked at, drawn over the lifetime of its buffer: holes, free ranges, shared objects.
 
-import { formatBytes } from "../../plan_view/frontend/format.js";
+import { formatBytes } from "../../../memplan_engine/plotting/frontend/format.js";
 import { boxOf } from "./geometry.js";
 import { fitted, hatch, outline, plate } from "./paint.js";
 import { OPEN, TAKEN } from "./trace.js";

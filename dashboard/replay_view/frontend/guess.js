@@ -1,7 +1,7 @@
 // Predict: what the strategy says of the place that a learner clicked. The page's tests hold every sentence
 // against the engine's own `agrees`.
 
-import { formatBytes, formatCount } from "../../plan_view/frontend/format.js";
+import { formatBytes, formatCount } from "../../../memplan_engine/plotting/frontend/format.js";
 import { OPEN, TAKEN } from "./trace.js";
 
 /** {agrees, sentence, overlaps} for the buffer of `step` at `offset`. */

@@ -1,6 +1,6 @@
 // Exercise mode: buffers are dragged up and down; conflicts, the arena and the gap to the bound are live.
 
-import { formatBytes } from "../../plan_view/frontend/format.js";
+import { formatBytes } from "../../../memplan_engine/plotting/frontend/format.js";
 import { Attempt } from "./attempt.js";
 import { element } from "../../plan_view/frontend/element.js";
 import { button, counted, percent } from "./dom.js";

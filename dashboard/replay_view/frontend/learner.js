@@ -1,6 +1,6 @@
 // Predict mode: at each step the learner says first where the buffer goes.
 
-import { formatBytes } from "../../plan_view/frontend/format.js";
+import { formatBytes } from "../../../memplan_engine/plotting/frontend/format.js";
 import { element } from "../../plan_view/frontend/element.js";
 import { button, span } from "./dom.js";
 import { judgeGuess, judgeObject } from "./guess.js";

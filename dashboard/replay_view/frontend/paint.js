@@ -1,8 +1,8 @@
 // The brush: rectangles, hatching, labels, axes and lines.
 
 import { cssColor, mix } from "../../plan_view/frontend/color.js";
-import { byteTicks, stepTicks } from "../../plan_view/frontend/ticks.js";
-import { formatBytes } from "../../plan_view/frontend/format.js";
+import { byteTicks, stepTicks } from "../../../memplan_engine/plotting/frontend/ticks.js";
+import { formatBytes } from "../../../memplan_engine/plotting/frontend/format.js";
 
 const HATCH = 7;
 const LABEL_LEAST = 26;

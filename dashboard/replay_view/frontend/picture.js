@@ -1,6 +1,6 @@
 // The picture in each mode: what is placed, what is looked at, what the learner does.
 
-import { formatBytes } from "../../plan_view/frontend/format.js";
+import { formatBytes } from "../../../memplan_engine/plotting/frontend/format.js";
 import { drawHoles, drawLane, drawObjects, labelHoles, nameLanes } from "./candidates.js";
 import { boxOf } from "./geometry.js";
 import {

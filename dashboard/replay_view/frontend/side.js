@@ -1,6 +1,6 @@
 // Beside the picture: which buffer, the figures, why here, what was looked at, and the lit line of the code.
 
-import { formatBytes, formatCount } from "../../plan_view/frontend/format.js";
+import { formatBytes, formatCount } from "../../../memplan_engine/plotting/frontend/format.js";
 import { element } from "../../plan_view/frontend/element.js";
 import { counted, percent, span } from "./dom.js";
 import { TAKEN } from "./trace.js";

@@ -1,6 +1,6 @@
 // The search tree of `exact` as it grows: leaves side by side, depth downwards, the way to the node in bold.
 
-import { formatBytes } from "../../plan_view/frontend/format.js";
+import { formatBytes } from "../../../memplan_engine/plotting/frontend/format.js";
 
 const LEVEL = 30;
 const LEAF = 24;

@@ -1,7 +1,7 @@
 // The component: bar, picture, side panel, and which of its three modes it is in.
 
 import { parseColor, readTheme } from "../../plan_view/frontend/color.js";
-import { formatBytes } from "../../plan_view/frontend/format.js";
+import { formatBytes } from "../../../memplan_engine/plotting/frontend/format.js";
 import { element } from "../../plan_view/frontend/element.js";
 import { frameOf, inside } from "./geometry.js";
 import { Hand } from "./hand.js";

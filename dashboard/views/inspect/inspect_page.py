@@ -66,17 +66,18 @@ def _dimmed(document: Document, pattern: str) -> NDArray[np.bool_] | None:
 
 def _changed_facts(
     changed: Changed, strategy: str, capacity: int | None
-) -> tuple[Changed, Facts, Search | None] | None:
-    """What is shown: the plan with the changes, above it what they come to; without them where it fails."""
+) -> tuple[Changed, Facts | None, Facts, Search | None] | None:
+    """What is shown: the changes, the plan without them (None where there are none, or no such plan), and the
+    plan with them, above it what they come to; without them where it fails."""
     found = _facts(changed.document, scenarios.strategy_for(changed, strategy), capacity)
     if not (changed.scenario.edits or changed.scenario.undone):
-        return (changed, *found) if found else None
+        return (changed, None, *found) if found else None
     before = scenarios.original_facts(changed, strategy)
     show_bar(changed, before, found[0] if found else None)
     if found is None:
         changed = changed.unchanged()
         found = _facts(changed.document, strategy, capacity)
-    return (changed, *found) if found else None
+    return (changed, before, *found) if found else None
 
 
 def _chart(
@@ -137,14 +138,13 @@ def _page() -> None:
     found = _changed_facts(scenarios.changed(document), strategy, capacity)
     if found is None:
         return
-    changed, facts, search = found
+    changed, before, facts, search = found
     show_figures(facts, capacity)
     if search is not None:
         show_search(search)
     if not len(facts.plan.problem):
         st.info(NOTHING_TO_PLACE)
         return
-    before = scenarios.original_facts(changed, strategy)
     dimmed = _dimmed(facts.document, pattern)
     selected = _chart(facts, changed, colour, dimmed, capacity, before)
     show_downloads(facts, colour)

@@ -19,6 +19,7 @@ from memplan_engine.analysis.claims import over_bound, verdict
 from memplan_engine.analysis.peak import find_peak
 from memplan_engine.errors import InputError
 from memplan_engine.plan import Plan
+from memplan_engine.plotting.bundling import SHARED, bundle
 from memplan_engine.plotting.svg_figure import escape
 from memplan_engine.reporters.html import report_sections as sections
 from memplan_engine.reporters.html.report_data import chart_json
@@ -29,7 +30,10 @@ from memplan_engine.units import format_bytes
 from memplan_engine.verify.validate import validate_plan
 
 FOLDER = Path(__file__).parent / "page"
-SCRIPTS = ("format.js", "data.js", "draw.js", "axes.js", "pointer.js", "main.js")
+SCRIPTS = (
+    *(SHARED / name for name in ("format.js", "ticks.js", "contrast.js", "columns.js")),
+    *(FOLDER / name for name in ("data.js", "draw.js", "axes.js", "pointer.js", "main.js")),
+)
 
 
 def write_report(
@@ -110,8 +114,7 @@ def _styles() -> str:
 @cache
 def _script() -> str:
     """The files of the page as one script; their names stay their own."""
-    parts = "\n".join((FOLDER / name).read_text("utf-8") for name in SCRIPTS)
-    return f'(() => {{\n"use strict";\n{parts}}})();\n'
+    return f'(() => {{\n"use strict";\n{bundle(SCRIPTS)}}})();\n'
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import Unpack
 from memplan_engine.errors import PlanError
 from memplan_engine.graph import Graph
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, PlanningOptions, Unread
-from memplan_engine.profile import timeline_of
+from memplan_engine.profile import load_of
 from memplan_engine.rewrites.reuse.check_reuse import check_reuse
 from memplan_engine.rewrites.reuse.concat import place_concats
 from memplan_engine.rewrites.reuse.in_place import write_in_place
@@ -54,7 +54,7 @@ def reuse(
         return _checked(graph, both, alignment)
     alone = place_concats(graph, schedule, alignment=alignment, unread=unread)
     problems = (reused_problem(each, alignment=alignment, unread=unread) for each in (both, alone))
-    peaks = [timeline_of(problem).load for problem in problems]
+    peaks = [load_of(problem).peak for problem in problems]
     return _checked(graph, alone if peaks[1] < peaks[0] else both, alignment)
 
 

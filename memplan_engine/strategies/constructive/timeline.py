@@ -8,7 +8,7 @@ from memplan_engine.kernels.constructive import placed
 from memplan_engine.kernels.constructive.gap_tree import effort
 from memplan_engine.pieces import Pieces
 from memplan_engine.problem import Problem
-from memplan_engine.profile import Sections, timeline_of
+from memplan_engine.profile import Sections, load_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,8 +28,8 @@ class Timeline:
 
 def make_timeline(problem: Problem) -> Timeline:
     """Cut `problem` into pieces and sections: O(n log n)."""
-    time = timeline_of(problem)
-    pieces, sections = time.pieces, time.sections
+    load = load_of(problem)
+    pieces, sections = load.pieces, load.sections
     width = int(placed.cell_width(sections.first, sections.last, len(sections)))
     cell = int(effort.tree_cell(sections.first, sections.last, len(sections), width))
     return Timeline(problem, pieces, sections, width, cell)

@@ -9,7 +9,7 @@ import numpy as np
 
 from memplan_engine.pieces import Pieces
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.profile import Sections, alive_at, timeline_of
+from memplan_engine.profile import Sections, alive_at, load_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,8 +23,8 @@ class Live:
     @classmethod
     def of(cls, problem: Problem) -> Live:
         """Of all buffers."""
-        time = timeline_of(problem)
-        return cls(time.pieces, time.sections, time.live if len(time.live) else np.zeros(1, dtype=np.int64))
+        load = load_of(problem)
+        return cls(load.pieces, load.sections, load.live if len(load.live) else np.zeros(1, dtype=np.int64))
 
     def worst(self) -> int:
         """The section where most is alive."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from memplan_engine.pieces import Pieces
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.profile import Sections, Timeline, timeline_of
+from memplan_engine.profile import Load, Sections, load_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class Shortage:
 
 def find_shortage(problem: Problem, capacity: int) -> Shortage | None:
     """The shortage of `capacity` bytes; None when the live bytes never pass it. O(n log n)."""
-    time = timeline_of(problem)
-    pieces, sections, live = time.pieces, time.sections, time.live
+    load = load_of(problem)
+    pieces, sections, live = load.pieces, load.sections, load.live
     over = np.flatnonzero(live > capacity)
     if not len(over):
         return None
@@ -65,7 +65,7 @@ def find_shortage(problem: Problem, capacity: int) -> Shortage | None:
         int(sections.bounds[worst]),
         _stretches(sections, live, over),
         _members(problem, pieces, sections, over),
-        tuple(_single(problem, time, over, live - capacity).tolist()),
+        tuple(_single(problem, load, over, live - capacity).tolist()),
     )
 
 
@@ -88,9 +88,9 @@ def _members(problem: Problem, pieces: Pieces, sections: Sections, over: Ints) -
     return tuple(Member(row, int(problem.size[row]), int(steps[row])) for row in rows.tolist())
 
 
-def _single(problem: Problem, time: Timeline, over: Ints, excess: Ints) -> Ints:
+def _single(problem: Problem, load: Load, over: Ints, excess: Ints) -> Ints:
     """Who holds, in every overfull section, at least what is too much there."""
-    pieces, sections = time.pieces, time.sections
+    pieces, sections = load.pieces, load.sections
     first, last = int(sections.bounds[over[0]]), int(sections.bounds[over[-1]])
     spanning = (problem.start <= first) & (problem.end > last) & (problem.size >= excess[over].max())
     for buffer in [each for each in problem.gaps if spanning[each]]:

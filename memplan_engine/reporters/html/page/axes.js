@@ -1,14 +1,16 @@
 // Tick labels and the key between chart and profile.
 
+import { byteTicks, stepTicks } from "../../../plotting/frontend/ticks.js";
+
 function drawAxes(ctx, plan, parts, scales, view, theme) {
   ctx.fillStyle = theme.axis;
   for (const y of [parts.bottom, parts.stripBottom]) ctx.fillRect(parts.left, y, parts.right - parts.left, 1);
   ctx.fillStyle = theme.muted;
   ctx.textAlign = "right";
-  for (const [value, label] of memoryTicks(parts, view)) {
+  for (const { value, label } of memoryTicks(parts, view)) {
     ctx.fillText(label, parts.left - 8, Math.max(parts.top, scales.y(value)));
   }
-  for (const [value, label] of byteTicks(0, plan.deep, 3)) {
+  for (const { value, label } of byteTicks(0, plan.deep, 3)) {
     if (value > 0) ctx.fillText(label, parts.left - 8, Math.max(parts.stripTop + 4, scales.deep(value)));
   }
   drawTimeAxis(ctx, parts, scales, view, theme);
@@ -20,7 +22,7 @@ function drawTimeAxis(ctx, parts, scales, view, theme) {
   ctx.fillText("steps", parts.right, y);
   const room = parts.right - ctx.measureText("steps").width - 8;
   ctx.textAlign = "center";
-  for (const [value, label] of stepTicks(view.x0, view.x1, Math.floor((parts.right - parts.left) / 72))) {
+  for (const { value, label } of stepTicks(view.x0, view.x1, Math.floor((parts.right - parts.left) / 72))) {
     const x = scales.x(value);
     if (x + ctx.measureText(label).width / 2 > room) continue;
     ctx.fillStyle = theme.axis;

@@ -1,13 +1,12 @@
 // The page's data block → typed arrays and texts.
 
-const TYPES = { u1: Uint8Array, i4: Int32Array, u4: Uint32Array, f8: Float64Array };
-const UTF8 = new TextDecoder();
+import { columnOf, inUnits, placesOf, textReader } from "../../../plotting/frontend/columns.js";
 
 /** The plan of the page; its columns were packed as one run of bytes, compressed, in base64. */
 async function readPlan() {
   const plan = JSON.parse(document.getElementById("data").textContent);
   const bytes = await inflate(plan.blob);
-  const column = ([type, at, length]) => new TYPES[type](bytes, at, length);
+  const column = (entry) => columnOf(bytes, 0, entry);
   for (const name of ["start", "end", "offset", "size", "profileStart", "profileLive", "profileHigh"]) {
     plan[name] = inUnits(column(plan[name]), plan[name][3]);
   }
@@ -17,7 +16,9 @@ async function readPlan() {
   plan.count = plan.start.length;
   plan.owner = plan.owner && column(plan.owner);
   for (const colouring of plan.colourings) colouring.index = column(colouring.index);
-  plan.nameOf = textsOf(plan.names, column);
+  // Of many buffers only the largest have their names.
+  const { ends, text, ids } = plan.names;
+  plan.nameOf = textReader(column(ends), column(text), (id) => `buffer ${id}`, ids && placesOf(column(ids)));
   for (const fact of plan.facts) fact.index = column(fact.index);
   return plan;
 }
@@ -26,27 +27,6 @@ async function inflate(base64) {
   const packed = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Response(stream).arrayBuffer();
-}
-
-function inUnits(column, unit) {
-  const values = new Float64Array(column);
-  if (unit !== 1) for (let i = 0; i < values.length; i += 1) values[i] *= unit;
-  return values;
-}
-
-/** buffer → its name, decoded when asked for; of many only the largest have theirs. */
-function textsOf(entry, column) {
-  const [ends, text] = [column(entry.ends), column(entry.text)];
-  const places = entry.ids && new Map(Array.from(column(entry.ids), (id, place) => [id, place]));
-  return (buffer) => {
-    const place = places ? places.get(buffer) : buffer;
-    if (place === undefined) return `buffer ${buffer}`;
-    return UTF8.decode(text.subarray(place === 0 ? 0 : ends[place - 1], ends[place]));
-  };
-}
-
-function ownerOf(plan, rect) {
-  return plan.owner ? plan.owner[rect] : rect;
 }
 
 /** What is known of a buffer, a line each: who made it, in which module, at which line of code. */

@@ -1,5 +1,9 @@
 // The chart: rectangles over steps and bytes, the profile below, axes and lines. All on one canvas.
 
+import { ownerOf } from "../../../plotting/frontend/columns.js";
+import { inkOn } from "../../../plotting/frontend/contrast.js";
+import { byteTicks } from "../../../plotting/frontend/ticks.js";
+
 const GUTTER = 82;
 const FOOT = 30;
 const KEY = 26;
@@ -88,7 +92,7 @@ function memoryTicks(parts, view) {
 
 function drawGrid(ctx, parts, scales, view, theme) {
   ctx.fillStyle = theme.grid;
-  for (const [value] of memoryTicks(parts, view)) {
+  for (const { value } of memoryTicks(parts, view)) {
     ctx.fillRect(parts.left, Math.round(scales.y(value)), parts.right - parts.left, 1);
   }
 }
@@ -142,24 +146,13 @@ function drawLabel(ctx, plan, label) {
   }
   if (text !== name) text = `${text}…`;
   if (ctx.measureText(text).width > room || (text !== name && text.length < 7)) return;
-  ctx.fillStyle = inkOn(label.color);
+  ctx.fillStyle = cssInkOn(label.color);
   ctx.textAlign = "left";
   ctx.fillText(text, label.left + LABEL.inset, label.middle + 0.5);
 }
 
-/** Black or white, whichever has more contrast on a colour (WCAG 2). */
-function inkOn(color) {
-  const [black, white] = ["#11141a", "#ffffff"];
-  return lightness(color) ** 2 >= lightness(black) * lightness(white) ? black : white;
-}
-
-/** The relative luminance and 0.05: the contrast of two colours is the quotient of theirs. */
-function lightness(color) {
-  const [r, g, b] = [1, 3, 5].map((at) => {
-    const part = parseInt(color.slice(at, at + 2), 16) / 255;
-    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
-  });
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+function cssInkOn(color) {
+  return `rgb(${inkOn([1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16)))})`;
 }
 
 function outlineSelected(ctx, plan, scales, state, theme) {

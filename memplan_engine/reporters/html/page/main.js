@@ -1,5 +1,8 @@
 // Puts the page together: state, controls, events.
 
+import { ownerOf } from "../../../plotting/frontend/columns.js";
+import { formatBytes, formatCount } from "../../../plotting/frontend/format.js";
+
 const byId = (id) => document.getElementById(id);
 
 class Chart {

@@ -1,5 +1,8 @@
 // What the pointer is over, panning and zooming. Names go in as text, never as markup.
 
+import { entryAt, ownerOf } from "../../../plotting/frontend/columns.js";
+import { formatBytes, formatCount, formatSteps } from "../../../plotting/frontend/format.js";
+
 const REACH = 3;
 const ZOOM = 1.25;
 const DEEPEST = 2 ** 40;
@@ -28,7 +31,7 @@ function rectLines(plan, rect) {
     plan.nameOf(buffer),
     `${formatBytes(plan.size[rect])} (${formatCount(plan.size[rect])} B)`,
     `offset ${formatBytes(plan.offset[rect])} (${formatCount(plan.offset[rect])} B)`,
-    `live [${formatCount(start)}, ${formatCount(end)}), ${formatCount(end - start)} step${end - start === 1 ? "" : "s"}`,
+    `live [${formatCount(start)}, ${formatCount(end)}), ${formatSteps(end - start)}`,
     ...factsOf(plan, buffer),
   ];
 }
@@ -44,17 +47,6 @@ function stepLines(plan, step) {
     lines.splice(2, 0, `${label}${exact ? "" : " up to"} ${formatBytes(bytes[entryAt(start, step)])}`);
   }
   return lines;
-}
-
-/** The last entry that begins at a step or before it, or -1. */
-function entryAt(starts, step) {
-  let [low, high] = [0, starts.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (starts[middle] <= step) low = middle + 1;
-    else high = middle;
-  }
-  return low - 1;
 }
 
 function showTooltip(box, lines, x, y, width) {
