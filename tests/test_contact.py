@@ -19,7 +19,8 @@ from memplan_engine.strategies.base import Budget
 from memplan_engine.strategies.constructive.order_fit import place_by, prepare
 from memplan_engine.strategies.search import local_search
 from memplan_engine.strategies.search.contact_fit import placements, urgency
-from memplan_engine.strategies.search.local_search import CONTACT, OTHERS, STARTS, Hunt, Search
+from memplan_engine.strategies.search.local_search import CONTACT, Hunt, Search
+from memplan_engine.strategies.search.starts import OTHERS, STARTS
 
 
 def place(problem, order, ceiling, stop=False):

@@ -21,8 +21,8 @@ from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import Budget, Progress
 from memplan_engine.strategies.constructive.order_fit import Fit, OrderFit, place_by, prepare
 from memplan_engine.strategies.search.ejection_search import Limits, make_mender
-from memplan_engine.strategies.search.local_search import OTHERS, STARTS, Search
-from memplan_engine.strategies.search.starts import by_heat
+from memplan_engine.strategies.search.local_search import Search
+from memplan_engine.strategies.search.starts import OTHERS, STARTS, by_heat
 from memplan_engine.verify.validate import validate_plan
 
 NO_STOP = np.zeros(1, dtype=np.bool_)

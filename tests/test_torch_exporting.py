@@ -245,7 +245,7 @@ FUSED_MODELS = {
 def test_fused_layers_are_one_operator_as_in_eager_mode(name: str) -> None:
     torch.manual_seed(0)
     build, given = FUSED_MODELS[name]
-    model = build().eval()
+    model = build().eval()  # type: ignore[operator]
     subject = subject_of(model, given)
     run = try_plan(subject, make_plan(to_problem(subject.program.graph), "greedy_by_size"), check=True).run
     assert run.equality.exact, run.equality

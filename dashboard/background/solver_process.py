@@ -95,7 +95,8 @@ def _listen(commands: BinaryIO, budget: Budget) -> None:
 def _strategy(asked: dict[str, Any]) -> str | Strategy:
     """The strategy that is asked for, with its capacity where there is one."""
     capacity = asked["capacity"]
-    return asked["strategy"] if capacity is None else DECIDING[asked["strategy"]](capacity=capacity)
+    name: str = asked["strategy"]
+    return name if capacity is None else DECIDING[name](capacity=capacity)
 
 
 def _done(plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import streamlit as st
 from memplan_dashboard.session.markdown_text import plain
@@ -40,12 +40,12 @@ def show_figures(facts: Facts, budget: int | None) -> None:
     _lesson(facts.document.about)
     row = st.container(key="figures").columns(6 if budget else 5, gap="small")
     over = "meets the bound" if plan.optimal else f"{format_percent(plan.gap)} over bound"
-    tone = "normal" if plan.optimal else "off"
+    tone: Literal["normal", "inverse", "off"] = "normal" if plan.optimal else "off"
     told = ". ".join(filter(None, (_total(plan), f"Counted: {counted(plan.problem)}")))
     row[0].metric(
         "Arena", format_bytes(plan.arena_bytes), over, delta_color=tone, delta_arrow="off", help=told
     )
-    quiet = {"delta_color": "off", "delta_arrow": "off"}
+    quiet: dict[str, Any] = {"delta_color": "off", "delta_arrow": "off"}
     row[1].metric("Lower bound", format_bytes(plan.bound.nbytes), str(plan.bound.kind), help=BOUND, **quiet)
     at = plain(" · ".join([format_bytes(peak.nbytes), *(op.name for op in peak.ops[:1])]))
     row[2].metric("Peak step", f"{peak.step:,}", at, help=PEAK, **quiet)
