@@ -39,7 +39,7 @@ test: $(TEST_STAMP) browser ## run every test (ARGS="-k name" for some)
 browser: $(TEST_STAMP) ## find or install the browser that the tests drive
 	@scripts/install-browser.sh $(BIN)/python
 
-lint: $(TEST_STAMP) ## ruff, and mypy --strict on the engine
+lint: $(TEST_STAMP) ## ruff, and mypy: strict on the engine and the dashboard
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -70,12 +70,13 @@ $(BIN)/python:
 	@scripts/make-venv.sh $(VENV) $(PYTHON)
 
 # setuptools is pinned and installed first: pip's build isolation would fetch one that no constraint reaches.
+# The documentation is read from the sources: it needs no kernels.
 $(VENV)/.installed-%: $(PINS) | $(BIN)/python
 	@echo "memplan: installing into $(VENV) (the first time takes a few minutes)"
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt setuptools
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt --no-build-isolation \
 		-e '.[$(subst -,$(comma),$*)]'
-	@echo "memplan: compiling the kernels, once"
-	@$(if $(filter test,$*),$(BIN)/python tests/compile_replays.py & )$(BIN)/python -c \
-		'from memplan_engine.warm_up import compile_kernels; compile_kernels()'; wait
+	@$(if $(filter docs,$*),,echo "memplan: compiling the kernels, once")
+	@$(if $(filter test,$*),$(BIN)/python tests/compile_replays.py & )$(if $(filter docs,$*),,$(BIN)/python -c \
+		'from memplan_engine.warm_up import compile_kernels; compile_kernels()';) wait
 	@touch $@

@@ -70,12 +70,12 @@ def rows(names: list[str], full: bool, runs: int) -> Iterator[tuple[str, ...]]:
                 for found in (values_of(module, inputs) for module in (native, everything))
             ]
             calls: dict[str, Callable[[], Any]] = {
-                "native": lambda module=native, given=inputs: module(*given),
-                "interpreter": lambda module=program.module, given=inputs: torch.fx.Interpreter(module).run(
+                "native": lambda module=native, given=inputs: module(*given),  # type: ignore[misc]
+                "interpreter": lambda module=program.module, given=inputs: torch.fx.Interpreter(module).run(  # type: ignore[misc]
                     *given
                 ),
             }
-            calls["eager"] = (lambda m=model, a=args, k=kwargs: m(*a, **k)) if model else calls["interpreter"]
+            calls["eager"] = (lambda m=model, a=args, k=kwargs: m(*a, **k)) if model else calls["interpreter"]  # type: ignore[misc]
             times = rounds(calls, runs)
             report = slab_report(native)
             yield (

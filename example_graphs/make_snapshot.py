@@ -226,7 +226,8 @@ def parameters(allocator: Allocator) -> None:
 
 def forward(allocator: Allocator, tokens: int) -> tuple[list[int], bool]:
     """The activations that are kept, and whether there was room for all."""
-    rows, kept = BATCH * tokens, []
+    rows = BATCH * tokens
+    kept: list[int] = []
     for _ in range(LAYERS):
         sizes = (
             (tensor(31, "attention", "addmm"), 2 * rows * 3 * WIDTH, True),

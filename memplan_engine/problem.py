@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -137,7 +137,7 @@ def make_problem(
     names: Sequence[str] | None = None,
     alignment: int | Sequence[int] | Ints = 1,
     fixed: Sequence[int] | Ints | None = None,
-    gaps: dict[int, tuple[Gap, ...]] | None = None,
+    gaps: Mapping[int, tuple[Gap, ...]] | None = None,
     steps: int | None = None,
     name: str = "problem",
     origin: Origin | None = None,
@@ -271,7 +271,7 @@ def _exact_sum(column: Ints) -> int:
 
 
 def _check_gaps(
-    gaps: dict[int, tuple[Gap, ...]], columns: dict[str, Ints], names: tuple[str, ...], source: str
+    gaps: Mapping[int, tuple[Gap, ...]], columns: dict[str, Ints], names: tuple[str, ...], source: str
 ) -> dict[int, tuple[Gap, ...]]:
     checked = {}
     for row in sorted(gaps):

@@ -78,7 +78,7 @@ def call(module: GraphModule, node: Node, env: dict[Node, Any]) -> Any:
     """Run one node; its arguments are let go on return."""
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda used: env[used])
     function = fetch(module, node) if node.op == "call_module" else node.target
-    return function(*args, **kwargs)
+    return function(*args, **kwargs)  # type: ignore[operator]
 
 
 def fetch(module: GraphModule, node: Node) -> Any:
@@ -107,7 +107,8 @@ class PeakMode(TorchDispatchMode):
 
     def __init__(self, given: Any = ()) -> None:
         super().__init__()
-        self.live, self.peak, self.after = LiveStorages(given), 0, []
+        self.live, self.peak = LiveStorages(given), 0
+        self.after: list[Any] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         value = func(*args, **(kwargs or {}))

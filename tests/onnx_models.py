@@ -27,7 +27,7 @@ def weight(name: str, array: Any) -> TensorProto:
 def node(kind: str, inputs: str, outputs: str, name: str = "", **attributes: Any) -> onnx.NodeProto:
     """`inputs` and `outputs` are names with spaces between; "_" is one that is left out."""
     names = [[part.replace("_", "") for part in text.split()] for text in (inputs, outputs)]
-    return helper.make_node(kind, *names, name=name or None, **attributes)
+    return helper.make_node(kind, *names, name=name or None, **attributes)  # type: ignore[misc]
 
 
 def model(

@@ -249,7 +249,7 @@ def main() -> None:
     scene = st.query_params.get("scene", "one")
     panels = many(int(st.query_params.get("n", "200000"))) if scene == "many" else SCENES[scene]()
     # As in the engine, where a test would need as many rectangles.
-    windows.MOST_VECTORS = int(st.query_params.get("most", "200000"))
+    windows.MOST_VECTORS = int(st.query_params.get("most", "200000"))  # type: ignore[attr-defined]
     left, middle, right = st.columns(3)
     count = st.session_state.get("count", 0) + left.button("Rerun")
     st.session_state["count"] = count

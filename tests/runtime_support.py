@@ -78,6 +78,6 @@ class Counts(nn.Module):
         self.linear = nn.Linear(4, 4)
 
     def forward(self, x: torch.Tensor, *, scale: float = 1.0) -> dict[str, Any]:
-        self.calls.add_(1)
+        self.calls.add_(1)  # type: ignore[operator]
         x.mul_(2)
         return {"y": self.linear(x) * scale, "calls": self.calls, "none": None, "three": 3}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from graphs import graphs, make_graph
 from hypothesis import given
@@ -77,7 +79,8 @@ def test_simple_multi_stream_by_hand() -> None:
 def their_levels(graph: Graph) -> dict[int, list[Op]]:
     """Rounds: each runs all ops whose inputs earlier rounds have made."""
     there = {*graph.inputs, *graph.constants}
-    waiting, rounds = list(graph.ops), {}
+    waiting = list(graph.ops)
+    rounds: dict[Any, Any] = {}
     while waiting:
         now = [op for op in waiting if there.issuperset(op.inputs)]
         rounds[len(rounds)] = now

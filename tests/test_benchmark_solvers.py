@@ -138,7 +138,7 @@ def test_cp_sat_knows_every_feature(name: str) -> None:
 
 def test_supermalloc_has_several_threads_on_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Request] = []
-    monkeypatch.setattr(peers, "ask", lambda solver, request: asked.append(request) or Answer())
+    monkeypatch.setattr(peers, "ask", lambda solver, request: asked.append(request) or Answer())  # type: ignore[func-returns-value]
     options = peers.options_from(["--solvers", "supermalloc_3,supermalloc_6:2,tela", "--runs", "2"])
     solvers = [(SOLVERS["supermalloc_3"], 1), (SOLVERS["supermalloc_6"], 2), (SOLVERS["tela"], 1)]
     groups = list(peers.solve_all(TINY, solvers, options))

@@ -20,7 +20,8 @@ from memplan_engine.strategies.constructive.order_fit import place_by
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.search import local_search
 from memplan_engine.strategies.search.contact_fit import placements, urgency
-from memplan_engine.strategies.search.local_search import CONTACT, OTHERS, STARTS, LocalSearch, Search
+from memplan_engine.strategies.search.local_search import CONTACT, LocalSearch, Search
+from memplan_engine.strategies.search.starts import OTHERS, STARTS
 
 
 def place(problem, order, ceiling, stop=False):

@@ -15,7 +15,7 @@ from memplan_dashboard.session import documents
 from memplan_dashboard.session.documents import Options
 from memplan_dashboard.session.plan_facts import make_facts
 from memplan_dashboard.views.diff import diff_choices
-from memplan_dashboard.views.diff.diff_columns import CHANGES, compare_facts, kinds_text, parse_kinds
+from memplan_dashboard.views.diff.diff_columns import compare_facts, kinds_text, parse_kinds
 from memplan_dashboard.views.diff.diff_panels import (
     BOTH,
     PALETTE,
@@ -27,7 +27,7 @@ from memplan_dashboard.views.diff.diff_panels import (
 )
 
 from memplan_engine import Gap, make_plan, make_problem, write_json
-from memplan_engine.diffing.regression import Change
+from memplan_engine.diffing.regression import CHANGES, Change
 
 PAIR = {"base": "example:diff_kept_view_base", "head": "example:diff_kept_view_head"}
 COLUMNS = "id,lower,upper,size\n"

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from memplan_engine import Plan, load, make_plan
-from memplan_engine.diffing.matching import NOBODY
 from memplan_engine.diffing.moment import Cause
 from memplan_engine.diffing.regression import Change, Diff, diff
 from memplan_engine.diffing.rows import diff_rows, module_rows
+from memplan_engine.kernels.alignment import NOBODY
 
 
 def causes(found: Diff) -> dict[Cause, int]:

@@ -106,7 +106,7 @@ def reckoned(path: Path) -> Path:
     return write(path, nodes, inputs, ["a", "b", "d", "e"], weights)
 
 
-CASES = {
+CASES: dict[str, tuple[Any, Any, Any]] = {
     "images": (images, {"height": 40, "width": 48}, [(1, 40, 48), (3, 61, 67), (2, 64, 801), (5, 47, 63)]),
     "reckoned": (reckoned, {}, [(2, 2), (1, 4), (3, 17), (7, 1000)]),
 }

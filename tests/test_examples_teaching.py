@@ -21,7 +21,7 @@ TEACHING = sorted(PATH.glob("teaching_*"))
 def problem(name: str) -> Problem:
     (path,) = PATH.glob(f"teaching_{name}.*")
     loaded = load(path)
-    return to_problem(loaded) if isinstance(loaded, Graph) else loaded
+    return to_problem(loaded) if isinstance(loaded, Graph) else loaded  # type: ignore[return-value]
 
 
 def arena(name: str, strategy: str) -> int:

@@ -184,7 +184,7 @@ def test_starts_without_a_prompt_and_stops_without_a_trace(
     taken = listener.getsockname()[1]
     launcher = start_launcher(tiny_app, home, taken)
     assert launcher.stdout is not None
-    printed = []
+    printed: list[str] = []
     while "Ctrl-C" not in (line := launcher.stdout.readline()):
         assert line, f"the launcher ended early: {printed}"
         printed.append(line)
@@ -281,7 +281,7 @@ def test_ctrl_c_while_the_server_starts_waits_until_there_is_one(
         return started[0]
 
     genuine = subprocess.Popen
-    monkeypatch.setattr(launch.subprocess, "Popen", start)
+    monkeypatch.setattr(launch.subprocess, "Popen", start)  # type: ignore[attr-defined]
     monkeypatch.setattr(launch, "command", lambda *_: [sys.executable, "-c", "import time; time.sleep(60)"])
     before = signal.getsignal(signal.SIGINT)
     assert launch.launch(open_browser=False) == 0

@@ -15,9 +15,9 @@ from traced import Node, doubled, right_pairs, traced, transformer
 
 from memplan_engine import Problem, load, make_problem, to_problem
 from memplan_engine.callers import Callers, Frame, Stacks
-from memplan_engine.diffing.matching import NOBODY, RELATED, How, match_buffers
+from memplan_engine.diffing.matching import RELATED, How, match_buffers
 from memplan_engine.graph import Graph
-from memplan_engine.kernels.alignment import align_stretches, longest_increasing
+from memplan_engine.kernels.alignment import NOBODY, align_stretches, longest_increasing
 
 unhurried = settings(deadline=None)  # the first call loads the kernels
 letters = st.lists(st.integers(0, 3), max_size=14)

@@ -19,7 +19,7 @@ NEVER = np.zeros(1, dtype=np.bool_)
 
 def placed(problem: Problem, limit: int = NO_LIMIT) -> list[int]:
     columns = (np.argsort(problem.start, kind="stable"), problem.start, problem.end, problem.size)
-    return first_fit_by_start(*map(np.array, columns), np.array(problem.alignment), limit, NEVER).tolist()
+    return first_fit_by_start(*map(np.array, columns), np.array(problem.alignment), limit, NEVER).tolist()  # type: ignore[call-arg]
 
 
 @given(problems())

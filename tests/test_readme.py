@@ -7,9 +7,25 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 from types import ModuleType
 
-from memplan_engine import Problem, make_plan, make_problem
+import pytest
+from apptest_support import check
+from graphs import make_graph
+from memplan_dashboard.session import state
+from streamlit.testing.v1 import AppTest
+
+from memplan_engine import (
+    InputError,
+    Op,
+    Problem,
+    make_plan,
+    make_problem,
+    recorded_plan,
+    sequential,
+    to_problem,
+)
 from memplan_engine.files import ImportOptions
 from memplan_engine.strategies.base import Progress, SolveLimits
 
@@ -86,6 +102,49 @@ def test_the_importer_of_the_docs_reads_its_lines(tmp_path: Path) -> None:
     assert loaded.size.tolist() == [16, 8]
 
 
+def test_the_recording_of_the_docs_is_planned(tmp_path: Path) -> None:
+    """Two blocks side by side, then one in the place of the first."""
+    module = written_as_told(tmp_path, "malloc_log", 3)
+    path = tmp_path / "some.log"
+    path.write_text("malloc 0 512\nmalloc 512 1024\nfree 0 512\nmalloc 0 512\n", encoding="utf-8")
+    plan = recorded_plan(module.load_malloc_log(path))
+    assert plan.problem.size.tolist() == [512, 1024, 512]
+    assert plan.offsets.tolist() == [0, 512, 0]
+    path.write_text("realloc 0 512\n", encoding="utf-8")
+    with pytest.raises(InputError, match="line 1"):
+        module.load_malloc_log(path)
+
+
+def test_the_rewrite_of_the_docs_makes_lives_shorter(tmp_path: Path) -> None:
+    """Two values of 64 bytes and what is reduced from each: both at once, or one after the other."""
+    module = written_as_told(tmp_path, "late", 4)
+    ops = [
+        Op("a", "make", (), ("x",)),
+        Op("b", "make", (), ("y",)),
+        Op("c", "sum", ("x",), ("u",)),
+        Op("d", "sum", ("y",), ("v",)),
+        Op("e", "add", ("u", "v"), ("w",)),
+    ]
+    graph = make_graph(ops, {"x": 64, "y": 64, "u": 1, "v": 1, "w": 1}, outputs=("w",))
+    late = module.as_late_as_possible(graph)
+    assert late.step_of_op == (0, 2, 1, 3, 4)
+    before, after = (make_plan(to_problem(graph, order, alignment=1)) for order in (sequential(graph), late))
+    assert (before.arena_bytes, after.arena_bytes) == (129, 66)
+
+
+def test_the_page_of_the_docs_shows_the_largest_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "start_compiling", lambda: Thread())  # That is not the page's.
+    page = blocks(EXTENDING, "python")[5].replace("from __future__ import annotations\n", "")
+    begin = "from memplan_dashboard.session import state\nstate.restore()\n"
+    app = check(AppTest.from_string(begin + page, default_timeout=120).run())
+    assert [metric.value for metric in app.metric] == ["51 MiB"]
+    assert app.markdown[0].value.endswith("12 MiB")
+    assert len(app.markdown) == 10
+
+
 def test_every_file_the_readme_links_exists() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        assert (ROOT / target).exists(), target
+    for page in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
+        for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text(encoding="utf-8")):
+            assert (ROOT / target).exists(), f"{page}: {target}"
+    for target in re.findall(r"\]\(([^)#]+)\)", EXTENDING):
+        assert (ROOT / "docs" / target).exists(), target

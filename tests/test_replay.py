@@ -336,9 +336,9 @@ def test_a_subclass_that_only_orders_is_replayed_without_keys():
     class ByEnd(OrderFit):
         fit: Fit = Fit.FIRST
 
-        name: ClassVar[str] = "by_end"
-        description: ClassVar[str] = "earliest end first"
-        source: ClassVar[str] = "tests"
+        name: ClassVar[str] = "by_end"  # type: ignore[misc]
+        description: ClassVar[str] = "earliest end first"  # type: ignore[misc]
+        source: ClassVar[str] = "tests"  # type: ignore[misc]
 
         def order(self, prepared):
             return np.argsort(prepared.problem.end, kind="stable")

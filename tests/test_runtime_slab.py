@@ -261,7 +261,7 @@ def test_nothing_that_is_returned_lies_in_the_slab(
     class Overwrites(Interpreter):
         def run_node(self, n: Node) -> Any:
             if n.target is memplan.release_slab.default:
-                self.env[n.args[0]].fill_(255)
+                self.env[n.args[0]].fill_(255)  # type: ignore[index]
             return super().run_node(n)
 
     inputs = program.inputs((X,))
@@ -329,7 +329,8 @@ def wide(linear: Any, x: torch.Tensor) -> torch.Tensor:
 
 def shuffle(module: GraphModule, random: Any) -> None:
     nodes = list(module.graph.nodes)
-    output, waiting, placed = nodes[-1], nodes[:-1], set()
+    output, waiting = nodes[-1], nodes[:-1]
+    placed: set[Any] = set()
     order = []
     while waiting:
         ready = [node for node in waiting if placed.issuperset(node.all_input_nodes)]

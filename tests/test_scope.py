@@ -32,7 +32,6 @@ from memplan_engine import (
     write_json,
 )
 from memplan_engine.analysis.claims import beside, counted, left_out, optimal_for, verdict
-from memplan_engine.graph import Graph
 from memplan_engine.profile import make_profile
 from memplan_engine.scope import Scope
 from memplan_engine.symbolic.resolve import resolve
@@ -44,7 +43,7 @@ ROOT = Path(__file__).parents[1]
 class Recurrent(nn.Module):
     def __init__(self, kind: type[nn.RNNBase]) -> None:
         super().__init__()
-        self.cells = kind(8, 16, batch_first=True)
+        self.cells = kind(8, 16, batch_first=True)  # type: ignore[call-arg]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.cells(x)[0]
@@ -192,7 +191,7 @@ def test_the_scope_of_each_source(tmp_path: Path) -> None:
     seen = observed_problem(observe(model, *args))
     listed = make_problem([0], [1], [4])
     step = capture_step(nn.Linear(2, 2), (torch.ones(1, 2),), loss=torch.sum)
-    old: Graph = load(ROOT / "example_graphs" / "teaching_view.json")
+    old = load(ROOT / "example_graphs" / "teaching_view.json")
     scopes = [problem.scope for problem in (seen, listed, to_problem(step), to_problem(old))]
     assert scopes == [Scope.EAGER, Scope.BUFFERS, Scope.WITH_TEMPORARIES, Scope.GRAPH]
     assert load(ROOT / "example_graphs" / "squeezenet.onnx").scope is Scope.GRAPH

@@ -141,7 +141,7 @@ def test_sizes_at_given_values_have_the_temporaries_in_them(memplan: Any, source
     assert told["workspace_bytes"] == planned[3]["workspace_bytes"]
     assert told["total_bytes"] == told["memory_bytes"] + told["workspace_bytes"]
     assert told["held_peak_bytes"] == planned[3]["peak_bytes"]
-    line = ("sweep", file, "batch", "--values", "1,3", "--strategy", "greedy_by_size")
+    line: tuple[str, ...] = ("sweep", file, "batch", "--values", "1,3", "--strategy", "greedy_by_size")
     told = json.loads(memplan(*line, "--json")[1])
     assert told["scope"] == DYNAMIC[source]
     assert told["workspace"] == [planned[value]["workspace_bytes"] for value in (1, 3)]

@@ -245,7 +245,7 @@ FUSED_MODELS = {
 def test_fused_layers_are_one_operator_as_in_eager_mode(name: str) -> None:
     torch.manual_seed(0)
     build, given = FUSED_MODELS[name]
-    model = build().eval()
+    model = build().eval()  # type: ignore[operator]
     target = run_target(model, given)
     run = run_in_plan(target, make_plan(to_problem(target.program.graph), "greedy_by_size"), check=True).run
     assert run.equality.exact, run.equality

@@ -374,7 +374,7 @@ def test_gradients_by_torch_func_are_eagers() -> None:
     equal_run(lambda: nn.Sequential(nn.Linear(8, 4), nn.Tanh()), Recipe("adam", step=per_sample))
 
 
-def averaging(model: Any, optimizer: Any, x: torch.Tensor) -> torch.Tensor:
+def distilling(model: Any, optimizer: Any, x: torch.Tensor) -> torch.Tensor:
     teacher = model.average(x).detach()
     loss = model(x) + (model.net(x) - teacher).square().mean()
     loss.backward()
@@ -384,7 +384,7 @@ def averaging(model: Any, optimizer: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 def test_a_moving_average_in_the_model_is_eagers_and_one_beside_it_is_told_where_to_go() -> None:
-    run = equal_run(lambda: Averaged(get_ema_multi_avg_fn(0.9)), Recipe("adam", step=averaging))
+    run = equal_run(lambda: Averaged(get_ema_multi_avg_fn(0.9)), Recipe("adam", step=distilling))
     assert run.difference == 0
     net = Net()
     average = AveragedModel(net)

@@ -35,7 +35,7 @@ class Durations(nn.Module):
 
     def forward(self, duration: torch.Tensor) -> torch.Tensor:
         total = duration.sum(1).long()
-        mask = (torch.arange(total.max()).unsqueeze(0) < total.unsqueeze(1)).float()
+        mask = (torch.arange(total.max()).unsqueeze(0) < total.unsqueeze(1)).float()  # type: ignore[call-overload]
         reached = torch.arange(mask.shape[-1]).unsqueeze(0) < duration.cumsum(-1).view(-1, 1)
         steps = reached.float().view(1, duration.shape[1], mask.shape[-1])
         return steps - functional.pad(steps, [0, 0, 1, 0, 0, 0])[:, :-1]

@@ -146,7 +146,7 @@ class Keeps(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.linear(x)
         if self.way == "rebound":
-            self.mean = self.mean * 0.9 + y.detach().mean(0) * 0.1
+            self.mean = self.mean * 0.9 + y.detach().mean(0) * 0.1  # type: ignore[has-type]
         elif self.way == "written elsewhere":
             self.kept.add_(1)
         elif self.way == "made elsewhere":
@@ -184,7 +184,7 @@ def grows(model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor) -
     if not hasattr(model, "extra"):
         model.extra = nn.Linear(3, 1)
         optimizer.add_param_group({"params": list(model.extra.parameters())})
-    loss = model.extra(model.linear(x)).sum()
+    loss = model.extra(model.linear(x)).sum()  # type: ignore[operator]
     loss.backward()
     optimizer.step()
     return loss

@@ -66,7 +66,7 @@ def crowded_rows(random: Random, buffers: int, room: int, largest: int) -> list[
     step, left = 0, room
     while True:
         while left:
-            size = int(min(left, random.integers(1, largest + 1)))
+            size = int(min(left, random.integers(1, largest + 1)))  # type: ignore[call-overload]
             alive.append((step, size))
             left -= size
         if len(rows) + len(alive) >= buffers:
@@ -106,7 +106,7 @@ def aligned(random: Random) -> Problem:
     alignment = random.choice([1, 2, 3, 4], len(problem)) if one_each else int(random.choice([2, 3, 4]))
     rows = np.arange(min(len(problem), 10))
     columns = (problem.start[rows], problem.end[rows], problem.size[rows])
-    return make_problem(*columns, alignment=alignment[rows] if one_each else alignment)
+    return make_problem(*columns, alignment=alignment[rows] if one_each else alignment)  # type: ignore[index]
 
 
 def fixed(random: Random) -> Problem:

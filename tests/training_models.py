@@ -103,7 +103,9 @@ def stitched(capture: TrainingCapture) -> tuple[GraphModule, dict[str, str]]:
     loss. With it, for each call node by name and in order, what it is called where both halves are one graph:
     what the backward half repeats is `recompute.<name>`.
     """
-    graph, env, names = Graph(), {}, {}
+    graph = Graph()
+    env: dict[Any, Any] = {}
+    names: dict[Any, str] = {}
     made: dict[str, Any] = {}
     results: list[Any] = []
     for node in capture.forward_module.graph.nodes:

@@ -119,7 +119,8 @@ def _pack(rows: list[tuple[int, int, int, int]], begins: list[int], whole: int) 
     placed: list[Rectangle] = []
     for phase in range(len(begins) - 1):
         taken = sorted((o, o + size) for start, end, o, size in placed if start < begins[phase] < end)
-        free, low = [], 0
+        low = 0
+        free: list[int] = []
         for bottom, top in [*taken, (whole, whole)]:
             free.extend(range(low, bottom, 2**phase))
             low = top

@@ -46,7 +46,7 @@ class Model:
         most = (self.ceiling - self.sizes[buffer]) // step
         return step * self.model.new_int_var(0, most, f"offset {buffer}")
 
-    def solve(self, request: Request) -> tuple[Any, int, dict[str, float]]:
+    def solve(self, request: Request) -> tuple[Any, Any, dict[str, float]]:
         """The solver, its status and its seconds; building the model is not counted."""
         solver = cp_model.CpSolver()
         solver.parameters.catch_sigint_signal = False

@@ -22,9 +22,9 @@ def allocations(request: Request) -> tuple[omnimalloc.Allocation, ...]:
 def offsets_of(placed: Sequence[omnimalloc.Allocation]) -> list[int]:
     """Offsets in bytes, in the order of the request."""
     by_place = {allocation.id: allocation.offset for allocation in placed}
-    return [by_place[place] for place in range(len(placed))]
+    return [by_place[place] for place in range(len(placed))]  # type: ignore[misc]
 
 
 def peak_of(placed: Sequence[omnimalloc.Allocation]) -> int:
     """The arena, bytes."""
-    return max((allocation.offset + allocation.size for allocation in placed), default=0)
+    return max((allocation.offset + allocation.size for allocation in placed), default=0)  # type: ignore[operator]

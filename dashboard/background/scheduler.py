@@ -9,9 +9,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from memplan_dashboard.background.jobs import Job, State
+from memplan_dashboard.background.run_job import RunJob
 
 from memplan_engine.system.machine import count_cores
 
+AnyJob = Job | RunJob
+"""What a desk keeps: searches that can be held, and runs that cannot."""
 TICK_SECONDS = 0.2
 GRACE_SECONDS = 3.0
 """A session that loses its connection may come back; then it is gone, and its search with it."""
@@ -30,7 +33,7 @@ class Desk:
 
     is_alive: Callable[[str], bool]
     most: int = field(default_factory=lambda: max(2, count_cores()))
-    jobs: list[Job] = field(default_factory=list)
+    jobs: list[AnyJob] = field(default_factory=list)
     _seen: dict[str, float] = field(default_factory=dict)
     _suspended: dict[int, float] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -40,7 +43,7 @@ class Desk:
         threading.Thread(target=self._watch, name="solver-jobs", daemon=True).start()
         atexit.register(self.close)
 
-    def hand_in(self, job: Job, beside: Collection[Job] = ()) -> None:
+    def hand_in(self, job: AnyJob, beside: Collection[AnyJob] = ()) -> None:
         """Have `job` run as soon as there is room; the session's others are cancelled, but not those it runs
         `beside`."""
         for other in self._others(job):
@@ -54,12 +57,12 @@ class Desk:
             self._admit()
         self._work.set()
 
-    def waiting_for(self, job: Job) -> int:
+    def waiting_for(self, job: AnyJob) -> int:
         """How many jobs of others keep `job` waiting."""
         with self._lock:
             return sum(other.state is State.RUNNING for other in self.jobs if other is not job)
 
-    def waits_for_its_own(self, job: Job) -> bool:
+    def waits_for_its_own(self, job: AnyJob) -> bool:
         """Whether it is another job of its session that keeps `job` waiting."""
         return any(other.state is State.RUNNING for other in self._others(job))
 
@@ -70,7 +73,7 @@ class Desk:
         for job in several:
             job.cancel(patience=0.0)
 
-    def _others(self, job: Job) -> list[Job]:
+    def _others(self, job: AnyJob) -> list[AnyJob]:
         with self._lock:
             return [other for other in self.jobs if other.session == job.session and other is not job]
 
@@ -111,7 +114,7 @@ class Desk:
             self._seen[session] = now
         return now - self._seen.setdefault(session, now) > GRACE_SECONDS
 
-    def _kept_too_long(self, job: Job) -> bool:
+    def _kept_too_long(self, job: AnyJob) -> bool:
         if job.state is not State.SUSPENDED:
             self._suspended.pop(id(job), None)
             return False

@@ -58,7 +58,7 @@ def figure(areas: Areas) -> go.Figure:
             customdata=[format_bytes(int(value)) for value in values],
             hovertemplate="%{customdata}",
         )
-    top = int(sum(areas.live.values()).max(initial=0)) if areas.live else 0
+    top = int(np.sum([*areas.live.values()], axis=0).max(initial=0))
     ticks = byte_values(top)
     chart.update_layout(
         height=260,

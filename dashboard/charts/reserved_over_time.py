@@ -29,8 +29,8 @@ class Curve:
 
 def data(over: OverTime, most: int = MOST_POINTS) -> Curve:
     """The curve, thinned to `most` points."""
-    columns = (tuple(column.tolist()) for column in thinned(over, most))
-    return Curve(*columns, len(over.live), over.failures[:MOST_FAILURES])
+    steps, live, reserved = (tuple(column.tolist()) for column in thinned(over, most))
+    return Curve(steps, live, reserved, len(over.live), over.failures[:MOST_FAILURES])
 
 
 def figure(curve: Curve) -> go.Figure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
@@ -25,7 +26,7 @@ from memplan_engine.symbolic import (
 )
 
 POINTS = 24
-OF_DOCUMENT = {Document: id}
+OF_DOCUMENT: dict[str | type[Any], Callable[[Any], Any]] = {Document: id}
 """By identity: the entry holds the document, so that its id cannot become another's."""
 
 

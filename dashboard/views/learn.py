@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import streamlit as st
 from memplan_dashboard.widgets.lesson_part import go_to
 from memplan_dashboard.widgets.lessons import LESSONS
@@ -15,7 +17,7 @@ def _lesson(number: int) -> None:
         with st.container(horizontal=True):
             for place in lesson.places:
                 first = place is lesson.places[0]
-                kind = "primary" if first else "secondary"
+                kind: Literal["primary", "secondary"] = "primary" if first else "secondary"
                 if st.button(place.label, key=f"learn_{number}_{place.label}", type=kind):
                     go_to(place, number)
                     st.switch_page("views/replay_strategy.py")

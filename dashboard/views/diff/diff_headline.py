@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 from memplan_dashboard.charts import demand_waterfall
 from memplan_dashboard.session.markdown_text import plain
@@ -79,7 +81,7 @@ def _figures(diff: Diff, buffers: int) -> None:
             delta_arrow="off",
             help=told,
         )
-    kept = {"delta_color": "off", "delta_arrow": "off"}
+    kept: dict[str, Any] = {"delta_color": "off", "delta_arrow": "off"}
     counted = _capital(counts_sentence(diff))
     row[3].metric(
         "Buffers changed",

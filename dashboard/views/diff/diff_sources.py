@@ -133,7 +133,7 @@ def _pick_strategy(base: Document, head: Document) -> str:
 
 def _swap() -> None:
     base, head = (diff_choices.key_of(side) for side in SIDES)
-    crossed = {}
+    crossed: dict[str, str] = {}
     for side, other in zip(SIDES, reversed(SIDES), strict=True):
         crossed |= {f"{side}_{name}": state.get(f"{other}_{name}") for name in state.OF_A_SIDE}
     _choose(base=head, head=base)

@@ -106,7 +106,8 @@ def _largest(size: NDArray[np.int64], among: NDArray[np.int64]) -> list[int]:
     if len(among) > MOST_ROWS:
         least = np.partition(size[among], len(among) - MOST_ROWS)[len(among) - MOST_ROWS]
         among = among[size[among] >= least]
-    return among[np.argsort(-size[among], kind="stable")][:MOST_ROWS].tolist()
+    largest: list[int] = among[np.argsort(-size[among], kind="stable")][:MOST_ROWS].tolist()
+    return largest
 
 
 def _selectable(

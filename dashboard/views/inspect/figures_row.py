@@ -38,12 +38,14 @@ def show_figures(facts: Facts, capacity: int | None) -> None:
     _lesson(facts.document.about)
     (arena, _), *rest = figure_cards(facts.figures, "page")
     row = st.container(key="figures").columns(1 + len(rest) + bool(capacity), gap="small")
-    tone = "normal" if plan.optimal else "off"
+    tone: Tone = "normal" if plan.optimal else "off"
     told = ". ".join(filter(None, (_total(facts.figures), f"Counted: {counted(plan.problem)}")))
     row[0].metric(arena.label, arena.value, arena.note, delta_color=tone, delta_arrow="off", help=told)
-    for column, (card, why) in zip(row[1:], rest, strict=False):
+    for column, (card, meaning) in zip(row[1:], rest, strict=False):
         note = plain(card.note) or None
-        column.metric(card.label, card.value, note, delta_color="off", delta_arrow="off", help=why or None)
+        column.metric(
+            card.label, card.value, note, delta_color="off", delta_arrow="off", help=meaning or None
+        )
     if capacity:
         words, tone, why = CAPACITY[verdict_of(plan, capacity)]
         room = format_bytes(capacity - plan.arena_bytes)

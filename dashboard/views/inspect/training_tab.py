@@ -47,10 +47,11 @@ def areas_of(problem: Problem) -> phase_areas.Areas:
 def _phases(facts: Facts, graph: Graph) -> None:
     saved = saved_activations(graph)
     nbytes = {storage.name: storage.nbytes for storage in graph.storages}
-    profile, schedule = facts.profile, facts.plan.problem.origin.schedule
+    profile, origin = facts.profile, facts.plan.problem.origin
+    assert origin, "a document's graph is where its problem comes from"
     starts = profile.sections.bounds[:-1]
     ends = profile.sections.bounds[1:]
-    stretches = phase_steps(graph, schedule)
+    stretches = phase_steps(graph, origin.schedule)
     row = st.container(key="figures_training").columns(1 + len(stretches))
     row[0].metric(
         "Saved for backward",

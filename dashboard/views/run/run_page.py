@@ -9,6 +9,7 @@ from memplan_dashboard.views.run import run_choices
 from memplan_dashboard.views.run.run_progress import show_progress
 from memplan_dashboard.views.run.run_result import show_run
 from memplan_dashboard.widgets import controls
+from memplan_examples.small import MODELS
 
 from memplan_engine import MemplanError
 from memplan_engine.formats.memplan_json.run_format import RunFile
@@ -145,7 +146,7 @@ def _page() -> None:
     row = controls.row([3.4, 1.6, 1.2, 1] if is_model else [3.4, 3.8])
     with row[0]:
         _pick_source(run_choices.catalogue(), key)
-    if is_model and name in run_choices.MODELS:
+    if is_model and name in MODELS:
         asked = run_choices.asked_for(name)
         with row[1]:
             _pick_strategy(asked.strategy)
@@ -159,7 +160,7 @@ def _page() -> None:
     _upload()
     if not is_model:
         _file(key)
-    elif name in run_choices.MODELS:
+    elif name in MODELS:
         _model(name)
     else:
         st.error(plain(f"no model {name[:80]}"), icon=":material/error:")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -26,7 +27,7 @@ from memplan_engine.reporters.run_words import (
 from memplan_engine.units import format_bytes, format_seconds
 
 MOST_ROWS = 5_000
-QUIET = {"delta_color": "off", "delta_arrow": "off"}
+QUIET: dict[str, Any] = {"delta_color": "off", "delta_arrow": "off"}
 WHOLE = st.column_config.NumberColumn(format="localized")
 SHARE = st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1)
 
@@ -234,6 +235,6 @@ def _downloads(run: RunFile) -> None:
     st.caption("Opens on this page again. `memplan run -o` writes the same of your own models.")
 
 
-def _table(rows: pd.DataFrame, columns: dict[str, object]) -> None:
+def _table(rows: pd.DataFrame, columns: Mapping[str, Any]) -> None:
     height = min(460, 38 + 35 * max(1, len(rows)))
     st.dataframe(rows, hide_index=True, height=height, column_config=columns)
