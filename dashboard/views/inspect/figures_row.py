@@ -43,8 +43,7 @@ def show_figures(facts: Facts, capacity: int | None) -> None:
     row[0].metric(arena.label, arena.value, arena.note, delta_color=tone, delta_arrow="off", help=told)
     for column, (card, meaning) in zip(row[1:], rest, strict=False):
         note = plain(card.note) or None
-        help_ = meaning or None
-        column.metric(card.label, card.value, note, delta_color="off", delta_arrow="off", help=help_)
+        column.metric(
             card.label, card.value, note, delta_color="off", delta_arrow="off", help=meaning or None
         )
     if capacity:
