@@ -32,20 +32,16 @@ ROOMS: dict[str, str] = {
     "plan": "kernels.constructive system problem profile bounds",
     "verify": "kernels.verify problem bounds plan",
     "analysis": (
-        "kernels.shared_objects errors units scope graph callers schedule problem "
-        "profile lifetimes plan"
+        "kernels.shared_objects errors units scope graph callers schedule problem profile lifetimes plan"
     ),
     "strategies": "errors system problem bounds plan",
     "strategies.constructive": (
         "kernels.constructive kernels.constructive.gap_tree errors units graph "
         "problem pieces profile plan strategies"
     ),
-    "strategies.exact": (
-        "kernels.exact problem pieces bounds strategies strategies.constructive"
-    ),
+    "strategies.exact": ("kernels.exact problem pieces bounds strategies strategies.constructive"),
     "strategies.search": (
-        "kernels.search problem profile bounds strategies strategies.constructive "
-        "strategies.exact"
+        "kernels.search problem profile bounds strategies strategies.constructive strategies.exact"
     ),
     "strategies.shared_objects": (
         "kernels kernels.constructive kernels.shared_objects errors problem analysis "
@@ -56,10 +52,7 @@ ROOMS: dict[str, str] = {
         "plan verify strategies strategies.constructive strategies.search"
     ),
     "diffing": "kernels errors units graph problem profile plan analysis",
-    "recordings": (
-        "errors units scope graph callers problem profile bounds plan strategies "
-        "planner"
-    ),
+    "recordings": ("errors units scope graph callers problem profile bounds plan strategies planner"),
     "symbolic": (
         "kernels.shared_objects errors scope graph schedule problem lifetimes bounds "
         "plan verify strategies planner"
@@ -71,23 +64,18 @@ ROOMS: dict[str, str] = {
     ),
     "rewrites": "",
     "rewrites.reuse": (
-        "errors graph schedule problem profile lifetimes bounds plan analysis "
-        "strategies planner"
+        "errors graph schedule problem profile lifetimes bounds plan analysis strategies planner"
     ),
     "feasibility": "errors problem bounds plan strategies planner",
     "what_if": "errors graph problem",
     "what_if.suggestions": (
-        "problem pieces profile bounds plan strategies strategies.constructive "
-        "feasibility what_if"
+        "problem pieces profile bounds plan strategies strategies.constructive feasibility what_if"
     ),
     "formats": "errors graph problem plan recordings symbolic",
-    "formats.allocator_files": (
-        "errors scope graph callers problem plan recordings formats"
-    ),
+    "formats.allocator_files": ("errors scope graph callers problem plan recordings formats"),
     "formats.csv_tables": "errors system graph problem plan planner formats",
     "formats.memplan_json": (
-        "errors system scope graph callers schedule problem bounds plan recordings "
-        "symbolic what_if formats"
+        "errors system scope graph callers schedule problem bounds plan recordings symbolic what_if formats"
     ),
     "formats.onnx_model": "errors graph formats",
     "torch_capture": "errors units system scope graph formats",
@@ -97,18 +85,13 @@ ROOMS: dict[str, str] = {
         "errors graph schedule problem lifetimes plan planner symbolic rewrites.reuse "
         "formats formats.memplan_json"
     ),
-    "fx_estimator": (
-        "errors scope lifetimes formats.memplan_json torch_capture "
-        "torch_capture.training"
-    ),
+    "fx_estimator": ("errors scope lifetimes formats.memplan_json torch_capture torch_capture.training"),
     "runtime": "errors graph recordings torch_capture torch_capture.training",
     "runtime.observer": (
-        "errors callers recordings formats.allocator_files torch_capture "
-        "torch_capture.training runtime"
+        "errors callers recordings formats.allocator_files torch_capture torch_capture.training runtime"
     ),
     "runtime.slab": (
-        "errors units system graph schedule lifetimes plan verify rewrites.reuse "
-        "torch_capture runtime"
+        "errors units system graph schedule lifetimes plan verify rewrites.reuse torch_capture runtime"
     ),
     "runtime.trial": (
         "errors scope graph problem plan analysis recordings formats.memplan_json "
@@ -118,24 +101,15 @@ ROOMS: dict[str, str] = {
         "errors units graph schedule problem lifetimes plan strategies planner "
         "torch_capture runtime runtime.observer runtime.slab runtime.trial"
     ),
-    "plotting": (
-        "kernels.plotting errors units system graph problem pieces profile plan "
-        "analysis"
-    ),
+    "plotting": ("kernels.plotting errors units system graph problem pieces profile plan analysis"),
     "reporters": (
         "errors units scope graph callers problem profile bounds plan verify analysis "
         "strategies diffing recordings symbolic replay rewrites.reuse feasibility "
         "what_if what_if.suggestions formats.memplan_json fx_estimator plotting"
     ),
-    "reporters.html": (
-        "errors units system problem pieces profile plan verify analysis plotting "
-        "reporters"
-    ),
+    "reporters.html": ("errors units system problem pieces profile plan verify analysis plotting reporters"),
     "warm_up": "problem profile bounds verify strategies planner diffing plotting",
-    "cli": (
-        "errors units graph problem lifetimes plan strategies formats files "
-        "preparation"
-    ),
+    "cli": ("errors units graph problem lifetimes plan strategies formats files preparation"),
     "cli.commands": (
         "errors units system scope graph problem plan verify analysis strategies "
         "planner diffing recordings symbolic replay rewrites.reuse feasibility "
