@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from memplan_engine.analysis.peak import Contributor, Peak
 from memplan_engine.units import format_bytes, format_percent
+
+if TYPE_CHECKING:
+    from memplan_engine.analysis.peak import Contributor, Peak
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
