@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from torch.fx import GraphModule, Node
@@ -58,10 +59,7 @@ def last_readers(module: GraphModule) -> dict[Node, list[Node]]:
 
 def attribute_of(module: GraphModule, node: Node) -> Any:
     """The attribute of `module` that a get_attr node names."""
-    value: Any = module
-    for part in str(node.target).split("."):
-        value = getattr(value, part)
-    return value
+    return attrgetter(str(node.target))(module)
 
 
 def is_op(node: Node, value_of: Callable[[Node], Any]) -> bool:

@@ -19,6 +19,7 @@ from memplan_engine.torch_capture.training.torch_step import (
     step_graph,
     trace_step,
 )
+from memplan_engine.torch_capture.training.torch_trainer import attribute_at
 
 if TYPE_CHECKING:
     from memplan_engine.torch_capture.training.torch_recipe import Step
@@ -82,9 +83,7 @@ def _content(model: torch.nn.Module, argument: Argument, source: str) -> torch.T
         return torch.empty_strided(
             value.shape, value.stride(), dtype=value.dtype, device=value.device
         ).zero_()
-    tensor: Any = model
-    for part in argument.paths[0].split("."):
-        tensor = getattr(tensor, part, None)
+    tensor = attribute_at(model, argument.paths[0])
     if tensor is None:
         found = "one that the first step makes"
         raise InputError(source, f"weight {argument.paths[0]!r}", found, "one that the model has before it")

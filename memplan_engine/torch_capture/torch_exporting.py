@@ -14,10 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from memplan_engine.torch_capture.torch_fake import concrete
+from memplan_engine.torch_capture.torch_fake import MOST_ELEMENTS, concrete
 from memplan_engine.torch_capture.torch_run import brief
 from memplan_engine.torch_capture.torch_transformers import is_tracing, replaced
-from memplan_engine.torch_capture.training.torch_values import MOST_ELEMENTS
 
 if TYPE_CHECKING:
     import torch
@@ -145,19 +144,73 @@ def _real_leaves(given: Any) -> dict[Any, torch.Tensor]:
     }
 
 
-class _TraceValues:
-    """Works out tensors of a trace from its nodes. `given` are the real tensors of placeholders, by node."""
+class _Asked:
+    """Values of a trace by torch.export, worked out from its nodes, which only those may know who asked for
+    them: other branches on data are refused by export, as they should be where inputs come later."""
 
-    def __init__(self, tracer: Any, given: Mapping[Node, torch.Tensor]) -> None:
-        self.tracer, self.found = tracer, dict(given)
-        self.warned = False
+    def __init__(self, real: Mapping[Any, torch.Tensor]) -> None:
+        self.real = real
+        self.tracer: Any = None
+        self.inputs: dict[Any, torch.Tensor] = {}
+        self.found: dict[Any, Any] = {}
+        self.asked: set[Any] = set()
+        self.answered: set[Any] = set()
+        self.consulted = self.warned = False
+
+    def begin(self, given: Any) -> bool:
+        """Know the inputs of the trace: `given` is what the model is called with in it. Whether there is
+        one."""
+        from torch.fx.experimental.proxy_tensor import get_proxy_mode
+        from torch.utils import _pytree as pytree
+
+        mode = get_proxy_mode()
+        if mode is None:
+            return False
+        self.tracer = mode.tracer
+        for path, leaf in pytree.tree_flatten_with_path(given)[0]:
+            node = self._node_of(leaf) if path in self.real else None
+            if node is not None:
+                self.inputs[node] = self.real[path]
+        self.found.update(self.inputs)
+        return True
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """The value of `tensor`, None where it is not known."""
-        node = self.node_of(tensor)
-        return None if node is None else self._value(node)
+        """The value of `tensor`, None where it is not known; what follows from one that is known may be asked
+        from now on."""
+        node = self._node_of(tensor)
+        value = None if node is None else self._value(node)
+        if value is not None:
+            self.asked.add(node)
+        return value
 
-    def node_of(self, tensor: torch.Tensor) -> Node | None:
+    def answers(self) -> Any:
+        """A mode that answers branches on what follows from the tensors that were asked for."""
+        from torch import Tensor
+        from torch.overrides import TorchFunctionMode
+        from torch.utils._python_dispatch import _disable_current_modes
+
+        scalars = (Tensor.__bool__, Tensor.__int__, Tensor.item)
+        values = self
+
+        class Answers(TorchFunctionMode):
+            def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                node = values._node_of(args[0]) if func in scalars and values.asked else None
+                if node is not None and not values.asked.isdisjoint(_ancestors(node)):
+                    known = values._value(node)
+                    if known is not None:
+                        values.answered.add(node)
+                        with _disable_current_modes():
+                            return func(known)
+                return func(*args, **(kwargs or {}))
+
+        return Answers()
+
+    def decisive(self) -> list[torch.Tensor]:
+        """The real inputs that answers followed from."""
+        before = set().union(*map(_ancestors, self.answered))
+        return [value for node, value in self.inputs.items() if node in before]
+
+    def _node_of(self, tensor: torch.Tensor) -> Node | None:
         """The node of the trace that made `tensor`."""
         from torch.fx.experimental.proxy_tensor import get_proxy_slot
 
@@ -240,73 +293,6 @@ def _is_written(node: Node) -> bool:
         if shows and _is_written(user):
             return True
     return False
-
-
-class _Asked(_TraceValues):
-    """Values of a trace by torch.export, which only those may know who asked for them: other branches on
-    data are refused by export, as they should be where inputs come later."""
-
-    def __init__(self, real: Mapping[Any, torch.Tensor]) -> None:
-        super().__init__(None, {})
-        self.real = real
-        self.inputs: dict[Any, torch.Tensor] = {}
-        self.asked: set[Any] = set()
-        self.answered: set[Any] = set()
-        self.consulted = False
-
-    def begin(self, given: Any) -> bool:
-        """Know the inputs of the trace: `given` is what the model is called with in it. Whether there is
-        one."""
-        from torch.fx.experimental.proxy_tensor import get_proxy_mode
-        from torch.utils import _pytree as pytree
-
-        mode = get_proxy_mode()
-        if mode is None:
-            return False
-        self.tracer = mode.tracer
-        for path, leaf in pytree.tree_flatten_with_path(given)[0]:
-            node = self.node_of(leaf) if path in self.real else None
-            if node is not None:
-                self.inputs[node] = self.real[path]
-        self.found.update(self.inputs)
-        return True
-
-    def of(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """As `_TraceValues.of`; what follows from a tensor that is known may be asked from now on."""
-        value = super().of(tensor)
-        if value is not None:
-            self.asked.add(self.node_of(tensor))
-        return value
-
-    def answers(self) -> Any:
-        """A mode that answers branches on what follows from the tensors that were asked for."""
-        from torch import Tensor
-        from torch.overrides import TorchFunctionMode
-        from torch.utils._python_dispatch import _disable_current_modes
-
-        scalars = (Tensor.__bool__, Tensor.__int__, Tensor.item)
-        values = self
-
-        class Answers(TorchFunctionMode):
-            def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-                if func in scalars and values.asked and values._follows_from_asked(args[0]):
-                    known = _TraceValues.of(values, args[0])
-                    if known is not None:
-                        values.answered.add(values.node_of(args[0]))
-                        with _disable_current_modes():
-                            return func(known)
-                return func(*args, **(kwargs or {}))
-
-        return Answers()
-
-    def decisive(self) -> list[torch.Tensor]:
-        """The real inputs that answers followed from."""
-        before = set().union(*map(_ancestors, self.answered))
-        return [value for node, value in self.inputs.items() if node in before]
-
-    def _follows_from_asked(self, tensor: torch.Tensor) -> bool:
-        node = self.node_of(tensor)
-        return node is not None and not self.asked.isdisjoint(_ancestors(node))
 
 
 def _ancestors(node: Node) -> set[Node]:

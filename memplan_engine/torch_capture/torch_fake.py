@@ -19,6 +19,8 @@ Given = TypeVar("Given")
 RECORDED = "or, if it runs eagerly, a plan of a recorded run (memplan observe; in Python observe_model)"
 """The way out for whatever cannot be captured: it runs as it is, and what it allocated is planned."""
 STEP_RECORDED = "or, if it runs eagerly, a recorded run (memplan observe --training step; observe_model)"
+MOST_ELEMENTS = 2**20
+"""Of a tensor that is worked out: masks and positions are far below, activations are seldom."""
 EXPORTABLE = f"a model that torch.export can trace with these inputs, {RECORDED}"
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError, MemplanError, one_line
@@ -100,9 +101,7 @@ class Run:
     def _attribute(self, module: GraphModule, node: Node, prefix: str) -> Slot:
         import torch
 
-        value: Any = module
-        for part in str(node.target).split("."):
-            value = getattr(value, part)
+        value = attrgetter(str(node.target))(module)
         if not isinstance(value, torch.Tensor):
             return Slot(value, None)
         slot = self.keep(prefix + node.name, self.mode.from_tensor(value, static_shapes=True))

@@ -27,7 +27,11 @@ class Timeline:
 
 
 def make_timeline(problem: Problem) -> Timeline:
-    """Cut `problem` into pieces and sections: O(n log n)."""
+    """The timeline of `problem`: O(n log n), once a problem."""
+    return problem.once(_timeline)
+
+
+def _timeline(problem: Problem) -> Timeline:
     load = load_of(problem)
     pieces, sections = load.pieces, load.sections
     width = int(placed.cell_width(sections.first, sections.last, len(sections)))

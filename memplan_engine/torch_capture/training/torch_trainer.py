@@ -232,7 +232,7 @@ class Trainer:
         state = {(id(owner), key): tensor for owner, key, tensor in kept_by_optimizers(self.optimizer)}
         owners = {each.path: id(each.value) for each in found if each.paths} | {"": id(None)}
         for each, storage in zip(found, before, strict=True):
-            named = [(path, _attribute(self.model, path)) for path in each.paths]
+            named = [(path, attribute_at(self.model, path)) for path in each.paths]
             if each.state:
                 named.append((each.path, state.pop((owners[each.state[0]], each.state[1]), None)))
             for path, now in named:
@@ -275,7 +275,8 @@ def _has_values(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and type(leaf) is torch.Tensor and not leaf.is_meta
 
 
-def _attribute(model: torch.nn.Module, path: str) -> Any:
+def attribute_at(model: torch.nn.Module, path: str) -> Any:
+    """The attribute of `model` under a path such as "layer.weight", None where there is none."""
     found: Any = model
     for part in path.split("."):
         found = getattr(found, part, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
@@ -140,9 +141,7 @@ def _given(node: Any, trainee: Trainee, tensors: tuple[torch.Tensor, ...]) -> Gi
     target = getattr(desc, "target", None)
     if isinstance(target, str):
         path = target.removeprefix("program.")
-        value: Any = trainee.module
-        for part in path.split("."):
-            value = getattr(value, part)
+        value = attrgetter(path)(trainee.module)
         return Given(trainee.state_names.get(path, node.name), value, constant=True)
     index = getattr(desc, "idx", None)
     if isinstance(index, int) and index < len(tensors):

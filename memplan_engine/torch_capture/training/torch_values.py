@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
-from memplan_engine.torch_capture.torch_fake import STEP_RECORDED
+from memplan_engine.torch_capture.torch_fake import MOST_ELEMENTS, STEP_RECORDED
 from memplan_engine.torch_capture.torch_transformers import is_tracing, replaced
 from memplan_engine.torch_capture.torch_writes import written_values
 from memplan_engine.torch_capture.training.torch_origins import who_asks, who_makes
@@ -22,8 +22,6 @@ from memplan_engine.torch_capture.training.torch_origins import who_asks, who_ma
 if TYPE_CHECKING:
     import torch
 
-MOST_ELEMENTS = 2**20
-"""Of a tensor that is worked out: masks and positions are far below, activations are seldom."""
 UNASKED = f"a step that does not ask for it, {STEP_RECORDED}"
 log = logging.getLogger(__name__)
 
