@@ -19,6 +19,7 @@ from browser_support import ROOT
 from cli_support import BUFFERS
 
 from memplan_engine import strategies
+from memplan_engine.cli import progress
 from memplan_engine.cli.options import DEFAULT_SECONDS, make_budget
 from memplan_engine.cli.progress import describe, solve_in_sight
 from memplan_engine.cli.solve_thread import solve
@@ -304,6 +305,30 @@ def test_two_interrupts_that_python_takes_for_one_are_two():
     with pytest.raises(KeyboardInterrupt):
         solve_in_sight(patient, SolveLimits())
     assert (signal.getsignal(signal.SIGINT), signal.set_wakeup_fd(-1)) == before
+
+
+def test_an_interrupt_inside_the_handler_of_another_one_is_the_second(monkeypatch):
+    """Python runs a handler wherever the main thread is, so also in the midst of itself."""
+    inner = [signal.SIGINT]
+
+    @contextlib.contextmanager
+    def counted():
+        def arrived():
+            if inner:
+                signal.raise_signal(inner.pop())
+            return 1
+
+        yield arrived
+
+    def work():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.5)
+        return "finished"
+
+    monkeypatch.setattr(progress, "_counted", counted)
+    with pytest.raises(KeyboardInterrupt):
+        solve_in_sight(work, SolveLimits())
+    assert not inner
 
 
 # -- the live line

@@ -40,12 +40,13 @@ def solve_in_sight(work: Callable[[], Result], budget: SolveLimits) -> tuple[Res
 @contextmanager
 def _interrupts(budget: SolveLimits) -> Iterator[Callable[[], int]]:
     """Take Ctrl-C for `budget`; gives a function that tells how often it was pressed."""
-    pressed = 0
+    # Not a number: Python runs a handler inside of itself, too, and what the inner one adds to a sum while
+    # the outer one works it out is lost.
+    pressed: list[int] = []
 
     def cancel(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        pressed += max(1, arrived())
-        if pressed > 1:
+        pressed.append(max(1, arrived()))
+        if sum(pressed) > 1:
             raise KeyboardInterrupt
         budget.cancel()
 
@@ -58,7 +59,7 @@ def _interrupts(budget: SolveLimits) -> Iterator[Callable[[], int]]:
     with _counted() as arrived:
         signal.signal(signal.SIGINT, cancel)
         try:
-            yield lambda: pressed
+            yield lambda: sum(pressed)
         finally:
             signal.signal(signal.SIGINT, before or signal.SIG_DFL)
 
