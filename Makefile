@@ -77,6 +77,6 @@ $(VENV)/.installed-%: $(PINS) | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt --no-build-isolation \
 		-e '.[$(subst -,$(comma),$*)]'
 	@$(if $(filter docs,$*),,echo "memplan: compiling the kernels, once")
-	@$(if $(filter test,$*),$(BIN)/python tests/compile_replays.py & )$(if $(filter docs,$*),,$(BIN)/python -c \
+	@$(if $(filter test,$*),$(BIN)/python -m tests.support.compile_replays & )$(if $(filter docs,$*),,$(BIN)/python -c \
 		'from memplan_engine.warm_up import compile_kernels; compile_kernels()';) wait
 	@touch $@

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path.insert(0, str(ROOT))
 
-from browser_support import FLAGS, find_chromium, open_tab, serve  # noqa: E402
-from dashboard_page import DashboardPage  # noqa: E402
+from tests.support.browser import FLAGS, find_chromium, open_tab, serve  # noqa: E402
+from tests.support.dashboard_page import DashboardPage  # noqa: E402
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

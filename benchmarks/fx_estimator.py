@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path.insert(0, str(ROOT))
 
 HEADINGS = (
     "model",
@@ -41,11 +41,11 @@ HEADINGS = (
 def rows(models: Iterable[str]) -> Iterator[tuple[str, ...]]:
     """One row for each model and partition, as text."""
     import torch
-    from fx_measured import measure_pair
-    from fx_models import PARTITIONS, small, trace_pair
 
     from memplan_engine.fx_estimator import StorageAliasing, estimate_training, get_peak_memory
     from memplan_engine.lifetimes import Unread
+    from tests.support.fx_measured import measure_pair
+    from tests.support.fx_models import PARTITIONS, small, trace_pair
 
     for name in models:
         for partition in PARTITIONS:
@@ -105,7 +105,7 @@ def show(lines: Iterable[Sequence[str]], markdown: bool) -> None:
 
 
 def main() -> None:
-    from fx_models import MODELS
+    from tests.support.fx_models import MODELS
 
     parser = argparse.ArgumentParser(description="Estimated and measured peaks of training steps.")
     parser.add_argument("models", nargs="*", metavar="model", help=f"of {', '.join(MODELS)}")

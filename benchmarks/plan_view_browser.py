@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path.insert(0, str(ROOT))
 
-from browser_support import FLAGS, find_chromium, serve  # noqa: E402
+from tests.support.browser import FLAGS, find_chromium, serve  # noqa: E402
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -67,7 +67,10 @@ def main() -> None:
 
     counts = [int(argument.replace(",", "")) for argument in sys.argv[1:]] or list(COUNTS)
     print(" ".join(f"{title:>14}" for title in COLUMNS))
-    with serve(ROOT / "tests" / "plan_view_app.py") as url, sync_playwright() as playwright:
+    with (
+        serve(ROOT / "tests" / "dashboard" / "plan_view" / "plan_view_app.py") as url,
+        sync_playwright() as playwright,
+    ):
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
         measure(browser, url, 1_000)
         for count in counts:

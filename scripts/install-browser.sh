@@ -6,7 +6,7 @@ set -euo pipefail
 python=$1
 
 found() {
-    "$python" tests/browser_support.py
+    "$python" -m tests.support.browser
 }
 
 as_root() {

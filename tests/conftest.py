@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browser_support import FLAGS, ROOT, Tab, find_chromium, open_tab, serve
-from cli_support import BUFFERS
 
 from memplan_engine.cli import first_compilation, run_verb
+from tests import ROOT
+from tests.support.browser import FLAGS, Tab, find_chromium, open_tab, serve
+from tests.support.buffer_list import BUFFERS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext

@@ -12,8 +12,9 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
-from browser_support import ROOT
-from rooms import ROOMS
+
+from tests import ROOT
+from tests.rooms import ROOMS
 
 FOLDERS = {"memplan_engine": ROOT / "memplan_engine", "memplan_dashboard": ROOT / "dashboard"}
 MODULES = {

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import drawn
 import numpy as np
 import pytest
-import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +14,7 @@ from memplan_engine.planner import make_plan
 from memplan_engine.problem import FREE, Gap, make_problem, select
 from memplan_engine.reporters.plan_tables import certificate
 from memplan_engine.verify.certificates import proved_bytes
+from tests.support import drawn, reference
 
 
 def test_the_load_is_what_is_live_at_its_first_busiest_step():

@@ -9,7 +9,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from browser_support import ROOT
+
+from tests import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT_FOLDERS = PROJECT["tool"]["setuptools"]["package-dir"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import drawn
-import reference
 from hypothesis import given, settings
 
 from memplan_engine.pieces import cut
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.profile import cut_time
+from tests.support import drawn, reference
 
 
 def rows(problem):

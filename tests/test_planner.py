@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_lifetimes import CHAIN
 
 from memplan_engine import planner
 from memplan_engine.bounds import Bound, BoundKind
@@ -20,6 +19,7 @@ from memplan_engine.strategies.base import SolveLimits, Strategy
 from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
 from memplan_engine.strategies.constructive.order_fit import Fit
 from memplan_engine.verify.validate import Rule, validate_plan
+from tests.test_lifetimes import CHAIN
 
 
 def test_a_plan_of_a_graph_by_hand():

@@ -6,13 +6,9 @@ import gc
 import weakref
 from dataclasses import replace
 
-import drawn
 import numpy as np
-import reference
-from graphs import graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_layout import NET
 
 from memplan_engine import profile
 from memplan_engine.analysis.peak import contents_of, find_peak
@@ -24,6 +20,9 @@ from memplan_engine.problem import Gap, make_problem
 from memplan_engine.profile import alive_at, bytes_at, load_of, make_profile
 from memplan_engine.schedule import multi_stream
 from memplan_engine.what_if.suggestions.shortage import find_shortage
+from tests.analysis.test_layout import NET
+from tests.support import drawn, reference
+from tests.support.graphs import graphs
 
 #   step  0  1  2  3  4      0: [0, 2) of 4 bytes at 0, 1: [1, 4) of 3 bytes at 6, 2: [3, 5) of 2 bytes at 0,
 #   live  4  7  3  5  2      3: [3, 4) of no bytes.

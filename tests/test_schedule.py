@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from graphs import graphs, make_graph
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +22,7 @@ from memplan_engine.schedule import (
     multi_stream,
     sequential,
 )
+from tests.support.graphs import graphs, make_graph
 
 #  x ── a ── c ─┐        level 0: a b d    level 1: c e    level 2: f
 #  x ── b ──────┴─ f

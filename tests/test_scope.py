@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from graphs import make_graph
-from measured import PeakMode, measure_call, measure_graph_module
 from torch import nn
 
 from memplan_engine import (
@@ -36,8 +34,9 @@ from memplan_engine.profile import make_profile
 from memplan_engine.scope import Scope
 from memplan_engine.symbolic.resolve import resolve
 from memplan_engine.units import exact, format_bytes
-
-ROOT = Path(__file__).parents[1]
+from tests import ROOT
+from tests.support.graphs import make_graph
+from tests.support.measured import PeakMode, measure_call, measure_graph_module
 
 
 class Recurrent(nn.Module):

@@ -2,7 +2,7 @@
 
 A fake result lies in a storage of just its size; some kernels allocate more, others less. All facts here were
 measured on the CPU with the torch that `torch_version` names, real results against fake ones;
-tests/test_torch_kernels.py fails where torch changes.
+tests/torch_capture/test_torch_kernels.py fails where torch changes.
 """
 
 from __future__ import annotations

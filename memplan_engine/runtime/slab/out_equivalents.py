@@ -1,7 +1,8 @@
 """Operators without an `out` overload of their own (or with one that gives other bits), written in place by
 operators that have one and give the same bits: the very kernels that they call themselves.
 
-tests/test_runtime_equivalents.py compares every one of them, bit for bit, over shapes, types and layouts.
+tests/runtime/test_runtime_equivalents.py compares every one of them, bit for bit, over shapes, types and
+layouts.
 """
 
 from __future__ import annotations

@@ -1,0 +1,188 @@
+"""What a short `memplan plan` does not wait for, how the program ends, and the public names that are imported
+when asked for."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+import memplan_engine
+from memplan_engine.cli.app import VERBS, app
+from memplan_engine.cli.main import HEAVY_VERBS
+from memplan_engine.cli.run_verb import import_verbs
+from tests import ROOT
+from tests.support.buffer_list import BUFFERS
+
+NOT_WAITED_FOR = {
+    "memplan_engine.cli.commands.symbols_command",
+    "memplan_engine.cli.commands.capture_command",
+    "memplan_engine.cli.commands.capacity_option",
+    "memplan_engine.cli.commands.explain_command",
+    "memplan_engine.feasibility.feasibility_decision",
+    "memplan_engine.formats.memplan_json.json_base",
+    "memplan_engine.formats.onnx_model.onnx_shapes",
+    "memplan_engine.analysis.layout",
+    "memplan_engine.reporters.shared_object_tables",
+    "memplan_engine.analysis.peak",
+    "memplan_engine.rewrites.reuse",
+    "memplan_engine.strategies.shared_objects.assignment",
+    "memplan_engine.symbolic",
+    "rich._emoji_codes",
+    "rich.live",
+    "sympy",
+    "torch",
+    "onnx",
+}
+
+
+def modules_after(arguments, folder, environment=None):
+    """Return the modules that are loaded when `memplan arguments` ends, and NumPy's number of threads."""
+    script = (
+        "import os, sys; from memplan_engine.cli.main import main; end = os._exit; "
+        "tell = lambda: print(os.environ.get('OPENBLAS_NUM_THREADS'), *sys.modules, file=sys.stderr); "
+        "os._exit = lambda code: (tell(), end(code)); main()"
+    )
+    (folder / "list.csv").write_text(BUFFERS)
+    line = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr
+    # The last line: kernels may have been compiled before it, which is said, too.
+    threads, *modules = done.stderr.splitlines()[-1].split()
+    return set(modules), threads
+
+
+def test_planning_a_list_of_buffers_waits_for_nothing_that_it_does_not_use(tmp_path):
+    modules, threads = modules_after(["plan", "list.csv"], tmp_path)
+    assert modules & NOT_WAITED_FOR == set()
+    assert {"memplan_engine.formats.csv_tables.csv_reader", "memplan_engine.strategies.auto"} <= modules
+    assert threads == "1"
+    with_json, _ = modules_after(["plan", "list.csv", "-o", "out.json"], tmp_path)
+    assert "memplan_engine.formats.memplan_json.json_base" in with_json
+    one, _ = modules_after(["plan", "list.csv", "--strategy", "partition"], tmp_path)
+    assert "memplan_engine.strategies.shared_objects.assignment" in one
+    assert one & {"memplan_engine.strategies.auto", "memplan_engine.strategies.exact.exact_search"} == set()
+
+
+def end_of(folder, *arguments, before="pass", **options):
+    """Run `memplan arguments`, which tells on stderr when it ends in good order, after `before`."""
+    script = (
+        "import atexit, sys; from memplan_engine.cli.main import main; "
+        f"atexit.register(lambda: print('in order', file=sys.stderr)); {before}; main()"
+    )
+    (folder / "list.csv").write_text(BUFFERS)
+    line = [sys.executable, "-c", script, *arguments]
+    return subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=120, **options)
+
+
+def test_a_planner_leaves_at_once_with_all_that_it_has_to_say(tmp_path):
+    rows = "".join(f"buffer {i},{i},{i + 1},64\n" for i in range(20_000))
+    (tmp_path / "many.csv").write_text("id,lower,upper,size\n" + rows)
+    done = end_of(tmp_path, "plan", "many.csv", "--json")
+    assert done.returncode == 0
+    # More than a pipe holds.
+    assert len(json.loads(done.stdout)["offsets"]) == 20_000
+    assert "in order" not in done.stderr
+    assert end_of(tmp_path, "plan", "list.csv", "--capacity", "100").returncode == 1
+    wrong = end_of(tmp_path, "plan", "missing.csv")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr.startswith("memplan: missing.csv: ")
+
+
+def test_verbs_that_run_other_code_end_in_good_order(tmp_path):
+    done = end_of(tmp_path, "capture", "nowhere:at_all", "-o", "no/folder.json")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "in order"
+    # As does one that has read a file with PyTorch.
+    done = end_of(tmp_path, "plan", "list.csv", before="sys.modules['torch'] = sys")
+    assert (done.returncode, done.stderr) == (0, "in order\n")
+
+
+CTRL_C_AT_IMPORT = """
+class CtrlC:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(30)
+
+import os, signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, CtrlC())
+"""
+
+
+@pytest.mark.parametrize("module", ["memplan_engine.cli.run_verb", "numba", "memplan_engine.planner"])
+def test_ctrl_c_before_anything_runs_is_one_line(tmp_path, module):
+    before = f"exec({CTRL_C_AT_IMPORT.format(module=module)!r}, globals())"
+    done = end_of(tmp_path, "plan", "list.csv", before=before)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "memplan: interrupted before there was a result\n"
+
+
+def test_what_cannot_be_written_is_no_success(tmp_path):
+    with open("/dev/full", "w") as full:
+        line = [sys.executable, "-m", "memplan_engine", "--version"]
+        done = subprocess.run(line, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert done.returncode == 2
+    assert done.stderr.startswith("memplan: cannot write: ")
+
+
+def test_the_verbs_are_in_the_modules_that_the_table_says_in_the_order_of_the_help():
+    import_verbs([])
+    registered = {}
+    for command in app.registered_commands:
+        module = command.callback.__module__.rpartition(".")[2]
+        registered.setdefault(module, []).append(command.name or command.callback.__name__)
+    assert registered.keys() == VERBS.keys()
+    assert {module: tuple(verbs) for module, verbs in registered.items()} == VERBS
+    heavy = ("capture_command", "run_command", "observe_command", "dashboard_command")
+    assert set(HEAVY_VERBS) == {verb for module in heavy for verb in VERBS[module]}
+
+
+@pytest.mark.parametrize("line", [["--help"], ["frobnicate"], []])
+def test_the_help_has_every_verb_in_its_order(tmp_path, line):
+    done = subprocess.run(
+        [sys.executable, "-m", "memplan_engine", *line], cwd=tmp_path, capture_output=True, text=True,
+        env={"PYTHONPATH": str(ROOT), "COLUMNS": "200"}, timeout=120,
+    )  # fmt: skip
+    if line == ["frobnicate"]:
+        assert done.stderr == "memplan: No such command 'frobnicate'. (see --help)\n"
+        return
+    listed = (done.stdout + done.stderr).split("Commands:")[1].splitlines()
+    names = [row.split()[0] for row in listed if row.startswith("  ") and row[2] != " "]
+    assert names == [verb for verbs in VERBS.values() for verb in verbs]
+
+
+def public_names():
+    """The public names by the modules that the stub imports them from."""
+    tree = ast.parse((ROOT / "memplan_engine" / "__init__.pyi").read_text())
+    return {
+        alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def test_former_public_names_still_work_and_say_what_they_are_called_now():
+    former = memplan_engine._FORMER
+    assert not former.keys() & set(memplan_engine.__all__)
+    for old, now in former.items():
+        with pytest.warns(DeprecationWarning, match=rf"{old} is now called {now}; .* version 1\.0"):
+            assert getattr(memplan_engine, old) is getattr(memplan_engine, now)
+
+
+def test_the_public_names_are_those_of_their_modules():
+    homes = public_names()
+    assert len(homes) > 150
+    assert set(homes) == set(memplan_engine.__all__)
+    for name, module in homes.items():
+        home = import_module(f"memplan_engine.{module}")
+        assert getattr(memplan_engine, name) is getattr(home, name)
+    assert set(memplan_engine.__all__) <= set(dir(memplan_engine))
+    with pytest.raises(AttributeError, match="make_plans"):
+        _ = memplan_engine.make_plans

@@ -1,0 +1,390 @@
+"""Solvers in processes of their own: they start, tell, stop, are held and go on, and never stay behind."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from memplan_dashboard.background import jobs, scheduler
+from memplan_dashboard.background.jobs import Job, State
+from memplan_dashboard.background.scheduler import Desk
+from memplan_dashboard.background.solver_messages import (
+    bound_values,
+    problem_message,
+    read_bound,
+    read_message,
+    read_problem,
+    write_message,
+)
+
+from memplan_engine import Gap, SolveLimits, make_plan, make_problem, validate_plan
+from memplan_engine.bounds import Bound, BoundKind
+from memplan_engine.strategies.base import Placement
+from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
+from tests import ROOT
+from tests.support.slow_strategies import UNIT, Deaf, LateProof, SlowSearch, write_distribution
+
+posix = pytest.mark.skipif(os.name != "posix", reason="signals")
+PROBLEM = make_problem(range(12), range(3, 15), [64] * 12, name="twelve")
+"""Greedy by size meets its bound."""
+BASE = GREEDY_BY_SIZE.place(PROBLEM, SolveLimits()).offsets
+
+
+@pytest.fixture(autouse=True)
+def _entry_points(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(write_distribution(tmp_path / "site")))
+
+
+@pytest.fixture
+def desk():
+    desk = Desk(lambda session: not session.startswith("gone"))
+    yield desk
+    desk.close()
+
+
+def first_plan(kind):
+    """What was found while people waited: nothing good, and not proved."""
+
+    class First(kind):
+        def place(self, problem, budget):
+            budget.cancel()
+            return Placement(BASE + 130 * UNIT, "first")
+
+    return make_plan(PROBLEM, First(), budget=SolveLimits())
+
+
+def make_job(kind=SlowSearch, session="a", until=60.0):
+    return Job(session, first_plan(kind), until)
+
+
+def until(condition, seconds=60.0, look=str):
+    """Wait until `condition()` holds; `look()` is what is told if it never does."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain: {look()}"
+        time.sleep(0.01)
+
+
+def improved(job):
+    return job.best.arena_bytes < job.first.arena_bytes
+
+
+def is_running(pid):
+    """Whether there is such a process, other than as an entry that nobody has read."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+# Messages.
+
+
+def test_a_problem_survives_the_way_to_its_solver():
+    problem = make_problem(
+        [0, 1, 2],
+        [4, 5, 6],
+        [8, 2**40, 8],
+        names=["a", "\ud800", "ü\n"],
+        alignment=[1, 64, 4],
+        fixed=[-1, 128, -1],
+        gaps={0: (Gap(1, 2), Gap(2, 3, 4, 8)), 2: (Gap(3, 4),)},
+        steps=9,
+        name="p",
+    )
+    stream = io.BytesIO()
+    write_message(stream, *problem_message(problem))
+    stream.seek(0)
+    found = read_problem(*read_message(stream))
+    assert (found, found.name) == (problem, "p")
+    with pytest.raises(EOFError):
+        read_message(stream)
+
+
+def test_a_bound_survives_with_its_core():
+    bound = Bound(77, BoundKind.CORE, 3, core=(1, 2, 5), until=9)
+    assert read_bound(bound_values(bound)) == bound
+    assert type(read_bound(bound_values(bound)).kind) is BoundKind
+    assert read_bound(bound_values(None)) is None
+
+
+def test_a_message_cut_short_is_an_end():
+    stream = io.BytesIO()
+    write_message(stream, {"kind": "progress"}, {"offsets": np.arange(100)})
+    for length in (0, 3, 12, len(stream.getvalue()) - 1):
+        with pytest.raises(EOFError):
+            read_message(io.BytesIO(stream.getvalue()[:length]))
+
+
+def test_the_solver_process_knows_no_streamlit():
+    code = "import sys, memplan_dashboard.background.solver_process; sys.exit('streamlit' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+# A job.
+
+
+def test_a_job_gets_better_tells_so_and_is_cancelled_at_once(desk):
+    job = make_job()
+    desk.hand_in(job)
+    until(lambda: job.look().nodes_per_second and len(job.look().history) > 4)
+    look = job.look()
+    arenas = [each.arena_bytes for each in look.history]
+    assert (look.state, arenas[0]) == (State.RUNNING, job.first.arena_bytes)
+    assert arenas == sorted(arenas, reverse=True)
+    assert look.history[0].seconds == job.first.seconds <= look.history[1].seconds < look.now.seconds
+    pid = job.process_id
+    assert is_running(pid)
+    began = time.monotonic()
+    job.cancel()
+    assert time.monotonic() - began < 0.5
+    assert (job.state, job.process_id, is_running(pid)) == (State.CANCELLED, None, False)
+    left = int(dict(job.best.parameters)["found_by"].split()[0])
+    assert job.best.offsets.tolist() == (BASE + left * UNIT).tolist()
+    assert validate_plan(job.best).valid
+    assert (job.best.cut_short, job.best.strategy) == (True, "slow_search")
+
+
+def test_nodes_per_second_are_those_of_late_while_it_ran(monkeypatch):
+    clock = 100.0
+    monkeypatch.setattr(jobs, "time", SimpleNamespace(monotonic=lambda: clock))
+    job = make_job()
+
+    def at(seconds, nodes):
+        nonlocal clock
+        clock = 100.0 + seconds
+        values = {"kind": "progress", "nodes": nodes, "bound": None, "found_by": "", "threads": 1}
+        job._hear(values, {})
+        return job.look().nodes_per_second
+
+    job._enter(State.RUNNING)
+    assert at(0.0, 0) is None
+    assert at(1.0, 1_000_000) == pytest.approx(1e6)
+    # Of the three seconds the last two count.
+    assert at(3.0, 2_000_000) == pytest.approx(5e5)
+    job._enter(State.SUSPENDED)
+    clock += 10
+    job._enter(State.RUNNING)
+    assert job.look().nodes_per_second is None
+    assert at(13.0, 2_000_000) is None
+    assert at(14.0, 5_000_000) == pytest.approx(3e6)
+
+
+def test_a_search_that_comes_to_its_end_is_done(desk):
+    job = make_job(LateProof)
+    desk.hand_in(job)
+    until(lambda: job.state is State.DONE)
+    until(lambda: job.process_id is None)
+    assert job.best.optimal
+    assert not job.best.cut_short
+    assert job.best.offsets.tolist() == BASE.tolist()
+    until(lambda: not desk.jobs)
+
+
+@pytest.mark.parametrize(("capacity", "arena", "bound"), [(7, 7, 5), (6, 6, 5), (5, None, 6)])
+def test_a_search_for_a_capacity_ends_as_soon_as_it_is_answered(desk, capacity, arena, bound):
+    """A plan within it, or a proof that there is none; nothing smaller is looked for."""
+    columns = [0, 0, 1, 1, 1, 2, 2, 3, 4], [1, 2, 3, 4, 5, 3, 4, 5, 5], [3, 2, 1, 1, 1, 1, 1, 2, 2]
+    first = replace(make_plan(make_problem(*columns), "naive"), strategy="exact")
+    job = Job("one", first, 60.0, capacity=capacity)
+    desk.hand_in(job)
+    until(lambda: job.state is State.DONE, look=job.look)
+    assert job.best.bound.nbytes >= bound
+    assert arena is None or job.best.arena_bytes <= arena
+
+
+@posix
+def test_a_killed_solver_leaves_its_best_and_can_begin_again_with_another_seed(desk):
+    job = make_job()
+    desk.hand_in(job)
+    until(lambda: improved(job))
+    os.kill(job.process_id, signal.SIGKILL)
+    until(lambda: job.process_id is None)
+    assert (job.state, job.fault) == (State.FAILED, "the process that searched has ended (exit code -9)")
+    assert improved(job)
+    before, nodes = job.best.arena_bytes, job.look().now.nodes
+    job.grant(60)
+    desk.hand_in(job)
+    until(lambda: job.best.arena_bytes < before)
+    assert dict(job.best.parameters)["found_by"].endswith("seed 1")
+    assert job.look().now.nodes > nodes
+    assert job.look().fault == ""
+
+
+def test_a_solver_that_does_not_hear_is_killed(desk):
+    job = make_job(Deaf)
+    desk.hand_in(job)
+    until(lambda: improved(job))
+    pid, began = job.process_id, time.monotonic()
+    job.cancel(patience=0.2)
+    assert 0.2 <= time.monotonic() - began < 1.2
+    assert not is_running(pid)
+    assert job.best.offsets.tolist() == BASE.tolist()
+
+
+def test_an_error_in_the_solver_is_told_on_one_line(desk, monkeypatch):
+    monkeypatch.setattr(SlowSearch, "name", "nobody_knows_this")
+    job = make_job()
+    desk.hand_in(job)
+    until(lambda: job.state is State.FAILED)
+    assert job.fault.startswith("no strategy 'nobody_knows_this'; there are: auto")
+    assert job.best.offsets is job.first.offsets
+
+
+@posix
+def test_at_its_limit_a_search_is_held_and_goes_on_from_there(desk):
+    job = make_job(until=1.5)
+    desk.hand_in(job)
+    until(lambda: job.state is State.SUSPENDED)
+    pid, held = job.process_id, job.look()
+    assert 1.5 <= held.seconds < 2.5
+    time.sleep(0.4)
+    assert job.seconds == held.seconds
+    assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    best = job.best.arena_bytes
+    job.grant(60)
+    assert job.look().until == held.seconds + 60
+    desk.hand_in(job)
+    until(lambda: job.best.arena_bytes < best)
+    assert (job.state, job.process_id) == (State.RUNNING, pid)
+    assert dict(job.best.parameters)["found_by"].endswith("seed 0")
+    job.suspend()
+    job.cancel()
+    assert (job.state, is_running(pid)) == (State.CANCELLED, False)
+
+
+def test_a_search_does_not_go_on_in_a_process_that_is_about_to_end(desk, monkeypatch):
+    monkeypatch.setattr(jobs, "CANCEL_SECONDS", 0.05)
+    job = make_job()
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as ending:
+        job._process = ending
+        desk.hand_in(job)
+        assert job.state is State.WAITING
+        ending.kill()
+    job._process = None
+    until(lambda: improved(job))
+    assert job.state is State.RUNNING
+
+
+def test_the_limit_counts_from_the_last_grant():
+    job = make_job(until=60)
+    job.allow(10)
+    assert job.look().until == 10
+    job.grant(60)
+    job.allow(600)
+    assert job.look().until == job.first.seconds + 600
+
+
+# The desk.
+
+
+def test_sessions_side_by_side_and_one_job_each(desk):
+    one, other = make_job(session="a"), make_job(session="b")
+    desk.hand_in(one)
+    desk.hand_in(other)
+    until(lambda: improved(one) and improved(other))
+    second = make_job(session="a")
+    desk.hand_in(second)
+    assert (one.state, one.process_id) == (State.CANCELLED, None)
+    assert (other.state, second.state) == (State.RUNNING, State.RUNNING)
+    desk.close()
+    assert {job.process_id for job in (one, other, second)} == {None}
+
+
+def test_when_all_places_are_taken_a_job_waits_for_its_turn(desk):
+    desk.most = 1
+    first, second = make_job(session="a"), make_job(session="b")
+    desk.hand_in(first)
+    desk.hand_in(second)
+    assert (second.state, second.process_id, desk.waiting_for(second)) == (State.WAITING, None, 1)
+    first.cancel()
+    until(lambda: second.state is State.RUNNING)
+    second.cancel()
+
+
+def test_two_jobs_of_a_session_run_one_after_the_other_and_leave_room(desk):
+    desk.most = 2
+    first, beside, other = make_job(session="a"), make_job(session="a"), make_job(session="b")
+    desk.hand_in(first)
+    desk.hand_in(beside, [first])
+    desk.hand_in(other)
+    assert (first.state, beside.state, other.state) == (State.RUNNING, State.WAITING, State.RUNNING)
+    assert (desk.waits_for_its_own(beside), desk.waits_for_its_own(other)) == (True, False)
+    first.cancel()
+    until(lambda: beside.state is State.RUNNING)
+    assert not desk.waits_for_its_own(beside)
+
+
+def test_a_job_ends_with_its_session(desk, monkeypatch):
+    monkeypatch.setattr(scheduler, "GRACE_SECONDS", 0.3)
+    gone, here = make_job(session="gone"), make_job(session="here")
+    desk.hand_in(gone)
+    desk.hand_in(here)
+    until(lambda: gone.process_id)
+    pid = gone.process_id
+    until(lambda: gone.state is State.CANCELLED and gone.process_id is None)
+    assert not is_running(pid)
+    assert here.state is State.RUNNING
+
+
+# Nothing stays behind.
+
+SERVER = """
+import sys, time
+from tests.dashboard.background from tests.dashboard.background import test_jobs as t
+desk = t.Desk(lambda session: True)
+several = [t.make_job(session=name) for name in "ab"]
+for job in several:
+    desk.hand_in(job)
+t.until(lambda: all(map(t.improved, several)))
+several[1].suspend()
+print(*(job.process_id for job in several), flush=True)
+time.sleep(60)
+"""
+
+
+@posix
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_when_the_server_ends_its_solvers_end_searching_or_held(number, tmp_path):
+    paths = os.pathsep.join(map(str, (tmp_path / "site", ROOT)))
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER],
+        env={**os.environ, "PYTHONPATH": paths},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    pids = [int(word) for word in server.stdout.readline().split()]
+    assert [is_running(pid) for pid in pids] == [True, True]
+    server.send_signal(number)
+    server.communicate(timeout=10)
+    until(lambda: not any(map(is_running, pids)), 5)
+
+
+def test_the_childs_import_path_is_whole_where_a_page_ends_meanwhile(tmp_path, monkeypatch):
+    """Streamlit takes the folder of the script off `sys.path` when a page has run, in another thread."""
+    folders = [str(tmp_path / name) for name in "abc"]
+    entries = ["page", *folders]
+
+    class AsThePageEnds(type(Path())):
+        def resolve(self, strict=False):
+            if "page" in entries:
+                entries.remove("page")
+            return super().resolve(strict)
+
+    monkeypatch.setattr(jobs, "Path", AsThePageEnds)
+    assert jobs.import_path(entries).split(os.pathsep) == ["page", *folders]
+
+
+def test_the_childs_import_path_leaves_out_the_folder_of_the_pages(tmp_path):
+    entries = [str(ROOT / "dashboard"), "", str(ROOT), str(tmp_path)]
+    assert jobs.import_path(entries).split(os.pathsep) == [str(ROOT), str(tmp_path)]

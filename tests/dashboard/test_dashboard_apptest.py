@@ -1,0 +1,307 @@
+"""Every widget of every page, without a browser: what it changes, what it remembers, what it refuses."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+pytest.importorskip("streamlit")
+from memplan_dashboard.session import documents, state
+
+from memplan_engine import known_strategies, make_plan, make_problem, write_json
+from tests.support.apptest import CSV, address, check, figure, open_app, widget
+
+NAMES = list(known_strategies())
+
+
+@pytest.fixture(autouse=True)
+def _own_uploads(tmp_path, monkeypatch):
+    monkeypatch.setattr(documents, "_store", lambda: tmp_path / "uploads")
+    monkeypatch.setattr("sys.argv", ["app.py"])
+
+
+# Inspect.
+
+
+def test_what_opens_by_itself_is_gpt2_and_its_address_is_empty():
+    app = open_app()
+    assert app.selectbox[0].value == "example:gpt2"
+    figures = [(each.label, each.value) for each in app.metric]
+    assert figures == [
+        ("Arena", "51 MiB"), ("Lower bound", "51 MiB"), ("Peak step", "44"), ("Holes at peak", "0 B"),
+        ("Saved", "96.9 %"),
+    ]  # fmt: skip
+    assert app.metric[2].delta == "51 MiB · mul\\_1"
+    assert address(app) == {}
+    assert "the arena equals the bytes live at step 44" in app.caption[0].value.replace("\\", "")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_strategy_widget_plans_by_every_strategy(name):
+    app = open_app(doc="example:teaching_linear_scan")
+    widget(app.selectbox, "Strategy").set_value(name)
+    check(app.run())
+    document = state.load_document("example:teaching_linear_scan", documents.Options())
+    assert figure(app, "Arena") == f"{make_plan(document.problem, name).arena_bytes} B"
+    assert address(app).get("strategy", "auto") == name
+
+
+@pytest.mark.parametrize("colouring", ["size", "lifetime", "role", "module", "op kind"])
+def test_the_colour_widget_is_kept_in_the_address(colouring):
+    app = open_app()
+    assert widget(app.selectbox, "Colour by").value == "op kind"
+    widget(app.selectbox, "Colour by").set_value(colouring)
+    check(app.run())
+    assert widget(app.selectbox, "Colour by").value == colouring
+
+
+def test_a_buffer_list_is_coloured_by_size_as_it_has_no_ops():
+    app = open_app(doc="example:teaching_gaps")
+    assert widget(app.selectbox, "Colour by").value == "size"
+    assert "colour" not in address(app)
+
+
+def test_the_search_counts_and_explains():
+    app = open_app()
+    for pattern, counted, told in [
+        ("^add_1$", "1 of 217 buffers found", ""),
+        ("ADD_1$", "1 of 217 buffers found", ""),
+        ("(", None, "is not a regular expression"),
+        ("a{99999999}", None, "repeats more than 10,000 times"),
+        ("", None, ""),
+    ]:
+        app.text_input[0].set_value(pattern)
+        check(app.run())
+        captions = [
+            each.value for each in app.caption if "found" in each.value and "buffers found" in each.value
+        ]
+        assert captions == ([counted] if counted else [])
+        assert [told in each.value for each in app.error] == ([True] if told else [])
+        assert address(app).get("find", "") == pattern
+
+
+def test_the_capacity_widget_takes_mebibytes_exactly():
+    app = open_app()
+    app.number_input[0].set_value(1234567.125)
+    check(app.run())
+    assert app.number_input[0].value == 1234567.125
+    assert address(app)["capacity"] == "1234567.125"
+    app.number_input[0].set_value(50.0)
+    check(app.run())
+    assert figure(app, "Capacity headroom") == "-1 MiB"
+    assert next(each.delta for each in app.metric if each.label == "Capacity headroom") == "does not fit"
+    app.number_input[0].set_value(0.0)
+    check(app.run())
+    assert "capacity" not in address(app)
+
+
+def test_another_graph_drops_the_selection_and_keeps_the_other_choices():
+    app = open_app(selected="add_4", strategy="naive", capacity="60", find="mlp", colour="role")
+    assert any(each.value == "add_4" for each in app.text)
+    widget(app.selectbox, "Graph").set_value("example:resnet50")
+    check(app.run())
+    assert address(app) == {
+        "doc": "example:resnet50", "strategy": "naive", "capacity": "60", "find": "mlp", "colour": "role",
+    }  # fmt: skip
+
+
+def test_the_details_of_a_buffer_are_complete():
+    app = open_app(selected="add_2")
+    shown = [each.value for each in app.text]
+    for fact in (
+        "add_2",
+        "3 MiB (3,145,728 B)",
+        "float32 [1, 1024, 768]",
+        "add_2 · aten.add",
+        "layer_norm_1, add_5",
+    ):
+        assert fact in shown
+    assert "steps 37 to 54, 18 in all (add_2 … add_5)" in shown
+    assert [each for each in shown if "modeling_gpt2.py:" in each]
+    assert app.code[0].value == "hidden_states = attn_output + residual"
+
+
+def test_the_peak_table_and_the_table_of_all_buffers():
+    app = open_app()
+    assert app.dataframe[0].value["buffer"].tolist() == ["addmm_2", "mul", "pow_1", "mul_1", "add_2"]
+    assert app.dataframe[0].value["bytes"].sum() == 51 * 2**20
+
+
+NONSENSE = {
+    "doc": [
+        "nothing",
+        "upload:../../etc/passwd",
+        "upload:0123456789abcdef",
+        "example:",
+        "file:x",
+        "<b>x</b>",
+    ],
+    "strategy": ["nonsense", "imported"],
+    "colour": ["nonsense"],
+    "capacity": ["nan", "-5", "1e999", "abc", "-inf"],
+    "find": ["(", "(" * 500],
+    "selected": ["no such buffer", "<script>"],
+    "compare": ["a,b", ",,,", "auto,auto,naive,naive", ","],
+    "dims": ["batch", "batch=-1", "=3", "batch=" + "9" * 5000, "x=²"],
+    "alignment": ["0", "-1", "x", "9" * 5000, "²"],
+    "inputs": ["maybe"],
+    "symbols": ["batch", "batch=x"],
+    "streams": ["0", "x", "1025"],
+    "unread": ["maybe"],
+    "round": ["maybe"],
+    "in_place": ["maybe"],
+    "concat": ["maybe"],
+    "other": ["maybe"],
+    "over": ["maybe"],
+    "tab": ["maybe"],
+    "limit": ["maybe", "-1", "61"],
+    "as_plan": ["maybe"],
+    "unknown": ["x"],
+}
+TOLD = {
+    "doc": "no such document",
+    "dims": "expected NAME=VALUE",
+    "alignment": "expected 1 to 1,073,741,824 bytes",
+    "symbols": "expected NAME=VALUE",
+    "streams": "expected 1 to 1,024 ops a step",
+    "find": "is not a regular expression",
+}
+
+
+@pytest.mark.parametrize("page", ["", "compare", "import"])
+@pytest.mark.parametrize("parameter", NONSENSE)
+def test_nonsense_in_the_address_is_told_or_ignored(parameter, page):
+    told = None if parameter == "find" and page else TOLD.get(parameter)
+    for value in NONSENSE[parameter]:
+        app = open_app(page, **{parameter: value})
+        errors = [each.value.replace("\\", "") for each in app.error]
+        assert len(errors) == (1 if told else 0)
+        assert not told or told in errors[0]
+        if page != "import":
+            assert app.selectbox[0].value == "example:gpt2"
+
+
+def test_a_file_that_turns_bad_leaves_the_one_that_was_open(tmp_path, monkeypatch):
+    good, bad = tmp_path / "good.csv", tmp_path / "bad.csv"
+    good.write_text(CSV)
+    bad.write_text("id,lower,upper,size\na,3,2,1\n")
+    monkeypatch.setattr("sys.argv", ["app.py", str(good), str(bad)])
+    app = open_app()
+    assert (app.selectbox[0].value, figure(app, "Arena")) == ("file:good.csv", "40 B")
+    app.selectbox[0].set_value("file:bad.csv")
+    check(app.run())
+    assert "bad.csv: line 2" in app.error[0].value.replace("\\", "")
+    assert (app.selectbox[0].value, figure(app, "Arena")) == ("file:good.csv", "40 B")
+    check(app.run())
+    assert not app.error
+    bad.write_text(CSV.replace("a,0,4,10", "a,0,4,70"))
+    app.selectbox[0].set_value("file:bad.csv")
+    check(app.run())
+    assert figure(app, "Arena") == "100 B"
+    bad.write_text(CSV)
+    assert figure(check(app.run()), "Arena") == "40 B"
+
+
+def test_a_strategy_that_fails_leaves_the_plan_that_was_shown(monkeypatch):
+    app = open_app(doc="example:teaching_gaps", strategy="naive")
+    arena = figure(app, "Arena")
+
+    def fail(*_, **__):
+        raise state.PlanError("out of luck")
+
+    monkeypatch.setattr(state, "make_plan", fail)
+    widget(app.selectbox, "Strategy").set_value("greedy_by_breadth")
+    check(app.run())
+    assert [each.value for each in app.error] == ["out of luck"]
+    assert figure(app, "Arena") == arena
+
+
+def test_sessions_do_not_disturb_each_other():
+    one, other = open_app(), open_app()
+    widget(one.selectbox, "Strategy").set_value("naive")
+    check(one.run())
+    check(other.run())
+    assert widget(other.selectbox, "Strategy").value == "auto"
+    assert (figure(one, "Arena"), figure(other, "Arena")) == ("1.63 GiB", "51 MiB")
+
+
+def test_compiling_is_announced_and_waited_for(monkeypatch):
+    announced = threading.Event()
+    slow = threading.Thread(target=announced.wait, args=(60,))
+    slow.start()
+    monkeypatch.setattr(state, "start_compiling", lambda: slow)
+    said = []
+    spinner = state.st.spinner
+
+    def announce(text):
+        said.append(text)
+        announced.set()
+        return spinner(text)
+
+    monkeypatch.setattr(state.st, "spinner", announce)
+    app = open_app()
+    assert not slow.is_alive()
+    assert said == ["Compiling kernels, once on this machine: half a minute …"]
+    assert figure(app, "Arena") == "51 MiB"
+
+
+def test_a_graph_without_anything_to_place_says_so(tmp_path, monkeypatch):
+    path = tmp_path / "none.json"
+    write_json(make_problem([], [], []), path)
+    monkeypatch.setattr("sys.argv", ["app.py", str(path)])
+    for page in ("", "compare"):
+        app = open_app(page)
+        assert [each.value for each in app.info][:1] == [
+            "There is nothing to place: every tensor is a constant, an input or empty."
+        ]
+
+
+# Compare.
+
+
+def test_compare_shows_every_strategy_in_its_table():
+    app = open_app("compare")
+    assert app.multiselect[0].value == ["auto", "greedy_by_size", "linear_scan"]
+    table = app.dataframe[0].value
+    assert sorted(table["strategy"]) == sorted(NAMES)
+    assert table["bytes"].tolist() == sorted(table["bytes"])
+    assert table["valid"].all()
+    naive = table.set_index("strategy").loc["naive"]
+    assert (naive["saved"], naive["arena"], naive["bytes"]) == (0.0, "1.63 GiB", 1_749_259_780)
+
+
+def test_strategies_can_be_removed_down_to_none_and_come_back():
+    app = open_app("compare")
+    for chosen in (["auto", "naive"], ["naive"], [], ["greedy_by_area", "auto", "naive", "linear_scan"]):
+        app.multiselect[0].set_value(chosen)
+        check(app.run())
+        assert app.multiselect[0].value == chosen
+        assert address(app)["compare"] == ",".join(chosen)
+        assert bool(app.info) == (len(chosen) < 2)
+        assert sorted(app.dataframe[0].value["strategy"]) == sorted(NAMES)
+
+
+def test_pages_share_graph_colouring_and_capacity():
+    app = open_app(
+        doc="example:resnet50", capacity="7", colour="role", strategy="naive", compare="auto,naive"
+    )
+    app.switch_page("views/compare_plans.py")
+    check(app.run())
+    assert app.selectbox[0].value == "example:resnet50"
+    assert widget(app.selectbox, "Colour by").value == "role"
+    assert app.number_input[0].value == 7.0
+    app.selectbox[0].set_value("example:vit_b16")
+    check(app.run())
+    app.switch_page("views/inspect/inspect_page.py")
+    check(app.run())
+    assert app.selectbox[0].value == "example:vit_b16"
+    assert widget(app.selectbox, "Strategy").value == "naive"
+    assert address(app)["compare"] == "auto,naive"
+
+
+def test_a_teaching_graph_says_what_it_shows():
+    app = open_app(doc="example:teaching_best_fit")
+    assert any("Best fit loses to first fit" in box.value for box in app.info)
+    assert any("every step holds exactly 10 bytes" in text.value for text in app.text)
+    assert not open_app(doc="example:gpt2").info

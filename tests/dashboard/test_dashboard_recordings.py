@@ -1,0 +1,202 @@
+"""Recordings in the dashboard: what was recorded is a strategy beside ours; device and stream are chosen."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+from memplan_dashboard.charts import reserved_over_time
+from memplan_dashboard.session import documents, open_recordings, state
+from memplan_dashboard.views.inspect.reserved import reserved_curve
+from memplan_dashboard.widgets.plan_panels import make_panel
+from memplan_examples.make_snapshot import SEGMENT, Allocator, stack
+
+from memplan_engine import InputError, Selection, load_recording
+from memplan_engine.plotting.colouring import COLOURINGS
+from memplan_engine.recordings.cost import OverTime, memory_over_time, thinned
+from tests.support.apptest import address, check, figure, open_app, widget
+
+EXAMPLE = "example:cuda_snapshot"
+
+
+@pytest.fixture(autouse=True)
+def _own_uploads(tmp_path, monkeypatch):
+    monkeypatch.setattr(documents, "_store", lambda: tmp_path / "uploads")
+    monkeypatch.setattr("sys.argv", ["app.py"])
+
+
+def upload(app, name, content):
+    app.file_uploader[0].upload(name, content)
+    return check(app.run())
+
+
+def two_devices():
+    one, two = Allocator(), Allocator(device=1)
+    one.alloc(1000, stack(1), stream=3)
+    one.alloc(9000, stack(2))
+    two.alloc(SEGMENT // 2, stack(4))
+    value = two.snapshot()
+    value["segments"] += one.snapshot()["segments"]
+    value["device_traces"][0] = one.events
+    return pickle.dumps(value)
+
+
+def test_the_recorded_placement_is_a_strategy_beside_ours():
+    app = open_app(doc=EXAMPLE)
+    picked = widget(app.selectbox, "Strategy")
+    assert (picked.value, picked.options[:2]) == ("imported", ["recorded", "auto"])
+    assert widget(app.selectbox, "Colour by").value == "op kind"
+    assert figure(app, "Arena") == "1.4 GiB"
+    assert figure(app, "Lower bound") == "1.35 GiB"
+    picked.set_value("greedy_by_size")
+    check(app.run())
+    assert figure(app, "Arena") == "1.35 GiB"
+
+
+def test_the_strip_has_what_was_reserved_whatever_strategy_is_shown():
+    document = state.load_document(EXAMPLE, documents.Options())
+    curve = reserved_curve(document)
+    over = memory_over_time(open_recordings.read_recording(documents.path_of(EXAMPLE), (0, 0), ""))
+    # Few enough steps that the curve has all of them.
+    assert (curve.steps, curve.reserved) == (tuple(range(len(over.live))), tuple(over.reserved.tolist()))
+    facts = state.facts_of(document, "linear_scan")
+    drawn = make_panel(facts, COLOURINGS["size"](document.problem), reserved=curve)
+    (line,) = drawn.lines
+    assert (line.kind, line.exact) == ("reserved", False)
+    assert (len(line.start), int(line.nbytes.max())) == (2021, 1_499_463_680)
+    assert reserved_curve(state.load_document("example:teaching_best_fit", documents.Options())) is None
+
+
+def test_compare_puts_what_was_recorded_first():
+    app = open_app("compare", doc=EXAMPLE)
+    shown = widget(app.multiselect, "Strategies, two to four")
+    assert shown.value[:2] == ["imported", "auto"]
+    assert "recorded" in shown.options
+    assert "recorded" in app.dataframe[0].value["strategy"].tolist()
+
+
+def test_import_takes_a_snapshot_and_a_part_of_it():
+    app = upload(open_app("import"), "two.pickle", two_devices())
+    assert (figure(app, "recognised as"), figure(app, "brings a plan")) == ("pickle", "recorded")
+    part = widget(app.selectbox, "Part of the recording")
+    assert part.options == [
+        "the device with the most bytes, all streams",
+        "device 0: 4 events, 4 MiB reserved",
+        "device 0, stream 0",
+        "device 0, stream 3",
+        "device 1: 2 events, 2 MiB reserved",
+    ]
+    assert figure(app, "buffers") == "2"
+    part.set_value("device=0,stream=3")
+    check(app.run())
+    assert figure(app, "buffers") == "1"
+    app.button[0].click()
+    check(app.run())
+    assert address(app)["part"] == "device=0,stream=3"
+    assert figure(app, "Lower bound") == "1000 B"
+    key = address(app)["doc"]
+    assert open_app(doc=key, part="device=1").metric[0].value == "1 MiB"
+
+
+@pytest.mark.parametrize("part", ["device=9", "device=0,stream=99", "nonsense", "device=<b>"])
+def test_a_part_that_is_not_there_is_told_and_the_whole_is_shown(part):
+    app = open_app(doc=EXAMPLE, part=part)
+    assert len(app.error) == 1
+    assert figure(app, "Arena") == "1.4 GiB"
+    assert "part" not in address(app)
+
+
+def test_a_trace_is_a_recording_and_a_timeline_a_list_of_buffers(tmp_path):
+    said = {"Bytes": 512, "Addr": 4096, "Device Type": 0, "Device Id": -1}
+    memory = {"name": "[memory]", "ts": 1, "tid": 1, "args": said}
+    trace = json.dumps({"schemaVersion": 1, "traceEvents": [memory]}).encode()
+    app = upload(open_app("import"), "trace.json", trace)
+    assert (figure(app, "recognised as"), figure(app, "brings a plan")) == ("profiler", "recorded")
+    assert "Part of the recording" not in [each.label for each in app.selectbox]
+    app = upload(open_app("import"), "line.json", b"[[1], [[0, 1, 2, 3, 4, 5, 6, 7, 8]]]")
+    assert (figure(app, "recognised as"), figure(app, "buffers")) == ("profiler", "8")
+
+
+def test_a_pickle_that_calls_something_is_refused_and_not_kept():
+    app = upload(open_app("import"), "evil.pickle", b"\x80\x04cos\nsystem\n(S'true'\ntR.")
+    assert "the global os.system" in app.error[0].value.replace("\\", "")
+    assert not [key for key in documents.catalogue() if key.startswith("upload:")]
+
+
+def test_parts_as_text_and_back():
+    for selection in (Selection(0), Selection(-1), Selection(3, 7)):
+        assert (
+            open_recordings.parse_part(open_recordings.part_text(selection.device, selection.stream), "x")
+            == selection
+        )
+    assert open_recordings.parse_part("", "x") == Selection()
+    with pytest.raises(InputError, match=r"x: part: found 'stream=1', expected device=0"):
+        open_recordings.parse_part("stream=1", "x")
+    assert state.PARAMETERS["part"] == ""
+
+
+def pools():
+    """One device, a common pool and a private one: a snapshot, and what its events do."""
+    allocator = Allocator()
+    kept = allocator.alloc(1000, stack(1))
+    allocator.alloc(SEGMENT, stack(2), pool=(0, 1))
+    allocator.free(kept)
+    allocator.empty_cache()
+    return pickle.dumps(allocator.snapshot())
+
+
+def test_a_private_pool_is_chosen_on_inspect_and_kept_in_the_address():
+    key, _ = documents.keep_upload("pools.pickle", pools())
+    app = open_app(doc=key)
+    part = widget(app.selectbox, "Part of the recording")
+    assert part.options == [
+        "the device with the most bytes, all streams",
+        "device 0: 7 events, 4 MiB reserved",
+        "device 0, the common pool",
+        "device 0, private pool 0:1",
+    ]
+    part.set_value("device=0,pool=0:1")
+    check(app.run())
+    assert address(app)["part"] == "device=0,pool=0:1"
+    assert figure(app, "Lower bound") == "2 MiB"
+    app = open_app(doc=key, part="device=0,stream=0,pool=0:0")
+    assert (figure(app, "Lower bound"), widget(app.selectbox, "Part of the recording").value) == (
+        "1000 B",
+        "device=0,stream=0,pool=0:0",
+    )
+    app = open_app(doc=key, part="device=0,pool=9:9")
+    assert "found pool 9:9, expected what has events" in app.error[0].value.replace("\\", "")
+
+
+def test_reserved_bytes_over_time_have_a_tab():
+    key, _ = documents.keep_upload("pools.pickle", pools())
+    app = open_app(doc=key, tab="Reserved")
+    told = [each.value.replace("\\", "") for each in app.caption]
+    (said,) = [each for each in told if each.startswith("peak reserved")]
+    assert said == "peak reserved 4 MiB at step 3, peak live 2 MiB at step 4; fragmentation 2 MiB, 50.0 %"
+    over = memory_over_time(load_recording(documents.path_of(key)).recordings[0])
+    curve = reserved_over_time.data(over)
+    assert curve.live == (0, 0, 1000, 1000, SEGMENT + 1000, SEGMENT + 1000, SEGMENT, SEGMENT)
+    assert curve.reserved == (
+        0,
+        SEGMENT,
+        SEGMENT,
+        2 * SEGMENT,
+        2 * SEGMENT,
+        2 * SEGMENT,
+        2 * SEGMENT,
+        SEGMENT,
+    )
+    assert (curve.end, curve.failures) == (8, ())
+    live, reserved = reserved_over_time.figure(curve).data
+    assert (live.name, reserved.name, live.line.shape) == ("live", "reserved", "hv")
+    assert (len(live.x), live.x[-1], reserved.customdata[3]) == (9, 8, "4 MiB")
+    assert "Reserved" not in [each.label for each in open_app(doc="example:teaching_best_fit").tabs]
+
+
+def test_the_curve_is_thinned_to_the_most_of_each_stretch():
+    over = OverTime(np.arange(10), np.arange(10) + 5, (3,), True)
+    begin, live, reserved = thinned(over, 3)
+    assert (begin.tolist(), live.tolist(), reserved.tolist()) == ([0, 3, 6], [2, 5, 9], [7, 10, 14])

@@ -1,0 +1,322 @@
+"""The parts of the dashboard that compute: exact values for the smallest problems."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests import ROOT
+
+pytest.importorskip("streamlit")
+from memplan_dashboard.charts import arena_seconds, peak_bars
+from memplan_dashboard.session import documents, markdown_text, url
+from memplan_dashboard.session.documents import Document, Options
+from memplan_dashboard.session.plan_facts import make_facts
+from memplan_dashboard.views.inspect import buffer_filter
+from memplan_dashboard.widgets.plan_panels import make_panel
+
+from memplan_engine import (
+    Gap,
+    Graph,
+    InputError,
+    MemplanError,
+    Unread,
+    adopt,
+    find_peak,
+    known_strategies,
+    load,
+    make_plan,
+    make_problem,
+    to_problem,
+)
+from memplan_engine.plotting import colouring as colours
+from memplan_engine.plotting import colouring as shared
+from memplan_engine.preparation import Preparation
+
+EXAMPLES = ROOT / "example_graphs"
+
+
+def document(problem):
+    return Document("k", "k.csv", problem, Options(), problem)
+
+
+@pytest.fixture(scope="module")
+def gpt2():
+    graph = load(EXAMPLES / "gpt2.json")
+    assert isinstance(graph, Graph)
+    return to_problem(graph)
+
+
+# Colours.
+
+
+def test_the_ten_labels_with_most_bytes_and_steps_get_colours_and_the_rest_shares_grey():
+    n = 12
+    problem = make_problem([0] * n, [1] * n, list(range(n, 0, -1)), names=[f"n{i}" for i in range(n)])
+    found = shared._categories([f"kind{i}" for i in range(n)], problem)
+    assert found.index.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10]
+    assert found.legend == (*((f"kind{i}", i) for i in range(10)), ("2 others", 10))
+    assert found.palette == (*colours.CATEGORIES, colours.OTHER)
+
+
+def test_a_category_weighs_bytes_times_steps():
+    problem = make_problem([0, 0], [10, 1], [2, 15])
+    assert shared._categories(["long", "large"], problem).legend == (("long", 0), ("large", 1))
+
+
+def test_sizes_fall_into_seven_equal_steps_of_their_logarithm():
+    sizes = [2**power for power in range(8)]
+    found = colours.by_size(make_problem([0] * 8, [1] * 8, sizes))
+    assert found.index.tolist() == [0, 1, 2, 3, 4, 5, 6, 6]
+    assert found.legend == tuple((f"from {size} B", place) for place, size in enumerate(sizes[:7]))
+    assert found.palette == colours.MAGNITUDES
+
+
+def test_colours_that_nothing_has_are_left_out_of_the_legend():
+    found = colours.by_lifetime(make_problem([0, 0, 0], [1, 2, 1000], [1, 1, 1]))
+    assert found.legend == (("from 1 step", 0), ("from 1,000 steps", 6))
+    assert colours.by_size(make_problem([0, 0], [1, 1], [0, 0])).legend == (("from 0 B", 0),)
+    assert colours.by_size(make_problem([], [], [])).legend == ()
+
+
+def test_modules_are_grouped_as_deep_as_ten_colours_reach():
+    paths = [f"h.{layer}.{part}" for layer in range(12) for part in ("attn", "mlp")] + ["ln"]
+    known = [SimpleNamespace(module=path) for path in paths]
+    assert sorted(set(shared._module_groups(known))) == ["h.*.attn", "h.*.mlp", "ln"]
+    many = [SimpleNamespace(module=f"block.part{i}") for i in range(11)]
+    assert set(shared._module_groups(many)) == {"block"}
+
+
+def test_every_colouring_of_a_graph_indexes_its_palette(gpt2):
+    for colouring in colours.COLOURINGS.values():
+        found = colouring(gpt2)
+        assert len(found.index) == len(gpt2)
+        assert {index for _, index in found.legend} == set(found.index.tolist())
+        assert max(found.index) < len(found.palette)
+    assert dict(colours.by_kind(gpt2).legend).keys() >= {"aten.addmm", "aten.mul", "6 others"}
+    assert [label for label, _ in colours.by_role(gpt2).legend] == ["activation", "output"]
+
+
+# Panels.
+
+
+def test_a_panel_has_the_columns_of_its_plan():
+    problem = make_problem([0, 1, 2], [2, 3, 3], [10, 20, 5], names=["a", "b", "c"])
+    plan = adopt(problem, np.array([0, 10, 0]))
+    facts = make_facts(document(problem), plan)
+    panel = make_panel(facts, colours.by_size(problem), np.array([False, True, False]), capacity=64)
+    assert (panel.title, panel.subtitle) == ("imported", "30 B · arena optimal")
+    assert (panel.arena, panel.bound, panel.peak_step, panel.steps, panel.capacity) == (30, 30, 1, 3, 64)
+    assert [panel.start.tolist(), panel.end.tolist()] == [[0, 1, 2], [2, 3, 3]]
+    assert [panel.offset.tolist(), panel.size.tolist()] == [[0, 10, 0], [10, 20, 5]]
+    assert panel.profile_start.tolist() == [0, 1, 2]
+    assert panel.profile_live.tolist() == [10, 30, 25]
+    assert panel.profile_high.tolist() == [10, 30, 30]
+    assert panel.dimmed.tolist() == [False, True, False]
+    assert (panel.owner, panel.step_labels) == (None, None)
+    assert facts.figures.holes_at_peak == 0
+
+
+def test_a_buffer_with_a_gap_is_drawn_in_pieces_that_know_their_owner():
+    problem = make_problem([0, 0], [4, 4], [8, 8], gaps={1: (Gap(1, 2, 0, 2),)})
+    facts = make_facts(document(problem), make_plan(problem, "naive"))
+    panel = make_panel(facts, colours.by_size(problem))
+    assert panel.owner.tolist() == [0, 1, 1, 1]
+    assert panel.size.tolist() == [8, 8, 2, 8]
+    assert panel.offset.tolist() == [0, 8, 8, 8]
+
+
+def test_a_panel_says_when_its_plan_is_not_valid():
+    problem = make_problem([0, 0], [2, 2], [10, 10])
+    facts = make_facts(document(problem), adopt(problem, np.array([0, 5])))
+    assert make_panel(facts, colours.by_size(problem)).subtitle == "15 B · not valid"
+
+
+# Search.
+
+
+def test_a_search_looks_at_name_kind_and_module(gpt2):
+    names = np.array(gpt2.names)
+    assert names[~buffer_filter.misses(gpt2, "^add_1$")].tolist() == ["add_1"]
+    assert int((~buffer_filter.misses(gpt2, "^ATEN.TANH$")).sum()) == 12
+    assert int((~buffer_filter.misses(gpt2, r"h\.3\.mlp")).sum()) == 10  # fc, eight of the activation, proj
+    assert buffer_filter.misses(gpt2, "") is None
+    plain = make_problem([0, 0], [1, 1], [1, 1], names=["first", "second"])
+    assert buffer_filter.misses(plain, "sec").tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("(", "find: '(' is not a regular expression: missing ) at position 1"),
+        ("a{1000000000}", "find: 'a{1000000000}' repeats more than 10,000 times"),
+        ("(a{200}){200}", r"find: '(a{200}){200}' repeats more than 10,000 times"),
+        ("(" * 3000 + ")" * 3000, "nested too deeply"),
+    ],
+)
+def test_patterns_that_cannot_be_are_explained(pattern, message):
+    with pytest.raises(MemplanError) as caught:
+        buffer_filter.misses(make_problem([0], [1], [1]), pattern)
+    assert message in str(caught.value)
+
+
+def test_a_pattern_that_would_run_for_ever_ends_in_a_second_for_all_buffers_together():
+    names = ["a" * 40 + f"!{i}" for i in range(50)]
+    began = time.monotonic()
+    with pytest.raises(MemplanError, match="takes longer than 1 s"):
+        buffer_filter.misses(make_problem([0] * 50, [1] * 50, [1] * 50, names=names), r"^(a|aa)+$")
+    assert time.monotonic() - began < 15  # and not a second for each of the fifty
+
+
+# Figures.
+
+
+def test_peak_bars_name_the_largest_and_sum_up_the_rest():
+    n = 14
+    problem = make_problem([0] * n, [1] * n, list(range(n, 0, -1)), names=[f"n{i}" for i in range(n)])
+    bars = peak_bars.data(find_peak(problem))
+    assert len(bars) == 12
+    assert bars[0] == peak_bars.Bar("n0", 14, 14 / 105, 0)
+    assert bars[-1] == peak_bars.Bar("3 others", 6, 6 / 105, None)
+    assert peak_bars.data(find_peak(make_problem([], [], []))) == []
+
+
+def test_the_selected_bar_stands_out_and_names_are_text():
+    problem = make_problem([0, 0], [1, 1], [2, 1], names=["<b>bold</b>", "x" * 60])
+    chart = peak_bars.figure(peak_bars.data(find_peak(problem)), selected=1)
+    bar = chart.data[0]
+    assert bar.marker.color[0] != bar.marker.color[1] == "#EE6677"
+    assert bar.y[0] == "1 · &lt;b&gt;bold&lt;/b&gt;"
+    assert len(bar.y[1]) == len("2 · ") + 27
+    assert list(bar.x) == [2, 1]
+
+
+def test_every_strategy_has_a_mark_of_its_own():
+    problem = make_problem([0, 1, 2], [2, 3, 4], [10, 20, 5])
+    plans = [make_plan(problem, name) for name in known_strategies()]
+    marks = [trace.marker for trace in arena_seconds.figure(arena_seconds.data(plans)).data]
+    assert len({(mark.symbol, mark.color) for mark in marks}) == len(marks) == len(plans) - 1
+
+
+def test_arena_against_time_leaves_naive_out():
+    problem = make_problem([0, 1, 2], [2, 3, 4], [10, 20, 5])
+    plans = [make_plan(problem, name) for name in ("auto", "naive", "linear_scan")]
+    values = arena_seconds.data(plans)
+    assert [point.strategy for point in values.points] == ["auto", "linear_scan"]
+    assert [point.arena_bytes for point in values.points] == [30, 30]
+    assert values.bound_bytes == 30
+    chart = arena_seconds.figure(values)
+    assert [trace.name for trace in chart.data] == ["auto", "linear_scan"]
+    assert arena_seconds.data([]).points == ()
+
+
+def test_the_time_axis_has_ticks_that_are_written_out():
+    point = arena_seconds.Point("auto", 2**20, 0.0004, 0.0, True)
+    chart = arena_seconds.figure(arena_seconds.Points((point,), 2**20))
+    assert {"0.2", "0.5", "1"} <= set(chart.layout.xaxis.ticktext)
+    assert list(chart.data[0].x) == [0.4]
+
+
+# Choices.
+
+
+def test_dimensions_are_read_as_pairs():
+    assert url.parse_dims(" batch = 1, sequence=128,") == (("batch", 1), ("sequence", 128))
+    assert url.parse_dims("") == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["batch", "=1", "a=0", "a=-1", "a=1.5", "a=²", "a=" + "9" * 5000, "a=2147483648"]
+)
+def test_dimensions_that_are_none_are_refused(text):
+    with pytest.raises(MemplanError, match="expected NAME=VALUE with a whole number of 1 or more"):
+        url.parse_dims(text)
+
+
+def test_options_survive_the_way_through_the_address():
+    how = Preparation(
+        alignment=128,
+        plan_inputs=True,
+        symbols=(("seq", 7),),
+        streams=4,
+        unread=Unread.HELD,
+        round_sizes=True,
+        in_place=True,
+        concat=True,
+    )
+    options = Options((("batch", 2), ("n", 3)), True, how)
+    assert url.parse_options(url.option_choices(options)) == options
+    assert url.parse_options(url.option_choices(Options())) == Options()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("", None), ("x", None), ("nan", None), ("-1", None), ("0", None), ("1.5", 1.5), ("inf", 2.0**40)],
+)
+def test_a_capacity_is_a_number_above_nothing(text, value):
+    assert url.parse_mebibytes(text) == value
+
+
+def test_markdown_shows_names_as_they_stand():
+    assert markdown_text.plain("a_b *c* [d](e)\n$f$ :red[g]") == (r"a\_b \*c\* \[d\]\(e\) \$f\$ \:red\[g\]")
+
+
+# Documents.
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    monkeypatch.setattr(documents, "_store", lambda: tmp_path / "uploads")
+    monkeypatch.setattr("sys.argv", ["app.py"])
+    return tmp_path / "uploads"
+
+
+def test_uploads_are_kept_by_content_under_a_safe_name(store):
+    key, is_new = documents.keep_upload("../../my model.csv", b"one")
+    assert is_new
+    assert documents.path_of(key) == store / key.removeprefix("upload:") / "my_model.csv"
+    assert documents.keep_upload("../../my model.csv", b"one") == (key, False)
+    other, _ = documents.keep_upload("my model.csv", b"two")
+    labels = documents.catalogue()
+    assert labels[key] == f"my_model.csv ({key[7:11]})"
+    assert labels[other] == f"my_model.csv ({other[7:11]})"
+    documents.drop_upload(key)
+    assert key not in documents.catalogue()
+    with pytest.raises(InputError, match="no such document"):
+        documents.path_of(key)
+
+
+def test_the_oldest_uploads_make_room(store, monkeypatch):
+    monkeypatch.setattr(documents, "MOST_UPLOADS", 2)
+    for content in (b"one", b"two", b"three"):
+        documents.keep_upload("x.csv", content)
+        time.sleep(0.01)
+    assert sorted(path.read_bytes() for path in store.glob("*/*")) == [b"three", b"two"]
+
+
+def test_files_of_the_command_line_come_first_and_keep_apart(store, tmp_path, monkeypatch):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.csv").write_text(folder)
+    monkeypatch.setattr("sys.argv", ["app.py", "--flag", *(str(tmp_path / f / "x.csv") for f in "ab")])
+    assert documents.first_key() == "file:x.csv"
+    assert list(documents.catalogue())[:2] == ["file:x.csv", "file:x.csv (2)"]
+    assert [documents.path_of(key).read_text() for key in list(documents.catalogue())[:2]] == ["a", "b"]
+
+
+def test_what_opens_when_nothing_is_named(store):
+    assert documents.first_key() == documents.EXAMPLE
+    read = documents.read_document(documents.EXAMPLE, (), False)
+    opened = documents.make_document(documents.EXAMPLE, Options(), *read)
+    assert (opened.label, len(opened.problem), opened.index_of["add_4"]) == (
+        "gpt2.json", 217, opened.problem.names.index("add_4"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("key", ["", "upload:../x", "upload:0123", "example:../gpt2", "file:/etc/passwd"])
+def test_keys_that_lead_nowhere_are_refused(store, key):
+    with pytest.raises(InputError, match="no such document"):
+        documents.path_of(key)

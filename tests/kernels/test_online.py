@@ -1,0 +1,53 @@
+"""First fit by start with kept holes gives the offsets that first fit gives by its definition."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from memplan_engine import FREE, Problem, SolveLimits, make_plan, make_problem
+from memplan_engine.kernels.constructive.online import UNPLACED, first_fit_by_start
+from tests.support import reference
+from tests.support.drawn import problems
+
+NO_LIMIT = 2**63 - 1
+NEVER = np.zeros(1, dtype=np.bool_)
+
+
+def placed(problem: Problem, limit: int = NO_LIMIT) -> list[int]:
+    columns = (np.argsort(problem.start, kind="stable"), problem.start, problem.end, problem.size)
+    return first_fit_by_start(*map(np.array, columns), np.array(problem.alignment), limit, NEVER).tolist()  # type: ignore[call-arg]
+
+
+@given(problems())
+@settings(max_examples=200, deadline=None)
+def test_same_offsets_as_the_definition(problem: Problem) -> None:
+    plain = replace(problem, gaps={}, fixed=np.full(len(problem), FREE))
+    order = np.argsort(plain.start, kind="stable").tolist()
+    assert placed(plain) == reference.place(plain, order, "first")
+
+
+def test_worked_by_hand() -> None:
+    # a and b leave a hole of 12 bytes below c: d and e fill 11 of them.
+    problem = make_problem([0, 0, 0, 2, 2], [2, 2, 5, 4, 4], [8, 4, 4, 6, 5])
+    assert placed(problem) == [0, 8, 12, 0, 6]
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"), [(16, [0, 8, 12]), (15, [0, 8, UNPLACED]), (7, [UNPLACED] * 3)]
+)
+def test_gives_up_at_the_limit(limit: int, expected: list[int]) -> None:
+    assert placed(make_problem([0, 0, 0], [1, 1, 1], [8, 4, 4]), limit) == expected
+
+
+def test_auto_has_it_however_little_time_there_is() -> None:
+    random = np.random.default_rng(3)
+    n = 100_000
+    start = random.integers(0, n, n)
+    problem = make_problem(start, start + random.integers(1, 2_000, n), random.integers(1, 10**6, n))
+    plan = make_plan(problem, "auto", budget=SolveLimits(seconds=0.03))
+    assert dict(plan.parameters)["found_by"] in ("start × first fit", "linear scan")
+    assert plan.gap < 0.2

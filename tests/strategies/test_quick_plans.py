@@ -1,0 +1,74 @@
+"""However many buffers are alive at once, a limit ends the first plan, and what is quick gives one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from memplan_engine import FREE, PlanError, Problem, SolveLimits, make_plan, make_problem, validate_plan
+from memplan_engine.planner import adopt
+from memplan_engine.strategies.constructive.linear_scan import LinearScan
+from memplan_engine.strategies.constructive.order_fit import place_in_slots, place_online
+from tests.support.drawn import problems
+
+
+def by_start(problem: Problem) -> np.ndarray:
+    return np.argsort(problem.start, kind="stable")
+
+
+def full_of_holes() -> Problem:
+    """20,000 holes of one byte, and 20,000 buffers of 2 bytes that look at all of them, one after the other:
+    4 × 10^8 looks."""
+    small, large = 40_000, 20_000
+    start = np.arange(small + large)
+    ends = np.where(start % 2 == 0, small, small + large)
+    size = np.where(start < small, 1, 2)
+    return make_problem(start, np.where(start < small, ends, start + 1), size)
+
+
+def ended() -> SolveLimits:
+    budget = SolveLimits()
+    budget.cancel()
+    return budget
+
+
+@given(problems())
+@settings(max_examples=200, deadline=None)
+def test_slots_give_a_valid_placement(problem: Problem) -> None:
+    plain = replace(problem, gaps={}, fixed=np.full(len(problem), FREE))
+    offsets = place_in_slots(plain, by_start(plain))
+    assert offsets is not None
+    assert validate_plan(adopt(plain, offsets)).valid
+
+
+def test_slots_worked_by_hand() -> None:
+    # 9 bytes get a slot of 10; the 10 that come then take it, 5 one of 8 that was left, 21 a new one of 24.
+    problem = make_problem([0, 0, 1, 1, 1], [1, 1, 2, 2, 2], [9, 8, 10, 5, 21])
+    offsets = place_in_slots(problem, by_start(problem))
+    assert offsets is not None
+    assert offsets.tolist() == [0, 10, 0, 10, 18]
+
+
+def test_slots_that_pass_what_bytes_can_be_counted_are_none() -> None:
+    assert place_in_slots(make_problem([0, 0], [1, 1], [2**61, 2**61]), np.arange(2)) is not None
+    assert place_in_slots(make_problem([0], [1], [2**63 - 2**59]), np.arange(1)) is None
+
+
+def test_a_limit_ends_the_first_plan_and_slots_give_another() -> None:
+    problem = full_of_holes()
+    assert place_online(problem, by_start(problem), ended()) is None
+    assert place_online(problem, by_start(problem), SolveLimits()) is not None
+    plan = make_plan(problem, "auto", budget=SolveLimits(seconds=0.05))
+    assert (dict(plan.parameters)["found_by"], plan.cut_short) == ("slots", True)
+    assert plan.arena_bytes == 40_002
+
+
+def test_a_linear_scan_hears_that_it_is_to_stop() -> None:
+    problem = full_of_holes()
+    with pytest.raises(PlanError, match="linear_scan was stopped before every buffer had its offset"):
+        LinearScan().place(problem, ended())
+    few = make_problem([0, 1], [2, 3], [4, 4])
+    assert LinearScan().place(few, ended()).offsets.tolist() == [0, 4]

@@ -1,0 +1,64 @@
+"""The app without a browser, as the tests of the pages drive it."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from streamlit.components.v2 import manifest_scanner
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
+
+from tests import ROOT
+
+APP = ROOT / "dashboard" / "app.py"
+
+# Each AppTest reads the metadata of every installed package, two thirds of what opening the app costs; it
+# finds the same each time. A server does so once, too.
+manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
+
+
+CSV = "id,lower,upper,size\na,0,4,10\nb,1,3,20\nc,2,4,10\n"
+
+
+def open_app(page="", tab="", **parameters):
+    """The app at an address; `page` is "compare", "import" or nothing for Inspect; `tab` is one below the
+    chart."""
+    app = AppTest.from_file(APP, default_timeout=60)
+    for name, value in parameters.items():
+        app.query_params[name] = value
+    if tab:
+        app.query_params["tab"] = tab
+    # AppTest itself can only go to such a page from another one; by its address one comes straight.
+    app._page_hash = calc_hash(page) if page else ""
+    check(app.run())
+    app._page_hash = ""
+    return app
+
+
+def check(app):
+    """`app`, which must not have failed."""
+    assert not app.exception, app.exception
+    return app
+
+
+def upload(app, name, content):
+    """The app once a file of this name and content, text or bytes, is uploaded."""
+    raw = content if isinstance(content, bytes) else content.encode()
+    app.file_uploader[0].upload(name, raw)
+    return check(app.run())
+
+
+def widget(kind, label):
+    """The widget of that label."""
+    return next(each for each in kind if each.label == label)
+
+
+def figure(app, label):
+    """The value of the metric of that label."""
+    return next(each.value for each in app.metric if each.label == label)
+
+
+def address(app):
+    """The query parameters."""
+    given = app.query_params.items()
+    return {name: value if isinstance(value, str) else value[0] for name, value in given}

@@ -1,0 +1,163 @@
+"""The dashboard as its tests and its benchmark drive it: pick, type, upload, and look at the chart."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator
+
+    from tests.support.browser import Tab
+
+CHART = (
+    "document.querySelector('[data-testid=stBidiComponentIsolated]')?.shadowRoot?.querySelector('.plan-view')"
+)
+GUTTER = 76
+
+OPENS_MS = 2000
+"""A list that is not open by then was closed again: a page that scrolls closes it, and the focus that goes
+from the chart to a list may scroll the page by less than a pixel."""
+
+
+class DashboardPage:
+    """One tab on the dashboard; every action waits until what it caused is on the screen."""
+
+    def __init__(self, tab: Tab, wait: bool = True) -> None:
+        self.tab, self.page = tab, tab.page
+        self.root = self.page.locator(".plan-view[data-drawn]")
+        if wait:
+            self.root.first.wait_for(timeout=120_000)
+            self.settled()
+
+    def settled(self) -> None:
+        """Wait for the end of the script run."""
+        self.page.wait_for_timeout(60)
+        self.tab.settle()
+
+    # The controls.
+
+    def select(self, label: str, option: str) -> None:
+        """Choose an option of a select box; a long list has only those that can be seen, unless one types."""
+        self.open_list(label)
+        from playwright.sync_api import TimeoutError as Late
+
+        with contextlib.suppress(Late):
+            self.page.get_by_role("option").first.wait_for(timeout=OPENS_MS)
+        if not self.page.get_by_role("option").count():
+            self.open_list(label)
+        self.page.get_by_role("option").first.wait_for()
+        wanted = self.page.get_by_role("option", name=option, exact=True)
+        if not wanted.count():
+            self.page.keyboard.insert_text(option)
+        wanted.click()
+        self.settled()
+
+    def open_list(self, label: str) -> None:
+        """Open a select box and type nothing."""
+        box = self.page.get_by_role("combobox", name=re.compile(f"{re.escape(label)}$"))
+        box.click()
+
+    def type(self, label: str, text: str) -> None:
+        """Type into a text or number field and leave it with Enter."""
+        field = self.page.get_by_label(label, exact=True)
+        field.fill(text)
+        field.press("Enter")
+        self.settled()
+
+    def upload(self, name: str, content: bytes | str) -> None:
+        """Give a file to the uploader."""
+        raw = content.encode() if isinstance(content, str) else content
+        file = {"name": name, "mimeType": "application/octet-stream", "buffer": raw}
+        self.page.locator("input[type=file]").set_input_files(file)
+        self.page.get_by_test_id("stFileUploader").get_by_text(name, exact=True).wait_for()
+        self.settled()
+
+    def visit(self, title: str) -> None:
+        """Go to another page by its link."""
+        self.page.get_by_role("link", name=title).click()
+        self.settled()
+
+    # What is shown.
+
+    @property
+    def title(self) -> str:
+        """The strategy of the first panel."""
+        return self.titles[0]
+
+    @property
+    def titles(self) -> list[str]:
+        """The strategies of all panels."""
+        return self.root.locator(".caption .title").all_inner_texts()
+
+    @property
+    def subtitle(self) -> str:
+        """The figures of the first panel."""
+        return self.root.locator(".caption .subtitle").first.inner_text()
+
+    @property
+    def alerts(self) -> list[str]:
+        """Errors, warnings and notes."""
+        return self.page.get_by_test_id("stAlert").all_inner_texts()
+
+    def metric(self, label: str) -> str:
+        """A figure of the row above the chart."""
+        found = self.page.get_by_test_id("stMetric").filter(has_text=label)
+        return str(found.get_by_test_id("stMetricValue").inner_text())
+
+    @property
+    def details(self) -> Locator:
+        """The box of the selected buffer."""
+        return self.page.locator(".st-key-details")
+
+    @property
+    def address(self) -> dict[str, str]:
+        """The parameters in the URL."""
+        query = urlsplit(self.page.url).query
+        return {name: values[0] for name, values in parse_qs(query, keep_blank_values=True).items()}
+
+    def drawn(self, name: str, value: str, other: bool = False) -> None:
+        """Wait until the chart's data attribute `name` has a value (or has another one)."""
+        sign = "!==" if other else "==="
+        script = f"([name, value]) => {CHART}?.getAttribute('data-' + name) {sign} value"
+        self.page.wait_for_function(script, arg=[name, value])
+
+    def titled(self, title: str) -> None:
+        """Wait until the first panel shows the plan of a strategy."""
+        script = f"title => {CHART}?.querySelector('.title')?.textContent === title"
+        self.page.wait_for_function(script, arg=title, timeout=120_000)
+
+    def data(self, name: str) -> str | None:
+        """A data attribute of the chart."""
+        return self.root.get_attribute(f"data-{name}")
+
+    def unselected(self) -> None:
+        """Wait until nothing is selected, neither in the chart nor below it."""
+        self.drawn("selected", "")
+        self.details.wait_for(state="detached")
+        self.settled()
+
+    def eventually(self, look: Callable[[], object], expected: object) -> None:
+        """Wait until `look()` gives what is expected: a rerun may still be on its way."""
+        deadline = time.monotonic() + 20
+        while (found := look()) != expected and time.monotonic() < deadline:
+            self.page.wait_for_timeout(50)
+        assert found == expected
+
+    def find_rectangle(self, among: list[tuple[float, float]]) -> tuple[float, float]:
+        """The first of these places (shares of the first plot) that lies on a rectangle."""
+        stage = self.root.locator(".stage").first
+        stage.scroll_into_view_if_needed()
+        box = stage.bounding_box()
+        assert box is not None
+        for share_x, share_y in among:
+            x = box["x"] + GUTTER + share_x * (box["width"] - GUTTER)
+            y = box["y"] + 4 + share_y * (box["height"] * 0.7)
+            self.page.mouse.move(x, y)
+            if "on-rect" in (stage.get_attribute("class") or ""):
+                return x, y
+        raise AssertionError("no rectangle at any of these places")
