@@ -1,7 +1,7 @@
-# Two commands: `make run` opens the dashboard, `make test` runs every test. `make help` lists the rest.
+# Two commands: `make run` opens the dashboard, `make test` runs the tests. `make help` lists the rest.
 #
 #   EXTRAS=dashboard,onnx   what `make run` installs (default: all)
-#   ARGS="…"                passed on: files to open for `run`, pytest's options for `test`
+#   ARGS="…"                passed on: files to open for `run`, pytest's options for `test` and `test-slow`
 #   VERSION=0.2.0           the version that `make changelog` writes the changes of
 #   PYTHON=python3.12       the Python that makes .venv (default: the first one found that is 3.11 or newer)
 
@@ -23,18 +23,23 @@ TEST_STAMP := $(call stamp,test)
 DOCS_STAMP := $(call stamp,docs)
 PINS := pyproject.toml constraints.txt
 
-.PHONY: help run test lint format docs changelog bench wheel browser clean
+.PHONY: help run test test-slow lint format docs changelog bench wheel browser clean
 
 help: ## list these targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r target text; do \
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r target text; do \
 		printf '%-16s %s\n' "$$target" "$$text"; done
 
 run: $(RUN_STAMP) ## install what is missing, then open the dashboard on 127.0.0.1 (ARGS="file.csv")
 	@exec $(BIN)/memplan dashboard $(ARGS)
 
 # Python may keep what it compiles, whatever the environment says: each worker, server and child starts sooner.
-test: $(TEST_STAMP) browser ## run every test (ARGS="-k name" for some)
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -rs $(ARGS)
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -rs
+
+test: $(TEST_STAMP) browser ## run the tests but for the slow ones (ARGS="-k name" for some)
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-slow: $(TEST_STAMP) browser ## run the slow tests: large models, long searches
+	$(PYTEST) -m slow $(ARGS)
 
 browser: $(TEST_STAMP) ## find or install the browser that the tests drive
 	@scripts/install-browser.sh $(BIN)/python

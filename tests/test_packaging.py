@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -124,11 +126,46 @@ def test_every_change_is_of_a_kind_that_the_changelog_has() -> None:
 
 
 def test_ci_runs_every_target_that_a_change_has_to_pass() -> None:
-    ran = re.findall(r"^make (\w+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
-    assert ran == ["test", "lint", "docs", "wheel"]
+    ran = re.findall(r"^make ([\w-]+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    assert ran == ["test", "test-slow", "lint", "docs", "wheel"]
     printed = subprocess.run(["make"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    assert set(ran) <= set(re.findall(r"^ *make (\w+)", printed, re.MULTILINE))
+    assert set(ran) <= set(re.findall(r"^ *make ([\w-]+)", printed, re.MULTILINE))
     assert "- run: .ci/run\n" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+
+
+def test_every_test_is_in_one_of_the_two_tiers() -> None:
+    """Both take what there is but for the marker; nothing else leaves a test out, in neither of them."""
+    makefile = (ROOT / "Makefile").read_text()
+    tiers = re.findall(r"^(test[\w-]*):.*\n\t\$\(PYTEST\) -m (.*) \$\(ARGS\)$", makefile, re.MULTILINE)
+    assert tiers == [("test", '"not slow"'), ("test-slow", "slow")]
+    (pytest_line,) = re.findall(r"^PYTEST := (.*)$", makefile, re.MULTILINE)
+    options = PROJECT["tool"]["pytest"]["ini_options"]
+    assert options["testpaths"] == ["tests"]
+    left_out = re.compile(r" (-k|-m (?!pytest)|--(deselect|ignore)|tests?/)|norecursedirs|python_files")
+    assert not left_out.search(f" {pytest_line} {options['addopts']} {' '.join(options)}")
+
+    def collected(*marks: str) -> set[str]:
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider"]
+        printed = subprocess.run(
+            [*command, "tests/feasibility/test_decide.py", *marks],
+            cwd=ROOT, check=True, capture_output=True, text=True,
+        ).stdout  # fmt: skip
+        return set(re.findall("^.*::.*$", printed, re.MULTILINE))
+
+    quick, slow = collected("-m", "not slow"), collected("-m", "slow")
+    assert quick
+    assert slow
+    assert not quick & slow
+    assert quick | slow == collected()
+    # pytest looks into the files of these names only.
+    strays = [
+        f"{path.name}: {node.name}"
+        for path in (ROOT / "tests").rglob("*.py")
+        if not path.name.startswith("test_")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name.lower().startswith("test")
+    ]
+    assert strays == []
 
 
 def test_the_commands_module_of_the_wheel_exists() -> None:

@@ -33,7 +33,14 @@ def test_an_example_is_the_same_bytes_each_time(script, tmp_path):
     assert b"transformers/models/mobilenet_v2/modeling_mobilenet_v2.py" in written[0]
 
 
-@pytest.mark.parametrize("name", ["bert_base", "gpt2_dynamic", "vit_b16"])
+QUICK = ("bert_base", "gpt2_dynamic", "vit_b16")
+SLOW = (
+    "bert_training_default", "bert_training_min_cut", "gpt2", "gpt2_all_logits", "gpt2_training_step",
+    "llama_7b", "mobilenet_v2", "resnet50", "whisper_tiny",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_what_is_stored_is_what_the_script_makes(script, name):
     def bare(graph):
         return [(op.kind, op.inputs, op.outputs, op.workspace) for op in graph.ops]
@@ -41,6 +48,10 @@ def test_what_is_stored_is_what_the_script_makes(script, name):
     stored, made = load(SCRIPT.with_name(f"{name}.json")), script.make_example(name)
     assert bare(made) == bare(stored)
     assert made.storages == stored.storages
+
+
+def test_every_example_that_the_script_makes_is_compared(script):
+    assert {*QUICK, *SLOW} == {*script.INFERENCE, *script.TRAINING, *script.DYNAMIC}
 
 
 def test_attention_holds_a_mask_as_floats(script):

@@ -13,10 +13,13 @@ from benchmarks.families import adversarial, perfect
 from memplan_engine.bounds import BoundKind, contributors, lower_bound
 from memplan_engine.errors import InputError, PlanError
 from memplan_engine.feasibility.feasibility_decision import Verdict, decide
+from memplan_engine.files import load
+from memplan_engine.planner import make_plan
 from memplan_engine.problem import FREE, Gap, make_problem, select
 from memplan_engine.strategies.limits import SolveLimits
 from memplan_engine.verify.recheck_cores import Outcome, replay
 from memplan_engine.verify.validate import validate_plan
+from tests import ROOT
 from tests.support import drawn, reference, tight
 
 
@@ -214,3 +217,39 @@ def test_the_same_question_gives_the_same_answer():
         assert one.plan.offsets.tolist() == other.plan.offsets.tolist()
         assert one.bound == other.bound
         assert one.plan.nodes == other.plan.nodes
+
+
+PUBLISHED = ROOT.parent / "shared" / "data"
+CHALLENGING = [f"minimalloc/{letter}.1048576" for letter in "ABCDEFGHIJK"]
+AT_LOAD = [name for name in CHALLENGING if name[11] not in "DJ"] + [
+    "idealloc/resnet50",
+    "idealloc/pangu_2.6B",
+]
+
+
+def published(name):
+    """A list of buffers that its authors published, where somebody has put it beside the checkout."""
+    path = PUBLISHED / f"{name}.csv"
+    if not path.exists():
+        pytest.skip(f"needs {path}")
+    return load(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHALLENGING)
+def test_the_challenging_set_of_minimalloc_fits_into_the_capacity_of_its_paper(name):
+    problem = published(name)
+    decision = decide(problem, 1_048_576, budget=SolveLimits(120))
+    assert decision.verdict is Verdict.FITS
+    assert decision.plan.arena_bytes <= 1_048_576
+    assert validate_plan(decision.plan).valid
+    reference.assert_sound(problem, decision.plan.offsets.tolist())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", AT_LOAD)
+def test_published_instances_are_packed_at_their_load(name):
+    problem = published(name)
+    plan = make_plan(problem, "auto", budget=SolveLimits(120))
+    assert plan.arena_bytes == plan.bound.nbytes == lower_bound(problem).nbytes
+    assert validate_plan(plan).valid

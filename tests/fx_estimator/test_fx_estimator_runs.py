@@ -6,6 +6,7 @@ from __future__ import annotations
 import operator
 import re
 from functools import cache
+from itertools import product
 
 import pytest
 import torch
@@ -125,7 +126,8 @@ def traced(name: str, partition: str) -> Pair:
         return trace_pair(Awkward(), (torch.rand(2, 3, 8, 8),), {}, partition)
     pytest.importorskip("transformers")
     # What a model costs to trace grows with its layers. How layers follow each other, GPT-2 has.
-    return trace_pair(*small(name, layers=2 if name == "gpt2" else 1), partition)
+    kind, _, layers = name.partition(", ")
+    return trace_pair(*small(kind, layers=2 if layers or kind == "gpt2" else 1), partition)
 
 
 TRACED = [
@@ -135,10 +137,17 @@ TRACED = [
     ("vit", "default"),
     ("bert", "min-cut"),
 ]
+SLOW_TRACED = [
+    *(("gpt2", "min-cut"), ("vit", "min-cut"), ("bert", "default")),
+    *product(("bert, 2 layers", "t5, 2 layers", "vit, 2 layers"), ("default", "min-cut")),
+    *product(("resnet", "mobilenet"), ("default", "min-cut")),
+]
 
 
 @pytest.mark.parametrize("unread", Unread)
-@pytest.mark.parametrize(("name", "partition"), TRACED)
+@pytest.mark.parametrize(
+    ("name", "partition"), TRACED + [pytest.param(*each, marks=pytest.mark.slow) for each in SLOW_TRACED]
+)
 def test_a_training_step_by_storages_is_what_a_real_run_takes(name, partition, unread):
     pair = traced(name, partition)
     forward, backward, peak = measure_pair(

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks.runtime_models import programs
 from memplan_engine import (
     InputError,
     Program,
@@ -81,6 +82,19 @@ def test_predicted_bytes_are_those_dispatched_during_every_op(case: Any) -> None
     source = problem.callers.of(problem.names.index("layer_norm")).source
     assert source is not None
     assert "self.norm(" in line_of(source)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", ["gpt2 step", "mobilenet_v2 step"])
+def test_predicted_bytes_of_a_step_of_the_published_size_are_those_dispatched(name: str) -> None:
+    """Adam steps of GPT-2 with 124 million parameters and of MobileNetV2, raw and functional."""
+    pytest.importorskip("transformers")
+    for _, program, args, kwargs, _ in programs(name, full=True):
+        measured = compare_run(program, args, kwargs)
+        assert [op.name for op in measured.graph.ops] == list(measured.observation.ops.names)
+        assert measured.predicted.tolist() == measured.dispatch.tolist()
+        assert measured.equality.exact
 
 
 class Counted(nn.Module):

@@ -16,8 +16,7 @@ from memplan_engine.graph import Op
 from memplan_engine.problem import Problem
 from memplan_engine.torch_capture.training.torch_training import TrainingCapture
 
-# One layer, for what a model costs to trace grows with its layers; how layers follow each other, GPT-2 has.
-SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+SMALL = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
 NAMES = ("conv", "gpt2", "bert", "vit", "t5")
 Model = tuple[nn.Module, dict[str, Any], Callable[[Any], Any] | None]
 
@@ -41,9 +40,13 @@ def cross_entropy(output: torch.Tensor) -> torch.Tensor:
     return nn.functional.cross_entropy(output, torch.tensor([0, 1]))
 
 
-def build(name: str) -> Model:
-    """The model called so, in train mode, with a batch of two."""
+def build(name: str, layers: int = 1) -> Model:
+    """The model called so, in train mode, with a batch of two.
+
+    What a model costs to trace grows with its layers. How layers follow each other, GPT-2 has: it has two.
+    """
     torch.manual_seed(0)
+    sizes = {**SMALL, "num_hidden_layers": layers}
     ids = torch.arange(24).reshape(2, 12) % 7
     image = torch.rand(2, 3, 32, 32)
     labels = {"input_ids": ids, "labels": ids}
@@ -56,15 +59,16 @@ def build(name: str) -> Model:
         model = t.GPT2LMHeadModel(t.GPT2Config(n_embd=16, n_layer=2, n_head=2, **tokens))
         inputs = {**labels, "use_cache": False}
     elif name == "bert":
-        model = t.BertForMaskedLM(t.BertConfig(vocab_size=50, max_position_embeddings=16, **SMALL))
+        model = t.BertForMaskedLM(t.BertConfig(vocab_size=50, max_position_embeddings=16, **sizes))
         inputs = labels
     elif name == "vit":
-        model = t.ViTForImageClassification(t.ViTConfig(image_size=32, patch_size=8, **SMALL))
+        model = t.ViTForImageClassification(t.ViTConfig(image_size=32, patch_size=8, **sizes))
         inputs = {"pixel_values": image, "labels": torch.tensor([0, 1])}
     else:
         config = t.T5Config(
-            vocab_size=50, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2, decoder_start_token_id=0
-        )
+            vocab_size=50, d_model=16, d_kv=8, d_ff=32, num_layers=layers, num_heads=2,
+            decoder_start_token_id=0,
+        )  # fmt: skip
         model = t.T5ForConditionalGeneration(config)
         inputs = {"input_ids": ids, "labels": ids[:, :5].contiguous(), "use_cache": False}
     return model.train(), inputs, None

@@ -56,11 +56,18 @@ class Autocast(nn.Module):
 
 
 def tiny(name):
+    """What a model costs to trace grows with its layers. How layers follow each other, GPT-2's two show."""
     t = transformers
+    name, _, layers = name.partition(", ")
+    layers = 2 if layers else 1
     ids = torch.arange(12).reshape(1, 12) % 7
     image = torch.rand(1, 3, 32, 32)
-    # One layer: what a model costs to trace grows with its layers. How layers follow each other, GPT-2 has.
-    small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    small = {
+        "hidden_size": 16,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
     if name == "gpt2":
         config = t.GPT2Config(n_embd=16, n_layer=2, n_head=2, vocab_size=50, n_positions=16)
         return t.GPT2LMHeadModel(config), (ids,), {"use_cache": False}
@@ -71,13 +78,14 @@ def tiny(name):
     if name == "vit":
         return t.ViTModel(t.ViTConfig(image_size=32, patch_size=8, **small)), (image,), {}
     if name == "t5":
-        config = t.T5Config(vocab_size=50, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2)
+        config = t.T5Config(vocab_size=50, d_model=16, d_kv=8, d_ff=32, num_layers=layers, num_heads=2)
         inputs = {"input_ids": ids, "decoder_input_ids": ids[:, :5], "use_cache": False}
         return t.T5ForConditionalGeneration(config), (), inputs
     if name == "whisper":
         config = t.WhisperConfig(
-            vocab_size=50, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
-            decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, num_mel_bins=8,
+            vocab_size=50, d_model=16, encoder_layers=layers, decoder_layers=layers,
+            encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=32,
+            decoder_ffn_dim=32, num_mel_bins=8,
             max_source_positions=20, max_target_positions=12, pad_token_id=0, bos_token_id=1,
             eos_token_id=2, decoder_start_token_id=1,
         )  # fmt: skip
@@ -89,6 +97,9 @@ def tiny(name):
 
 
 NAMES = ["gpt2", "bert", "llama", "vit", "t5", "whisper", "cnn", "cnn-training", "autocast"]
+DEEPER = [f"{name}, 2 layers" for name in ("bert", "llama", "vit", "t5", "whisper")]
+PROGRAMS = [f"{name}/{form}" for name in NAMES for form in ("raw", "functional")]
+SLOW_PROGRAMS = [f"{name}/{form}" for name in DEEPER for form in ("raw", "functional")]
 
 
 @cache
@@ -100,7 +111,9 @@ def exported_program(name):
         return torch.export.export(model, args, kwargs, strict=False)
 
 
-@pytest.fixture(scope="module", params=[f"{name}/{form}" for name in NAMES for form in ("raw", "functional")])
+@pytest.fixture(
+    scope="module", params=PROGRAMS + [pytest.param(each, marks=pytest.mark.slow) for each in SLOW_PROGRAMS]
+)
 def program(request):
     name, form = request.param.split("/")
     exported = exported_program(name)

@@ -340,7 +340,7 @@ def test_a_job_ends_with_its_session(desk, monkeypatch):
 
 SERVER = """
 import sys, time
-from tests.dashboard.background from tests.dashboard.background import test_jobs as t
+from tests.dashboard.background import test_jobs as t
 desk = t.Desk(lambda session: True)
 several = [t.make_job(session=name) for name in "ab"]
 for job in several:

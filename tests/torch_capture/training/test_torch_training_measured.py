@@ -38,16 +38,23 @@ from tests.support.training_models import (
     wide_mlp,
 )
 
-# Three models have both partitions; two more have one each, for what a capture takes.
+# Three models have both partitions; two more have one each, for what a capture takes. The others are slow.
 CAPTURES = [
     *product(("conv", "gpt2", "bert"), ("default", "min_cut")), ("vit", "default"), ("t5", "min_cut"),
 ]  # fmt: skip
-each_capture = pytest.mark.parametrize(("name", "partition"), CAPTURES)
+SLOW_CAPTURES = [
+    ("vit", "min_cut"), ("t5", "default"),
+    *product(("bert, 2 layers", "vit, 2 layers", "t5, 2 layers"), ("default", "min_cut")),
+]  # fmt: skip
+each_capture = pytest.mark.parametrize(
+    ("name", "partition"), CAPTURES + [pytest.param(*each, marks=pytest.mark.slow) for each in SLOW_CAPTURES]
+)
 
 
 @cache
 def halves(name: str, partition: str) -> TrainingCapture:
-    model, inputs, loss = build(name)
+    kind, _, layers = name.partition(", ")
+    model, inputs, loss = build(kind, int(layers.removesuffix(" layers") or 1))
     return capture_training(model, (), inputs, loss=loss, partition=partition)
 
 
@@ -105,14 +112,20 @@ def test_reading_a_default_backward_graph_as_freed_is_not_what_the_interpreter_d
     assert "native_dropout" in recomputed_ops(capture.joint)
 
 
-@pytest.mark.parametrize("gradients", Gradients)
-@pytest.mark.parametrize("functional", [False, True], ids=["in place", "functional"])
-@pytest.mark.parametrize("name", NAMES)
+def is_long(name: str, functional: bool, gradients: str) -> bool:
+    return name not in ("conv", "bert") and (functional or gradients == "freed")
+
+
+WHOLE_STEPS = [
+    pytest.param(*each, marks=pytest.mark.slow) if is_long(*each) else each
+    for each in product(NAMES, (False, True), Gradients)
+]
+
+
+@pytest.mark.parametrize(("name", "functional", "gradients"), WHOLE_STEPS)
 def test_planned_live_bytes_of_a_whole_step_are_those_measured(
     name: str, functional: bool, gradients: str
 ) -> None:
-    if name not in ("conv", "bert") and (functional or gradients == "freed"):
-        pytest.skip("as for conv and bert; these take the longest")
     step, graph = adam_step(name, functional, gradients)
     after = measure_graph_module(step.module, real_like(step.values))
     assert live_bytes(to_problem(graph, alignment=1)) == [after[op.name] for op in graph.ops]
