@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
 from memplan_engine.errors import InputError
 from memplan_engine.formats.importer import Loaded
@@ -14,6 +14,28 @@ from memplan_engine.plan import Plan
 from memplan_engine.planner import as_problem
 from memplan_engine.problem import Problem
 from memplan_engine.schedule import Schedule, multi_stream, sequential
+
+
+class PlanningOption(NamedTuple):
+    """A field of `Preparation` as people ask for it: command line, page and address are made from it."""
+
+    told: str
+    """What it does, in a sentence: `--help`, and the help of its widget."""
+    label: str = ""
+    """Of its widget on the page, a switch, or a number where there is a `most`; empty: neither."""
+    parameter: str = ""
+    """Its name in the address of a page; empty: it is not in it, or in a way of its own."""
+    most: int = 0
+    """The largest number that a page takes, in `unit`; 0 where it is no number."""
+    unit: str = ""
+    name: str = ""
+    default: Any = None
+    kind: Any = None
+    """The field's type."""
+
+    def asked(self, how: Preparation) -> bool:
+        """Whether `how` has anything but the default here."""
+        return bool(getattr(how, self.name) != self.default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +48,67 @@ class Preparation:
     that dies, `concat` makes the inputs of a concatenation inside its output; both are proved safe first.
     """
 
-    alignment: int | None = None
-    plan_inputs: bool = False
-    symbols: tuple[tuple[str, int], ...] = ()
-    streams: int | None = None
-    schedule: Path | None = None
-    unread: Unread = Unread.FREED
-    round_sizes: bool = False
-    in_place: bool = False
-    concat: bool = False
+    alignment: Annotated[
+        int | None,
+        PlanningOption(
+            "Bytes; 64 for graphs, the file's own for CSV.", parameter="alignment", most=2**30, unit="bytes"
+        ),
+    ] = None
+    plan_inputs: Annotated[
+        bool,
+        PlanningOption(
+            "Give graph inputs, which belong to the caller, a place in the arena.",
+            label="Give graph inputs a place",
+            parameter="inputs",
+        ),
+    ] = False
+    symbols: Annotated[
+        tuple[tuple[str, int], ...],
+        PlanningOption("Give a symbolic size its value: NAME=VALUE; else it has its hint. Repeatable."),
+    ] = ()
+    streams: Annotated[
+        int | None,
+        PlanningOption(
+            "Run up to this many ops at one step, as soon as they can (AITemplate's simple multi-stream).",
+            label="Streams",
+            parameter="streams",
+            most=1024,
+            unit="ops a step",
+        ),
+    ] = None
+    schedule: Annotated[
+        Path | None, PlanningOption("memplan/schedule JSON: a step for each op, or ops on streams.")
+    ] = None
+    unread: Annotated[
+        Unread,
+        PlanningOption(
+            "Values that nobody reads: freed at once, or held to the last step, as fx.Interpreter does.",
+            label="Hold values that nobody reads",
+            parameter="unread",
+        ),
+    ] = Unread.FREED
+    round_sizes: Annotated[
+        bool,
+        PlanningOption(
+            "Round sizes up to the alignment, as AITemplate does.", label="Round sizes up", parameter="round"
+        ),
+    ] = False
+    in_place: Annotated[
+        bool,
+        PlanningOption(
+            "Let elementwise ops write into an input that dies.",
+            label="Write in place",
+            parameter="in_place",
+        ),
+    ] = False
+    concat: Annotated[
+        bool,
+        PlanningOption(
+            "Make the inputs of concatenations inside their output.",
+            label="Concatenate without copies",
+            parameter="concat",
+        ),
+    ] = False
 
     @property
     def graph_alignment(self) -> int:
@@ -49,6 +123,19 @@ class Preparation:
     def without_symbols(self) -> Preparation:
         """The same, of a graph whose symbols have their values already."""
         return replace(self, symbols=())
+
+
+def _planning_options() -> dict[str, PlanningOption]:
+    """The fields of `Preparation` by name, each with what its annotation says of it."""
+    hints = get_type_hints(Preparation, include_extras=True)
+    options = {}
+    for each in fields(Preparation):
+        kind, option = get_args(hints[each.name])
+        options[each.name] = option._replace(name=each.name, default=each.default, kind=kind)
+    return options
+
+
+PLANNING_OPTIONS = _planning_options()
 
 
 def prepare(loaded: Loaded, how: Preparation, source: str = "") -> Problem:
@@ -71,12 +158,13 @@ def prepare(loaded: Loaded, how: Preparation, source: str = "") -> Problem:
         return reused_problem(reused, round_sizes=how.round_sizes, **how.options)
     problem = loaded.problem if isinstance(loaded, Plan) else loaded
     # Taken silently, an option that does nothing would give a plan of something else than was asked for.
-    for option in fields(Preparation):
-        asked = getattr(how, option.name)
-        if option.name not in ("alignment", "plan_inputs") and asked and asked != option.default:
+    for option in PLANNING_OPTIONS.values():
+        if option.name not in ("alignment", "plan_inputs") and option.asked(how):
             place = option.name.replace("_", " ")
             kind = "a finished plan stays as it is" if isinstance(loaded, Plan) else "buffers have no ops"
-            raise InputError(source or problem.name, place, _shown(asked), f"a graph: {kind}")
+            raise InputError(
+                source or problem.name, place, _shown(getattr(how, option.name)), f"a graph: {kind}"
+            )
     return as_problem(problem, alignment=how.alignment)
 
 

@@ -109,7 +109,7 @@ ROOMS: dict[str, str] = {
     ),
     "reporters.html": ("errors units system problem pieces profile plan verify analysis plotting reporters"),
     "warm_up": "problem profile bounds verify strategies planner diffing plotting",
-    "cli": ("errors units graph problem lifetimes plan strategies formats files preparation"),
+    "cli": ("errors units graph problem plan strategies formats files preparation"),
     "cli.commands": (
         "errors units system scope graph problem plan verify analysis strategies "
         "planner diffing recordings symbolic replay rewrites.reuse feasibility "

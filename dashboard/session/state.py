@@ -12,7 +12,7 @@ from memplan_dashboard.session import documents
 from memplan_dashboard.session.documents import Document, Options
 from memplan_dashboard.session.markdown_text import plain
 from memplan_dashboard.session.plan_facts import Facts, make_facts
-from memplan_dashboard.session.url import option_choices, parse_options
+from memplan_dashboard.session.url import IN_ADDRESS, option_choices, parse_options
 
 from memplan_engine import MemplanError, PlanError, SolveLimits, make_plan
 from memplan_engine.formats.importer import Loaded
@@ -28,16 +28,9 @@ PARAMETERS = {
     "selected": "",
     "compare": "auto,greedy_by_size,linear_scan",
     "dims": "",
-    "alignment": "",
-    "inputs": "",
     "as_plan": "",
     "part": "",
     "symbols": "",
-    "streams": "",
-    "unread": "",
-    "round": "",
-    "in_place": "",
-    "concat": "",
     "other": "",
     "over": "",
     "tab": "",
@@ -54,25 +47,12 @@ PARAMETERS = {
     "run_strategy": "",
     "run_how": "",
     "run_device": "",
-}
+} | {option.parameter: "" for option in IN_ADDRESS}
 """Every choice that the URL can hold, with its default; defaults are left out of the URL."""
 FORMER = {"budget": "capacity"}
 """What choices were called in addresses that people have kept."""
 
-OPENING = (
-    "doc",
-    "dims",
-    "alignment",
-    "inputs",
-    "as_plan",
-    "part",
-    "symbols",
-    "streams",
-    "unread",
-    "round",
-    "in_place",
-    "concat",
-)
+OPENING = ("doc", "dims", "as_plan", "part", "symbols", *(option.parameter for option in IN_ADDRESS))
 """The choices that say what is open and how."""
 
 SIDES = ("base", "head")

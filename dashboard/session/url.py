@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from memplan_dashboard.session.documents import Options
 
-from memplan_engine import MemplanError, Unread
-from memplan_engine.preparation import Preparation
+from memplan_engine import MemplanError
+from memplan_engine.preparation import PLANNING_OPTIONS, PlanningOption, Preparation
 
-MOST_ALIGNMENT = 2**30
 MOST_DIM = 2**31 - 1
-MOST_STREAMS = 1024
 MOST_MEBIBYTES = 2.0**40
+IN_ADDRESS = tuple(option for option in PLANNING_OPTIONS.values() if option.parameter)
 
 
 def parse_dims(text: str) -> tuple[tuple[str, int], ...]:
@@ -31,16 +31,8 @@ def parse_dims(text: str) -> tuple[tuple[str, int], ...]:
 
 def parse_options(choices: dict[str, str]) -> Options:
     """How the document is to be opened; raises MemplanError."""
-    how = Preparation(
-        alignment=_number(choices, "alignment", MOST_ALIGNMENT, "bytes"),
-        plan_inputs=choices["inputs"] == "1",
-        symbols=parse_dims(choices["symbols"]),
-        streams=_number(choices, "streams", MOST_STREAMS, "ops a step"),
-        unread=Unread.HELD if choices["unread"] == Unread.HELD else Unread.FREED,
-        round_sizes=choices["round"] == "1",
-        in_place=choices["in_place"] == "1",
-        concat=choices["concat"] == "1",
-    )
+    asked = {option.name: _value_of(option, choices[option.parameter]) for option in IN_ADDRESS}
+    how = Preparation(symbols=parse_dims(choices["symbols"]), **asked)
     return Options(parse_dims(choices["dims"]), choices["as_plan"] == "1", how, choices["part"])
 
 
@@ -51,15 +43,25 @@ def option_choices(options: Options) -> dict[str, str]:
         "dims": pairs_text(options.dims),
         "as_plan": "1" if options.offsets_as_plan else "",
         "part": options.part,
-        "alignment": str(how.alignment or ""),
-        "inputs": "1" if how.plan_inputs else "",
         "symbols": pairs_text(how.symbols),
-        "streams": str(how.streams or ""),
-        "unread": "" if how.unread is Unread.FREED else str(how.unread),
-        "round": "1" if how.round_sizes else "",
-        "in_place": "1" if how.in_place else "",
-        "concat": "1" if how.concat else "",
+        **{option.parameter: _text_of(option, how) for option in IN_ADDRESS},
     }
+
+
+def _value_of(option: PlanningOption, text: str) -> Any:
+    """What the address says of `option`; raises MemplanError for a number that is none."""
+    if option.most:
+        return _number(option, text)
+    if option.kind is bool:
+        return text == "1"
+    return option.kind(text) if text in set(option.kind) else option.default
+
+
+def _text_of(option: PlanningOption, how: Preparation) -> str:
+    if not option.asked(how):
+        return ""
+    value = getattr(how, option.name)
+    return "1" if value is True else str(value)
 
 
 def pairs_text(pairs: tuple[tuple[str, int], ...]) -> str:
@@ -76,11 +78,11 @@ def parse_mebibytes(text: str) -> float | None:
     return min(value, MOST_MEBIBYTES) if not math.isnan(value) and value > 0 else None
 
 
-def _number(choices: dict[str, str], name: str, most: int, unit: str) -> int | None:
-    text = choices[name]
+def _number(option: PlanningOption, text: str) -> int | None:
     value = _whole(text) if text else None
-    if text and (value is None or not 1 <= value <= most):
-        raise MemplanError(f"{name}: found {text[:40]!r}, expected 1 to {most:,} {unit}")
+    if text and (value is None or not 1 <= value <= option.most):
+        expected = f"1 to {option.most:,} {option.unit}"
+        raise MemplanError(f"{option.parameter}: found {text[:40]!r}, expected {expected}")
     return value
 
 

@@ -18,7 +18,7 @@ from memplan_engine import MemplanError, Role
 from memplan_engine.files import importers, recognise
 from memplan_engine.graph import storage_bytes
 from memplan_engine.plotting.colouring import COLOURINGS
-from memplan_engine.preparation import Preparation
+from memplan_engine.preparation import PLANNING_OPTIONS, Preparation
 from memplan_engine.units import format_bytes
 
 
@@ -33,7 +33,7 @@ def _options() -> Options:
         alignment = middle.number_input(
             "Alignment, bytes",
             min_value=1,
-            max_value=url.MOST_ALIGNMENT,
+            max_value=PLANNING_OPTIONS["alignment"].most,
             value=None,
             placeholder="as in the file",
         )

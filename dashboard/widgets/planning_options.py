@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import streamlit as st
 from memplan_dashboard.session import state
 from memplan_dashboard.session.documents import Document
-from memplan_dashboard.session.url import MOST_STREAMS
 from memplan_dashboard.widgets.recording_part import has_parts, pick_part
 
-from memplan_engine import Unread
-from memplan_engine.preparation import Preparation
+from memplan_engine.preparation import PLANNING_OPTIONS, PlanningOption, Preparation
+
+WITH_WIDGET = tuple(option for option in PLANNING_OPTIONS.values() if option.label)
 
 
 def pick_preparation(document: Document) -> None:
@@ -36,27 +34,13 @@ def can_prepare(document: Document) -> bool:
 
 def count_asked(how: Preparation) -> int:
     """How many things are asked for beyond what there is without asking."""
-    switches = (how.round_sizes, how.plan_inputs, how.in_place, how.concat, how.unread is Unread.HELD)
-    return sum((how.streams is not None, *switches))
+    return sum(option.asked(how) for option in WITH_WIDGET)
 
 
 def show_switches(how: Preparation, side: str = "") -> None:
     """The widgets; `side` stands before the names of what they choose."""
-    _streams(how.streams, side)
-    for label, name, current, value, told in (
-        ("Write in place", "in_place", how.in_place, "1", "Elementwise ops, into an input that dies."),
-        ("Concatenate without copies", "concat", how.concat, "1", "Inputs made inside the output."),
-        ("Give graph inputs a place", "inputs", how.plan_inputs, "1", "They belong to the caller."),
-        (
-            "Hold values that nobody reads",
-            "unread",
-            how.unread is Unread.HELD,
-            str(Unread.HELD),
-            "To the last step, as fx.Interpreter does; a planned arena frees them at once.",
-        ),
-        ("Round sizes up", "round", how.round_sizes, "1", "To the alignment, as AITemplate does."),
-    ):
-        _switch(label, f"{side}{name}", current, value, told)
+    for option in WITH_WIDGET:
+        (_number if option.most else _switch)(option, how, side)
 
 
 def keep_part(document: Document, side: str = "") -> None:
@@ -68,31 +52,33 @@ def keep_part(document: Document, side: str = "") -> None:
     pick_part(document.key, document.options.part, taken, f"{side}part_widget")
 
 
-def _streams(current: int | None, side: str) -> None:
-    key = f"{side}streams_widget"
-    st.session_state[key] = current
+def _number(option: PlanningOption, how: Preparation, side: str) -> None:
+    key = f"{side}{option.parameter}_widget"
+    st.session_state[key] = getattr(how, option.name)
 
     def changed() -> None:
-        state.choose(**{f"{side}streams": str(st.session_state[key] or "")})
+        state.choose(**{f"{side}{option.parameter}": str(st.session_state[key] or "")})
 
     st.number_input(
-        "Streams",
+        option.label,
         min_value=1,
-        max_value=MOST_STREAMS,
+        max_value=option.most,
         step=1,
         value=None,
-        placeholder="one op after another",
+        placeholder=option.unit,
         key=key,
         on_change=changed,
-        help="Ops run as soon as they can, at most this many at one step (AITemplate's simple multi-stream).",
+        help=option.told,
     )
 
 
-def _switch(label: str, name: str, current: bool, value: str, told: str) -> None:
-    key = f"{name}_widget"
-    st.session_state[key] = current
-    st.checkbox(label, key=key, on_change=_taker(name, key, value), help=told)
+def _switch(option: PlanningOption, how: Preparation, side: str) -> None:
+    """On: the value that is not the default, of the two that there are."""
+    key = f"{side}{option.parameter}_widget"
+    st.session_state[key] = option.asked(how)
+    on = "1" if option.kind is bool else next(str(value) for value in option.kind if value != option.default)
 
+    def changed() -> None:
+        state.choose(**{f"{side}{option.parameter}": on if st.session_state[key] else ""})
 
-def _taker(name: str, key: str, value: str) -> Callable[[], None]:
-    return lambda: state.choose(**{name: value if st.session_state[key] else ""})
+    st.checkbox(option.label, key=key, on_change=changed, help=option.told)

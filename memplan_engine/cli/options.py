@@ -15,9 +15,14 @@ from memplan_engine.errors import InputError
 from memplan_engine.files import ImportOptions, load, recognise
 from memplan_engine.formats.importer import Loaded
 from memplan_engine.graph import Graph
-from memplan_engine.lifetimes import Unread
 from memplan_engine.plan import Plan
-from memplan_engine.preparation import Preparation, prepare, prepared_graph
+from memplan_engine.preparation import (
+    PLANNING_OPTIONS,
+    PlanningOption,
+    Preparation,
+    prepare,
+    prepared_graph,
+)
 from memplan_engine.problem import Problem
 from memplan_engine.strategies import get_strategy
 from memplan_engine.strategies.base import SolveLimits, is_anytime
@@ -28,17 +33,12 @@ PLAN_FILE = Annotated[
 ]
 AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 STRATEGY = Annotated[str, typer.Option(help="See `memplan strategies`.")]
-ALIGNMENT = Annotated[int | None, typer.Option(help="Bytes; 64 for graphs, the file's own for CSV.")]
-SYMBOLS = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--symbol",
-        "--dim",
-        help="Give a symbolic size its value: NAME=VALUE; else it has its hint. Repeatable.",
-    ),
-]
 REUSE = ("in_place", "concat", "round_sizes")
 """Options that are no choice of verbs which look at several sizes or ways at once."""
+SYMBOLS = Annotated[
+    list[str] | None,
+    typer.Option("--symbol", "--dim", help=PLANNING_OPTIONS["symbols"].told),
+]
 _FILES: dict[str, str] = {}
 """The file that each graph or problem of this process came from, by the name that it bears."""
 DEFAULT_SECONDS = 10.0
@@ -75,41 +75,16 @@ def make_budget(strategy: str, seconds: float | None, seed: int = 0, threads: in
     return SolveLimits(seconds=seconds, seed=seed, threads=threads)
 
 
-def _preparation(
-    alignment: ALIGNMENT = None,
-    plan_inputs: Annotated[
-        bool, typer.Option("--plan-inputs", help="Give graph inputs a place in the arena.")
-    ] = False,
-    symbol: SYMBOLS = None,
-    streams: Annotated[
-        int | None, typer.Option(help="Run up to this many ops at one step, as soon as they can.")
-    ] = None,
-    schedule: Annotated[
-        Path | None, typer.Option(help="memplan/schedule JSON: a step for each op, or ops on streams.")
-    ] = None,
-    unread: Annotated[
-        Unread, typer.Option(help="Values that nobody reads: freed at once, or held to the end.")
-    ] = Unread.FREED,
-    round_sizes: Annotated[
-        bool, typer.Option("--round-sizes", help="Round sizes up to the alignment, as AITemplate does.")
-    ] = False,
-    in_place: Annotated[
-        bool, typer.Option("--in-place", help="Let elementwise ops write into an input that dies.")
-    ] = False,
-    concat: Annotated[
-        bool, typer.Option("--concat", help="Make the inputs of concatenations inside their output.")
-    ] = False,
-) -> Preparation:
-    return Preparation(
-        alignment=alignment,
-        plan_inputs=plan_inputs,
-        symbols=tuple(parse_symbols(symbol or []).items()),
-        streams=streams,
-        schedule=schedule,
-        unread=unread,
-        round_sizes=round_sizes,
-        in_place=in_place,
-        concat=concat,
+def _parameter_of(option: PlanningOption) -> inspect.Parameter:
+    """The parameter of a verb from which typer makes the command line's option."""
+    if option.name == "symbols":
+        return inspect.Parameter("symbols", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=SYMBOLS)
+    flag = "--" + option.name.replace("_", "-")
+    return inspect.Parameter(
+        option.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=option.default,
+        annotation=Annotated[option.kind, typer.Option(flag, help=option.told)],
     )
 
 
@@ -120,24 +95,22 @@ def with_preparation(
     `without`. Errors that name a graph name the file that it came from."""
     if verb is None:
         return partial(with_preparation, without=without)
-    own, every = inspect.signature(verb).parameters, inspect.signature(_preparation).parameters
-    shared = {name: parameter for name, parameter in every.items() if name not in without}
+    shared = [_parameter_of(each) for name, each in PLANNING_OPTIONS.items() if name not in without]
 
     @wraps(verb)
     def run(**given: Any) -> None:
-        how = _preparation(**{name: given.pop(name) for name in shared})
+        asked = {parameter.name: given.pop(parameter.name) for parameter in shared}
+        asked["symbols"] = tuple(parse_symbols(asked["symbols"] or []).items())
+        how = Preparation(**asked)
         try:
             verb(**given, how=how)
         except InputError as error:
             source = _FILES.get(error.source, error.source)
             raise InputError(source, error.place, error.found, error.expected) from error
 
-    hints = get_type_hints(_preparation, include_extras=True) | get_type_hints(verb, include_extras=True)
-    parameters = [
-        parameter.replace(annotation=hints[parameter.name])
-        for parameter in (*own.values(), *shared.values())
-        if parameter.name != "how"
-    ]
+    hints = get_type_hints(verb, include_extras=True)
+    own = inspect.signature(verb).parameters.values()
+    parameters = [each.replace(annotation=hints[each.name]) for each in own if each.name != "how"] + shared
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
