@@ -34,7 +34,7 @@ from memplan_engine import (
 from memplan_engine.analysis.claims import beside, counted, left_out, optimal_for, verdict
 from memplan_engine.profile import make_profile
 from memplan_engine.scope import Scope
-from memplan_engine.symbolic.resolve import resolve
+from memplan_engine.symbolic.symbolic_problem import resolve
 from memplan_engine.units import exact, format_bytes
 
 ROOT = Path(__file__).parents[1]
