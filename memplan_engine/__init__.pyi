@@ -279,20 +279,20 @@ from .recordings.recorded_problem import (
 )
 from .recordings.recording_parts import choose_recording as choose_recording
 from .recordings.selection import Selection as Selection
-from .replay.columns import replay_summary as replay_summary
-from .replay.exercise import (
+from .replay.by_hand import agrees as agrees
+from .replay.by_hand import (
     judge as judge,
 )
-from .replay.exercise import (
+from .replay.by_hand import (
     make_exercise as make_exercise,
 )
+from .replay.columns import replay_summary as replay_summary
 from .replay.make import (
     make_replay as make_replay,
 )
 from .replay.make import (
     replayable as replayable,
 )
-from .replay.predict import agrees as agrees
 from .replay.steps import Replay as Replay
 from .reporters.diff_markdown import diff_markdown as diff_markdown
 from .reporters.html.report_html import write_report as write_report

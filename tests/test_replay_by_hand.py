@@ -23,8 +23,7 @@ from memplan_engine import (
     make_problem,
     make_replay,
 )
-from memplan_engine.replay.exercise import MOST_BUFFERS, Conflict
-from memplan_engine.replay.predict import Agreement
+from memplan_engine.replay.by_hand import MOST_BUFFERS, Agreement, Conflict
 from memplan_engine.replay.replay_values import UNPLACED
 from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
 from memplan_engine.strategies.constructive.order_fit import Fit
@@ -171,7 +170,7 @@ def test_an_attempt_is_judged_as_plain_python_judges_it(problem, data):
 def greedy_exercise(problem):
     """Measured against a greedy plan alone: a search for each drawn problem would take its time."""
     from memplan_engine.planner import make_plan
-    from memplan_engine.replay.exercise import Exercise
+    from memplan_engine.replay.by_hand import Exercise
 
     greedy = make_plan(problem, "greedy_by_size")
     return Exercise(problem, greedy, greedy)

@@ -29,6 +29,25 @@ _OBJECT = {
     ObjectRule.FULLEST: "the one with the largest sum of sizes",
 }
 
+NO_REUSE = (
+    "place every b with a fixed offset",
+    "top = end of the topmost of them",
+    "for b in the order of the problem:",
+    "    b.offset = first multiple of b.alignment from top on",
+    "    top = end of b",
+)
+BRANCH_AND_BOUND = (
+    "search(state): raise every low as far as what is placed demands",
+    "    if a column is too full, or a low is past its latest offset: refuted",
+    "    if this state was refuted before: refuted",
+    "    if every buffer is placed: solved",
+    "    b = buffer under which nothing else fits, in the column that last failed, else the hardest",
+    "    search(state with b placed at its low)",
+    "    if that is refuted, and b may rest on another buffer instead:",
+    "        search(state with the low of b lifted to the lowest end of such a buffer)",
+)
+"""What `exact` asks of each capacity, from the lower bound upwards."""
+
 
 def order_fit(order: Order | None, fit: Fit) -> tuple[str, ...]:
     """An order and a rule for choosing the hole."""
@@ -39,17 +58,6 @@ def order_fit(order: Order | None, fit: Fit) -> tuple[str, ...]:
         f"    hole = {_HOLE[fit]}",
         "    if there is one: b.offset = first multiple of b.alignment in it",
         "    else: b.offset = first multiple of b.alignment above all of them",
-    )
-
-
-def no_reuse() -> tuple[str, ...]:
-    """Every buffer its own bytes."""
-    return (
-        "place every b with a fixed offset",
-        "top = end of the topmost of them",
-        "for b in the order of the problem:",
-        "    b.offset = first multiple of b.alignment from top on",
-        "    top = end of b",
     )
 
 
@@ -81,18 +89,4 @@ def shared_objects(order: Order, rule: ObjectRule) -> tuple[str, ...]:
         "    else:",
         "        b gets a new object of its size",
         "lay the objects one behind another",
-    )
-
-
-def branch_and_bound() -> tuple[str, ...]:
-    """What `exact` asks of each capacity, from the lower bound upwards."""
-    return (
-        "search(state): raise every low as far as what is placed demands",
-        "    if a column is too full, or a low is past its latest offset: refuted",
-        "    if this state was refuted before: refuted",
-        "    if every buffer is placed: solved",
-        "    b = buffer under which nothing else fits, in the column that last failed, else the hardest",
-        "    search(state with b placed at its low)",
-        "    if that is refuted, and b may rest on another buffer instead:",
-        "        search(state with the low of b lifted to the lowest end of such a buffer)",
     )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from memplan_engine.problem import FREE
-from memplan_engine.replay.replay_values import Family, Hole, Step
-from memplan_engine.replay.tree import Kind, Node, Outcome
+from memplan_engine.replay.replay_values import Family, Hole, Kind, Node, Outcome, Step
 from memplan_engine.strategies.constructive.order_fit import Fit
 from memplan_engine.strategies.shared_objects.assignment import ObjectRule
 from memplan_engine.units import format_bytes
@@ -13,8 +12,8 @@ from memplan_engine.units import format_bytes
 def sentence(step: Step) -> str:
     """Why the buffer of `step` got its offset."""
     replay, problem = step.replay, step.replay.problem
-    if replay.family is Family.TREE:
-        return _node_sentence(step)
+    if step.node is not None:
+        return f"{_node_decision(step, step.node)} {_node_outcome(step, step.node)}"
     if problem.fixed[step.buffer] != FREE:
         return f"{step.name} has a fixed offset, and those come first. {_outcome(step)}"
     parts = [_opening(step)]
@@ -148,8 +147,8 @@ def _joining(step: Step) -> str:
     if not objects:
         none = "No object is free" if step.number else "There is no object yet"
         return f"{none}: it gets object {step.object}."
-    known = _count(objects, "free object") if rule is ObjectRule.CLOSEST else ""
-    told = f"There {'is' if objects == 1 else 'are'} {known}." if known else _free_of(objects, free)
+    counted = _count(objects, "free object") if rule is ObjectRule.CLOSEST else ""
+    told = f"There {'is' if objects == 1 else 'are'} {counted}." if counted else _free_of(objects, free)
     taken = step.joined
     if not taken:
         return f"{told[:-1]}: it gets a new one, number {step.object}."
@@ -165,12 +164,6 @@ def _free_of(objects: int, free: int) -> str:
     if objects == 1:
         return f"The only object is {'free' if free else 'in use'}."
     return f"{free if free else 'None'} of the {objects:,} objects {'are' if free > 1 else 'is'} free."
-
-
-def _node_sentence(step: Step) -> str:
-    """One node."""
-    assert step.node is not None
-    return f"{_node_decision(step, step.node)} {_node_outcome(step, step.node)}"
 
 
 def _node_decision(step: Step, node: Node) -> str:

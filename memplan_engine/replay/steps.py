@@ -56,6 +56,9 @@ def make_step(replay: ReplayColumns, number: int) -> Step:
     holes = _holes(replay.holes, number) if replay.holes else ()
     shared = _objects(replay.shared, number) if replay.shared else ()
     columns = replay.holes or replay.shared
+    mover = int(replay.moved[number])
+    node = replay.tree[number] if replay.tree else None
+    before = node.parent if node else number - 1
     step = Step(
         number=number,
         buffer=buffer,
@@ -67,28 +70,25 @@ def make_step(replay: ReplayColumns, number: int) -> Step:
         more=int(columns.more[number]) if columns else 0,
         possible=int(columns.possible[number]) if columns else 0,
         object=None if objects is None else int(objects[buffer]),
-        moved=_moved(replay, number),
-        arena_before=_arena_before(replay, number),
+        moved=None if mover == NOBODY else (mover, int(replay.moved_to[number])),
+        arena_before=int(replay.arena[before]) if before >= 0 else 0,
         arena_after=int(replay.arena[number]),
         bytes_left=int(replay.bytes_left[number]),
         line=int(replay.line[number]),
-        node=replay.tree.node(number) if replay.tree else None,
+        node=node,
         sentence="",
         replay=replay,
     )
     return replace(step, sentence=sentence(step))
 
 
-def _arena_before(replay: ReplayColumns, number: int) -> int:
-    before = int(replay.tree.parent[number]) if replay.tree is not None else number - 1
-    return int(replay.arena[before]) if before >= 0 else 0
-
-
 def meet(problem: Problem, buffers: Ints, buffer: int) -> Ints:
     """Those of `buffers` whose lifetimes meet that of `buffer`, gaps included."""
     start, end = problem.start[buffers], problem.end[buffers]
-    found: Ints = buffers[(start < problem.end[buffer]) & (problem.start[buffer] < end) & (buffers != buffer)]
-    return found
+    others: Ints = buffers[
+        (start < problem.end[buffer]) & (problem.start[buffer] < end) & (buffers != buffer)
+    ]
+    return others
 
 
 def _alive(replay: ReplayColumns, number: int, buffer: int) -> Ints:
@@ -100,11 +100,6 @@ def _alive(replay: ReplayColumns, number: int, buffer: int) -> Ints:
         # Buffers at fixed offsets lie below the scan, and what has no bytes never becomes active.
         earlier = earlier[(problem.fixed[earlier] == FREE) & (problem.size[earlier] > 0)]
     return earlier
-
-
-def _moved(replay: ReplayColumns, number: int) -> tuple[int, int] | None:
-    mover = int(replay.moved[number])
-    return None if mover == NOBODY else (mover, int(replay.moved_to[number]))
 
 
 def _holes(columns: Holes, number: int) -> tuple[Hole, ...]:
