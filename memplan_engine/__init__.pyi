@@ -100,15 +100,15 @@ from .diffing.rows import (
     DiffRow as DiffRow,
 )
 from .diffing.rows import (
+    ProfileDifference as ProfileDifference,
+)
+from .diffing.rows import (
     diff_rows as diff_rows,
 )
 from .diffing.rows import (
     module_rows as module_rows,
 )
-from .diffing.strip import (
-    ProfileDifference as ProfileDifference,
-)
-from .diffing.strip import (
+from .diffing.rows import (
     profile_difference as profile_difference,
 )
 from .errors import (

@@ -11,7 +11,7 @@ from memplan_engine.diffing.matching import Matching
 from memplan_engine.diffing.timeline import Timeline
 from memplan_engine.kernels.alignment import NOBODY
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.profile import Load, alive_at, bytes_at
+from memplan_engine.profile import Load, bytes_held
 
 
 class Cause(StrEnum):
@@ -93,7 +93,7 @@ def compare_moments(
     base: Problem, base_step: int, head: Problem, head_step: int, buffers: Matching, footing: Footing
 ) -> Moment:
     """What `base` holds at `base_step` beside what `head` holds at `head_step`."""
-    held = held_at(base, base_step), held_at(head, head_step)
+    held = bytes_held(base, base_step), bytes_held(head, head_step)
     base_rows, head_rows = buffers.pairs
     gone, new = np.flatnonzero(buffers.head_of == NOBODY), np.flatnonzero(buffers.base_of == NOBODY)
     rows = (
@@ -121,13 +121,3 @@ def _causes(base: Ints, head: Ints, before: Ints, after: Ints) -> Ints:
         (Cause.SMALLER, before > after),
     )
     return np.select([rule for _, rule in rules], [CAUSES.index(cause) for cause, _ in rules], NOBODY)
-
-
-def held_at(problem: Problem, step: int) -> Ints:
-    """The bytes that each buffer holds at `step`."""
-    alive = alive_at(problem, step)
-    held = np.zeros(len(problem), dtype=np.int64)
-    held[alive] = problem.size[alive]
-    for buffer in problem.gaps:
-        held[buffer] = bytes_at(problem, buffer, step)
-    return held
