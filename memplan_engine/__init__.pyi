@@ -424,6 +424,7 @@ from .verify.validate import (
 from .verify.validate import (
     validate_plan as validate_plan,
 )
+from .what_if.apply import Scenario as Scenario
 from .what_if.apply import apply as apply
 from .what_if.edits import (
     Align as Align,
@@ -446,7 +447,6 @@ from .what_if.edits import (
 from .what_if.edits import (
     Split as Split,
 )
-from .what_if.scenario import Scenario as Scenario
 from .what_if.suggestions.suggest import (
     Fit as Fit,
 )

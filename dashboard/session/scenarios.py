@@ -17,7 +17,7 @@ from memplan_engine.plotting.colouring import Colouring
 from memplan_engine.problem import Ints
 from memplan_engine.strategies.limits import SolveLimits
 from memplan_engine.what_if.apply import apply_edits
-from memplan_engine.what_if.text import edits_text, parse_edits
+from memplan_engine.what_if.edits import edits_text, parse_edits
 
 UNDONE = "what_if_undone"
 FIT_SECONDS = 1.0

@@ -1,4 +1,4 @@
-"""A problem and edits → another problem. The first one stays as it is."""
+"""A problem and edits → another problem, the first one staying as it is; edits that can be undone."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ class _Draft:
 
     def take(self, edit: Edit, where: str) -> None:
         """Carry out one edit; `where` is what errors call it."""
-        found = self.place.get(edit.buffer)
-        if found is None:
+        at = self.place.get(edit.buffer)
+        if at is None:
             raise self._wrong(where, "buffer", "no such buffer", "one of the problem's, or a part")
-        row, place = found
+        row, place = at
         own = self.touched.setdefault(row, [self.problem[row]])
         buffer = own[place]
 
@@ -97,7 +97,7 @@ class _Draft:
                 names[index] = buffer.name
                 if buffer.gaps:
                     gaps[index] = buffer.gaps
-        made = make_problem(
+        edited = make_problem(
             **columns,
             fixed=fixed,
             names=names,
@@ -109,7 +109,7 @@ class _Draft:
             ids=_ids(problem, names, source),
             scope=problem.scope,
         )
-        return Edited(made, source)
+        return Edited(edited, source)
 
 
 def _ids(problem: Problem, names: list[str], source: Ints) -> list[str] | None:
@@ -181,11 +181,11 @@ def _parts(buffer: Buffer, parts: int, refuse: _Refuse) -> list[Buffer]:
 
 def _in_bytes(gaps: tuple[Gap, ...], low: int, high: int) -> tuple[Gap, ...]:
     """The gaps of the bytes `[low, high)` of a buffer, counted from `low`."""
-    found = []
+    cut = []
     for gap in gaps:
         begin, end = max(gap.low, low) - low, min(gap.high, high) - low
-        found.append(replace(gap, low=begin, high=end) if begin < end else Gap(gap.start, gap.end))
-    return tuple(found)
+        cut.append(replace(gap, low=begin, high=end) if begin < end else Gap(gap.start, gap.end))
+    return tuple(cut)
 
 
 def _in_steps(gaps: tuple[Gap, ...], start: int, end: int) -> tuple[Gap, ...]:
@@ -195,3 +195,31 @@ def _in_steps(gaps: tuple[Gap, ...], start: int, end: int) -> tuple[Gap, ...]:
         for gap in gaps
         if gap.start < end and start < gap.end
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A plain value: `edits` in the order in which they were made, `undone` with the last one undone last."""
+
+    edits: tuple[Edit, ...] = ()
+    undone: tuple[Edit, ...] = ()
+
+    def add(self, *edits: Edit) -> Scenario:
+        """With `edits` made; what was undone before cannot be redone any more."""
+        return Scenario((*self.edits, *edits))
+
+    def undo(self) -> Scenario:
+        """Without the last edit; as it is when there is none."""
+        return Scenario(self.edits[:-1], (*self.undone, self.edits[-1])) if self.edits else self
+
+    def redo(self) -> Scenario:
+        """With the edit that was undone last."""
+        return Scenario((*self.edits, self.undone[-1]), self.undone[:-1]) if self.undone else self
+
+    def without(self, place: int) -> Scenario:
+        """Without the edit at `place`, whatever came after it."""
+        return replace(self, edits=(*self.edits[:place], *self.edits[place + 1 :]), undone=())
+
+    def of(self, problem: Problem) -> Problem:
+        """`problem` after the edits; raises InputError as `apply` does."""
+        return apply(problem, self.edits)

@@ -13,8 +13,8 @@ from memplan_engine import Fit, MemplanError, Suggestion, Verdict
 from memplan_engine.reporters.what_if_tables import verdict_words
 from memplan_engine.reporters.what_if_words import proof_words, shortage_words, suggestion_words
 from memplan_engine.units import format_bytes, parse_bytes
+from memplan_engine.what_if.edits import MOST_EDITS
 from memplan_engine.what_if.suggestions.shortage import Shortage
-from memplan_engine.what_if.text import MOST_EDITS
 
 MOST_MEMBERS = 500
 

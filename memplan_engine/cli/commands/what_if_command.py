@@ -33,9 +33,8 @@ from memplan_engine.reporters.what_if_tables import what_if_summary, what_if_tab
 from memplan_engine.strategies.limits import SolveLimits
 from memplan_engine.units import parse_bytes
 from memplan_engine.what_if.apply import apply
-from memplan_engine.what_if.edits import Edit
+from memplan_engine.what_if.edits import Edit, parse_edit
 from memplan_engine.what_if.suggestions.suggest import DECIDING_SECONDS, DEFAULT_SECONDS, Fit, fit_into
-from memplan_engine.what_if.text import parse_edit
 
 Repeated = list[str] | None
 

@@ -16,11 +16,10 @@ from memplan_engine.problem import Buffer, Problem
 from memplan_engine.profile import alive_at
 from memplan_engine.strategies.limits import SolveLimits
 from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
-from memplan_engine.what_if.suggestions.cover import Cover, smallest_cover
-from memplan_engine.what_if.suggestions.greedy_drops import least_losses
+from memplan_engine.what_if.suggestions.cover import Cover, least_losses, smallest_cover
 from memplan_engine.what_if.suggestions.heuristic import leave_out
 from memplan_engine.what_if.suggestions.shortage import Shortage, find_shortage
-from memplan_engine.what_if.suggestions.trials import Trials, settle
+from memplan_engine.what_if.suggestions.trials import Trials, decide_from
 
 DEFAULT_SECONDS = 5.0
 """How long to look for suggestions where nobody says."""
@@ -110,19 +109,20 @@ def suggest(decision: Decision, *, seconds: float = DEFAULT_SECONDS, threads: in
     many = len(problem) > MANY
     quick = _quickly(decision, SHARE_OF_MANY * seconds) if many else ()
     trials = Trials(problem, capacity, begun + seconds, each, threads, seed)
-    search = _Search(trials, find_shortage(problem, capacity), *_candidates(decision), decision)
+    shortage = find_shortage(problem, capacity)
+    search = _Search(trials, shortage, *_candidates(decision, shortage), decision)
     # One relaxation goes before all other kinds; the time that these leave is for the rest.
     waiting = list(RELAXATIONS)
-    found: list[Suggestion | None] = []
-    while waiting and not any(found):
-        found.append(search.relax(waiting.pop(0)))
-    found += [search.shrink(), dropped := search.drop(), search.cut()]
+    tried: list[Suggestion | None] = []
+    while waiting and not any(tried):
+        tried.append(search.relax(waiting.pop(0)))
+    tried += [search.shrink(), dropped := search.drop(), search.cut()]
     if dropped is None:
-        found += search.several()
-    found += [search.relax(each) for each in waiting]
-    known = [each for each in found if each is not None]
-    known = known or list(quick) or _quickly(decision, QUICK_SECONDS)
-    ranked = sorted(known, key=lambda each: (each.nbytes, list(Kind).index(each.kind)))
+        tried += search.several()
+    tried += [search.relax(each) for each in waiting]
+    suggestions = [each for each in tried if each is not None]
+    suggestions = suggestions or list(quick) or _quickly(decision, QUICK_SECONDS)
+    ranked = sorted(suggestions, key=lambda each: (each.nbytes, list(Kind).index(each.kind)))
     return Fit(decision, search.shortage, tuple(ranked), not trials.over)
 
 
@@ -135,7 +135,7 @@ def fit_into(
     Raises InputError for a capacity below 0.
     """
     budget = budget or SolveLimits(DECIDING_SECONDS)
-    decision = settle(plan, capacity, budget)
+    decision = decide_from(plan, capacity, budget)
     return suggest(decision, seconds=seconds, threads=budget.threads, seed=budget.seed)
 
 
@@ -144,27 +144,26 @@ def _quickly(decision: Decision, seconds: float) -> list[Suggestion]:
     problem = decision.plan.problem
     dropped, shrunk = leave_out(decision.plan, decision.capacity, seconds)
     several = []
-    for found, kinds in (
+    for reduction, kinds in (
         (shrunk, (Kind.SHRINK, Kind.SHRINK_SEVERAL)),
         (dropped, (Kind.DROP, Kind.DROP_SEVERAL)),
     ):
-        if found is None or not found.losses:
+        if reduction is None or not reduction.losses:
             continue
         edits = tuple(
             Drop(problem.names[row])
-            if found is dropped
+            if reduction is dropped
             else Resize(problem.names[row], int(problem.size[row]) - loss)
-            for row, loss in found.losses.items()
+            for row, loss in reduction.losses.items()
         )
         kind = kinds[len(edits) > 1]
-        several.append(Suggestion(kind, edits, found.nbytes, found.arena_bytes, False, False, True))
+        several.append(Suggestion(kind, edits, reduction.nbytes, reduction.arena_bytes, False, False, True))
     return several
 
 
-def _candidates(decision: Decision) -> tuple[tuple[int, ...], bool]:
+def _candidates(decision: Decision, shortage: Shortage | None) -> tuple[tuple[int, ...], bool]:
     """The buffers of which one must change, smallest first, and whether that is proved."""
     problem = decision.plan.problem
-    shortage = find_shortage(problem, decision.capacity)
     if shortage is not None:
         rows, proved = np.array(shortage.single, dtype=np.int64), True
     elif decision.verdict is Verdict.DOES_NOT_FIT:
