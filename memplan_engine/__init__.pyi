@@ -138,6 +138,7 @@ from .files import (
 from .files import (
     load as load,
 )
+from .files import load_recording as load_recording
 from .formats.csv_tables.csv_writer import write_csv as write_csv
 from .formats.memplan_json.json_writer import write_json as write_json
 from .formats.memplan_json.observation_reader import load_observation as load_observation
@@ -155,7 +156,6 @@ from .formats.memplan_json.run_reader import (
 )
 from .formats.memplan_json.run_writer import write_run as write_run
 from .formats.memplan_json.schedule_reader import load_schedule as load_schedule
-from .formats.recording_file import load_recording as load_recording
 from .graph import (
     Graph as Graph,
 )
@@ -244,6 +244,7 @@ from .profile import (
 from .recordings.allocator_recording import (
     Recording as Recording,
 )
+from .recordings.allocator_recording import Selection as Selection
 from .recordings.allocator_recording import (
     Snapshot as Snapshot,
 )
@@ -260,15 +261,15 @@ from .recordings.observation import (
     Observation as Observation,
 )
 from .recordings.observation import (
+    observation_recording as observation_recording,
+)
+from .recordings.observation import (
     observed_live as observed_live,
 )
 from .recordings.observation import (
     observed_peak as observed_peak,
 )
-from .recordings.observed import (
-    observation_recording as observation_recording,
-)
-from .recordings.observed import (
+from .recordings.recorded_problem import (
     observed_problem as observed_problem,
 )
 from .recordings.recorded_problem import (
@@ -278,7 +279,6 @@ from .recordings.recorded_problem import (
     recording_problem as recording_problem,
 )
 from .recordings.recording_parts import choose_recording as choose_recording
-from .recordings.selection import Selection as Selection
 from .replay.by_hand import agrees as agrees
 from .replay.by_hand import (
     judge as judge,

@@ -80,7 +80,7 @@ ROOMS: dict[str, str] = {
     "formats.onnx_model": "errors graph formats",
     "torch_capture": "errors units system scope graph formats",
     "torch_capture.training": "errors graph analysis torch_capture",
-    "files": "errors system graph problem plan formats",
+    "files": "errors system graph problem plan recordings formats",
     "preparation": (
         "errors graph schedule problem lifetimes plan planner symbolic rewrites.reuse "
         "formats formats.memplan_json"
