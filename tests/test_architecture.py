@@ -261,7 +261,7 @@ def test_the_validator_shares_no_code_with_the_strategies() -> None:
 
 def test_the_checker_of_reuse_shares_no_code_with_the_transforms() -> None:
     rooms = {
-        "checker": ("check_reuse", "places", "breaches"),
+        "checker": ("check_reuse", "breaches"),
         "transforms": ("in_place", "concat", "touches", "concat_blocks"),
     }
     checker, transforms = (

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from memplan_engine import FREE, Gap, MemplanError, PlanError, load, make_problem
 from memplan_engine.kernels.constructive.trace import LISTED
 from memplan_engine.replay.columns import replay_summary
-from memplan_engine.replay.make import MOST_BUFFERS, can_replay, make_replay, replayable
+from memplan_engine.replay.make import MOST_BUFFERS, make_replay, recorder_of, replayable
 from memplan_engine.replay.replay_values import NOBODY, UNPLACED, VERDICTS, Verdict
 from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import SolveLimits, obstacle
@@ -310,8 +310,8 @@ def test_a_strategy_that_places_in_its_own_way_is_not_replayed_as_order_and_fit(
         def place(self, problem, budget):
             raise NotImplementedError
 
-    assert can_replay(GREEDY_BY_SIZE)
-    assert not can_replay(Own())
+    assert recorder_of(GREEDY_BY_SIZE)
+    assert not recorder_of(Own())
 
 
 def test_one_value_is_an_order_and_fit_with_its_replay():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +44,7 @@ from memplan_engine.verify.validate import validate_plan
 MOST_BUFFERS = 20_000
 """With more, nobody steps through, and the columns of a replay would be tens of megabytes."""
 
+_Recorder = Callable[[Any, Problem], Replay]
 _KERNEL_FIT = {Fit.FIRST: place.FIRST_FIT, Fit.BEST: place.BEST_FIT, Fit.TOP: place.TOP}
 _FITS = {Fit.FIRST: Verdict.NOT_LOWEST, Fit.BEST: Verdict.NOT_TIGHTEST, Fit.TOP: Verdict.LEFT_EMPTY}
 _FREE = {
@@ -71,7 +74,8 @@ def make_replay(
     be replayed (MOST_BUFFERS; for `exact` see `searching.record_search`).
     """
     chosen = get_strategy(strategy) if isinstance(strategy, str) else strategy
-    if not can_replay(chosen):
+    record = recorder_of(chosen)
+    if record is None:
         able = ", ".join(replayable())
         raise MemplanError(f"{chosen.name} cannot be replayed step by step; these can: {able}")
     problem = as_problem(source, alignment=alignment, plan_inputs=plan_inputs)
@@ -83,38 +87,30 @@ def make_replay(
     reason = obstacle(chosen, problem)
     if reason:
         raise PlanError(f"{problem.name}: {chosen.name} cannot place it: {reason}")
-    replay = _record(chosen, problem)
+    replay = record(chosen, problem)
     report = validate_plan(replay.plan, replay=False)
     if not report.valid:
         raise PlanError(f"{problem.name}: {report.violations[0].message}")
     return replay
 
 
-def can_replay(strategy: Strategy) -> bool:
-    """Whether `strategy` takes decisions that can be told one by one."""
-    if isinstance(strategy, OrderFit):
-        return type(strategy).place is OrderFit.place
-    if isinstance(strategy, SharedObjects):
-        return type(strategy) is SharedObjects and strategy.rule is not None
-    return type(strategy) in (LinearScan, Naive, Exact)
-
-
 def replayable() -> tuple[str, ...]:
     """The names of the known strategies that can be replayed, in their order."""
-    return tuple(name for name, known in known_strategies().items() if can_replay(known))
+    return tuple(name for name, known in known_strategies().items() if recorder_of(known))
 
 
-def _record(strategy: Strategy, problem: Problem) -> Replay:
+def recorder_of(strategy: Strategy) -> _Recorder | None:
+    """What records `strategy`; None where nothing does, as for a subclass that places in a way of its own."""
     if isinstance(strategy, OrderFit):
-        return record_order_fit(strategy, problem)
-    if isinstance(strategy, LinearScan):
-        return record_linear_scan(strategy, problem)
-    if isinstance(strategy, Exact):
-        return record_search(strategy, problem)
-    if isinstance(strategy, Naive):
-        return record_no_reuse(strategy, problem)
-    assert isinstance(strategy, SharedObjects)
-    return record_shared_objects(strategy, problem)
+        return record_order_fit if type(strategy).place is OrderFit.place else None
+    if isinstance(strategy, SharedObjects):
+        return record_shared_objects if type(strategy) is SharedObjects and strategy.rule else None
+    others: dict[type[Strategy], _Recorder] = {
+        LinearScan: record_linear_scan,
+        Naive: record_no_reuse,
+        Exact: record_search,
+    }
+    return others.get(type(strategy))
 
 
 def record_order_fit(strategy: OrderFit, problem: Problem) -> Replay:

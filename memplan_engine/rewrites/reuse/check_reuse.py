@@ -12,12 +12,17 @@ from dataclasses import dataclass
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Op
 from memplan_engine.plan import Plan
-from memplan_engine.rewrites.reuse.breaches import Breach, Rule, misplaced, not_the_same, overwrites, races
-from memplan_engine.rewrites.reuse.places import (
+from memplan_engine.rewrites.reuse.breaches import (
+    Breach,
     Place,
+    Rule,
     block_offsets,
+    misplaced,
+    not_the_same,
+    overwrites,
     own_places,
     places_in,
+    races,
     row_by_row,
     writes,
 )
