@@ -53,6 +53,17 @@ class Matching:
         return base, self.head_of[base]
 
     @property
+    def rows(self) -> tuple[Ints, Ints]:
+        """A row of base and one of head for all that there is, NOBODY for none: the pairs, then what only
+        base has, then what only head has."""
+        base, head = self.pairs
+        gone, new = np.flatnonzero(self.head_of == NOBODY), np.flatnonzero(self.base_of == NOBODY)
+        return (
+            np.concatenate([base, gone, np.full(len(new), NOBODY)]),
+            np.concatenate([head, np.full(len(gone), NOBODY), new]),
+        )
+
+    @property
     def share(self) -> float:
         """The share of all that have a match, both sides taken together; 1.0 when there is nothing at all."""
         every = len(self.head_of) + len(self.base_of)
@@ -62,6 +73,12 @@ class Matching:
         """How many matches rest on what."""
         counts = np.bincount(self.how[self.how != NOBODY], minlength=len(HOWS)).tolist()
         return {how: count for how, count in zip(HOWS, counts, strict=True) if count}
+
+
+def values_of(values: Ints, rows: Ints) -> Ints:
+    """The values of these rows, 0 where there is none."""
+    chosen: Ints = np.where(rows == NOBODY, 0, np.append(values, 0)[rows])
+    return chosen
 
 
 def match_buffers(base: Problem, head: Problem) -> Matching:

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from memplan_engine.diffing.matching import Matching
+from memplan_engine.diffing.matching import Matching, values_of
 from memplan_engine.diffing.timeline import Timeline
 from memplan_engine.kernels.alignment import NOBODY
 from memplan_engine.problem import Ints, Problem
@@ -94,15 +94,8 @@ def compare_moments(
 ) -> Moment:
     """What `base` holds at `base_step` beside what `head` holds at `head_step`."""
     held = bytes_held(base, base_step), bytes_held(head, head_step)
-    base_rows, head_rows = buffers.pairs
-    gone, new = np.flatnonzero(buffers.head_of == NOBODY), np.flatnonzero(buffers.base_of == NOBODY)
-    rows = (
-        np.concatenate([base_rows, gone, np.full(len(new), NOBODY)]),
-        np.concatenate([head_rows, np.full(len(gone), NOBODY), new]),
-    )
-    before, after = (
-        np.where(row != NOBODY, np.append(column, 0)[row], 0) for row, column in zip(rows, held, strict=True)
-    )
+    rows = buffers.rows
+    before, after = values_of(held[0], rows[0]), values_of(held[1], rows[1])
     cause = _causes(rows[0], rows[1], before, after)
     alive = np.flatnonzero((before > 0) | (after > 0))
     order = alive[np.lexsort((-after[alive], -np.abs(after - before)[alive]))]

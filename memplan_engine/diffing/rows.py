@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from memplan_engine.analysis.provenance import Provenance, find_provenance
-from memplan_engine.diffing.matching import HOWS, How
+from memplan_engine.diffing.matching import HOWS, How, values_of
 from memplan_engine.diffing.moment import CAUSES, Cause, Moment
 from memplan_engine.diffing.regression import Change, Diff
 from memplan_engine.kernels.alignment import NOBODY
 from memplan_engine.problem import Ints, Problem
+from memplan_engine.profile import bytes_held
 
 Lifetime = tuple[int, int]
 
@@ -88,7 +89,7 @@ def diff_rows(diff: Diff, most: int | None = None, *, unchanged: bool = False) -
     the first `most` of them. With `unchanged` the others, too."""
     columns = _columns(diff)
     base, head, delta, lived, at_peak = columns
-    sizes = np.maximum(_taken(diff.base.problem.size, base), _taken(diff.head.problem.size, head))
+    sizes = np.maximum(values_of(diff.base.problem.size, base), values_of(diff.head.problem.size, head))
     shown = np.flatnonzero((delta != 0) | (lived != 0) | (base == NOBODY) | (head == NOBODY) | unchanged)
     order = np.lexsort((-sizes[shown], -np.abs(lived[shown]), -np.abs(delta[shown]), -np.abs(at_peak[shown])))
     provenance = find_provenance(diff.base.problem), find_provenance(diff.head.problem)
@@ -121,30 +122,12 @@ def module_rows(diff: Diff, moment: Moment) -> tuple[ModuleRow, ...]:
 def _columns(diff: Diff) -> tuple[Ints, ...]:
     """One entry a row: the rows of base and head, the change in bytes, that of the lifetime (by its sign)
     and what it adds to Δdemand."""
-    matching, (base, head) = diff.matching, diff.matching.pairs
-    gone, new = np.flatnonzero(matching.head_of == NOBODY), np.flatnonzero(matching.base_of == NOBODY)
-    nobody = np.full(len(new), NOBODY), np.full(len(gone), NOBODY)
-    rows = np.concatenate([base, gone, nobody[0]]), np.concatenate([head, nobody[1], new])
-    delta = _taken(diff.head.problem.size, rows[1]) - _taken(diff.base.problem.size, rows[0])
-    lived = np.concatenate([np.sign(diff.lived), np.zeros(len(gone) + len(new), dtype=np.int64)])
-    moment = diff.moment
-    added = np.zeros(len(diff.base.problem), dtype=np.int64), np.zeros(len(diff.head.problem), dtype=np.int64)
-    in_base, difference = moment.base != NOBODY, moment.head_held - moment.base_held
-    added[0][moment.base[in_base]] = difference[in_base]
-    only_head = ~in_base
-    added[1][moment.head[only_head]] = difference[only_head]
-    return (
-        *rows,
-        delta,
-        lived,
-        _taken(added[0], rows[0]) + np.where(rows[0] == NOBODY, _taken(added[1], rows[1]), 0),
-    )
-
-
-def _taken(values: Ints, rows: Ints) -> Ints:
-    """The values of these rows, 0 where there is none."""
-    taken: Ints = np.where(rows == NOBODY, 0, np.append(values, 0)[rows])
-    return taken
+    rows, moment = diff.matching.rows, diff.moment
+    problems = diff.base.problem, diff.head.problem
+    delta = values_of(problems[1].size, rows[1]) - values_of(problems[0].size, rows[0])
+    lived = np.concatenate([np.sign(diff.lived), np.zeros(len(rows[0]) - len(diff.lived), dtype=np.int64)])
+    before, after = bytes_held(problems[0], moment.base_step), bytes_held(problems[1], moment.head_step)
+    return (*rows, delta, lived, values_of(after, rows[1]) - values_of(before, rows[0]))
 
 
 def _row(
