@@ -142,14 +142,11 @@ def _power(a: Span, b: Span) -> Span:
     return result
 
 
-def _all(pick: Callable[[list[Bound]], Bound]) -> Callable[..., Span]:
-    def rule(*parts: Span) -> Span:
-        following = Trend.CONSTANT
-        for part in parts:
-            following = _both(following, part.trend)
-        return Span(pick([part.low for part in parts]), pick([part.high for part in parts]), following)
-
-    return rule
+def _extreme(parts: Sequence[Span], pick: Callable[[list[Bound]], Bound]) -> Span:
+    following = Trend.CONSTANT
+    for part in parts:
+        following = _both(following, part.trend)
+    return Span(pick([part.low for part in parts]), pick([part.high for part in parts]), following)
 
 
 _RULES: dict[str, Callable[..., Span]] = {
@@ -161,8 +158,8 @@ _RULES: dict[str, Callable[..., Span]] = {
     "ceil/": lambda a, b: _rounded(_divide(a, b), math.ceil),
     "%": _remainder,
     "**": _power,
-    "min": _all(min),
-    "max": _all(max),
+    "min": lambda *parts: _extreme(parts, min),
+    "max": lambda *parts: _extreme(parts, max),
     "floor": lambda a: _rounded(a, math.floor),
     "ceiling": lambda a: _rounded(a, math.ceil),
 }
