@@ -448,7 +448,7 @@ from .what_if.edits import (
     Split as Split,
 )
 from .what_if.suggestions.suggest import (
-    Fit as Fit,
+    FitReport as FitReport,
 )
 from .what_if.suggestions.suggest import (
     Suggestion as Suggestion,

@@ -57,26 +57,21 @@ class _Draft:
 
     def take(self, edit: Edit, where: str) -> None:
         """Carry out one edit; `where` is what errors call it."""
-        at = self.place.get(edit.buffer)
-        if at is None:
-            raise self._wrong(where, "buffer", "no such buffer", "one of the problem's, or a part")
-        row, place = at
-        own = self.touched.setdefault(row, [self.problem[row]])
-        buffer = own[place]
 
         def refuse(field: str, given: object, expected: str) -> InputError:
-            return self._wrong(where, field, str(given), expected)
+            return InputError(self.problem.name, f"{where}, field {field}", str(given), expected)
 
-        own[place : place + 1] = _changed(buffer, edit, refuse)
+        if edit.buffer not in self.place:
+            raise refuse("buffer", "no such buffer", "one of the problem's, or a part")
+        row, place = self.place[edit.buffer]
+        own = self.touched.setdefault(row, [self.problem[row]])
+        own[place : place + 1] = _changed(own[place], edit, refuse)
         if isinstance(edit, Drop | Split):
             del self.place[edit.buffer]
             for index, each in enumerate(own):
                 if self.place.get(each.name, (row, 0))[0] != row:
                     raise refuse("parts", repr(each.name), "a name that no other buffer bears")
                 self.place[each.name] = (row, index)
-
-    def _wrong(self, where: str, field: str, found: str, expected: str) -> InputError:
-        return InputError(self.problem.name, f"{where}, field {field}", found, expected)
 
     def finish(self) -> Edited:
         """The problem that has come of it."""
@@ -130,7 +125,11 @@ def _changed(buffer: Buffer, edit: Edit, refuse: _Refuse) -> list[Buffer]:
         case Drop():
             return []
         case Pin(_, offset):
-            return [replace(buffer, fixed=_checked_offset(offset, buffer.alignment, refuse))]
+            if offset is not None and not 0 <= offset <= MAX_BYTES:
+                raise refuse("offset", offset, "0 or more bytes, below 2^63")
+            if offset is not None and offset % buffer.alignment:
+                raise refuse("offset", offset, f"a multiple of the alignment {buffer.alignment}")
+            return [replace(buffer, fixed=offset)]
         case Align(_, alignment):
             if not 1 <= alignment <= MAX_BYTES:
                 raise refuse("alignment", alignment, "1 or more bytes")
@@ -149,14 +148,6 @@ def _changed(buffer: Buffer, edit: Edit, refuse: _Refuse) -> list[Buffer]:
             return [replace(buffer, start=start, end=end, gaps=_in_steps(buffer.gaps, start, end))]
         case Split(_, parts):
             return _parts(buffer, parts, refuse)
-
-
-def _checked_offset(offset: int | None, alignment: int, refuse: _Refuse) -> int | None:
-    if offset is not None and not 0 <= offset <= MAX_BYTES:
-        raise refuse("offset", offset, "0 or more bytes, below 2^63")
-    if offset is not None and offset % alignment:
-        raise refuse("offset", offset, f"a multiple of the alignment {alignment}")
-    return offset
 
 
 def _parts(buffer: Buffer, parts: int, refuse: _Refuse) -> list[Buffer]:

@@ -79,7 +79,7 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fit:
+class FitReport:
     """The answer to "does it fit, and if not, what would make it?".
 
     `decision` has the verdict with its plan or proof; `shortage` says where more is alive than fits (None
@@ -93,7 +93,9 @@ class Fit:
     complete: bool
 
 
-def suggest(decision: Decision, *, seconds: float = DEFAULT_SECONDS, threads: int = 0, seed: int = 0) -> Fit:
+def suggest(
+    decision: Decision, *, seconds: float = DEFAULT_SECONDS, threads: int = 0, seed: int = 0
+) -> FitReport:
     """The smallest change of each kind that makes `decision.plan.problem` fit into its capacity; of those
     that change no bytes one of each edit: an offset freed, an alignment given up, a buffer in two.
 
@@ -104,7 +106,7 @@ def suggest(decision: Decision, *, seconds: float = DEFAULT_SECONDS, threads: in
     """
     problem, capacity = decision.plan.problem, decision.capacity
     if decision.verdict is Verdict.FITS:
-        return Fit(decision, None, (), True)
+        return FitReport(decision, None, (), True)
     begun, each = time.monotonic(), max(LEAST_SECONDS_EACH, seconds / 5)
     many = len(problem) > MANY
     quick = _quickly(decision, SHARE_OF_MANY * seconds) if many else ()
@@ -123,12 +125,12 @@ def suggest(decision: Decision, *, seconds: float = DEFAULT_SECONDS, threads: in
     suggestions = [each for each in tried if each is not None]
     suggestions = suggestions or list(quick) or _quickly(decision, QUICK_SECONDS)
     ranked = sorted(suggestions, key=lambda each: (each.nbytes, list(Kind).index(each.kind)))
-    return Fit(decision, search.shortage, tuple(ranked), not trials.over)
+    return FitReport(decision, search.shortage, tuple(ranked), not trials.over)
 
 
 def fit_into(
     plan: Plan, capacity: int, *, budget: SolveLimits | None = None, seconds: float = DEFAULT_SECONDS
-) -> Fit:
+) -> FitReport:
     """Whether the problem of `plan` fits into `capacity` bytes, decided under `budget` (2 s unless given)
     where the plan does not say so already; and, looked for during `seconds`, what would make it.
 
