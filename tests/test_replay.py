@@ -24,7 +24,7 @@ from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import SolveLimits, obstacle
 from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
 from memplan_engine.strategies.constructive.linear_scan import LinearScan
-from memplan_engine.strategies.constructive.order_fit import Fit, OrderFit
+from memplan_engine.strategies.constructive.order_fit import FitRule, OrderFit
 from memplan_engine.strategies.constructive.orders import Key, Order, Unit
 
 FOLDER = Path(__file__).resolve().parents[1] / "example_graphs"
@@ -95,7 +95,7 @@ def _assert_order(problem, replay):
         assert ranks == sorted(ranks)
 
 
-@given(problem=drawn.problems(), name=st.sampled_from(ORDERED), fit=st.sampled_from(list(Fit)))
+@given(problem=drawn.problems(), name=st.sampled_from(ORDERED), fit=st.sampled_from(list(FitRule)))
 @settings(max_examples=120, deadline=None)
 def test_holes_are_free_and_their_reasons_true(problem, name, fit):
     replay = make_replay(problem, replace(known_strategies()[name], fit=fit))
@@ -137,9 +137,9 @@ def _assert_holes(step, intervals, size, alignment):
 
 
 def _by_rule(fit, fitting, above):
-    if fit is Fit.TOP or not fitting:
+    if fit is FitRule.TOP or not fitting:
         return above.low, None
-    return min(fitting, key=lambda hole: (hole[1] - hole[0] if fit is Fit.BEST else 0, hole[0]))
+    return min(fitting, key=lambda hole: (hole[1] - hole[0] if fit is FitRule.BEST else 0, hole[0]))
 
 
 def _assert_rejections(step, above):
@@ -147,16 +147,16 @@ def _assert_rejections(step, above):
         if hole.short or hole is step.hole:
             continue
         if hole is above:
-            expected = Verdict.NOT_LOWEST if step.replay.fit is Fit.FIRST else Verdict.NOT_NEEDED
-        elif step.replay.fit is Fit.TOP:
+            expected = Verdict.NOT_LOWEST if step.replay.fit is FitRule.FIRST else Verdict.NOT_NEEDED
+        elif step.replay.fit is FitRule.TOP:
             expected = Verdict.LEFT_EMPTY
         else:
-            lower_rule = step.replay.fit is Fit.FIRST or hole.size == step.hole.size
+            lower_rule = step.replay.fit is FitRule.FIRST or hole.size == step.hole.size
             expected = Verdict.NOT_LOWEST if lower_rule else Verdict.NOT_TIGHTEST
         assert hole.verdict is expected
 
 
-@given(problem=drawn.problems(), fit=st.sampled_from([Fit.BEST, Fit.FIRST]))
+@given(problem=drawn.problems(), fit=st.sampled_from([FitRule.BEST, FitRule.FIRST]))
 @settings(max_examples=120, deadline=None)
 def test_the_free_list_is_what_the_active_buffers_leave(problem, fit):
     replay = make_replay(problem, LinearScan(fit))
@@ -178,7 +178,7 @@ def test_the_free_list_is_what_the_active_buffers_leave(problem, fit):
         fitting = [hole for hole in step.holes if not hole.short]
         assert all(hole.offset + rounded[buffer] <= hole.high for hole in fitting)
         if fitting:
-            best = min(fitting, key=lambda hole: (hole.size if fit is Fit.BEST else 0, hole.low))
+            best = min(fitting, key=lambda hole: (hole.size if fit is FitRule.BEST else 0, hole.low))
             assert (step.hole, step.offset, step.moved) == (best, best.offset, None)
         elif step.moved:
             _assert_gives_way(problem, step, active, offsets, rounded)
@@ -320,7 +320,7 @@ def test_one_value_is_an_order_and_fit_with_its_replay():
         return end, Key("size", Unit.BYTES, timeline.problem.size)
 
     order = Order("end", "latest end first, of equals the smallest", keys)
-    own = OrderFit(name="by_end", description="", source="", by=order, fit=Fit.FIRST)
+    own = OrderFit(name="by_end", description="", source="", by=order, fit=FitRule.FIRST)
     problem = make_problem([0, 0, 1], [2, 3, 3], [4, 8, 2], names=["a", "b", "c"])
     replay = make_replay(problem, own)
     assert (replay.plan.strategy, replay.buffer.tolist()) == ("by_end", [2, 1, 0])
@@ -334,7 +334,7 @@ def test_one_value_is_an_order_and_fit_with_its_replay():
 def test_a_subclass_that_only_orders_is_replayed_without_keys():
     @dataclass(frozen=True, slots=True)
     class ByEnd(OrderFit):
-        fit: Fit = Fit.FIRST
+        fit: FitRule = FitRule.FIRST
 
         name: ClassVar[str] = "by_end"  # type: ignore[misc]
         description: ClassVar[str] = "earliest end first"  # type: ignore[misc]
@@ -344,7 +344,7 @@ def test_a_subclass_that_only_orders_is_replayed_without_keys():
             return np.argsort(prepared.problem.end, kind="stable")
 
     problem = make_problem([0, 0], [2, 1], [4, 8])
-    replay = make_replay(problem, ByEnd(Fit.BEST))
+    replay = make_replay(problem, ByEnd(FitRule.BEST))
     assert (replay.plan.strategy, replay.plan.offsets.tolist(), replay.keys) == ("by_end", [8, 0], ())
     assert replay.code[1] == "for b in order (its own):"
 

@@ -20,7 +20,7 @@ from memplan_engine.problem import FREE, Ints, Problem, int_column, select
 from memplan_engine.replay.replay_values import UNPLACED, Family, Hole, Step
 from memplan_engine.replay.steps import meet
 from memplan_engine.strategies.base import SolveLimits
-from memplan_engine.strategies.constructive.order_fit import Fit
+from memplan_engine.strategies.constructive.order_fit import FitRule
 from memplan_engine.units import format_bytes, format_percent, format_span
 
 MOST_BUFFERS = 500
@@ -323,7 +323,7 @@ def _elsewhere(step: Step, offset: int) -> Judgement:
         )
     if replay.family is Family.LINEAR_SCAN:
         return Judgement(_side(step, offset), f"{valid} the scan puts it at {own}. {step.sentence}")
-    if replay.fit is Fit.TOP:
+    if replay.fit is FitRule.TOP:
         return Judgement(
             _side(step, offset), f"{valid} this rule leaves holes empty: it goes above the others, to {own}."
         )
@@ -341,7 +341,7 @@ def _why_not(step: Step, at: Hole) -> str:
     assert taken is not None
     if at.size is None:
         return f"a hole of {format_bytes(taken.size or 0)} at {format_bytes(taken.low)} holds it, too"
-    if step.replay.fit is Fit.FIRST:
+    if step.replay.fit is FitRule.FIRST:
         return f"that is not the lowest hole that holds it, which begins at {format_bytes(taken.low)}"
     if at.size == taken.size:
         return f"the hole at {format_bytes(taken.low)} is as tight, and lower"

@@ -34,7 +34,7 @@ from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import SolveLimits, Strategy, obstacle
 from memplan_engine.strategies.constructive.linear_scan import LinearScan
 from memplan_engine.strategies.constructive.naive import Naive
-from memplan_engine.strategies.constructive.order_fit import NO_LIMIT, Fit, OrderFit
+from memplan_engine.strategies.constructive.order_fit import NO_LIMIT, FitRule, OrderFit
 from memplan_engine.strategies.constructive.orders import Key
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.exact.exact_search import Exact
@@ -45,8 +45,12 @@ MOST_BUFFERS = 20_000
 """With more, nobody steps through, and the columns of a replay would be tens of megabytes."""
 
 _Recorder = Callable[[Any, Problem], Replay]
-_KERNEL_FIT = {Fit.FIRST: place.FIRST_FIT, Fit.BEST: place.BEST_FIT, Fit.TOP: place.TOP}
-_FITS = {Fit.FIRST: Verdict.NOT_LOWEST, Fit.BEST: Verdict.NOT_TIGHTEST, Fit.TOP: Verdict.LEFT_EMPTY}
+_KERNEL_FIT = {FitRule.FIRST: place.FIRST_FIT, FitRule.BEST: place.BEST_FIT, FitRule.TOP: place.TOP}
+_FITS = {
+    FitRule.FIRST: Verdict.NOT_LOWEST,
+    FitRule.BEST: Verdict.NOT_TIGHTEST,
+    FitRule.TOP: Verdict.LEFT_EMPTY,
+}
 _FREE = {
     ObjectRule.SMALLEST: (Verdict.WOULD_GROW, Verdict.LARGER),
     ObjectRule.CLOSEST: (Verdict.FARTHER, Verdict.FARTHER),
@@ -131,7 +135,7 @@ def record_order_fit(strategy: OrderFit, problem: Problem) -> Replay:
     trace, rule, never = make_trace(len(problem)), _KERNEL_FIT[fit], np.zeros(1, dtype=np.bool_)
     columns = (order_, first, start, end, low, high, size, alignment, fixed)
     offsets: Ints = place.place_in_order(*columns, rule, timeline.width, NO_LIMIT, never, trace)
-    above = Verdict.NOT_LOWEST if fit is Fit.FIRST else Verdict.NOT_NEEDED
+    above = Verdict.NOT_LOWEST if fit is FitRule.FIRST else Verdict.NOT_NEEDED
     holes = read_holes(trace, problem.size, _FITS[fit], above)
     steps = trace.steps[: trace.begun[0]]
     line = np.select([steps[:, KIND] == 1, _without_end(holes)], [code.FIXED, code.ABOVE], code.IN_HOLE)
@@ -254,7 +258,7 @@ def _replay(
     line: Ints,
     code: tuple[str, ...],
     keys: tuple[Key, ...],
-    fit: Fit | None = None,
+    fit: FitRule | None = None,
     moved: tuple[Ints, Ints] | None = None,
     arena: Ints | None = None,
     holes: Holes | None = None,

@@ -5,7 +5,7 @@ A line is found by its number; the constants say which one acts in which decisio
 
 from __future__ import annotations
 
-from memplan_engine.strategies.constructive.order_fit import Fit
+from memplan_engine.strategies.constructive.order_fit import FitRule
 from memplan_engine.strategies.constructive.orders import Order
 from memplan_engine.strategies.shared_objects.assignment import ObjectRule
 
@@ -18,9 +18,9 @@ TREE_ROOT, TREE_PLACE, TREE_LIFT = 0, 5, 7
 TREE_FULL, TREE_KNOWN, TREE_SOLVED, TREE_MAY_REST = 1, 2, 3, 6
 
 _HOLE = {
-    Fit.FIRST: "the lowest hole that holds b",
-    Fit.BEST: "the smallest hole that holds b, the lowest of equals",
-    Fit.TOP: "none: holes are left empty",
+    FitRule.FIRST: "the lowest hole that holds b",
+    FitRule.BEST: "the smallest hole that holds b, the lowest of equals",
+    FitRule.TOP: "none: holes are left empty",
 }
 _OBJECT = {
     ObjectRule.SMALLEST: "the smallest of them that is large enough, else the largest, which grows",
@@ -49,7 +49,7 @@ BRANCH_AND_BOUND = (
 """What `exact` asks of each capacity, from the lower bound upwards."""
 
 
-def order_fit(order: Order | None, fit: Fit) -> tuple[str, ...]:
+def order_fit(order: Order | None, fit: FitRule) -> tuple[str, ...]:
     """An order and a rule for choosing the hole."""
     return (
         "place every b with a fixed offset",
@@ -61,9 +61,9 @@ def order_fit(order: Order | None, fit: Fit) -> tuple[str, ...]:
     )
 
 
-def linear_scan(fit: Fit) -> tuple[str, ...]:
+def linear_scan(fit: FitRule) -> tuple[str, ...]:
     """An active set and a free list."""
-    which = "smallest" if fit is Fit.BEST else "lowest"
+    which = "smallest" if fit is FitRule.BEST else "lowest"
     return (
         "place every b with a fixed offset; the scan begins above them",
         "for b in order of start, then end:",

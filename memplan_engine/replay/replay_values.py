@@ -12,7 +12,7 @@ import numpy as np
 
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.strategies.constructive.order_fit import Fit
+from memplan_engine.strategies.constructive.order_fit import FitRule
 from memplan_engine.strategies.constructive.orders import Key
 from memplan_engine.strategies.shared_objects.assignment import ObjectRule
 
@@ -248,7 +248,7 @@ class ReplayColumns:
 
     plan: Plan
     family: Family
-    fit: Fit | None
+    fit: FitRule | None
     buffer: Ints
     offset: Ints
     arena: Ints

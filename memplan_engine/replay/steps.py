@@ -26,7 +26,7 @@ from memplan_engine.replay.replay_values import (
     SharedObject,
     Step,
 )
-from memplan_engine.strategies.constructive.order_fit import Fit
+from memplan_engine.strategies.constructive.order_fit import FitRule
 from memplan_engine.strategies.shared_objects.assignment import ObjectRule
 from memplan_engine.units import format_bytes
 
@@ -106,7 +106,7 @@ def _fitting(step: Step) -> str:
     taken = step.hole
     if taken and taken.size is not None:
         return _in_hole(step, taken, bounded, step.possible - 1, "hole")
-    if step.replay.fit is Fit.TOP and bounded:
+    if step.replay.fit is FitRule.TOP and bounded:
         return f"This rule leaves holes empty ({bounded:,} here): it goes above all that is alive with it."
     if bounded:
         return f"{_none_holds(step, bounded, 'hole')}, so it goes above what is alive with it."
@@ -121,7 +121,7 @@ def _in_hole(step: Step, taken: Hole, holes: int, possible: int, word: str) -> s
         return f"The only {word}, {where}, holds it."
     if possible == 1:
         return f"Of {_count(holes, word)} only that {where} holds it."
-    which = "the tightest" if step.replay.fit is Fit.BEST else "the lowest"
+    which = "the tightest" if step.replay.fit is FitRule.BEST else "the lowest"
     rest = f" ({_count(holes - possible, 'other is', 'others are')} too small)" if holes > possible else ""
     return f"Of the {possible:,} {word}s that hold it{rest}, that {where} is {which}."
 

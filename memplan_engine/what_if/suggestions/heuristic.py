@@ -12,7 +12,7 @@ import numpy as np
 from memplan_engine.plan import Plan
 from memplan_engine.problem import FREE, Ints, Problem, select
 from memplan_engine.strategies.constructive import orders
-from memplan_engine.strategies.constructive.order_fit import Fit, place_by
+from memplan_engine.strategies.constructive.order_fit import FitRule, place_by
 from memplan_engine.strategies.constructive.portfolio import TRIES, Try
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.limits import SolveLimits
@@ -22,8 +22,8 @@ MOST_ROUNDS = 8
 """How many targets for the live bytes are tried."""
 GRACE_SECONDS = 1.0
 """What the quickest tries may take beyond the time that is given."""
-QUICKEST: Try = (orders.BY_START, Fit.FIRST)
-ALSO: tuple[Try, ...] = ((orders.BY_SIZE, Fit.FIRST), (orders.BY_LIFETIME, Fit.FIRST))
+QUICKEST: Try = (orders.BY_START, FitRule.FIRST)
+ALSO: tuple[Try, ...] = ((orders.BY_SIZE, FitRule.FIRST), (orders.BY_LIFETIME, FitRule.FIRST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class _Search:
             fixed.flags.writeable = False
             part = replace(select(self.problem, rows), fixed=fixed)
             order = np.argsort(sign * part.size, kind="stable")
-            placed = place_by(make_timeline(part), order, Fit.FIRST, SolveLimits())
+            placed = place_by(make_timeline(part), order, FitRule.FIRST, SolveLimits())
             assert placed is not None
             offsets = np.full(len(self.problem), -1, dtype=np.int64)
             offsets[rows] = np.where(placed + part.size <= self.capacity, placed, -1)
