@@ -46,7 +46,7 @@ class Spans:
 
 
 def buffers(recording: Recording) -> Spans:
-    """Every allocation as a span of the size that was requested, in order of start: O(events log events).
+    """Every allocation as a span of the size that was requested, by start, then address: O(n log n) events.
 
     Memory is free again when the free is completed, or where a file has only requests, when it is requested.
     What the events free without having made it was there before; so were the blocks at the end of which no
@@ -70,7 +70,8 @@ def buffers(recording: Recording) -> Spans:
         _of_blocks(older, np.zeros(len(older), dtype=np.int64), recording.steps),
         _of_blocks(younger, since, recording.steps),
     ]
-    return sort(join(parts))
+    spans = join(parts)
+    return spans.select(np.lexsort((spans.address, spans.start)))
 
 
 def pair(events: Rows, made: Action, freed: Action, steps: int) -> tuple[Spans, Rows]:
@@ -106,11 +107,6 @@ def join(parts: list[Spans]) -> Spans:
     columns = [np.concatenate(column) for column in zip(*(part.columns for part in parts), strict=True)]
     double, lost = (sum(getattr(part, name) for part in parts) for name in ("double_frees", "lost_frees"))
     return Spans(*columns, double_frees=double, lost_frees=lost)
-
-
-def sort(spans: Spans) -> Spans:
-    """By start, then by address."""
-    return spans.select(np.lexsort((spans.address, spans.start)))
 
 
 def wide(column: Rows) -> Ints:

@@ -194,10 +194,6 @@ def _operation(kind: str, trees: tuple[ast.expr, ...], names: set[str], depth: i
     return Node(kind, parts), size
 
 
-def _whole(value: Number) -> Number:
-    return value.numerator if value.denominator == 1 else value
-
-
 _ACTIONS: dict[str, Callable[..., Number]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
@@ -219,7 +215,8 @@ def _value(node: Node, values: Mapping[str, int]) -> Number:
         return values[node.name]
     if node.kind == "number":
         return node.value
-    return _whole(_ACTIONS[node.kind](*[_value(part, values) for part in node.parts]))
+    value = _ACTIONS[node.kind](*[_value(part, values) for part in node.parts])
+    return value.numerator if value.denominator == 1 else value
 
 
 def _sympy(node: Node, symbols: Mapping[str, sympy.Symbol]) -> Any:

@@ -18,7 +18,7 @@ from memplan_engine.problem import Ints, Origin, Problem, make_problem
 from memplan_engine.schedule import Schedule, sequential
 from memplan_engine.scope import Scope
 from memplan_engine.symbolic.expression import Formula, parse
-from memplan_engine.symbolic.symbol_values import Values, check_values, hinted, in_words
+from memplan_engine.symbolic.symbol_values import Values, check_values, in_words
 
 
 class ImpossibleSizeError(InputError):
@@ -60,7 +60,7 @@ def resolve(graph: Graph, values: Mapping[str, int] | None = None) -> Graph:
     for tensor in tensors:
         if tensor.layout or tensor.formulas or tensor.storage in varied:
             _check_span(tensor, whole[tensor.storage], sizes)
-    symbols = hinted(graph.symbols, at)
+    symbols = tuple(replace(symbol, hint=at[symbol.name]) for symbol in graph.symbols)
     ops, scope = graph.ops, graph.scope
     if symbols != graph.symbols:
         ops = tuple(replace(op, workspace=_workspace(op, sizes)) for op in graph.ops)

@@ -202,8 +202,8 @@ class _Draft(Draft):
             # Decided at these sizes, so the formula of the old offset does not hold any more.
             offset = tensor.offset + block.low
             self.tensors[name] = replace(tensor, offset=offset, layout=())
-        self.merge(source, target)
-        self.storages[target] = _aligned(self.storages[target], self.storages.pop(source), self.alignment)
+        gone = self.merge(source, target)
+        self.storages[target] = _aligned(self.storages[target], gone, self.alignment)
         self.placed.add(target)
 
 

@@ -66,7 +66,9 @@ class _Draft(Draft):
             refused = self._input_reason(place, name, output)
             if refused is None:
                 target = self.home[name]
-                self._merge(self.home[output.name], target)
+                gone = self.merge(self.home[output.name], target)
+                # The output may be one that the graph returns; the storage then is, too.
+                self.storages[target] = replace(self.storages[target], role=gone.role)
                 return Rewrite(op.name, op.kind, step, name, output.name, self.storages[target].nbytes)
             reasons.append((refused[0], name, refused[1]))
         # Of several inputs the one is named that came nearest.
@@ -130,12 +132,6 @@ class _Draft(Draft):
         first, second = self.tensors[one], self.tensors[other]
         same = (first.shape, first.nbytes, first.offset) == (second.shape, second.nbytes, second.offset)
         return one == other or (same and same_layout(first, second) and other not in self.unknown)
-
-    def _merge(self, source: str, target: str) -> None:
-        gone = self.storages.pop(source)
-        # The output may be one that the graph returns; the storage then is, too.
-        self.storages[target] = replace(self.storages[target], role=gone.role)
-        self.merge(source, target)
 
 
 def _aligned_for(storage: Storage, other: Storage) -> bool:

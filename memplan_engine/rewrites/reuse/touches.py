@@ -57,8 +57,8 @@ class Draft:
                 return
             yield touch
 
-    def merge(self, source: str, target: str) -> None:
-        """Let the tensors of the storage `source` live in `target`."""
+    def merge(self, source: str, target: str) -> Storage:
+        """Let the tensors of the storage `source` live in `target`; what `source` was."""
         moved = self.members.pop(source)
         self.members[target] += moved
         for name in moved:
@@ -69,6 +69,7 @@ class Draft:
         own += other
         if unsorted:
             own.sort(key=lambda touch: (touch.step, touch.op))
+        return self.storages.pop(source)
 
 
 def in_order(schedule: Schedule) -> list[int]:

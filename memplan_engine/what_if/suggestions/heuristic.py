@@ -104,8 +104,7 @@ class _Search:
 
     def overhanging(self) -> Reduction:
         """Whatever ends beyond the capacity, as `plan` placed it."""
-        ends = self.plan.offsets + self.problem.size
-        above = ends > self.capacity
+        above = self.plan.offsets + self.problem.size > self.capacity
         return self._left_out(np.flatnonzero(above), self.plan.offsets)
 
     def refilled(self, reduction: Reduction) -> Reduction:

@@ -206,18 +206,10 @@ class _Search:
         if place is None:
             return None
         row, edit = self.rows[place], drops[place]
-        proved = self.proved and all(self.trials.refused(each) for each in self._smaller(drops, place))
-        size = int(self.problem.size[row])
-        return Suggestion(Kind.DROP, (edit,), size, self.trials.arena(edit), proved)
-
-    def _smaller(self, drops: list[Drop], place: int) -> list[Drop]:
-        """Of the candidates before `place`, those that have fewer bytes."""
         size = self.problem.size
-        return [
-            each
-            for each, row in zip(drops[:place], self.rows[:place], strict=True)
-            if size[row] < size[self.rows[place]]
-        ]
+        smaller = [each for each, other in zip(drops, self.rows, strict=True) if size[other] < size[row]]
+        proved = self.proved and all(self.trials.refused(each) for each in smaller)
+        return Suggestion(Kind.DROP, (edit,), int(size[row]), self.trials.arena(edit), proved)
 
     def cut(self) -> Suggestion | None:
         """The smallest buffer for which it is enough to end before the peak."""
