@@ -10,6 +10,7 @@ import lazy_loader
 
 _FORMER = {
     "Budget": "SolveLimits",
+    "Fit": "FitReport",
     "Subject": "RunTarget",
     "Trial": "RunOutcome",
     "subject_of": "run_target",

@@ -100,15 +100,15 @@ from .diffing.rows import (
     DiffRow as DiffRow,
 )
 from .diffing.rows import (
+    ProfileDifference as ProfileDifference,
+)
+from .diffing.rows import (
     diff_rows as diff_rows,
 )
 from .diffing.rows import (
     module_rows as module_rows,
 )
-from .diffing.strip import (
-    ProfileDifference as ProfileDifference,
-)
-from .diffing.strip import (
+from .diffing.rows import (
     profile_difference as profile_difference,
 )
 from .errors import (
@@ -138,6 +138,7 @@ from .files import (
 from .files import (
     load as load,
 )
+from .files import load_recording as load_recording
 from .formats.csv_tables.csv_writer import write_csv as write_csv
 from .formats.memplan_json.json_writer import write_json as write_json
 from .formats.memplan_json.observation_reader import load_observation as load_observation
@@ -155,7 +156,6 @@ from .formats.memplan_json.run_reader import (
 )
 from .formats.memplan_json.run_writer import write_run as write_run
 from .formats.memplan_json.schedule_reader import load_schedule as load_schedule
-from .formats.recording_file import load_recording as load_recording
 from .graph import (
     Graph as Graph,
 )
@@ -244,6 +244,7 @@ from .profile import (
 from .recordings.allocator_recording import (
     Recording as Recording,
 )
+from .recordings.allocator_recording import Selection as Selection
 from .recordings.allocator_recording import (
     Snapshot as Snapshot,
 )
@@ -260,15 +261,15 @@ from .recordings.observation import (
     Observation as Observation,
 )
 from .recordings.observation import (
+    observation_recording as observation_recording,
+)
+from .recordings.observation import (
     observed_live as observed_live,
 )
 from .recordings.observation import (
     observed_peak as observed_peak,
 )
-from .recordings.observed import (
-    observation_recording as observation_recording,
-)
-from .recordings.observed import (
+from .recordings.recorded_problem import (
     observed_problem as observed_problem,
 )
 from .recordings.recorded_problem import (
@@ -278,21 +279,20 @@ from .recordings.recorded_problem import (
     recording_problem as recording_problem,
 )
 from .recordings.recording_parts import choose_recording as choose_recording
-from .recordings.selection import Selection as Selection
-from .replay.columns import replay_summary as replay_summary
-from .replay.exercise import (
+from .replay.by_hand import agrees as agrees
+from .replay.by_hand import (
     judge as judge,
 )
-from .replay.exercise import (
+from .replay.by_hand import (
     make_exercise as make_exercise,
 )
+from .replay.columns import replay_summary as replay_summary
 from .replay.make import (
     make_replay as make_replay,
 )
 from .replay.make import (
     replayable as replayable,
 )
-from .replay.predict import agrees as agrees
 from .replay.steps import Replay as Replay
 from .reporters.diff_markdown import diff_markdown as diff_markdown
 from .reporters.html.report_html import write_report as write_report
@@ -424,6 +424,7 @@ from .verify.validate import (
 from .verify.validate import (
     validate_plan as validate_plan,
 )
+from .what_if.apply import Scenario as Scenario
 from .what_if.apply import apply as apply
 from .what_if.edits import (
     Align as Align,
@@ -446,9 +447,8 @@ from .what_if.edits import (
 from .what_if.edits import (
     Split as Split,
 )
-from .what_if.scenario import Scenario as Scenario
 from .what_if.suggestions.suggest import (
-    Fit as Fit,
+    FitReport as FitReport,
 )
 from .what_if.suggestions.suggest import (
     Suggestion as Suggestion,

@@ -6,18 +6,34 @@ for none of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from memplan_engine.errors import InputError
 from memplan_engine.formats.importer import HEAD_BYTES, Importer, ImportOptions, Loaded
 from memplan_engine.formats.read_limits import read_head
+from memplan_engine.formats.recording_file import RecordingImporter
 from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 from memplan_engine.system.by_name import find
 
-__all__ = ["ImportOptions", "Importer", "Loaded", "check_target", "importers", "load", "recognise", "write"]
+if TYPE_CHECKING:
+    from memplan_engine.recordings.allocator_recording import Snapshot
+
+__all__ = [
+    "ImportOptions",
+    "Importer",
+    "Loaded",
+    "check_target",
+    "importers",
+    "load",
+    "load_recording",
+    "recognise",
+    "write",
+]
 
 READERS = (
     "memplan_engine.torch_capture.pt2_reader:Pt2Importer",
@@ -70,6 +86,24 @@ def load(path: Path | str, options: ImportOptions | None = None) -> Loaded:
             given = ", ".join(f"{name}={value}" for name, value in values.items())
             raise InputError(path.name, option, given, "no dimensions to bind: only ONNX files have them")
     return importer.load(path, options)
+
+
+def load_recording(path: Path | str, progress: Callable[[int, int], None] | None = None) -> Snapshot:
+    """All devices of a CUDA memory snapshot, of a profiler trace with memory events, or of an observation.
+
+    `progress` is told how many bytes of a large file have been read, and of how many.
+
+    Raises
+    ------
+    InputError: a file of another kind, or one that is not sound.
+    """
+    path = Path(path)
+    head = read_head(path, HEAD_BYTES)
+    importer = next((each for each in importers() if each.recognises(head, path)), None)
+    if not isinstance(importer, RecordingImporter):
+        expected = "a CUDA memory snapshot, a profiler trace, or an observation"
+        raise InputError(path.name, "", "no recording", expected)
+    return importer.read(path, progress)
 
 
 def _kinds() -> str:

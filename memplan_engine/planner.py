@@ -19,7 +19,7 @@ from memplan_engine.plan import Parameter, Plan, make_objects, make_offsets
 from memplan_engine.problem import FREE, Ints, Problem, make_problem, select
 from memplan_engine.strategies import BUILT_IN, built_in, get_strategy, known_strategies
 from memplan_engine.strategies.base import SolveLimits, Strategy, is_anytime, obstacle, parameters_of
-from memplan_engine.strategies.constructive.order_fit import Fit, place_by, place_in_slots
+from memplan_engine.strategies.constructive.order_fit import FitRule, place_by, place_in_slots
 from memplan_engine.strategies.constructive.orders import BY_SIZE, BY_START
 from memplan_engine.strategies.constructive.portfolio import place_by_portfolio, place_quickly
 from memplan_engine.strategies.constructive.timeline import make_timeline
@@ -249,7 +249,7 @@ def use_rare_kernels() -> None:
 def use_tree_kernel() -> None:
     """That of orders × fits for many buffers that live long."""
     timeline = replace(make_timeline(hard_problem()), cell=1)
-    place_by(timeline, BY_SIZE(timeline), Fit.BEST, SolveLimits())
+    place_by(timeline, BY_SIZE(timeline), FitRule.BEST, SolveLimits())
 
 
 def hard_problem() -> Problem:

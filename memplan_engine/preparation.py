@@ -173,7 +173,7 @@ def prepared_graph(graph: Graph, how: Preparation) -> Graph:
     if not how.symbols:
         return graph
     # Here, not above: without symbols nobody need wait for sympy.
-    from memplan_engine.symbolic.resolve import resolve
+    from memplan_engine.symbolic.symbolic_problem import resolve
 
     return resolve(graph, dict(how.symbols))
 

@@ -195,14 +195,20 @@ def make_profile(problem: Problem, offsets: Ints) -> Profile:
 
 def alive_at(problem: Problem, step: int) -> Ints:
     """The buffers that hold bytes at `step`, largest first, ties by index."""
+    held = bytes_held(problem, step)
+    ids = np.flatnonzero(held)
+    return ids[np.argsort(-held[ids], kind="stable")]
+
+
+def bytes_held(problem: Problem, step: int) -> Ints:
+    """The bytes that each buffer holds at `step`, as `bytes_at` has them."""
     alive = (problem.start <= step) & (step < problem.end)
-    taken = np.where(alive, problem.size, 0)
+    held: Ints = np.where(alive, problem.size, 0)
     for buffer, gaps in problem.gaps.items():
         for gap in gaps:
             if gap.start <= step < gap.end:
-                taken[buffer] = gap.high - gap.low
-    ids = np.flatnonzero(taken)
-    return ids[np.argsort(-taken[ids], kind="stable")]
+                held[buffer] = gap.high - gap.low
+    return held
 
 
 def bytes_at(problem: Problem, buffer: int, step: int) -> int:

@@ -51,7 +51,7 @@ ROOMS: dict[str, str] = {
         "kernels kernels.constructive.gap_tree errors graph problem lifetimes bounds "
         "plan verify strategies strategies.constructive strategies.search"
     ),
-    "diffing": "kernels errors units graph problem profile plan analysis",
+    "diffing": "kernels errors units problem profile plan analysis",
     "recordings": ("errors units scope graph callers problem profile bounds plan strategies planner"),
     "symbolic": (
         "kernels.shared_objects errors scope graph schedule problem lifetimes bounds "
@@ -80,7 +80,7 @@ ROOMS: dict[str, str] = {
     "formats.onnx_model": "errors graph formats",
     "torch_capture": "errors units system scope graph formats",
     "torch_capture.training": "errors graph analysis torch_capture",
-    "files": "errors system graph problem plan formats",
+    "files": "errors system graph problem plan recordings formats",
     "preparation": (
         "errors graph schedule problem lifetimes plan planner symbolic rewrites.reuse "
         "formats formats.memplan_json"

@@ -262,8 +262,8 @@ def test_the_validator_shares_no_code_with_the_strategies() -> None:
 
 def test_the_checker_of_reuse_shares_no_code_with_the_transforms() -> None:
     rooms = {
-        "checker": ("check_reuse", "contents", "places", "races", "same_graph"),
-        "transforms": ("in_place", "concat", "touches", "blocks", "concat_windows"),
+        "checker": ("check_reuse", "breaches"),
+        "transforms": ("in_place", "concat", "touches", "concat_blocks"),
     }
     checker, transforms = (
         {f"memplan_engine.rewrites.reuse.{name}" for name in names} for names in rooms.values()

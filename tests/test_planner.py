@@ -17,7 +17,7 @@ from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.auto import Auto
 from memplan_engine.strategies.base import SolveLimits, Strategy
 from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
-from memplan_engine.strategies.constructive.order_fit import Fit
+from memplan_engine.strategies.constructive.order_fit import FitRule
 from memplan_engine.verify.validate import Rule, validate_plan
 from tests.test_lifetimes import CHAIN
 
@@ -143,7 +143,7 @@ def test_compare_plans_one_problem():
 
 
 def test_a_strategy_with_parameters():
-    plan = make_plan(CHAIN, replace(GREEDY_BY_SIZE, fit=Fit.FIRST))
+    plan = make_plan(CHAIN, replace(GREEDY_BY_SIZE, fit=FitRule.FIRST))
     assert plan.parameters == (("fit", "first"),)
 
 

@@ -32,7 +32,7 @@ from memplan_engine import (
 from memplan_engine.analysis.claims import beside, counted, left_out, optimal_for, verdict
 from memplan_engine.profile import make_profile
 from memplan_engine.scope import Scope
-from memplan_engine.symbolic.resolve import resolve
+from memplan_engine.symbolic.symbolic_problem import resolve
 from memplan_engine.units import exact, format_bytes
 from tests import ROOT
 from tests.support.graphs import make_graph

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from memplan_engine import Replay, replay_summary
 from memplan_engine.pieces import cut
-from memplan_engine.replay.exercise import Exercise
+from memplan_engine.replay.by_hand import Exercise
 
 
 class Mode(StrEnum):

@@ -11,13 +11,13 @@ from memplan_dashboard.session.documents import Document
 from memplan_dashboard.session.markdown_text import plain
 from memplan_dashboard.session.plan_facts import Facts
 
-from memplan_engine import Drop, Edit, Fit, MemplanError, Plan, Scenario, Split, apply, fit_into
+from memplan_engine import Drop, Edit, FitReport, MemplanError, Plan, Scenario, Split, apply, fit_into
 from memplan_engine.planner import strategies_for
 from memplan_engine.plotting.colouring import Colouring
 from memplan_engine.problem import Ints
 from memplan_engine.strategies.limits import SolveLimits
 from memplan_engine.what_if.apply import apply_edits
-from memplan_engine.what_if.text import edits_text, parse_edits
+from memplan_engine.what_if.edits import edits_text, parse_edits
 
 UNDONE = "what_if_undone"
 FIT_SECONDS = 1.0
@@ -113,6 +113,6 @@ def attempt(found: Changed, *edits: Edit) -> None:
 
 # By identity: the entry holds the plan, so that its id cannot become another's.
 @st.cache_resource(max_entries=32, show_spinner="Looking for the smallest change …", hash_funcs={Plan: id})
-def fit_of(plan: Plan, capacity: int) -> Fit:
+def fit_of(plan: Plan, capacity: int) -> FitReport:
     """Whether the problem of `plan` fits into `capacity` bytes, and what would make it."""
     return fit_into(plan, capacity, budget=SolveLimits(FIT_SECONDS), seconds=SUGGEST_SECONDS)

@@ -53,6 +53,17 @@ class Matching:
         return base, self.head_of[base]
 
     @property
+    def rows(self) -> tuple[Ints, Ints]:
+        """A row of base and one of head for all that there is, NOBODY for none: the pairs, then what only
+        base has, then what only head has."""
+        base, head = self.pairs
+        gone, new = np.flatnonzero(self.head_of == NOBODY), np.flatnonzero(self.base_of == NOBODY)
+        return (
+            np.concatenate([base, gone, np.full(len(new), NOBODY)]),
+            np.concatenate([head, np.full(len(gone), NOBODY), new]),
+        )
+
+    @property
     def share(self) -> float:
         """The share of all that have a match, both sides taken together; 1.0 when there is nothing at all."""
         every = len(self.head_of) + len(self.base_of)
@@ -60,8 +71,14 @@ class Matching:
 
     def counts(self) -> dict[How, int]:
         """How many matches rest on what."""
-        found = np.bincount(self.how[self.how != NOBODY], minlength=len(HOWS)).tolist()
-        return {how: count for how, count in zip(HOWS, found, strict=True) if count}
+        counts = np.bincount(self.how[self.how != NOBODY], minlength=len(HOWS)).tolist()
+        return {how: count for how, count in zip(HOWS, counts, strict=True) if count}
+
+
+def values_of(values: Ints, rows: Ints) -> Ints:
+    """The values of these rows, 0 where there is none."""
+    chosen: Ints = np.where(rows == NOBODY, 0, np.append(values, 0)[rows])
+    return chosen
 
 
 def match_buffers(base: Problem, head: Problem) -> Matching:
@@ -70,8 +87,8 @@ def match_buffers(base: Problem, head: Problem) -> Matching:
     Where one side has neither graph nor callers, what the other's know is no help: names, sizes and order
     decide.
     """
-    known = has_origin(base) and has_origin(head)
-    return match_things(buffers_of(base, known), buffers_of(head, known))
+    with_origin = has_origin(base) and has_origin(head)
+    return match_things(buffers_of(base, with_origin), buffers_of(head, with_origin))
 
 
 def match_things(base: Things, head: Things) -> Matching:
@@ -108,18 +125,18 @@ def _reasons(traits: Traits, base: Ints, head: Ints) -> Ints:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Found:
+class _Matches:
     """Matches so far, by place in time: the mate of each thing of the base, and whether each of the head is
     taken."""
 
     mate: Ints
     taken: Flags
 
-    def add(self, base: Ints, head: Ints) -> _Found:
+    def add(self, base: Ints, head: Ints) -> _Matches:
         """These matches, too."""
         mate, taken = self.mate.copy(), self.taken.copy()
         mate[base], taken[head] = head, True
-        return _Found(mate, taken)
+        return _Matches(mate, taken)
 
     def anchors(self) -> tuple[Ints, Ints]:
         """As many matches as possible that keep the order, of base and of head."""
@@ -133,29 +150,29 @@ class _Found:
         return bool((self.mate != NOBODY).all() or self.taken.all())
 
 
-def _search(traits: Traits) -> _Found:
-    found = _first(traits)
-    if found.complete:
-        return found
+def _search(traits: Traits) -> _Matches:
+    matches = _first(traits)
+    if matches.complete:
+        return matches
     alike = fold(traits.same, traits.stem)
-    found = _in_order(found, alike)
-    found = _in_equal_number(found, alike, traits.made | traits.telling)
+    matches = _in_order(matches, alike)
+    matches = _in_equal_number(matches, alike, traits.made | traits.telling)
     # Without an op a stem says little: then its name has to be telling, or its lifetime the same.
-    found = _in_order(found, fold(traits.op, traits.stem), traits.made | traits.telling)
-    found = _in_equal_number(found, fold(traits.op, traits.name, traits.context), ~traits.made)
+    matches = _in_order(matches, fold(traits.op, traits.stem), traits.made | traits.telling)
+    matches = _in_equal_number(matches, fold(traits.op, traits.name, traits.context), ~traits.made)
     # Names that hold a line number are new when a line was added above: then size and lifetime tell more.
-    found = _in_order(found, fold(traits.same, traits.context), traits.made)
-    found = _in_order(found, traits.op, traits.in_module)
-    found = _in_order(found, fold(traits.kind, traits.shape, traits.size), traits.made)
-    return _in_equal_number(found, fold(traits.kind, traits.name), traits.telling)
+    matches = _in_order(matches, fold(traits.same, traits.context), traits.made)
+    matches = _in_order(matches, traits.op, traits.in_module)
+    matches = _in_order(matches, fold(traits.kind, traits.shape, traits.size), traits.made)
+    return _in_equal_number(matches, fold(traits.kind, traits.name), traits.telling)
 
 
-def _first(traits: Traits) -> _Found:
+def _first(traits: Traits) -> _Matches:
     """The best of three ways to begin: by names, by what is alike in order, by ops in order of any size."""
-    found = _by_name(traits)
-    best = _score(found, traits)
-    if best == 3 * min(len(found.mate), len(found.taken)):
-        return found
+    matches = _by_name(traits)
+    best = _score(matches, traits)
+    if best == 3 * min(len(matches.mate), len(matches.taken)):
+        return matches
     alike = fold(traits.same, traits.stem), None
     ops = fold(traits.op, traits.stem), traits.made | traits.telling
     for way in ((alike, ops), (ops,)):
@@ -166,40 +183,40 @@ def _first(traits: Traits) -> _Found:
             other = _in_order(other, codes, wanted)
         score = _score(other, traits)
         if score > best:
-            found, best = other, score
-    return found
+            matches, best = other, score
+    return matches
 
 
-def _by_name(traits: Traits) -> _Found:
+def _by_name(traits: Traits) -> _Matches:
     """What kept its name: first what is the same in all else, too, then what is still of the same op, or has
     a name that says enough."""
-    found = _in_equal_number(_nothing(traits), fold(traits.same, traits.name))
+    matches = _in_equal_number(_nothing(traits), fold(traits.same, traits.name))
     named = fold(traits.kind, traits.module, traits.name)
-    return _in_equal_number(found, named, traits.made | traits.telling)
+    return _in_equal_number(matches, named, traits.made | traits.telling)
 
 
-def _nothing(traits: Traits) -> _Found:
+def _nothing(traits: Traits) -> _Matches:
     nobody = np.full(traits.split, NOBODY, dtype=np.int64)
-    return _Found(nobody, np.zeros(len(traits.name) - traits.split, dtype=np.bool_))
+    return _Matches(nobody, np.zeros(len(traits.name) - traits.split, dtype=np.bool_))
 
 
-def _score(found: _Found, traits: Traits) -> int:
+def _score(matches: _Matches, traits: Traits) -> int:
     """How many matches, those in the same context and those of the same size counted once more for each."""
-    base = np.flatnonzero(found.mate != NOBODY)
-    head = traits.split + found.mate[base]
+    base = np.flatnonzero(matches.mate != NOBODY)
+    head = traits.split + matches.mate[base]
     columns = (traits.context, traits.same)
     return len(base) + sum(int((column[base] == column[head]).sum()) for column in columns)
 
 
-def _in_order(found: _Found, codes: Ints, wanted: Flags | None = None) -> _Found:
+def _in_order(matches: _Matches, codes: Ints, wanted: Flags | None = None) -> _Matches:
     """Match what has equal `codes`, in order, between the anchors there are; only of those `wanted`."""
     for _ in range(MOST_ROUNDS):
-        base, head = _once_on_both_sides(_stretches(found, codes, wanted))
+        base, head = _once_on_both_sides(_stretches(matches, codes, wanted))
         if not len(base):
             break
         kept = longest_increasing(head)
-        found = found.add(base[kept], head[kept])
-    left = _stretches(found, codes, wanted)
+        matches = matches.add(base[kept], head[kept])
+    left = _stretches(matches, codes, wanted)
     stretches = int(max(left.base_stretch.max(initial=-1), left.head_stretch.max(initial=-1))) + 1
     every = np.arange(stretches + 1)
     place = align_stretches(
@@ -210,12 +227,12 @@ def _in_order(found: _Found, codes: Ints, wanted: Flags | None = None) -> _Found
         MOST_EDITS,
     )
     matched = np.flatnonzero(place != NOBODY)
-    return found.add(left.base[matched], left.head[place[matched]])
+    return matches.add(left.base[matched], left.head[place[matched]])
 
 
-def _in_equal_number(found: _Found, codes: Ints, wanted: Flags | None = None) -> _Found:
+def _in_equal_number(matches: _Matches, codes: Ints, wanted: Flags | None = None) -> _Matches:
     """Match what is there equally often on both sides, wherever it stands: the first with the first …"""
-    left = _left(found, codes, wanted)
+    left = _left(matches, codes, wanted)
     sides = left.base_codes, left.head_codes
     room = max(int(codes.max(initial=-1)) + 1, 1)
     often = [np.bincount(side, minlength=room) for side in sides]
@@ -225,7 +242,7 @@ def _in_equal_number(found: _Found, codes: Ints, wanted: Flags | None = None) ->
         for rows, side in zip((left.base, left.head), sides, strict=True)
         for order in (np.argsort(side, kind="stable"),)
     )
-    return found.add(base, head)
+    return matches.add(base, head)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -241,9 +258,9 @@ class _Left:
     head_stretch: Ints
 
 
-def _left(found: _Found, codes: Ints, wanted: Flags | None) -> _Left:
-    split = len(found.mate)
-    free = [found.mate == NOBODY, ~found.taken]
+def _left(matches: _Matches, codes: Ints, wanted: Flags | None) -> _Left:
+    split = len(matches.mate)
+    free = [matches.mate == NOBODY, ~matches.taken]
     if wanted is not None:
         free = [free[0] & wanted[:split], free[1] & wanted[split:]]
     base, head = map(np.flatnonzero, free)
@@ -251,9 +268,9 @@ def _left(found: _Found, codes: Ints, wanted: Flags | None) -> _Left:
     return _Left(base, head, codes[:split][base], codes[split:][head], nowhere, nowhere)
 
 
-def _stretches(found: _Found, codes: Ints, wanted: Flags | None) -> _Left:
+def _stretches(matches: _Matches, codes: Ints, wanted: Flags | None) -> _Left:
     """What is left, the stretches numbered without those that are empty on one side."""
-    left, (base, head) = _left(found, codes, wanted), found.anchors()
+    left, (base, head) = _left(matches, codes, wanted), matches.anchors()
     base_stretch, head_stretch = np.searchsorted(base, left.base), np.searchsorted(head, left.head)
     in_base, in_head = np.isin(base_stretch, head_stretch), np.isin(head_stretch, base_stretch)
     shared = base_stretch[in_base]

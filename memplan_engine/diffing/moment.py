@@ -7,11 +7,11 @@ from enum import StrEnum
 
 import numpy as np
 
-from memplan_engine.diffing.matching import Matching
+from memplan_engine.diffing.matching import Matching, values_of
 from memplan_engine.diffing.timeline import Timeline
 from memplan_engine.kernels.alignment import NOBODY
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.profile import Load, alive_at, bytes_at
+from memplan_engine.profile import Load, bytes_held
 
 
 class Cause(StrEnum):
@@ -93,16 +93,9 @@ def compare_moments(
     base: Problem, base_step: int, head: Problem, head_step: int, buffers: Matching, footing: Footing
 ) -> Moment:
     """What `base` holds at `base_step` beside what `head` holds at `head_step`."""
-    held = held_at(base, base_step), held_at(head, head_step)
-    base_rows, head_rows = buffers.pairs
-    gone, new = np.flatnonzero(buffers.head_of == NOBODY), np.flatnonzero(buffers.base_of == NOBODY)
-    rows = (
-        np.concatenate([base_rows, gone, np.full(len(new), NOBODY)]),
-        np.concatenate([head_rows, np.full(len(gone), NOBODY), new]),
-    )
-    before, after = (
-        np.where(row != NOBODY, np.append(column, 0)[row], 0) for row, column in zip(rows, held, strict=True)
-    )
+    held = bytes_held(base, base_step), bytes_held(head, head_step)
+    rows = buffers.rows
+    before, after = values_of(held[0], rows[0]), values_of(held[1], rows[1])
     cause = _causes(rows[0], rows[1], before, after)
     alive = np.flatnonzero((before > 0) | (after > 0))
     order = alive[np.lexsort((-after[alive], -np.abs(after - before)[alive]))]
@@ -121,13 +114,3 @@ def _causes(base: Ints, head: Ints, before: Ints, after: Ints) -> Ints:
         (Cause.SMALLER, before > after),
     )
     return np.select([rule for _, rule in rules], [CAUSES.index(cause) for cause, _ in rules], NOBODY)
-
-
-def held_at(problem: Problem, step: int) -> Ints:
-    """The bytes that each buffer holds at `step`."""
-    alive = alive_at(problem, step)
-    held = np.zeros(len(problem), dtype=np.int64)
-    held[alive] = problem.size[alive]
-    for buffer in problem.gaps:
-        held[buffer] = bytes_at(problem, buffer, step)
-    return held

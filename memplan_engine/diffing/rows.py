@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from memplan_engine.analysis.provenance import Provenance, find_provenance
-from memplan_engine.diffing.matching import HOWS, How
+from memplan_engine.diffing.matching import HOWS, How, values_of
 from memplan_engine.diffing.moment import CAUSES, Cause, Moment
 from memplan_engine.diffing.regression import Change, Diff
 from memplan_engine.kernels.alignment import NOBODY
 from memplan_engine.problem import Ints, Problem
+from memplan_engine.profile import bytes_held
 
 Lifetime = tuple[int, int]
 
@@ -88,21 +89,21 @@ def diff_rows(diff: Diff, most: int | None = None, *, unchanged: bool = False) -
     the first `most` of them. With `unchanged` the others, too."""
     columns = _columns(diff)
     base, head, delta, lived, at_peak = columns
-    sizes = np.maximum(_taken(diff.base.problem.size, base), _taken(diff.head.problem.size, head))
+    sizes = np.maximum(values_of(diff.base.problem.size, base), values_of(diff.head.problem.size, head))
     shown = np.flatnonzero((delta != 0) | (lived != 0) | (base == NOBODY) | (head == NOBODY) | unchanged)
     order = np.lexsort((-sizes[shown], -np.abs(lived[shown]), -np.abs(delta[shown]), -np.abs(at_peak[shown])))
-    known = find_provenance(diff.base.problem), find_provenance(diff.head.problem)
+    provenance = find_provenance(diff.base.problem), find_provenance(diff.head.problem)
     rows = shown[order][:most]
     return tuple(
-        _row(diff, known, *map(int, values)) for values in zip(*(c[rows] for c in columns), strict=True)
+        _row(diff, provenance, *map(int, values)) for values in zip(*(c[rows] for c in columns), strict=True)
     )
 
 
 def module_rows(diff: Diff, moment: Moment) -> tuple[ModuleRow, ...]:
     """What `moment` holds on both sides by module, the largest difference first, then what holds most."""
     base, head = diff.base.problem, diff.head.problem
-    known = find_provenance(base), find_provenance(head)
-    found: dict[str, list[PeakRow]] = {}
+    provenance = find_provenance(base), find_provenance(head)
+    by_module: dict[str, list[PeakRow]] = {}
     columns = (moment.base, moment.head, moment.base_held, moment.head_held, moment.cause)
     for in_base, in_head, before, after, cause in zip(*(column.tolist() for column in columns), strict=True):
         side, row = (0, in_base) if in_head == NOBODY else (1, in_head)
@@ -111,45 +112,27 @@ def module_rows(diff: Diff, moment: Moment) -> tuple[ModuleRow, ...]:
             before,
             after,
             None if cause == NOBODY else CAUSES[cause],
-            known[side][row],
+            provenance[side][row],
         )
-        found.setdefault(part.provenance.module, []).append(part)
-    rows = [ModuleRow(module, tuple(parts)) for module, parts in found.items()]
+        by_module.setdefault(part.provenance.module, []).append(part)
+    rows = [ModuleRow(module, tuple(parts)) for module, parts in by_module.items()]
     return tuple(sorted(rows, key=lambda row: (-abs(row.delta), -row.head_bytes, row.module)))
 
 
 def _columns(diff: Diff) -> tuple[Ints, ...]:
     """One entry a row: the rows of base and head, the change in bytes, that of the lifetime (by its sign)
     and what it adds to Δdemand."""
-    matching, (base, head) = diff.matching, diff.matching.pairs
-    gone, new = np.flatnonzero(matching.head_of == NOBODY), np.flatnonzero(matching.base_of == NOBODY)
-    nobody = np.full(len(new), NOBODY), np.full(len(gone), NOBODY)
-    rows = np.concatenate([base, gone, nobody[0]]), np.concatenate([head, nobody[1], new])
-    delta = _taken(diff.head.problem.size, rows[1]) - _taken(diff.base.problem.size, rows[0])
-    lived = np.concatenate([np.sign(diff.lived), np.zeros(len(gone) + len(new), dtype=np.int64)])
-    moment = diff.moment
-    added = np.zeros(len(diff.base.problem), dtype=np.int64), np.zeros(len(diff.head.problem), dtype=np.int64)
-    in_base, difference = moment.base != NOBODY, moment.head_held - moment.base_held
-    added[0][moment.base[in_base]] = difference[in_base]
-    only_head = ~in_base
-    added[1][moment.head[only_head]] = difference[only_head]
-    return (
-        *rows,
-        delta,
-        lived,
-        _taken(added[0], rows[0]) + np.where(rows[0] == NOBODY, _taken(added[1], rows[1]), 0),
-    )
-
-
-def _taken(values: Ints, rows: Ints) -> Ints:
-    """The values of these rows, 0 where there is none."""
-    taken: Ints = np.where(rows == NOBODY, 0, np.append(values, 0)[rows])
-    return taken
+    rows, moment = diff.matching.rows, diff.moment
+    problems = diff.base.problem, diff.head.problem
+    delta = values_of(problems[1].size, rows[1]) - values_of(problems[0].size, rows[0])
+    lived = np.concatenate([np.sign(diff.lived), np.zeros(len(rows[0]) - len(diff.lived), dtype=np.int64)])
+    before, after = bytes_held(problems[0], moment.base_step), bytes_held(problems[1], moment.head_step)
+    return (*rows, delta, lived, values_of(after, rows[1]) - values_of(before, rows[0]))
 
 
 def _row(
     diff: Diff,
-    known: tuple[tuple[Provenance, ...], tuple[Provenance, ...]],
+    provenance: tuple[tuple[Provenance, ...], tuple[Provenance, ...]],
     base: int,
     head: int,
     delta: int,
@@ -174,7 +157,7 @@ def _row(
         changes,
         at_peak,
         None if how == NOBODY else HOWS[how],
-        known[0][base] if head == NOBODY else known[1][head],
+        provenance[0][base] if head == NOBODY else provenance[1][head],
     )
 
 
@@ -182,3 +165,32 @@ def _side(problem: Problem, row: int) -> tuple[str, int, Lifetime | None]:
     if row == NOBODY:
         return "", 0, None
     return problem.names[row], int(problem.size[row]), (int(problem.start[row]), int(problem.end[row]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProfileDifference:
+    """Live bytes over the head's steps: stretch s covers the steps `[bounds[s], bounds[s + 1])`, in which the
+    head holds `head[s]` bytes and the base, at the steps that stand for them, at most `base[s]`. For steps of
+    the head before the first or behind the last one of the base, that one stands."""
+
+    bounds: Ints
+    base: Ints
+    head: Ints
+
+    @property
+    def delta(self) -> Ints:
+        """How many bytes more the head holds, a value a stretch."""
+        return self.head - self.base
+
+
+def profile_difference(diff: Diff) -> ProfileDifference:
+    """The profiles of `diff` beside each other, a stretch wherever the head's live bytes may change."""
+    bounds, live = diff.head_load.sections.bounds, diff.base_load.live
+    places = np.searchsorted(diff.base_load.sections.bounds, diff.timeline.to_base(bounds), side="right") - 1
+    # Beyond either end of the base its outermost step goes on: what it holds there is not freed.
+    low = np.clip(places[:-1], 0, max(0, len(live) - 1))
+    high = np.maximum(np.minimum(places[1:], len(live)), low + 1)
+    padded = np.append(live, [0, 0])
+    edges = np.column_stack([low, high]).ravel()
+    highest = np.maximum.reduceat(padded, edges)[::2] if len(edges) else live[:0]
+    return ProfileDifference(bounds, highest, diff.head_load.live)

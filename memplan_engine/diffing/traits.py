@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memplan_engine.analysis.provenance import find_provenance
-from memplan_engine.graph import Op, Tensor
 from memplan_engine.problem import Ints, Origin, Problem
 
 Flags = NDArray[np.bool_]
@@ -65,17 +64,17 @@ def buffers_of(problem: Problem, with_origin: bool = True) -> Things:
     context: Sequence[Hashable] = (problem.end - problem.start)[rows].tolist()
     if not with_origin or not has_origin(problem):
         return Things(rows, names, None, None, None, sizes, context)
-    found = find_provenance(problem)
-    known = [found[row] for row in order]
+    provenance = find_provenance(problem)
+    origins = [provenance[row] for row in order]
     if problem.origin is not None:
         ops = {op.name: op.kind for op in problem.origin.graph.ops}
-        context = [tuple(ops[reader] for reader in each.readers) for each in known]
+        context = [tuple(ops[reader] for reader in each.readers) for each in origins]
     return Things(
         rows,
         names,
-        [each.module for each in known],
-        [(each.kind, each.dtype) for each in known],
-        [each.shape for each in known],
+        [each.module for each in origins],
+        [(each.kind, each.dtype) for each in origins],
+        [each.shape for each in origins],
         sizes,
         context,
     )
@@ -93,21 +92,20 @@ def ops_of(origin: Origin) -> Things:
     rows = np.lexsort((np.arange(len(steps)), steps))
     ops = [graph.ops[row] for row in rows.tolist()]
     tensors = {tensor.name: tensor for tensor in graph.tensors}
-    made = [[tensors[name] for name in op.outputs] for op in ops]
+    made_by = [[tensors[name] for name in op.outputs] for op in ops]
     makers = {name: op.kind for op in graph.ops for name in op.outputs}
     return Things(
         rows,
         [op.name for op in ops],
         [op.module for op in ops],
-        [_signature(op, outputs) for op, outputs in zip(ops, made, strict=True)],
-        [tuple(tensor.shape for tensor in outputs) for outputs in made],
-        np.array([sum(tensor.nbytes for tensor in outputs) for outputs in made], dtype=np.int64),
+        [
+            (op.kind, len(op.inputs), tuple(tensor.dtype for tensor in outputs))
+            for op, outputs in zip(ops, made_by, strict=True)
+        ],
+        [tuple(tensor.shape for tensor in outputs) for outputs in made_by],
+        np.array([sum(tensor.nbytes for tensor in outputs) for outputs in made_by], dtype=np.int64),
         [tuple(makers.get(name, "") for name in op.inputs) for op in ops],
     )
-
-
-def _signature(op: Op, outputs: Sequence[Tensor]) -> Hashable:
-    return (op.kind, len(op.inputs), tuple(tensor.dtype for tensor in outputs))
 
 
 def compare_traits(base: Things, head: Things) -> Traits:

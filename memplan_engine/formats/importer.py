@@ -11,7 +11,7 @@ from typing import Protocol
 from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
-from memplan_engine.recordings.selection import EVERYTHING, Selection
+from memplan_engine.recordings.allocator_recording import EVERYTHING, Selection
 
 Loaded = Graph | Problem | Plan
 HEAD_BYTES = 4096

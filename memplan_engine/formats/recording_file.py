@@ -1,43 +1,34 @@
-"""Whatever holds a recording of an allocator, as a recording: snapshots, profiler traces, observations."""
+"""Files that hold a recording of an allocator: what their readers have in common."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from memplan_engine.errors import InputError
-from memplan_engine.formats.allocator_files.cuda_snapshot import load_snapshot
-from memplan_engine.formats.allocator_files.profiler_file import is_timeline, is_trace
-from memplan_engine.formats.allocator_files.profiler_trace import load_trace
-from memplan_engine.formats.allocator_files.snapshot_reader import SnapshotImporter
-from memplan_engine.formats.importer import HEAD_BYTES
-from memplan_engine.formats.json_stream import head_of
-from memplan_engine.formats.memplan_json.observation_reader import is_observation, load_observed_snapshot
-from memplan_engine.formats.read_limits import read_head
-from memplan_engine.recordings.allocator_recording import Snapshot
+from memplan_engine.formats.importer import ImportOptions
+from memplan_engine.plan import Plan
+from memplan_engine.problem import Problem
+
+if TYPE_CHECKING:
+    from memplan_engine.recordings.allocator_recording import Snapshot
 
 
-def load_recording(path: Path | str, progress: Callable[[int, int], None] | None = None) -> Snapshot:
-    """All devices of a CUDA memory snapshot, of a profiler trace with memory events, or of an observation.
+class RecordingImporter(ABC):
+    """An `Importer` of recordings: `read` is its own, the buffers follow from it. `files.load_recording` asks
+    those that `files.READERS` names."""
 
-    Raises
-    ------
-    InputError: a file of another kind, or one that is not sound.
-    """
-    path = Path(path)
-    head = read_head(path, HEAD_BYTES)
-    if SnapshotImporter().recognises(head, path):
-        return load_snapshot(path, progress)
-    if is_observation(head):
-        return load_observed_snapshot(path)
-    begin = head_of(path, head, HEAD_BYTES).lstrip()
-    if is_trace(begin):
-        return load_trace(path, progress)
-    if is_timeline(begin):
-        found = "a memory timeline, which has no addresses"
-        raise InputError(
-            path.name, "", found, "a snapshot or a trace; `memplan plan` and `peak` take timelines"
-        )
-    raise InputError(
-        path.name, "", "no recording", "a CUDA memory snapshot, a profiler trace, or an observation"
-    )
+    @abstractmethod
+    def read(self, path: Path, progress: Callable[[int, int], None] | None = None) -> Snapshot:
+        """All devices of the file; raises InputError when it is not sound or has no addresses."""
+
+    def load(self, path: Path, options: ImportOptions) -> Problem | Plan:
+        """The buffers of the device with the most bytes, or of what `options` choose; raises InputError."""
+        # Here, not above: who opens another kind of file need not wait for it.
+        from memplan_engine.recordings.recorded_problem import recorded_plan, recording_problem
+        from memplan_engine.recordings.recording_parts import choose_recording
+
+        recording = choose_recording(self.read(path, options.progress), options.selection)
+        problem = recording_problem(recording)
+        return recorded_plan(recording, problem) if options.offsets_as_plan else problem

@@ -14,9 +14,8 @@ from memplan_engine.planner import make_plan
 from memplan_engine.problem import Ints, Problem
 from memplan_engine.profile import alive_at
 from memplan_engine.recordings.allocator_recording import Action, Recording
-from memplan_engine.recordings.recorded_lifetimes import Spans, buffers
 from memplan_engine.recordings.recorded_problem import recording_problem
-from memplan_engine.recordings.reserved import reserved_over_time
+from memplan_engine.recordings.recorded_spans import Spans, buffers, reserved_over_time
 from memplan_engine.strategies.base import Strategy
 from memplan_engine.strategies.limits import SolveLimits
 
@@ -113,8 +112,8 @@ def cost_of(
     spans = buffers(recording)
     problem = recording_problem(recording, spans)
     plan = make_plan(problem, strategy, budget=budget)
-    known = memory_over_time(recording, spans)
-    live, reserved, knows_reserved = known.live, known.reserved, known.knows_reserved
+    over_time = memory_over_time(recording, spans)
+    live, reserved, knows_reserved = over_time.live, over_time.reserved, over_time.knows_reserved
 
     def moment(step: int) -> Moment:
         return Moment(step, int(live[step]), int(reserved[step]), groups_at(problem, step))
@@ -138,7 +137,7 @@ def cost_of(
         younger=int((spans.end == recording.steps).sum()),
         unmatched=spans.double_frees + spans.lost_frees,
         knows_reserved=knows_reserved,
-        over_time=known,
+        over_time=over_time,
     )
 
 

@@ -1,4 +1,7 @@
-"""What an observer saw of one run: the ops that ran, and each change of memory with the op that caused it."""
+"""What an observer saw of one run: the ops that ran, and each change of memory with the op that caused it.
+
+As a recording it is planned, drawn and costed as one of an allocator on a GPU is.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,26 @@ from enum import StrEnum
 
 import numpy as np
 
-from memplan_engine.callers import Stacks
+from memplan_engine.callers import Frame, Stacks
 from memplan_engine.errors import InputError
 from memplan_engine.problem import Ints
-from memplan_engine.recordings.allocator_recording import Rows
+from memplan_engine.recordings.allocator_recording import (
+    BLOCK,
+    EVENT,
+    SEGMENT,
+    Action,
+    Recording,
+    Rows,
+    Snapshot,
+    checked_events,
+)
 
 CPU = -1
 """The number of the device that is no accelerator."""
 NO_OP, NO_KERNEL = -1, -1
 NO_STACKS = Stacks()
+FIRST = "before the first op"
+_NS = 1000
 
 
 class Level(StrEnum):
@@ -88,8 +102,8 @@ class Observation:
         """
         chosen = next((one for one in self.levels if level is None or one == level), None)
         if chosen is None:
-            known = ", ".join(self.levels) or "none"
-            raise InputError(self.name, "level", repr(str(level)), f"one that was observed: {known}")
+            observed = ", ".join(self.levels) or "none"
+            raise InputError(self.name, "level", repr(str(level)), f"one that was observed: {observed}")
         rows = self.changes[chosen]
         if device is None:
             return rows
@@ -101,8 +115,8 @@ class Observation:
     @property
     def devices(self) -> tuple[int, ...]:
         """The devices that changes speak of, ascending; −1 is the CPU."""
-        found = {int(device) for rows in self.changes.values() for device in np.unique(rows["device"])}
-        return tuple(sorted(found))
+        numbers = {int(device) for rows in self.changes.values() for device in np.unique(rows["device"])}
+        return tuple(sorted(numbers))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,21 +168,21 @@ def observed_peak(
 
 def older(rows: Rows) -> Rows:
     """Which of `rows` free what was not made in them: it was there before the run."""
-    order, made, follows, _ = _neighbours(rows)
-    found = np.zeros(len(rows), dtype=bool)
-    found[order] = ~made & ~(follows & np.append(False, made[:-1])[: len(rows)])
-    return found
+    order, allocates, follows, _ = _neighbours(rows)
+    is_older = np.zeros(len(rows), dtype=bool)
+    is_older[order] = ~allocates & ~(follows & np.append(False, allocates[:-1])[: len(rows)])
+    return is_older
 
 
 def passing(rows: Rows) -> Rows:
     """Which of `rows` allocate what is free again before their op ends: temporaries of the op."""
-    order, made, _, leads = _neighbours(rows)
-    found = np.zeros(len(rows), dtype=bool)
+    order, allocates, _, leads = _neighbours(rows)
+    is_passing = np.zeros(len(rows), dtype=bool)
     after = np.append(order[1:], 0)[: len(rows)]
-    freed = leads & np.append(~made[1:], False)[: len(rows)]
+    freed = leads & np.append(~allocates[1:], False)[: len(rows)]
     same_op = (rows["op"][order] == rows["op"][after]) & rows["inside"][after] & rows["inside"][order]
-    found[order] = made & freed & same_op
-    return found
+    is_passing[order] = allocates & freed & same_op
+    return is_passing
 
 
 def _neighbours(rows: Rows) -> tuple[Ints, Rows, Rows, Rows]:
@@ -179,3 +193,68 @@ def _neighbours(rows: Rows) -> tuple[Ints, Rows, Rows, Rows]:
     same = (address[1:] == address[:-1]) & (device[1:] == device[:-1])
     follows = np.append(False, same)[: len(rows)]
     return order, rows["size"][order] > 0, follows, np.append(same, False)[: len(rows)]
+
+
+def observation_recording(
+    observation: Observation, level: Level | str | None = None, device: int | None = None
+) -> Recording:
+    """One level of an observation (the one that knows most unless given) on one device (all unless given):
+    each change is an event, step k is after the k-th. Of who asked for memory the stack has the innermost
+    operator, the op, and its lines of Python where they were kept.
+
+    Raises
+    ------
+    InputError: as `Observation.at`; sizes that sum too high.
+    """
+    rows = observation.at(level, device)
+    stacks, numbers, labels = _stacks(observation, rows)
+    events = np.zeros(len(rows), dtype=EVENT)
+    events["address"], events["size"] = rows["address"], np.abs(rows["size"])
+    events["time"], events["stack"], events["pool"] = rows["time"] // _NS, numbers, -1
+    events["action"] = np.where(rows["size"] > 0, Action.ALLOC, Action.FREE_COMPLETED)
+    checked_events(events, observation.name)
+    devices = np.unique(rows["device"])
+    return Recording(
+        observation.name,
+        int(devices[0]) if len(devices) else -1,
+        events,
+        np.zeros(0, SEGMENT),
+        np.zeros(0, BLOCK),
+        stacks,
+        labels=labels,
+    )
+
+
+def observation_snapshot(observation: Observation) -> Snapshot:
+    """A recording for each device, of the level that knows most."""
+    devices = sorted({int(number) for number in np.unique(observation.at()["device"])})
+    recordings = [observation_recording(observation, None, device) for device in devices]
+    return Snapshot(observation.name, tuple(recordings))
+
+
+def _stacks(observation: Observation, rows: Rows) -> tuple[Stacks, Rows, tuple[str, ...]]:
+    """A stack for each op, kernel and fate that `rows` name, the stack of each row, and what a buffer of each
+    stack is called."""
+    temporary = passing(rows)
+    key = np.stack([rows["op"], rows["kernel"], temporary, rows["inside"]]).astype(np.int64)
+    distinct, numbers = np.unique(key, axis=1, return_inverse=True)
+    frames: dict[Frame, int] = {}
+    stacks, labels = [], []
+    for op, kernel, passes, inside in distinct.T.tolist():
+        calls = [Frame(observation.kernels[kernel], "", 0)] if kernel >= 0 else []
+        label = FIRST
+        if op != NO_OP:
+            calls += _calls(observation, op)
+            name = observation.ops.names[op]
+            label = f"{name} temporary" if passes else name if inside else f"after {name}"
+        stacks.append(tuple(frames.setdefault(frame, len(frames)) for frame in calls))
+        labels.append(label)
+    return Stacks(tuple(frames), tuple(stacks)), numbers.reshape(-1), tuple(labels)
+
+
+def _calls(observation: Observation, op: int) -> list[Frame]:
+    kind = observation.ops.kinds[op]
+    # As C++ and the profiler have it, which is what callers are found by.
+    operator = Frame(kind.replace("aten.", "aten::", 1), "", 0)
+    stack = int(observation.ops.stack[op])
+    return [operator, *(observation.stacks.frames_of(stack) if stack >= 0 else ())]

@@ -11,8 +11,8 @@ from memplan_engine.plan import Plan
 from memplan_engine.planner import adopt
 from memplan_engine.problem import Ints, Problem, make_problem
 from memplan_engine.recordings.allocator_recording import Recording
-from memplan_engine.recordings.recorded_lifetimes import Spans, buffers
-from memplan_engine.recordings.reserved import offsets
+from memplan_engine.recordings.observation import Level, Observation, observation_recording
+from memplan_engine.recordings.recorded_spans import Spans, buffers, offsets
 from memplan_engine.scope import Scope
 from memplan_engine.units import format_bytes
 
@@ -40,13 +40,25 @@ def recording_problem(recording: Recording, spans: Spans | None = None) -> Probl
         spans.start,
         spans.end,
         spans.size,
-        names=_named(spans, recording.labels) if recording.labels else _names(spans, callers),
+        names=_names(spans, callers, recording.labels),
         alignment=_granule(spans.address),
         steps=recording.steps,
         name=recording.name,
         callers=callers,
         scope=Scope.EAGER,
     )
+
+
+def observed_problem(
+    observation: Observation, level: Level | str | None = None, device: int | None = None
+) -> Problem:
+    """Every allocation that was observed as a buffer, alive from its event to its free; step k is after the
+    k-th event, step 0 before the first. What the run freed and had not made is there from step 0 on.
+
+    Names are those of the ops: "conv2d_1", and "conv2d_1 temporary" for what was free again before the op
+    ended; a second one has a number. Arguments and errors are those of `observation_recording`.
+    """
+    return recording_problem(observation_recording(observation, level, device))
 
 
 def recorded_plan(recording: Recording, problem: Problem | None = None) -> Plan:
@@ -63,30 +75,23 @@ def _granule(address: Ints) -> int:
     return GRANULE if not bits & (GRANULE - 1) else bits & -bits
 
 
-def _names(spans: Spans, callers: Callers) -> list[str]:
-    """ "train.py:12 forward #3": by the caller, counted in order of start; without a stack by the size, so
-    that the same tensor of two runs has the same name."""
+def _names(spans: Spans, callers: Callers, labels: tuple[str, ...]) -> list[str]:
+    """ "train.py:12 forward #3": by the caller, or "conv2d", "conv2d #2" by `labels`, where there are any.
+
+    Counted in order of start; without a stack by the size, so that the same tensor of two runs has the same
+    name.
+    """
     counts: dict[str, int] = {}
     names = []
     for stack, start, size in zip(
         spans.stack.tolist(), spans.start.tolist(), spans.size.tolist(), strict=True
     ):
-        label = callers.stacks.caller(stack).label if stack >= 0 else _unknown(size, start == 0)
+        if stack < 0:
+            label = _unknown(size, start == 0)
+        else:
+            label = labels[stack] if labels else callers.stacks.caller(stack).label
         counts[label] = number = counts.get(label, 0) + 1
-        names.append(f"{label} #{number}")
-    return names
-
-
-def _named(spans: Spans, labels: tuple[str, ...]) -> list[str]:
-    """ "conv2d", "conv2d #2": by label, counted in order of start."""
-    counts: dict[str, int] = {}
-    names = []
-    for stack, start, size in zip(
-        spans.stack.tolist(), spans.start.tolist(), spans.size.tolist(), strict=True
-    ):
-        label = labels[stack] if stack >= 0 else _unknown(size, start == 0)
-        counts[label] = number = counts.get(label, 0) + 1
-        names.append(f"{label} #{number}" if number > 1 else label)
+        names.append(label if labels and number == 1 else f"{label} #{number}")
     return names
 
 

@@ -8,9 +8,8 @@ import numpy as np
 
 from memplan_engine.errors import InputError
 from memplan_engine.problem import Ints
-from memplan_engine.recordings.allocator_recording import Action, Recording, Rows, Snapshot
-from memplan_engine.recordings.reserved import reserved_over_time
-from memplan_engine.recordings.selection import Selection
+from memplan_engine.recordings.allocator_recording import Action, Recording, Rows, Selection, Snapshot
+from memplan_engine.recordings.recorded_spans import reserved_over_time
 
 DEFAULT_POOL = (0, 0)
 MEMORY = (Action.ALLOC, Action.FREE_REQUESTED, Action.FREE_COMPLETED)
@@ -22,22 +21,22 @@ def choose_recording(snapshot: Snapshot, selection: Selection) -> Recording:
     if not devices:
         raise InputError(snapshot.name, "", "no device with segments or events", "a recording of one")
     if selection.device is None:
-        found = max(snapshot.recordings, key=lambda each: (*held(each), -each.device))
+        recording = max(snapshot.recordings, key=lambda each: (*held(each), -each.device))
     elif selection.device in devices:
-        found = devices[selection.device]
+        recording = devices[selection.device]
     else:
         expected = f"one of {', '.join(map(str, sorted(devices)))}"
         raise InputError(snapshot.name, "device", str(selection.device), expected)
     if selection.stream is None and selection.pool is None:
-        return found
-    part = part_of(found, selection.stream, selection.pool)
+        return recording
+    part = part_of(recording, selection.stream, selection.pool)
     if not len(part.blocks) and not len(part.rows(*MEMORY)):
         raise InputError(
             snapshot.name,
-            f"device {found.device}",
+            f"device {recording.device}",
             " and ".join(_asked(selection)),
-            f"what has events: streams {', '.join(map(str, streams(found)))}; "
-            f"pools {', '.join(map(pool_text, pools(found)))}",
+            f"what has events: streams {', '.join(map(str, streams(recording)))}; "
+            f"pools {', '.join(map(pool_text, pools(recording)))}",
         )
     return part
 
@@ -98,15 +97,15 @@ def _mask(recording: Recording, rows: Rows, stream: int | None, pool: tuple[int,
 
 def pools_by_address(events: Rows, segments: Rows) -> Ints:
     """The pool of each event: its own, else of the segment that holds its address at the end, else −1."""
-    found = events["pool"].astype(np.int64)
-    unknown = (found < 0) & ~np.isin(events["action"], (Action.OOM, Action.SNAPSHOT, Action.OTHER))
+    pool = events["pool"].astype(np.int64)
+    unknown = (pool < 0) & ~np.isin(events["action"], (Action.OOM, Action.SNAPSHOT, Action.OTHER))
     if not len(segments) or not unknown.any():
-        return found
+        return pool
     order = np.argsort(segments["address"])
     sorted_segments = segments[order]
     address = events["address"][unknown]
     place = np.searchsorted(sorted_segments["address"], address, side="right") - 1
     at = sorted_segments[np.maximum(place, 0)]
     inside = (place >= 0) & (address < at["address"] + at["size"])
-    found[unknown] = np.where(inside, at["pool"], -1)
-    return found
+    pool[unknown] = np.where(inside, at["pool"], -1)
+    return pool

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from memplan_engine.analysis.claims import claim_summary
-from memplan_engine.replay.replay_values import VERDICTS, Holes, Objects, Step
+from memplan_engine.replay.replay_values import KINDS, OUTCOMES, VERDICTS, Holes, Objects, Step, Tree
 from memplan_engine.replay.steps import Replay
-from memplan_engine.replay.tree import KINDS, OUTCOMES, Tree
 
 
 def replay_summary(replay: Replay, sentences: bool = True) -> dict[str, Any]:
@@ -111,5 +110,7 @@ def _tree(tree: Tree | None) -> dict[str, Any] | None:
     return {
         "kinds": [str(kind) for kind in KINDS],
         "outcomes": [str(outcome) for outcome in OUTCOMES],
-        **{key: getattr(tree, key).tolist() for key in columns},
+        **{key: [getattr(node, key) for node in tree] for key in columns},
+        "kind": [KINDS.index(node.kind) for node in tree],
+        "outcome": [OUTCOMES.index(node.outcome) for node in tree],
     }

@@ -5,7 +5,7 @@ A line is found by its number; the constants say which one acts in which decisio
 
 from __future__ import annotations
 
-from memplan_engine.strategies.constructive.order_fit import Fit
+from memplan_engine.strategies.constructive.order_fit import FitRule
 from memplan_engine.strategies.constructive.orders import Order
 from memplan_engine.strategies.shared_objects.assignment import ObjectRule
 
@@ -18,9 +18,9 @@ TREE_ROOT, TREE_PLACE, TREE_LIFT = 0, 5, 7
 TREE_FULL, TREE_KNOWN, TREE_SOLVED, TREE_MAY_REST = 1, 2, 3, 6
 
 _HOLE = {
-    Fit.FIRST: "the lowest hole that holds b",
-    Fit.BEST: "the smallest hole that holds b, the lowest of equals",
-    Fit.TOP: "none: holes are left empty",
+    FitRule.FIRST: "the lowest hole that holds b",
+    FitRule.BEST: "the smallest hole that holds b, the lowest of equals",
+    FitRule.TOP: "none: holes are left empty",
 }
 _OBJECT = {
     ObjectRule.SMALLEST: "the smallest of them that is large enough, else the largest, which grows",
@@ -29,8 +29,27 @@ _OBJECT = {
     ObjectRule.FULLEST: "the one with the largest sum of sizes",
 }
 
+NO_REUSE = (
+    "place every b with a fixed offset",
+    "top = end of the topmost of them",
+    "for b in the order of the problem:",
+    "    b.offset = first multiple of b.alignment from top on",
+    "    top = end of b",
+)
+BRANCH_AND_BOUND = (
+    "search(state): raise every low as far as what is placed demands",
+    "    if a column is too full, or a low is past its latest offset: refuted",
+    "    if this state was refuted before: refuted",
+    "    if every buffer is placed: solved",
+    "    b = buffer under which nothing else fits, in the column that last failed, else the hardest",
+    "    search(state with b placed at its low)",
+    "    if that is refuted, and b may rest on another buffer instead:",
+    "        search(state with the low of b lifted to the lowest end of such a buffer)",
+)
+"""What `exact` asks of each capacity, from the lower bound upwards."""
 
-def order_fit(order: Order | None, fit: Fit) -> tuple[str, ...]:
+
+def order_fit(order: Order | None, fit: FitRule) -> tuple[str, ...]:
     """An order and a rule for choosing the hole."""
     return (
         "place every b with a fixed offset",
@@ -42,20 +61,9 @@ def order_fit(order: Order | None, fit: Fit) -> tuple[str, ...]:
     )
 
 
-def no_reuse() -> tuple[str, ...]:
-    """Every buffer its own bytes."""
-    return (
-        "place every b with a fixed offset",
-        "top = end of the topmost of them",
-        "for b in the order of the problem:",
-        "    b.offset = first multiple of b.alignment from top on",
-        "    top = end of b",
-    )
-
-
-def linear_scan(fit: Fit) -> tuple[str, ...]:
+def linear_scan(fit: FitRule) -> tuple[str, ...]:
     """An active set and a free list."""
-    which = "smallest" if fit is Fit.BEST else "lowest"
+    which = "smallest" if fit is FitRule.BEST else "lowest"
     return (
         "place every b with a fixed offset; the scan begins above them",
         "for b in order of start, then end:",
@@ -81,18 +89,4 @@ def shared_objects(order: Order, rule: ObjectRule) -> tuple[str, ...]:
         "    else:",
         "        b gets a new object of its size",
         "lay the objects one behind another",
-    )
-
-
-def branch_and_bound() -> tuple[str, ...]:
-    """What `exact` asks of each capacity, from the lower bound upwards."""
-    return (
-        "search(state): raise every low as far as what is placed demands",
-        "    if a column is too full, or a low is past its latest offset: refuted",
-        "    if this state was refuted before: refuted",
-        "    if every buffer is placed: solved",
-        "    b = buffer under which nothing else fits, in the column that last failed, else the hardest",
-        "    search(state with b placed at its low)",
-        "    if that is refuted, and b may rest on another buffer instead:",
-        "        search(state with the low of b lifted to the lowest end of such a buffer)",
     )

@@ -11,12 +11,6 @@ from memplan_engine.problem import Ints
 from memplan_engine.replay.replay_values import VERDICTS, Holes, Objects, Verdict
 
 NO_END = -1
-_CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
-
-
-def code_of(verdict: Verdict) -> int:
-    """The code of `verdict` in a column."""
-    return _CODES[verdict]
 
 
 def read_holes(trace: Trace, size: Ints, fits: Verdict, above: Verdict) -> Holes:
@@ -35,8 +29,8 @@ def read_holes(trace: Trace, size: Ints, fits: Verdict, above: Verdict) -> Holes
     as_tight = (high - low == _of_taken(high - low, taken, step)) & (fits is Verdict.NOT_TIGHTEST)
     verdict = np.select(
         [taken, short > 0, high == MOST, as_tight],
-        [code_of(each) for each in (Verdict.TAKEN, Verdict.TOO_SMALL, above, Verdict.NOT_LOWEST)],
-        code_of(fits),
+        [VERDICTS.index(each) for each in (Verdict.TAKEN, Verdict.TOO_SMALL, above, Verdict.NOT_LOWEST)],
+        VERDICTS.index(fits),
     )
     columns = (first, more, possible, low, np.where(high == MOST, NO_END, high), offset, short, verdict)
     return Holes(*(frozen(column) for column in columns))
@@ -54,8 +48,8 @@ def read_objects(trace: Trace, size: Ints, smaller: Verdict, enough: Verdict) ->
     equal = value == _of_taken(value, taken, step)
     verdict = np.select(
         [taken, free == 0, equal, nbytes < needed],
-        [code_of(each) for each in (Verdict.TAKEN, Verdict.IN_USE, Verdict.NO_BETTER, smaller)],
-        code_of(enough),
+        [VERDICTS.index(each) for each in (Verdict.TAKEN, Verdict.IN_USE, Verdict.NO_BETTER, smaller)],
+        VERDICTS.index(enough),
     )
     more, possible = _counts(trace, first)
     columns = (first, more, possible, number, nbytes, value, verdict)

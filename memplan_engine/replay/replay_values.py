@@ -1,4 +1,7 @@
-"""A replay as plain values: one step for each decision, with what was looked at and why one was taken."""
+"""A replay as plain values: one step for each decision, with what was looked at and why one was taken.
+
+Of branch and bound a step is a node of its search tree: what it decides, what follows, and why it ends there.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,68 @@ import numpy as np
 
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.replay.tree import Node, Tree
-from memplan_engine.strategies.constructive.order_fit import Fit
+from memplan_engine.strategies.constructive.order_fit import FitRule
 from memplan_engine.strategies.constructive.orders import Key
 from memplan_engine.strategies.shared_objects.assignment import ObjectRule
+
+ROOT = -1
+
+
+class Kind(StrEnum):
+    """What a node decides."""
+
+    ROOT = "root"
+    PLACE = "place"
+    FORCED = "forced"
+    LIFT = "lift"
+
+
+class Outcome(StrEnum):
+    """What became of a node."""
+
+    BRANCHED = "branched"
+    TOO_FULL = "a column is too full"
+    PAST_LATEST = "a buffer is past its latest offset"
+    NOTHING_BELOW = "nothing is left that it could rest on"
+    EXCHANGED = "as good with two buffers exchanged"
+    REFUTED_BEFORE = "refuted before"
+    SOLVED = "solved"
+
+
+KINDS, OUTCOMES = tuple(Kind), tuple(Outcome)
+PLACING = (Kind.PLACE, Kind.FORCED)
+"""The kinds of nodes at which a buffer gets its offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node. Bytes unless said otherwise.
+
+    `parent`: the node (a number) in whose state this was decided, ROOT for none; a search of the next
+    independent part goes on from the solution of the one before. `offset`: where `buffer` was placed, or what
+    it was lifted to. `bound`: the least arena that follows, more than the capacity for a node that is refuted
+    there. `capacity`: what the search asked for. `step`: where in time the bound comes from, −1 for nowhere.
+    `blocked`: the buffer that is past its latest offset, −1 for none. `independent`: into how many stretches
+    of time that never meet what is left falls.
+    """
+
+    number: int
+    parent: int
+    depth: int
+    kind: Kind
+    buffer: int
+    offset: int
+    bound: int
+    outcome: Outcome
+    capacity: int
+    step: int
+    blocked: int
+    independent: int
+
+
+Tree = tuple[Node, ...]
+"""All nodes in the order in which they were met. Each capacity that was asked for has a root of its own."""
+
 
 UNPLACED = -1
 NOBODY = -1
@@ -187,7 +248,7 @@ class ReplayColumns:
 
     plan: Plan
     family: Family
-    fit: Fit | None
+    fit: FitRule | None
     buffer: Ints
     offset: Ints
     arena: Ints
@@ -217,8 +278,11 @@ class ReplayColumns:
         """
         placed = np.full(len(self.problem), UNPLACED, dtype=np.int64)
         if self.tree is not None:
-            for buffer, offset in self.tree.placed_at(step):
-                placed[buffer] = offset
+            while step != ROOT:
+                node = self.tree[step]
+                if node.kind in PLACING:
+                    placed[node.buffer] = node.offset
+                step = node.parent
             return placed
         placed[self.buffer[: step + 1]] = self.offset[: step + 1]
         for each in np.flatnonzero(self.moved[: step + 1] != NOBODY):

@@ -16,9 +16,8 @@ from memplan_engine.planner import adopt
 from memplan_engine.problem import FREE, Ints, Problem, select
 from memplan_engine.replay import pseudo_code as code
 from memplan_engine.replay.recorded import frozen
-from memplan_engine.replay.replay_values import NOBODY, Family
+from memplan_engine.replay.replay_values import NOBODY, PLACING, ROOT, Family, Kind, Node, Outcome, Tree
 from memplan_engine.replay.steps import Replay
-from memplan_engine.replay.tree import KINDS, OUTCOMES, ROOT, Kind, Outcome, Tree
 from memplan_engine.strategies.exact.attempts import MOST_RAISES, priorities
 from memplan_engine.strategies.exact.exact_search import Exact
 from memplan_engine.strategies.exact.independent_parts import Columns, independent, make_columns
@@ -61,25 +60,6 @@ _DECISIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
-    """One node, as `tree.Node`, with the arena of what is placed and the bytes that are not."""
-
-    parent: int
-    depth: int
-    kind: int
-    buffer: int
-    offset: int
-    bound: int
-    outcome: int
-    capacity: int
-    step: int
-    blocked: int
-    independent: int
-    arena: int
-    left: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Part:
     """An independent part of a problem at a capacity in bytes. `own`: its buffers in the kernel's order.
     `slack`: what the topmost unit of an arena may hold that nobody needs, bytes."""
@@ -115,14 +95,14 @@ def record_search(strategy: Exact, problem: Problem) -> Replay:
     bound = lower_bound(problem)
     capacity = max(bound.nbytes, strategy.capacity or 0)
     offsets = np.where(problem.fixed != FREE, problem.fixed, 0)
-    rows: list[_Row] = []
+    nodes: list[Node] = []
     for members in independent(problem):
         columns = make_columns(select(problem, members))
         own = members[columns.rows]
         slack = int((columns.part.size * columns.unit - problem.size[own]).max(initial=0))
         while len(own):
             fits, low, trace = _search(columns, capacity, problem.name)
-            _rows(_Part(problem, columns, own, slack, capacity), trace, fits, rows)
+            _add_nodes(nodes, _Part(problem, columns, own, slack, capacity), trace, fits)
             if fits:
                 offsets[own] = low * columns.unit
                 break
@@ -131,7 +111,7 @@ def record_search(strategy: Exact, problem: Problem) -> Replay:
             core = tuple(np.sort(members).tolist())
             bound = Bound(capacity, BoundKind.CORE, first, core=core, until=last)
     plan = replace(adopt(problem, offsets, strategy.name), bound=bound)
-    return _replay(plan, rows)
+    return _replay(plan, tuple(nodes))
 
 
 def _check(problem: Problem) -> None:
@@ -166,17 +146,13 @@ def _search(columns: Columns, capacity: int, name: str) -> tuple[bool, Ints, not
     return outcome == branch.FITS, low, trace
 
 
-def _latest_solution(rows: list[_Row]) -> int:
-    solved = OUTCOMES.index(Outcome.SOLVED)
-    return next((at for at in range(len(rows) - 1, -1, -1) if rows[at].outcome == solved), ROOT)
-
-
-def _rows(part: _Part, trace: noted.TreeTrace, fits: bool, rows: list[_Row]) -> None:
-    """Add the nodes of one search to `rows`; its root follows from the latest solution of another part."""
-    parent_of_root, begun = _latest_solution(rows), len(rows)
+def _add_nodes(nodes: list[Node], part: _Part, trace: noted.TreeTrace, fits: bool) -> None:
+    """Add the nodes of one search; its root follows from the latest solution of another part."""
+    solutions = (node.number for node in reversed(nodes) if node.outcome is Outcome.SOLVED)
+    parent_of_root = next(solutions, ROOT)
     # The node in whose state each branching of the path was made.
     branched: dict[int, int] = {}
-    for number, row in enumerate(trace.rows[: trace.begun[0]].tolist(), begun):
+    for number, row in enumerate(trace.rows[: trace.begun[0]].tolist(), len(nodes)):
         frame, kind = row[noted.FRAME], _KINDS[row[noted.DECISION]]
         if kind is Kind.ROOT:
             parent = parent_of_root
@@ -184,70 +160,60 @@ def _rows(part: _Part, trace: noted.TreeTrace, fits: bool, rows: list[_Row]) -> 
             parent = branched[frame]
         else:
             parent = branched[frame] = number - 1
-        rows.append(_row(part, row, kind, parent, rows[parent] if parent != ROOT else None))
+        depth = nodes[parent].depth + 1 if parent != ROOT else 0
+        nodes.append(_node(part, row, kind, (number, parent, depth)))
     if fits:
-        rows[-1] = replace(rows[-1], outcome=OUTCOMES.index(Outcome.SOLVED))
+        nodes[-1] = replace(nodes[-1], outcome=Outcome.SOLVED)
 
 
-def _row(part: _Part, row: list[int], kind: Kind, parent: int, above: _Row | None) -> _Row:
-    """One node below `above`, with its units turned into bytes."""
+def _node(part: _Part, row: list[int], kind: Kind, place: tuple[int, int, int]) -> Node:
+    """The node at `place` (its number, its parent's, its depth), with its units turned into bytes."""
     _, _, who, low, outcome, end, column, blocked, stretches = row
     unit, result = part.columns.unit, _OUTCOMES[outcome]
     buffer, offset = (int(part.own[who]), low * unit) if who >= 0 else (NOBODY, 0)
-    size = int(part.problem.size[buffer]) if kind in (Kind.PLACE, Kind.FORCED) else 0
     bound = end * unit - part.slack
     if result is Outcome.PAST_LATEST and end >= NEVER:
         # What could only rest on the buffer that was just placed: nothing is lost without it.
         bound, result = part.capacity + 1, Outcome.EXCHANGED
     elif result in (Outcome.TOO_FULL, Outcome.PAST_LATEST, Outcome.NOTHING_BELOW):
         bound = max(bound, part.capacity + 1)
-    return _Row(
-        parent=parent,
-        depth=above.depth + 1 if above else 0,
-        kind=KINDS.index(kind),
+    return Node(
+        *place,
+        kind=kind,
         buffer=buffer,
         offset=offset,
         bound=bound,
-        outcome=OUTCOMES.index(result),
+        outcome=result,
         capacity=part.capacity,
         step=part.step_of(column),
         blocked=int(part.own[blocked]) if blocked >= 0 else NOBODY,
         independent=stretches,
-        arena=max(above.arena if above else 0, offset + size if size else 0),
-        left=(above.left if above else int(part.problem.size.sum())) - size,
     )
 
 
-def _replay(plan: Plan, rows: list[_Row]) -> Replay:
-    def column(key: str) -> Ints:
-        return frozen(np.array([getattr(row, key) for row in rows], dtype=np.int64))
-
-    tree = Tree(
-        parent=column("parent"),
-        depth=column("depth"),
-        kind=column("kind"),
-        buffer=column("buffer"),
-        offset=column("offset"),
-        bound=column("bound"),
-        outcome=column("outcome"),
-        capacity=column("capacity"),
-        step=column("step"),
-        blocked=column("blocked"),
-        independent=column("independent"),
-    )
-    lines = [_LINES.get(OUTCOMES[row.outcome], _DECISIONS[KINDS[row.kind]]) for row in rows]
+def _replay(plan: Plan, tree: Tree) -> Replay:
+    size = plan.problem.size
+    # The arena at each node and the bytes that are not placed there, behind those of no node: ROOT is −1.
+    arena, left = np.zeros((2, len(tree) + 1), dtype=np.int64)
+    left[ROOT] = size.sum()
+    for node in tree:
+        arena[node.number], left[node.number] = arena[node.parent], left[node.parent]
+        if node.kind in PLACING and size[node.buffer]:
+            arena[node.number] = max(arena[node.parent], node.offset + size[node.buffer])
+            left[node.number] -= size[node.buffer]
+    lines = [_LINES.get(node.outcome, _DECISIONS[node.kind]) for node in tree]
     return Replay(
         plan,
         Family.TREE,
         None,
-        buffer=tree.buffer,
-        offset=tree.offset,
-        arena=column("arena"),
-        bytes_left=column("left"),
-        moved=frozen(np.full(len(rows), NOBODY)),
-        moved_to=frozen(np.zeros(len(rows), dtype=np.int64)),
-        line=frozen(np.array(lines, dtype=np.int64)),
-        code=code.branch_and_bound(),
+        buffer=frozen(np.array([node.buffer for node in tree])),
+        offset=frozen(np.array([node.offset for node in tree])),
+        arena=frozen(arena[:-1]),
+        bytes_left=frozen(left[:-1]),
+        moved=frozen(np.full(len(tree), NOBODY)),
+        moved_to=frozen(np.zeros(len(tree), dtype=np.int64)),
+        line=frozen(np.array(lines)),
+        code=code.BRANCH_AND_BOUND,
         keys=(),
         tree=tree,
     )

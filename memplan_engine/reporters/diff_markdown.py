@@ -5,8 +5,7 @@ from __future__ import annotations
 import html
 import re
 
-from memplan_engine.diffing.limit import Limit
-from memplan_engine.diffing.regression import Diff
+from memplan_engine.diffing.regression import Diff, Limit
 from memplan_engine.diffing.rows import ModuleRow, diff_rows, module_rows
 from memplan_engine.graph import Source
 from memplan_engine.reporters.diff_words import (

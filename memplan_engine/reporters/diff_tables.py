@@ -9,8 +9,7 @@ from rich.table import Table
 
 from memplan_engine.analysis.claims import claim_summary
 from memplan_engine.analysis.provenance import Provenance, ops_at
-from memplan_engine.diffing.limit import Limit
-from memplan_engine.diffing.regression import Diff
+from memplan_engine.diffing.regression import Diff, Limit
 from memplan_engine.diffing.rows import DiffRow, ModuleRow, diff_rows, module_rows
 from memplan_engine.plan import Plan
 from memplan_engine.profile import Held, Load

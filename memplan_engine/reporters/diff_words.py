@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from memplan_engine.analysis.claims import counted, workspace_name
 from memplan_engine.analysis.provenance import ops_at
-from memplan_engine.diffing.limit import Limit
 from memplan_engine.diffing.moment import Footing
-from memplan_engine.diffing.regression import Change, Diff
+from memplan_engine.diffing.regression import Change, Diff, Limit
 from memplan_engine.diffing.rows import DiffRow
 from memplan_engine.problem import Problem
 from memplan_engine.units import format_bytes, format_percent

@@ -16,7 +16,7 @@ from memplan_engine.recordings.observation import (
     observed_peak,
     older,
 )
-from memplan_engine.recordings.observed import observed_problem
+from memplan_engine.recordings.recorded_problem import observed_problem
 from memplan_engine.reporters.plan_tables import peak_table, plain_text
 from memplan_engine.scope import Scope, scope_summary
 from memplan_engine.units import exact, format_seconds

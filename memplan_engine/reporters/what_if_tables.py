@@ -26,7 +26,7 @@ from memplan_engine.reporters.what_if_words import edit_words, proof_words, shor
 from memplan_engine.units import exact, format_bytes, format_percent
 from memplan_engine.what_if.edits import Edit
 from memplan_engine.what_if.suggestions.shortage import Shortage
-from memplan_engine.what_if.suggestions.suggest import Fit
+from memplan_engine.what_if.suggestions.suggest import FitReport
 
 ROWS = {"arena": "arena", "demand": "demand", "packing loss": "loss", "lower bound": "bound"}
 """The figures as people read them → the field that each has."""
@@ -35,7 +35,7 @@ BESIDE = {"workspace": "workspace", "total": "total"}
 
 
 def what_if_summary(
-    original: Plan, changed: Plan, edits: Sequence[Edit], fit: Fit | None = None
+    original: Plan, changed: Plan, edits: Sequence[Edit], fit: FitReport | None = None
 ) -> dict[str, Any]:
     """The edits, the figures of both plans in bytes, the changed plan with its offsets, and the answer to the
     capacity; `fit` is null where none was asked for."""
@@ -55,7 +55,7 @@ def _figures(plan: Plan) -> dict[str, Any]:
     }
 
 
-def fit_summary(fit: Fit) -> dict[str, Any]:
+def fit_summary(fit: FitReport) -> dict[str, Any]:
     """The verdict with its core, the overfull steps with who is alive there, and the suggestions; bytes and
     half-open steps."""
     names = fit.decision.plan.problem.names
@@ -89,7 +89,11 @@ def fit_summary(fit: Fit) -> dict[str, Any]:
 
 
 def what_if_tables(
-    original: Plan, changed: Plan, edits: Sequence[Edit], fit: Fit | None = None, every_row: bool = False
+    original: Plan,
+    changed: Plan,
+    edits: Sequence[Edit],
+    fit: FitReport | None = None,
+    every_row: bool = False,
 ) -> list[RenderableType]:
     """The edits, before and after, and the answer to the capacity."""
     parts: list[RenderableType] = [
@@ -119,7 +123,7 @@ def signed(nbytes: int) -> str:
     return f"{'+' * (nbytes > 0)}{format_bytes(nbytes)}" if nbytes else "none"
 
 
-def fit_tables(fit: Fit, every_row: bool = False) -> list[RenderableType]:
+def fit_tables(fit: FitReport, every_row: bool = False) -> list[RenderableType]:
     """Does it fit, why not, who is alive where it does not, and the smallest changes."""
     verdict = fit.decision.verdict
     style = "bold red" if verdict is Verdict.DOES_NOT_FIT else "green" if fit.decision.whole else "yellow"
@@ -135,7 +139,7 @@ def fit_tables(fit: Fit, every_row: bool = False) -> list[RenderableType]:
     return parts
 
 
-def verdict_words(fit: Fit) -> str:
+def verdict_words(fit: FitReport) -> str:
     """The verdict, and what packing alone reaches."""
     decision = fit.decision
     plan, capacity = decision.plan, exact(decision.capacity)
@@ -149,7 +153,7 @@ def verdict_words(fit: Fit) -> str:
     return f"undecided whether the arena fits into {capacity}; {reached}"
 
 
-def _members(fit: Fit, shortage: Shortage, every_row: bool) -> Table:
+def _members(fit: FitReport, shortage: Shortage, every_row: bool) -> Table:
     names, steps = fit.decision.plan.problem.names, shortage.steps
     title = f"alive at the {steps} overfull step{'s' * (steps != 1)}"
     table = Table("buffer", title=plain_text(title), title_justify="left")
@@ -166,7 +170,7 @@ def _members(fit: Fit, shortage: Shortage, every_row: bool) -> Table:
     return table
 
 
-def _suggestions(fit: Fit) -> Table:
+def _suggestions(fit: FitReport) -> Table:
     table = Table(title=plain_text("the smallest changes that make it fit"), title_justify="left")
     table.add_column("change", overflow="fold")
     for heading in ("bytes changed", "arena then"):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from memplan_engine.symbolic.buckets import Bucket, BucketTable, plan_buckets
 from memplan_engine.symbolic.expression import Formula, parse, to_sympy, to_text
-from memplan_engine.symbolic.maxima import symbolic_max, symbolic_peak
 from memplan_engine.symbolic.monotone import Trend, trend
-from memplan_engine.symbolic.partition import MemorySchema, Requirement, build_schema, schema_of
-from memplan_engine.symbolic.resolve import resolve
+from memplan_engine.symbolic.one_symbol import Bucket, BucketTable, Sweep, plan_buckets, sweep
+from memplan_engine.symbolic.partition import (
+    MemorySchema,
+    Requirement,
+    build_schema,
+    schema_of,
+    symbolic_max,
+    symbolic_peak,
+)
 from memplan_engine.symbolic.revalidate import Proof, RangeReport, revalidate
-from memplan_engine.symbolic.sweep import Sweep, sweep
 from memplan_engine.symbolic.symbol_values import check_values, corners, samples
-from memplan_engine.symbolic.symbolic_problem import SymbolicProblem, symbolic_problem
+from memplan_engine.symbolic.symbolic_problem import SymbolicProblem, resolve, symbolic_problem
 
 __all__ = [
     "Bucket",

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
@@ -114,8 +114,8 @@ def to_sympy(formula: Formula, symbols: Mapping[str, sympy.Symbol] | None = None
     """
     import sympy
 
-    known = {name: sympy.Symbol(name, integer=True) for name in formula.names} | dict(symbols or {})
-    expression = _sympy(formula.root, known)
+    by_name = {name: sympy.Symbol(name, integer=True) for name in formula.names} | dict(symbols or {})
+    expression = _sympy(formula.root, by_name)
     if expression.has(sympy.zoo, sympy.nan, sympy.oo):
         raise InputError("formula", formula.text, "a division by zero", "divisors other than zero")
     return expression
@@ -129,9 +129,13 @@ def to_text(expression: Any) -> str:
     ------
     InputError: a function, a power or a number that formulas of whole numbers do not have.
     """
-    from memplan_engine.symbolic.printing import print_formula
-
-    return print_formula(expression)
+    try:
+        text = str(_printer().doprint(expression))
+    except _BadFormulaError as error:
+        expected = "a formula of whole numbers, + - * / // % **, min and max"
+        raise InputError("formula", "", f"{error} in {expression}", expected) from None
+    # The printers of floors put brackets around themselves, which a whole formula does not need.
+    return text[1:-1] if _is_one_bracket(text) else text
 
 
 @lru_cache(maxsize=4096)
@@ -190,10 +194,6 @@ def _operation(kind: str, trees: tuple[ast.expr, ...], names: set[str], depth: i
     return Node(kind, parts), size
 
 
-def _whole(value: Number) -> Number:
-    return value.numerator if value.denominator == 1 else value
-
-
 _ACTIONS: dict[str, Callable[..., Number]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
@@ -215,7 +215,8 @@ def _value(node: Node, values: Mapping[str, int]) -> Number:
         return values[node.name]
     if node.kind == "number":
         return node.value
-    return _whole(_ACTIONS[node.kind](*[_value(part, values) for part in node.parts]))
+    value = _ACTIONS[node.kind](*[_value(part, values) for part in node.parts])
+    return value.numerator if value.denominator == 1 else value
 
 
 def _sympy(node: Node, symbols: Mapping[str, sympy.Symbol]) -> Any:
@@ -245,3 +246,69 @@ def _sympy(node: Node, symbols: Mapping[str, sympy.Symbol]) -> Any:
 
 def _short(text: str, limit: int = 60) -> str:
     return repr(text if len(text) <= limit else f"{text[: limit - 1]}…")
+
+
+def _is_one_bracket(text: str) -> bool:
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return place > 0 and place == len(text) - 1
+    return False
+
+
+@cache
+def _printer() -> Any:
+    import sympy
+    from sympy.printing.precedence import PRECEDENCE
+    from sympy.printing.str import StrPrinter
+
+    class Printer(StrPrinter):  # type: ignore[misc]
+        """Each method is called by sympy for the class in its name."""
+
+        def _bracket(self, expression: Any) -> str:
+            text = str(self._print(expression))
+            return (
+                text if expression.is_Symbol or (expression.is_Integer and expression >= 0) else f"({text})"
+            )
+
+        def _print_floor(self, expression: Any) -> str:
+            over, under = sympy.together(expression.args[0]).as_numer_denom()
+            return f"({self._bracket(over)}//{self._bracket(under)})"
+
+        def _print_ceiling(self, expression: Any) -> str:
+            over, under = sympy.together(expression.args[0]).as_numer_denom()
+            if under.is_Integer and under > 0:
+                return f"({self._bracket(over + under - 1)}//{self._bracket(under)})"
+            return f"(-({self._bracket(-over)}//{self._bracket(under)}))"
+
+        def _print_Mod(self, expression: Any) -> str:  # noqa: N802
+            one, other = expression.args
+            return f"({self._bracket(one)} % {self._bracket(other)})"
+
+        def _print_Max(self, expression: Any) -> str:  # noqa: N802
+            parts = sorted(str(self._print(part)) for part in expression.args)
+            return f"{expression.func.__name__.lower()}({', '.join(parts)})"
+
+        _print_Min = _print_Max  # noqa: N815
+
+        def _print_Pow(self, expression: Any, rational: bool = False) -> str:  # noqa: N802
+            base, power = expression.args
+            if not power.is_Integer:
+                raise _BadFormulaError("a power that is no number")
+            text = self.parenthesize(base, PRECEDENCE["Pow"], strict=False)
+            if power < 0:
+                return f"1/({text}**{-power})" if power != -1 else f"1/{text}"
+            return f"{text}**{power}"
+
+        def _print_Function(self, expression: Any) -> str:  # noqa: N802
+            raise _BadFormulaError(f"the function {expression.func.__name__!r}")
+
+        def _refuse(self, expression: Any) -> str:
+            raise _BadFormulaError(f"a {type(expression).__name__}")
+
+        _print_Float = _print_Infinity = _print_NegativeInfinity = _print_ComplexInfinity = _refuse  # noqa: N815
+        _print_NaN = _print_ImaginaryUnit = _print_Pi = _print_Exp1 = _print_Piecewise = _refuse  # noqa: N815
+        _print_Relational = _print_BooleanTrue = _print_BooleanFalse = emptyPrinter = _refuse  # noqa: N815
+
+    return Printer({"order": None})

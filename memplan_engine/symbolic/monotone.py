@@ -58,10 +58,10 @@ def _span(node: Node, name: str, ranges: Mapping[str, Symbol]) -> Span:
         symbol = ranges[node.name]
         high = math.inf if symbol.high is None else symbol.high
         return Span(symbol.low, high, Trend.UP if node.name == name else Trend.CONSTANT)
-    found = _RULES[node.kind](*[_span(part, name, ranges) for part in node.parts])
-    if found.trend is Trend.UNKNOWN:
-        return Span(found.low, found.high, polynomial_trend(node, name, ranges))
-    return found
+    span = _RULES[node.kind](*[_span(part, name, ranges) for part in node.parts])
+    if span.trend is Trend.UNKNOWN:
+        return Span(span.low, span.high, polynomial_trend(node, name, ranges))
+    return span
 
 
 def _both(one: Trend, other: Trend) -> Trend:
@@ -92,12 +92,8 @@ def _add(a: Span, b: Span) -> Span:
     return Span(_plus(a.low, b.low), _plus(a.high, b.high), _both(a.trend, b.trend))
 
 
-def _negative(a: Span) -> Span:
-    return Span(-a.high, -a.low, FLIPPED.get(a.trend, a.trend))
-
-
 def _subtract(a: Span, b: Span) -> Span:
-    return _add(a, _negative(b))
+    return _add(a, Span(-b.high, -b.low, FLIPPED.get(b.trend, b.trend)))
 
 
 def _signed(part: Span, by: Span) -> Trend:
@@ -122,16 +118,9 @@ def _inverse(value: Bound) -> Bound:
     return 0 if _endless(value) else Fraction(1) / Fraction(value)
 
 
-def _rounded(down: bool) -> Callable[[Span], Span]:
-    def rule(a: Span) -> Span:
-        low, high = (value if _endless(value) else _round(value, down) for value in (a.low, a.high))
-        return Span(low, high, a.trend)
-
-    return rule
-
-
-def _round(value: Bound, down: bool) -> int:
-    return math.floor(value) if down else math.ceil(value)
+def _rounded(a: Span, rounding: Callable[[Bound], int]) -> Span:
+    low, high = (value if _endless(value) else rounding(value) for value in (a.low, a.high))
+    return Span(low, high, a.trend)
 
 
 def _remainder(a: Span, b: Span) -> Span:
@@ -153,30 +142,26 @@ def _power(a: Span, b: Span) -> Span:
     return result
 
 
-def _all(pick: Callable[[list[Bound]], Bound]) -> Callable[..., Span]:
-    def rule(*parts: Span) -> Span:
-        following = Trend.CONSTANT
-        for part in parts:
-            following = _both(following, part.trend)
-        return Span(pick([part.low for part in parts]), pick([part.high for part in parts]), following)
-
-    return rule
+def _extreme(parts: Sequence[Span], pick: Callable[[list[Bound]], Bound]) -> Span:
+    following = Trend.CONSTANT
+    for part in parts:
+        following = _both(following, part.trend)
+    return Span(pick([part.low for part in parts]), pick([part.high for part in parts]), following)
 
 
-_DOWN, _UP = _rounded(down=True), _rounded(down=False)
 _RULES: dict[str, Callable[..., Span]] = {
     "+": _add,
     "-": _subtract,
     "*": _multiply,
     "/": _divide,
-    "//": lambda a, b: _DOWN(_divide(a, b)),
-    "ceil/": lambda a, b: _UP(_divide(a, b)),
+    "//": lambda a, b: _rounded(_divide(a, b), math.floor),
+    "ceil/": lambda a, b: _rounded(_divide(a, b), math.ceil),
     "%": _remainder,
     "**": _power,
-    "min": _all(min),
-    "max": _all(max),
-    "floor": _DOWN,
-    "ceiling": _UP,
+    "min": lambda *parts: _extreme(parts, min),
+    "max": lambda *parts: _extreme(parts, max),
+    "floor": lambda a: _rounded(a, math.floor),
+    "ceiling": lambda a: _rounded(a, math.ceil),
 }
 
 

@@ -14,10 +14,8 @@ from memplan_engine.errors import InputError
 from memplan_engine.graph import Role, Symbol
 from memplan_engine.plan import Plan
 from memplan_engine.planner import adopt
-from memplan_engine.problem import Ints
 from memplan_engine.symbolic.expression import Formula, parse
 from memplan_engine.symbolic.monotone import Trend, trend
-from memplan_engine.symbolic.resolve import ImpossibleSizeError, size_at
 from memplan_engine.symbolic.symbol_values import (
     Values,
     corners,
@@ -27,7 +25,13 @@ from memplan_engine.symbolic.symbol_values import (
     steps_between,
     upper_corner,
 )
-from memplan_engine.symbolic.symbolic_problem import SymbolicProblem, symbolic_problem
+from memplan_engine.symbolic.symbolic_problem import (
+    ImpossibleSizeError,
+    SymbolicProblem,
+    numbered,
+    size_at,
+    symbolic_problem,
+)
 from memplan_engine.verify.validate import Rule, validate_plan
 
 MOST_ENUMERATED = 400
@@ -126,12 +130,12 @@ class _Check:
             # A size that is no whole number at the top says nothing about those below.
             rising = set() if self.impossible else rising
         reason, proof, points = self._plan_of_points(rising, count, seed)
-        found = next((point for point in points if self.fails(point)), None)
+        failing = next((point for point in points if self.fails(point)), None)
         failure: Failure | None = None
         limits: tuple[tuple[str, int | None], ...] = tuple((symbol.name, None) for symbol in self.symbols)
-        if found is not None:
+        if failing is not None:
             limits = tuple((symbol.name, self._limit(symbol, rising)) for symbol in self.symbols)
-            failure = self.fails(self._first(limits, found, rising))
+            failure = self.fails(self._first(limits, failing, rising))
             proof, reason = Proof.PROVED, "found and checked"
         if not self.points and self.first_impossible:
             raise self.first_impossible
@@ -188,13 +192,12 @@ class _Check:
     def _rising(self) -> set[str]:
         """The symbols with which every size is proved to grow."""
         formulas = [*self.problem.formulas, *self.placeless.values()]
+        limited = [replace(symbol, high=ends(symbol)[1]) for symbol in self.symbols]
+        rising = (Trend.UP, Trend.CONSTANT)
         return {
             symbol.name
-            for symbol in self.symbols
-            if all(
-                trend(formula, symbol.name, _limited(self.symbols)) in (Trend.UP, Trend.CONSTANT)
-                for formula in formulas
-            )
+            for symbol in limited
+            if all(trend(formula, symbol.name, limited) in rising for formula in formulas)
         }
 
     def _plan_of_points(self, rising: set[str], count: int, seed: int) -> tuple[str, Proof, Iterator[Values]]:
@@ -231,11 +234,11 @@ class _Check:
             before = value
         return None
 
-    def _first(self, limits: Sequence[tuple[str, int | None]], found: Values, rising: set[str]) -> Values:
+    def _first(self, limits: Sequence[tuple[str, int | None]], failing: Values, rising: set[str]) -> Values:
         for name, value in limits:
             if value is not None:
                 return {**self.hints, name: value}
-        point = dict(found)
+        point = dict(failing)
         for symbol in self.symbols:
             if symbol.name in rising:
                 point[symbol.name] = self._bisect(point, symbol.name, symbol.low - 1, point[symbol.name])
@@ -267,10 +270,6 @@ class _Check:
         return None
 
 
-def _limited(symbols: Sequence[Symbol]) -> list[Symbol]:
-    return [replace(symbol, high=ends(symbol)[1]) for symbol in symbols]
-
-
 def _symbolic(plan: Plan) -> tuple[SymbolicProblem, dict[str, Formula]]:
     """The sizes of the plan's buffers as formulas, and the formulas of storages that have no place in it."""
     frame, origin = plan.problem, plan.problem.origin
@@ -286,17 +285,15 @@ def _symbolic(plan: Plan) -> tuple[SymbolicProblem, dict[str, Formula]]:
             frame.name, "gaps", "windows in bytes, which have no formulas", "gaps of whole buffers"
         )
     storages = {storage.name: storage for storage in graph.storages}
-    known = {symbol.name: symbol for symbol in graph.symbols}
+    by_name = {symbol.name: symbol for symbol in graph.symbols}
     formulas: list[Formula] = []
     for name in frame.names:
         place = f"buffer {name!r}"
         if name not in storages:
             raise InputError(frame.name, place, "no storage of that name", "storages of the graph")
         text = storages[name].formula or str(storages[name].nbytes)
-        formulas.append(parse(text, known, frame.name, place))
-    rows = {formula: place for place, formula in enumerate(dict.fromkeys(formulas))}
-    which: Ints = np.array([rows[formula] for formula in formulas], dtype=np.int64)
-    problem = SymbolicProblem(graph, origin.schedule, frame, tuple(rows), which)
+        formulas.append(parse(text, by_name, frame.name, place))
+    problem = SymbolicProblem(graph, origin.schedule, frame, *numbered(formulas))
     problem = replace(problem, round_sizes=_are_rounded(plan, problem))
     with_inputs = any(storages[name].role is Role.INPUT for name in frame.names)
     every = symbolic_problem(graph, origin.schedule, plan_inputs=with_inputs)

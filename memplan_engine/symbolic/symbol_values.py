@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -51,11 +50,6 @@ def check_values(
             raise InputError(source, place, str(value), f"{symbol.low} {limit}")
         checked[symbol.name] = value
     return checked
-
-
-def hinted(symbols: Sequence[Symbol], values: Mapping[str, int]) -> tuple[Symbol, ...]:
-    """The same symbols with `values` as their hints."""
-    return tuple(replace(symbol, hint=values[symbol.name]) for symbol in symbols)
 
 
 def symbol_named(graph: Graph, name: str) -> Symbol:

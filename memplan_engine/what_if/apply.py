@@ -1,4 +1,4 @@
-"""A problem and edits → another problem. The first one stays as it is."""
+"""A problem and edits → another problem, the first one staying as it is; edits that can be undone."""
 
 from __future__ import annotations
 
@@ -57,26 +57,21 @@ class _Draft:
 
     def take(self, edit: Edit, where: str) -> None:
         """Carry out one edit; `where` is what errors call it."""
-        found = self.place.get(edit.buffer)
-        if found is None:
-            raise self._wrong(where, "buffer", "no such buffer", "one of the problem's, or a part")
-        row, place = found
-        own = self.touched.setdefault(row, [self.problem[row]])
-        buffer = own[place]
 
         def refuse(field: str, given: object, expected: str) -> InputError:
-            return self._wrong(where, field, str(given), expected)
+            return InputError(self.problem.name, f"{where}, field {field}", str(given), expected)
 
-        own[place : place + 1] = _changed(buffer, edit, refuse)
+        if edit.buffer not in self.place:
+            raise refuse("buffer", "no such buffer", "one of the problem's, or a part")
+        row, place = self.place[edit.buffer]
+        own = self.touched.setdefault(row, [self.problem[row]])
+        own[place : place + 1] = _changed(own[place], edit, refuse)
         if isinstance(edit, Drop | Split):
             del self.place[edit.buffer]
             for index, each in enumerate(own):
                 if self.place.get(each.name, (row, 0))[0] != row:
                     raise refuse("parts", repr(each.name), "a name that no other buffer bears")
                 self.place[each.name] = (row, index)
-
-    def _wrong(self, where: str, field: str, found: str, expected: str) -> InputError:
-        return InputError(self.problem.name, f"{where}, field {field}", found, expected)
 
     def finish(self) -> Edited:
         """The problem that has come of it."""
@@ -97,7 +92,7 @@ class _Draft:
                 names[index] = buffer.name
                 if buffer.gaps:
                     gaps[index] = buffer.gaps
-        made = make_problem(
+        edited = make_problem(
             **columns,
             fixed=fixed,
             names=names,
@@ -109,7 +104,7 @@ class _Draft:
             ids=_ids(problem, names, source),
             scope=problem.scope,
         )
-        return Edited(made, source)
+        return Edited(edited, source)
 
 
 def _ids(problem: Problem, names: list[str], source: Ints) -> list[str] | None:
@@ -130,7 +125,11 @@ def _changed(buffer: Buffer, edit: Edit, refuse: _Refuse) -> list[Buffer]:
         case Drop():
             return []
         case Pin(_, offset):
-            return [replace(buffer, fixed=_checked_offset(offset, buffer.alignment, refuse))]
+            if offset is not None and not 0 <= offset <= MAX_BYTES:
+                raise refuse("offset", offset, "0 or more bytes, below 2^63")
+            if offset is not None and offset % buffer.alignment:
+                raise refuse("offset", offset, f"a multiple of the alignment {buffer.alignment}")
+            return [replace(buffer, fixed=offset)]
         case Align(_, alignment):
             if not 1 <= alignment <= MAX_BYTES:
                 raise refuse("alignment", alignment, "1 or more bytes")
@@ -149,14 +148,6 @@ def _changed(buffer: Buffer, edit: Edit, refuse: _Refuse) -> list[Buffer]:
             return [replace(buffer, start=start, end=end, gaps=_in_steps(buffer.gaps, start, end))]
         case Split(_, parts):
             return _parts(buffer, parts, refuse)
-
-
-def _checked_offset(offset: int | None, alignment: int, refuse: _Refuse) -> int | None:
-    if offset is not None and not 0 <= offset <= MAX_BYTES:
-        raise refuse("offset", offset, "0 or more bytes, below 2^63")
-    if offset is not None and offset % alignment:
-        raise refuse("offset", offset, f"a multiple of the alignment {alignment}")
-    return offset
 
 
 def _parts(buffer: Buffer, parts: int, refuse: _Refuse) -> list[Buffer]:
@@ -181,11 +172,11 @@ def _parts(buffer: Buffer, parts: int, refuse: _Refuse) -> list[Buffer]:
 
 def _in_bytes(gaps: tuple[Gap, ...], low: int, high: int) -> tuple[Gap, ...]:
     """The gaps of the bytes `[low, high)` of a buffer, counted from `low`."""
-    found = []
+    cut = []
     for gap in gaps:
         begin, end = max(gap.low, low) - low, min(gap.high, high) - low
-        found.append(replace(gap, low=begin, high=end) if begin < end else Gap(gap.start, gap.end))
-    return tuple(found)
+        cut.append(replace(gap, low=begin, high=end) if begin < end else Gap(gap.start, gap.end))
+    return tuple(cut)
 
 
 def _in_steps(gaps: tuple[Gap, ...], start: int, end: int) -> tuple[Gap, ...]:
@@ -195,3 +186,31 @@ def _in_steps(gaps: tuple[Gap, ...], start: int, end: int) -> tuple[Gap, ...]:
         for gap in gaps
         if gap.start < end and start < gap.end
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A plain value: `edits` in the order in which they were made, `undone` with the last one undone last."""
+
+    edits: tuple[Edit, ...] = ()
+    undone: tuple[Edit, ...] = ()
+
+    def add(self, *edits: Edit) -> Scenario:
+        """With `edits` made; what was undone before cannot be redone any more."""
+        return Scenario((*self.edits, *edits))
+
+    def undo(self) -> Scenario:
+        """Without the last edit; as it is when there is none."""
+        return Scenario(self.edits[:-1], (*self.undone, self.edits[-1])) if self.edits else self
+
+    def redo(self) -> Scenario:
+        """With the edit that was undone last."""
+        return Scenario((*self.edits, self.undone[-1]), self.undone[:-1]) if self.undone else self
+
+    def without(self, place: int) -> Scenario:
+        """Without the edit at `place`, whatever came after it."""
+        return replace(self, edits=(*self.edits[:place], *self.edits[place + 1 :]), undone=())
+
+    def of(self, problem: Problem) -> Problem:
+        """`problem` after the edits; raises InputError as `apply` does."""
+        return apply(problem, self.edits)

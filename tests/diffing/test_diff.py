@@ -10,11 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memplan_engine import Gap, Op, Problem, adopt, find_peak, make_plan, make_problem, to_problem
-from memplan_engine.diffing.limit import Limit, parse_limit
 from memplan_engine.diffing.moment import CAUSES, Cause, Footing
-from memplan_engine.diffing.regression import CHANGES, Change, Diff, changes_by_buffer, diff
-from memplan_engine.diffing.rows import diff_rows, module_rows
-from memplan_engine.diffing.strip import profile_difference
+from memplan_engine.diffing.regression import (
+    CHANGES,
+    Change,
+    Diff,
+    Limit,
+    changes_by_buffer,
+    diff,
+    parse_limit,
+)
+from memplan_engine.diffing.rows import diff_rows, module_rows, profile_difference
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Workspace
 from memplan_engine.kernels.alignment import NOBODY

@@ -17,7 +17,9 @@ from streamlit.testing.v1 import AppTest
 from memplan_engine import (
     InputError,
     Op,
+    Plan,
     Problem,
+    files,
     make_plan,
     make_problem,
     recorded_plan,
@@ -102,17 +104,23 @@ def test_the_importer_of_the_docs_reads_its_lines(tmp_path: Path) -> None:
     assert loaded.size.tolist() == [16, 8]
 
 
-def test_the_recording_of_the_docs_is_planned(tmp_path: Path) -> None:
+def test_the_recording_of_the_docs_opens_as_others_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two blocks side by side, then one in the place of the first."""
-    module = written_as_told(tmp_path, "malloc_log", 3)
+    importer = written_as_told(tmp_path, "malloc_log", 3).MallocLogImporter()
+    monkeypatch.setattr(files, "importers", lambda: (importer,))
     path = tmp_path / "some.log"
     path.write_text("malloc 0 512\nmalloc 512 1024\nfree 0 512\nmalloc 0 512\n", encoding="utf-8")
-    plan = recorded_plan(module.load_malloc_log(path))
+    plan = files.load(path, ImportOptions(offsets_as_plan=True))
+    assert isinstance(plan, Plan)
     assert plan.problem.size.tolist() == [512, 1024, 512]
     assert plan.offsets.tolist() == [0, 512, 0]
-    path.write_text("realloc 0 512\n", encoding="utf-8")
-    with pytest.raises(InputError, match="line 1"):
-        module.load_malloc_log(path)
+    (recording,) = files.load_recording(path).recordings
+    assert recorded_plan(recording).offsets.tolist() == [0, 512, 0]
+    path.write_text("malloc 0 512\nrealloc 0 512\n", encoding="utf-8")
+    with pytest.raises(InputError, match="line 2"):
+        files.load_recording(path)
 
 
 def test_the_rewrite_of_the_docs_makes_lives_shorter(tmp_path: Path) -> None:

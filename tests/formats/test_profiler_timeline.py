@@ -22,17 +22,16 @@ from memplan_engine import (
     load,
     make_profile,
 )
+from memplan_engine.files import load_recording
 from memplan_engine.formats import json_stream
 from memplan_engine.formats.about import may_have_about
 from memplan_engine.formats.allocator_files import profiler_timeline
 from memplan_engine.formats.allocator_files.profiler_trace import load_trace
-from memplan_engine.formats.recording_file import load_recording
 from memplan_engine.planner import make_plan
+from memplan_engine.recordings.allocator_recording import Selection
 from memplan_engine.recordings.cost import cost_of, live_over_time
-from memplan_engine.recordings.recorded_lifetimes import buffers
+from memplan_engine.recordings.recorded_spans import buffers, reserved_over_time
 from memplan_engine.recordings.recording_parts import choose_recording
-from memplan_engine.recordings.reserved import reserved_over_time
-from memplan_engine.recordings.selection import Selection
 
 
 @pytest.fixture(scope="module")

@@ -20,11 +20,11 @@ from memplan_engine.kernels.plotting.paint import cover_max
 from memplan_engine.kernels.verify.sweep import NOBODY, find_collisions
 from memplan_engine.problem import FREE, Gap, make_problem
 from memplan_engine.strategies.base import SolveLimits
-from memplan_engine.strategies.constructive.order_fit import Fit, place_by
+from memplan_engine.strategies.constructive.order_fit import FitRule, place_by
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from tests.support import drawn, reference
 
-FITS = st.sampled_from(list(Fit))
+FITS = st.sampled_from(list(FitRule))
 
 
 @given(problem=drawn.problems(), fit=FITS, data=st.data())
@@ -55,13 +55,13 @@ def test_many_placed_buffers_take_the_quicksort_and_the_merge():
     problem = make_problem(start, start + length, random.integers(1, 1000, n), alignment=8)
     order = random.permutation(n)
     timeline = make_timeline(problem)
-    for fit in Fit:
+    for fit in FitRule:
         expected = reference.place(problem, order.tolist(), fit.value)
         for width in (1, 6, 120):
             assert place_by(replace(timeline, width=width), order, fit, SolveLimits()).tolist() == expected
 
 
-@pytest.mark.parametrize("fit", list(Fit))
+@pytest.mark.parametrize("fit", list(FitRule))
 def test_thousands_of_buffers_lie_the_same_whatever_counts_as_long(fit):
     # With the largest width all are short and there is no run at all; with 1 nearly all stand in one.
     random = np.random.default_rng(6)
@@ -84,13 +84,13 @@ def test_thousands_of_buffers_lie_the_same_whatever_counts_as_long(fit):
 @pytest.mark.parametrize(
     ("size", "alignment", "fit", "offset"),
     [
-        (2, 1, Fit.FIRST, 4),
-        (2, 1, Fit.BEST, 4),
-        (2, 1, Fit.TOP, 14),
-        (3, 1, Fit.FIRST, 14),
-        (1, 5, Fit.FIRST, 5),
-        (2, 5, Fit.FIRST, 15),
-        (0, 1, Fit.FIRST, 0),
+        (2, 1, FitRule.FIRST, 4),
+        (2, 1, FitRule.BEST, 4),
+        (2, 1, FitRule.TOP, 14),
+        (3, 1, FitRule.FIRST, 14),
+        (1, 5, FitRule.FIRST, 5),
+        (2, 5, FitRule.FIRST, 15),
+        (0, 1, FitRule.FIRST, 0),
     ],
 )
 def test_one_hole_by_hand(size, alignment, fit, offset):
@@ -105,15 +105,15 @@ def test_best_fit_takes_the_tightest_hole_and_the_lowest_of_equals():
     fixed = [10, 25, 35, FREE, FREE]
     problem = make_problem([0] * 5, [1] * 5, [10, 5, 5, 4, 5], fixed=fixed)
     place = lambda fit: place_by(make_timeline(problem), np.arange(5), fit, SolveLimits()).tolist()  # noqa: E731
-    assert place(Fit.BEST) == [10, 25, 35, 20, 30]
-    assert place(Fit.FIRST) == [10, 25, 35, 0, 4]
+    assert place(FitRule.BEST) == [10, 25, 35, 20, 30]
+    assert place(FitRule.FIRST) == [10, 25, 35, 0, 4]
 
 
 def test_a_window_lets_a_buffer_reach_over_its_neighbour():
     # At step 1 buffer 1 needs only its bytes [6, 8); 0 has the bytes [0, 6) fixed: 1 may start at 0.
     gaps = {1: (Gap(1, 2, 6, 8),)}
     problem = make_problem([1, 0], [2, 3], [6, 8], fixed=[0, FREE], gaps=gaps)
-    for fit in Fit:
+    for fit in FitRule:
         assert place_by(make_timeline(problem), np.arange(2), fit, SolveLimits()).tolist() == [0, 0]
 
 
@@ -121,7 +121,7 @@ def test_a_buffer_of_many_pieces_that_meets_many_long_neighbours():
     # 21 pieces × 20 neighbours: each neighbour is met 21 times.
     gaps = {20: tuple(Gap(4 * i + 1, 4 * i + 3, 0, 1) for i in range(10))}
     problem = make_problem([0] * 21, [50] * 21, [10] * 20 + [5], gaps=gaps)
-    assert place_by(make_timeline(problem), np.arange(21), Fit.BEST, SolveLimits()).tolist() == [
+    assert place_by(make_timeline(problem), np.arange(21), FitRule.BEST, SolveLimits()).tolist() == [
         *range(0, 201, 10)
     ]
 
@@ -129,27 +129,30 @@ def test_a_buffer_of_many_pieces_that_meets_many_long_neighbours():
 def test_a_buffer_that_is_all_gap_lies_at_the_bottom_and_takes_nothing():
     problem = make_problem([0, 0], [3, 3], [4, 9], gaps={1: (Gap(0, 3),)}, steps=5)
     for order in ([0, 1], [1, 0]):
-        assert place_by(make_timeline(problem), np.array(order), Fit.FIRST, SolveLimits()).tolist() == [0, 0]
+        assert place_by(make_timeline(problem), np.array(order), FitRule.FIRST, SolveLimits()).tolist() == [
+            0,
+            0,
+        ]
 
 
 def test_huge_sizes_and_times_are_exact():
     size, time = 2**60 + 1, 10**18
     problem = make_problem([0, 0, time], [time, 5, 2 * time], [size] * 3, alignment=2**40)
-    offsets = place_by(make_timeline(problem), np.arange(3), Fit.FIRST, SolveLimits())
+    offsets = place_by(make_timeline(problem), np.arange(3), FitRule.FIRST, SolveLimits())
     assert offsets.tolist() == [0, 2**60 + 2**40, 0]
 
 
 @pytest.mark.parametrize(("limit", "placed"), [(7, False), (8, True)])
 def test_placing_is_given_up_when_the_arena_would_pass_the_limit(limit, placed):
     problem = make_problem([0, 0], [1, 1], [5, 3])
-    offsets = place_by(make_timeline(problem), np.arange(2), Fit.FIRST, SolveLimits(), limit=limit)
+    offsets = place_by(make_timeline(problem), np.arange(2), FitRule.FIRST, SolveLimits(), limit=limit)
     assert (offsets is not None) == placed
 
 
 def test_placing_is_given_up_when_the_flag_is_raised():
     budget = SolveLimits()
     budget.cancel()
-    assert place_by(make_timeline(make_problem([0], [1], [1])), np.arange(1), Fit.FIRST, budget) is None
+    assert place_by(make_timeline(make_problem([0], [1], [1])), np.arange(1), FitRule.FIRST, budget) is None
 
 
 INTERVALS = st.lists(
@@ -230,7 +233,7 @@ def planning_signatures():
 
 def test_the_kernel_is_compiled_for_one_kind_of_arrays_only():
     read_only = make_problem([0, 1], [2, 3], [4, 4])
-    prepare_and_place = lambda order: place_by(make_timeline(read_only), order, Fit.BEST, SolveLimits())  # noqa: E731
+    prepare_and_place = lambda order: place_by(make_timeline(read_only), order, FitRule.BEST, SolveLimits())  # noqa: E731
     prepare_and_place(np.arange(2))
     before = planning_signatures()
     frozen = np.arange(2)

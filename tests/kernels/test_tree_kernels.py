@@ -30,21 +30,24 @@ from memplan_engine.kernels.constructive.gap_tree.size_codes import (
 from memplan_engine.kernels.constructive.gap_tree.time_tree import CELLS
 from memplan_engine.problem import FREE, Gap, Problem, make_problem
 from memplan_engine.strategies.base import SolveLimits
-from memplan_engine.strategies.constructive.order_fit import Fit, place_by
+from memplan_engine.strategies.constructive.order_fit import FitRule, place_by
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from tests.support import drawn, reference
 
 END = 2**63 - 1
 
 
-def placed(problem: Problem, order, fit: Fit, cell: int, **options) -> list[int] | None:
+def placed(problem: Problem, order, fit: FitRule, cell: int, **options) -> list[int] | None:
     timeline = replace(make_timeline(problem), cell=cell)
     offsets = place_by(timeline, np.array(order, dtype=np.int64), fit, SolveLimits(), **options)
     return None if offsets is None else offsets.tolist()
 
 
 @given(
-    problem=drawn.problems(steps=60), fit=st.sampled_from(list(Fit)), cell=st.integers(1, 4), data=st.data()
+    problem=drawn.problems(steps=60),
+    fit=st.sampled_from(list(FitRule)),
+    cell=st.integers(1, 4),
+    data=st.data(),
 )
 @settings(max_examples=200, deadline=None)
 def test_placing_follows_the_definition_in_any_order(problem, fit, cell, data):
@@ -69,12 +72,12 @@ def mixed(seed: int, unit: int, alignment: int, odd: bool) -> Problem:
         for b in np.flatnonzero((length > 3) & (size > 4))[::15]
     }
     free = make_problem(start, start + length, size, alignment=units, gaps=gaps)
-    before = np.array(placed(free, random.permutation(n), Fit.FIRST, effort.RUNS))
+    before = np.array(placed(free, random.permutation(n), FitRule.FIRST, effort.RUNS))
     fixed = np.where(random.random(n) < 0.1, before, FREE)
     return make_problem(start, start + length, size, alignment=units, gaps=gaps, fixed=fixed)
 
 
-@pytest.mark.parametrize("fit", list(Fit))
+@pytest.mark.parametrize("fit", list(FitRule))
 @pytest.mark.parametrize(
     ("unit", "alignment", "odd"), [(64, 64, False), (1, 64, False), (1, 3, False), (1, 1, True)]
 )
@@ -95,7 +98,7 @@ def test_the_tree_serves_greedy_by_size_where_many_live_long():
     timeline = make_timeline(problem)
     assert timeline.cell != effort.RUNS
     order = np.lexsort((problem.start, -problem.size))
-    for fit in (Fit.FIRST, Fit.BEST):
+    for fit in (FitRule.FIRST, FitRule.BEST):
         by_runs = place_by(replace(timeline, cell=effort.RUNS), order, fit, SolveLimits())
         assert place_by(timeline, order, fit, SolveLimits()).tolist() == by_runs.tolist()
 
@@ -112,8 +115,8 @@ def test_many_short_buffers_of_one_block_take_the_way_of_the_long_ones():
     n = MOST_SHORT + 40
     start = np.concatenate([np.arange(n) % CELLS, [0]])
     problem = make_problem(start, [*(start[:n] + 1), CELLS], [*range(1, n + 1), 5], steps=CELLS)
-    expected = placed(problem, range(n + 1), Fit.BEST, effort.RUNS)
-    assert placed(problem, range(n + 1), Fit.BEST, 1) == expected
+    expected = placed(problem, range(n + 1), FitRule.BEST, effort.RUNS)
+    assert placed(problem, range(n + 1), FitRule.BEST, 1) == expected
     # By hand: the column with the last buffer of them all is the sum of every 16th size.
     assert expected[n] == max(sum(range(first, n + 1, CELLS)) for first in range(1, CELLS + 1))
 
@@ -121,14 +124,14 @@ def test_many_short_buffers_of_one_block_take_the_way_of_the_long_ones():
 def test_a_buffer_of_no_bytes_lies_where_two_others_touch():
     problem = make_problem([0, 0, 0], [9, 9, 9], [4, 6, 0], fixed=[3, 7, FREE])
     # Best fit: the hole of 0 bytes at 7 is the tightest; first fit: the bottom; top: above all.
-    for fit, offset in ((Fit.BEST, 7), (Fit.FIRST, 0), (Fit.TOP, 13)):
+    for fit, offset in ((FitRule.BEST, 7), (FitRule.FIRST, 0), (FitRule.TOP, 13)):
         assert placed(problem, [0, 1, 2], fit, 2) == [3, 7, offset]
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(8, [0, 5]), (7, None)])
 def test_placing_is_given_up_when_the_arena_would_pass_the_limit(limit, expected):
     problem = make_problem([0, 0], [1, 1], [5, 3])
-    assert placed(problem, [0, 1], Fit.BEST, 1, limit=limit) == expected
+    assert placed(problem, [0, 1], FitRule.BEST, 1, limit=limit) == expected
 
 
 def test_the_flag_ends_it_at_once():
@@ -145,7 +148,7 @@ def test_the_flag_ends_it_at_once():
         cancelled.append(time.perf_counter())
 
     threading.Timer(0.15, cancel).start()
-    assert place_by(timeline, order, Fit.BEST, budget) is None
+    assert place_by(timeline, order, FitRule.BEST, budget) is None
     assert time.perf_counter() - cancelled[0] < 0.1
 
 
@@ -215,6 +218,6 @@ def test_sizes_that_share_a_code_are_told_apart(alignment):
     size = random.choice([2**20, 2**20 + 2**14, 2**18], n) + random.integers(0, 600, n)
     problem = make_problem(start, start + length, size, alignment=alignment)
     order = random.permutation(n)
-    expected = placed(problem, order, Fit.BEST, effort.RUNS)
+    expected = placed(problem, order, FitRule.BEST, effort.RUNS)
     for cell in (1, 8, 30):
-        assert placed(problem, order, Fit.BEST, cell) == expected
+        assert placed(problem, order, FitRule.BEST, cell) == expected

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from memplan_engine import FREE, Gap, MemplanError, PlanError, load, make_problem
 from memplan_engine.kernels.constructive.trace import LISTED
 from memplan_engine.replay.columns import replay_summary
-from memplan_engine.replay.make import MOST_BUFFERS, can_replay, make_replay, replayable
+from memplan_engine.replay.make import MOST_BUFFERS, make_replay, recorder_of, replayable
 from memplan_engine.replay.replay_values import NOBODY, UNPLACED, VERDICTS, Verdict
 from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import SolveLimits, obstacle
 from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
 from memplan_engine.strategies.constructive.linear_scan import LinearScan
-from memplan_engine.strategies.constructive.order_fit import Fit, OrderFit
+from memplan_engine.strategies.constructive.order_fit import FitRule, OrderFit
 from memplan_engine.strategies.constructive.orders import Key, Order, Unit
 from tests import ROOT
 from tests.support import drawn, reference
@@ -94,7 +94,7 @@ def _assert_order(problem, replay):
         assert ranks == sorted(ranks)
 
 
-@given(problem=drawn.problems(), name=st.sampled_from(ORDERED), fit=st.sampled_from(list(Fit)))
+@given(problem=drawn.problems(), name=st.sampled_from(ORDERED), fit=st.sampled_from(list(FitRule)))
 @settings(max_examples=120, deadline=None)
 def test_holes_are_free_and_their_reasons_true(problem, name, fit):
     replay = make_replay(problem, replace(known_strategies()[name], fit=fit))
@@ -136,9 +136,9 @@ def _assert_holes(step, intervals, size, alignment):
 
 
 def _by_rule(fit, fitting, above):
-    if fit is Fit.TOP or not fitting:
+    if fit is FitRule.TOP or not fitting:
         return above.low, None
-    return min(fitting, key=lambda hole: (hole[1] - hole[0] if fit is Fit.BEST else 0, hole[0]))
+    return min(fitting, key=lambda hole: (hole[1] - hole[0] if fit is FitRule.BEST else 0, hole[0]))
 
 
 def _assert_rejections(step, above):
@@ -146,16 +146,16 @@ def _assert_rejections(step, above):
         if hole.short or hole is step.hole:
             continue
         if hole is above:
-            expected = Verdict.NOT_LOWEST if step.replay.fit is Fit.FIRST else Verdict.NOT_NEEDED
-        elif step.replay.fit is Fit.TOP:
+            expected = Verdict.NOT_LOWEST if step.replay.fit is FitRule.FIRST else Verdict.NOT_NEEDED
+        elif step.replay.fit is FitRule.TOP:
             expected = Verdict.LEFT_EMPTY
         else:
-            lower_rule = step.replay.fit is Fit.FIRST or hole.size == step.hole.size
+            lower_rule = step.replay.fit is FitRule.FIRST or hole.size == step.hole.size
             expected = Verdict.NOT_LOWEST if lower_rule else Verdict.NOT_TIGHTEST
         assert hole.verdict is expected
 
 
-@given(problem=drawn.problems(), fit=st.sampled_from([Fit.BEST, Fit.FIRST]))
+@given(problem=drawn.problems(), fit=st.sampled_from([FitRule.BEST, FitRule.FIRST]))
 @settings(max_examples=120, deadline=None)
 def test_the_free_list_is_what_the_active_buffers_leave(problem, fit):
     replay = make_replay(problem, LinearScan(fit))
@@ -177,7 +177,7 @@ def test_the_free_list_is_what_the_active_buffers_leave(problem, fit):
         fitting = [hole for hole in step.holes if not hole.short]
         assert all(hole.offset + rounded[buffer] <= hole.high for hole in fitting)
         if fitting:
-            best = min(fitting, key=lambda hole: (hole.size if fit is Fit.BEST else 0, hole.low))
+            best = min(fitting, key=lambda hole: (hole.size if fit is FitRule.BEST else 0, hole.low))
             assert (step.hole, step.offset, step.moved) == (best, best.offset, None)
         elif step.moved:
             _assert_gives_way(problem, step, active, offsets, rounded)
@@ -309,8 +309,8 @@ def test_a_strategy_that_places_in_its_own_way_is_not_replayed_as_order_and_fit(
         def place(self, problem, budget):
             raise NotImplementedError
 
-    assert can_replay(GREEDY_BY_SIZE)
-    assert not can_replay(Own())
+    assert recorder_of(GREEDY_BY_SIZE)
+    assert not recorder_of(Own())
 
 
 def test_one_value_is_an_order_and_fit_with_its_replay():
@@ -319,7 +319,7 @@ def test_one_value_is_an_order_and_fit_with_its_replay():
         return end, Key("size", Unit.BYTES, timeline.problem.size)
 
     order = Order("end", "latest end first, of equals the smallest", keys)
-    own = OrderFit(name="by_end", description="", source="", by=order, fit=Fit.FIRST)
+    own = OrderFit(name="by_end", description="", source="", by=order, fit=FitRule.FIRST)
     problem = make_problem([0, 0, 1], [2, 3, 3], [4, 8, 2], names=["a", "b", "c"])
     replay = make_replay(problem, own)
     assert (replay.plan.strategy, replay.buffer.tolist()) == ("by_end", [2, 1, 0])
@@ -333,7 +333,7 @@ def test_one_value_is_an_order_and_fit_with_its_replay():
 def test_a_subclass_that_only_orders_is_replayed_without_keys():
     @dataclass(frozen=True, slots=True)
     class ByEnd(OrderFit):
-        fit: Fit = Fit.FIRST
+        fit: FitRule = FitRule.FIRST
 
         name: ClassVar[str] = "by_end"  # type: ignore[misc]
         description: ClassVar[str] = "earliest end first"  # type: ignore[misc]
@@ -343,7 +343,7 @@ def test_a_subclass_that_only_orders_is_replayed_without_keys():
             return np.argsort(prepared.problem.end, kind="stable")
 
     problem = make_problem([0, 0], [2, 1], [4, 8])
-    replay = make_replay(problem, ByEnd(Fit.BEST))
+    replay = make_replay(problem, ByEnd(FitRule.BEST))
     assert (replay.plan.strategy, replay.plan.offsets.tolist(), replay.keys) == ("by_end", [8, 0], ())
     assert replay.code[1] == "for b in order (its own):"
 

@@ -20,18 +20,17 @@ from memplan_engine import (
     make_problem,
     make_replay,
 )
-from memplan_engine.replay.exercise import MOST_BUFFERS, Conflict
-from memplan_engine.replay.predict import Agreement
+from memplan_engine.replay.by_hand import MOST_BUFFERS, Agreement, Conflict
 from memplan_engine.replay.replay_values import UNPLACED
 from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
-from memplan_engine.strategies.constructive.order_fit import Fit
+from memplan_engine.strategies.constructive.order_fit import FitRule
 from tests import ROOT
 from tests.support import drawn, reference
 
 FOLDER = ROOT / "example_graphs"
 
 
-@given(problem=drawn.problems(), fit=st.sampled_from(list(Fit)), data=st.data())
+@given(problem=drawn.problems(), fit=st.sampled_from(list(FitRule)), data=st.data())
 @settings(max_examples=200, deadline=None)
 def test_what_is_said_of_an_offset_is_true(problem, fit, data):
     placed = {}
@@ -58,7 +57,7 @@ def test_what_is_said_of_an_offset_is_true(problem, fit, data):
         if said.agreement is Agreement.OVERLAPS:
             assert sorted(said.overlaps) == sorted(own)
             assert problem.names[said.overlaps[0]] in said.sentence
-        elif said.agreement is Agreement.HIGHER and fit is not Fit.TOP:
+        elif said.agreement is Agreement.HIGHER and fit is not FitRule.TOP:
             assert offset > step.offset
             assert step.hole.low <= offset
         assert agrees(step, step.offset).sentence == f"Yes. {step.sentence}"
@@ -109,7 +108,9 @@ def test_first_fit_alignment_and_higher_by_hand():
     assert agrees(step, 12).sentence == (
         "It would fit there, but a hole of 4 B at 0 B holds it, too: it goes to 0 B."
     )
-    f = make_replay(load(FOLDER / "teaching_best_fit.csv"), replace(GREEDY_BY_SIZE, fit=Fit.FIRST)).steps[5]
+    f = make_replay(load(FOLDER / "teaching_best_fit.csv"), replace(GREEDY_BY_SIZE, fit=FitRule.FIRST)).steps[
+        5
+    ]
     lower = "that is not the lowest hole that holds it, which begins at 0 B: it goes to 0 B."
     assert agrees(f, 6).sentence == f"It would fit there, but {lower}"
     roomy = make_problem([0, 0, 0], [2, 1, 2], [4, 8, 1], names=["a", "b", "c"], fixed=[8, FREE, FREE])
@@ -133,7 +134,7 @@ def test_other_families_say_why_not():
     assert agrees(b, 2**63).agreement is Agreement.NO_OFFSET
     top = make_replay(
         make_problem([0, 0, 0], [1, 2, 1], [4, 4, 1], fixed=[4, FREE, FREE]),
-        replace(GREEDY_BY_SIZE, fit=Fit.TOP),
+        replace(GREEDY_BY_SIZE, fit=FitRule.TOP),
     )
     assert "this rule leaves holes empty" in agrees(top.steps[1], 0).sentence
 
@@ -170,7 +171,7 @@ def test_an_attempt_is_judged_as_plain_python_judges_it(problem, data):
 def greedy_exercise(problem):
     """Measured against a greedy plan alone: a search for each drawn problem would take its time."""
     from memplan_engine.planner import make_plan
-    from memplan_engine.replay.exercise import Exercise
+    from memplan_engine.replay.by_hand import Exercise
 
     greedy = make_plan(problem, "greedy_by_size")
     return Exercise(problem, greedy, greedy)

@@ -13,7 +13,7 @@ from memplan_engine import Gap, InputError, PlanError, agrees, load, make_plan, 
 from memplan_engine.replay import searching
 from memplan_engine.replay.columns import replay_summary
 from memplan_engine.replay.make import make_replay
-from memplan_engine.replay.tree import ROOT, Kind, Outcome
+from memplan_engine.replay.replay_values import ROOT, Kind, Outcome
 from memplan_engine.strategies.exact.exact_search import Exact
 from tests import ROOT as REPOSITORY
 from tests.support import drawn, reference

@@ -159,7 +159,7 @@ def test_sizes_at_given_values_have_the_temporaries_in_them(memplan: Any, source
 
 def test_what_is_known_at_the_hint_only_is_left_out_of_a_sweep(tmp_path: Path) -> None:
     from memplan_engine import load
-    from memplan_engine.symbolic.sweep import sweep
+    from memplan_engine.symbolic.one_symbol import sweep
 
     file = {
         "format": "memplan/graph", "version": 1, "scope": "with_temporaries",

@@ -27,9 +27,9 @@ from memplan_engine.rewrites.reuse import (
     reused_problem,
     write_in_place,
 )
-from memplan_engine.rewrites.reuse.concat import _State as ConcatState
-from memplan_engine.rewrites.reuse.contents import Contents, Piece
-from memplan_engine.rewrites.reuse.in_place import _State as InPlaceState
+from memplan_engine.rewrites.reuse.check_reuse import Contents, Piece
+from memplan_engine.rewrites.reuse.concat import _Draft as ConcatDraft
+from memplan_engine.rewrites.reuse.in_place import _Draft as InPlaceDraft
 from memplan_engine.schedule import Schedule, multi_stream, sequential
 from tests.rewrites.reuse_graphs import Builder, execute, execute_as_it_is, execute_plan, random_graph
 
@@ -278,17 +278,17 @@ def never(*_: object) -> None:
 
 
 SABOTAGE: dict[str, tuple[type, str, Callable[..., object]]] = {
-    "whoever still reads it": (InPlaceState, "_shared_reason", never),
-    "any input at all": (InPlaceState, "_input_reason", lambda self, place, name, output: (
+    "whoever still reads it": (InPlaceDraft, "_shared_reason", never),
+    "any input at all": (InPlaceDraft, "_input_reason", lambda self, place, name, output: (
         None if self.tensors[name].nbytes == output.nbytes
-        and self.touches.home[name] != self.touches.home[output.name] else (Reason.SHAPE, "")
+        and self.home[name] != self.home[output.name] else (Reason.SHAPE, "")
     )),
-    "writes after the concatenation": (ConcatState, "_written_reason", never),
+    "writes after the concatenation": (ConcatDraft, "_written_reason", never),
 }  # fmt: skip
 
 
 def wrong_transform(graph: Graph, schedule: Schedule, owner: type) -> Graph:
-    if owner is InPlaceState:
+    if owner is InPlaceDraft:
         return write_in_place(graph, schedule).graph
     return place_concats(graph, schedule, alignment=4).graph
 
@@ -316,7 +316,7 @@ def test_wrong_transforms_are_caught_wherever_they_change_a_result(
 
 
 def test_reuse_refuses_to_hand_out_what_its_checker_rejects(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(InPlaceState, "_shared_reason", never)
+    monkeypatch.setattr(InPlaceDraft, "_shared_reason", never)
     net = net_of_four()
     net.op("aten.linear", "b a", "y", 4)
     with pytest.raises(PlanError, match="reuse is not sound: step 2: op 'y!', tensor 'a'"):

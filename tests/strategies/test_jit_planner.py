@@ -19,7 +19,7 @@ from memplan_engine.reporters.shared_object_tables import object_summary
 from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.linear_scan import LinearScan
-from memplan_engine.strategies.constructive.order_fit import Fit
+from memplan_engine.strategies.constructive.order_fit import FitRule
 from memplan_engine.verify.validate import validate_plan
 from tests.support import drawn, reference
 from tests.support import reference_objects as plain
@@ -60,7 +60,7 @@ def test_greedy_by_size_and_by_breadth_are_the_papers(problem):
 @settings(max_examples=200, deadline=None)
 def test_linear_scan_is_the_published_one(problem):
     assert make_plan(problem, "linear_scan").offsets.tolist() == plain.linear_scan(problem)
-    first = LinearScan(Fit.FIRST).place(problem, SolveLimits()).offsets.tolist()
+    first = LinearScan(FitRule.FIRST).place(problem, SolveLimits()).offsets.tolist()
     assert first == plain.linear_scan(problem, "first")
     reference.assert_sound(problem, first)
 
@@ -72,7 +72,7 @@ def test_linear_scan_is_the_published_one_for_hundreds_of_buffers_too(fit):
     problem = make_problem(
         start, start + random.integers(1, 25, 400), random.integers(1, 500, 400), alignment=8
     )
-    assert make_plan(problem, LinearScan(Fit(fit))).offsets.tolist() == plain.linear_scan(problem, fit)
+    assert make_plan(problem, LinearScan(FitRule(fit))).offsets.tolist() == plain.linear_scan(problem, fit)
 
 
 def test_linear_scan_exchanges_the_one_that_ends_last_by_hand():
@@ -88,8 +88,8 @@ def test_linear_scan_exchanges_the_one_that_ends_last_by_hand():
 def test_linear_scan_takes_the_tightest_free_range_or_the_lowest_by_hand():
     # One behind the other: 0 at [0, 6), 1 at 6, 2 at [7, 10). At step 3 those around 1 are gone.
     between = make_problem([0, 1, 2, 3], [3, 9, 3, 5], [6, 1, 3, 3])
-    assert make_plan(between, LinearScan(Fit.BEST)).offsets.tolist() == [0, 6, 7, 7]
-    assert make_plan(between, LinearScan(Fit.FIRST)).offsets.tolist() == [0, 6, 7, 0]
+    assert make_plan(between, LinearScan(FitRule.BEST)).offsets.tolist() == [0, 6, 7, 7]
+    assert make_plan(between, LinearScan(FitRule.FIRST)).offsets.tolist() == [0, 6, 7, 0]
 
 
 def test_an_exchange_can_cost_more_than_no_reuse():
@@ -109,7 +109,7 @@ def test_linear_scan_rounds_sizes_up_and_scans_above_what_is_fixed():
 
 def test_linear_scan_says_so_when_it_cannot():
     with pytest.raises(PlanError, match="linear_scan: fit top: a free list knows only best and first"):
-        make_plan(make_problem([0], [1], [1]), LinearScan(Fit.TOP))
+        make_plan(make_problem([0], [1], [1]), LinearScan(FitRule.TOP))
     # Each of the three drives out the first once more.
     size = [2**61, 2**61, 2**61, 2**60]
     huge = make_problem([0, 1, 1, 1], [9, 8, 8, 8], size)

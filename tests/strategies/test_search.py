@@ -17,7 +17,7 @@ from memplan_engine.planner import adopt, make_plan
 from memplan_engine.problem import FREE, Gap, make_problem
 from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import Progress, SolveLimits
-from memplan_engine.strategies.constructive.order_fit import Fit, OrderFit, place_by
+from memplan_engine.strategies.constructive.order_fit import FitRule, OrderFit, place_by
 from memplan_engine.strategies.constructive.orders import BY_HEAT
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.search.ejection_search import RepairLimits, make_ejection_search
@@ -368,6 +368,6 @@ def test_a_training_step_packs_to_its_load():
     plan = make_plan(problem, Search(iterations=20_000))
     assert plan.optimal
     assert plan.arena_bytes < reference.arena(
-        problem, place_by(timeline, BY_HEAT(timeline), Fit.TOP, SolveLimits()).tolist()
+        problem, place_by(timeline, BY_HEAT(timeline), FitRule.TOP, SolveLimits()).tolist()
     )
     assert validate_plan(adopt(problem, plan.offsets)).valid

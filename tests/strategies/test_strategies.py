@@ -24,7 +24,7 @@ from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import Placement, Progress, SolveLimits, is_anytime, parameters_of
 from memplan_engine.strategies.constructive.greedy import GREEDY_BY_CONFLICTS, GREEDY_BY_SIZE
-from memplan_engine.strategies.constructive.order_fit import Fit, OrderFit
+from memplan_engine.strategies.constructive.order_fit import FitRule, OrderFit
 from memplan_engine.strategies.constructive.portfolio import place_by_portfolio
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.shared_objects.assignment import SharedObjects
@@ -199,7 +199,7 @@ def test_naive_stacks_in_the_given_order_above_what_is_fixed():
 def test_a_strategy_of_ones_own_fit():
     problem = make_problem([0, 0, 1], [1, 2, 2], [4, 2, 3])
     # By conflicts 1, 0, 2: 1 at [0, 2), 0 above at [2, 6), 2 above 1 at [2, 5), on top of nothing else.
-    plan = make_plan(problem, replace(GREEDY_BY_CONFLICTS, fit=Fit.TOP))
+    plan = make_plan(problem, replace(GREEDY_BY_CONFLICTS, fit=FitRule.TOP))
     assert plan.offsets.tolist() == [2, 0, 2]
     assert plan.parameters == (("fit", "top"),)
 

@@ -26,7 +26,7 @@ from memplan_engine import (
 )
 from memplan_engine.formats.memplan_json.edits_file import load_edits, write_edits
 from memplan_engine.what_if.apply import apply_edits
-from memplan_engine.what_if.text import edits_text, parse_edits
+from memplan_engine.what_if.edits import edits_text, parse_edits
 from tests.support import drawn, reference, tight
 
 #   steps   0   1   2   3   4

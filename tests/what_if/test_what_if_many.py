@@ -11,7 +11,7 @@ from memplan_engine import Drop, Gap, Resize, SolveLimits, apply, fit_into, make
 from memplan_engine.reporters.what_if_tables import fit_summary
 from memplan_engine.reporters.what_if_words import proof_words, suggestion_words
 from memplan_engine.what_if.suggestions import suggest
-from memplan_engine.what_if.suggestions.heuristic import Found, leave_out
+from memplan_engine.what_if.suggestions.heuristic import Reduction, leave_out
 from memplan_engine.what_if.suggestions.suggest import Kind
 
 #   d ┌──┐         Live bytes: 10, 12, 12. For 10 bytes one of a, b, c (4 each) has to lose 2: of equals the
@@ -24,15 +24,15 @@ NOWHERE = np.zeros(0, dtype=np.int64)
 
 def test_by_hand():
     dropped, shrunk = leave_out(make_plan(THREE, "greedy_by_size"), 10, 5.0)
-    assert (dropped, dropped.nbytes) == (Found({0: 4}, 8, NOWHERE), 4)
-    assert (shrunk, shrunk.nbytes) == (Found({0: 2}, 10, NOWHERE), 2)
+    assert (dropped, dropped.nbytes) == (Reduction({0: 4}, 8, NOWHERE), 4)
+    assert (shrunk, shrunk.nbytes) == (Reduction({0: 2}, 10, NOWHERE), 2)
 
 
 def test_what_overhangs_goes_where_nothing_is_packed():
     # No time at all, and fixed offsets: what lies beyond the capacity is left out as the plan has it.
     problem = make_problem([0, 0], [2, 2], [4, 4], fixed=[0, 6])
     dropped, shrunk = leave_out(make_plan(problem, "naive"), 8, -9.0)
-    assert (dropped, shrunk) == (Found({1: 4}, 4, NOWHERE), None)
+    assert (dropped, shrunk) == (Reduction({1: 4}, 4, NOWHERE), None)
 
 
 buffers = some.tuples(some.integers(0, 6), some.integers(1, 4), some.integers(1, 9))

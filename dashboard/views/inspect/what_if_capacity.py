@@ -9,12 +9,12 @@ from memplan_dashboard.session.markdown_text import plain
 from memplan_dashboard.session.plan_facts import Facts
 from memplan_dashboard.session.scenarios import Changed
 
-from memplan_engine import Fit, MemplanError, Suggestion, Verdict
+from memplan_engine import FitReport, MemplanError, Suggestion, Verdict
 from memplan_engine.reporters.what_if_tables import verdict_words
 from memplan_engine.reporters.what_if_words import proof_words, shortage_words, suggestion_words
 from memplan_engine.units import format_bytes, parse_bytes
+from memplan_engine.what_if.edits import MOST_EDITS
 from memplan_engine.what_if.suggestions.shortage import Shortage
-from memplan_engine.what_if.text import MOST_EDITS
 
 MOST_MEMBERS = 500
 
@@ -67,7 +67,7 @@ def _written(capacity: int | None) -> str:
     return short if exact else str(capacity)
 
 
-def _answer(found: Changed, fit: Fit) -> None:
+def _answer(found: Changed, fit: FitReport) -> None:
     verdict = fit.decision.verdict
     kind = st.error if verdict is Verdict.DOES_NOT_FIT else st.success if fit.decision.whole else st.warning
     kind(plain(verdict_words(fit)))
@@ -84,7 +84,7 @@ def _answer(found: Changed, fit: Fit) -> None:
             _members(fit, fit.shortage)
 
 
-def _suggestion(found: Changed, fit: Fit, suggestion: Suggestion, place: int) -> None:
+def _suggestion(found: Changed, fit: FitReport, suggestion: Suggestion, place: int) -> None:
     words, button = st.columns([5, 1], vertical_alignment="center")
     words.text(suggestion_words(suggestion, fit.decision.plan.problem))
     words.caption(plain(f"arena then {format_bytes(suggestion.arena_bytes)} · {proof_words(suggestion)}"))
@@ -99,7 +99,7 @@ def _suggestion(found: Changed, fit: Fit, suggestion: Suggestion, place: int) ->
     )
 
 
-def _members(fit: Fit, shortage: Shortage) -> None:
+def _members(fit: FitReport, shortage: Shortage) -> None:
     names, steps = fit.decision.plan.problem.names, shortage.steps
     members = shortage.members[:MOST_MEMBERS]
     rows = pd.DataFrame(

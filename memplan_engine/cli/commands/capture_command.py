@@ -19,7 +19,7 @@ from memplan_engine.fx_estimator.fx_estimates import about_estimates, estimate_p
 from memplan_engine.graph import Graph
 from memplan_engine.planner import as_problem
 from memplan_engine.reporters import graph_tables
-from memplan_engine.symbolic.resolve import resolve
+from memplan_engine.symbolic.symbolic_problem import resolve
 
 FACTORY = Annotated[
     str, typer.Argument(help="package.module:factory, giving (model, inputs)", show_default=False)

@@ -21,8 +21,7 @@ from memplan_engine.cli.options import (
 )
 from memplan_engine.cli.output import as_json_text, as_text, put
 from memplan_engine.cli.progress import solve_in_sight
-from memplan_engine.diffing.limit import Limit, parse_limit
-from memplan_engine.diffing.regression import Diff, diff
+from memplan_engine.diffing.regression import Diff, Limit, diff, parse_limit
 from memplan_engine.errors import InputError
 from memplan_engine.files import check_target
 from memplan_engine.plan import Plan

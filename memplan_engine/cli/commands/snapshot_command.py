@@ -14,12 +14,11 @@ from memplan_engine.cli.output import show
 from memplan_engine.cli.progress import solve_in_sight
 from memplan_engine.cli.reading import reading
 from memplan_engine.errors import InputError
-from memplan_engine.files import check_target, write
-from memplan_engine.formats.recording_file import load_recording
+from memplan_engine.files import check_target, load_recording, write
+from memplan_engine.recordings.allocator_recording import Selection
 from memplan_engine.recordings.cost import cost_of
 from memplan_engine.recordings.recorded_problem import recorded_plan
 from memplan_engine.recordings.recording_parts import choose_recording
-from memplan_engine.recordings.selection import Selection
 from memplan_engine.reporters.recording_tables import cost_summary, cost_tables
 
 

@@ -20,8 +20,8 @@ from memplan_engine.preparation import Preparation, prepare, range_options
 from memplan_engine.reporters import symbol_tables
 from memplan_engine.scope import scope_words
 from memplan_engine.symbolic import plan_buckets, revalidate, schema_of
-from memplan_engine.symbolic.sweep import POINTS
-from memplan_engine.symbolic.sweep import sweep as sweep_over
+from memplan_engine.symbolic.one_symbol import POINTS
+from memplan_engine.symbolic.one_symbol import sweep as sweep_over
 
 SYMBOL = Annotated[str, typer.Argument(help="The symbol that changes.", metavar="symbol", show_default=False)]
 

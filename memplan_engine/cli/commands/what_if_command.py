@@ -33,9 +33,8 @@ from memplan_engine.reporters.what_if_tables import what_if_summary, what_if_tab
 from memplan_engine.strategies.limits import SolveLimits
 from memplan_engine.units import parse_bytes
 from memplan_engine.what_if.apply import apply
-from memplan_engine.what_if.edits import Edit
-from memplan_engine.what_if.suggestions.suggest import DECIDING_SECONDS, DEFAULT_SECONDS, Fit, fit_into
-from memplan_engine.what_if.text import parse_edit
+from memplan_engine.what_if.edits import Edit, parse_edit
+from memplan_engine.what_if.suggestions.suggest import DECIDING_SECONDS, DEFAULT_SECONDS, FitReport, fit_into
 
 Repeated = list[str] | None
 
@@ -128,7 +127,7 @@ def _planned(problem: Problem, strategy: str, seconds: float | None, seed: int, 
     return solve_in_sight(lambda: make_plan(problem, strategy, budget=budget), budget)[0]
 
 
-def _fit(plan: Plan, limit: int, seconds: float | None, seed: int, threads: int) -> Fit:
+def _fit(plan: Plan, limit: int, seconds: float | None, seed: int, threads: int) -> FitReport:
     budget = SolveLimits(seconds or DECIDING_SECONDS, seed, threads)
     found, _ = solve_in_sight(
         lambda: fit_into(plan, limit, budget=budget, seconds=seconds or DEFAULT_SECONDS), budget

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from memplan_engine.errors import InputError
 from memplan_engine.formats.importer import HEAD_BYTES, ImportOptions
+from memplan_engine.formats.read_limits import read_head
+from memplan_engine.formats.recording_file import RecordingImporter
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 
+if TYPE_CHECKING:
+    from memplan_engine.recordings.allocator_recording import Snapshot
+
 
 @dataclass(frozen=True, slots=True)
-class ProfilerImporter:
+class ProfilerImporter(RecordingImporter):
     """Chrome traces with memory events, and exported memory timelines; plain or as .gz."""
 
     name: str = "profiler"
@@ -20,33 +28,35 @@ class ProfilerImporter:
 
     def recognises(self, head: bytes, path: Path) -> bool:
         """By the first keys of a trace, or by the two brackets that a timeline begins with."""
-        # Here, not above: who opens another kind of file need not wait for it.
-        from memplan_engine.formats.json_stream import head_of
+        begin = _begin(path, head)
+        return begin.replace(b" ", b"")[:2] == b"[[" or is_trace(begin)
 
-        begin = head_of(path, head, HEAD_BYTES).lstrip()
-        return is_timeline(begin) or is_trace(begin)
+    def read(self, path: Path, progress: Callable[[int, int], None] | None = None) -> Snapshot:
+        """All devices of a trace; raises InputError, also for a timeline."""
+        from memplan_engine.formats.allocator_files.profiler_trace import load_trace
+
+        if not is_trace(_begin(path, read_head(path, HEAD_BYTES))):
+            found = "a memory timeline, which has no addresses"
+            expected = "a snapshot or a trace; `memplan plan` and `peak` take timelines"
+            raise InputError(path.name, "", found, expected)
+        return load_trace(path, progress)
 
     def load(self, path: Path, options: ImportOptions) -> Problem | Plan:
         """The buffers; of a trace those of the device that `options` choose; raises InputError."""
         from memplan_engine.formats.allocator_files.profiler_timeline import load_timeline
-        from memplan_engine.formats.allocator_files.profiler_trace import load_trace
-        from memplan_engine.formats.json_stream import head_of
-        from memplan_engine.formats.read_limits import read_head
-        from memplan_engine.recordings.recorded_problem import recorded_plan, recording_problem
-        from memplan_engine.recordings.recording_parts import choose_recording
 
-        if not is_trace(head_of(path, read_head(path, HEAD_BYTES), HEAD_BYTES).lstrip()):
+        if not is_trace(_begin(path, read_head(path, HEAD_BYTES))):
             return load_timeline(path)
-        recording = choose_recording(load_trace(path, options.progress), options.selection)
-        problem = recording_problem(recording)
-        return recorded_plan(recording, problem) if options.offsets_as_plan else problem
-
-
-def is_timeline(begin: bytes) -> bool:
-    """Whether a file that begins like this is an exported memory timeline."""
-    return begin.replace(b" ", b"")[:2] == b"[["
+        return RecordingImporter.load(self, path, options)
 
 
 def is_trace(begin: bytes) -> bool:
     """Whether a file that begins like this is a trace."""
     return begin[:1] == b"{" and (b'"traceEvents"' in begin or b'"schemaVersion"' in begin)
+
+
+def _begin(path: Path, head: bytes) -> bytes:
+    # Here, not above: who opens another kind of file need not wait for it.
+    from memplan_engine.formats.json_stream import head_of
+
+    return head_of(path, head, HEAD_BYTES).lstrip()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from memplan_engine.formats.importer import ImportOptions
-from memplan_engine.plan import Plan
-from memplan_engine.problem import Problem
+from memplan_engine.formats.recording_file import RecordingImporter
+
+if TYPE_CHECKING:
+    from memplan_engine.recordings.allocator_recording import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotImporter:
+class SnapshotImporter(RecordingImporter):
     """Reads memory snapshots with an unpickler that can make nothing but plain data."""
 
     name: str = "pickle"
@@ -22,13 +25,9 @@ class SnapshotImporter:
         """Whether it is a pickle at all: what else may be in it is refused by name."""
         return head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5")
 
-    def load(self, path: Path, options: ImportOptions) -> Problem | Plan:
-        """The device with the most bytes, or what `options` choose; raises InputError."""
+    def read(self, path: Path, progress: Callable[[int, int], None] | None = None) -> Snapshot:
+        """All devices of the snapshot; raises InputError."""
         # Here, not above: who opens another kind of file need not wait for it.
         from memplan_engine.formats.allocator_files.cuda_snapshot import load_snapshot
-        from memplan_engine.recordings.recorded_problem import recorded_plan, recording_problem
-        from memplan_engine.recordings.recording_parts import choose_recording
 
-        recording = choose_recording(load_snapshot(path, options.progress), options.selection)
-        problem = recording_problem(recording)
-        return recorded_plan(recording, problem) if options.offsets_as_plan else problem
+        return load_snapshot(path, progress)

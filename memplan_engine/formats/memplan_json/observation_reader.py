@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memplan_engine.formats.importer import ImportOptions, says_format
+from memplan_engine.formats.importer import says_format
 from memplan_engine.formats.read_limits import read_text
-from memplan_engine.plan import Plan
-from memplan_engine.problem import Problem
+from memplan_engine.formats.recording_file import RecordingImporter
 
 if TYPE_CHECKING:
     from memplan_engine.recordings.allocator_recording import Snapshot
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ObservationImporter:
+class ObservationImporter(RecordingImporter):
     """Reads memplan/observation, version 1, as `write_observation` writes it."""
 
     name: str = "observation"
@@ -28,16 +28,16 @@ class ObservationImporter:
         """By its format, which stands first."""
         return is_observation(head)
 
-    def load(self, path: Path, options: ImportOptions) -> Problem | Plan:
-        """The device with the most bytes, or the one that `options` choose, at the level that knows most;
-        raises InputError."""
+    def read(self, path: Path, progress: Callable[[int, int], None] | None = None) -> Snapshot:
+        """A recording for each device, at the level that knows most; raises InputError."""
         # Here, not above: who opens another kind of file need not wait for it.
-        from memplan_engine.recordings.recorded_problem import recorded_plan, recording_problem
-        from memplan_engine.recordings.recording_parts import choose_recording
+        from memplan_engine.errors import InputError
+        from memplan_engine.recordings.observation import observation_snapshot
 
-        recording = choose_recording(load_observed_snapshot(path), options.selection)
-        problem = recording_problem(recording)
-        return recorded_plan(recording, problem) if options.offsets_as_plan else problem
+        try:
+            return observation_snapshot(load_observation(path))
+        except InputError as error:
+            raise InputError(path.name, error.place, error.found, error.expected) from None
 
 
 def is_observation(head: bytes) -> bool:
@@ -59,14 +59,3 @@ def load_observation(path: Path | str) -> Observation:
     text = read_text(path)
     check_head(text, path.name, "memplan/observation")
     return observation_from(parse(ObservationFile, text, path.name), path.name)
-
-
-def load_observed_snapshot(path: Path) -> Snapshot:
-    """The same as recordings, one for each device."""
-    from memplan_engine.errors import InputError
-    from memplan_engine.recordings.observed import observation_snapshot
-
-    try:
-        return observation_snapshot(load_observation(path))
-    except InputError as error:
-        raise InputError(path.name, error.place, error.found, error.expected) from None

@@ -7,15 +7,15 @@ from memplan_engine.rewrites.reuse.check_reuse import check_plan_execution, chec
 from memplan_engine.rewrites.reuse.concat import place_concats
 from memplan_engine.rewrites.reuse.in_place import write_in_place
 from memplan_engine.rewrites.reuse.reused import Kept, Reason, Reused, Rewrite, reused_problem, with_windows
-from memplan_engine.rewrites.reuse.savings import (
+from memplan_engine.rewrites.reuse.transform import (
     Saving,
     kept_table,
     reasons,
+    reuse,
     rewrites_table,
     savings,
     savings_table,
 )
-from memplan_engine.rewrites.reuse.transform import reuse
 
 __all__ = [
     "Breach",

@@ -5,24 +5,108 @@ Shares no code with the transforms; what is known of op kinds (`kinds`) is all t
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Op
 from memplan_engine.plan import Plan
-from memplan_engine.rewrites.reuse.breaches import Breach, Rule
-from memplan_engine.rewrites.reuse.contents import Contents, Piece, first_difference
-from memplan_engine.rewrites.reuse.places import (
+from memplan_engine.rewrites.reuse.breaches import (
+    Breach,
     Place,
+    Rule,
     block_offsets,
+    misplaced,
+    not_the_same,
+    overwrites,
     own_places,
     places_in,
+    races,
     row_by_row,
     writes,
 )
-from memplan_engine.rewrites.reuse.races import overwrites, races
-from memplan_engine.rewrites.reuse.same_graph import misplaced, not_the_same
 from memplan_engine.schedule import Schedule, sequential
+
+UNDEFINED = -1
+"""The write of bytes that nothing has written yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The bytes `[low, high)` of what was asked for hold the bytes of the write `write` from its byte `at`
+    on."""
+
+    low: int
+    high: int
+    write: int
+    at: int
+
+
+class Contents:
+    """A memory as runs of bytes, each from one write. Run r begins at `_starts[r]` and ends where the next
+    one begins; `_runs[r]` is its write, and the address at which byte 0 of that write would lie."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = [0]
+        self._runs: list[tuple[int, int]] = [(UNDEFINED, 0)]
+
+    def write(self, low: int, high: int, write: int, at: int = 0) -> None:
+        """Put the bytes of `write` from `at` on into the addresses `[low, high)`."""
+        if low >= high:
+            return
+        first, last = bisect_left(self._starts, low), bisect_right(self._starts, high)
+        before = self._runs[last - 1]
+        starts, runs = [low], [(write, low - at)]
+        if last == 0 or self._starts[last - 1] != high:
+            starts.append(high)
+            runs.append(before)
+        else:
+            last -= 1
+        self._starts[first:last] = starts
+        self._runs[first:last] = runs
+
+    def read(self, low: int, high: int) -> list[Piece]:
+        """What the addresses `[low, high)` hold, counted from `low`, in as few pieces as possible."""
+        pieces: list[Piece] = []
+        if low >= high:
+            return pieces
+        place = max(0, bisect_right(self._starts, low) - 1)
+        while place < len(self._starts) and self._starts[place] < high:
+            begin = max(low, self._starts[place])
+            end = min(high, self._starts[place + 1]) if place + 1 < len(self._starts) else high
+            write, origin = self._runs[place]
+            at = begin - origin if write != UNDEFINED else 0
+            last = pieces[-1] if pieces else None
+            if (
+                last is not None
+                and last.write == write
+                and (write == UNDEFINED or last.at + last.high - last.low == at)
+            ):
+                pieces[-1] = Piece(last.low, end - low, write, last.at)
+            else:
+                pieces.append(Piece(begin - low, end - low, write, at))
+            place += 1
+        return pieces
+
+
+def first_difference(meant: list[Piece], found: list[Piece]) -> tuple[int, int] | None:
+    """The first byte at which `found` is not what is meant, and the write that is found there; bytes that
+    are undefined in `meant` may be anything. None when all is as meant."""
+    place = 0
+    for piece in meant:
+        while place < len(found) and found[place].high <= piece.low:
+            place += 1
+        scan = place
+        while scan < len(found) and found[scan].low < piece.high:
+            other = found[scan]
+            low = max(piece.low, other.low)
+            same = other.write == piece.write and other.at - other.low == piece.at - piece.low
+            if piece.write != UNDEFINED and not same:
+                return low, other.write
+            scan += 1
+    return None
+
 
 MOST_BREACHES = 100
 ARENA = ""
@@ -44,14 +128,8 @@ def check_reuse(
 
     Strided tensors are taken as the bytes from their first to their last element, in both graphs alike.
     """
-    schedule = schedule or sequential(original)
-    found = not_the_same(original, reused)
-    if found:
-        return tuple(found[:MOST_BREACHES])
-    storages = {storage.name: storage for storage in reused.storages}
-    places = places_in(original, reused, {name: (name, 0) for name in storages})
-    found = misplaced(original, reused, places, alignment)
-    return _run(original, reused, schedule, places, found)
+    bases = {storage.name: (storage.name, 0) for storage in reused.storages}
+    return _run(original, reused, schedule or sequential(original), bases, alignment)
 
 
 def check_plan_execution(
@@ -74,38 +152,37 @@ def check_plan_execution(
     if len(plan.offsets) != len(problem):
         raise InputError(problem.name, "offsets", f"{len(plan.offsets)} offsets", f"{len(problem)}")
     graph = problem.origin.graph
-    original = original or graph
-    found = not_the_same(original, graph)
-    if found:
-        return tuple(found[:MOST_BREACHES])
     bases = {storage.name: (storage.name, 0) for storage in graph.storages}
     bases |= {
         name: (ARENA, offset) for name, offset in zip(problem.names, plan.offsets.tolist(), strict=True)
     }
-    places = places_in(original, graph, bases)
-    found = misplaced(original, graph, places, alignment)
-    return _run(original, graph, problem.origin.schedule, places, found)
+    return _run(original or graph, graph, problem.origin.schedule, bases, alignment)
 
 
 def _run(
-    original: Graph, reused: Graph, schedule: Schedule, places: Mapping[str, Place], found: list[Breach]
+    original: Graph, reused: Graph, schedule: Schedule, bases: Mapping[str, tuple[str, int]], alignment: int
 ) -> tuple[Breach, ...]:
-    meant = own_places(original)
+    """What goes wrong where each storage of `reused` begins at `bases`: a memory and a byte."""
+    breaches = not_the_same(original, reused)
+    if breaches:
+        return tuple(breaches[:MOST_BREACHES])
+    meant, places = own_places(original), places_in(original, reused, bases)
+    breaches = misplaced(original, reused, places, alignment)
     tensors = {tensor.name: tensor for tensor in original.tensors}
     by_step: dict[int, list[int]] = {}
     for index, step in enumerate(schedule.step_of_op):
         by_step.setdefault(step, []).append(index)
     machine = _Machine(original, meant, places)
     for step in sorted(by_step):
-        found += races([original.ops[index] for index in by_step[step]], step, tensors, (meant, places))
+        breaches += races([original.ops[index] for index in by_step[step]], step, tensors, (meant, places))
         for index in by_step[step]:
             op = original.ops[index]
-            found += overwrites(op, reused.ops[index], step, tensors, (meant, places))
-            found += machine.run(op, step)
-            if len(found) >= MOST_BREACHES:
-                return tuple(found[:MOST_BREACHES])
-    found += machine.finish(schedule.steps)
-    return tuple(found[:MOST_BREACHES])
+            breaches += overwrites(op, reused.ops[index], step, tensors, (meant, places))
+            breaches += machine.run(op, step)
+            if len(breaches) >= MOST_BREACHES:
+                return tuple(breaches[:MOST_BREACHES])
+    breaches += machine.finish(schedule.steps)
+    return tuple(breaches[:MOST_BREACHES])
 
 
 class _Machine:
@@ -122,24 +199,24 @@ class _Machine:
     def run(self, op: Op, step: int) -> list[Breach]:
         """Let `op` read, then write; what it does not find as it should."""
         read = list(dict.fromkeys((*op.inputs, *op.mutates)))
-        found = [breach for name in read for breach in self._compare(Rule.READ, name, op.name, step)]
+        breaches = [breach for name in read for breach in self._compare(Rule.READ, name, op.name, step)]
         copies = self._joined(op)
         for name in writes(op, self.places[0]):
             if copies is None or name in op.mutates:
                 self._write(name, op.name)
             else:
                 self._copy(name, copies)
-        return found
+        return breaches
 
     def finish(self, steps: int) -> list[Breach]:
         """What the graph's caller does not find at the end: the outputs, and inputs that are his own."""
-        found = [
+        breaches = [
             breach for name in self.graph.outputs for breach in self._compare(Rule.RETURNED, name, "", steps)
         ]
         for name in (*self.graph.inputs, *self.graph.constants):
             if self.places[1][name].memory != ARENA and name not in self.graph.outputs:
-                found += self._compare(Rule.CALLERS, name, "", steps)
-        return found
+                breaches += self._compare(Rule.CALLERS, name, "", steps)
+        return breaches
 
     def _memory(self, side: int, name: str) -> tuple[Contents, Place]:
         place = self.places[side][name]

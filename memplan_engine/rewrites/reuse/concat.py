@@ -9,11 +9,17 @@ from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Op, Role, Storage
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread, lifetimes
 from memplan_engine.problem import Gap, Ints
-from memplan_engine.rewrites.reuse.blocks import Block, blocks_of
-from memplan_engine.rewrites.reuse.concat_windows import Part, add_load, empty_load, windows_of
+from memplan_engine.rewrites.reuse.concat_blocks import (
+    Block,
+    Part,
+    add_load,
+    blocks_of,
+    empty_load,
+    windows_of,
+)
 from memplan_engine.rewrites.reuse.kinds import is_concat
 from memplan_engine.rewrites.reuse.reused import Kept, Reason, Reused, Rewrite
-from memplan_engine.rewrites.reuse.touches import Touches, covers, in_order, is_contiguous, unknown_layouts
+from memplan_engine.rewrites.reuse.touches import Draft, covers, in_order, is_contiguous
 from memplan_engine.schedule import Schedule, sequential
 
 
@@ -44,27 +50,24 @@ def place_concats(
     if alignment < 1:
         raise InputError(graph.name, "alignment", str(alignment), "1 or more bytes")
     schedule = schedule or sequential(graph)
-    state = _State(graph, schedule, alignment, unread)
+    draft = _Draft(graph, schedule, alignment, unread)
     rewrites: list[Rewrite] = []
     kept: list[Kept] = []
     for place in in_order(schedule):
         if is_concat(graph.ops[place].kind):
-            done, left = state.consider(place)
+            done, left = draft.consider(place)
             rewrites += done
             kept += left
-    return Reused(state.graph(), schedule, concats=tuple(rewrites), kept=tuple(kept), windows=state.windows())
+    return Reused(draft.graph(), schedule, concats=tuple(rewrites), kept=tuple(kept), windows=draft.windows())
 
 
-class _State:
-    """The storages as they move into one another. `parts` are those of each storage, `load` the bytes
+class _Draft(Draft):
+    """Storages move into one another. `parts` are those of each storage, `load` the bytes
     alive at each step."""
 
     def __init__(self, graph: Graph, schedule: Schedule, alignment: int, unread: Unread) -> None:
-        self.source, self.schedule, self.alignment = graph, schedule, alignment
-        self.touches = Touches(graph, schedule)
-        self.tensors = {tensor.name: tensor for tensor in graph.tensors}
-        self.storages = {storage.name: storage for storage in graph.storages}
-        self.unknown = unknown_layouts(graph)
+        super().__init__(graph, schedule)
+        self.alignment = alignment
         self.placed: set[str] = set()
         alive = lifetimes(graph, schedule, unread)
         self.parts = {
@@ -88,26 +91,20 @@ class _State:
         kept: list[Kept] = []
         chosen: list[Block] = []
         for block in blocks:
-            found = self._block_reason(place, block, blocks)
-            if found is None:
+            refusal = self._block_reason(place, block, blocks)
+            if refusal is None:
                 chosen.append(block)
             else:
-                kept.append(self._keep(place, block, *found))
+                kept.append(self._keep(place, block, *refusal))
         if chosen and not self._lowers(op.outputs[0], chosen):
             return [], kept + [self._keep(place, block, Reason.PEAK) for block in chosen]
         for block in chosen:
             self._move(block, op.outputs[0])
-        made = [
+        rewrites = [
             Rewrite(op.name, op.kind, step, block.tensor, op.outputs[0], block.high - block.low, block.low)
             for block in chosen
         ]
-        return made, kept
-
-    def graph(self) -> Graph:
-        """The graph as it is now."""
-        tensors = tuple(self.tensors[tensor.name] for tensor in self.source.tensors)
-        storages = tuple(self.storages[s.name] for s in self.source.storages if s.name in self.storages)
-        return replace(self.source, storages=storages, tensors=tensors)
+        return rewrites, kept
 
     def windows(self) -> dict[str, tuple[Gap, ...]]:
         """The windows of every storage that something was moved into."""
@@ -131,7 +128,7 @@ class _State:
         storage = self.storages[output.storage]
         if storage.formula or any(self.tensors[name].formulas for name in (*op.inputs, output.name)):
             return Reason.SYMBOLIC
-        touched_before = self.touches.of[storage.name][0].op != place
+        touched_before = self.of[storage.name][0].op != place
         if touched_before or storage.name not in self.parts or op.mutates:
             return Reason.ALREADY
         if output.name in self.unknown or not (is_contiguous(output) and covers(output, storage)):
@@ -144,7 +141,8 @@ class _State:
         storage = self.storages[tensor.storage]
         others = [other.tensor for other in blocks if other is not block]
         same = next((name for name in others if self.tensors[name].storage == storage.name), "")
-        producer = self._producer(storage.name)
+        touches = self.of[storage.name]
+        producer = self.source.ops[touches[0].op] if touches else None
         for reason, holds, other in (
             (Reason.PLACED, storage.name in self.placed and not covers(tensor, storage), storage.name),
             (Reason.INPUT, storage.role is Role.INPUT, ""),
@@ -163,17 +161,13 @@ class _State:
             place, storage.name, self.tensors[self.source.ops[place].outputs[0]].storage
         )
 
-    def _producer(self, storage: str) -> Op | None:
-        touches = self.touches.of[storage]
-        return self.source.ops[touches[0].op] if touches else None
-
     def _written_reason(self, place: int, block: str, whole: str) -> tuple[Reason, str] | None:
         """The storages `block` and `whole` become one at the op `place`: nobody may write to either while
         the other is still in use."""
         step = self.schedule.step_of_op[place]
-        last_use = max((touch.step for touch in self.touches.since(block, step)), default=step)
+        last_use = max((touch.step for touch in self.since(block, step)), default=step)
         for storage, until in ((block, None), (whole, last_use)):
-            for touch in self.touches.since(storage, step):
+            for touch in self.since(storage, step):
                 if touch.writes and touch.op != place and (until is None or touch.step <= until):
                     return Reason.WRITTEN_LATER, self.source.ops[touch.op].name
         return None
@@ -203,13 +197,13 @@ class _State:
         source, target = self.tensors[block.tensor].storage, self.tensors[output].storage
         self.parts[target] = self._joined(target, [block])
         self.parts.pop(source)
-        for name in self.touches.members[source]:
+        for name in self.members[source]:
             tensor = self.tensors[name]
             # Decided at these sizes, so the formula of the old offset does not hold any more.
             offset = tensor.offset + block.low
-            self.tensors[name] = replace(tensor, storage=target, offset=offset, layout=())
-        self.touches.merge(source, target)
-        self.storages[target] = _aligned(self.storages[target], self.storages.pop(source), self.alignment)
+            self.tensors[name] = replace(tensor, offset=offset, layout=())
+        gone = self.merge(source, target)
+        self.storages[target] = _aligned(self.storages[target], gone, self.alignment)
         self.placed.add(target)
 
 

@@ -8,11 +8,10 @@ from memplan_engine.graph import Graph, Op, Role, Storage, Tensor
 from memplan_engine.rewrites.reuse.kinds import has_in_place_form, is_elementwise
 from memplan_engine.rewrites.reuse.reused import Kept, Reason, Reused, Rewrite
 from memplan_engine.rewrites.reuse.touches import (
-    Touches,
+    Draft,
     covers,
     in_order,
     same_layout,
-    unknown_layouts,
     written_by,
 )
 from memplan_engine.schedule import Schedule, sequential
@@ -33,32 +32,27 @@ def write_in_place(graph: Graph, schedule: Schedule | None = None) -> Reused:
     of a plan may, in theory: a buffer that lives longer can be harder to place.
     """
     schedule = schedule or sequential(graph)
-    state = _State(graph, schedule)
+    draft = _Draft(graph, schedule)
     rewrites: list[Rewrite] = []
     kept: list[Kept] = []
     ops = list(graph.ops)
     for place in in_order(schedule):
         op = ops[place]
-        if not is_elementwise(op.kind) or not state.makes_something(op):
+        # A dropout that is off may be no more than a view, and write nothing.
+        if not (is_elementwise(op.kind) and op.outputs and written_by(op, draft.home)):
             continue
-        done = state.consider(place)
+        done = draft.consider(place)
         if isinstance(done, Kept):
             kept.append(done)
         else:
             rewrites.append(done)
             ops[place] = replace(op, mutates=(*op.mutates, done.tensor))
-    return Reused(state.graph(tuple(ops)), schedule, in_place=tuple(rewrites), kept=tuple(kept))
+    written = replace(draft.graph(), ops=tuple(ops))
+    return Reused(written, schedule, in_place=tuple(rewrites), kept=tuple(kept))
 
 
-class _State:
-    """The storages as they are being merged."""
-
-    def __init__(self, graph: Graph, schedule: Schedule) -> None:
-        self.source, self.schedule = graph, schedule
-        self.touches = Touches(graph, schedule)
-        self.tensors = {tensor.name: tensor for tensor in graph.tensors}
-        self.storages = {storage.name: storage for storage in graph.storages}
-        self.unknown = unknown_layouts(graph)
+class _Draft(Draft):
+    """Storages of equal bytes become one."""
 
     def consider(self, place: int) -> Rewrite | Kept:
         """Let the op at `place` write into its first input that will do, or say why none will."""
@@ -71,8 +65,10 @@ class _State:
         for name in dict.fromkeys(op.inputs) if against is None else ():
             refused = self._input_reason(place, name, output)
             if refused is None:
-                target = self.touches.home[name]
-                self._merge(self.touches.home[output.name], target)
+                target = self.home[name]
+                gone = self.merge(self.home[output.name], target)
+                # The output may be one that the graph returns; the storage then is, too.
+                self.storages[target] = replace(self.storages[target], role=gone.role)
                 return Rewrite(op.name, op.kind, step, name, output.name, self.storages[target].nbytes)
             reasons.append((refused[0], name, refused[1]))
         # Of several inputs the one is named that came nearest.
@@ -82,26 +78,16 @@ class _State:
         nbytes = 0 if reason is Reason.ALREADY else output.nbytes
         return Kept(op.name, op.kind, step, tensor, output.name, nbytes, reason, other)
 
-    def makes_something(self, op: Op) -> bool:
-        """Whether `op` writes any bytes; a dropout that is off may be no more than a view."""
-        return bool(op.outputs and written_by(op, self.touches.home))
-
-    def graph(self, ops: tuple[Op, ...]) -> Graph:
-        """The graph as it is now."""
-        tensors = tuple(replace(t, storage=self.touches.home[t.name]) for t in self.source.tensors)
-        storages = tuple(self.storages[s.name] for s in self.source.storages if s.name in self.storages)
-        return replace(self.source, storages=storages, tensors=tensors, ops=ops)
-
     def _op_reason(self, op: Op, place: int) -> Reason | None:
         output = self.tensors[op.outputs[0]]
-        storage = self.storages[self.touches.home[output.name]]
-        if op.mutates or output.name not in written_by(op, self.touches.home):
+        storage = self.storages[self.home[output.name]]
+        if op.mutates or output.name not in written_by(op, self.home):
             return Reason.ALREADY
         if len(op.outputs) > 1:
             return Reason.SEVERAL_OUTPUTS
         if op.out_variant is False and not has_in_place_form(op.kind):
             return Reason.NO_OUT_VARIANT
-        starts_here = self.touches.of[storage.name][0].op == place
+        starts_here = self.of[storage.name][0].op == place
         own = storage.role in (Role.ACTIVATION, Role.OUTPUT) and storage.nbytes > 0
         if not starts_here or not own or not covers(output, storage):
             return Reason.PART_OF_STORAGE
@@ -110,8 +96,8 @@ class _State:
     def _input_reason(self, place: int, name: str, output: Tensor) -> tuple[Reason, str] | None:
         """Why the op may not write into `name`, and what stands in the way; None when it may."""
         tensor = self.tensors[name]
-        storage = self.storages[self.touches.home[name]]
-        own = self.storages[self.touches.home[output.name]]
+        storage = self.storages[self.home[name]]
+        own = self.storages[self.home[output.name]]
         for reason, holds in (
             (Reason.INPUT, storage.role is Role.INPUT),
             (Reason.CONSTANT, storage.role is Role.CONSTANT),
@@ -130,9 +116,9 @@ class _State:
     def _shared_reason(self, place: int, name: str, storage: str) -> tuple[Reason, str] | None:
         op, step = self.source.ops[place], self.schedule.step_of_op[place]
         for other in op.inputs:
-            if self.touches.home[other] == storage and not self._same_bytes(name, other):
+            if self.home[other] == storage and not self._same_bytes(name, other):
                 return Reason.TWICE, other
-        for touch in self.touches.since(storage, step):
+        for touch in self.since(storage, step):
             if touch.op == place:
                 continue
             who = self.source.ops[touch.op].name
@@ -146,12 +132,6 @@ class _State:
         first, second = self.tensors[one], self.tensors[other]
         same = (first.shape, first.nbytes, first.offset) == (second.shape, second.nbytes, second.offset)
         return one == other or (same and same_layout(first, second) and other not in self.unknown)
-
-    def _merge(self, source: str, target: str) -> None:
-        gone = self.storages.pop(source)
-        # The output may be one that the graph returns; the storage then is, too.
-        self.storages[target] = replace(self.storages[target], role=gone.role)
-        self.touches.merge(source, target)
 
 
 def _aligned_for(storage: Storage, other: Storage) -> bool:

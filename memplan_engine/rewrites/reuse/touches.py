@@ -1,9 +1,9 @@
-"""Who touches which storage, and when: what both transforms decide by."""
+"""What both transforms decide by: storages that merge, and who touches which of them when."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from memplan_engine.graph import Graph, Op, Storage, Tensor
@@ -21,13 +21,18 @@ class Touch:
     writes: bool
 
 
-class Touches:
-    """The touches of every storage, by step; storages may be merged, tensors then move house.
+class Draft:
+    """A graph whose storages are being merged: tensors then move house.
 
-    `home` is where each tensor lives, `of` what happens to each storage.
+    `tensors` and `storages` are those that there are now, by name; `home` is where each tensor lives, `of`
+    the touches of each storage, by step. `unknown` are the tensors whose layout the graph does not tell.
     """
 
     def __init__(self, graph: Graph, schedule: Schedule) -> None:
+        self.source, self.schedule = graph, schedule
+        self.tensors = {tensor.name: tensor for tensor in graph.tensors}
+        self.storages = {storage.name: storage for storage in graph.storages}
+        self.unknown = unknown_layouts(graph)
         self.home = {tensor.name: tensor.storage for tensor in graph.tensors}
         self.members: dict[str, list[str]] = {storage.name: [] for storage in graph.storages}
         self.of: dict[str, list[Touch]] = {storage.name: [] for storage in graph.storages}
@@ -39,6 +44,12 @@ class Touches:
             for name in dict.fromkeys((*op.inputs, *op.mutates, *op.outputs)):
                 self.of[self.home[name]].append(Touch(step, place, name, name in written))
 
+    def graph(self) -> Graph:
+        """The graph as it is now."""
+        tensors = tuple(self.tensors[tensor.name] for tensor in self.source.tensors)
+        storages = tuple(self.storages[s.name] for s in self.source.storages if s.name in self.storages)
+        return replace(self.source, storages=storages, tensors=tensors)
+
     def since(self, storage: str, step: int) -> Iterator[Touch]:
         """The touches of `storage` at `step` and after it, the last one first."""
         for touch in reversed(self.of[storage]):
@@ -46,16 +57,19 @@ class Touches:
                 return
             yield touch
 
-    def merge(self, source: str, target: str) -> None:
-        """Let the tensors of the storage `source` live in `target`."""
+    def merge(self, source: str, target: str) -> Storage:
+        """Let the tensors of the storage `source` live in `target`; what `source` was."""
         moved = self.members.pop(source)
         self.members[target] += moved
-        self.home.update(dict.fromkeys(moved, target))
+        for name in moved:
+            self.home[name] = target
+            self.tensors[name] = replace(self.tensors[name], storage=target)
         own, other = self.of[target], self.of.pop(source)
         unsorted = bool(own and other and own[-1].step > other[0].step)
         own += other
         if unsorted:
             own.sort(key=lambda touch: (touch.step, touch.op))
+        return self.storages.pop(source)
 
 
 def in_order(schedule: Schedule) -> list[int]:
@@ -66,8 +80,8 @@ def in_order(schedule: Schedule) -> list[int]:
 def written_by(op: Op, home: dict[str, str]) -> tuple[str, ...]:
     """The tensors whose bytes `op` writes: what it mutates, and outputs that are no views of an input."""
     read = {home[name] for name in (*op.inputs, *op.mutates)}
-    made = tuple(name for name in op.outputs if home[name] not in read or is_concat(op.kind))
-    return (*op.mutates, *made)
+    fresh = tuple(name for name in op.outputs if home[name] not in read or is_concat(op.kind))
+    return (*op.mutates, *fresh)
 
 
 def is_contiguous(tensor: Tensor) -> bool:

@@ -9,8 +9,8 @@ from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Role, Tensor
 from memplan_engine.lifetimes import lifetimes
 from memplan_engine.plan import Plan
+from memplan_engine.rewrites.reuse.breaches import not_the_same
 from memplan_engine.rewrites.reuse.check_reuse import check_plan_execution
-from memplan_engine.rewrites.reuse.same_graph import not_the_same
 from memplan_engine.runtime.slab.region import Region
 
 Taken = Mapping[str, frozenset[str]]

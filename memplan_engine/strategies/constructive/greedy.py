@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from memplan_engine.strategies.constructive import orders
-from memplan_engine.strategies.constructive.order_fit import Fit, OrderFit
+from memplan_engine.strategies.constructive.order_fit import FitRule, OrderFit
 
 GREEDY_BY_SIZE = OrderFit(
     name="greedy_by_size",
     description="largest buffer first, tightest hole",
     source="Pisarchyk & Lee 2020 (arXiv 2001.03288), TFLite, AITemplate",
     by=orders.BY_SIZE,
-    fit=Fit.BEST,
+    fit=FitRule.BEST,
 )
 """Usually optimal on inference graphs."""
 GREEDY_BY_BREADTH = OrderFit(
@@ -18,21 +18,21 @@ GREEDY_BY_BREADTH = OrderFit(
     description="busiest step first, its largest buffers first, tightest hole",
     source="Pisarchyk & Lee 2020 (arXiv 2001.03288)",
     by=orders.BY_BREADTH,
-    fit=Fit.BEST,
+    fit=FitRule.BEST,
 )
 GREEDY_BY_AREA = OrderFit(
     name="greedy_by_area",
     description="largest size × lifetime first, lowest hole",
     source="MiniMalloc (Moffitt, ASPLOS 2023), its area order",
     by=orders.BY_AREA,
-    fit=Fit.FIRST,
+    fit=FitRule.FIRST,
 )
 GREEDY_BY_LIFETIME = OrderFit(
     name="greedy_by_lifetime",
     description="longest-lived first, lowest hole",
     source="XLA, the temporal order of its best-fit heap (heap_simulator.cc), with first fit",
     by=orders.BY_LIFETIME,
-    fit=Fit.FIRST,
+    fit=FitRule.FIRST,
 )
 """Long rectangles at the bottom, so that short-lived ones can come and go above them."""
 GREEDY_BY_CONFLICTS = OrderFit(
@@ -40,15 +40,15 @@ GREEDY_BY_CONFLICTS = OrderFit(
     description="most conflicts first, lowest hole",
     source="TVM, unified static memory planner (usmp/algo/greedy.cc); there with fit=top",
     by=orders.BY_CONFLICTS,
-    fit=Fit.FIRST,
+    fit=FitRule.FIRST,
 )
-"""TVM stacks above every neighbour instead of filling holes: that is Fit.TOP."""
+"""TVM stacks above every neighbour instead of filling holes: that is FitRule.TOP."""
 BEST_FIT_DECREASING = OrderFit(
     name="best_fit_decreasing",
     description="largest first, then longest-lived, tightest hole",
     source="XLA, GlobalDecreasingSizeBestFitHeap, spatial order (heap_simulator.cc)",
     by=orders.BY_SIZE_THEN_LIFETIME,
-    fit=Fit.BEST,
+    fit=FitRule.BEST,
 )
 """Differs from greedy by size only in its tie-break."""
 FIRST_FIT_BY_START = OrderFit(
@@ -56,6 +56,6 @@ FIRST_FIT_BY_START = OrderFit(
     description="as buffers come alive, lowest hole first",
     source="Poletto & Sarkar 1999, linear scan, for bytes instead of registers",
     by=orders.BY_START,
-    fit=Fit.FIRST,
+    fit=FitRule.FIRST,
 )
 """What an allocator would do that sees the program only once, from the start."""

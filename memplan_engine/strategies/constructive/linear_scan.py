@@ -13,7 +13,7 @@ from memplan_engine.kernels.constructive.trace import Trace
 from memplan_engine.problem import FREE, Ints, Problem
 from memplan_engine.strategies.base import Placement, SolveLimits
 from memplan_engine.strategies.constructive import orders
-from memplan_engine.strategies.constructive.order_fit import Fit
+from memplan_engine.strategies.constructive.order_fit import FitRule
 from memplan_engine.strategies.constructive.orders import Order
 
 
@@ -22,13 +22,14 @@ class LinearScan:
     """Wimmer and Mössenböck's linear scan as PyTorch's JIT memory planner has it.
 
     An active set and a free list. In order of start (then end, then index), each buffer takes the smallest
-    free range that is large enough (`fit`; with `Fit.FIRST` the lowest). Without one, the active buffer that
-    ends last, if that is after this one and it is large enough, moves behind everything and leaves its place
-    to this one. Else this one goes behind everything. Sizes count rounded up to the alignment, gaps as alive.
+    free range that is large enough (`fit`; with `FitRule.FIRST` the lowest). Without one, the active buffer
+    that ends last, if that is after this one and it is large enough, moves behind everything and leaves its
+    place to this one. Else this one goes behind everything. Sizes count rounded up to the alignment, gaps as
+    alive.
     Buffers with fixed offsets keep them, and the scan begins above the topmost.
     """
 
-    fit: Fit = Fit.BEST
+    fit: FitRule = FitRule.BEST
 
     name: ClassVar[str] = "linear_scan"
     description: ClassVar[str] = "as buffers come alive, tightest free range, later ends give way"
@@ -47,7 +48,7 @@ class LinearScan:
 
     def scan(self, problem: Problem, limits: SolveLimits, trace: Trace | None = None) -> Ints:
         """The offsets; raises as `place`. In a `trace` buffers are numbered without the fixed ones."""
-        if self.fit not in (Fit.BEST, Fit.FIRST):
+        if self.fit not in (FitRule.BEST, FitRule.FIRST):
             raise PlanError(f"{self.name}: fit {self.fit}: a free list knows only best and first")
         free = np.flatnonzero(problem.fixed == FREE)
         start, end, size, alignment = (
@@ -63,7 +64,7 @@ class LinearScan:
             size + -size % alignment,
             alignment,
             base,
-            self.fit is Fit.BEST,
+            self.fit is FitRule.BEST,
             limits.stop,
             trace,
         )

@@ -18,7 +18,7 @@ from memplan_engine.strategies.constructive.timeline import Timeline, make_timel
 NO_LIMIT = 2**63 - 1
 
 
-class Fit(StrEnum):
+class FitRule(StrEnum):
     """The rule for choosing a hole."""
 
     FIRST = "first"
@@ -26,18 +26,18 @@ class Fit(StrEnum):
     TOP = "top"
 
 
-_KERNEL_FIT = {Fit.FIRST: place.FIRST_FIT, Fit.BEST: place.BEST_FIT, Fit.TOP: place.TOP}
+_KERNEL_FIT = {FitRule.FIRST: place.FIRST_FIT, FitRule.BEST: place.BEST_FIT, FitRule.TOP: place.TOP}
 
 
 def place_by(
-    timeline: Timeline, order: Ints, fit: Fit, limits: SolveLimits, limit: int = NO_LIMIT
+    timeline: Timeline, order: Ints, fit: FitRule, limits: SolveLimits, limit: int = NO_LIMIT
 ) -> Ints | None:
     """Place the buffers in `order` by the rule `fit`, those with fixed offsets before all others.
 
     Returns the offsets in bytes, or None when the arena would pass `limit` bytes or the limits stopped it.
     """
     problem, pieces, sections = timeline.problem, timeline.pieces, timeline.sections
-    if fit is Fit.FIRST and _is_online(problem, order):
+    if fit is FitRule.FIRST and _is_online(problem, order):
         return None if limits.stopped else place_online(problem, order, limits, limit)
     is_fixed = problem.fixed[order] != FREE
     order = np.concatenate([order[is_fixed], order[~is_fixed]])
@@ -114,7 +114,7 @@ class OrderFit:
     A subclass may override `order` instead; its replay then says nothing of what it sorts by.
     """
 
-    fit: Fit = Fit.BEST
+    fit: FitRule = FitRule.BEST
     _: KW_ONLY
     name: str = ""
     description: str = ""

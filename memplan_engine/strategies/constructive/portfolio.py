@@ -14,7 +14,7 @@ from memplan_engine.strategies.constructive import orders
 from memplan_engine.strategies.constructive.linear_scan import LinearScan
 from memplan_engine.strategies.constructive.naive import Naive
 from memplan_engine.strategies.constructive.order_fit import (
-    Fit,
+    FitRule,
     is_plain,
     place_by,
     place_in_slots,
@@ -32,8 +32,8 @@ PORTFOLIO = (
     orders.BY_SIZE_THEN_LIFETIME,
     orders.BY_START,
 )
-Try = tuple[Order, Fit]
-TRIES: tuple[Try, ...] = tuple((order, fit) for order in PORTFOLIO for fit in (Fit.FIRST, Fit.BEST))
+Try = tuple[Order, FitRule]
+TRIES: tuple[Try, ...] = tuple((order, fit) for order in PORTFOLIO for fit in (FitRule.FIRST, FitRule.BEST))
 
 
 def without_empty(placement: Placement, problem: Problem) -> Placement:

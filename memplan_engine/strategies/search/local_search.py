@@ -9,7 +9,7 @@ from memplan_engine.bounds import lower_bound
 from memplan_engine.problem import Ints, Problem, select
 from memplan_engine.strategies.base import Placement, SolveLimits
 from memplan_engine.strategies.constructive import orders
-from memplan_engine.strategies.constructive.order_fit import NO_LIMIT, Fit, is_plain, place_by
+from memplan_engine.strategies.constructive.order_fit import NO_LIMIT, FitRule, is_plain, place_by
 from memplan_engine.strategies.constructive.orders import Order
 from memplan_engine.strategies.constructive.portfolio import Try, place_quickly
 from memplan_engine.strategies.constructive.timeline import Timeline, make_timeline
@@ -169,7 +169,9 @@ class LocalSearch:
         limits = SolveLimits() if is_plain(self.timeline.problem) and not self.limits.stopped else self.limits
         if self.arena > self.bound:
             order = self.order(orders.BY_START)
-            self.consider(place_by(self.timeline, order, Fit.FIRST, limits), f"start × {Fit.FIRST} fit")
+            self.consider(
+                place_by(self.timeline, order, FitRule.FIRST, limits), f"start × {FitRule.FIRST} fit"
+            )
 
     def repair_starts(self, starts: tuple[Try, ...]) -> None:
         """Place by each of `starts`, however high it gets, and repair what is above the bound."""

@@ -12,22 +12,22 @@ import numpy as np
 from memplan_engine.plan import Plan
 from memplan_engine.problem import FREE, Ints, Problem, select
 from memplan_engine.strategies.constructive import orders
-from memplan_engine.strategies.constructive.order_fit import Fit, place_by
+from memplan_engine.strategies.constructive.order_fit import FitRule, place_by
 from memplan_engine.strategies.constructive.portfolio import TRIES, Try
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.limits import SolveLimits
-from memplan_engine.what_if.suggestions.greedy_drops import Live, greedy_cover, least_losses
+from memplan_engine.what_if.suggestions.cover import Live, greedy_cover, least_losses
 
 MOST_ROUNDS = 8
 """How many targets for the live bytes are tried."""
 GRACE_SECONDS = 1.0
 """What the quickest tries may take beyond the time that is given."""
-QUICKEST: Try = (orders.BY_START, Fit.FIRST)
-ALSO: tuple[Try, ...] = ((orders.BY_SIZE, Fit.FIRST), (orders.BY_LIFETIME, Fit.FIRST))
+QUICKEST: Try = (orders.BY_START, FitRule.FIRST)
+ALSO: tuple[Try, ...] = ((orders.BY_SIZE, FitRule.FIRST), (orders.BY_LIFETIME, FitRule.FIRST))
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Reduction:
     """`losses`: the row of a buffer → by how many bytes it shrinks, its whole size where it is left out. The
     rest was packed into `arena_bytes`, at `offsets` (−1 for what is left out)."""
 
@@ -41,7 +41,7 @@ class Found:
         return sum(self.losses.values())
 
 
-def leave_out(plan: Plan, capacity: int, seconds: float) -> tuple[Found, Found | None]:
+def leave_out(plan: Plan, capacity: int, seconds: float) -> tuple[Reduction, Reduction | None]:
     """Buffers without which the rest of `plan`'s problem was packed into `capacity` bytes, and the same ones
     only shrunk where that was packed, too.
 
@@ -57,10 +57,10 @@ def leave_out(plan: Plan, capacity: int, seconds: float) -> tuple[Found, Found |
         begun = low >= 0
         if target < 0 or search.over(0.0 if begun else GRACE_SECONDS):
             break
-        found = search.covered(target, search.tries() if begun else [QUICKEST])
-        if found is not None:
+        reduction = search.covered(target, search.tries() if begun else [QUICKEST])
+        if reduction is not None:
             low = target
-            best = found if found.nbytes < best.nbytes or not begun else best
+            best = reduction if reduction.nbytes < best.nbytes or not begun else best
         else:
             high = target
         following = (low + high + 1) // 2 if low >= 0 else target - max(1, (capacity - target) // 3)
@@ -102,39 +102,38 @@ class _Search:
         own = [(order, fit) for order, fit in TRIES if f"{order.name} × {fit} fit" == found_by]
         return list(dict.fromkeys((*own, *ALSO)))
 
-    def overhanging(self) -> Found:
+    def overhanging(self) -> Reduction:
         """Whatever ends beyond the capacity, as `plan` placed it."""
-        ends = self.plan.offsets + self.problem.size
-        above = ends > self.capacity
+        above = self.plan.offsets + self.problem.size > self.capacity
         return self._left_out(np.flatnonzero(above), self.plan.offsets)
 
-    def refilled(self, found: Found) -> Found:
+    def refilled(self, reduction: Reduction) -> Reduction:
         """`found` with those left out put back that have room beside the others: the largest first, then
         the smallest."""
         for sign in (-1, 1):
-            if not found.losses:
+            if not reduction.losses:
                 break
             # Whatever is fixed by itself and left out does not fit, and would be in the way.
-            rows = np.flatnonzero((found.offsets >= 0) | (self.problem.fixed == FREE))
-            fixed = np.where(found.offsets >= 0, found.offsets, FREE)[rows]
+            rows = np.flatnonzero((reduction.offsets >= 0) | (self.problem.fixed == FREE))
+            fixed = np.where(reduction.offsets >= 0, reduction.offsets, FREE)[rows]
             fixed.flags.writeable = False
             part = replace(select(self.problem, rows), fixed=fixed)
             order = np.argsort(sign * part.size, kind="stable")
-            placed = place_by(make_timeline(part), order, Fit.FIRST, SolveLimits())
+            placed = place_by(make_timeline(part), order, FitRule.FIRST, SolveLimits())
             assert placed is not None
             offsets = np.full(len(self.problem), -1, dtype=np.int64)
             offsets[rows] = np.where(placed + part.size <= self.capacity, placed, -1)
-            found = self._left_out(np.flatnonzero(offsets < 0), offsets)
-        return found
+            reduction = self._left_out(np.flatnonzero(offsets < 0), offsets)
+        return reduction
 
-    def _left_out(self, rows: Ints, offsets: Ints) -> Found:
+    def _left_out(self, rows: Ints, offsets: Ints) -> Reduction:
         kept = np.ones(len(self.problem), dtype=bool)
         kept[rows] = False
         arena = int((offsets + self.problem.size)[kept].max(initial=0))
         losses = dict(zip(rows.tolist(), self.problem.size[rows].tolist(), strict=True))
-        return Found(losses, arena, np.where(kept, offsets, -1))
+        return Reduction(losses, arena, np.where(kept, offsets, -1))
 
-    def covered(self, target: int, tries: Sequence[Try]) -> Found | None:
+    def covered(self, target: int, tries: Sequence[Try]) -> Reduction | None:
         """The buffers that bring the live bytes down to `target`, where the rest could be packed."""
         rows = greedy_cover(self.problem, self.live, target, lambda: self.over(GRACE_SECONDS))
         if rows is None:
@@ -148,16 +147,16 @@ class _Search:
         offsets[kept] = packed
         return self._left_out(out, offsets)
 
-    def shrunk(self, found: Found, target: int) -> Found | None:
+    def shrunk(self, reduction: Reduction, target: int) -> Reduction | None:
         """The same buffers, each only as far as `target` demands, where that could be packed."""
-        losses = least_losses(self.problem, tuple(found.losses), target)
+        losses = least_losses(self.problem, tuple(reduction.losses), target)
         if any(loss >= self.problem.size[row] or row in self.problem.gaps for row, loss in losses.items()):
             return None
         size = self.problem.size.copy()
         size[list(losses)] -= np.array(list(losses.values()), dtype=np.int64)
         size.flags.writeable = False
         packed = self._packed(replace(self.problem, size=size), [QUICKEST, *self.tries()])
-        return None if packed is None else Found(losses, int((packed + size).max()), packed)
+        return None if packed is None else Reduction(losses, int((packed + size).max()), packed)
 
     def _packed(self, problem: Problem, tries: Sequence[Try]) -> Ints | None:
         """The offsets of the first of `tries` that packs `problem` into the capacity; each is given up as

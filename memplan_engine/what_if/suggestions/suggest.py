@@ -16,11 +16,10 @@ from memplan_engine.problem import Buffer, Problem
 from memplan_engine.profile import alive_at
 from memplan_engine.strategies.limits import SolveLimits
 from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
-from memplan_engine.what_if.suggestions.cover import Cover, smallest_cover
-from memplan_engine.what_if.suggestions.greedy_drops import least_losses
+from memplan_engine.what_if.suggestions.cover import Cover, least_losses, smallest_cover
 from memplan_engine.what_if.suggestions.heuristic import leave_out
 from memplan_engine.what_if.suggestions.shortage import Shortage, find_shortage
-from memplan_engine.what_if.suggestions.trials import Trials, settle
+from memplan_engine.what_if.suggestions.trials import Trials, decide_from
 
 DEFAULT_SECONDS = 5.0
 """How long to look for suggestions where nobody says."""
@@ -80,7 +79,7 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fit:
+class FitReport:
     """The answer to "does it fit, and if not, what would make it?".
 
     `decision` has the verdict with its plan or proof; `shortage` says where more is alive than fits (None
@@ -94,7 +93,9 @@ class Fit:
     complete: bool
 
 
-def suggest(decision: Decision, *, seconds: float = DEFAULT_SECONDS, threads: int = 0, seed: int = 0) -> Fit:
+def suggest(
+    decision: Decision, *, seconds: float = DEFAULT_SECONDS, threads: int = 0, seed: int = 0
+) -> FitReport:
     """The smallest change of each kind that makes `decision.plan.problem` fit into its capacity; of those
     that change no bytes one of each edit: an offset freed, an alignment given up, a buffer in two.
 
@@ -105,37 +106,38 @@ def suggest(decision: Decision, *, seconds: float = DEFAULT_SECONDS, threads: in
     """
     problem, capacity = decision.plan.problem, decision.capacity
     if decision.verdict is Verdict.FITS:
-        return Fit(decision, None, (), True)
+        return FitReport(decision, None, (), True)
     begun, each = time.monotonic(), max(LEAST_SECONDS_EACH, seconds / 5)
     many = len(problem) > MANY
     quick = _quickly(decision, SHARE_OF_MANY * seconds) if many else ()
     trials = Trials(problem, capacity, begun + seconds, each, threads, seed)
-    search = _Search(trials, find_shortage(problem, capacity), *_candidates(decision), decision)
+    shortage = find_shortage(problem, capacity)
+    search = _Search(trials, shortage, *_candidates(decision, shortage), decision)
     # One relaxation goes before all other kinds; the time that these leave is for the rest.
     waiting = list(RELAXATIONS)
-    found: list[Suggestion | None] = []
-    while waiting and not any(found):
-        found.append(search.relax(waiting.pop(0)))
-    found += [search.shrink(), dropped := search.drop(), search.cut()]
+    tried: list[Suggestion | None] = []
+    while waiting and not any(tried):
+        tried.append(search.relax(waiting.pop(0)))
+    tried += [search.shrink(), dropped := search.drop(), search.cut()]
     if dropped is None:
-        found += search.several()
-    found += [search.relax(each) for each in waiting]
-    known = [each for each in found if each is not None]
-    known = known or list(quick) or _quickly(decision, QUICK_SECONDS)
-    ranked = sorted(known, key=lambda each: (each.nbytes, list(Kind).index(each.kind)))
-    return Fit(decision, search.shortage, tuple(ranked), not trials.over)
+        tried += search.several()
+    tried += [search.relax(each) for each in waiting]
+    suggestions = [each for each in tried if each is not None]
+    suggestions = suggestions or list(quick) or _quickly(decision, QUICK_SECONDS)
+    ranked = sorted(suggestions, key=lambda each: (each.nbytes, list(Kind).index(each.kind)))
+    return FitReport(decision, search.shortage, tuple(ranked), not trials.over)
 
 
 def fit_into(
     plan: Plan, capacity: int, *, budget: SolveLimits | None = None, seconds: float = DEFAULT_SECONDS
-) -> Fit:
+) -> FitReport:
     """Whether the problem of `plan` fits into `capacity` bytes, decided under `budget` (2 s unless given)
     where the plan does not say so already; and, looked for during `seconds`, what would make it.
 
     Raises InputError for a capacity below 0.
     """
     budget = budget or SolveLimits(DECIDING_SECONDS)
-    decision = settle(plan, capacity, budget)
+    decision = decide_from(plan, capacity, budget)
     return suggest(decision, seconds=seconds, threads=budget.threads, seed=budget.seed)
 
 
@@ -144,27 +146,26 @@ def _quickly(decision: Decision, seconds: float) -> list[Suggestion]:
     problem = decision.plan.problem
     dropped, shrunk = leave_out(decision.plan, decision.capacity, seconds)
     several = []
-    for found, kinds in (
+    for reduction, kinds in (
         (shrunk, (Kind.SHRINK, Kind.SHRINK_SEVERAL)),
         (dropped, (Kind.DROP, Kind.DROP_SEVERAL)),
     ):
-        if found is None or not found.losses:
+        if reduction is None or not reduction.losses:
             continue
         edits = tuple(
             Drop(problem.names[row])
-            if found is dropped
+            if reduction is dropped
             else Resize(problem.names[row], int(problem.size[row]) - loss)
-            for row, loss in found.losses.items()
+            for row, loss in reduction.losses.items()
         )
         kind = kinds[len(edits) > 1]
-        several.append(Suggestion(kind, edits, found.nbytes, found.arena_bytes, False, False, True))
+        several.append(Suggestion(kind, edits, reduction.nbytes, reduction.arena_bytes, False, False, True))
     return several
 
 
-def _candidates(decision: Decision) -> tuple[tuple[int, ...], bool]:
+def _candidates(decision: Decision, shortage: Shortage | None) -> tuple[tuple[int, ...], bool]:
     """The buffers of which one must change, smallest first, and whether that is proved."""
     problem = decision.plan.problem
-    shortage = find_shortage(problem, decision.capacity)
     if shortage is not None:
         rows, proved = np.array(shortage.single, dtype=np.int64), True
     elif decision.verdict is Verdict.DOES_NOT_FIT:
@@ -205,18 +206,10 @@ class _Search:
         if place is None:
             return None
         row, edit = self.rows[place], drops[place]
-        proved = self.proved and all(self.trials.refused(each) for each in self._smaller(drops, place))
-        size = int(self.problem.size[row])
-        return Suggestion(Kind.DROP, (edit,), size, self.trials.arena(edit), proved)
-
-    def _smaller(self, drops: list[Drop], place: int) -> list[Drop]:
-        """Of the candidates before `place`, those that have fewer bytes."""
         size = self.problem.size
-        return [
-            each
-            for each, row in zip(drops[:place], self.rows[:place], strict=True)
-            if size[row] < size[self.rows[place]]
-        ]
+        smaller = [each for each, other in zip(drops, self.rows, strict=True) if size[other] < size[row]]
+        proved = self.proved and all(self.trials.refused(each) for each in smaller)
+        return Suggestion(Kind.DROP, (edit,), int(size[row]), self.trials.arena(edit), proved)
 
     def cut(self) -> Suggestion | None:
         """The smallest buffer for which it is enough to end before the peak."""

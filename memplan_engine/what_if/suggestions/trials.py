@@ -25,7 +25,7 @@ class Trials:
     seconds: float
     threads: int = 0
     seed: int = 0
-    known: dict[tuple[Edit, ...], Decision | None] = field(default_factory=dict)
+    decisions: dict[tuple[Edit, ...], Decision | None] = field(default_factory=dict)
 
     @property
     def over(self) -> bool:
@@ -35,18 +35,18 @@ class Trials:
     def decision(self, edits: Sequence[Edit]) -> Decision | None:
         """What is decided on the problem after `edits`; None when there was no time for it."""
         key = tuple(edits)
-        if key not in self.known:
+        if key not in self.decisions:
             left = self.deadline - time.monotonic()
             if left <= 0:
                 return None
             budget = SolveLimits(min(left, self.seconds), self.seed, self.threads)
-            self.known[key] = decide(apply(self.problem, key), self.capacity, budget=budget)
-        return self.known[key]
+            self.decisions[key] = decide(apply(self.problem, key), self.capacity, budget=budget)
+        return self.decisions[key]
 
     def verdict(self, *edits: Edit) -> Verdict:
         """UNDECIDED when there was no time."""
-        found = self.decision(edits)
-        return Verdict.UNDECIDED if found is None else found.verdict
+        decision = self.decision(edits)
+        return Verdict.UNDECIDED if decision is None else decision.verdict
 
     def fits(self, *edits: Edit) -> bool:
         """Whether a placement was found."""
@@ -58,17 +58,17 @@ class Trials:
 
     def arena(self, *edits: Edit) -> int:
         """The arena of the best plan found after `edits`, bytes; wants a decision."""
-        found = self.decision(edits)
-        assert found is not None
-        return found.plan.arena_bytes
+        decision = self.decision(edits)
+        assert decision is not None
+        return decision.plan.arena_bytes
 
 
-def settle(plan: Plan, capacity: int, budget: SolveLimits) -> Decision:
+def decide_from(plan: Plan, capacity: int, budget: SolveLimits) -> Decision:
     """Whether the problem of `plan` fits into `capacity` bytes; searched for only where neither the plan nor
     its bound says so already. Raises InputError for a capacity below 0."""
-    known = Decision(capacity, plan)
-    if capacity >= 0 and known.verdict is not Verdict.UNDECIDED:
-        return known
-    found = decide(plan.problem, capacity, budget=budget)
-    better = found.plan.arena_bytes <= plan.arena_bytes or found.verdict is not Verdict.UNDECIDED
-    return found if better else known
+    of_plan = Decision(capacity, plan)
+    if capacity >= 0 and of_plan.verdict is not Verdict.UNDECIDED:
+        return of_plan
+    decision = decide(plan.problem, capacity, budget=budget)
+    better = decision.plan.arena_bytes <= plan.arena_bytes or decision.verdict is not Verdict.UNDECIDED
+    return decision if better else of_plan
