@@ -20,7 +20,14 @@ from memplan_engine.plan import Parameter, Plan, make_objects, make_offsets
 from memplan_engine.problem import FREE, Ints, Problem, make_problem, select
 from memplan_engine.profile import load_of
 from memplan_engine.strategies import BUILT_IN, built_in, get_strategy, known_strategies
-from memplan_engine.strategies.base import SolveLimits, Strategy, is_anytime, obstacle, parameters_of
+from memplan_engine.strategies.base import (
+    Placement,
+    SolveLimits,
+    Strategy,
+    is_anytime,
+    obstacle,
+    parameters_of,
+)
 from memplan_engine.strategies.constructive.order_fit import Fit, place_by, place_in_slots
 from memplan_engine.strategies.constructive.orders import BY_SIZE, BY_START
 from memplan_engine.strategies.constructive.portfolio import place_by_portfolio, place_quickly
@@ -211,11 +218,13 @@ def _warm_up(chosen: Strategy, problem: Problem, short: bool) -> None:
         use_tree_kernel()
 
 
-def _warm_for(problem: Problem, *names: str) -> None:
+def _warm_for(problem: Problem, *names: str) -> bool:
     """Have the kernels of the strategies `names` ready, unless they are interpreted for `problem`: their
-    arrays hold two entries at most for each piece, for its begin and its end."""
-    if not interprets(2 * len(load_of(problem).pieces.start)):
-        _warm(*names)
+    arrays hold two entries at most for each piece, for its begin and its end. Whether they are ready."""
+    if interprets(2 * len(load_of(problem).pieces.start)):
+        return False
+    _warm(*names)
+    return True
 
 
 @cache
@@ -240,10 +249,23 @@ def _settled_at_once(problem: Problem, capacity: int) -> bool:
         quick = place_quickly(problem, budget, False)
     if quick.arena_bytes(problem) <= target:
         return True
-    _warm_for(problem, *PORTFOLIO)
+    compiled = _warm_for(problem, *PORTFOLIO)
+    meets, cut_short = _try_portfolio(problem, target, quick)
+    if cut_short and not meets and not compiled:
+        _warm(*PORTFOLIO)
+        meets, _ = _try_portfolio(problem, target, quick)
+    elif meets:
+        # The strategy does the same once more.
+        _warm_for(problem, *PORTFOLIO)
+    return meets
+
+
+def _try_portfolio(problem: Problem, target: int, quick: Placement) -> tuple[bool, bool]:
+    """Whether the portfolio meets `target` bytes, and whether its time was up."""
     budget = SolveLimits(TRIED_SECONDS)
     with budget.running():
-        return place_by_portfolio(problem, budget, target, quick).arena_bytes(problem) <= target
+        placed = place_by_portfolio(problem, budget, target, quick)
+    return placed.arena_bytes(problem) <= target, budget.stopped
 
 
 @cache

@@ -45,9 +45,9 @@ NOT_WAITED_FOR = {
 def modules_after(arguments, folder, environment=None):
     """Return the modules that are loaded when `memplan arguments` ends, and NumPy's number of threads."""
     script = (
-        "import os, sys; from memplan_engine.cli.main import main; end = os._exit; "
+        "import atexit, os, sys; from memplan_engine.cli.main import main; end = os._exit; "
         "tell = lambda: print(os.environ.get('OPENBLAS_NUM_THREADS'), *sys.modules, file=sys.stderr); "
-        "os._exit = lambda code: (tell(), end(code)); main()"
+        "os._exit = lambda code: (tell(), end(code)); atexit.register(tell); main()"
     )
     (folder / "list.csv").write_text(BUFFERS)
     line = [sys.executable, "-c", script, *arguments]
@@ -153,6 +153,12 @@ def test_the_help_waits_for_no_verb(tmp_path):
         *(f"memplan_engine.{name}" for name in ("errors", "kernels", "cli")),
         *(f"memplan_engine.cli.{name}" for name in ("app", "exit_codes", "main", "run_verb")),
     }
+
+
+def test_the_options_of_a_verb_wait_for_neither_compiler_nor_json(tmp_path):
+    for verb in ("plan", "diff", "run", "capture"):
+        modules, _ = modules_after([verb, "--help"], tmp_path)
+        assert modules & {"numba", "pydantic", "torch", "onnx", "pandas"} == set()
 
 
 def test_a_small_file_is_planned_before_anything_is_compiled(tmp_path):

@@ -169,7 +169,12 @@ def test_what_is_small_is_interpreted_until_that_has_cost_as_much_as_compiling(m
     assert [loaded(small), loaded(large), loaded(small)] == ["Python", "code", "code"]
     assert jit._tiers.spent > 0
     jit._tiers.spent = jit.LOADING_SECONDS
+    assert jit.interprets(jit.SMALL)
     assert [watched(lies_compiled=True)(small), watched()(small)] == ["code", "Python"]
+    # So much is left to who is told that kernels are interpreted.
+    jit._tiers.spent = jit.COMPILING_SECONDS / 2
+    assert not jit.interprets()
+    assert watched()(small) == "Python"
     jit._tiers.spent = jit.COMPILING_SECONDS
     assert watched()(small) == "code"
 

@@ -72,7 +72,9 @@ class Kernel(Generic[P, R]):
             _tiers.spent += time.perf_counter() - begun
 
     def _is_quick_in_python(self, args: tuple[Any, ...]) -> bool:
-        if not interprets() or not all(_is_small(each, self.small) for each in args):
+        if _tiers.compiled_only or _tiers.spent >= COMPILING_SECONDS:
+            return False
+        if not all(_is_small(each, self.small) for each in args):
             return False
         return _tiers.spent < LOADING_SECONDS or not self._lies_compiled
 
@@ -111,8 +113,8 @@ def kernel(function: Callable[..., Any] | None = None, /, *, inline: bool = Fals
 
 
 def interprets(elements: int = 0) -> bool:
-    """Whether kernels that are given arrays of at most `elements` are interpreted still."""
-    return elements <= SMALL and _tiers.spent < COMPILING_SECONDS and not _tiers.compiled_only
+    """Whether kernels that are given arrays of at most `elements` will be interpreted for some time."""
+    return elements <= SMALL and _tiers.spent < COMPILING_SECONDS / 2 and not _tiers.compiled_only
 
 
 @contextmanager
