@@ -14,11 +14,20 @@ from memplan_engine.errors import InputError, PlanError
 from memplan_engine.graph import Graph
 from memplan_engine.kernels import is_compiled
 from memplan_engine.kernels.constructive.gap_tree import effort
+from memplan_engine.kernels.jit import compiled_only, interprets
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, to_problem
 from memplan_engine.plan import Parameter, Plan, make_objects, make_offsets
 from memplan_engine.problem import FREE, Ints, Problem, make_problem, select
+from memplan_engine.profile import load_of
 from memplan_engine.strategies import BUILT_IN, built_in, get_strategy, known_strategies
-from memplan_engine.strategies.base import SolveLimits, Strategy, is_anytime, obstacle, parameters_of
+from memplan_engine.strategies.base import (
+    Placement,
+    SolveLimits,
+    Strategy,
+    is_anytime,
+    obstacle,
+    parameters_of,
+)
 from memplan_engine.strategies.constructive.order_fit import FitRule, place_by, place_in_slots
 from memplan_engine.strategies.constructive.orders import BY_SIZE, BY_START
 from memplan_engine.strategies.constructive.portfolio import place_by_portfolio, place_quickly
@@ -27,6 +36,8 @@ from memplan_engine.verify.validate import Rule, validate_plan
 
 SEARCH_KERNELS = ("branch.branch", "repair.repair", "contact.place_by_contact", "skyline.place_by_skyline")
 """What takes longest to compile of anytime strategies."""
+PORTFOLIO = ("greedy_by_size", "greedy_by_breadth")
+"""Strategies that use all kernels of orders × fits between them."""
 TREE_KERNEL = "tree_place.place_in_tree"
 DEFAULT_SECONDS = 10.0
 """Their limit where nobody gives one."""
@@ -188,30 +199,41 @@ def _warm_up(chosen: Strategy, problem: Problem, short: bool) -> None:
     """Have the kernels compiled or loaded before the clock starts: seconds and limits are the strategy's.
 
     Compiling those of a search takes half a minute, which a problem that needs none is spared. Loading them
-    takes half a second, which only a `short` limit would feel: else they wait until they are needed.
+    takes half a second, which only a `short` limit would feel: else they wait until they are needed. A small
+    problem is placed by kernels that are interpreted.
     """
     if chosen.name not in BUILT_IN:
         return
     if not is_anytime(chosen):
-        _warm(chosen.name)
+        _warm_for(problem, chosen.name)
     elif is_compiled(*SEARCH_KERNELS):
         # The portfolio stops at the bound, before it has used all its kernels.
-        _warm("greedy_by_size", "greedy_by_breadth")
+        _warm_for(problem, *PORTFOLIO)
         if short:
             _warm_search()
     elif chosen.name != "auto" or not _settled_at_once(problem, getattr(chosen, "capacity", None) or 0):
-        _warm("greedy_by_size", "greedy_by_breadth")
+        _warm(*PORTFOLIO)
         _warm_search()
     if not is_compiled(TREE_KERNEL) and make_timeline(problem).cell != effort.RUNS:
         use_tree_kernel()
 
 
+def _warm_for(problem: Problem, *names: str) -> bool:
+    """Have the kernels of the strategies `names` ready, unless they are interpreted for `problem`: their
+    arrays hold two entries at most for each piece, for its begin and its end. Whether they are ready."""
+    if interprets(2 * len(load_of(problem).pieces.start)):
+        return False
+    _warm(*names)
+    return True
+
+
 @cache
 def _warm(*names: str) -> None:
     easy = make_problem([0, 1, 3], [2, 3, 4], [1, 3, 3], alignment=2)
-    for name in names:
-        strategy = built_in(name)
-        strategy.place(hard_problem() if is_anytime(strategy) else easy, SolveLimits())
+    with compiled_only():
+        for name in names:
+            strategy = built_in(name)
+            strategy.place(hard_problem() if is_anytime(strategy) else easy, SolveLimits())
 
 
 def _warm_search() -> None:
@@ -227,10 +249,23 @@ def _settled_at_once(problem: Problem, capacity: int) -> bool:
         quick = place_quickly(problem, budget, False)
     if quick.arena_bytes(problem) <= target:
         return True
-    _warm("greedy_by_size", "greedy_by_breadth")
+    compiled = _warm_for(problem, *PORTFOLIO)
+    meets, cut_short = _try_portfolio(problem, target, quick)
+    if cut_short and not meets and not compiled:
+        _warm(*PORTFOLIO)
+        meets, _ = _try_portfolio(problem, target, quick)
+    elif meets:
+        # The strategy does the same once more.
+        _warm_for(problem, *PORTFOLIO)
+    return meets
+
+
+def _try_portfolio(problem: Problem, target: int, quick: Placement) -> tuple[bool, bool]:
+    """Whether the portfolio meets `target` bytes, and whether its time was up."""
     budget = SolveLimits(TRIED_SECONDS)
     with budget.running():
-        return place_by_portfolio(problem, budget, target, quick).arena_bytes(problem) <= target
+        placed = place_by_portfolio(problem, budget, target, quick)
+    return placed.arena_bytes(problem) <= target, budget.stopped
 
 
 @cache
@@ -240,16 +275,18 @@ def use_rare_kernels() -> None:
     from memplan_engine.strategies.search.skyline_fit import Skylines
 
     timeline = make_timeline(hard_problem())
-    place_in_slots(timeline.problem, BY_START(timeline))
-    next(placements(timeline, 1, SolveLimits()))
-    Skylines(timeline, 1).next(SolveLimits())
+    with compiled_only():
+        place_in_slots(timeline.problem, BY_START(timeline))
+        next(placements(timeline, 1, SolveLimits()))
+        Skylines(timeline, 1).next(SolveLimits())
 
 
 @cache
 def use_tree_kernel() -> None:
     """That of orders × fits for many buffers that live long."""
     timeline = replace(make_timeline(hard_problem()), cell=1)
-    place_by(timeline, BY_SIZE(timeline), FitRule.BEST, SolveLimits())
+    with compiled_only():
+        place_by(timeline, BY_SIZE(timeline), FitRule.BEST, SolveLimits())
 
 
 def hard_problem() -> Problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.diffing.matching import match_buffers
+from memplan_engine.kernels.jit import compiled_only
 from memplan_engine.planner import (
     compare,
     hard_problem,
@@ -21,16 +22,17 @@ from memplan_engine.verify.recheck_cores import replay
 
 def compile_kernels() -> None:
     """Compile (or load from the cache) every kernel by planning a tiny problem in every way."""
-    gaps: dict[int, tuple[Gap, ...]] = {0: (Gap(1, 2, 0, 4),)}
-    problem = make_problem([0, 1, 2], [3, 4, 5], [8, 16, 8], alignment=4, gaps=gaps)
-    for plan in compare(problem):
-        make_profile(problem, plan.offsets)
-    for name in BUILT_IN:
-        if is_anytime(built_in(name)):
-            make_plan(hard_problem(), name)
-    replay(problem, Bound(1, BoundKind.CORE, 0, core=(0, 1), until=2))
-    use_rare_kernels()
-    use_tree_kernel()
-    match_buffers(problem, hard_problem())
-    rectangles = Rectangles(problem.start, problem.end, problem.size, problem.size)
-    view_window(rectangles, Window(0, 5, 0, 32), (4, 4), most=0)
+    with compiled_only():
+        gaps: dict[int, tuple[Gap, ...]] = {0: (Gap(1, 2, 0, 4),)}
+        problem = make_problem([0, 1, 2], [3, 4, 5], [8, 16, 8], alignment=4, gaps=gaps)
+        for plan in compare(problem):
+            make_profile(problem, plan.offsets)
+        for name in BUILT_IN:
+            if is_anytime(built_in(name)):
+                make_plan(hard_problem(), name)
+        replay(problem, Bound(1, BoundKind.CORE, 0, core=(0, 1), until=2))
+        use_rare_kernels()
+        use_tree_kernel()
+        match_buffers(problem, hard_problem())
+        rectangles = Rectangles(problem.start, problem.end, problem.size, problem.size)
+        view_window(rectangles, Window(0, 5, 0, 32), (4, 4), most=0)

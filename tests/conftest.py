@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memplan_engine.cli import first_compilation, run_verb
+from memplan_engine.cli import run_verb
+from memplan_engine.kernels.jit import compiled_only
 from tests import ROOT
 from tests.support.browser import FLAGS, Tab, find_chromium, open_tab, serve
 from tests.support.buffer_list import BUFFERS
@@ -33,6 +34,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """What is there now stays to the end."""
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def machine_code() -> Iterator[None]:
+    """Tests of kernels are about what is compiled; `test_tiers` holds the interpreted ones against that."""
+    with compiled_only():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +110,7 @@ def memplan(
 ) -> Callable[..., tuple[int, str, str]]:
     """`memplan("plan", …)` gives (exit code, stdout, stderr) in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(first_compilation, "on_first_compilation", lambda tell: None)
+    monkeypatch.setattr(run_verb, "on_first_compilation", lambda tell: None)
     (tmp_path / "list.csv").write_text(BUFFERS)
 
     def run(*arguments: object) -> tuple[int, str, str]:

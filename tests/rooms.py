@@ -48,7 +48,7 @@ ROOMS: dict[str, str] = {
         "strategies strategies.constructive"
     ),
     "planner": (
-        "kernels kernels.constructive.gap_tree errors graph problem lifetimes bounds "
+        "kernels kernels.constructive.gap_tree errors graph problem profile lifetimes bounds "
         "plan verify strategies strategies.constructive strategies.search"
     ),
     "diffing": "kernels errors units problem profile plan analysis",
@@ -108,8 +108,8 @@ ROOMS: dict[str, str] = {
         "what_if what_if.suggestions formats.memplan_json fx_estimator plotting"
     ),
     "reporters.html": ("errors units system problem pieces profile plan verify analysis plotting reporters"),
-    "warm_up": "problem profile bounds verify strategies planner diffing plotting",
-    "cli": ("errors units graph problem plan strategies formats files preparation"),
+    "warm_up": "kernels problem profile bounds verify strategies planner diffing plotting",
+    "cli": ("kernels errors units graph problem plan strategies formats files preparation"),
     "cli.commands": (
         "errors units system scope graph problem plan verify analysis strategies "
         "planner diffing recordings symbolic replay rewrites.reuse feasibility "

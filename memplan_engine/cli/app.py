@@ -2,41 +2,108 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command_from_info
 
 VERBS = {
-    "plan_command": ("plan", "compare"),
-    "explain_command": ("peak", "layout", "validate", "strategies"),
-    "diff_command": ("diff",),
-    "what_if_command": ("what-if",),
-    "report_command": ("report",),
-    "snapshot_command": ("snapshot",),
-    "replay_command": ("replay",),
-    "graph_command": ("values", "reuse"),
-    "symbols_command": ("symbols", "range", "buckets", "sweep"),
-    "capture_command": ("capture", "estimate"),
-    "run_command": ("run",),
-    "observe_command": ("observe",),
-    "dashboard_command": ("dashboard",),
+    "plan": ("plan_command", "Place every buffer of FILE in one arena."),
+    "compare": ("plan_command", "Put strategies side by side."),
+    "peak": ("explain_command", "Show what the peak is made of."),
+    "layout": ("explain_command", "Show the whole memory: constants, activations, workspaces."),
+    "validate": ("explain_command", "Check a finished plan against every rule."),
+    "strategies": ("explain_command", "List the strategies with their sources."),
+    "diff": (
+        "diff_command",
+        "Explain why HEAD needs more memory than BASE: which buffers, from which lines, at which peak.",
+    ),
+    "what-if": (
+        "what_if_command",
+        "Change buffers of FILE and plan again: in the order of these options, a kind after another.",
+    ),
+    "report": (
+        "report_command",
+        "Write a plan as a page that opens anywhere, offline, or as a figure for a paper.",
+    ),
+    "snapshot": (
+        "snapshot_command",
+        "Show what a recording of the allocator cost: peak, fragmentation, failures, and a plan beside it.",
+    ),
+    "replay": (
+        "replay_command",
+        "Show every decision of a strategy: which buffer came next, where it went, and why there.",
+    ),
+    "values": (
+        "graph_command",
+        "List which values can be planned, and why each other one cannot (Static Runtime's rules).",
+    ),
+    "reuse": (
+        "graph_command",
+        "Show what writing in place and concatenating without copies would save.",
+    ),
+    "symbols": (
+        "symbols_command",
+        "Show the symbols of FILE, its peak as a formula, and a plan that holds for all their values.",
+    ),
+    "range": (
+        "symbols_command",
+        "Plan at the hints (or at --symbol), and check the offsets over the whole range of the symbols.",
+    ),
+    "buckets": (
+        "symbols_command",
+        "Make a plan for each bucket of one symbol, and show what each wastes inside it.",
+    ),
+    "sweep": (
+        "symbols_command",
+        "Show the arena, the bound and the partition plan as functions of one symbol.",
+    ),
+    "capture": ("capture_command", "Capture a torch model without allocating its weights."),
+    "estimate": (
+        "capture_command",
+        "Estimate the peak of a forward and backward pass by PyTorch's published rule and by storages.",
+    ),
+    "run": (
+        "run_command",
+        "Run a model inside its plan: predicted against measured bytes, the same bits or not.",
+    ),
+    "observe": (
+        "observe_command",
+        "Run a model eagerly and note every allocation: also of a model that cannot be exported.",
+    ),
+    "dashboard": ("dashboard_command", "Open the dashboard in the browser."),
 }
-"""The modules of `commands` with their verbs, in the order in which the help lists them; each module is
-imported when one of its verbs is asked for."""
+"""The module in `commands` of each verb and the first sentence of its help, in the order of the help."""
 
 
-class _InOrder(TyperGroup):
-    """Lists the verbs in the order of VERBS, whichever module was imported first."""
+class LazyVerbs(TyperGroup):
+    """Knows its verbs from VERBS: the module of one is imported when it is run or asked for its options."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        order = [verb for verbs in VERBS.values() for verb in verbs]
-        return sorted(super().list_commands(ctx), key=order.index)
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = {verb: TyperCommand(verb, help=text) for verb, (_, text) in VERBS.items()}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The verb that `args` begin with, as its module registers it, with its name and what follows."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, load_verb(name) if name else None, rest
+
+
+def load_verb(name: str) -> Any:
+    """The command of a verb, whose module is imported."""
+    import_module(f"{__package__}.commands.{VERBS[name][0]}")
+    for registered in app.registered_commands:
+        command = get_command_from_info(registered, pretty_exceptions_short=False, rich_markup_mode=None)
+        if command.name == name:
+            return command
+    raise AssertionError(f"{name} is not registered where VERBS says")
 
 
 app = typer.Typer(
     name="memplan",
-    cls=_InOrder,
+    cls=LazyVerbs,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,

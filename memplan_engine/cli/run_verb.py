@@ -1,4 +1,4 @@
-"""Running a command line: its verb's module is imported, its errors become one line each."""
+"""Running a command line: errors become one line each."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 import typer
 
-from memplan_engine.cli import first_compilation
-from memplan_engine.cli.app import VERBS, app
+from memplan_engine.cli.app import app
 from memplan_engine.cli.exit_codes import INTERRUPTED
 from memplan_engine.errors import MemplanError, one_line
+from memplan_engine.kernels import on_first_compilation
 
 USAGE: type[BaseException] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
@@ -24,8 +23,7 @@ USAGE: type[BaseException] = next(
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line `arguments`, and give its exit code; raises KeyboardInterrupt after Ctrl-C."""
-    import_verbs(arguments)
-    first_compilation.on_first_compilation(
+    on_first_compilation(
         lambda: print(
             "memplan: compiling kernels that no command needed before; later runs take them from the cache",
             file=sys.stderr,
@@ -51,14 +49,6 @@ def run(arguments: Sequence[str]) -> int:
         # What Typer makes of a KeyboardInterrupt.
         raise KeyboardInterrupt
     return int(code)
-
-
-def import_verbs(arguments: Sequence[str]) -> None:
-    """Import the module of the verb that `arguments` begin with; of all verbs when they begin with none, for
-    then there will be the help or an error that names them."""
-    wanted = [module for module, verbs in VERBS.items() if set(verbs) & set(arguments[:1])]
-    for module in wanted or VERBS:
-        import_module(f"memplan_engine.cli.commands.{module}")
 
 
 def _explain(error: Any) -> int:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from memplan_engine.formats.memplan_json.graph_format import About, EstimateEntry
 from memplan_engine.lifetimes import Unread
 from memplan_engine.scope import Scope, scope_summary
 
 if TYPE_CHECKING:
+    from memplan_engine.formats.memplan_json.graph_format import About
     from memplan_engine.torch_capture.training.torch_training import TrainingCapture
 
 COUNTED = (
@@ -68,6 +68,8 @@ def estimates_summary(found: Sequence[PeakEstimate]) -> list[dict[str, Any]]:
 
 def about_estimates(found: Sequence[PeakEstimate]) -> About:
     """The estimates as the header of a graph's file."""
+    from memplan_engine.formats.memplan_json.graph_format import About, EstimateEntry
+
     return About(
         estimates=tuple(
             EstimateEntry(

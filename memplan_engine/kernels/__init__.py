@@ -1,4 +1,4 @@
-"""Numba kernels: nothing but arrays in, arrays out.
+"""Kernels: nothing but arrays in, arrays out. `jit` says when they are interpreted and when compiled.
 
 Compiled kernels are cached on disk in folders, one for each file, named after its source and those of all
 kernels that it imports: numba looks only at the file of the function itself, and would go on using a kernel
@@ -7,17 +7,19 @@ whose callee in another file has changed. What a change does not reach stays com
 
 from __future__ import annotations
 
-import hashlib
-import importlib
+import os
 import re
+from collections.abc import Callable
 from functools import cache
-from graphlib import TopologicalSorter
 from pathlib import Path
-
-from numba import config
 
 _HERE = Path(__file__).parent
 _IMPORT = re.compile(rf"^from ({re.escape(__name__)}[\w.]+) import ", re.MULTILINE)
+_MACHINERY = f"{__name__}.jit"
+"""No compiled code is made of it."""
+
+listeners: list[Callable[[], None]] = []
+"""Whom to tell when numba is about to compile something for the first time."""
 
 
 def _find_sources(folder: Path = _HERE, package: str = __name__) -> dict[str, str]:
@@ -25,13 +27,19 @@ def _find_sources(folder: Path = _HERE, package: str = __name__) -> dict[str, st
     found = {}
     for path in folder.rglob("[!_]*.py"):
         name = ".".join((package, *path.relative_to(folder).with_suffix("").parts))
-        found[name] = path.read_text(encoding="utf-8")
+        if name != _MACHINERY:
+            found[name] = path.read_text(encoding="utf-8")
     return found
 
 
 def _digests(sources: dict[str, str]) -> dict[str, str]:
     """A digest for each module of all that its compiled code is made of, callees before callers."""
-    imports = {name: list(_IMPORT.findall(text)) for name, text in sources.items()}
+    import hashlib
+    from graphlib import TopologicalSorter
+
+    imports = {
+        name: [each for each in _IMPORT.findall(text) if each != _MACHINERY] for name, text in sources.items()
+    }
     digests: dict[str, str] = {}
     for name in TopologicalSorter(imports).static_order():
         parts = [sources[name], *sorted(digests[each] for each in imports[name])]
@@ -39,31 +47,27 @@ def _digests(sources: dict[str, str]) -> dict[str, str]:
     return digests
 
 
-_DIGESTS = _digests(_find_sources())
+@cache
+def _all_digests() -> dict[str, str]:
+    return _digests(_find_sources())
 
 
-def _cache_folder(module: str) -> Path:
-    """Where what is compiled of `module` lies, unless the user has said where."""
-    return _HERE / "__pycache__" / f"{module.rpartition('.')[2]}-{_DIGESTS[module]}"
+def cache_folder(module: str) -> Path:
+    """Where what is compiled of `module` lies: where the user has said in NUMBA_CACHE_DIR, or beside it."""
+    theirs = os.environ.get("NUMBA_CACHE_DIR")
+    if theirs:
+        return Path(theirs)
+    return _HERE / "__pycache__" / f"{module.rpartition('.')[2]}-{_all_digests()[module]}"
 
 
-def _import_kernels() -> None:
-    """Import every kernel while numba's cache folder is that of its file, unless the user has set one.
-
-    Callees come first: one that its caller imports would be cached in the caller's folder.
-    """
-    theirs = config.CACHE_DIR  # type: ignore[attr-defined]
-    try:
-        for module in _DIGESTS:
-            config.CACHE_DIR = theirs or str(_cache_folder(module))  # type: ignore[attr-defined]
-            importlib.import_module(module)
-    finally:
-        config.CACHE_DIR = theirs  # type: ignore[attr-defined]
+def on_first_compilation(tell: Callable[[], None]) -> None:
+    """Call `tell` once, when a kernel really has to be compiled; never when it comes from the cache."""
+    listeners.append(tell)
 
 
 @cache
 def _module_of(file: str) -> str | None:
-    return next((module for module in _DIGESTS if module.endswith(f".{file}")), None)
+    return next((module for module in _all_digests() if module.endswith(f".{file}")), None)
 
 
 _compiled: set[str] = set()
@@ -76,10 +80,6 @@ def is_compiled(*names: str) -> bool:
         module = _module_of(name.partition(".")[0])
         if module is None:
             continue
-        folder = Path(config.CACHE_DIR or _cache_folder(module))  # type: ignore[attr-defined]
-        if any(folder.rglob(f"{name}-*.nbc")):
+        if any(cache_folder(module).rglob(f"{name}-*.nbc")):
             _compiled.add(name)
     return _compiled.issuperset(names)
-
-
-_import_kernels()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Flags, Ints
 
 NOBODY = -1
@@ -14,7 +14,7 @@ HEAD_START = 1_000_000
 """Looks that every stretch has, however short."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def longest_increasing(values: Ints) -> Flags:
     """Marks a longest strictly increasing subsequence of `values`: patience sorting, O(n log n)."""
     n = len(values)
@@ -40,7 +40,7 @@ def longest_increasing(values: Ints) -> Flags:
     return marked
 
 
-@njit(cache=True, nogil=True)
+@kernel(small=256)
 def align_stretches(base: Ints, head: Ints, base_edges: Ints, head_edges: Ints, most_edits: int) -> Ints:
     """The place in `head` of each element of `base`, NOBODY for none; order is kept and equals meet equals.
 
@@ -67,7 +67,7 @@ def align_stretches(base: Ints, head: Ints, base_edges: Ints, head_edges: Ints, 
     return place
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _edit_script(base: Ints, head: Ints, most_edits: int, trace: Ints) -> int:
     """How many insertions and deletions lead from `base` to `head`, NOBODY if too many.
 
@@ -94,14 +94,14 @@ def _edit_script(base: Ints, head: Ints, most_edits: int, trace: Ints) -> int:
     return NOBODY
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _deletes(trace: Ints, above: int, edits: int, at: int) -> bool:
     """Whether a path of `edits` edits enters its diagonal number `at` by a deletion, from the diagonal below,
     and not by an insertion, from the one above: whichever comes further in `base`."""
     return at > 0 and (at == edits or trace[above + at - 1] >= trace[above + at])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _furthest(trace: Ints, above: int, edits: int, at: int) -> int:
     """The place in `base` where a path of `edits` edits enters its diagonal number `at`."""
     if edits == 0:
@@ -111,7 +111,7 @@ def _furthest(trace: Ints, above: int, edits: int, at: int) -> int:
     return trace[above + at]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _follow_back(
     base: Ints, head: Ints, edits: int, trace: Ints, place: Ints, first_base: int, first_head: int
 ) -> None:

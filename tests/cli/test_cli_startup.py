@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -12,9 +13,8 @@ from importlib import import_module
 import pytest
 
 import memplan_engine
-from memplan_engine.cli.app import VERBS, app
+from memplan_engine.cli.app import VERBS, app, load_verb
 from memplan_engine.cli.main import HEAVY_VERBS
-from memplan_engine.cli.run_verb import import_verbs
 from tests import ROOT
 from tests.support.buffer_list import BUFFERS
 
@@ -32,6 +32,8 @@ NOT_WAITED_FOR = {
     "memplan_engine.rewrites.reuse",
     "memplan_engine.strategies.shared_objects.assignment",
     "memplan_engine.symbolic",
+    "numba",
+    "pydantic",
     "rich._emoji_codes",
     "rich.live",
     "sympy",
@@ -43,9 +45,9 @@ NOT_WAITED_FOR = {
 def modules_after(arguments, folder, environment=None):
     """Return the modules that are loaded when `memplan arguments` ends, and NumPy's number of threads."""
     script = (
-        "import os, sys; from memplan_engine.cli.main import main; end = os._exit; "
+        "import atexit, os, sys; from memplan_engine.cli.main import main; end = os._exit; "
         "tell = lambda: print(os.environ.get('OPENBLAS_NUM_THREADS'), *sys.modules, file=sys.stderr); "
-        "os._exit = lambda code: (tell(), end(code)); main()"
+        "os._exit = lambda code: (tell(), end(code)); atexit.register(tell); main()"
     )
     (folder / "list.csv").write_text(BUFFERS)
     line = [sys.executable, "-c", script, *arguments]
@@ -115,7 +117,7 @@ sys.meta_path.insert(0, CtrlC())
 """
 
 
-@pytest.mark.parametrize("module", ["memplan_engine.cli.run_verb", "numba", "memplan_engine.planner"])
+@pytest.mark.parametrize("module", ["memplan_engine.cli.run_verb", "numpy", "memplan_engine.planner"])
 def test_ctrl_c_before_anything_runs_is_one_line(tmp_path, module):
     before = f"exec({CTRL_C_AT_IMPORT.format(module=module)!r}, globals())"
     done = end_of(tmp_path, "plan", "list.csv", before=before)
@@ -131,16 +133,43 @@ def test_what_cannot_be_written_is_no_success(tmp_path):
     assert done.stderr.startswith("memplan: cannot write: ")
 
 
-def test_the_verbs_are_in_the_modules_that_the_table_says_in_the_order_of_the_help():
-    import_verbs([])
-    registered = {}
-    for command in app.registered_commands:
-        module = command.callback.__module__.rpartition(".")[2]
-        registered.setdefault(module, []).append(command.name or command.callback.__name__)
-    assert registered.keys() == VERBS.keys()
-    assert {module: tuple(verbs) for module, verbs in registered.items()} == VERBS
-    heavy = ("capture_command", "run_command", "observe_command", "dashboard_command")
-    assert set(HEAVY_VERBS) == {verb for module in heavy for verb in VERBS[module]}
+def test_the_verbs_are_in_the_modules_that_the_table_says_with_the_help_of_their_own():
+    for verb, (module, text) in VERBS.items():
+        command = load_verb(verb)
+        assert command.callback.__module__ == f"memplan_engine.cli.commands.{module}"
+        assert command.get_short_help_str(1_000) == text
+    registered = {each.name or each.callback.__name__ for each in app.registered_commands}
+    assert registered == set(VERBS)
+    heavy = {"capture_command", "run_command", "observe_command", "dashboard_command"}
+    assert set(HEAVY_VERBS) == {verb for verb, (module, _) in VERBS.items() if module in heavy}
+
+
+def test_the_help_waits_for_no_verb(tmp_path):
+    modules, _ = modules_after(["--help"], tmp_path)
+    engine = {module for module in modules if module.startswith("memplan_engine")}
+    assert modules & {"numpy", "numba", "pydantic", "rich", "pandas", "sympy"} == set()
+    assert engine == {
+        "memplan_engine",
+        *(f"memplan_engine.{name}" for name in ("errors", "kernels", "cli")),
+        *(f"memplan_engine.cli.{name}" for name in ("app", "exit_codes", "main", "run_verb")),
+    }
+
+
+def test_the_options_of_a_verb_wait_for_neither_compiler_nor_json(tmp_path):
+    for verb in ("plan", "diff", "run", "capture"):
+        modules, _ = modules_after([verb, "--help"], tmp_path)
+        assert modules & {"numba", "pydantic", "torch", "onnx", "pandas"} == set()
+
+
+def test_a_small_file_is_planned_before_anything_is_compiled(tmp_path):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    for name in ("teaching_gaps.csv", "teaching_best_fit.csv"):
+        modules, _ = modules_after(["plan", str(ROOT / "example_graphs" / name)], tmp_path, environment)
+        assert "numba" not in modules
+    assert not (tmp_path / "cache").exists()
+    # Where a search is needed, its kernels are compiled or loaded.
+    modules, _ = modules_after(["plan", "list.csv", "--strategy", "search"], tmp_path)
+    assert "numba" in modules
 
 
 @pytest.mark.parametrize("line", [["--help"], ["frobnicate"], []])
@@ -154,7 +183,7 @@ def test_the_help_has_every_verb_in_its_order(tmp_path, line):
         return
     listed = (done.stdout + done.stderr).split("Commands:")[1].splitlines()
     names = [row.split()[0] for row in listed if row.startswith("  ") and row[2] != " "]
-    assert names == [verb for verbs in VERBS.values() for verb in verbs]
+    assert names == list(VERBS)
 
 
 def public_names():

@@ -237,10 +237,10 @@ def test_a_state_is_what_is_not_placed_and_how_low_it_may_lie():
     columns = make_columns(make_problem([0, 1, 3, 5], [2, 4, 6, 7], [2, 3, 4, 5]))
 
     def state(low, placed=(), stretch=(0, 3)):
-        made = branch_state.begin.py_func(columns.part, np.array(low))
+        made = branch_state.begin.interpreted(columns.part, np.array(low))
         made.placed[list(placed)] = True
         with np.errstate(over="ignore"):
-            return int(branch._hash.py_func(columns.part, made, *stretch))
+            return int(branch._hash.interpreted(columns.part, made, *stretch))
 
     assert len(columns.part.cap) == 3
     different = [
@@ -260,16 +260,16 @@ def test_a_state_is_what_is_not_placed_and_how_low_it_may_lie():
 
 def test_late_conflicts_come_first_and_each_once():
     columns = make_columns(make_problem([0, 1, 3, 5], [2, 4, 6, 7], [2, 3, 4, 5]))
-    state = branch_state.begin.py_func(columns.part, np.zeros(4, np.int64))
+    state = branch_state.begin.interpreted(columns.part, np.zeros(4, np.int64))
     conflicts = np.full(3, branch_state.NOWHERE)
 
     def remember(column):
         state.counts[branch_state.CONFLICT] = column
-        branch._remember.py_func(state, conflicts)
+        branch._remember.interpreted(state, conflicts)
         return conflicts.tolist()
 
     def recall(lo, hi):
-        return branch._recall.py_func(state, conflicts, lo, hi)
+        return branch._recall.interpreted(state, conflicts, lo, hi)
 
     assert remember(branch_state.NOWHERE) == [-1, -1, -1]
     assert remember(2) == [2, -1, -1]

@@ -228,7 +228,7 @@ def test_the_cell_width_is_a_number_of_sections_from_1_on(lengths, sections):
 
 def planning_signatures():
     """Without those that note a trace for a replay."""
-    return [each for each in place_in_order.signatures if not isinstance(each[-1], types.BaseTuple)]
+    return [each for each in place_in_order.compiled.signatures if not isinstance(each[-1], types.BaseTuple)]
 
 
 def test_the_kernel_is_compiled_for_one_kind_of_arrays_only():
@@ -250,7 +250,7 @@ def test_what_is_compiled_is_kept_until_its_source_or_that_of_a_callee_changes()
     place = f"{kernels.__name__}.constructive.place"
     placed = f"{kernels.__name__}.constructive.placed"
     assert f"from {placed} import" in sources[place]
-    assert kernels._cache_folder(place).name == f"place-{before[place]}"
+    assert kernels.cache_folder(place).name == f"place-{before[place]}"
     after = kernels._digests(sources | {placed: sources[placed] + "\n"})
     changed = {name for name in before if before[name] != after[name]}
     assert {place, placed} <= changed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,12 +14,14 @@ from memplan_engine.cli.options import AS_JSON, OUTPUT, SYMBOLS, parse_symbols
 from memplan_engine.cli.output import show, tell
 from memplan_engine.errors import InputError
 from memplan_engine.files import check_target
-from memplan_engine.formats.memplan_json.json_writer import write_json
 from memplan_engine.fx_estimator.fx_estimates import about_estimates, estimate_peaks, estimates_summary
 from memplan_engine.graph import Graph
 from memplan_engine.planner import as_problem
 from memplan_engine.reporters import graph_tables
 from memplan_engine.symbolic.symbolic_problem import resolve
+
+if TYPE_CHECKING:
+    from memplan_engine.formats.memplan_json.graph_format import About
 
 FACTORY = Annotated[
     str, typer.Argument(help="package.module:factory, giving (model, inputs)", show_default=False)
@@ -150,12 +152,14 @@ def capture(
         graph = capture_factory(factory, functional=functional, dynamic=tuple(dynamic or ()))
     if symbol:
         graph = resolve(graph, parse_symbols(symbol))
+    _write(graph, output, about)
+
+
+def _write(graph: Graph, output: Path, about: About | None) -> None:
+    """Write what was captured, and tell of it and of what has no size and hence no place in any plan."""
+    from memplan_engine.formats.memplan_json.json_writer import write_json
+
     write_json(graph, output, about)
-    _tell(graph, output)
-
-
-def _tell(graph: Graph, output: Path) -> None:
-    """What was captured, and what has no size and hence no place in any plan."""
     problem = as_problem(graph)
     tell(f"{output}: {len(graph.ops)} ops, {len(problem)} buffers")
     if unknown := left_out(problem):

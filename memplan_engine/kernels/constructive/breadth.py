@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Ints
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def busiest_section(first: Ints, last: Ints, live: Ints) -> Ints:
     """For each interval of sections `[first[i], last[i])` the one with the most live bytes, the earliest of
     equals. A tournament tree over `live` answers each in O(log sections)."""
@@ -35,7 +35,7 @@ def busiest_section(first: Ints, last: Ints, live: Ints) -> Ints:
     return busiest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _better(live: Ints, one: int, other: int) -> int:
     if live[one] > live[other] or (live[one] == live[other] and one < other):
         return one

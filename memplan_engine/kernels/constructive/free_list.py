@@ -7,7 +7,6 @@ larger, and what fits nowhere is either exchanged for a buffer that ends later o
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from memplan_engine.kernels.constructive.holes import PATIENCE, give_back, take
 from memplan_engine.kernels.constructive.trace import (
@@ -18,6 +17,7 @@ from memplan_engine.kernels.constructive.trace import (
     note_other,
     take_noted,
 )
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Flags, Ints
 
 UNPLACED = -1
@@ -28,7 +28,7 @@ EMPTY, IN_RANGE, IN_EXCHANGE, AT_END = range(4)
 moves, at the end."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scan(
     order: Ints,
     rank: Ints,
@@ -91,14 +91,14 @@ def scan(
     return offsets
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _by_rank(rank: Ints) -> Ints:
     by_rank = np.empty(len(rank), dtype=np.int64)
     by_rank[rank] = np.arange(len(rank))
     return by_rank
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _none_active(n: int) -> Ints:
     leaves = 1
     while leaves < n:
@@ -106,7 +106,7 @@ def _none_active(n: int) -> Ints:
     return np.full(2 * leaves, UNPLACED, dtype=np.int64)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _end(gone: int, rank: int, holes: Ints, count: int, active: Ints, offsets: Ints, size: Ints) -> int:
     """Give the bytes of the buffer `gone` back; gives how many holes there are."""
     if size[gone] == 0:
@@ -115,7 +115,7 @@ def _end(gone: int, rank: int, holes: Ints, count: int, active: Ints, offsets: I
     return give_back(holes, count, offsets[gone], offsets[gone] + size[gone])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _exchange(holes: Ints, count: int, old: int, old_size: int, low: int, size: int) -> int:
     """Give the bytes at `old` back, and take `size` of them from `low` on; gives how many holes there are."""
     count = give_back(holes, count, old, old + old_size)
@@ -123,7 +123,7 @@ def _exchange(holes: Ints, count: int, old: int, old_size: int, low: int, size: 
     return take(holes, count, at, low, low + size)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _note_end(trace: Trace, offset: int, hole: int, mover: int, above: int) -> None:
     if hole >= 0:
         end_step(trace, offset, IN_RANGE)
@@ -134,7 +134,7 @@ def _note_end(trace: Trace, offset: int, hole: int, mover: int, above: int) -> N
         end_step(trace, offset, AT_END)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find_hole(holes: Ints, count: int, size: int, alignment: int, best: bool, trace: Trace | None) -> int:
     chosen, tightest = -1, MOST
     for hole in range(count):
@@ -152,7 +152,7 @@ def _find_hole(holes: Ints, count: int, size: int, alignment: int, best: bool, t
     return chosen
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find_exchange(
     buffer: int,
     active: Ints,
@@ -177,7 +177,7 @@ def _find_exchange(
         last = place
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _set_active(active: Ints, rank: int, size: int) -> None:
     """Write a leaf of the tree over ranks; each node holds the largest size below it."""
     node = rank + len(active) // 2
@@ -188,7 +188,7 @@ def _set_active(active: Ints, rank: int, size: int) -> None:
         node >>= 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _last_of_size(active: Ints, last: int, size: int) -> int:
     """The highest rank below `last` whose buffer is active with at least `size` bytes; −1 without one."""
     leaves = len(active) // 2

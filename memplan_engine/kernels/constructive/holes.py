@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from numba import njit
-
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Ints
 
 PATIENCE = 2**28
 """Holes, counted again for each buffer, that a flag to stop is not heeded for: about a second."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take(holes: Ints, count: int, hole: int, low: int, high: int) -> int:
     """Take the bytes `[low, high)` out of a hole; gives how many holes there are then."""
     before, after = low > holes[hole, 0], high < holes[hole, 1]
@@ -29,7 +28,7 @@ def take(holes: Ints, count: int, hole: int, low: int, high: int) -> int:
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def give_back(holes: Ints, count: int, low: int, high: int) -> int:
     """Give the bytes `[low, high)` back, as one with the holes that they touch; gives how many there are."""
     row, last = 0, count
@@ -57,7 +56,7 @@ def give_back(holes: Ints, count: int, low: int, high: int) -> int:
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _drop(holes: Ints, count: int, hole: int) -> None:
     for row in range(hole, count - 1):
         holes[row, 0], holes[row, 1] = holes[row + 1, 0], holes[row + 1, 1]

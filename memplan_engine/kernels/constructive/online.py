@@ -8,15 +8,15 @@ through the holes, which are few. The offsets are the same.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from memplan_engine.kernels.constructive.holes import PATIENCE, give_back, take
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Flags, Ints
 
 UNPLACED = -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def first_fit_by_start(
     order: Ints, start: Ints, end: Ints, size: Ints, alignment: Ints, limit: int, stop: Flags
 ) -> Ints:

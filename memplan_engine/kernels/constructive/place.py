@@ -8,7 +8,6 @@ of offset; `choose` sweeps upwards over them and applies the rule to the holes b
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from memplan_engine.kernels.constructive.placed import (
     FOUND,
@@ -19,6 +18,7 @@ from memplan_engine.kernels.constructive.placed import (
     make_placed,
 )
 from memplan_engine.kernels.constructive.trace import Trace, begin_step, end_step, note, take_noted
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Flags, Ints
 
 FIRST_FIT = 0
@@ -33,7 +33,7 @@ UNPLACED = -1
 MOST = np.iinfo(np.int64).max
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def place_in_order(
     order: Ints,
     first: Ints,
@@ -85,7 +85,7 @@ def place_in_order(
     return offsets
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find_offset(
     placed: Placed,
     buffer: int,
@@ -112,7 +112,7 @@ def _find_offset(
     return choose(found_low, found_high, more_low, more_high, size[buffer], alignment[buffer], fit, trace)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _gather(
     placed: Placed, one: int, last: int, start: Ints, end: Ints, low: Ints, high: Ints, size: int
 ) -> tuple[Ints, Ints]:
@@ -143,7 +143,7 @@ def _gather(
     return gathered[:count, 0][by_low], gathered[:count, 1][by_low]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def choose(
     found_low: Ints,
     found_high: Ints,
@@ -190,7 +190,7 @@ def choose(
     return chosen if chosen >= 0 else reach + -reach % alignment
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _note_hole(trace: Trace, low: int, high: int, size: int, alignment: int) -> None:
     candidate = low + -low % alignment
     note(trace, low, high, candidate, 0, candidate <= high - size)

@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Flags, Ints, Shorts
 
 LONG, SHORT, WAITING, FOUND, FOUND_LONG = 0, 1, 2, 3, 4
@@ -54,7 +54,7 @@ class Placed(NamedTuple):
     rows: Ints
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def make_placed(pieces: int, sections: int, width: int) -> Placed:
     """Nothing placed yet, with room for `pieces` rectangles over `sections` sections of time."""
     return Placed(
@@ -76,7 +76,7 @@ def make_placed(pieces: int, sections: int, width: int) -> Placed:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _make_run(pieces: int) -> Run:
     return Run(
         np.empty(pieces, dtype=np.int32),
@@ -86,7 +86,7 @@ def _make_run(pieces: int) -> Run:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_rectangle(placed: Placed, starts: Ints, ends: Ints, piece: int, low: int, high: int) -> None:
     """Place `piece` of the sections `[starts[piece], ends[piece])` over the bytes `[low, high)`."""
     placed.low[piece], placed.high[piece] = low, high
@@ -104,7 +104,7 @@ def add_rectangle(placed: Placed, starts: Ints, ends: Ints, piece: int, low: int
     placed.counts[WAITING] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find(placed: Placed, starts: Ints, ends: Ints, start: int, end: int) -> None:
     """Find the rectangles that meet the sections `[start, end)`: short and long ones, each by low."""
     placed.counts[FOUND_LONG] = _scan_run(
@@ -123,7 +123,7 @@ def find(placed: Placed, starts: Ints, ends: Ints, start: int, end: int) -> None
         _find_short_for_short(placed, starts, ends, start, end)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find_short_for_long(placed: Placed, starts: Ints, ends: Ints, start: int, end: int) -> None:
     low, high = placed.found_low, placed.found_high
     sorted_count = _scan_run(
@@ -149,7 +149,7 @@ def _find_short_for_long(placed: Placed, starts: Ints, ends: Ints, start: int, e
         target -= 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find_short_for_short(placed: Placed, starts: Ints, ends: Ints, start: int, end: int) -> None:
     found = 0
     # A short rectangle is at most `width` long, so one that meets [start, end) starts after start − width.
@@ -164,7 +164,7 @@ def _find_short_for_short(placed: Placed, starts: Ints, ends: Ints, start: int, 
     _sort_by_low(placed.found_low, placed.found_high, found)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sort_by_low(low: Ints, high: Ints, count: int) -> None:
     """Insertion for a few, quicksort for many."""
     if count > 24:
@@ -181,7 +181,7 @@ def _sort_by_low(low: Ints, high: Ints, count: int) -> None:
         low[place], high[place] = moving_low, moving_high
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cell_width(first: Ints, last: Ints, sections: int) -> int:
     """The cell width, in sections, with the least estimated work for pieces `[first[p], last[p])`."""
     length = np.sort(last - first)
@@ -195,7 +195,7 @@ def cell_width(first: Ints, last: Ints, sections: int) -> int:
     return best_width
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rows_read(length: Ints, sections: int, width: int) -> float:
     """An estimate of the rectangles read while all pieces are placed; `length` is theirs in sections, sorted.
 
@@ -209,7 +209,7 @@ def rows_read(length: Ints, sections: int, width: int) -> float:
     return short * (0.5 * long + 4.0 * nearby) + 1.5 * long * pieces
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _insert_into_run(run: Run, count: int, start: int, end: int, low: int, high: int) -> None:
     place = np.searchsorted(run.low[:count], low, side="right")
     for row in range(count, place, -1):
@@ -223,7 +223,7 @@ def _insert_into_run(run: Run, count: int, start: int, end: int, low: int, high:
     run.start[place], run.end[place], run.low[place], run.high[place] = start, end, low, high
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scan_run(
     run: Run, count: int, start: int, end: int, low: Ints, high: Ints, meets: Flags, rows: Ints
 ) -> int:
@@ -241,7 +241,7 @@ def _scan_run(
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _merge_waiting(placed: Placed, starts: Ints, ends: Ints) -> None:
     """Merge the waiting rectangles into the short run, from the back so that no row is lost."""
     run, low = placed.short_run, placed.low

@@ -7,8 +7,8 @@ each power of two, and are used again and again, but never cut and never joined.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Ints
 
 UNPLACED = -1
@@ -20,7 +20,7 @@ LARGER = 4
 MOST = np.iinfo(np.int64).max
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def place_in_slots(order: Ints, start: Ints, end: Ints, size: Ints, alignment: Ints) -> Ints:
     """Offsets in bytes, UNPLACED from where a slot would pass 2^63.
 
@@ -56,7 +56,7 @@ def place_in_slots(order: Ints, start: Ints, end: Ints, size: Ints, alignment: I
     return offsets
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _slot(size: int) -> tuple[int, int]:
     """The number of the smallest slot size that holds `size` bytes, and its bytes; what passes 2^63 has none
     above 0."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Ints
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def stack_up(size: Ints, alignment: Ints, base: int) -> Ints:
     """Offsets in bytes that stack all buffers from `base` upwards, each at its alignment."""
     offsets = np.empty(len(size), dtype=np.int64)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Ints
 
 LISTED = 32
@@ -42,7 +42,7 @@ def make_trace(steps: int) -> Trace:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def begin_step(trace: Trace, buffer: int) -> None:
     """From now on `buffer` is placed."""
     step = trace.begun[0]
@@ -52,7 +52,7 @@ def begin_step(trace: Trace, buffer: int) -> None:
     trace.steps[step, SEEN] = trace.steps[step, FITTING] = trace.steps[step, KIND] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def note(trace: Trace, one: int, two: int, three: int, four: int, fits: bool) -> None:
     """A candidate is looked at. Once the list is full, the last row is that of the latest."""
     step = trace.begun[0] - 1
@@ -63,7 +63,7 @@ def note(trace: Trace, one: int, two: int, three: int, four: int, fits: bool) ->
     trace.steps[step, FITTING] += fits
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take_noted(trace: Trace) -> None:
     """The candidate noted last is taken, unless a later one is."""
     step = trace.begun[0] - 1
@@ -75,14 +75,14 @@ def take_noted(trace: Trace) -> None:
     trace.steps[step, TAKEN] = row
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def end_step(trace: Trace, result: int, kind: int) -> None:
     """The buffer got `result`."""
     step = trace.begun[0] - 1
     trace.steps[step, RESULT], trace.steps[step, KIND] = result, kind
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def note_other(trace: Trace, other: int, result: int) -> None:
     """Another buffer moves to `result` in the same step."""
     step = trace.begun[0] - 1

@@ -30,7 +30,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from memplan_engine.kernels.exact.branch_state import (
@@ -60,6 +59,7 @@ from memplan_engine.kernels.exact.tree_trace import (
     note_failure,
     note_state,
 )
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Flags, Ints
 
 Floats = NDArray[np.float64]
@@ -93,7 +93,7 @@ class Frames(NamedTuple):
     depth: Ints
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def branch(
     part: Part,
     lows: Ints,
@@ -155,7 +155,7 @@ def branch(
         sound = True
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _no_frames(room: int) -> Frames:
     return Frames(
         np.empty(room, np.int64),
@@ -169,7 +169,7 @@ def _no_frames(room: int) -> Frames:
     )
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _push(s: State, f: Frames, kind: int, lo: int, hi: int, who: int, state: np.uint64) -> None:
     top = f.depth[0]
     f.kind[top], f.lo[top], f.hi[top], f.who[top], f.state[top] = kind, lo, hi, who, state
@@ -177,7 +177,7 @@ def _push(s: State, f: Frames, kind: int, lo: int, hi: int, who: int, state: np.
     f.depth[0] += 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _back(part: Part, s: State, f: Frames, table: Hashes, trace: TreeTrace | None) -> tuple[int, int]:
     """Take back to the latest branching that has its second way left, and take that: the columns that it is
     about, or none when all is refuted. What has no way left is entered in the table."""
@@ -202,7 +202,7 @@ def _back(part: Part, s: State, f: Frames, table: Hashes, trace: TreeTrace | Non
     return 0, 0
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _open_stretch(s: State, f: Frames, lo: int, hi: int) -> tuple[int, int]:
     """The fullest stretch of `[lo, hi)` that is left, or of the latest split that has one; empty when all is
     placed."""
@@ -222,7 +222,7 @@ def _open_stretch(s: State, f: Frames, lo: int, hi: int) -> tuple[int, int]:
     return _fullest_stretch(s, lo, hi)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _is_base(part: Part, s: State, u: int) -> bool:
     """Whether u may lie under all its unplaced neighbours: moving it there moves them only within its
     columns, and up by no more than it leaves free."""
@@ -233,7 +233,7 @@ def _is_base(part: Part, s: State, u: int) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _lowest_top(part: Part, s: State, u: int) -> int:
     """The lowest end of an unplaced neighbour of u: what u must rest on when it does not lie at its low."""
     lowest = NEVER
@@ -244,7 +244,7 @@ def _lowest_top(part: Part, s: State, u: int) -> int:
     return lowest
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _lowest_below(part: Part, s: State, u: int) -> int:
     """u, or a buffer that still fits under it and under which nothing fits."""
     below = u
@@ -257,7 +257,7 @@ def _lowest_below(part: Part, s: State, u: int) -> int:
     return u
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _trim(s: State, lo: int, hi: int) -> tuple[int, int]:
     while lo < hi and s.unplaced[lo] == 0:
         lo += 1
@@ -266,7 +266,7 @@ def _trim(s: State, lo: int, hi: int) -> tuple[int, int]:
     return lo, hi
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _stretch(s: State, lo: int, hi: int) -> int:
     """The end of the columns from `lo` that unplaced buffers tie together."""
     end = lo + 1
@@ -275,7 +275,7 @@ def _stretch(s: State, lo: int, hi: int) -> int:
     return end
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _fullest_stretch(s: State, lo: int, hi: int) -> tuple[int, int]:
     best, best_lo, best_hi = -1, lo, hi
     while lo < hi:
@@ -290,7 +290,7 @@ def _fullest_stretch(s: State, lo: int, hi: int) -> tuple[int, int]:
     return best_lo, best_hi
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _hash(part: Part, s: State, lo: int, hi: int) -> np.uint64:
     """What is left to decide in the columns `[lo, hi)`, as one number."""
     found = np.uint64(0)
@@ -303,7 +303,7 @@ def _hash(part: Part, s: State, lo: int, hi: int) -> np.uint64:
     return found
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _remember(s: State, conflicts: Ints) -> None:
     """Put the column in which the branch has ended before all others."""
     column, place = s.counts[CONFLICT], 0
@@ -316,7 +316,7 @@ def _remember(s: State, conflicts: Ints) -> None:
     conflicts[0] = column
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _recall(s: State, conflicts: Ints, lo: int, hi: int) -> int:
     """The latest conflict in `[lo, hi)` that still has something to place, which is then forgotten."""
     for i in range(len(conflicts)):
@@ -328,7 +328,7 @@ def _recall(s: State, conflicts: Ints, lo: int, hi: int) -> int:
     return NOWHERE
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _choose(part: Part, s: State, lo: int, hi: int, conflicts: Ints, rule: int) -> int:
     """The column of a late conflict, or else the one that `rule` takes."""
     chosen, best, second = _recall(s, conflicts, lo, hi), NEVER, NEVER
@@ -356,7 +356,7 @@ def _choose(part: Part, s: State, lo: int, hi: int, conflicts: Ints, rule: int) 
     return chosen
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _first_of(part: Part, s: State, column: int, priority: Floats) -> int:
     """The unplaced buffer of highest priority at the floor of `column`."""
     members, _, _ = sort_unplaced(part, s, column)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Flags, Ints
 
 TRAIL, PAST, QUEUE, RAISES, CONFLICT, AREA = range(6)
@@ -69,7 +69,7 @@ class State(NamedTuple):
     counts: Ints
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def begin(part: Part, lows: Ints) -> State:
     """Nothing placed, every column still to be looked at."""
     n, columns = len(lows), len(part.cap)
@@ -100,7 +100,7 @@ def begin(part: Part, lows: Ints) -> State:
     )
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def trail_is_full(s: State) -> bool:
     """Whether the next node could overflow a trail."""
     return s.counts[TRAIL] + 4 * len(s.low) + 1024 > len(s.trail_who) or s.counts[PAST] + 16 * len(
@@ -108,7 +108,7 @@ def trail_is_full(s: State) -> bool:
     ) + 1024 > len(s.past)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _touch(s: State, column: int) -> None:
     if not s.dirty[column]:
         s.dirty[column] = True
@@ -116,7 +116,7 @@ def _touch(s: State, column: int) -> None:
         s.counts[QUEUE] += 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def raise_low(part: Part, s: State, u: int, low: int) -> bool:
     """Raise u's low to at least `low`; False when that passes its latest offset."""
     low += -low % part.alignment[u]
@@ -128,13 +128,13 @@ def raise_low(part: Part, s: State, u: int, low: int) -> bool:
     return low <= part.latest[u]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def area(part: Part, u: int) -> int:
     """The units that u takes in all its columns."""
     return part.size[u] * (part.columns_of[u + 1] - part.columns_of[u])
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def place(part: Part, s: State, u: int) -> bool:
     """Place u at its low and raise all its neighbours above it; False when one has no room left."""
     s.trail_who[s.counts[TRAIL]] = -1 - u
@@ -160,7 +160,7 @@ def place(part: Part, s: State, u: int) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def undo(part: Part, s: State, mark: int, past_mark: int) -> None:
     """Take everything back to the marks. Columns that still wait to be looked at have changed since only."""
     while s.counts[QUEUE] > 0:
@@ -187,7 +187,7 @@ def undo(part: Part, s: State, mark: int, past_mark: int) -> None:
             s.reaching[column] += 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def is_wider(part: Part, v: int, u: int) -> bool:
     """Whether v contains u in time; of equals, the one that comes first."""
     if part.first[v] > part.first[u] or part.last[v] < part.last[u]:
@@ -195,7 +195,7 @@ def is_wider(part: Part, v: int, u: int) -> bool:
     return part.first[v] < part.first[u] or part.last[v] > part.last[u] or v < u
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _raise_wider(part: Part, s: State, v: int, u: int, top: int) -> int:
     """The low of v after u, which it contains, was placed up to `top` where v could have lain: to rest on u
     alone it would have to be exchanged with it. Just `top` when something else can come as high."""
@@ -212,7 +212,7 @@ def _raise_wider(part: Part, s: State, v: int, u: int, top: int) -> int:
     return lowest
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def propagate(part: Part, s: State, most_raises: int) -> bool:
     """Bring all columns that changed up to date; False when one is too full."""
     s.counts[RAISES] = 0
@@ -242,7 +242,7 @@ def propagate(part: Part, s: State, most_raises: int) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _keep_past(s: State, column: int) -> None:
     row = s.counts[PAST]
     s.past[row, 0], s.past[row, 1] = column, s.load[column]
@@ -251,7 +251,7 @@ def _keep_past(s: State, column: int) -> None:
     s.counts[PAST] += 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def sort_unplaced(part: Part, s: State, column: int) -> tuple[Ints, int, int]:
     """The unplaced members of `column` by low, moved to its front; nearly in order from the last time. Also
     where they end at least, one above the other, and their sum."""
@@ -283,7 +283,7 @@ def sort_unplaced(part: Part, s: State, column: int) -> tuple[Ints, int, int]:
     return members, top, total
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _raise_over_waste(part: Part, s: State, members: Ints, slack: int) -> bool:
     """Raise members that lie so high above the floor that the column has not the `slack` to leave the room
     under them empty: something lies there, at least that which ends lowest."""

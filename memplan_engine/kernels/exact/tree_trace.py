@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from memplan_engine.kernels.exact.branch_state import Part, State
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Ints
 
 FRAME, DECISION, WHO, LOW, OUTCOME, END, COLUMN, BLOCKED, STRETCHES = range(9)
@@ -38,7 +38,7 @@ def make_tree_trace(nodes: int) -> TreeTrace:
     return trace
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def begin_node(trace: TreeTrace, frame: int, decision: int, who: int, low: int) -> None:
     """What comes now follows from this decision."""
     row = trace.rows[trace.begun[0]]
@@ -47,13 +47,13 @@ def begin_node(trace: TreeTrace, frame: int, decision: int, who: int, low: int) 
     trace.begun[0] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def end_node(trace: TreeTrace, outcome: int) -> None:
     """The search turns back, or is done."""
     trace.rows[trace.begun[0] - 1, OUTCOME] = outcome
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def note_state(trace: TreeTrace, part: Part, s: State) -> None:
     """What follows from all that is decided: the least end, and the stretches that are left."""
     row = trace.rows[trace.begun[0] - 1]
@@ -69,7 +69,7 @@ def note_state(trace: TreeTrace, part: Part, s: State) -> None:
             tied = s.reaching[column] > 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def note_failure(trace: TreeTrace, part: Part, s: State) -> None:
     """Why nothing can follow: a low past its latest offset, else a column that is too full."""
     note_state(trace, part, s)
@@ -83,7 +83,7 @@ def note_failure(trace: TreeTrace, part: Part, s: State) -> None:
             row[OUTCOME], row[COLUMN] = FULL, column
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _least_end(part: Part, s: State, column: int) -> int:
     """Where a column ends at least: its placed buffers, and the others by low, one above the other."""
     members = part.members[part.members_of[column] : part.members_of[column + 1]]

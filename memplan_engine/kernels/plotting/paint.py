@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Ints
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cover_max(first: Ints, last: Ints, value: Ints, sections: int) -> Ints:
     """The largest `value[i]` over the intervals `[first[i], last[i])` that cover each section; 0 where none.
 
@@ -26,7 +26,7 @@ def cover_max(first: Ints, last: Ints, value: Ints, sections: int) -> Ints:
     return highest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find(next_free: Ints, section: int) -> int:
     root = section
     while next_free[root] != root:

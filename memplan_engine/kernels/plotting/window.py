@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Flags, Ints, Shorts
 
 RANK_BITS = 29
@@ -15,7 +15,7 @@ FARTHEST = 2.0**40
 """Farther outside a window no edge need be known."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def inside(
     start: Ints, end: Ints, offset: Ints, size: Ints, x0: float, x1: float, y0: float, y1: float, most: int
 ) -> Shorts:
@@ -33,7 +33,7 @@ def inside(
     return found[:count]
 
 
-@njit(cache=True, nogil=True)
+@kernel(small=0)
 def paint_cells(
     start: Ints,
     end: Ints,
@@ -82,12 +82,12 @@ def paint_cells(
     return grid
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _nearest(value: float) -> int:
     return int(np.floor(min(max(value, -FARTHEST), FARTHEST) + 0.5))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _paint(
     grid: Shorts, rect: int, rank: int, left: int, top: int, right: int, bottom: int, border: int
 ) -> None:
@@ -106,7 +106,7 @@ def _paint(
                 grid[column, row, 0] = max(grid[column, row, 0], mark)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def owners_of_cells(grid: Shorts, count: int) -> Shorts:
     """The rectangles, of `count`, that own a cell of `grid` for the pointer or for the eye, in their order.
     To paint only these gives the same picture, cell by cell."""

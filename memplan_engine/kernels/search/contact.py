@@ -9,8 +9,8 @@ sections of time.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.search.radix import Sorter, sort_pairs
 from memplan_engine.kernels.search.time_index import ABSENT, TimeIndex, meeting
 from memplan_engine.kernels.types import Flags, Ints
@@ -22,7 +22,7 @@ TIGHTNESS = 0.1
 """What a hole of just the right height counts beside contact."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def place_by_contact(
     order: Ints,
     start: Ints,
@@ -62,7 +62,7 @@ def place_by_contact(
     return offsets
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _best_contact(
     times: TimeIndex,
     by_low: Sorter,
@@ -103,7 +103,7 @@ def _best_contact(
     return chosen if chosen != UNPLACED else reach + -reach % alignment
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _contact_above(
     times: TimeIndex, by_low: Sorter, i: int, count: int, start: int, end: int, until: int, ceiling: int
 ) -> float:
@@ -115,7 +115,7 @@ def _contact_above(
     return above
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _shared(times: TimeIndex, place: int, start: int, end: int) -> float:
     """The share of the sections `[start, end)` in which the piece at `place` is alive."""
     return (min(end, times.end[place]) - max(start, times.start[place])) / (end - start)

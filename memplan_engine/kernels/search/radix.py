@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Ints
 
 FEW = 48
@@ -29,7 +29,7 @@ def make_sorter(room: int) -> Sorter:
     return Sorter(key, value, other_key, other_value, np.zeros(2048, dtype=np.int64))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sort_pairs(sorter: Sorter, count: int) -> None:
     """Sort the first `count` keys (0 or more) upwards, each with its value; equal keys keep their order."""
     if count < FEW:
@@ -57,7 +57,7 @@ def sort_pairs(sorter: Sorter, count: int) -> None:
         shift += bits
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _by_digit(
     key: Ints, value: Ints, to_key: Ints, to_value: Ints, digits: Ints, count: int, shift: int, bits: int
 ) -> None:
@@ -74,7 +74,7 @@ def _by_digit(
         digits[digit] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _insertion_sort(key: Ints, value: Ints, count: int) -> None:
     for i in range(1, count):
         moving_key, moving_value = key[i], value[i]

@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.search.radix import Sorter, make_sorter, sort_pairs
 from memplan_engine.kernels.search.time_index import ABSENT, TimeIndex, meeting
 from memplan_engine.kernels.types import Flags, Ints
@@ -102,7 +102,7 @@ def make_repair(columns: Columns, times: TimeIndex, room: int) -> Repair:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def begin(state: Repair, offsets: Ints, ceiling: int) -> None:
     """Start from `offsets` (UNPLACED allowed): what ends above `ceiling` bytes is put out."""
     state.counts[:] = 0
@@ -123,7 +123,7 @@ def begin(state: Repair, offsets: Ints, ceiling: int) -> None:
     _keep(state)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _put(state: Repair, buffer: int, offset: int) -> None:
     """Write where `buffer` lies; UNPLACED for nowhere."""
     times = state.times
@@ -139,7 +139,7 @@ def _put(state: Repair, buffer: int, offset: int) -> None:
             times.high[place] = offset + state.columns.high[piece]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _change(state: Repair, buffer: int, offset: int) -> None:
     """Like `_put`, and remembered until the next best moment."""
     logged = state.counts[LOGGED]
@@ -149,7 +149,7 @@ def _change(state: Repair, buffer: int, offset: int) -> None:
     state.worths[0] += state.columns.worth[buffer] if offset == UNPLACED else -state.columns.worth[buffer]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _keep(state: Repair) -> None:
     """This is the best moment so far."""
     out = state.counts[OUT]
@@ -161,7 +161,7 @@ def _keep(state: Repair) -> None:
     state.worths[:] = worth
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _undo(state: Repair) -> None:
     """Back to the best moment."""
     for i in range(state.counts[LOGGED] - 1, -1, -1):
@@ -172,7 +172,7 @@ def _undo(state: Repair) -> None:
     state.worths[0] = state.worths[1]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def repair(
     state: Repair,
     ceiling: int,
@@ -214,7 +214,7 @@ def repair(
     return best
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _complete(state: Repair, best: int) -> int:
     """The arena with the pool placed without a ceiling, largest first; its offsets are then in `whole`.
 
@@ -247,7 +247,7 @@ def _complete(state: Repair, best: int) -> int:
     return arena if placed == out and arena < best else best
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _move(state: Repair, ceiling: int) -> None:
     """Give one buffer of the pool a place below `ceiling`, at the least cost."""
     out = state.counts[OUT]
@@ -275,7 +275,7 @@ def _move(state: Repair, ceiling: int) -> None:
     _change(state, buffer, offset)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _gather(state: Repair, buffer: int) -> int:
     """What `buffer` meets in time, in `found`, with the bytes that it forbids in `found_low` and `…_high`.
 
@@ -300,14 +300,14 @@ def _gather(state: Repair, buffer: int) -> int:
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sort(sorter: Sorter, keys: Ints, count: int) -> None:
     for i in range(count):
         sorter.key[i], sorter.value[i] = keys[i], i
     sort_pairs(sorter, count)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _hole(state: Repair, buffer: int, count: int, ceiling: int, first: bool) -> int:
     """The offset in the smallest hole with room, or in the lowest if `first`; NOWHERE below `ceiling`."""
     size, alignment = state.columns.size[buffer], state.columns.alignment[buffer]
@@ -326,7 +326,7 @@ def _hole(state: Repair, buffer: int, count: int, ceiling: int, first: bool) -> 
     return chosen
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _cheapest(state: Repair, buffer: int, count: int, ceiling: int) -> int:
     """The offset below `ceiling` at which those in the way cost least together; NOWHERE if all are held.
 

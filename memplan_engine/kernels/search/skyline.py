@@ -13,8 +13,8 @@ from any buffer, go to the first of its neighbours until there is none.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.search.time_index import ABSENT, TimeIndex
 from memplan_engine.kernels.types import Flags, Ints, Shorts
 
@@ -24,7 +24,7 @@ MOST_REMEMBERED = 64
 """Buffers on the way down to the lowest that are gone back to: a longer way is begun anew."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def place_by_skyline(
     order: Ints,
     start: Ints,
@@ -72,7 +72,7 @@ def place_by_skyline(
     return offsets
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _run(times: TimeIndex, level: int, start: int, end: int) -> tuple[int, int]:
     """The places of a level between which everything lies that meets the sections `[start, end)`."""
     cells = times.levels[level]
@@ -80,7 +80,7 @@ def _run(times: TimeIndex, level: int, start: int, end: int) -> tuple[int, int]:
     return times.cells[cells + before], times.cells[cells + ((end - 1) >> level) + 1]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _first_near(times: TimeIndex, rank: Shorts, place: int, start: int, end: int) -> int:
     """The place of the lowest buffer that meets `[start, end)`, of equals the first; at least `place`."""
     first = place
@@ -98,7 +98,7 @@ def _first_near(times: TimeIndex, rank: Shorts, place: int, start: int, end: int
     return first
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _raise_near(times: TimeIndex, alignment: Ints, start: int, end: int, top: int) -> None:
     """Raise what meets `[start, end)` to `top`, and then to its alignment."""
     for level in range(len(times.levels) - 1):

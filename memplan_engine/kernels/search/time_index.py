@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Ints, Shorts
 
 ABSENT = -1
@@ -68,7 +68,7 @@ def make_time_index(first: Ints, start: Ints, end: Ints, low: Ints, high: Ints, 
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def meeting(index: TimeIndex, start: int, end: int, found: Ints, count: int) -> int:
     """Append to `found[count:]` the places of the placed pieces that meet the sections `[start, end)`.
 

@@ -8,15 +8,15 @@ in a list of their own, which is read from end to end.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from memplan_engine.kernels.constructive.trace import Trace, begin_step, end_step, note, take_noted
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Flags, Ints
 
 NOBODY = -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def assign_in_order(
     order: Ints,
     by_start: Ints,
@@ -71,7 +71,7 @@ def assign_in_order(
     return chosen
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _best_free(
     object_size: Ints, met_by: Ints, count: int, buffer: int, size: int, trace: Trace | None
 ) -> int:
@@ -92,7 +92,7 @@ def _best_free(
     return best
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _window(start: Ints, end: Ints) -> int:
     """The width, in steps, with the fewest buffers to read: those that are longer, and those that start in
     the window."""
@@ -112,7 +112,7 @@ def _window(start: Ints, end: Ints) -> int:
     return best_width
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def assign_from_pool(
     order: Ints,
     by_end: Ints,
@@ -172,7 +172,7 @@ def assign_from_pool(
     return chosen
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _note_pool(trace: Trace, pool: Ints, free: int, row: int, size: int) -> None:
     for other in range(free):
         note(trace, pool[other, 1], pool[other, 0], abs(pool[other, 0] - size), 1, True)
@@ -180,7 +180,7 @@ def _note_pool(trace: Trace, pool: Ints, free: int, row: int, size: int) -> None
             take_noted(trace)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lay_out(by_object: Ints, objects: Ints, size: Ints, alignment: Ints) -> Ints:
     """Offsets in bytes that put the objects one behind another, each buffer at the first multiple of its
     alignment in its object. `by_object` has the buffers sorted by object."""

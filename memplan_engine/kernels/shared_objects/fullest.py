@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from memplan_engine.kernels.constructive.trace import Trace, begin_step, end_step, note, take_noted
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.shared_objects.objects import NOBODY, idle_steps, join, make_objects
 from memplan_engine.kernels.types import Flags, Ints
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def assign_to_fullest(
     order: Ints, start: Ints, end: Ints, size: Ints, stop: Flags, trace: Trace | None = None
 ) -> Ints:

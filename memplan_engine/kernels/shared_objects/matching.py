@@ -8,15 +8,15 @@ out when needed, no matrix is kept. A row without a column gets memory of its ow
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Flags, Ints
 
 NOBODY = -1
 MOST = np.iinfo(np.int64).max
 
 
-@njit(cache=True, nogil=True)
+@kernel(small=300)
 def cheapest_successors(need: Ints, leave: Ints, ended: Ints, stop: Flags) -> Ints:
     """The column of each row, NOBODY for new memory, so that all memory that has to be added is least.
 
@@ -78,7 +78,7 @@ def cheapest_successors(need: Ints, leave: Ints, ended: Ints, stop: Flags) -> In
     return column_of
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _nearest(far: Ints, row_of: Ints, unseen: Ints, left: int) -> int:
     """The place in `unseen` of the nearest column that is reached, of equals a free one, then the lowest."""
     nearest, least, is_free, lowest = NOBODY, MOST, False, MOST
@@ -92,7 +92,7 @@ def _nearest(far: Ints, row_of: Ints, unseen: Ints, left: int) -> int:
     return nearest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _turn(row: int, column: int, new_row: int, row_of: Ints, column_of: Ints, via: Ints) -> None:
     """Turn the path from `row` to its end: every row on it gets the next column."""
     at = new_row

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from memplan_engine.kernels.constructive.trace import Trace, begin_step, end_step, note, take_noted
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Flags, Ints
 
 NOBODY = -1
@@ -34,7 +34,7 @@ class Objects(NamedTuple):
     end: Ints
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def make_objects(buffers: int) -> Objects:
     """No object yet, with room for `buffers` of them in any number of objects."""
     return Objects(
@@ -50,7 +50,7 @@ def make_objects(buffers: int) -> Objects:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def join(objects: Objects, chosen: int, start: int, end: int, size: int) -> int:
     """Give the object `chosen` one more lifetime `[start, end)` of `size` bytes, and grow it if need be; a
     new object when it is NOBODY. Gives the object."""
@@ -81,7 +81,7 @@ def join(objects: Objects, chosen: int, start: int, end: int, size: int) -> int:
     return chosen
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def idle_steps(objects: Objects, chosen: int, start: int, end: int) -> int:
     """The steps between the lifetime `[start, end)` and the nearest one of an object; −1 when they meet."""
     if objects.long_start[chosen] < end and start < objects.long_end[chosen]:
@@ -103,7 +103,7 @@ def idle_steps(objects: Objects, chosen: int, start: int, end: int) -> int:
     return max(idle, -1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def assign_by_distance(
     order: Ints,
     position: Ints,
@@ -161,7 +161,7 @@ def assign_by_distance(
     return chosen
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _make_winners(group: Ints, least: Ints, size: Ints) -> Ints:
     """A tournament tree over the rows of `group`: the root, at 1, is the row that comes next."""
     leaves = len(group)
@@ -172,7 +172,7 @@ def _make_winners(group: Ints, least: Ints, size: Ints) -> Ints:
     return winner
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _play(winner: Ints, row: int, now: int, group: Ints, least: Ints, size: Ints) -> None:
     """Let the games of `row` be played anew, by `now`: the row itself, or NOBODY."""
     node = row + len(group)
@@ -183,7 +183,7 @@ def _play(winner: Ints, row: int, now: int, group: Ints, least: Ints, size: Ints
         node >>= 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sooner(one: int, other: int, group: Ints, least: Ints, size: Ints) -> int:
     """Of two rows the one nearer to an object, then the larger, then the first."""
     if one == NOBODY or other == NOBODY:
@@ -196,7 +196,7 @@ def _sooner(one: int, other: int, group: Ints, least: Ints, size: Ints) -> int:
     return min(one, other)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _next(
     objects: Objects, winner: Ints, group: Ints, least: Ints, start: Ints, end: Ints, size: Ints
 ) -> tuple[int, int]:
@@ -211,7 +211,7 @@ def _next(
         _play(winner, row, row, group, least, size)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _nearest(objects: Objects, start: int, end: int, trace: Trace | None) -> tuple[int, int]:
     least, best = MOST, NOBODY
     for other in range(objects.counts[0]):

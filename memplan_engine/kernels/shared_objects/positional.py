@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Ints
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def largest_kth(by_size: Ints, first: Ints, last: Ints, size: Ints, sections: int) -> Ints:
     """For k = 0, 1, …: the largest size that is the k-th largest, counted from 0, of those alive together.
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Flags, Ints
 
 Orders = NDArray[np.int8]
@@ -52,7 +52,7 @@ class Disjunctions(NamedTuple):
     high: Ints
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def decide_pairs(task: Disjunctions, known: Orders, most_work: int, stop: Flags) -> tuple[int, int, Ints]:
     """Whether offsets exist: (PLACED, nodes, offsets), (IMPOSSIBLE, nodes, –), or (UNDECIDED, nodes, –) after
     `most_work` elementary steps (about a nanosecond each) or when `stop[0]` is raised. `known`: the order of
@@ -87,7 +87,7 @@ def decide_pairs(task: Disjunctions, known: Orders, most_work: int, stop: Flags)
     return UNDECIDED, nodes, task.lowest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _roomier(task: Disjunctions, lower: Ints, upper: Ints, pair: int) -> int:
     """The order of the pair that leaves more room."""
     i, j = task.one[pair], task.other[pair]
@@ -95,7 +95,7 @@ def _roomier(task: Disjunctions, lower: Ints, upper: Ints, pair: int) -> int:
     return ABOVE if above >= upper[i] - lower[j] - task.down[pair] else BELOW
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _choose(task: Disjunctions, lower: Ints, upper: Ints, order: Orders, weight: Weights) -> int:
     """The open pair with the least room for its bytes and its weight; −1 when none is open."""
     best, least, pairs = -1, np.inf, len(order)
@@ -111,7 +111,7 @@ def _choose(task: Disjunctions, lower: Ints, upper: Ints, order: Orders, weight:
     return best
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _propagate(
     task: Disjunctions, lower: Ints, upper: Ints, order: Orders, weight: Weights, work: Ints
 ) -> bool:
@@ -139,7 +139,7 @@ def _propagate(
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _settle(task: Disjunctions, lower: Ints, upper: Ints, order: Orders, pair: int) -> int:
     """Take the only order that is left of an open pair, and hold its two apart."""
     i, j = task.one[pair], task.other[pair]
@@ -161,7 +161,7 @@ def _settle(task: Disjunctions, lower: Ints, upper: Ints, order: Orders, pair: i
     return NARROWED if moved or was == OPEN else HOLDS
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _raise(unit: Ints, lower: Ints, i: int, least: int) -> bool:
     least = -(-least // unit[i]) * unit[i]
     if least <= lower[i]:
@@ -170,7 +170,7 @@ def _raise(unit: Ints, lower: Ints, i: int, least: int) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _cut(unit: Ints, upper: Ints, i: int, most: int) -> bool:
     most = most // unit[i] * unit[i]
     if most >= upper[i]:
@@ -179,7 +179,7 @@ def _cut(unit: Ints, upper: Ints, i: int, most: int) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _stack(task: Disjunctions, lower: Ints, upper: Ints, order: Orders, first: int, last: int) -> int:
     """The members of a clique share no byte: whatever lies between two bytes must fit there, and above those
     that are known to lie below somebody."""

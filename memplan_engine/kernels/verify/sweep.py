@@ -8,14 +8,14 @@ strategies use none of this.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Flags, Ints
 
 NOBODY = -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_collisions(events: Ints, low: Ints, high: Ints, ranges: int) -> Ints:
     """For each rectangle one that it overlaps and that was there before it, or NOBODY.
 
@@ -42,7 +42,7 @@ def find_collisions(events: Ints, low: Ints, high: Ints, ranges: int) -> Ints:
     return collides
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _owner_within(owner: Ints, taken: Flags, left: int, right: int) -> int:
     """Somebody who owns a part of the leaves `[left, right)`."""
     for leaf in (left, right - 1):
@@ -65,14 +65,14 @@ def _owner_within(owner: Ints, taken: Flags, left: int, right: int) -> int:
     return NOBODY
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _any_owner(owner: Ints, taken: Flags, node: int) -> int:
     while owner[node] == NOBODY:
         node = 2 * node if taken[2 * node] else 2 * node + 1
     return owner[node]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _claim(owner: Ints, taken: Flags, left: int, right: int, who: int) -> None:
     first, last = left, right - 1
     while left < right:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from memplan_engine.kernels.constructive.gap_tree.gap_lists import codes_of, gap_onwards, gaps_of
 from memplan_engine.kernels.constructive.gap_tree.rows import rows_that_meet
@@ -22,6 +21,7 @@ from memplan_engine.kernels.constructive.gap_tree.size_codes import (
     size_code,
 )
 from memplan_engine.kernels.constructive.gap_tree.time_tree import CELLS, TimeTree
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Ints
 
 NO_HOLE = np.iinfo(np.int64).max
@@ -38,7 +38,7 @@ class Met(NamedTuple):
     gap: Ints
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def is_short(tree: TimeTree, start: int, end: int) -> bool:
     """Whether `[start, end)` lies in one block and meets few short rectangles at most."""
     if start // (tree.cell * CELLS) != (end - 1) // (tree.cell * CELLS):
@@ -47,7 +47,7 @@ def is_short(tree: TimeTree, start: int, end: int) -> bool:
     return last - first <= 1 or tree.short.counts[first : last + 1].sum() <= MOST_SHORT
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def meet_in_block(tree: TimeTree, start: int, end: int) -> Met:
     """The long rectangles and the waiting ones, merged with the short ones."""
     block = start // (tree.cell * CELLS)
@@ -81,7 +81,7 @@ def meet_in_block(tree: TimeTree, start: int, end: int) -> Met:
     return met
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _short_by_low(tree: TimeTree, start: int, end: int, rows: Ints) -> tuple[Ints, Ints]:
     """The lows and highs of the short rectangles that meet `[start, end)`; `rows` is scratch.
 
@@ -97,7 +97,7 @@ def _short_by_low(tree: TimeTree, start: int, end: int, rows: Ints) -> tuple[Int
     return low[by_low], high[by_low]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def first_fit(tree: TimeTree, pool: Ints, start: int, end: int, size: int, alignment: int) -> int:
     """The lowest offset."""
     met = meet_in_block(tree, start, end)
@@ -115,7 +115,7 @@ def first_fit(tree: TimeTree, pool: Ints, start: int, end: int, size: int, align
     return -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best_fit(tree: TimeTree, pool: Ints, begin: int, finish: int, size: int, alignment: int) -> int:
     """The lowest offset in the smallest hole that is large enough, above everything if there is none."""
     met = meet_in_block(tree, begin, finish)
@@ -151,7 +151,7 @@ def best_fit(tree: TimeTree, pool: Ints, begin: int, finish: int, size: int, ali
     return chosen if chosen >= 0 else above + (-above & mask)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _smallest_gap(gaps: Ints, codes: Codes, size: int, mask: int, tightest: int) -> tuple[int, int]:
     """The offset in the smallest gap that has room for `size` bytes and is no larger than `tightest`, the
     lowest of equals, and how large the gap is; NO_HOLE if there is none."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from memplan_engine.kernels.constructive.gap_tree.time_tree import CELLS
 from memplan_engine.kernels.constructive.placed import rows_read
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Ints
 
 RUNS = 0
@@ -15,7 +15,7 @@ MANY_ROWS = 3000.0
 """From so many rows read for one piece on, the tree is quicker (measured)."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def tree_cell(first: Ints, last: Ints, sections: int, width: int) -> int:
     """The cell width of the tree, in sections, for pieces `[first[p], last[p])`; RUNS if `placed` with cells
     of `width` sections is quicker."""
@@ -32,7 +32,7 @@ def tree_cell(first: Ints, last: Ints, sections: int, width: int) -> int:
     return best_cell
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _tree_work(length: Ints, sections: int, cell: int) -> float:
     """The lists of gaps that long pieces change, and the rows that a look-up reads and an insertion moves."""
     pieces, block = len(length), cell * CELLS

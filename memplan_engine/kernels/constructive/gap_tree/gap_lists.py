@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from memplan_engine.kernels.constructive.gap_tree.size_codes import Codes
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Ints
 
 NO_END = np.iinfo(np.int64).max
@@ -32,7 +32,7 @@ class GapLists(NamedTuple):
     wait_high: Ints
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def make_gap_lists(lists: int) -> tuple[GapLists, Ints]:
     """Lists that leave every byte free, and their pool."""
     room = 8
@@ -51,20 +51,20 @@ def make_gap_lists(lists: int) -> tuple[GapLists, Ints]:
     return empty, pool
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gaps_of(lists: GapLists, pool: Ints, one: int) -> Ints:
     """The gaps of list `one`, lows and highs, without regard to what waits."""
     return pool[:2, lists.first[one] : lists.first[one] + lists.counts[one]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def codes_of(lists: GapLists, pool: Ints, one: int) -> Codes:
     """The codes of the gaps of list `one`, as `write_codes` left them."""
     first, count = lists.first[one], lists.counts[one]
     return pool[2, first : first + count].view(np.uint16)[:count]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gap_above(high: Ints, byte: int) -> int:
     """The first gap that reaches above `byte`; there always is one."""
     left, right = 0, len(high)
@@ -77,7 +77,7 @@ def gap_above(high: Ints, byte: int) -> int:
     return left
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gap_onwards(high: Ints, left: int, byte: int) -> int:
     """The first gap from `left` on that reaches above `byte`: quick where it is near."""
     right, step = len(high), 1
@@ -87,14 +87,14 @@ def gap_onwards(high: Ints, left: int, byte: int) -> int:
     return left + gap_above(high[left : min(right, left + step)], byte)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def is_taken(lists: GapLists, pool: Ints, one: int, low: int, high: int) -> bool:
     """Whether nothing of `[low, high)` is left in list `one`."""
     gaps = gaps_of(lists, pool, one)
     return gaps[0, gap_above(gaps[1], low)] >= high
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take_out(lists: GapLists, pool: Ints, one: int, low: int, high: int) -> Ints:
     """Take `[low, high)` out of list `one`, whether or not all of it was free; gives the pool."""
     if lists.waiting[one] == MOST_WAITING:
@@ -109,7 +109,7 @@ def take_out(lists: GapLists, pool: Ints, one: int, low: int, high: int) -> Ints
     return pool
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def settle(lists: GapLists, pool: Ints, one: int) -> Ints:
     """Take out of list `one` what waits; gives the pool."""
     gaps, waiting = gaps_of(lists, pool, one), lists.waiting[one]
@@ -129,7 +129,7 @@ def settle(lists: GapLists, pool: Ints, one: int) -> Ints:
     return pool
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _shift(values: Ints, first: int, last: int, by: int) -> None:
     # Counted from 0, so that no index can be negative and the compiler makes vector instructions of it.
     count = last - first
@@ -143,13 +143,13 @@ def _shift(values: Ints, first: int, last: int, by: int) -> None:
             moved[i] = moved[i - by]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _copy(source: Ints, target: Ints) -> None:
     for i in range(len(source)):
         target[i] = source[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _without(gaps: Ints, low: Ints, high: Ints) -> tuple[Ints, int, int]:
     """What is left of the gaps `[begin, end)`, the ones changed, without the ranges; and `begin`, `end`."""
     begin = gap_above(gaps[1], low[0])
@@ -176,7 +176,7 @@ def _without(gaps: Ints, low: Ints, high: Ints) -> tuple[Ints, int, int]:
     return left[:, :made], begin, at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _move(lists: GapLists, pool: Ints, one: int, room: int) -> Ints:
     """Give list `one` new room at the end of the pool; gives the pool."""
     first, used, count = lists.first[one], lists.used[0], lists.counts[one]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Flags, Ints, Shorts
 
 
@@ -29,7 +29,7 @@ class Rows(NamedTuple):
     meets: Flags
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def make_rows(counts: Ints) -> Rows:
     """No rows yet, with room for `counts[p]` in part p."""
     first = np.zeros(len(counts) + 1, dtype=np.int64)
@@ -47,7 +47,7 @@ def make_rows(counts: Ints) -> Rows:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_row(rows: Rows, part: int, start: int, end: int, low: int, high: int, gap: int) -> None:
     """Insert one rectangle where its low byte belongs."""
     first = rows.first[part]
@@ -63,7 +63,7 @@ def add_row(rows: Rows, part: int, start: int, end: int, low: int, high: int, ga
     rows.counts[part] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _shift_up(values: NDArray[np.signedinteger[Any]]) -> None:
     """Move all but the last one place up. Counting down to 1, no index can be negative: only then does the
     compiler make vector instructions of it."""
@@ -71,7 +71,7 @@ def _shift_up(values: NDArray[np.signedinteger[Any]]) -> None:
         values[i] = values[i - 1]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rows_that_meet(rows: Rows, part: int, start: int, end: int, found: Ints) -> int:
     """The rows of the part that meet the sections `[start, end)`, to `found`, by low; how many."""
     first, count = rows.first[part], rows.counts[part]

@@ -6,9 +6,9 @@ A larger size never has a smaller code; equal codes mean sizes within a thousand
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Ints
 
 Codes = NDArray[np.uint16]
@@ -20,21 +20,21 @@ FRACTION, BIAS = 10, 1023
 CHUNK = 256
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def size_code(nbytes: int) -> np.uint16:
     """Six bits of exponent and ten of fraction of `nbytes`, which is 1 or more."""
     bits = np.float64(nbytes).view(np.int64)
     return np.uint16((bits >> (52 - FRACTION)) - (BIAS << FRACTION) + 1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_codes(low: Ints, high: Ints, codes: Codes) -> None:
     """The code of each gap `[low, high)`."""
     for i in range(len(low)):
         codes[i] = size_code(high[i] - low[i])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def next_code(codes: Codes, floor: np.uint16, nearest: Codes) -> np.uint16:
     """The least of all codes that are `floor` or above, LARGEST if there is none.
 

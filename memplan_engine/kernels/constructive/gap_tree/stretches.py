@@ -9,20 +9,20 @@ exchanged roles, with how many stretches there are.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from memplan_engine.kernels.constructive.gap_tree.gap_lists import gap_onwards
 from memplan_engine.kernels.constructive.place import FIRST_FIT, TOP
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Ints
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def with_room(array: Ints, needed: int) -> Ints:
     """`array`, or a larger one."""
     return array if needed <= array.shape[1] else np.empty((2, 2 * needed), dtype=np.int64)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def narrow_to_gaps(
     old: Ints, new: Ints, count: int, gaps: Ints, below: int, above: int
 ) -> tuple[Ints, Ints, int]:
@@ -47,7 +47,7 @@ def narrow_to_gaps(
     return new, old, made
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def narrow_around(
     old: Ints, new: Ints, count: int, low: Ints, high: Ints, below: int, above: int
 ) -> tuple[Ints, Ints, int]:
@@ -69,7 +69,7 @@ def narrow_around(
     return new, old, made
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pick(stretches: Ints, count: int, alignment: int, fit: int) -> int:
     """The offset that `fit` gives; the last stretch, above everything, is the last resort."""
     chosen, tightest = -1, np.iinfo(np.int64).max

@@ -17,7 +17,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from memplan_engine.kernels.constructive.gap_tree.gap_lists import (
     MOST_WAITING,
@@ -33,6 +32,7 @@ from memplan_engine.kernels.constructive.gap_tree.gap_lists import (
 from memplan_engine.kernels.constructive.gap_tree.rows import Rows, add_row, make_rows, rows_that_meet
 from memplan_engine.kernels.constructive.gap_tree.size_codes import size_code, write_codes
 from memplan_engine.kernels.constructive.gap_tree.stretches import narrow_around, narrow_to_gaps
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Ints
 
 CELLS = 16
@@ -51,7 +51,7 @@ class TimeTree(NamedTuple):
     found: Ints
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def make_tree(starts: Ints, ends: Ints, cell: int) -> tuple[TimeTree, Ints]:
     """Nothing placed yet, with room for the rectangles over `[starts, ends)`; and the pool of all gaps."""
     sections = max(1, ends.max()) if len(ends) else 1
@@ -83,13 +83,13 @@ def make_tree(starts: Ints, ends: Ints, cell: int) -> tuple[TimeTree, Ints]:
     ), pool
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _to_the_end(end: int, sections: int, block: int) -> int:
     """What is there to the end of time is there to the end of its last block."""
     return end if end < sections else -(-end // block) * block
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_rectangle(tree: TimeTree, pool: Ints, start: int, end: int, low: int, high: int) -> Ints:
     """Place a rectangle over the sections `[start, end)` and the bytes `[low, high)`; gives the pool."""
     end = _to_the_end(end, tree.sections, tree.cell * CELLS)
@@ -111,7 +111,7 @@ def add_rectangle(tree: TimeTree, pool: Ints, start: int, end: int, low: int, hi
     return pool
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_to_blocks(tree: TimeTree, pool: Ints, start: int, end: int, low: int, high: int) -> Ints:
     width = tree.cell * CELLS
     for block in range(start // width, (end - 1) // width + 1):
@@ -129,7 +129,7 @@ def _add_to_blocks(tree: TimeTree, pool: Ints, start: int, end: int, low: int, h
     return pool
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find_gaps_of_rows(tree: TimeTree, gap_high: Ints, block: int) -> None:
     rows, gap = tree.long, 0
     for row in range(rows.first[block], rows.first[block] + rows.counts[block]):
@@ -138,7 +138,7 @@ def _find_gaps_of_rows(tree: TimeTree, gap_high: Ints, block: int) -> None:
         rows.gap[row] = gap
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def narrow_to_time(
     tree: TimeTree, pool: Ints, old: Ints, new: Ints, count: int, start: int, end: int, below: int, above: int
 ) -> tuple[Ints, Ints, int]:
@@ -167,7 +167,7 @@ def narrow_to_time(
     return old, new, count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _nodes_of(left: int, right: int) -> Ints:
     """The fewest nodes that make up the leaves `[left, right)`, the ones over longer times last."""
     nodes, many = np.empty(128, dtype=np.int64), 0
@@ -185,7 +185,7 @@ def _nodes_of(left: int, right: int) -> Ints:
     return nodes[:many]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _narrow_to_list(
     tree: TimeTree, pool: Ints, old: Ints, new: Ints, count: int, one: int, below: int, above: int
 ) -> tuple[Ints, Ints, int]:
@@ -195,7 +195,7 @@ def _narrow_to_list(
     return narrow_around(old, new, count, wait_low, wait_high, below, above)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _narrow_around_rows(
     rows: Rows,
     part: int,

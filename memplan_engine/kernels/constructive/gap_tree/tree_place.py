@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from memplan_engine.kernels.constructive.gap_tree.block_fit import best_fit, first_fit, is_short
 from memplan_engine.kernels.constructive.gap_tree.gap_lists import NO_END
@@ -15,10 +14,11 @@ from memplan_engine.kernels.constructive.gap_tree.time_tree import (
     narrow_to_time,
 )
 from memplan_engine.kernels.constructive.place import FIRST_FIT, FREE, TOP, UNPLACED, choose
+from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Flags, Ints
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def place_in_tree(
     order: Ints,
     first: Ints,
@@ -72,7 +72,7 @@ def place_in_tree(
     return offsets
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_simple(
     tree: TimeTree,
     one: int,
@@ -89,7 +89,7 @@ def _is_simple(
     return whole and alignment & (alignment - 1) == 0 and is_short(tree, start[one], end[one])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _place_nothing(
     one: int,
     last: int,
