@@ -59,7 +59,7 @@ class Kernel(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """What the function gives, by the tier that is sooner done."""
-        if self.is_loaded or not self._is_quick_in_python(args):
+        if self.is_loaded or not self._is_quick_in_python((*args, *kwargs.values())):
             result: R = self.compiled(*args, **kwargs)
             self.is_loaded = True
             return result
@@ -91,9 +91,10 @@ class Kernel(Generic[P, R]):
     def compiled(self) -> Any:
         """Numba's dispatcher, which compiles or loads what a call needs; made only once, in any thread."""
         with _lock:
-            if "compiled" in self.__dict__:
-                return self.__dict__["compiled"]
-            return _dispatcher(self)
+            # Stored before the lock is free again: cached_property itself lets several threads in.
+            if "compiled" not in self.__dict__:
+                self.__dict__["compiled"] = _dispatcher(self)
+            return self.__dict__["compiled"]
 
 
 @overload

@@ -159,6 +159,7 @@ def test_what_is_small_is_interpreted_until_that_has_cost_as_much_as_compiling(m
     monkeypatch.setattr(jit._tiers, "compiled_only", 0)
     monkeypatch.setattr(jit._tiers, "spent", 0.0)
     assert [watched()(each) for each in (small, large, (1, 2), None)] == ["Python", "code", "code", "Python"]
+    assert watched()(argument=large) == "code"
     assert jit.interprets(jit.SMALL)
     assert not jit.interprets(jit.SMALL + 1)
     with jit.compiled_only():
