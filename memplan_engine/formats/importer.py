@@ -6,12 +6,15 @@ import codecs
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 from memplan_engine.recordings.selection import EVERYTHING, Selection
+
+if TYPE_CHECKING:
+    from memplan_engine.recordings.allocator_recording import Snapshot
 
 Loaded = Graph | Problem | Plan
 HEAD_BYTES = 4096
@@ -65,3 +68,15 @@ def says_format(head: bytes, form: str) -> bool:
     """Whether a file that begins with `head` is JSON whose first words name the format `form`."""
     begin = head.removeprefix(codecs.BOM_UTF8).lstrip()[:200]
     return begin[:1] == b"{" and f'"{form}"'.encode() in begin
+
+
+def open_recording(snapshot: Snapshot, options: ImportOptions) -> Problem | Plan:
+    """The device with the most bytes, or what `options` choose, as buffers, or as the placement that was
+    recorded; raises InputError where nothing is as they choose."""
+    # Here, not above: who opens another kind of file need not wait for it.
+    from memplan_engine.recordings.recorded_problem import recorded_plan, recording_problem
+    from memplan_engine.recordings.recording_parts import choose_recording
+
+    recording = choose_recording(snapshot, options.selection)
+    problem = recording_problem(recording)
+    return recorded_plan(recording, problem) if options.offsets_as_plan else problem

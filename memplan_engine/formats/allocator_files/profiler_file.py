@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from memplan_engine.formats.importer import HEAD_BYTES, ImportOptions
+from memplan_engine.formats.importer import HEAD_BYTES, ImportOptions, open_recording
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 
@@ -32,14 +32,10 @@ class ProfilerImporter:
         from memplan_engine.formats.allocator_files.profiler_trace import load_trace
         from memplan_engine.formats.json_stream import head_of
         from memplan_engine.formats.read_limits import read_head
-        from memplan_engine.recordings.recorded_problem import recorded_plan, recording_problem
-        from memplan_engine.recordings.recording_parts import choose_recording
 
         if not is_trace(head_of(path, read_head(path, HEAD_BYTES), HEAD_BYTES).lstrip()):
             return load_timeline(path)
-        recording = choose_recording(load_trace(path, options.progress), options.selection)
-        problem = recording_problem(recording)
-        return recorded_plan(recording, problem) if options.offsets_as_plan else problem
+        return open_recording(load_trace(path, options.progress), options)
 
 
 def is_timeline(begin: bytes) -> bool:

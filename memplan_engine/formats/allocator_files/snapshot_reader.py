@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from memplan_engine.formats.importer import ImportOptions
+from memplan_engine.formats.importer import ImportOptions, open_recording
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 
@@ -26,9 +26,5 @@ class SnapshotImporter:
         """The device with the most bytes, or what `options` choose; raises InputError."""
         # Here, not above: who opens another kind of file need not wait for it.
         from memplan_engine.formats.allocator_files.cuda_snapshot import load_snapshot
-        from memplan_engine.recordings.recorded_problem import recorded_plan, recording_problem
-        from memplan_engine.recordings.recording_parts import choose_recording
 
-        recording = choose_recording(load_snapshot(path, options.progress), options.selection)
-        problem = recording_problem(recording)
-        return recorded_plan(recording, problem) if options.offsets_as_plan else problem
+        return open_recording(load_snapshot(path, options.progress), options)

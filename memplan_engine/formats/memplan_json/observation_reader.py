@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memplan_engine.formats.importer import ImportOptions, says_format
-from memplan_engine.formats.read_limits import read_text
+from memplan_engine.formats.importer import ImportOptions, open_recording, says_format
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 
@@ -31,13 +30,7 @@ class ObservationImporter:
     def load(self, path: Path, options: ImportOptions) -> Problem | Plan:
         """The device with the most bytes, or the one that `options` choose, at the level that knows most;
         raises InputError."""
-        # Here, not above: who opens another kind of file need not wait for it.
-        from memplan_engine.recordings.recorded_problem import recorded_plan, recording_problem
-        from memplan_engine.recordings.recording_parts import choose_recording
-
-        recording = choose_recording(load_observed_snapshot(path), options.selection)
-        problem = recording_problem(recording)
-        return recorded_plan(recording, problem) if options.offsets_as_plan else problem
+        return open_recording(load_observed_snapshot(path), options)
 
 
 def is_observation(head: bytes) -> bool:
@@ -52,13 +45,11 @@ def load_observation(path: Path | str) -> Observation:
     ------
     InputError: another file, or one that is not sound, with the path of the first field that is wrong.
     """
-    from memplan_engine.formats.memplan_json.json_base import check_head, parse
+    from memplan_engine.formats.memplan_json.json_base import load_as
     from memplan_engine.formats.memplan_json.observation_format import ObservationFile, observation_from
 
     path = Path(path)
-    text = read_text(path)
-    check_head(text, path.name, "memplan/observation")
-    return observation_from(parse(ObservationFile, text, path.name), path.name)
+    return observation_from(load_as(ObservationFile, path, "memplan/observation"), path.name)
 
 
 def load_observed_snapshot(path: Path) -> Snapshot:
