@@ -14,8 +14,7 @@ from memplan_engine.errors import InputError, MissingDependencyError
 from memplan_engine.plan import Plan
 from memplan_engine.plotting.figure_style import PIXELS_PER_INCH, FigureStyle
 from memplan_engine.plotting.rasterize import paint
-from memplan_engine.plotting.rectangle_labels import rect_labels
-from memplan_engine.plotting.scene import Scene, make_scene
+from memplan_engine.plotting.scene import Scene, make_scene, rect_labels
 from memplan_engine.plotting.shapes import Area, Box, Floats, Frame, Line, Path, Shape, Text
 from memplan_engine.system.write_atomically import write_atomically
 

@@ -12,7 +12,7 @@ from memplan_engine.analysis.claims import over_bound
 from memplan_engine.pieces import cut
 from memplan_engine.plan import Plan
 from memplan_engine.plotting.axis_ticks import byte_ticks, step_ticks
-from memplan_engine.plotting.figure_style import FigureStyle, shorten, text_width
+from memplan_engine.plotting.figure_style import FigureStyle, ink_on, shorten, text_width
 from memplan_engine.plotting.shapes import TITLE, WORDS, Area, Box, Floats, Frame, Line, Path, Shape, Text
 from memplan_engine.plotting.strip_lines import StripLine, strip_lines, top_of_strip
 from memplan_engine.problem import Ints
@@ -28,6 +28,12 @@ LEGEND_SHARE = 0.25
 """Of the height, at most, for the key."""
 MOST_POINTS = 4_000
 """Corners of the outline of the profile: more than a figure has pixels."""
+LABEL_SIZE = 10.0
+LEAST_WIDTH, LEAST_HEIGHT = 34.0, 13.0
+MOST_LABELS = 400
+LABEL_INSET = 4.0
+LEAST_LETTERS = 6
+"""Fewer letters of a longer name say nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -329,3 +335,19 @@ def _legend(rows: Sequence[Sequence[Entry]], top: float, style: FigureStyle) -> 
                 shapes.append(Line(x, y, x + 20, y, mark[1], mark[2], mark[3]))
                 shapes.append(Text(x + 26, y, words, style.colours.text))
     return shapes
+
+
+def rect_labels(rects: Rects) -> list[Text]:
+    """The names of the MOST_LABELS largest rectangles with room, cut to fit."""
+    width, height = rects.right - rects.left, rects.bottom - rects.top
+    roomy = np.flatnonzero((width >= LEAST_WIDTH) & (height >= LEAST_HEIGHT))
+    largest = roomy[np.argsort(-(width * height)[roomy], kind="stable")[:MOST_LABELS]]
+    labels = []
+    for place in np.sort(largest).tolist():
+        name = rects.names[rects.owner[place]]
+        words = shorten(name, width[place] - 2 * LABEL_INSET, LABEL_SIZE)
+        if words == name or len(words) > LEAST_LETTERS:
+            middle = (rects.top[place] + rects.bottom[place]) / 2
+            ink = ink_on(rects.palette[rects.colour[place]])
+            labels.append(Text(rects.left[place] + LABEL_INSET, middle, words, ink, size=LABEL_SIZE))
+    return labels

@@ -41,11 +41,11 @@ def plan_table(plan: Plan, cut_by: str = "") -> RenderableType:
         ("planned in", effort(plan)),
         ("counted", counted(problem)),
         *_objects(plan),
-        *_symbols(problem),
-        *_unknown(problem),
+        ("symbols", symbol_values(problem)),
+        ("not planned", left_out(problem)),
     ]
     parts: list[RenderableType] = [
-        label_table(rows),
+        label_table(row for row in rows if row[1]),
         plain_text(certificate(plan), style="green" if plan.optimal and not left_out(problem) else ""),
     ]
     if plan.cut_short:
@@ -80,15 +80,10 @@ def _objects(plan: Plan) -> list[tuple[str, str]]:
     ]
 
 
-def _symbols(problem: Problem) -> list[tuple[str, str]]:
+def symbol_values(problem: Problem) -> str:
+    """ "batch = 8, seq = 128": at which values the sizes are; "" without symbols."""
     symbols = problem.origin.graph.symbols if problem.origin else ()
-    values = [f"{symbol.name} = {symbol.hint:,}" for symbol in symbols if symbol.hint is not None]
-    return [("symbols", ", ".join(values))] if values else []
-
-
-def _unknown(problem: Problem) -> list[tuple[str, str]]:
-    told = left_out(problem)
-    return [("not planned", told)] if told else []
+    return ", ".join(f"{symbol.name} = {symbol.hint:,}" for symbol in symbols if symbol.hint is not None)
 
 
 def lesson(about: About) -> list[RenderableType]:

@@ -141,8 +141,9 @@ def _reserved(cost: Cost) -> list[tuple[str, str]]:
     if not cost.knows_reserved:
         return [("peak reserved", "not recorded")]
     share = format_percent(cost.fragmentation / height.reserved)
+    peak = f"{exact(height.reserved)} at step {height.step:,}, when {format_bytes(height.live)} were live"
     return [
-        ("peak reserved", f"{exact(height.reserved)} at step {height.step:,}, when {_of(height)}"),
+        ("peak reserved", peak),
         ("fragmentation", f"{exact(cost.fragmentation)}, {share} of what was reserved was never needed"),
     ]
 
@@ -158,10 +159,6 @@ def _recorded(cost: Cost) -> str:
 def _counts(cost: Cost) -> str:
     counts = f"{len(cost.problem):,}, {cost.older:,} of them older than the recording"
     return f"{counts}, {cost.younger:,} alive at its end"
-
-
-def _of(moment: Moment) -> str:
-    return f"{format_bytes(moment.live)} were live"
 
 
 def _others(snapshot: Snapshot, chosen: Recording) -> list[tuple[str, str]]:

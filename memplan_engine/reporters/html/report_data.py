@@ -78,15 +78,14 @@ def shortened(text: str, most: int = MOST_LETTERS) -> str:
 def _colourings(problem: Problem, columns: Columns) -> list[dict[str, Any]]:
     """The default colouring first, then the others that tell buffers apart."""
     default = default_colouring(problem)
-    found = []
+    entries = []
     for name, colouring in sorted(COLOURINGS.items(), key=lambda pair: pair[1] is not default):
-        made = colouring(problem)
-        if colouring is default or len(made.legend) > 1:
-            shown = [(shortened(label), place) for label, place in made.legend]
-            found.append(
-                {"name": name, "index": columns.add(made.index), "palette": made.palette, "legend": shown}
-            )
-    return found
+        colours = colouring(problem)
+        if colouring is default or len(colours.legend) > 1:
+            legend = [(shortened(label), place) for label, place in colours.legend]
+            index = columns.add(colours.index)
+            entries.append({"name": name, "index": index, "palette": colours.palette, "legend": legend})
+    return entries
 
 
 def _names(problem: Problem, columns: Columns) -> dict[str, Any]:
@@ -102,12 +101,12 @@ def _names(problem: Problem, columns: Columns) -> dict[str, Any]:
 
 def _facts(problem: Problem, columns: Columns) -> list[dict[str, Any]]:
     """Shape, kind, module and line of code of each buffer where they are known, as indices into `values`."""
-    known = find_provenance(problem)
+    origins = find_provenance(problem)
     facts_of = (
-        [f"{each.dtype} {list(each.shape)}" if each.dtype else "" for each in known],
-        ["" if each.kind == "buffer" else each.kind for each in known],
-        [each.module for each in known],
-        ["" if each.source is None else f"{each.source} {each.source.code}".strip() for each in known],
+        [f"{each.dtype} {list(each.shape)}" if each.dtype else "" for each in origins],
+        ["" if each.kind == "buffer" else each.kind for each in origins],
+        [each.module for each in origins],
+        ["" if each.source is None else f"{each.source} {each.source.code}".strip() for each in origins],
     )
     facts = []
     for column in facts_of:
