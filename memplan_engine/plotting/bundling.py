@@ -8,13 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 SHARED = Path(__file__).parent / "frontend"
-BASE_MODULES = tuple(SHARED / name for name in ("format.js", "ticks.js", "contrast.js", "columns.js"))
-CHART_MODULES = (
-    *BASE_MODULES,
-    *(
-        SHARED / name
-        for name in ("strokes.js", "fitting.js", "viewport.js", "axes.js", "levels.js", "strip.js")
-    ),
+CHART_MODULES = tuple(
+    SHARED / f"{name}.js"
+    for name in (
+        *("format", "ticks", "contrast", "columns"),
+        *("strokes", "fitting", "viewport", "axes", "levels", "strip"),
+    )
 )
 """What reports, pages and replays share: numbers as words, ticks and contrast; scales, axes, the strip."""
 
