@@ -148,14 +148,14 @@ from .formats.memplan_json.observation_writer import (
 from .formats.memplan_json.observation_writer import (
     write_observation_trace as write_observation_trace,
 )
-from .formats.memplan_json.run_reader import (
+from .formats.memplan_json.run_files import (
     load_run as load_run,
 )
-from .formats.memplan_json.run_reader import (
+from .formats.memplan_json.run_files import (
     load_runs as load_runs,
 )
-from .formats.memplan_json.run_writer import write_run as write_run
-from .formats.memplan_json.schedule_reader import load_schedule as load_schedule
+from .formats.memplan_json.run_files import write_run as write_run
+from .formats.memplan_json.schedule_format import load_schedule as load_schedule
 from .graph import (
     Graph as Graph,
 )

@@ -17,7 +17,7 @@ from memplan_dashboard.background.solver_process import take_pipes
 from memplan_examples.small import MODELS
 
 from memplan_engine.errors import InputError, MemplanError
-from memplan_engine.formats.memplan_json.run_writer import run_bytes
+from memplan_engine.formats.memplan_json.run_files import run_bytes
 from memplan_engine.planner import make_plan
 from memplan_engine.strategies.base import SolveLimits
 

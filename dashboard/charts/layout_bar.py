@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from memplan_dashboard.charts.peak_bars import escape
 
 from memplan_engine.analysis.layout import Layout, Region, RegionKind
-from memplan_engine.plotting.axis_ticks import byte_values
+from memplan_engine.plotting.axis_ticks import byte_axis
 from memplan_engine.units import format_bytes
 
 COLOURS = {
@@ -77,17 +77,11 @@ def figure(parts: list[Part]) -> go.Figure:
             hovertemplate="%{customdata[0]}<br>%{customdata[1]} from address %{customdata[2]}<extra></extra>",
         )
     rows = [row for row in ("regions", "entries") if any((row == "regions") == part.whole for part in parts)]
-    ticks = byte_values(total)
     chart.update_layout(
         barmode="overlay",
         height=90 + 46 * len(rows),
         margin={"l": 0, "r": 0, "t": 8, "b": 8},
-        xaxis={
-            "range": [0, total],
-            "tickvals": ticks,
-            "ticktext": [format_bytes(tick) for tick in ticks],
-            "title": None,
-        },
+        xaxis={"range": [0, total], "title": None, **byte_axis(total)},
         yaxis={"title": None, "categoryorder": "array", "categoryarray": rows},
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
         showlegend=True,

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from memplan_engine import Problem
-from memplan_engine.plotting.axis_ticks import byte_values
+from memplan_engine.plotting.axis_ticks import byte_axis
 from memplan_engine.profile import live_bytes, load_of
 from memplan_engine.units import format_bytes
 
@@ -59,12 +59,11 @@ def figure(areas: Areas) -> go.Figure:
             hovertemplate="%{customdata}",
         )
     top = int(np.sum([*areas.live.values()], axis=0).max(initial=0))
-    ticks = byte_values(top)
     chart.update_layout(
         height=260,
         margin={"l": 0, "r": 0, "t": 8, "b": 8},
         xaxis={"title": "step", "range": [0, areas.end]},
-        yaxis={"tickvals": ticks, "ticktext": [format_bytes(tick) for tick in ticks], "title": None},
+        yaxis={"title": None, **byte_axis(top)},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         hovermode="x unified",
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from memplan_engine.plotting.axis_ticks import byte_values
+from memplan_engine.plotting.axis_ticks import byte_axis
 from memplan_engine.recordings.cost import OverTime, thinned
 from memplan_engine.units import format_bytes
 
@@ -54,7 +54,6 @@ def figure(curve: Curve) -> go.Figure:
         )
     for step in curve.failures:
         chart.add_vline(x=step, line={"color": FAILED, "dash": "dot", "width": 1.5})
-    ticks = byte_values(max(curve.reserved, default=0))
     chart.update_layout(
         height=240,
         margin={"l": 0, "r": 12, "t": 4, "b": 4},
@@ -65,7 +64,7 @@ def figure(curve: Curve) -> go.Figure:
             "tickformat": ",d",
             "nticks": 8,
         },
-        yaxis={"rangemode": "tozero", "tickvals": ticks, "ticktext": [format_bytes(tick) for tick in ticks]},
+        yaxis={"rangemode": "tozero", **byte_axis(max(curve.reserved, default=0))},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         hovermode="x unified",
     )

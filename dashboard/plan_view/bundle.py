@@ -5,24 +5,21 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from memplan_engine.plotting.bundling import SHARED, bundle
+from memplan_engine.plotting.bundling import CHART_MODULES, bundle
 
 FRONTEND = Path(__file__).parent / "frontend"
-SHARED_MODULES = ("format.js", "ticks.js", "contrast.js", "columns.js")
 MODULES = (
     "color.js",
     "element.js",
     "decode.js",
     "layers.js",
-    "viewport.js",
+    "limits.js",
     "layout.js",
     "raster.js",
     "patterns.js",
     "labels.js",
-    "lines.js",
-    "axes.js",
+    "level_names.js",
     "bands.js",
-    "strip.js",
     "panel.js",
     "overlay.js",
     "neighbours.js",
@@ -46,7 +43,7 @@ FEED_MODULES = ("ports.js", "feed.js")
 @cache
 def script() -> str:
     """The modules in one."""
-    return bundle([*(SHARED / name for name in SHARED_MODULES), *(FRONTEND / name for name in MODULES)])
+    return bundle([*CHART_MODULES, *(FRONTEND / name for name in MODULES)])
 
 
 @cache

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from memplan_engine.plotting.strip_lines import StripLine
 
 Ints = NDArray[np.int64]
 MAX_COLORS = 128
@@ -21,26 +22,6 @@ class Band:
     start: int
     end: int
     color: tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StripLine:
-    """A line on the strip: from each of the steps `start` to the next so many bytes (int64, shape (r,)), or,
-    unless `exact`, up to so many. `kind` says how it is drawn: what is held with the scratch of ops, or what
-    an allocator reserved of the device.
-
-    Raises ValueError when both columns are not of one length.
-    """
-
-    kind: Literal["held", "reserved"]
-    label: str
-    start: Ints
-    nbytes: Ints
-    exact: bool = True
-
-    def __post_init__(self) -> None:
-        if len(self.start) != len(self.nbytes):
-            raise ValueError(f"line {self.label!r}: nbytes has not the {len(self.start)} rows of start")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from pathlib import Path
 
-from memplan_engine.plotting.bundling import SHARED, unlinked
+from memplan_engine.plotting.bundling import CHART_MODULES, bundle
 
 FRONTEND = Path(__file__).parent / "frontend"
 PLAN_VIEW = Path(__file__).parents[1] / "plan_view" / "frontend"
 MODULES = (
-    SHARED / "format.js",
-    SHARED / "ticks.js",
-    SHARED / "contrast.js",
+    *CHART_MODULES,
     PLAN_VIEW / "color.js",
     PLAN_VIEW / "element.js",
     FRONTEND / "dom.js",
@@ -34,24 +31,14 @@ MODULES = (
 )
 """In this order no module runs code that needs a later one."""
 
-_CONSTANT = re.compile(r"^const ([A-Z][A-Z_]*) =", re.MULTILINE)
-
 
 @cache
 def script() -> str:
-    """The modules in one. Constants that a module keeps to itself get its name: all share one scope."""
-    return "\n".join(_module(path) for path in MODULES)
+    """The modules in one."""
+    return bundle(MODULES)
 
 
 @cache
 def styles() -> str:
     """The style sheet."""
     return (FRONTEND / "replay_view.css").read_text("utf-8")
-
-
-def _module(path: Path) -> str:
-    text = path.read_text("utf-8")
-    # Before the exports are gone: those have one name everywhere.
-    for name in _CONSTANT.findall(text):
-        text = re.sub(rf"(?<![\w.]){name}\b(?!:)", f"{path.stem}_{name}", text)
-    return unlinked(text)

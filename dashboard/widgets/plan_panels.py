@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from memplan_dashboard.charts.reserved_over_time import Curve
-from memplan_dashboard.plan_view import Band, Panel, StripLine
+from memplan_dashboard.plan_view import Band, Panel
 from memplan_dashboard.session.plan_facts import Facts
 from numpy.typing import NDArray
 
@@ -14,6 +14,7 @@ from memplan_engine.analysis.provenance import step_labels
 from memplan_engine.analysis.training_phases import phase_steps
 from memplan_engine.pieces import cut
 from memplan_engine.plotting.colouring import PHASE_COLOURS, Colouring
+from memplan_engine.plotting.strip_lines import RESERVED, StripLine, strip_lines
 from memplan_engine.profile import shared_by_step
 from memplan_engine.units import format_bytes
 
@@ -39,6 +40,10 @@ def make_panel(
     over = over_bound(plan)
     if not facts.report.valid:
         over = "not valid"
+    lines = strip_lines(plan, profile, MOST_LINE)
+    if reserved is not None:
+        steps, nbytes = np.array(reserved.steps), np.array(reserved.reserved)
+        lines = (*lines, StripLine("reserved", steps, nbytes, RESERVED, dash=(5, 2), exact=False))
     labels = _step_labels(problem) if problem.steps <= MOST_STEP_LABELS else []
     return Panel(
         title=plan.strategy,
@@ -62,22 +67,8 @@ def make_panel(
         step_labels=labels or None,
         bands=_bands(problem),
         before=before,
-        lines=_lines(facts, reserved),
+        lines=lines,
     )
-
-
-def _lines(facts: Facts, reserved: Curve | None) -> tuple[StripLine, ...]:
-    """What is held with the scratch of ops, where they have any, and what an allocator reserved."""
-    plan, lines = facts.plan, []
-    if plan.workspace_bytes:
-        held = facts.profile.held
-        thin = held.thinned(MOST_LINE)
-        label = f"with {workspace_name(plan.problem)}"
-        lines.append(StripLine("held", label, thin.start, thin.nbytes, exact=thin is held))
-    if reserved is not None:
-        columns = np.array(reserved.steps), np.array(reserved.reserved)
-        lines.append(StripLine("reserved", "reserved", *columns, exact=False))
-    return tuple(lines)
 
 
 def _step_labels(problem: Problem) -> list[str]:

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from math import ceil, floor, log2, log10
+from typing import Any
 
-from memplan_engine.units import UNITS
+from memplan_engine.units import UNITS, format_bytes
 
 MOST_DECIMALS = 2
 MOST = 6
@@ -43,6 +44,12 @@ def byte_values(top: int) -> list[int]:
     while top // step >= MOST:
         step *= 2
     return list(range(0, top + 1, step))
+
+
+def byte_axis(top: int) -> dict[str, Any]:
+    """An axis of bytes up to `top`, as Plotly takes its ticks."""
+    ticks = byte_values(top)
+    return {"tickvals": ticks, "ticktext": [format_bytes(tick) for tick in ticks]}
 
 
 def share_ticks(top: float) -> dict[float, str]:

@@ -8,17 +8,30 @@ from collections.abc import Iterable
 from pathlib import Path
 
 SHARED = Path(__file__).parent / "frontend"
-"""What reports and pages share: numbers as words, ticks, contrast, packed columns."""
+CHART_MODULES = tuple(
+    SHARED / f"{name}.js"
+    for name in (
+        *("format", "ticks", "contrast", "columns"),
+        *("strokes", "fitting", "viewport", "axes", "levels", "strip"),
+    )
+)
+"""What reports, pages and replays share: numbers as words, ticks and contrast; scales, axes, the strip."""
 
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
+_CONSTANT = re.compile(r"^const ([A-Z][A-Z_]*) =", re.MULTILINE)
 
 
 def bundle(paths: Iterable[Path]) -> str:
-    """The modules in one scope, in this order: none may run code that needs a later one."""
-    return "\n".join(unlinked(path.read_text("utf-8")) for path in paths)
+    """The modules in one scope, in this order: none may run code that needs a later one. Constants that a
+    module keeps to itself get its name."""
+    return "\n".join(map(_unlinked, paths))
 
 
-def unlinked(module: str) -> str:
+def _unlinked(path: Path) -> str:
     """The text of a module without its imports, and with its exports as plain declarations."""
-    return _EXPORT.sub("", _IMPORT.sub("", module))
+    text = path.read_text("utf-8")
+    # Before the exports are gone: those have one name everywhere.
+    for name in _CONSTANT.findall(text):
+        text = re.sub(rf"(?<![\w.]){name}\b(?!:)", f"{path.stem}_{name}", text)
+    return _EXPORT.sub("", _IMPORT.sub("", text))

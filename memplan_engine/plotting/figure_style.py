@@ -36,17 +36,16 @@ class Theme:
     hatch: str
     bound: str
     peak: str
-    held: str
 
 
 THEMES = {
     "light": Theme(
         *("#ffffff", "#1f2430", "#5c6270", "#e8eaee", "#a4a9b4"),
-        *("#3b7ddd", "#f5c9ab", "#e39b69", "#1f66c7", "#b3264e", "#6b2fa3"),
+        *("#3b7ddd", "#f5c9ab", "#e39b69", "#1f66c7", "#b3264e"),
     ),
     "dark": Theme(
         *("#14171d", "#eceef2", "#a9afbb", "#2a2f38", "#636a77"),
-        *("#7fb2f5", "#6e4f38", "#a0714c", "#8fc1ff", "#ff9db4", "#e3b5ff"),
+        *("#7fb2f5", "#6e4f38", "#a0714c", "#8fc1ff", "#ff9db4"),
     ),
 }
 
@@ -88,8 +87,12 @@ class FigureStyle:
     def colouring(self, problem: Problem) -> tuple[Colouring, tuple[str, ...]]:
         """The colouring of `problem`, and its palette on the side of the theme."""
         chosen = COLOURINGS[self.colour_by] if self.colour_by else default_colouring(problem)
-        found = chosen(problem)
-        return found, tuple(pair[self.theme == "dark"] for pair in found.palette)
+        colouring = chosen(problem)
+        return colouring, tuple(map(self.of_theme, colouring.palette))
+
+    def of_theme(self, pair: tuple[str, str]) -> str:
+        """Of a colour on light and one on dark ground that of the theme."""
+        return pair[self.theme == "dark"]
 
 
 def parse_length(text: str, source: str) -> int:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from memplan_engine.analysis.claims import over_bound, workspace_name
+from memplan_engine.analysis.claims import over_bound
 from memplan_engine.errors import MissingDependencyError
 from memplan_engine.pieces import cut
 from memplan_engine.plan import Plan
 from memplan_engine.plotting.axis_ticks import byte_ticks
 from memplan_engine.plotting.figure_style import FigureStyle
 from memplan_engine.plotting.rasterize import paint, png_bytes
-from memplan_engine.plotting.scene import coarse, held_curve, make_scene
+from memplan_engine.plotting.scene import coarse, make_scene
+from memplan_engine.plotting.strip_lines import StripLine, strip_lines, top_of_strip
+from memplan_engine.problem import Ints
 from memplan_engine.profile import Profile, make_profile
 from memplan_engine.units import format_bytes
 
@@ -41,7 +44,8 @@ def plotly_figure(plan: Plan, colour_by: str | None = None, theme: str = "light"
     else:
         _add_picture(chart, plan, style)
     profile = make_profile(plan.problem, plan.offsets)
-    _add_profile(chart, plan, profile, style)
+    lines = strip_lines(plan, profile, MOST_POINTS)
+    _add_profile(chart, profile, lines, style)
     _add_levels(chart, plan, profile, style)
     facts = f"{plan.strategy} · arena {format_bytes(plan.arena_bytes)} · {over_bound(plan)}"
     colours = style.colours
@@ -57,7 +61,7 @@ def plotly_figure(plan: Plan, colour_by: str | None = None, theme: str = "light"
         margin={"t": 70, "r": 20},
     )
     steps, top = max(1, plan.problem.steps), max(1, plan.arena_bytes)
-    deep = max(top, profile.peak_bytes)
+    deep = top_of_strip(plan, profile, lines)
     chart.update_xaxes(range=[0, steps], row=1, col=1)
     chart.update_xaxes(range=[0, steps], title="steps", row=2, col=1)
     for row, high, shown, most in ((1, HEADROOM * top, top, 8), (2, deep, deep, 3)):
@@ -126,26 +130,33 @@ def _add_picture(chart: Any, plan: Plan, style: FigureStyle) -> None:
     )
 
 
-def _add_profile(chart: Any, plan: Plan, profile: Profile, style: FigureStyle) -> None:
+def _add_profile(chart: Any, profile: Profile, lines: Sequence[StripLine], style: FigureStyle) -> None:
     edges, live, high = coarse(profile, MOST_POINTS)
     colours = style.colours
-    curves = [("high water", edges, high, colours.holes), ("live", edges, live, colours.live)]
-    if plan.workspace_bytes:
-        curves.append((f"with {workspace_name(plan.problem)}", *held_curve(profile), colours.held))
-    for name, edges, values, colour in curves:
-        area = {"fill": "tozeroy", "fillcolor": colour} if colour != colours.held else {}
-        chart.add_scatter(
-            x=edges,
-            y=np.append(values, values[-1:]),
-            customdata=[format_bytes(value) for value in [*values.tolist(), *values[-1:].tolist()]],
-            hovertemplate=f"step %{{x}}: {name} %{{customdata}}<extra></extra>",
-            name=name,
-            mode="lines",
-            line={"shape": "hv", "width": 0.5 if area else 1.5, "color": colour},
-            **area,
-            row=2,
-            col=1,
-        )
+    for name, values, colour in (("high water", high, colours.holes), ("live", live, colours.live)):
+        stroke = {"width": 0.5, "color": colour}
+        _add_curve(chart, name, edges, values, stroke, fill="tozeroy", fillcolor=colour)
+    for line in lines:
+        dash = ",".join(f"{length}px" for length in line.dash) or "solid"
+        stroke = {"width": 1.5, "color": style.of_theme(line.colours), "dash": dash}
+        _add_curve(chart, _plain(line.label), np.append(line.start, edges[-1]), line.nbytes, stroke)
+
+
+def _add_curve(chart: Any, name: str, edges: Any, values: Ints, line: dict[str, Any], **area: str) -> None:
+    """Bytes between edges, which are steps, in the strip."""
+    ends = [*values.tolist(), *values[-1:].tolist()]
+    chart.add_scatter(
+        x=edges,
+        y=ends,
+        customdata=[format_bytes(value) for value in ends],
+        hovertemplate=f"step %{{x}}: {name} %{{customdata}}<extra></extra>",
+        name=name,
+        mode="lines",
+        line={"shape": "hv", **line},
+        **area,
+        row=2,
+        col=1,
+    )
 
 
 def _add_levels(chart: Any, plan: Plan, profile: Profile, style: FigureStyle) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import pairwise
 from math import hypot
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING
@@ -13,8 +14,7 @@ from memplan_engine.errors import InputError, MissingDependencyError
 from memplan_engine.plan import Plan
 from memplan_engine.plotting.figure_style import PIXELS_PER_INCH, FigureStyle
 from memplan_engine.plotting.rasterize import paint
-from memplan_engine.plotting.rectangle_labels import rect_labels
-from memplan_engine.plotting.scene import Scene, make_scene
+from memplan_engine.plotting.scene import Scene, make_scene, rect_labels
 from memplan_engine.plotting.shapes import Area, Box, Floats, Frame, Line, Path, Shape, Text
 from memplan_engine.system.write_atomically import write_atomically
 
@@ -90,6 +90,8 @@ class _Pen:
                 self._text(shape)
             elif isinstance(shape, Line):
                 self._line(shape)
+            elif isinstance(shape, Path) and shape.dash:
+                self._dashed(shape)
             elif isinstance(shape, Path):
                 corners = [(round(x), round(y)) for x, y in (shape.points * self.scale).tolist()]
                 self.canvas.line(corners, shape.colour, max(1, round(shape.width * self.scale)))
@@ -111,25 +113,34 @@ class _Pen:
             stroke_width=0.3 * self.scale if text.bold else 0,
         )
 
-    def _line(self, line: Line) -> None:
-        """Straight along an axis, as all are; dashes one by one."""
+    def _dashed(self, path: Path) -> None:
+        """Line by line; the pattern goes on around the corners."""
+        gone = 0.0
+        for (x0, y0), (x1, y1) in pairwise(path.points.tolist()):
+            self._line(Line(x0, y0, x1, y1, path.colour, path.width, path.dash), gone)
+            gone += hypot(x1 - x0, y1 - y0)
+
+    def _line(self, line: Line, gone: float = 0.0) -> None:
+        """Straight along an axis, as all are; dashes one by one, of which `gone` pixels are drawn already."""
         length = hypot(line.x1 - line.x0, line.y1 - line.y0)
-        at, number, pattern = 0.0, 0, line.dash or (length or 1.0,)
+        pattern = line.dash or (length or 1.0,)
+        at, number = -(gone % sum(pattern)), 0
         while at < length:
-            stroke = min(pattern[number % len(pattern)], length - at)
-            if number % 2 == 0:
-                self._stroke(line, at / length, (at + stroke) / length)
-            at, number = at + stroke, number + 1
+            begin, end = max(0.0, at), min(length, at + pattern[number % len(pattern)])
+            if number % 2 == 0 and begin < end:
+                self._stroke(line, begin / length, end / length)
+            at, number = at + pattern[number % len(pattern)], number + 1
 
     def _stroke(self, line: Line, begin: float, end: float) -> None:
         thick = max(1, round(line.width * self.scale))
         (x0, x1), (y0, y1) = (
-            tuple(round((low + (high - low) * share) * self.scale) for share in (begin, end))
+            sorted(round((low + (high - low) * share) * self.scale) for share in (begin, end))
             for low, high in ((line.x0, line.x1), (line.y0, line.y1))
         )
         # Pillow's boxes have their last pixel in them.
         if y0 == y1:
-            self.canvas.rectangle((x0, y0 - thick // 2, x1 - 1, y0 - thick // 2 + thick - 1), line.colour)
+            top = y0 - thick // 2
+            self.canvas.rectangle((x0, top, max(x0, x1 - 1), top + thick - 1), line.colour)
         else:
             self.canvas.rectangle((x0 - thick // 2, y0, x0 - thick // 2 + thick - 1, y1 - 1), line.colour)
 

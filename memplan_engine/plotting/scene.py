@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memplan_engine.analysis.claims import over_bound, workspace_name
+from memplan_engine.analysis.claims import over_bound
 from memplan_engine.pieces import cut
 from memplan_engine.plan import Plan
 from memplan_engine.plotting.axis_ticks import byte_ticks, step_ticks
-from memplan_engine.plotting.figure_style import FigureStyle, shorten, text_width
+from memplan_engine.plotting.figure_style import FigureStyle, ink_on, shorten, text_width
 from memplan_engine.plotting.shapes import TITLE, WORDS, Area, Box, Floats, Frame, Line, Path, Shape, Text
+from memplan_engine.plotting.strip_lines import StripLine, strip_lines, top_of_strip
 from memplan_engine.problem import Ints
 from memplan_engine.profile import Profile, make_profile
 from memplan_engine.units import format_bytes
@@ -27,6 +28,12 @@ LEGEND_SHARE = 0.25
 """Of the height, at most, for the key."""
 MOST_POINTS = 4_000
 """Corners of the outline of the profile: more than a figure has pixels."""
+LABEL_SIZE = 10.0
+LEAST_WIDTH, LEAST_HEIGHT = 34.0, 13.0
+MOST_LABELS = 400
+LABEL_INSET = 4.0
+LEAST_LETTERS = 6
+"""Fewer letters of a longer name say nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,17 +79,18 @@ def make_scene(plan: Plan, style: FigureStyle) -> Scene:
     keys = _keys(plan, profile, style)
     entries = [(label, palette[place]) for label, place in colouring.legend]
     rows = _legend_rows(entries, keys, style)
-    most = float(max(1, plan.arena_bytes, profile.peak_bytes))
+    lines = strip_lines(plan, profile, MOST_POINTS)
+    most = float(top_of_strip(plan, profile, lines))
     plot, strip, key_y = _frames(plan, most, style, len(rows), bool(title))
     scale = Scale(plot, max(1, problem.steps), max(1.0, plan.arena_bytes * HEADROOM))
     deep = Scale(strip, scale.steps, most)
     heading = _heading(plan, style, title) if title else []
-    behind = [*_grid(plan, scale, style), *_profile(plan, profile, deep, style)]
+    behind = [*_grid(plan, scale, style), *_profile(profile, lines, deep, style)]
     before = [
         *heading,
         *_levels(plan, profile, scale, deep, style),
         *_axes(plan, scale, deep, style),
-        *_strip_key(plan, strip, plot, style),
+        *_strip_key(lines, strip, plot, style),
         *_legend(rows, key_y, style),
     ]
     rects = _rects(plan, scale, colouring.index, palette)
@@ -210,24 +218,17 @@ def _levels(plan: Plan, profile: Profile, scale: Scale, deep: Scale, style: Figu
     return shapes
 
 
-def _profile(plan: Plan, profile: Profile, deep: Scale, style: FigureStyle) -> list[Shape]:
+def _profile(profile: Profile, lines: Sequence[StripLine], deep: Scale, style: FigureStyle) -> list[Shape]:
     colours = style.colours
     edges, live, high = coarse(profile, MOST_POINTS)
     shapes: list[Shape] = [
         Area(_outline(edges, high, deep), colours.holes, colours.hatch),
         Area(_outline(edges, live, deep), colours.live),
     ]
-    if plan.workspace_bytes:
-        edges, nbytes = held_curve(profile)
-        shapes.append(Path(_outline(edges, nbytes, deep)[1:-1], colours.held))
+    for line in lines:
+        corners = _outline(np.append(line.start, edges[-1]), line.nbytes, deep)[1:-1]
+        shapes.append(Path(corners, style.of_theme(line.colours), dash=line.dash))
     return shapes
-
-
-def held_curve(profile: Profile) -> tuple[Floats, Ints]:
-    """What is held with the scratch of ops: edges (steps), and bytes between them, thinned to what a figure
-    shows."""
-    held = profile.held.thinned(MOST_POINTS)
-    return np.append(held.start, profile.sections.bounds[-1]).astype(np.float64), held.nbytes
 
 
 def coarse(profile: Profile, most: int) -> tuple[Floats, Ints, Ints]:
@@ -255,17 +256,18 @@ def _outline(edges: Floats, values: Ints, deep: Scale) -> Floats:
     return np.vstack([[x[0], frame.bottom], corners, [x[-1], frame.bottom]])
 
 
-def _strip_key(plan: Plan, strip: Frame, plot: Frame, style: FigureStyle) -> list[Shape]:
-    """ "live", "holes" and perhaps "with temporaries" between plot and strip."""
+def _strip_key(lines: Sequence[StripLine], strip: Frame, plot: Frame, style: FigureStyle) -> list[Shape]:
+    """ "live", "holes" and the names of the lines, between plot and strip."""
     colours, x, y = style.colours, strip.left, (plot.bottom + strip.top) / 2
     shapes: list[Shape] = []
     for words, colour, hatch in (("live", colours.live, ""), ("holes", colours.holes, colours.hatch)):
         shapes.append(Box(Frame(x, y - 5, x + 10, y + 5), colour, hatch))
         shapes.append(Text(x + 14, y, words, colours.muted))
         x += 14 + text_width(words, WORDS) + 12
-    if plan.workspace_bytes:
-        shapes.append(Line(x, y, x + 14, y, colours.held, 1.5))
-        shapes.append(Text(x + 18, y, f"with {workspace_name(plan.problem)}", colours.muted))
+    for line in lines:
+        shapes.append(Line(x, y, x + 14, y, style.of_theme(line.colours), 1.5, line.dash))
+        shapes.append(Text(x + 18, y, line.label, colours.muted))
+        x += 18 + text_width(line.label, WORDS) + 12
     return shapes
 
 
@@ -333,3 +335,19 @@ def _legend(rows: Sequence[Sequence[Entry]], top: float, style: FigureStyle) -> 
                 shapes.append(Line(x, y, x + 20, y, mark[1], mark[2], mark[3]))
                 shapes.append(Text(x + 26, y, words, style.colours.text))
     return shapes
+
+
+def rect_labels(rects: Rects) -> list[Text]:
+    """The names of the MOST_LABELS largest rectangles with room, cut to fit."""
+    width, height = rects.right - rects.left, rects.bottom - rects.top
+    roomy = np.flatnonzero((width >= LEAST_WIDTH) & (height >= LEAST_HEIGHT))
+    largest = roomy[np.argsort(-(width * height)[roomy], kind="stable")[:MOST_LABELS]]
+    labels = []
+    for place in np.sort(largest).tolist():
+        name = rects.names[rects.owner[place]]
+        words = shorten(name, width[place] - 2 * LABEL_INSET, LABEL_SIZE)
+        if words == name or len(words) > LEAST_LETTERS:
+            middle = (rects.top[place] + rects.bottom[place]) / 2
+            ink = ink_on(rects.palette[rects.colour[place]])
+            labels.append(Text(rects.left[place] + LABEL_INSET, middle, words, ink, size=LABEL_SIZE))
+    return labels

@@ -80,11 +80,13 @@ class Area:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Path:
-    """A line through `points` (k × 2, pixels)."""
+    """A line through `points` (k × 2, pixels), each straight above, below or beside the one before; `dash` as
+    that of a `Line`."""
 
     points: Floats
     colour: str
     width: float = 1.5
+    dash: tuple[float, ...] = ()
 
 
 Shape = Text | Line | Box | Area | Path

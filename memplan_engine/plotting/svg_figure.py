@@ -12,8 +12,7 @@ import numpy as np
 from memplan_engine.plan import Plan
 from memplan_engine.plotting.figure_style import PIXELS_PER_INCH, FigureStyle
 from memplan_engine.plotting.rasterize import paint, png_bytes
-from memplan_engine.plotting.rectangle_labels import rect_labels
-from memplan_engine.plotting.scene import Rects, Scene, make_scene
+from memplan_engine.plotting.scene import Rects, Scene, make_scene, rect_labels
 from memplan_engine.plotting.shapes import Area, Box, Line, Path, Shape, Text
 from memplan_engine.system.write_atomically import write_atomically
 
@@ -98,13 +97,14 @@ def _shape(shape: Shape) -> str:
         y = shape.y + 0.35 * shape.size
         place = f'x="{_n(shape.x)}" y="{_n(y)}" font-size="{_n(shape.size)}"'
         return f'<text {place} fill="{shape.colour}"{anchor}{weight}>{escape(shape.words)}</text>'
-    if isinstance(shape, Line):
+    if isinstance(shape, Line | Path):
         dash = f' stroke-dasharray="{" ".join(map(_n, shape.dash))}"' if shape.dash else ""
+        stroke = f'stroke="{shape.colour}" stroke-width="{_n(shape.width)}"'
+    if isinstance(shape, Line):
         ends = f'x1="{_n(shape.x0)}" y1="{_n(shape.y0)}" x2="{_n(shape.x1)}" y2="{_n(shape.y1)}"'
-        return f'<line {ends} stroke="{shape.colour}" stroke-width="{_n(shape.width)}"{dash}/>'
+        return f"<line {ends} {stroke}{dash}/>"
     if isinstance(shape, Path):
-        line = f'stroke="{shape.colour}" stroke-width="{_n(shape.width)}" stroke-linejoin="round"'
-        return f'<polyline points="{_corners(shape)}" fill="none" {line}/>'
+        return f'<polyline points="{_corners(shape)}" fill="none" {stroke} stroke-linejoin="round"{dash}/>'
     return "".join(_filled(shape, colour) for colour in (shape.colour, _hatch_of(shape)) if colour)
 
 

@@ -12,7 +12,8 @@ from memplan_engine.feasibility.cores import Core, find_core
 from memplan_engine.feasibility.feasibility_decision import Decision, Verdict
 from memplan_engine.problem import FREE, Problem
 from memplan_engine.reporters.plan_json import plan_summary
-from memplan_engine.reporters.plan_tables import MOST_ROWS, effort, plain_text, plan_table
+from memplan_engine.reporters.plan_tables import effort, plan_table
+from memplan_engine.reporters.rich_tables import MOST_ROWS, make_table, more, numbers, plain_text
 from memplan_engine.units import exact, format_bytes, format_percent, format_seconds, format_span
 
 
@@ -88,23 +89,23 @@ def _why(core: Core) -> str:
 
 def _core_table(core: Problem) -> Table:
     """Largest first; MOST_ROWS rows."""
-    table = Table("buffer")
-    for heading in ("bytes", "size"):
-        table.add_column(heading, justify="right")
-    table.add_column("alive")
     aligned, fixed = bool((core.alignment != 1).any()), bool((core.fixed != FREE).any())
-    if aligned:
-        table.add_column("alignment", justify="right")
-    if fixed:
-        table.add_column("fixed at", justify="right")
-    rows = sorted((core[row] for row in range(len(core))), key=lambda buffer: -buffer.size)
-    for buffer in rows[:MOST_ROWS]:
-        cells = [f"{buffer.size:,}", format_bytes(buffer.size), format_span(buffer.start, buffer.end)]
-        cells += [f"{buffer.alignment:,}"] if aligned else []
-        cells += ["" if buffer.fixed is None else f"{buffer.fixed:,}"] if fixed else []
-        table.add_row(plain_text(buffer.name), *cells)
-    if len(rows) > MOST_ROWS:
-        size = sum(buffer.size for buffer in rows[MOST_ROWS:])
-        more = plain_text(f"and {len(rows) - MOST_ROWS} more")
-        table.add_row(more, f"{size:,}", format_bytes(size), "", style="dim")
-    return table
+    constraints = numbers(*["alignment"] * aligned, *["fixed at"] * fixed)
+    buffers = sorted((core[row] for row in range(len(core))), key=lambda buffer: -buffer.size)
+    shown = buffers[:MOST_ROWS]
+    rows = (
+        (
+            buffer.name,
+            f"{buffer.size:,}",
+            format_bytes(buffer.size),
+            format_span(buffer.start, buffer.end),
+            *[f"{buffer.alignment:,}"] * aligned,
+            *["" if buffer.fixed is None else f"{buffer.fixed:,}"] * fixed,
+        )
+        for buffer in shown
+    )
+    rest = more(buffers, shown)
+    if rest:
+        size = sum(buffer.size for buffer in buffers[MOST_ROWS:])
+        rest += (f"{size:,}", format_bytes(size))
+    return make_table(("buffer", *numbers("bytes", "size"), "alive", *constraints), rows, rest=rest)

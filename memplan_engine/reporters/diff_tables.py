@@ -30,7 +30,7 @@ from memplan_engine.reporters.diff_words import (
     verdict,
     warning,
 )
-from memplan_engine.reporters.plan_tables import MOST_ROWS, plain_text
+from memplan_engine.reporters.rich_tables import MOST_ROWS, folded, make_table, numbers, plain_text
 from memplan_engine.units import exact, format_bytes
 
 
@@ -163,31 +163,23 @@ def diff_tables(diff: Diff, limit: Limit | None = None, every_row: bool = False)
 
 
 def _headline_table(diff: Diff) -> Table:
-    table = Table("", box=None, pad_edge=False)
-    for heading in ("base", "head", "change"):
-        table.add_column(heading, justify="right")
-    for what, before, after in figures(diff):
-        table.add_row(what, exact(before), exact(after), change(before, after))
-    return table
+    rows = (
+        (what, exact(before), exact(after), change(before, after)) for what, before, after in figures(diff)
+    )
+    return make_table(("", *numbers("base", "head", "change")), rows, box=None, pad_edge=False)
 
 
 def _reasons_table(diff: Diff, made_of: tuple[tuple[str, int], ...]) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    for what, nbytes in made_of:
-        table.add_row(plain_text(what), signed(nbytes))
+    rows = ((what, signed(nbytes)) for what, nbytes in made_of)
+    table = make_table(("", *numbers("")), rows, box=None, pad_edge=False, show_header=False)
     table.add_row("demand", signed(diff.demand_delta), style="bold")
     return table
 
 
 def _peak_table(diff: Diff, every_row: bool) -> Table:
     """The moment that is explained, by module."""
-    table = Table("module and buffer", title=plain_text("at this peak, by module"), title_justify="left")
-    for heading in ("base", "head", "change"):
-        table.add_column(heading, justify="right")
-    table.add_column("why")
-    table.add_column("source", overflow="fold")
+    columns = ("module and buffer", *numbers("base", "head", "change"), "why", *folded("source"))
+    table = make_table(columns, (), "at this peak, by module")
     left = total = len(diff.moment.base) if every_row else MOST_ROWS
     for module in module_rows(diff, diff.moment):
         if left <= 0:
@@ -205,29 +197,28 @@ def _peak_table(diff: Diff, every_row: bool) -> Table:
 
 def _changes_table(diff: Diff, every_row: bool) -> Table:
     title = f"changed buffers: {counts_sentence(diff)}"
-    table = Table("buffer", title=plain_text(title), title_justify="left")
-    for heading in ("base", "head", "change", "at the peak"):
-        table.add_column(heading, justify="right")
-    table.add_column("lifetime", justify="right")
-    for heading in ("what", "module", "source"):
-        table.add_column(heading, overflow="fold")
+    headings = ("base", "head", "change", "at the peak", "lifetime")
+    columns = ("buffer", *numbers(*headings), *folded("what", "module", "source"))
     shown = diff_rows(diff, None if every_row else MOST_ROWS)
-    for row in shown:
-        table.add_row(
-            plain_text(names(row)),
+    rows = (
+        (
+            names(row),
             format_bytes(row.base_bytes) if row.base else "",
             format_bytes(row.head_bytes) if row.head else "",
             signed(row.delta),
             signed(row.at_peak),
             lifetimes(row),
             ", ".join(row.changes),
-            plain_text(row.provenance.module),
-            plain_text(str(row.provenance.source or "")),
+            row.provenance.module,
+            str(row.provenance.source or ""),
         )
+        for row in shown
+    )
+    table = make_table(columns, rows, title)
     _add_rest(table, diff.changed - len(shown))
     return table
 
 
 def _add_rest(table: Table, count: int) -> None:
     if count > 0:
-        table.add_row(f"and {count:,} more", *[""] * (len(table.columns) - 1), style="dim")
+        table.add_row(f"and {count:,} more", style="dim")

@@ -1,4 +1,5 @@
-"""What a graph says of itself, as Rich tables for people and as plain values for machines."""
+"""What a graph says of itself, and what reuse saves in it, as Rich tables for people and as plain values for
+machines."""
 
 from __future__ import annotations
 
@@ -10,9 +11,10 @@ from rich.table import Table
 
 from memplan_engine.analysis.managed_values import ManagedValue, Reason, summarise
 from memplan_engine.fx_estimator.fx_estimates import COUNTED, PeakEstimate
-from memplan_engine.reporters.plan_tables import MOST_ROWS, plain_text
-from memplan_engine.scope import Scope, scope_summary
-from memplan_engine.units import format_bytes
+from memplan_engine.reporters.rich_tables import MOST_ROWS, make_table, more, numbers, plain_text
+from memplan_engine.rewrites import reuse
+from memplan_engine.scope import Scope, scope_summary, scope_words
+from memplan_engine.units import format_bytes, format_percent
 
 MANAGED = "the graph's storages, one by one; temporaries inside ops have no value of their own"
 UNLISTED = (Reason.CONSTANT, Reason.GRAPH_INPUT, Reason.ALIAS)
@@ -47,32 +49,90 @@ def values_tables(graph: str, values: Sequence[ManagedValue], every_row: bool) -
     managed = [value for value in values if value.managed]
     size = format_bytes(sum(value.nbytes for value in managed))
     title = f"{graph}: {len(managed)} of {len(values)} values can be planned, {size}"
-    reasons = Table("reason", title=plain_text(title), title_justify="left")
-    for heading in ("values", "bytes"):
-        reasons.add_column(heading, justify="right")
-    for reason in Reason:
-        own = [value for value in values if value.reason is reason]
-        if own:
-            total = format_bytes(sum(value.nbytes for value in own))
-            reasons.add_row(plain_text(reason), f"{len(own):,}", total)
+    by_reason = {reason: [value.nbytes for value in values if value.reason is reason] for reason in Reason}
+    reasons = make_table(
+        ("reason", *numbers("values", "bytes")),
+        ((reason, f"{len(own):,}", format_bytes(sum(own))) for reason, own in by_reason.items() if own),
+        title,
+    )
     listed = [v for v in values if not v.managed and (every_row or v.reason not in UNLISTED)]
     left = sorted(listed, key=lambda value: -value.nbytes)
-    rows = Table("not planned", "why")
-    rows.add_column("size", justify="right")
-    for value in left if every_row else left[:MOST_ROWS]:
-        rows.add_row(plain_text(value.tensor), plain_text(value.explanation), format_bytes(value.nbytes))
-    if len(left) > MOST_ROWS and not every_row:
-        rows.add_row(plain_text(f"and {len(left) - MOST_ROWS} more"), "", "", style="dim")
-    return [reasons, *([rows] if left else []), plain_text(f"counted: {MANAGED}")]
+    shown = left if every_row else left[:MOST_ROWS]
+    rows = ((value.tensor, value.explanation, format_bytes(value.nbytes)) for value in shown)
+    listing = make_table(("not planned", "why", *numbers("size")), rows, rest=more(left, shown))
+    return [reasons, *([listing] if left else []), plain_text(f"counted: {MANAGED}")]
 
 
 def estimates_table(title: str, found: Sequence[PeakEstimate]) -> Table:
     """A row a rule: forward peak, baseline and backward peak."""
-    table = Table("aliasing rule", "values that nobody reads", title=plain_text(title), title_justify="left")
-    for heading in ("forward peak", "baseline", "backward peak", "peak", "bytes"):
-        table.add_column(heading, justify="right")
+    headings = ("forward peak", "baseline", "backward peak", "peak", "bytes")
+    columns = ("aliasing rule", "values that nobody reads", *numbers(*headings))
+    rows = []
     for each in found:
         sizes = (each.forward_peak, each.baseline, each.backward_peak, each.peak)
-        table.add_row(each.rule, str(each.unread), *map(format_bytes, sizes), f"{each.peak:,}")
-    table.caption, table.caption_justify = plain_text(f"counted: {COUNTED}"), "left"
-    return table
+        rows.append((each.rule, str(each.unread), *map(format_bytes, sizes), f"{each.peak:,}"))
+    return make_table(columns, rows, title, caption=f"counted: {COUNTED}")
+
+
+def reuse_summary(rows: Sequence[reuse.Saving]) -> dict[str, Any]:
+    """The ways with what they need, the ops rewritten by both together, and those left as they were."""
+    both = rows[-1].reused
+    graph = both.graph
+    return {
+        **scope_summary(graph.scope),
+        "ways": reuse.savings_table(tuple(rows)),
+        "rewritten": reuse.rewrites_table(both),
+        "kept": reuse.kept_table(both),
+    }
+
+
+def reuse_tables(graph: str, rows: Sequence[reuse.Saving], every_row: bool = False) -> list[RenderableType]:
+    """A row a way, then what both together rewrite, then the reasons for what they leave."""
+    both = rows[-1].reused
+    counts = plain_text(
+        f"counted in the peak: {scope_words(both.graph.scope)}; the arena holds storages only"
+    )
+    return [
+        _ways(graph, rows),
+        counts,
+        _rewrites(reuse.rewrites_table(both), every_row),
+        _reasons_kept(rows[-1]),
+    ]
+
+
+def _ways(graph: str, rows: Sequence[reuse.Saving]) -> Table:
+    first = rows[0].arena
+    cells = (
+        (
+            row.name,
+            format_bytes(row.arena),
+            format_percent(1 - row.arena / first) if first else "",
+            format_bytes(row.bound),
+            format_bytes(row.peak),
+            f"{row.ops:,}" if row.ops else "",
+        )
+        for row in rows
+    )
+    return make_table(("way", *numbers("arena", "saved", "lower bound", "peak", "ops")), cells, graph)
+
+
+def _rewrites(rewrites: Sequence[dict[str, Any]], every_row: bool) -> Table:
+    shown = rewrites if every_row else rewrites[:MOST_ROWS]
+    rows = (
+        (row["op"], row["kind"], row["way"], *tenant_and_home(row), format_bytes(row["bytes"]))
+        for row in shown
+    )
+    columns = ("op rewritten", "kind", "way", "tensor", "lives in", *numbers("size"))
+    return make_table(columns, rows, rest=more(rewrites, shown))
+
+
+def tenant_and_home(row: dict[str, Any]) -> tuple[str, str]:
+    """Which tensor no longer has bytes of its own, and in whose it lives."""
+    if row["way"] == "concat":
+        return str(row["tensor"]), f"{row['output']}, from byte {row['at']:,}"
+    return str(row["output"]), str(row["tensor"])
+
+
+def _reasons_kept(row: reuse.Saving) -> Table:
+    rows = ((reason, f"{count:,}") for reason, count in reuse.reasons(row.reused).items())
+    return make_table(("left as it was, for", *numbers("times")), rows)

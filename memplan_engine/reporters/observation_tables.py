@@ -17,7 +17,8 @@ from memplan_engine.recordings.observation import (
     older,
 )
 from memplan_engine.recordings.recorded_problem import observed_problem
-from memplan_engine.reporters.plan_tables import peak_table, plain_text
+from memplan_engine.reporters.plan_tables import peak_table
+from memplan_engine.reporters.rich_tables import plain_text
 from memplan_engine.scope import Scope, scope_summary
 from memplan_engine.units import exact, format_seconds
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from memplan_engine.analysis.claims import beside, counted, left_out, optimal_for, verdict
@@ -16,6 +16,7 @@ from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 from memplan_engine.reporters.figure_list import figure_rows
 from memplan_engine.reporters.peak_columns import shown_columns
+from memplan_engine.reporters.rich_tables import MOST_ROWS, label_table, make_table, more, numbers, plain_text
 from memplan_engine.scope import scope_words
 from memplan_engine.units import exact, format_bytes, format_percent, format_seconds, format_span
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from memplan_engine.strategies.base import Strategy
     from memplan_engine.verify.validate import Report
 
-MOST_ROWS = 25
 MOST_ENTRIES = 8
 
 
@@ -34,9 +34,6 @@ def plan_table(plan: Plan, cut_by: str = "") -> RenderableType:
     """The figures of one plan, its certificate, and what ended the search early (`cut_by`) if that did."""
     problem = plan.problem
     found_by = dict(plan.parameters).get("found_by")
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
     rows = [
         ("graph", f"{problem.name}, {len(problem)} buffers, {problem.steps} steps"),
         ("strategy", plan.strategy + (f" ({found_by})" if found_by else "")),
@@ -44,13 +41,11 @@ def plan_table(plan: Plan, cut_by: str = "") -> RenderableType:
         ("planned in", effort(plan)),
         ("counted", counted(problem)),
         *_objects(plan),
-        *_symbols(problem),
-        *_unknown(problem),
+        ("symbols", symbol_values(problem)),
+        ("not planned", left_out(problem)),
     ]
-    for label, value in rows:
-        table.add_row(label, plain_text(value))
     parts: list[RenderableType] = [
-        table,
+        label_table(row for row in rows if row[1]),
         plain_text(certificate(plan), style="green" if plan.optimal and not left_out(problem) else ""),
     ]
     if plan.cut_short:
@@ -85,15 +80,10 @@ def _objects(plan: Plan) -> list[tuple[str, str]]:
     ]
 
 
-def _symbols(problem: Problem) -> list[tuple[str, str]]:
+def symbol_values(problem: Problem) -> str:
+    """ "batch = 8, seq = 128": at which values the sizes are; "" without symbols."""
     symbols = problem.origin.graph.symbols if problem.origin else ()
-    values = [f"{symbol.name} = {symbol.hint:,}" for symbol in symbols if symbol.hint is not None]
-    return [("symbols", ", ".join(values))] if values else []
-
-
-def _unknown(problem: Problem) -> list[tuple[str, str]]:
-    told = left_out(problem)
-    return [("not planned", told)] if told else []
+    return ", ".join(f"{symbol.name} = {symbol.hint:,}" for symbol in symbols if symbol.hint is not None)
 
 
 def lesson(about: About) -> list[RenderableType]:
@@ -128,17 +118,12 @@ def certificate(plan: Plan) -> str:
 
 def compare_table(plans: Sequence[Plan]) -> Table:
     """A row a plan, in the given order."""
-    table = Table(title=plain_text(_headline(plans[0])) if plans else None, title_justify="left")
-    table.add_column(
-        "strategy", no_wrap=True, min_width=max((len(plan.strategy) for plan in plans), default=0)
-    )
+    width = max((len(plan.strategy) for plan in plans), default=0)
     workspace = bool(plans) and bool(plans[0].workspace_bytes)
-    for heading in ("arena", *["with workspace"] * workspace, "over bound", "saved", "ms"):
-        table.add_column(heading, justify="right")
-    table.add_column("proved")
-    for plan in plans:
-        table.add_row(
-            plain_text(plan.strategy),
+    headings = ("arena", *["with workspace"] * workspace, "over bound", "saved", "ms")
+    rows = (
+        (
+            plan.strategy,
             format_bytes(plan.arena_bytes),
             *[format_bytes(plan.total_bytes)] * workspace,
             format_percent(plan.gap),
@@ -146,7 +131,10 @@ def compare_table(plans: Sequence[Plan]) -> Table:
             f"{1000 * plan.seconds:.2f}",
             verdict(plan),
         )
-    return table
+        for plan in plans
+    )
+    columns = (Column("strategy", no_wrap=True, min_width=width), *numbers(*headings), "proved")
+    return make_table(columns, rows, _headline(plans[0]) if plans else "")
 
 
 def _headline(plan: Plan) -> str:
@@ -165,32 +153,40 @@ def peak_table(peak: Peak, graph: str, every_row: bool = False) -> Table:
     """What the peak is made of, largest first; MOST_ROWS rows unless `every_row`."""
     at = f", op {peak.ops[0].name}" if peak.ops else ""
     title = f"{graph}: {format_bytes(peak.nbytes)} live at step {peak.step}{at}"
-    table, columns = Table(title=plain_text(title), title_justify="left"), shown_columns()
-    for column in columns:
-        justify: Literal["left", "right"] = "right" if column.style == "number" else "left"
-        table.add_column(column.heading, justify=justify, overflow="fold" if column.group else "ellipsis")
+    columns = shown_columns()
+    headings = [
+        Column(
+            column.heading,
+            justify="right" if column.style == "number" else "left",
+            overflow="fold" if column.group else "ellipsis",
+        )
+        for column in columns
+    ]
     shown = peak.contributors if every_row else peak.contributors[:MOST_ROWS]
-    for part in shown:
-        table.add_row(*(plain_text(column.says(part, peak.nbytes)) for column in columns))
-    rest = peak.contributors[len(shown) :]
+    rows = ([column.says(part, peak.nbytes) for column in columns] for part in shown)
+    rest = more(peak.contributors, shown)
     if rest:
-        size = sum(part.nbytes for part in rest)
-        told = (f"and {len(rest)} more", format_bytes(size), format_percent(size / peak.nbytes))
-        table.add_row(*told, *[""] * (len(columns) - len(told)), style="dim")
-    return table
+        size = sum(part.nbytes for part in peak.contributors[len(shown) :])
+        rest += (format_bytes(size), format_percent(size / peak.nbytes))
+    return make_table(headings, rows, title, rest)
 
 
 def layout_table(layout: Layout, every_row: bool = False) -> RenderableType:
     """The regions, and the largest entries of each; all entries when `every_row`."""
-    regions = Table("region", title=plain_text(f"{format_bytes(layout.nbytes)} in all"), title_justify="left")
-    entries = Table("region", "entry")
-    for heading in ("starts at", "bytes", "size", "entries"):
-        regions.add_column(heading, justify="right")
-    for heading in ("address", "offset", "bytes", "size"):
-        entries.add_column(heading, justify="right")
+    columns = ("region", *numbers("starts at", "bytes", "size", "entries"))
+    rows = (
+        (
+            region.kind,
+            f"{region.start:,}",
+            f"{region.nbytes:,}",
+            format_bytes(region.nbytes),
+            f"{len(region.entries):,}",
+        )
+        for region in layout.regions
+    )
+    regions = make_table(columns, rows, f"{format_bytes(layout.nbytes)} in all")
+    entries = Table("region", "entry", *numbers("address", "offset", "bytes", "size"))
     for region in layout.regions:
-        size = (f"{region.nbytes:,}", format_bytes(region.nbytes))
-        regions.add_row(plain_text(region.kind), f"{region.start:,}", *size, f"{len(region.entries):,}")
         largest = sorted(region.entries, key=lambda entry: -entry.nbytes)[:MOST_ENTRIES]
         shown = region.entries if every_row else [entry for entry in region.entries if entry in largest]
         for entry in shown:
@@ -224,14 +220,5 @@ def report_lines(plan: Plan, report: Report) -> Iterable[Text]:
 
 def strategies_table(known: Mapping[str, Strategy]) -> Table:
     """All strategies with what they do and where they come from."""
-    table = Table("strategy", "what it does", "source")
-    for strategy in known.values():
-        table.add_row(
-            plain_text(strategy.name), plain_text(strategy.description), plain_text(strategy.source)
-        )
-    return table
-
-
-def plain_text(value: str, style: str = "") -> Text:
-    """`value` as it stands, without markup; names from a file must not reach the terminal as commands."""
-    return Text("".join(c if c.isprintable() else " " for c in value), style)
+    rows = ((strategy.name, strategy.description, strategy.source) for strategy in known.values())
+    return make_table(("strategy", "what it does", "source"), rows)

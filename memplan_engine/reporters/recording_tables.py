@@ -12,7 +12,8 @@ from memplan_engine.callers import Stacks
 from memplan_engine.recordings.allocator_recording import Action, Recording, Snapshot
 from memplan_engine.recordings.cost import Cost, Group, Moment, OutOfMemory, thinned
 from memplan_engine.recordings.recording_parts import held, pool_text, pools, streams
-from memplan_engine.reporters.plan_tables import certificate, plain_text
+from memplan_engine.reporters.plan_tables import certificate
+from memplan_engine.reporters.rich_tables import folded, label_table, make_table, numbers, plain_text
 from memplan_engine.scope import scope_summary
 from memplan_engine.units import exact, format_bytes, format_percent, format_seconds
 
@@ -119,9 +120,6 @@ def cost_tables(snapshot: Snapshot, cost: Cost, every_row: bool = False) -> list
 
 def _figures(snapshot: Snapshot, cost: Cost) -> Table:
     peak, recording = cost.peak, cost.recording
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
     saved = f", {format_bytes(abs(cost.saved))} {'less' if cost.saved >= 0 else 'more'} than was reserved"
     saved = saved if cost.knows_reserved else ""
     rows = [
@@ -135,9 +133,7 @@ def _figures(snapshot: Snapshot, cost: Cost) -> Table:
         *([("do not match", f"{cost.unmatched:,} events: frees were lost")] if cost.unmatched else []),
         *_others(snapshot, recording),
     ]
-    for label, value in rows:
-        table.add_row(label, plain_text(value))
-    return table
+    return label_table(rows)
 
 
 def _reserved(cost: Cost) -> list[tuple[str, str]]:
@@ -145,8 +141,9 @@ def _reserved(cost: Cost) -> list[tuple[str, str]]:
     if not cost.knows_reserved:
         return [("peak reserved", "not recorded")]
     share = format_percent(cost.fragmentation / height.reserved)
+    peak = f"{exact(height.reserved)} at step {height.step:,}, when {format_bytes(height.live)} were live"
     return [
-        ("peak reserved", f"{exact(height.reserved)} at step {height.step:,}, when {_of(height)}"),
+        ("peak reserved", peak),
         ("fragmentation", f"{exact(cost.fragmentation)}, {share} of what was reserved was never needed"),
     ]
 
@@ -162,10 +159,6 @@ def _recorded(cost: Cost) -> str:
 def _counts(cost: Cost) -> str:
     counts = f"{len(cost.problem):,}, {cost.older:,} of them older than the recording"
     return f"{counts}, {cost.younger:,} alive at its end"
-
-
-def _of(moment: Moment) -> str:
-    return f"{format_bytes(moment.live)} were live"
 
 
 def _others(snapshot: Snapshot, chosen: Recording) -> list[tuple[str, str]]:
@@ -209,28 +202,25 @@ def _told(cost: Cost, failure: OutOfMemory) -> list[RenderableType]:
 
 
 def _groups(title: str, moment: Moment, every_row: bool) -> Table:
-    table = Table("asked for by", title=plain_text(title), title_justify="left")
-    for heading in ("buffers", "size", "share"):
-        table.add_column(heading, justify="right")
-    for heading in ("kind", "source"):
-        table.add_column(heading, overflow="fold")
+    columns = ("asked for by", *numbers("buffers", "size", "share"), *folded("kind", "source"))
     shown: Sequence[Group] = moment.groups if every_row else moment.groups[:MOST_GROUPS]
-    for group in shown:
-        caller = group.caller
-        table.add_row(
-            plain_text(caller.label),
+    rows = (
+        (
+            group.caller.label,
             f"{group.count:,}",
             format_bytes(group.nbytes),
             _share(group.nbytes, moment),
-            plain_text(_kinds(group)),
-            plain_text(str(caller.source or "")),
+            _kinds(group),
+            str(group.caller.source or ""),
         )
-    rest = moment.groups[len(shown) :]
-    if rest:
-        nbytes, count = sum(group.nbytes for group in rest), sum(group.count for group in rest)
-        cells = (f"{count:,}", format_bytes(nbytes), _share(nbytes, moment), "", "")
-        table.add_row(plain_text(f"and {len(rest)} more lines"), *cells, style="dim")
-    return table
+        for group in shown
+    )
+    left = moment.groups[len(shown) :]
+    rest: tuple[str, ...] = ()
+    if left:
+        nbytes, count = sum(group.nbytes for group in left), sum(group.count for group in left)
+        rest = (f"and {len(left)} more lines", f"{count:,}", format_bytes(nbytes), _share(nbytes, moment))
+    return make_table(columns, rows, title, rest)
 
 
 def _kinds(group: Group) -> str:

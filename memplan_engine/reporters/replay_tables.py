@@ -8,7 +8,8 @@ from rich.table import Table
 from memplan_engine.problem import FREE
 from memplan_engine.replay.replay_values import Hole, SharedObject, Step
 from memplan_engine.replay.steps import Replay
-from memplan_engine.reporters.plan_tables import MOST_ROWS, counted_lines, plain_text
+from memplan_engine.reporters.plan_tables import counted_lines
+from memplan_engine.reporters.rich_tables import MOST_ROWS, label_table, make_table, numbers, plain_text
 from memplan_engine.units import exact, format_bytes, format_percent
 
 
@@ -29,24 +30,21 @@ def replay_tables(replay: Replay, every_row: bool = False) -> list[RenderableTyp
 def _decisions(replay: Replay, shown: int, title: str) -> Table:
     key = replay.keys[0].name if replay.keys else "order"
     by_size = key == "size"
-    table = Table("no.", "buffer", title=plain_text(title), title_justify="left")
-    for heading in ("size", *(() if by_size else (key,)), "offset"):
-        table.add_column(plain_text(heading), justify="right")
-    table.add_column("because")
-    table.add_column("arena", justify="right")
-    for number in range(shown):
-        step = replay.steps[number]
-        words = () if by_size else (replay.keys[0].words(step.buffer) if replay.keys else "",)
-        table.add_row(
+    headings = ("size", *(() if by_size else (key,)), "offset")
+    columns = ("no.", "buffer", *numbers(*headings), "because", *numbers("arena"))
+    rows = (
+        (
             f"{number + 1:,}",
-            plain_text(step.name),
+            step.name,
             format_bytes(int(replay.problem.size[step.buffer])),
-            *(plain_text(each) for each in words),
+            *(() if by_size else (replay.keys[0].words(step.buffer) if replay.keys else "",)),
             format_bytes(step.offset),
-            plain_text(_because(step)),
+            _because(step),
             format_bytes(step.arena_after),
         )
-    return table
+        for number, step in zip(range(shown), replay.steps, strict=False)
+    )
+    return make_table(columns, rows, title)
 
 
 def _because(step: Step) -> str:
@@ -68,34 +66,28 @@ def _because(step: Step) -> str:
 
 
 def _nodes(replay: Replay, shown: int, title: str) -> Table:
-    table = Table("no.", title=plain_text(title), title_justify="left")
-    table.add_column("parent", justify="right")
-    table.add_column("decision")
-    for heading in ("capacity", "bound"):
-        table.add_column(heading, justify="right")
-    table.add_column("outcome")
+    rows = []
     for number in range(shown):
         step = replay.steps[number]
         node = step.node
         assert node is not None
         decision = f"{node.kind} {step.name} at {format_bytes(node.offset)}" if step.name else str(node.kind)
-        table.add_row(
+        cells = (
             f"{number + 1:,}",
             f"{node.parent + 1:,}" if node.parent >= 0 else "",
-            plain_text("  " * min(node.depth, 20) + decision),
+            "  " * min(node.depth, 20) + decision,
             format_bytes(node.capacity),
             format_bytes(node.bound),
-            plain_text(node.outcome),
+            str(node.outcome),
         )
-    return table
+        rows.append(cells)
+    columns = ("no.", *numbers("parent"), "decision", *numbers("capacity", "bound"), "outcome")
+    return make_table(columns, rows, title)
 
 
 def step_tables(step: Step) -> list[RenderableType]:
     """One decision: what was looked at, the sentence, and the line of pseudo-code that acted."""
     replay, problem = step.replay, step.replay.problem
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
     rows = [("decision", f"{step.number + 1:,} of {len(replay):,}, {replay.plan.strategy}")]
     if step.name:
         size, start, end = (int(getattr(problem, key)[step.buffer]) for key in ("size", "start", "end"))
@@ -116,9 +108,7 @@ def step_tables(step: Step) -> list[RenderableType]:
             ("arena", f"{exact(step.arena_after)} of {exact(replay.plan.arena_bytes)} in the end"),
             ("still to come", exact(step.bytes_left)),
         ]
-    for label, value in rows:
-        table.add_row(label, plain_text(value))
-    parts: list[RenderableType] = [table, *_candidates(step), plain_text(step.sentence)]
+    parts: list[RenderableType] = [label_table(rows), *_candidates(step), plain_text(step.sentence)]
     for number, line in enumerate(replay.code):
         mark = "▸" if number == step.line else " "
         parts.append(plain_text(f"{mark} {line}", style="bold" if number == step.line else "dim"))
@@ -129,14 +119,9 @@ def _candidates(step: Step) -> list[RenderableType]:
     rows = step.holes or step.objects
     if not rows:
         return []
-    table = Table(*(("hole at",) if step.holes else ("object",)))
-    table.add_column("size", justify="right")
-    table.add_column("verdict")
-    for each in rows:
-        table.add_row(*(plain_text(text) for text in _row(each)))
-    if step.more:
-        table.add_row(plain_text(f"and {step.more:,} more"), "", "", style="dim")
-    return [table]
+    columns = ("hole at" if step.holes else "object", *numbers("size"), "verdict")
+    rest = (f"and {step.more:,} more",) if step.more else ()
+    return [make_table(columns, map(_row, rows), rest=rest)]
 
 
 def _row(each: Hole | SharedObject) -> tuple[str, str, str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import RenderableType
 from rich.table import Table
 
 from memplan_engine.formats.memplan_json.run_format import ProfileEntry, RunFile, SlabEntry, peak_of
-from memplan_engine.reporters.plan_tables import MOST_ROWS, plain_text
+from memplan_engine.reporters.rich_tables import MOST_ROWS, folded, label_table, make_table, numbers
 from memplan_engine.reporters.run_words import (
     WAYS,
     check_sentence,
@@ -22,6 +24,7 @@ from memplan_engine.reporters.run_words import (
 from memplan_engine.units import exact, format_bytes, format_percent, format_seconds
 
 MOST_KINDS = 12
+BARE: dict[str, Any] = {"box": None, "pad_edge": False}
 
 
 def run_tables(run: RunFile, all_rows: bool = False) -> list[RenderableType]:
@@ -39,22 +42,19 @@ def run_tables(run: RunFile, all_rows: bool = False) -> list[RenderableType]:
 
 
 def _figures(run: RunFile) -> Table:
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
     mode = ", training mode" if run.training else ""
     kind = "functional graph" if run.functional else "graph as captured"
-    rows: list[tuple[str, str, str]] = [("model", f"{run.name}, {len(run.ops):,} ops, {kind}{mode}", "")]
+    rows: list[tuple[str, str] | tuple[str, str, str]] = [
+        ("model", f"{run.name}, {len(run.ops):,} ops, {kind}{mode}")
+    ]
     if run.plan:
         source = f" from {run.plan.file}" if run.plan.file else ""
         bound = f"bound {format_bytes(run.plan.bound_bytes)}"
-        rows.append(
-            ("plan", f"{run.plan.strategy}{source}, arena {exact(run.plan.arena_bytes)}, {bound}", "")
-        )
+        rows.append(("plan", f"{run.plan.strategy}{source}, arena {exact(run.plan.arena_bytes)}, {bound}"))
     if run.slab:
-        rows.append(("slab", f"{exact(run.slab.bytes)}, {slab_sentence(run.slab)}", ""))
-    rows += [(label, text, "") for label, text in _peaks(run)]
-    rows.append(("counted", counted_sentence(run), ""))
+        rows.append(("slab", f"{exact(run.slab.bytes)}, {slab_sentence(run.slab)}"))
+    rows += _peaks(run)
+    rows.append(("counted", counted_sentence(run)))
     if run.equality:
         style = "green" if run.equality.exact else "red"
         rows.append(("result", equality_sentence(run.equality), style))
@@ -62,11 +62,9 @@ def _figures(run: RunFile) -> Table:
         rows.append(("safety", check_sentence(run.check), "red" if run.check.fault else "green"))
     if run.profile:
         told = ", ".join(f"{name} {text}" for name, text in times(run.profile).items())
-        rows.append(("an iteration", f"{told}; medians of {run.profile.runs} by turns", ""))
-        rows.append(("setup", f"{format_seconds(run.profile.setup)}, export and planning included", ""))
-    for label, value, style in rows:
-        table.add_row(label, plain_text(value, style))
-    return table
+        rows.append(("an iteration", f"{told}; medians of {run.profile.runs} by turns"))
+        rows.append(("setup", f"{format_seconds(run.profile.setup)}, export and planning included"))
+    return label_table(rows)
 
 
 def _peaks(run: RunFile) -> list[tuple[str, str]]:
@@ -85,67 +83,62 @@ def _peaks(run: RunFile) -> list[tuple[str, str]]:
 
 
 def _ways(slab: SlabEntry) -> Table:
-    table = Table(title="What ops make", title_justify="left", pad_edge=False, box=None)
-    table.add_column("way")
-    for heading in ("storages", "share", "bytes", "share"):
-        table.add_column(heading, justify="right")
-    table.add_column("")
     whole = sum(way.storages for way in slab.ways), sum(way.bytes for way in slab.ways)
+    rows: list[tuple[str, ...]] = []
     for way in slab.ways:
         shares = (part / max(all_, 1) for part, all_ in zip((way.storages, way.bytes), whole, strict=True))
         count, nbytes = (format_percent(share) for share in shares)
-        table.add_row(way.way, f"{way.storages:,}", count, format_bytes(way.bytes), nbytes, WAYS[way.way])
-    for label, count_ in (("views", slab.views), ("in place", slab.in_place)):
-        if count_:
-            table.add_row(label, f"{count_:,} nodes", "", "", "", "no memory of their own")
-    return table
+        rows.append((way.way, f"{way.storages:,}", count, format_bytes(way.bytes), nbytes, WAYS[way.way]))
+    nodes = (("views", slab.views), ("in place", slab.in_place))
+    rows += [
+        (label, f"{found:,} nodes", "", "", "", "no memory of their own") for label, found in nodes if found
+    ]
+    columns = ("way", *numbers("storages", "share", "bytes", "share"), "")
+    return make_table(columns, rows, "What ops make", **BARE)
 
 
 def _left(slab: SlabEntry, all_rows: bool) -> Table:
     rows = reasons(slab.left)
     title = _title("Not written in place", len(rows), all_rows)
-    table = Table(title=title, title_justify="left", pad_edge=False, box=None)
-    for heading in ("kind", "way"):
-        table.add_column(heading)
-    table.add_column("storages", justify="right")
-    table.add_column("bytes", justify="right")
-    table.add_column("reason", overflow="fold")
-    for row in rows if all_rows else rows[:MOST_ROWS]:
-        cells = (row.kind, row.way, f"{row.storages:,}", format_bytes(row.nbytes), row.reason)
-        table.add_row(*map(plain_text, cells))
-    return table
+    columns = ("kind", "way", *numbers("storages", "bytes"), *folded("reason"))
+    cells = (
+        (row.kind, row.way, f"{row.storages:,}", format_bytes(row.nbytes), row.reason)
+        for row in (rows if all_rows else rows[:MOST_ROWS])
+    )
+    return make_table(columns, cells, title, **BARE)
 
 
 def _temporaries(run: RunFile, all_rows: bool) -> Table:
     rows = sorted(run.temporaries, key=lambda taker: -kernel_bytes(taker))
     title = _title("Ops that hold memory for themselves", len(rows), all_rows)
-    table = Table(title=title, title_justify="left", pad_edge=False, box=None)
-    for heading in ("op", "kind"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("taken by kernels", "made inside", "in all, B"):
-        table.add_column(heading, justify="right")
-    for taker in rows if all_rows else rows[:MOST_ROWS]:
-        sizes = format_bytes(kernel_bytes(taker)), format_bytes(taker.inside_bytes), f"{taker.bytes:,}"
-        table.add_row(*map(plain_text, (taker.op, taker.kind, *sizes)))
-    return table
+    columns = (*folded("op", "kind"), *numbers("taken by kernels", "made inside", "in all, B"))
+    cells = (
+        (
+            taker.op,
+            taker.kind,
+            format_bytes(kernel_bytes(taker)),
+            format_bytes(taker.inside_bytes),
+            f"{taker.bytes:,}",
+        )
+        for taker in (rows if all_rows else rows[:MOST_ROWS])
+    )
+    return make_table(columns, cells, title, **BARE)
 
 
 def _kinds(profile: ProfileEntry, all_rows: bool) -> Table:
     title = _title("Time of ops by kind, one by one", len(profile.kinds), all_rows, MOST_KINDS)
-    table = Table(title=title, title_justify="left", pad_edge=False, box=None)
-    table.add_column("kind")
-    for heading in ("ops", "as it is", "in the slab", "share"):
-        table.add_column(heading, justify="right")
     whole = sum(kind.slab for kind in profile.kinds)
-    for kind in profile.kinds if all_rows else profile.kinds[:MOST_KINDS]:
-        table.add_row(
-            plain_text(kind.kind),
+    cells = (
+        (
+            kind.kind,
             f"{kind.ops:,}",
             format_seconds(kind.plain),
             format_seconds(kind.slab),
             format_percent(kind.slab / whole) if whole else "",
         )
-    return table
+        for kind in (profile.kinds if all_rows else profile.kinds[:MOST_KINDS])
+    )
+    return make_table(("kind", *numbers("ops", "as it is", "in the slab", "share")), cells, title, **BARE)
 
 
 def _title(text: str, rows: int, all_rows: bool, most: int = MOST_ROWS) -> str:

@@ -16,7 +16,7 @@ from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 from memplan_engine.profile import workspace_of
-from memplan_engine.reporters.plan_tables import plain_text
+from memplan_engine.reporters.rich_tables import make_table, numbers, plain_text
 from memplan_engine.scope import Scope, scope_summary
 from memplan_engine.symbolic import BucketTable, MemorySchema, RangeReport, Sweep, to_text
 from memplan_engine.symbolic.partition import STRATEGY as PARTITION
@@ -58,18 +58,23 @@ def symbols_tables(
     graph: Graph, schema: MemorySchema, at: Mapping[str, int], names: bool | None
 ) -> list[RenderableType]:
     """The symbols, then the schema: its partitions, sizes and usage; `names` None leaves out its steps."""
-    table = Table("symbol", title=plain_text(graph.name), title_justify="left")
-    for heading in ("from", "to", "hint"):
-        table.add_column(heading, justify="right")
-    for symbol in graph.symbols:
-        high = "no limit" if symbol.high is None else f"{symbol.high:,}"
-        hint = "by data" if symbol.hint is None else f"{symbol.hint:,}"
-        table.add_row(plain_text(symbol.name), f"{symbol.low:,}", high, hint)
-    partitions = Table("partition", "buffers", "size in bytes", title="memory schema", title_justify="left")
-    partitions.add_column("here", justify="right")
+    symbols = (
+        (
+            symbol.name,
+            f"{symbol.low:,}",
+            "no limit" if symbol.high is None else f"{symbol.high:,}",
+            "by data" if symbol.hint is None else f"{symbol.hint:,}",
+        )
+        for symbol in graph.symbols
+    )
+    table = make_table(("symbol", *numbers("from", "to", "hint")), symbols, graph.name)
     columns = (schema.partitions, schema.size_by_partition(), schema.sizes_at(at))
-    for number, (members, formula, size) in enumerate(zip(*columns, strict=True)):
-        partitions.add_row(str(number), f"{len(members):,}", _formula(formula), format_bytes(size))
+    rows = (
+        (str(number), f"{len(members):,}", _formula(formula), format_bytes(size))
+        for number, (members, formula, size) in enumerate(zip(*columns, strict=True))
+    )
+    headings = ("partition", "buffers", "size in bytes", *numbers("here"))
+    partitions = make_table(headings, rows, "memory schema")
     lines = [
         f"peak: {_formula(schema.peak_size())} bytes, {format_bytes(schema.peak(at))} here",
         f"memory size: {format_bytes(schema.memory_bytes(at))} here, of which the peak "
@@ -135,14 +140,14 @@ def range_summary(plan: Plan, report: RangeReport) -> dict[str, Any]:
 def range_tables(plan: Plan, report: RangeReport) -> list[RenderableType]:
     """One line with the verdict, and how far each symbol may go by itself."""
     style = "green" if report.valid else "bold red"
-    table = Table("symbol", title=plain_text(f"{plan.strategy}, {plan.problem.name}"), title_justify="left")
-    for heading in ("from", "to", "offsets fail from"):
-        table.add_column(heading, justify="right")
     limits = dict(report.limits)
+    rows = []
     for name, low, high in report.ranges:
         fails = limits.get(name)
         end = f"{high:,}{', no limit known' if name in report.unlimited else ''}"
-        table.add_row(plain_text(name), f"{low:,}", end, "nowhere" if fails is None else f"{fails:,}")
+        rows.append((name, f"{low:,}", end, "nowhere" if fails is None else f"{fails:,}"))
+    columns = ("symbol", *numbers("from", "to", "offsets fail from"))
+    table = make_table(columns, rows, f"{plan.strategy}, {plan.problem.name}")
     lines = [plain_text(report.summary, style)]
     if plan.strategy == PARTITION and not report.valid:
         lines.append(plain_text(SHARING))
@@ -179,30 +184,29 @@ def buckets_summary(made: BucketTable) -> dict[str, Any]:
 def buckets_table(graph: str, made: BucketTable) -> Table:
     """A row a bucket, and what keeping all of them takes."""
     others = "".join(f", {name} {value:,}" for name, value in made.others)
-    table = Table(made.symbol, title=plain_text(f"{graph}{others}"), title_justify="left")
     workspace = any(bucket.plan.workspace_bytes for bucket in made.buckets)
-    for heading in ("arena", *["with workspace"] * workspace, "mean waste", "worst waste", "at"):
-        table.add_column(heading, justify="right")
-    table.add_column("offsets")
+    headings = ("arena", *["with workspace"] * workspace, "mean waste", "worst waste", "at")
+    rows = []
     for bucket in made.buckets:
         verdict = f"hold: {bucket.report.proof}" if bucket.report.valid else bucket.report.summary
         if bucket.report.impossible:
             verdict += f"; at {bucket.report.impossible} values tried there are no sizes"
-        table.add_row(
+        cells = (
             f"{bucket.low:,} to {bucket.high:,}",
             format_bytes(bucket.arena_bytes),
             *[format_bytes(bucket.arena_bytes + bucket.plan.workspace_bytes)] * workspace,
             format_bytes(round(bucket.mean_waste)),
             format_bytes(bucket.worst_waste),
             f"{bucket.worst_at:,}",
-            plain_text(verdict),
+            verdict,
         )
-    table.caption = plain_text(
+        rows.append(cells)
+    sizes = (
         f"one arena for all: {format_bytes(made.arena_bytes)}; one each: "
         f"{format_bytes(made.separate_bytes)}; the offsets themselves: {format_bytes(made.table_bytes)}"
     )
-    table.caption_justify = "left"
-    return table
+    columns = (made.symbol, *numbers(*headings), "offsets")
+    return make_table(columns, rows, f"{graph}{others}", caption=sizes)
 
 
 def sweep_summary(made: Sweep) -> dict[str, Any]:
@@ -213,17 +217,12 @@ def sweep_summary(made: Sweep) -> dict[str, Any]:
 def sweep_table(graph: str, made: Sweep) -> Table:
     """A row a value; the hint is marked."""
     others = "".join(f", {name} {value:,}" for name, value in made.others)
-    table = Table(title=plain_text(f"{graph}{others}"), title_justify="left")
-    table.add_column(made.symbol, justify="right")
     beside = any(made.workspace)
     headings = (made.strategy, *["with workspace"] * beside, "over bound", "partition plan", "over bound")
-    for heading in ("lower bound", *headings):
-        table.add_column(heading, justify="right")
     columns = (made.values, made.bound, made.arena, made.partition, made.workspace)
-    for value, bound, arena, partition, workspace in zip(*columns, strict=True):
-        mark = " ← hint" if value == made.hint else ""
-        table.add_row(
-            f"{value:,}{mark}",
+    rows = (
+        (
+            f"{value:,}{' ← hint' if value == made.hint else ''}",
             format_bytes(bound),
             format_bytes(arena),
             *[format_bytes(arena + workspace)] * beside,
@@ -231,11 +230,13 @@ def sweep_table(graph: str, made: Sweep) -> Table:
             format_bytes(partition),
             _over(partition, bound),
         )
-    if made.skipped:
-        left_out = ", ".join(f"{value:,}" for value in made.skipped)
-        table.caption = plain_text(f"left out, for a size is negative or not whole there: {left_out}")
-        table.caption_justify = "left"
-    return table
+        for value, bound, arena, partition, workspace in zip(*columns, strict=True)
+    )
+    left_out = ", ".join(f"{value:,}" for value in made.skipped)
+    caption = f"left out, for a size is negative or not whole there: {left_out}" if left_out else ""
+    return make_table(
+        numbers(made.symbol, "lower bound", *headings), rows, f"{graph}{others}", caption=caption
+    )
 
 
 def _over(nbytes: int, bound: int) -> str:

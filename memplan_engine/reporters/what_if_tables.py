@@ -15,13 +15,8 @@ from memplan_engine.feasibility.feasibility_decision import Verdict
 from memplan_engine.plan import Plan
 from memplan_engine.reporters.decision_tables import decision_summary
 from memplan_engine.reporters.plan_json import offsets, plan_summary
-from memplan_engine.reporters.plan_tables import (
-    MOST_ROWS,
-    certificate,
-    counted_lines,
-    cut_short,
-    plain_text,
-)
+from memplan_engine.reporters.plan_tables import certificate, counted_lines, cut_short
+from memplan_engine.reporters.rich_tables import MOST_ROWS, folded, make_table, more, numbers, plain_text
 from memplan_engine.reporters.what_if_words import edit_words, proof_words, shortage_words, suggestion_words
 from memplan_engine.units import exact, format_bytes, format_percent
 from memplan_engine.what_if.edits import Edit
@@ -109,13 +104,11 @@ def what_if_tables(
 def _before_and_after(original: Plan, changed: Plan) -> Table:
     before, after = figures_of(original), figures_of(changed)
     title = f"{original.problem.name}: {before.buffers} buffers, then {after.buffers}; {changed.strategy}"
-    table = Table("", title=plain_text(title), title_justify="left")
-    for heading in ("original", "what if", "change"):
-        table.add_column(heading, justify="right")
+    rows = []
     for label, field in {**ROWS, **(BESIDE if before.workspace else {})}.items():
         old, new = getattr(before, field), getattr(after, field)
-        table.add_row(label, exact(old), exact(new), signed(new - old))
-    return table
+        rows.append((label, exact(old), exact(new), signed(new - old)))
+    return make_table(("", *numbers("original", "what if", "change")), rows, title)
 
 
 def signed(nbytes: int) -> str:
@@ -156,31 +149,34 @@ def verdict_words(fit: FitReport) -> str:
 def _members(fit: FitReport, shortage: Shortage, every_row: bool) -> Table:
     names, steps = fit.decision.plan.problem.names, shortage.steps
     title = f"alive at the {steps} overfull step{'s' * (steps != 1)}"
-    table = Table("buffer", title=plain_text(title), title_justify="left")
-    for heading in ("size", "overfull steps", "of them"):
-        table.add_column(heading, justify="right")
     shown = shortage.members if every_row else shortage.members[:MOST_ROWS]
-    for each in shown:
-        share = format_percent(each.steps / steps)
-        table.add_row(plain_text(names[each.buffer]), format_bytes(each.nbytes), f"{each.steps:,}", share)
-    rest = shortage.members[len(shown) :]
+    rows = (
+        (
+            names[each.buffer],
+            format_bytes(each.nbytes),
+            f"{each.steps:,}",
+            format_percent(each.steps / steps),
+        )
+        for each in shown
+    )
+    rest = more(shortage.members, shown)
     if rest:
-        size = format_bytes(sum(each.nbytes for each in rest))
-        table.add_row(plain_text(f"and {len(rest)} more"), size, "", "", style="dim")
-    return table
+        rest += (format_bytes(sum(each.nbytes for each in shortage.members[len(shown) :])),)
+    return make_table(("buffer", *numbers("size", "overfull steps", "of them")), rows, title, rest)
 
 
 def _suggestions(fit: FitReport) -> Table:
-    table = Table(title=plain_text("the smallest changes that make it fit"), title_justify="left")
-    table.add_column("change", overflow="fold")
-    for heading in ("bytes changed", "arena then"):
-        table.add_column(heading, justify="right")
-    table.add_column("how sure", overflow="fold")
-    for each in fit.suggestions:
-        words = plain_text(suggestion_words(each, fit.decision.plan.problem))
-        sure = plain_text(proof_words(each))
-        table.add_row(words, format_bytes(each.nbytes), format_bytes(each.arena_bytes), sure)
-    return table
+    columns = (*folded("change"), *numbers("bytes changed", "arena then"), *folded("how sure"))
+    rows = (
+        (
+            suggestion_words(each, fit.decision.plan.problem),
+            format_bytes(each.nbytes),
+            format_bytes(each.arena_bytes),
+            proof_words(each),
+        )
+        for each in fit.suggestions
+    )
+    return make_table(columns, rows, "the smallest changes that make it fit")
 
 
 def _entry(edit: Edit) -> dict[str, Any]:

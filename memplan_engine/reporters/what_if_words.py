@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memplan_engine.problem import Problem
-from memplan_engine.units import format_bytes
+from memplan_engine.units import exact, format_bytes, format_span
 from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
 from memplan_engine.what_if.suggestions.shortage import Shortage
 from memplan_engine.what_if.suggestions.suggest import Kind, Suggestion
@@ -21,15 +21,15 @@ def edit_words(edit: Edit) -> str:
         case Pin(name, offset):
             return f"pin {name} at byte {offset:,}"
         case Resize(name, nbytes):
-            return f"resize {name} to {_exact(nbytes)}"
+            return f"resize {name} to {exact(nbytes)}"
         case Split(name, parts):
             return f"split {name} into {parts}"
         case Drop(name):
             return f"drop {name}"
         case Shorten(name, start, end):
-            return f"{name} lives in {_steps(start, end)}"
+            return f"{name} lives in {format_span(start, end)}"
         case Align(name, alignment):
-            return f"align {name} to {_exact(alignment)}"
+            return f"align {name} to {exact(alignment)}"
 
 
 def suggestion_words(suggestion: Suggestion, problem: Problem) -> str:
@@ -39,13 +39,13 @@ def suggestion_words(suggestion: Suggestion, problem: Problem) -> str:
         verb = "drop" if suggestion.kind is Kind.DROP_SEVERAL else "shrink"
         by = "," if suggestion.kind is Kind.DROP_SEVERAL else " by"
         names = _names([each.buffer for each in suggestion.edits])
-        return f"{verb} {len(suggestion.edits)} buffers{by} {_exact(suggestion.nbytes)} in all: {names}"
+        return f"{verb} {len(suggestion.edits)} buffers{by} {exact(suggestion.nbytes)} in all: {names}"
     row = problem.names.index(edit.buffer)
     match edit:
         case Drop(name):
-            return f"drop {name}, {_exact(suggestion.nbytes)}"
+            return f"drop {name}, {exact(suggestion.nbytes)}"
         case Resize(name, nbytes):
-            return f"shrink {name} by {_exact(suggestion.nbytes)}, to {_exact(nbytes)}"
+            return f"shrink {name} by {exact(suggestion.nbytes)}, to {exact(nbytes)}"
         case Shorten(name, _, end):
             last = int(problem.end[row]) - 1
             return f"end {name} ({format_bytes(suggestion.nbytes)}) after step {end - 1} instead of {last}"
@@ -81,11 +81,11 @@ def proof_words(suggestion: Suggestion) -> str:
 def shortage_words(shortage: Shortage) -> str:
     """Why no packing will do, and whether one buffer could be enough."""
     first = shortage.stretches[0]
-    steps, where = shortage.steps, f"at {_steps(first.start, first.end)}"
+    steps, where = shortage.steps, f"at {format_span(first.start, first.end)}"
     if len(shortage.stretches) > 1:
         where = f"in {len(shortage.stretches)} stretches of steps, {steps} steps in all"
     told = (
-        f"whatever the packing, live bytes must fall by {_exact(shortage.nbytes)} at step {shortage.step}; "
+        f"whatever the packing, live bytes must fall by {exact(shortage.nbytes)} at step {shortage.step}; "
         f"too much is alive {where}"
     )
     able = len(shortage.single)
@@ -94,14 +94,6 @@ def shortage_words(shortage: Shortage) -> str:
     return f"{told}; no single buffer is alive at all of them with enough bytes"
 
 
-def _steps(start: int, end: int) -> str:
-    return f"step {start}" if end == start + 1 else f"steps {start}–{end - 1}"
-
-
 def _names(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     return ", ".join(names[:MOST_NAMES]) + more
-
-
-def _exact(nbytes: int) -> str:
-    return f"{format_bytes(nbytes)} ({nbytes:,} B)" if nbytes >= 1024 else f"{nbytes} B"

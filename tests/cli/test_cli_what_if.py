@@ -7,7 +7,7 @@ import json
 import pytest
 
 from memplan_engine import Drop, Resize, Split, load
-from memplan_engine.formats.memplan_json.edits_file import load_edits
+from memplan_engine.formats.memplan_json.edits_format import load_edits
 
 
 def table(out):

@@ -64,7 +64,7 @@ def test_the_strip_has_what_was_reserved_whatever_strategy_is_shown():
     facts = state.facts_of(document, "linear_scan")
     drawn = make_panel(facts, COLOURINGS["size"](document.problem), reserved=curve)
     (line,) = drawn.lines
-    assert (line.kind, line.exact) == ("reserved", False)
+    assert (line.label, line.dash, line.exact) == ("reserved", (5, 2), False)
     assert (len(line.start), int(line.nbytes.max())) == (2021, 1_499_463_680)
     assert reserved_curve(state.load_document("example:teaching_best_fit", documents.Options())) is None
 

@@ -12,7 +12,7 @@ from memplan_examples import PATH
 from onnx import TensorProto, helper, numpy_helper
 
 from memplan_engine import Graph, ImportOptions, InputError, load
-from memplan_engine.formats.onnx_model.onnx_fit_formulas import Fit, Known, Window
+from memplan_engine.formats.onnx_model.onnx_fit_formulas import FormulaFit, Known, Window
 from memplan_engine.graph import Symbol
 from tests.support.dynamic_models import shapes_at, sizes_at
 
@@ -253,7 +253,7 @@ def test_what_is_fitted_and_what_is_not() -> None:
     known = [[Known(at, n)]]
 
     def fitted(rule: Any, window: Window | None = None) -> Any:
-        fit = Fit((Known(at, n),))
+        fit = FormulaFit((Known(at, n),))
         return fit.size(tuple(rule(size) for size in at), known, window)
 
     assert fitted(lambda size: 7) == 7

@@ -28,7 +28,7 @@ from memplan_engine import (
     make_problem,
     write_report,
 )
-from memplan_engine.plotting.figure_style import THEMES
+from memplan_engine.plotting import strip_lines
 from memplan_engine.reporters.html import report_data
 from memplan_engine.reporters.html.report_data import script_json, shortened
 from memplan_engine.reporters.html.report_html import to_html
@@ -334,6 +334,10 @@ def test_every_buffer_is_a_rectangle_of_its_colour_at_its_place(opened, scheme):
     assert tab.evaluate(PIXEL, list(place_of(tab, 4.6, 150, PLAN))) == rgb_of(ground)
 
 
+def around(tab, x, y):
+    return [tab.evaluate(PIXEL, [x, y + off]) for off in (-1, 0, 1)]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_strip_reaches_the_peak_that_ops_make(opened, scheme):
     tab, plan = opened(to_html(scratch_plan()), scheme=scheme), scratch_plan()
@@ -342,12 +346,26 @@ def test_the_strip_reaches_the_peak_that_ops_make(opened, scheme):
 
     def line_at(x, nbytes):
         y = top + 100 * (1 - nbytes / max(HELD))
-        return rgb_of(THEMES[scheme].held) in [tab.evaluate(PIXEL, [x, y + off]) for off in (-1, 0, 1)]
+        return rgb_of(strip_lines.HELD[scheme == "dark"]) in around(tab, x, y)
 
     assert [[line_at(x, nbytes) for nbytes in HELD] for x in xs] == np.eye(3, dtype=bool).tolist()
     box = tab.locator("#chart").bounding_box()
     tab.mouse.move(box["x"] + xs[1], box["y"] + top + 50)
     assert tab.locator("#tooltip").inner_text().splitlines()[1:3] == ["live 150 B", "with workspaces 350 B"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_line_more_is_drawn_in_its_colour_and_named(opened, scheme, monkeypatch):
+    more = strip_lines.StripLine("made up", np.array([0, 2]), np.array([60, 120]), ("#123456", "#fedcba"))
+    monkeypatch.setattr(strip_lines, "SOURCES", (*strip_lines.SOURCES, lambda *given: more))
+    tab = opened(to_html(PLAN), scheme=scheme)
+    bottom = tab.evaluate("() => document.getElementById('chart').clientHeight") - 30
+    for step, nbytes in ((0.5, 60), (2.5, 120)):
+        x, y = place_of(tab, step, 0, PLAN)[0], bottom - 100 * nbytes / PLAN.arena_bytes
+        assert rgb_of(more.colours[scheme == "dark"]) in around(tab, x, y)
+    box = tab.locator("#chart").bounding_box()
+    tab.mouse.move(box["x"] + x, box["y"] + bottom - 20)
+    assert "made up 120 B" in tab.locator("#tooltip").inner_text().splitlines()
 
 
 def test_hover_click_search_zoom_and_colour(opened):

@@ -24,7 +24,7 @@ from memplan_engine import (
     make_problem,
     to_problem,
 )
-from memplan_engine.plotting import scene
+from memplan_engine.plotting import scene, strip_lines
 from memplan_engine.plotting.colouring import COLOURINGS
 from memplan_engine.plotting.figure_style import THEMES, rgb
 from memplan_engine.plotting.png_figure import to_png
@@ -81,7 +81,7 @@ def test_the_line_is_what_a_real_run_holds_during_each_op(build):
 
 def test_the_chart_has_a_line_that_reaches_the_peak():
     (line,) = panel_of(PLAN).lines
-    assert (line.kind, line.label, line.exact) == ("held", "with workspaces", True)
+    assert (line.label, line.colours, line.exact) == ("with workspaces", strip_lines.HELD, True)
     assert by_step(Held(line.start, line.nbytes), 3) == HELD
     assert int(line.nbytes.max()) == find_peak(PLAN.problem).nbytes
     header, column = unpack(pack([panel_of(PLAN)], {}))
@@ -92,10 +92,11 @@ def test_the_chart_has_a_line_that_reaches_the_peak():
 
 def test_the_report_has_the_line_too():
     values, column, _ = data_of(to_html(PLAN))
-    assert (values["held"]["label"], values["held"]["exact"]) == ("with workspaces", True)
-    assert column(values["held"]["bytes"]).tolist() == HELD
+    (line,) = values["lines"]
+    assert (line["label"], line["exact"]) == ("with workspaces", True)
+    assert column(line["bytes"]).tolist() == HELD
     assert values["deep"] == 350
-    assert json.loads(report_data.chart_json(PLAIN))["held"] is None
+    assert json.loads(report_data.chart_json(PLAIN))["lines"] == []
 
 
 @pytest.mark.parametrize("theme", THEMES)
@@ -103,7 +104,7 @@ def test_figures_have_the_line_at_the_peak(theme):
     style = FigureStyle(theme=theme)
     svg = ElementTree.fromstring(to_svg(PLAN, style))
     (line,) = svg.iter(POLYLINE)
-    assert line.get("stroke") == THEMES[theme].held
+    assert line.get("stroke") == style.of_theme(strip_lines.HELD)
     corners = [tuple(map(float, pair.split(","))) for pair in line.get("points").split()]
     assert len(corners) == 6
     # The peak is the top of the strip; what is held elsewhere stands below it in proportion.
@@ -112,7 +113,7 @@ def test_figures_have_the_line_at_the_peak(theme):
     assert [round((ground - y) * 350 / (ground - heights[1])) for y in heights] == HELD
     assert "with workspaces" in {text.text for text in svg.iter(POLYLINE.replace("polyline", "text"))}
     pixels = np.asarray(Image.open(io.BytesIO(to_png(PLAN, style))).convert("RGB"))
-    top = np.argwhere((pixels == rgb(THEMES[theme].held)).all(-1))
+    top = np.argwhere((pixels == rgb(style.of_theme(strip_lines.HELD))).all(-1))
     assert len(top) > 1000
     assert not list(ElementTree.fromstring(to_svg(PLAIN, style)).iter(POLYLINE))
 
@@ -130,3 +131,31 @@ def test_the_notebook_figure_has_the_curve():
     assert max(curve.y) == 350
     assert chart.layout.yaxis2.range[1] == 350
     assert not [trace for trace in PLAIN.figure().data if trace.name.startswith("with ")]
+
+
+MORE = strip_lines.StripLine("made up", np.array([0, 1]), np.array([60, 120]), ("#123456", "#fedcba"), (6, 2))
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_a_line_more_is_seen_by_every_renderer(theme, monkeypatch):
+    """One entry of SOURCES is all that a curve takes: its label, colours and dash go with it."""
+    monkeypatch.setattr(strip_lines, "SOURCES", (*strip_lines.SOURCES, lambda *given: MORE))
+    style = FigureStyle(theme=theme)
+    colour = MORE.colours[theme == "dark"]
+    svg = ElementTree.fromstring(to_svg(PLAIN, style))
+    (line,) = svg.iter(POLYLINE)
+    assert (line.get("stroke"), line.get("stroke-dasharray")) == (colour, "6 2")
+    assert "made up" in {text.text for text in svg.iter(POLYLINE.replace("polyline", "text"))}
+    pixels = np.asarray(Image.open(io.BytesIO(to_png(PLAIN, style))).convert("RGB"))
+    # Dashes across the strip, in all of its width: 6 of 8 pixels.
+    dashes = (pixels == rgb(colour)).all(-1).any(0)
+    assert 0.7 < dashes[dashes.argmax() : -dashes[::-1].argmax()].mean() < 0.8
+    values, column, _ = data_of(to_html(PLAIN))
+    ((sent,), (shown,)) = values["lines"], panel_of(PLAIN).lines
+    assert (sent["label"], sent["colors"], sent["dash"]) == ("made up", list(MORE.colours), [6, 2])
+    assert column(sent["bytes"]).tolist() == [60, 120]
+    assert shown is MORE
+    pytest.importorskip("plotly")
+    (curve,) = (trace for trace in PLAIN.figure(theme=theme).data if trace.name == "made up")
+    assert (curve.line.color, curve.line.dash) == (colour, "6px,2px")
+    assert list(curve.y) == [60, 120, 120]

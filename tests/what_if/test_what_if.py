@@ -24,7 +24,7 @@ from memplan_engine import (
     make_plan,
     make_problem,
 )
-from memplan_engine.formats.memplan_json.edits_file import load_edits, write_edits
+from memplan_engine.formats.memplan_json.edits_format import load_edits, write_edits
 from memplan_engine.what_if.apply import apply_edits
 from memplan_engine.what_if.edits import edits_text, parse_edits
 from tests.support import drawn, reference, tight

@@ -17,16 +17,23 @@ function visibleBands(panel, parts, scales, theme) {
     .filter(({ left, right }) => right > left);
 }
 
+/** `draw` under what is drawn already, such as rectangles that came as an image. */
+export function drawUnder(ctx, draw) {
+  ctx.globalCompositeOperation = "destination-over";
+  draw();
+  ctx.globalCompositeOperation = "source-over";
+}
+
 /** Under what is drawn already: call it after the grid. */
 export function drawBands(ctx, panel, parts, scales, theme) {
   if (panel.bands.length === 0) return;
   const bands = visibleBands(panel, parts, scales, theme);
-  ctx.globalCompositeOperation = "destination-over";
-  for (const { tint, left, right } of bands) {
-    ctx.fillStyle = tint;
-    ctx.fillRect(left, parts.top, right - left, parts.plotHeight);
-  }
-  ctx.globalCompositeOperation = "source-over";
+  drawUnder(ctx, () => {
+    for (const { tint, left, right } of bands) {
+      ctx.fillStyle = tint;
+      ctx.fillRect(left, parts.top, right - left, parts.plotHeight);
+    }
+  });
   ctx.font = `600 11px ${theme.font}`;
   ctx.textBaseline = "middle";
   ctx.textAlign = "left";

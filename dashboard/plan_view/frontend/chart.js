@@ -1,6 +1,7 @@
 // The chart: its panels, what they share (view, selection, cursor), and when they are drawn.
 
 import { readTheme } from "./color.js";
+import { panned, zoomed } from "../../../memplan_engine/plotting/frontend/viewport.js";
 import { ownerOf } from "../../../memplan_engine/plotting/frontend/columns.js";
 import { decode, sameBytes } from "./decode.js";
 import { DifferenceStrip } from "./difference.js";
@@ -15,7 +16,7 @@ import { drawOverlay } from "./overlay.js";
 import { PanelView } from "./panel.js";
 import { recall } from "./recall.js";
 import { rectLines, spoken, stepLines, swatchOf, Tooltip } from "./tooltip.js";
-import { limitsOf, panned, revealing, zoomed } from "./viewport.js";
+import { limitsOf, revealing } from "./limits.js";
 import { Windows } from "./windows.js";
 
 const MAX_RATIO = 2;
@@ -155,7 +156,6 @@ export class Chart {
   }
 
   // What the gestures ask for.
-
   zoom(panel, point, factorX, factorY) {
     const at = { x: panel.scales.stepAt(point.x), y: panel.scales.bytesAt(point.y) };
     this.look(zoomed(this.view, this.limits, at, factorX, factorY));

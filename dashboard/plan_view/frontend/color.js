@@ -55,8 +55,6 @@ export function readTheme(element, palette) {
     band: cssColor(text, 0.07),
     live: dark ? "#7fb2f5" : "#3b7ddd",
     holes: dark ? "#6e4f38" : "#f5c9ab",
-    held: dark ? "#e3b5ff" : "#6b2fa3",
-    reserved: dark ? "#f0b429" : "#8a4b00",
     hatch: dark ? "#a0714c" : "#e39b69",
     bound: dark ? "#8fc1ff" : "#1f66c7",
     capacity: dark ? "#ff9d9d" : "#c6303a",

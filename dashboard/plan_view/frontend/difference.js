@@ -1,6 +1,8 @@
 // By how many bytes more or fewer are alive, step by step: a strip of its own under the panels.
 
-import { drawTimeAxis } from "./axes.js";
+import { drawTimeAxis } from "../../../memplan_engine/plotting/frontend/axes.js";
+import { strokeThrough } from "../../../memplan_engine/plotting/frontend/strokes.js";
+import { scalesOf } from "../../../memplan_engine/plotting/frontend/viewport.js";
 import { formatBytes, formatCount } from "../../../memplan_engine/plotting/frontend/format.js";
 import { element } from "./element.js";
 
@@ -39,7 +41,8 @@ export class DifferenceStrip {
     if (!this.data) return;
     this.figure.style.setProperty("--gutter", `${left}px`);
     const bottom = DIFFERENCE_HEIGHT - DIFFERENCE_AXIS;
-    this.parts = { left, plotWidth: Math.max(20, width - left - 1), top: DIFFERENCE_TOP, bottom, stripBottom: bottom };
+    const plotWidth = Math.max(20, width - left - 1);
+    this.parts = { left, right: left + plotWidth, plotWidth, top: DIFFERENCE_TOP, bottom, stripBottom: bottom };
     this.ratio = ratio;
     for (const canvas of [this.base, this.overlay]) {
       [canvas.width, canvas.height] = [Math.round(width * ratio), Math.round(DIFFERENCE_HEIGHT * ratio)];
@@ -66,15 +69,9 @@ export class DifferenceStrip {
 
   setScales(view) {
     const { parts, most, least } = this;
-    const kx = parts.plotWidth / (view.x1 - view.x0);
-    const ky = (parts.stripBottom - parts.top) / Math.max(1, most - least);
-    this.scales = {
-      x: (step) => parts.left + (step - view.x0) * kx,
-      y: (bytes) => (most > least ? parts.top + (most - bytes) * ky : (parts.top + parts.stripBottom) / 2),
-      stepAt: (x) => view.x0 + (x - parts.left) / kx,
-      bytesAt: () => view.y0,
-      stepWidth: kx,
-    };
+    const middle = (parts.top + parts.stripBottom) / 2;
+    const scales = scalesOf(parts, { ...view, y0: least, y1: most }, 1);
+    this.scales = { ...scales, y: most > least ? scales.y : () => middle, bytesAt: () => view.y0 };
   }
 
   /** The area between zero and `values`, hatched upwards or downwards. */
@@ -123,14 +120,8 @@ export class DifferenceStrip {
   drawPeak(ctx, theme) {
     const x = this.scales.x(this.data.peakStep + 0.5);
     if (x < this.parts.left || x > this.parts.left + this.parts.plotWidth) return;
-    ctx.strokeStyle = theme.peak;
-    ctx.lineWidth = 1;
-    ctx.setLineDash([4, 3]);
-    ctx.beginPath();
-    ctx.moveTo(Math.round(x) + 0.5, this.parts.top);
-    ctx.lineTo(Math.round(x) + 0.5, this.parts.stripBottom);
-    ctx.stroke();
-    ctx.setLineDash([]);
+    const at = Math.round(x) + 0.5;
+    strokeThrough(ctx, [[at, this.parts.top], [at, this.parts.stripBottom]], theme.peak, 1, [4, 3]);
   }
 
   drawCursor(step, theme) {

@@ -1,6 +1,6 @@
 // Going to what was selected elsewhere: the zoomed view moves until every panel shows it.
 
-import { revealing } from "./viewport.js";
+import { revealing } from "./limits.js";
 
 /** The view in which `buffer` can be seen in all panels that have it; null where only the whole shows it. */
 export function following(view, limits, panels, buffer) {

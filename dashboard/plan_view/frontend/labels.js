@@ -2,11 +2,11 @@
 
 import { formatBytes } from "../../../memplan_engine/plotting/frontend/format.js";
 import { ownerOf } from "../../../memplan_engine/plotting/frontend/columns.js";
+import { fitted, measurer } from "../../../memplan_engine/plotting/frontend/fitting.js";
 import { shadeOf } from "./raster.js";
 
 const PADDING = 5;
 const TWO_LINES = 34;
-const SHORTEST = 4;
 
 /** Draw the labels of `labelled` (device pixels of the plot) in CSS pixels; none across the line at x = `peak`. */
 export function drawLabels(ctx, panel, labelled, parts, theme, ratio, peak) {
@@ -36,29 +36,4 @@ export function drawLabels(ctx, panel, labelled, parts, theme, ratio, peak) {
 function startOf(left, width, room, peak) {
   const crosses = peak > left - 2 && peak < left + width + 2;
   return crosses && peak + PADDING + width <= left + room ? peak + PADDING : left;
-}
-
-export function measurer(ctx) {
-  const known = new Map();
-  return (text) => {
-    if (!known.has(text)) known.set(text, ctx.measureText(text).width);
-    return known.get(text);
-  };
-}
-
-/** The name, or its last dotted parts, or its beginning; whichever fits first. "" when nothing useful does. */
-export function fitted(name, room, measure) {
-  if (measure(name) <= room) return name;
-  for (let at = 0; at < name.length - SHORTEST; at += 1) {
-    if (name[at] !== "." && name[at] !== "/") continue;
-    const tail = `…${name.slice(at + 1)}`;
-    if (measure(tail) <= room) return tail;
-  }
-  let [low, high] = [0, name.length];
-  while (low < high) {
-    const middle = (low + high + 1) >> 1;
-    if (measure(`${name.slice(0, middle)}…`) <= room) low = middle;
-    else high = middle - 1;
-  }
-  return low > SHORTEST ? `${name.slice(0, low).replace(/[./_]+$/, "")}…` : "";
 }

@@ -26,31 +26,18 @@ export function partsOf(width, height, left, ribbon = 0) {
   const strip = Math.round(Math.min(120, Math.max(44, height * 0.2)));
   const top = 4 + ribbon;
   const plotHeight = Math.max(40, height - top - STRIP_GAP - strip - AXIS);
+  const plotWidth = Math.max(20, Math.floor(width - left - 1));
   return {
     width,
     height,
     left,
+    right: left + plotWidth,
     top,
-    plotWidth: Math.max(20, Math.floor(width - left - 1)),
+    plotWidth,
     plotHeight,
     bottom: top + plotHeight,
     stripTop: top + plotHeight + STRIP_GAP,
     stripHeight: strip,
     stripBottom: top + plotHeight + STRIP_GAP + strip,
-  };
-}
-
-/** Data → pixels and back, for one panel and one view. `deep` is the top of the strip's own scale. */
-export function scalesOf(parts, view, deep) {
-  const kx = parts.plotWidth / (view.x1 - view.x0);
-  const ky = parts.plotHeight / (view.y1 - view.y0);
-  return {
-    x: (step) => parts.left + (step - view.x0) * kx,
-    y: (bytes) => parts.bottom - (bytes - view.y0) * ky,
-    stripY: (bytes) => parts.stripBottom - (bytes / deep) * parts.stripHeight,
-    stepAt: (x) => view.x0 + (x - parts.left) / kx,
-    bytesAt: (y) => view.y0 + (parts.bottom - y) / ky,
-    stepWidth: kx,
-    byteHeight: ky,
   };
 }

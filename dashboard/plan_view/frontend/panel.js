@@ -1,19 +1,22 @@
 // One panel: its elements and its drawing.
 
+import { drawGrid, drawMemoryAxis, drawStripAxis, drawTimeAxis } from "../../../memplan_engine/plotting/frontend/axes.js";
+import { drawLevels, drawPeak } from "../../../memplan_engine/plotting/frontend/levels.js";
+import { drawStrip, drawStripKey, drawStripLines } from "../../../memplan_engine/plotting/frontend/strip.js";
+import { scalesOf } from "../../../memplan_engine/plotting/frontend/viewport.js";
 import { formatBytes, formatCount, formatSteps } from "../../../memplan_engine/plotting/frontend/format.js";
 import { element } from "./element.js";
 import { profileFor } from "./layers.js";
-import { partsOf, scalesOf } from "./layout.js";
+import { partsOf } from "./layout.js";
 import { makeRaster, rasterise, rectAt } from "./raster.js";
-import { drawAxes, drawGrid } from "./axes.js";
-import { drawBands, RIBBON } from "./bands.js";
+import { drawBands, drawUnder, RIBBON } from "./bands.js";
 import { drawLabels } from "./labels.js";
 import { drawPatterns } from "./patterns.js";
-import { drawLevelNames, drawLevels, drawPeak } from "./lines.js";
-import { drawStrip, drawStripKey, drawStripLines } from "./strip.js";
-import { mostOf } from "./viewport.js";
+import { drawLevelNames, namePeak } from "./level_names.js";
+import { mostOf } from "./limits.js";
 
 const REACH = 2;
+const GUTTERLESS = 20;
 
 /** What a panel shows, in words. */
 export function summaryOf(panel) {
@@ -80,17 +83,23 @@ export class PanelView {
     ctx.clearRect(0, 0, this.base.width, this.base.height);
     ctx.putImageData(raster.image, Math.round(parts.left * ratio), Math.round(parts.top * ratio));
     ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
-    drawGrid(ctx, parts, scales, view, theme);
+    drawUnder(ctx, () => drawGrid(ctx, parts, scales, view, theme));
     drawBands(ctx, data, parts, scales, theme);
     drawStrip(ctx, profileFor(data, view), parts, scales, view, theme, ratio);
     drawStripLines(ctx, data, parts, scales, view, theme, ratio);
-    drawAxes(ctx, parts, scales, view, limits.strip, theme);
+    if (parts.left > GUTTERLESS) {
+      drawMemoryAxis(ctx, parts, scales, view, theme);
+      drawStripAxis(ctx, parts, scales, limits.strip, theme);
+    }
+    drawTimeAxis(ctx, parts, scales, view, theme);
     if (data.count === 0) {
       this.sayEmpty(ctx, theme);
       return 0;
     }
     drawLevels(ctx, data, parts, scales, theme);
-    drawPeak(ctx, data, parts, scales, theme, drawStripKey(ctx, data, parts, theme));
+    const keyEnd = drawStripKey(ctx, data, parts, theme);
+    const peak = drawPeak(ctx, data, parts, scales, theme);
+    if (peak !== null) namePeak(ctx, data, parts, theme, peak, keyEnd);
     drawLabels(ctx, data, labelled, parts, theme, ratio, scales.x(data.peakStep + 0.5));
     drawLevelNames(ctx, data, parts, scales, theme, raster, view.y1 >= limits.y1 * 0.999);
     return drawn;

@@ -1,7 +1,7 @@
 // View and selection, kept by key for a chart that Streamlit takes down and puts up again.
 
 import { following } from "./follow.js";
-import { panned } from "./viewport.js";
+import { panned } from "../../../memplan_engine/plotting/frontend/viewport.js";
 
 /** What `memory` has for a chart: the zoom lasts while the time axis does, the selection until the page sets
  * another. */

@@ -2,10 +2,10 @@
 
 import { formatBytes, formatCount, formatSteps } from "../../../memplan_engine/plotting/frontend/format.js";
 import { entryAt, ownerOf } from "../../../memplan_engine/plotting/frontend/columns.js";
+import { linesAt } from "../../../memplan_engine/plotting/frontend/strip.js";
 import { element } from "./element.js";
 import { profileFor } from "./layers.js";
 import { shadeOf } from "./raster.js";
-import { linesAt } from "./strip.js";
 
 const AWAY = 14;
 

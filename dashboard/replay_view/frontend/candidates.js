@@ -2,7 +2,7 @@
 
 import { formatBytes } from "../../../memplan_engine/plotting/frontend/format.js";
 import { boxOf } from "./geometry.js";
-import { fitted, hatch, outline, plate } from "./paint.js";
+import { cutTo, hatch, outline, plate } from "./paint.js";
 import { OPEN, TAKEN } from "./trace.js";
 
 /** Where a step looked at many, only few are named in the picture; the list beside it has all of them. */
@@ -109,8 +109,8 @@ export function nameLanes(ctx, frame, trace, step, theme) {
   ctx.font = `400 11px ${theme.font}`;
   trace.lanes.forEach(({ low }, number) => {
     const y = frame.y(low + sizes[number] / 2);
-    if (!sizes[number] || sizes[number] * frame.ky < 16) return;
-    boxes.push(plate(ctx, frame, frame.right - 70, y, fitted(ctx, `object ${number}`, 66), theme.muted, theme));
+    if (!sizes[number] || sizes[number] * frame.byteHeight < 16) return;
+    boxes.push(plate(ctx, frame, frame.right - 70, y, cutTo(ctx, `object ${number}`, 66), theme.muted, theme));
   });
   return boxes;
 }

@@ -1,29 +1,22 @@
 // Where things are in the picture, in CSS pixels.
 
+import { scalesOf } from "../../../memplan_engine/plotting/frontend/viewport.js";
+
 const RIGHT = 10;
 const TOP = 14;
 const AXIS = 24;
 const STRIP = 56;
 const STRIP_GAP = 18;
 
-/** The parts of the picture: the chart, the strip of live bytes below it, the axes. */
+/** The parts of the picture, and its scales: the chart, which shows all `steps` up to `top` bytes, the strip of
+ * live bytes below it, the axes. */
 export function frameOf(width, height, steps, top) {
   const left = width < 520 ? 54 : 70;
   const bottom = height - AXIS - STRIP - STRIP_GAP;
   const right = Math.max(left + 40, width - RIGHT);
-  const kx = (right - left) / Math.max(1, steps);
-  const ky = (bottom - TOP) / Math.max(1, top);
-  return {
-    width, height, left, right, top: TOP, bottom, steps, limit: top,
-    stripTop: bottom + STRIP_GAP,
-    stripBottom: height - AXIS,
-    x: (step) => left + step * kx,
-    y: (bytes) => bottom - bytes * ky,
-    stepAt: (x) => (x - left) / kx,
-    bytesAt: (y) => (bottom - y) / ky,
-    kx,
-    ky,
-  };
+  const parts = { left, right, top: TOP, bottom, stripTop: bottom + STRIP_GAP, stripBottom: height - AXIS };
+  const view = { x0: 0, x1: Math.max(1, steps), y0: 0, y1: Math.max(1, top) };
+  return { width, height, steps, limit: top, view, ...parts, ...scalesOf(parts, view, top) };
 }
 
 /** Edges on whole pixels, and nothing thinner than one. */

@@ -56,8 +56,8 @@ export class Hand {
       this.view.canvas.style.cursor = over >= 0 && this.attempt.canMove(over) ? "grab" : "default";
       return false;
     }
-    const bytes = this.grip.from + (this.grip.y - point.y) / this.view.frame.ky;
-    this.attempt.offsets[this.held] = this.attempt.snapped(this.held, bytes, 1 / this.view.frame.ky);
+    const bytes = this.grip.from + (this.grip.y - point.y) / this.view.frame.byteHeight;
+    this.attempt.offsets[this.held] = this.attempt.snapped(this.held, bytes, 1 / this.view.frame.byteHeight);
     this.view.canvas.style.cursor = "grabbing";
     this.view.draw();
     return true;

@@ -35,7 +35,7 @@ export class Learner {
     const own = trace.buffer(step);
     const [size, unit] = [trace.buffers.size[own], trace.alignment[own]];
     const middle = frame.bytesAt(point.y) - size / 2;
-    let [best, distance] = [Math.max(0, Math.round(middle / unit) * unit), SNAP / frame.ky];
+    let [best, distance] = [Math.max(0, Math.round(middle / unit) * unit), SNAP / frame.byteHeight];
     const placed = trace.placedAt(step - 1);
     const edges = [0];
     placed.forEach((low, each) => {

@@ -1,7 +1,11 @@
 // The brush: rectangles, hatching, labels, axes and lines.
 
 import { cssColor, mix } from "../../plan_view/frontend/color.js";
-import { byteTicks, stepTicks } from "../../../memplan_engine/plotting/frontend/ticks.js";
+import { drawGrid, drawMemoryAxis } from "../../../memplan_engine/plotting/frontend/axes.js";
+import { fillProfile } from "../../../memplan_engine/plotting/frontend/strip.js";
+import { strokeLevel } from "../../../memplan_engine/plotting/frontend/strokes.js";
+import { stepTicks } from "../../../memplan_engine/plotting/frontend/ticks.js";
+import { scalesOf } from "../../../memplan_engine/plotting/frontend/viewport.js";
 import { formatBytes } from "../../../memplan_engine/plotting/frontend/format.js";
 
 const HATCH = 7;
@@ -41,7 +45,7 @@ export function hatch(ctx, box, color) {
 }
 
 /** `text` cut to `room` pixels; "" where not even a few letters fit. */
-export function fitted(ctx, text, room) {
+export function cutTo(ctx, text, room) {
   if (ctx.measureText(text).width <= room) return text;
   if (room < LABEL_LEAST) return "";
   let [low, high] = [0, text.length];
@@ -56,7 +60,7 @@ export function fitted(ctx, text, room) {
 export function nameBox(ctx, box, name, color, theme, bold = false) {
   if (box.h < 13) return;
   ctx.font = `${bold ? 600 : 400} 12px ${theme.font}`;
-  const text = fitted(ctx, name, box.w - 10);
+  const text = cutTo(ctx, name, box.w - 10);
   if (!text) return;
   ctx.fillStyle = color;
   ctx.textAlign = "left";
@@ -67,7 +71,7 @@ export function nameBox(ctx, box, name, color, theme, bold = false) {
 /** A line of text on a plate of ground, so that it reads on anything; kept inside the chart. Gives its box. */
 export function plate(ctx, frame, x, y, text, color, theme, bold = false) {
   ctx.font = `${bold ? 600 : 400} 11px ${theme.font}`;
-  const shown = fitted(ctx, text, frame.right - frame.left - 8);
+  const shown = cutTo(ctx, text, frame.right - frame.left - 8);
   const width = ctx.measureText(shown).width + 8;
   const at = Math.max(frame.left + 2, Math.min(frame.right - width, x));
   const middle = Math.max(frame.top + 8, Math.min(frame.bottom - 9, y));
@@ -84,22 +88,14 @@ export function plate(ctx, frame, x, y, text, color, theme, bold = false) {
 
 export function drawGround(ctx, frame, theme) {
   ctx.clearRect(0, 0, frame.width, frame.height);
-  ctx.font = `400 11px ${theme.font}`;
-  ctx.textBaseline = "middle";
-  ctx.textAlign = "right";
-  for (const { value, label } of byteTicks(0, frame.limit, Math.max(2, (frame.bottom - frame.top) / 46))) {
-    const y = Math.round(frame.y(value));
-    ctx.fillStyle = theme.grid;
-    ctx.fillRect(frame.left, y, frame.right - frame.left, 1);
-    ctx.fillStyle = theme.muted;
-    ctx.fillText(label, frame.left - 7, y);
-  }
+  drawGrid(ctx, frame, frame, frame.view, theme);
+  drawMemoryAxis(ctx, frame, frame, frame.view, theme);
   ctx.fillStyle = theme.axis;
   ctx.fillRect(frame.left, frame.bottom, frame.right - frame.left, 1);
 }
 
 /** Steps: between the edges of a step where there is room, for a step is a stretch. */
-export function drawTimeAxis(ctx, frame, theme) {
+export function drawSteps(ctx, frame, theme) {
   ctx.font = `400 11px ${theme.font}`;
   ctx.textBaseline = "middle";
   ctx.fillStyle = theme.muted;
@@ -107,7 +103,7 @@ export function drawTimeAxis(ctx, frame, theme) {
   ctx.textAlign = "right";
   ctx.fillText("step", frame.left - 7, y);
   ctx.textAlign = "center";
-  const shift = frame.kx > 22 ? 0.5 : 0;
+  const shift = frame.stepWidth > 22 ? 0.5 : 0;
   for (const { value, label } of stepTicks(0, frame.steps - (shift ? 1 : 0), (frame.right - frame.left) / 56)) {
     const x = frame.x(value + shift);
     const half = ctx.measureText(label).width / 2;
@@ -117,18 +113,10 @@ export function drawTimeAxis(ctx, frame, theme) {
 
 /** Levels across the chart, {bytes, text, color, dash, side}: all lines first, then their names; gives the
  * boxes of the names. `side` is "left" or "right". */
-export function drawLevels(ctx, frame, levels, theme) {
+export function drawNamedLevels(ctx, frame, levels, theme) {
   for (const { bytes, color, dash } of levels) {
-    const y = Math.round(frame.y(bytes)) + 0.5;
-    ctx.strokeStyle = color;
-    ctx.lineWidth = 1.5;
-    ctx.setLineDash(dash);
-    ctx.beginPath();
-    ctx.moveTo(frame.left, y);
-    ctx.lineTo(frame.right, y);
-    ctx.stroke();
+    strokeLevel(ctx, frame.y(bytes), frame, frame.top, frame.bottom, color, dash);
   }
-  ctx.setLineDash([]);
   return levels.map(({ bytes, text, color, side, below }) => {
     ctx.font = `400 11px ${theme.font}`;
     const label = `${text} ${formatBytes(bytes)}`;
@@ -138,7 +126,7 @@ export function drawLevels(ctx, frame, levels, theme) {
 }
 
 /** The strip: live bytes of what is placed, and behind them how high it reaches; one value a pixel. */
-export function drawStrip(ctx, frame, pieces, placed, limit, theme) {
+export function drawStripOf(ctx, frame, pieces, placed, limit, theme) {
   const columns = Math.max(1, Math.round(frame.right - frame.left));
   const live = new Float64Array(columns + 1);
   const high = new Float64Array(columns);
@@ -153,33 +141,21 @@ export function drawStrip(ctx, frame, pieces, placed, limit, theme) {
     const top = base + pieces.high[piece];
     for (let x = first; x < last && x < columns; x += 1) if (top > high[x]) high[x] = top;
   }
-  paintStrip(ctx, frame, live, high, limit, theme);
+  paintStrip(ctx, frame, live.slice(0, columns), high, limit, theme);
 }
 
-function paintStrip(ctx, frame, live, high, limit, theme) {
-  const tall = frame.stripBottom - frame.stripTop;
-  const alive = new Float64Array(high.length);
-  for (let x = 0, sum = 0; x < high.length; x += 1) alive[x] = sum += live[x];
-  paintRuns(ctx, frame, high, tall / limit, theme.holes);
-  paintRuns(ctx, frame, alive, tall / limit, theme.live);
+/** `changes` and `high`: by how much live bytes change, and how high they reach, a pixel each. */
+function paintStrip(ctx, frame, changes, high, limit, theme) {
+  let sum = 0;
+  const live = changes.map((change) => sum += change);
+  fillProfile(ctx, live, high, frame, scalesOf(frame, frame.view, limit), theme, 1);
   ctx.fillStyle = theme.axis;
   ctx.fillRect(frame.left, frame.stripBottom, frame.right - frame.left, 1);
   ctx.font = `400 11px ${theme.font}`;
   ctx.textAlign = "right";
   ctx.textBaseline = "middle";
   ctx.fillStyle = theme.muted;
-  ctx.fillText("live", frame.left - 7, frame.stripTop + tall / 2);
-}
-
-/** Bars from the bottom of the strip, equal neighbours as one. */
-function paintRuns(ctx, frame, values, scale, color) {
-  ctx.fillStyle = color;
-  for (let x = 0, first = 0; x < values.length; x += 1) {
-    if (x + 1 < values.length && values[x + 1] === values[first]) continue;
-    const bar = values[first] * scale;
-    if (bar > 0) ctx.fillRect(frame.left + first, frame.stripBottom - bar, x + 1 - first, bar);
-    first = x + 1;
-  }
+  ctx.fillText("live", frame.left - 7, (frame.stripTop + frame.stripBottom) / 2);
 }
 
 /** What the theme of the page gives, and the marks of this picture. */

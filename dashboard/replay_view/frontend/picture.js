@@ -4,7 +4,7 @@ import { formatBytes } from "../../../memplan_engine/plotting/frontend/format.js
 import { drawHoles, drawLane, drawObjects, labelHoles, nameLanes } from "./candidates.js";
 import { boxOf } from "./geometry.js";
 import {
-  drawGround, drawLevels, drawStrip, drawTimeAxis, fillBox, hatch, nameBox, outline, paled, plate,
+  drawGround, drawNamedLevels, drawSteps, drawStripOf, fillBox, hatch, nameBox, outline, paled, plate,
 } from "./paint.js";
 
 const LEAST = 6;
@@ -22,11 +22,11 @@ export function drawStep(ctx, frame, scene, step, theme) {
     : own >= 0 ? drawHoles(ctx, frame, trace, step, theme) : [];
   const current = own >= 0 && placed[own] >= 0 ? drawCurrent(ctx, frame, scene, own, placed[own], theme) : null;
   drawMoved(ctx, frame, scene, step, placed, theme);
-  const names = drawLevels(ctx, frame, levelsOf(trace, step, theme), theme);
+  const names = drawNamedLevels(ctx, frame, levelsOfStep(trace, step, theme), theme);
   if (trace.objects) names.push(...nameLanes(ctx, frame, trace, step, theme));
   labelHoles(ctx, frame, spots, current ? [current, ...names] : names, theme);
-  drawStrip(ctx, frame, trace.pieces, placed, stripLimit(trace), theme);
-  drawTimeAxis(ctx, frame, theme);
+  drawStripOf(ctx, frame, trace.pieces, placed, stripLimit(trace), theme);
+  drawSteps(ctx, frame, theme);
   return { spots, placed };
 }
 
@@ -88,7 +88,7 @@ function drawMoved(ctx, frame, { trace }, step, placed, theme) {
   plate(ctx, frame, box.x + 4, box.y + box.h / 2, `${name[mover]} moved here`, theme.bound, theme, true);
 }
 
-function levelsOf(trace, step, theme) {
+function levelsOfStep(trace, step, theme) {
   const [least, last] = [trace.lower_bound_bytes, trace.arena_bytes];
   const arena = trace.steps.arena[step];
   const text = last === least ? "arena in the end = lower bound" : "arena in the end";
@@ -117,8 +117,8 @@ export function drawQuestion(ctx, frame, scene, step, ghost, answer, theme) {
     nameLanes(ctx, frame, trace, step - 1, theme);
   }
   if (ghost >= 0) drawGhost(ctx, frame, scene, own, ghost, theme);
-  drawStrip(ctx, frame, trace.pieces, placed, stripLimit(trace), theme);
-  drawTimeAxis(ctx, frame, theme);
+  drawStripOf(ctx, frame, trace.pieces, placed, stripLimit(trace), theme);
+  drawSteps(ctx, frame, theme);
   return { spots: [], placed };
 }
 
@@ -177,7 +177,7 @@ export function drawAttempt(ctx, frame, scene, attempt, state, theme) {
     { bytes: greedy.bytes, text: greedy.strategy, color: theme.muted, dash: [2, 3], side: "right" },
     { bytes: attempt.arena(), text: "yours", color: theme.text, dash: [], side: "left" },
   ];
-  drawLevels(ctx, frame, levels.filter((each) => each.bytes !== bound || each.text !== greedy.strategy), theme);
-  drawStrip(ctx, frame, trace.pieces, attempt.offsets, frame.limit, theme);
-  drawTimeAxis(ctx, frame, theme);
+  drawNamedLevels(ctx, frame, levels.filter((each) => each.bytes !== bound || each.text !== greedy.strategy), theme);
+  drawStripOf(ctx, frame, trace.pieces, attempt.offsets, frame.limit, theme);
+  drawSteps(ctx, frame, theme);
 }

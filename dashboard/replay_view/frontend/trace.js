@@ -4,7 +4,7 @@ export const TAKEN = 0;
 export const TOO_SMALL = 1;
 export const OPEN = -1;
 
-const UTF8 = new TextDecoder();
+import { UTF8 } from "../../../memplan_engine/plotting/frontend/columns.js";
 
 export function decodeMessage(bytes) {
   const { view, trace } = JSON.parse(UTF8.decode(bytes));

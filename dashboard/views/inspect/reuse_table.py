@@ -9,7 +9,7 @@ from memplan_dashboard.session.markdown_text import plain
 from memplan_dashboard.session.plan_facts import Facts
 
 from memplan_engine import MemplanError
-from memplan_engine.reporters.reuse_tables import tenant_and_home
+from memplan_engine.reporters.graph_tables import tenant_and_home
 from memplan_engine.rewrites.reuse import Saving, kept_table, rewrites_table
 from memplan_engine.units import format_bytes
 

@@ -13,7 +13,7 @@ from memplan_dashboard.views.inspect.what_if_capacity import show_capacity
 
 from memplan_engine import Align, Drop, Edit, MemplanError, Pin, Resize, Shorten, Split
 from memplan_engine.formats.csv_tables.csv_writer import to_csv
-from memplan_engine.formats.memplan_json.edits_file import dump_edits
+from memplan_engine.formats.memplan_json.edits_format import dump_edits
 from memplan_engine.formats.memplan_json.json_writer import dumps
 from memplan_engine.reporters.what_if_words import edit_words
 from memplan_engine.units import parse_bytes

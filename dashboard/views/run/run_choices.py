@@ -14,8 +14,8 @@ from memplan_examples.small import MODELS, NEED_TRANSFORMERS
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from memplan_engine import MemplanError
+from memplan_engine.formats.memplan_json.run_files import load_runs
 from memplan_engine.formats.memplan_json.run_format import RunFile
-from memplan_engine.formats.memplan_json.run_reader import load_runs
 from memplan_engine.strategies import known_strategies
 
 MODEL = "model"

@@ -11,8 +11,8 @@ from memplan_dashboard.charts import run_curves
 from memplan_dashboard.session import state
 from memplan_dashboard.session.markdown_text import plain
 
+from memplan_engine.formats.memplan_json.run_files import run_bytes
 from memplan_engine.formats.memplan_json.run_format import ProfileEntry, RunFile, SlabEntry, peak_of
-from memplan_engine.formats.memplan_json.run_writer import run_bytes
 from memplan_engine.reporters.run_words import (
     WAYS,
     check_sentence,

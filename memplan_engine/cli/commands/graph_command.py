@@ -20,7 +20,7 @@ from memplan_engine.cli.options import (
 )
 from memplan_engine.cli.output import show
 from memplan_engine.preparation import Preparation, range_options
-from memplan_engine.reporters import graph_tables, reuse_tables
+from memplan_engine.reporters import graph_tables
 from memplan_engine.rewrites.reuse import savings
 
 
@@ -55,6 +55,6 @@ def reuse(
     found = savings(graph, strategy=strategy, **range_options(graph, how))
     show(
         as_json,
-        lambda: reuse_tables.reuse_summary(found),
-        lambda: reuse_tables.reuse_tables(graph.name, found, all_rows),
+        lambda: graph_tables.reuse_summary(found),
+        lambda: graph_tables.reuse_tables(graph.name, found, all_rows),
     )

@@ -183,7 +183,7 @@ def _write(outcome: RunOutcome, trace: Path | None, observation: Path | None, ou
         write_observation,
         write_observation_trace,
     )
-    from memplan_engine.formats.memplan_json.run_writer import write_run
+    from memplan_engine.formats.memplan_json.run_files import write_run
 
     if trace:
         write_observation_trace(outcome.observation, trace)

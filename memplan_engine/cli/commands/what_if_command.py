@@ -24,7 +24,7 @@ from memplan_engine.cli.output import show, tell
 from memplan_engine.cli.progress import solve_in_sight
 from memplan_engine.errors import InputError
 from memplan_engine.files import check_target, write
-from memplan_engine.formats.memplan_json.edits_file import load_edits, write_edits
+from memplan_engine.formats.memplan_json.edits_format import load_edits, write_edits
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.preparation import Preparation

@@ -60,11 +60,11 @@ class Codes(Refusals):
         table: list[Callable[[int], int]] = [self._unknown] * 256
         named: dict[int, Callable[[int], int]] = {
             0x80: self._proto, 0x95: self._frame, 0x2E: self._stop,
-            0x4E: self._none, 0x88: self._true, 0x89: self._false,
+            0x4E: self._push(lambda: None), 0x88: self._push(lambda: True), 0x89: self._push(lambda: False),
             0x4D: self._binint2, 0x8B: self._long4, 0x47: self._binfloat,
             0x75: self._setitems, 0x65: self._appends, 0x73: self._setitem, 0x61: self._append,
-            0x64: self._dict, 0x6C: self._list, 0x74: self._tuple, 0x29: self._empty_tuple,
-            0x8F: self._empty_set, 0x90: self._additems,
+            0x64: self._dict, 0x6C: self._list, 0x74: self._tuple, 0x29: self._push(tuple),
+            0x8F: self._push(set), 0x90: self._additems,
             0x71: self._binput, 0x72: self._long_binput, 0x68: self._get_far, 0x6A: self._get_far,
             0x30: self._pop, 0x31: self._pop_mark, 0x32: self._dup,
             0x63: self._global, 0x69: self._global, 0x93: self._stack_global,
@@ -111,17 +111,14 @@ class Codes(Refusals):
             raise self.error(at, f"an end with {len(self.stack):,} values left over", "one value")
         return at + 1
 
-    def _none(self, at: int) -> int:
-        self.stack.append(None)
-        return at + 1
+    def _push(self, make: Callable[[], Any]) -> Callable[[int], int]:
+        """What puts a value on the stack that no argument says more about."""
 
-    def _true(self, at: int) -> int:
-        self.stack.append(True)
-        return at + 1
+        def push(at: int) -> int:
+            self.stack.append(make())
+            return at + 1
 
-    def _false(self, at: int) -> int:
-        self.stack.append(False)
-        return at + 1
+        return push
 
     def _binint2(self, at: int) -> int:
         self.stack.append(self._argument(at, WIDTHS[2]))
@@ -276,14 +273,6 @@ class Codes(Refusals):
                 raise self.error(at, f"tuples nested more than {MAX_TUPLE_DEPTH} deep", "plain data")
             self.tuple_depth[id(made)] = (made, depth)
         return made
-
-    def _empty_tuple(self, at: int) -> int:
-        self.stack.append(())
-        return at + 1
-
-    def _empty_set(self, at: int) -> int:
-        self.stack.append(set())
-        return at + 1
 
     def _additems(self, at: int) -> int:
         items = self._from_mark()

@@ -74,7 +74,7 @@ def _read_points(times: list[Any], sizes: list[Any], live: _Live) -> None:
         now = [live.number(value) for value in row[1:]]
         for category, (old, new) in enumerate(zip(before, now, strict=True)):
             if new > old:
-                live.grow(category, new - old)
+                live.make(category, new - old)
             else:
                 live.shrink(category, old - new)
         before = now
@@ -124,10 +124,6 @@ class _Live:
             raise InputError(self.source, f"step {self.step}", brief(value), "a whole number of bytes")
         return value
 
-    def grow(self, category: int, nbytes: int) -> None:
-        """`nbytes` more, as one buffer."""
-        self.alive[category].append((self.step, nbytes))
-
     def shrink(self, category: int, nbytes: int) -> None:
         """`nbytes` less, of the youngest first; of the last one a part may stay."""
         while nbytes:
@@ -138,7 +134,7 @@ class _Live:
                 self.alive[category].append((start, size - gone))
             nbytes -= gone
 
-    def make(self, category: int, nbytes: int, old: bool) -> None:
+    def make(self, category: int, nbytes: int, old: bool = False) -> None:
         """A tensor; an old one was there before the first step."""
         self.alive[category].append((0 if old else self.step, nbytes))
 

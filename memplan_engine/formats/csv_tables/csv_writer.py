@@ -62,12 +62,8 @@ def _column(names: Sequence[str], problem: Problem) -> list[str]:
             raise InputError(
                 problem.name, f"buffer {name!r}", "a name that a CSV cannot hold", "a name on one line"
             )
-    return [_quoted(name) if _SPECIAL.search(name) else name for name in names]
-
-
-def _quoted(name: str) -> str:
-    doubled = name.replace('"', '""')
-    return f'"{doubled}"'
+    doubled = (name.replace('"', '""') for name in names)
+    return [f'"{name}"' if _SPECIAL.search(name) else name for name in doubled]
 
 
 def _gap(gap: Gap) -> str:

@@ -9,7 +9,7 @@ from pydantic import FailFast, Field
 
 from memplan_engine.callers import UNKNOWN_STACK, Callers, Frame, Stacks
 from memplan_engine.errors import InputError
-from memplan_engine.formats.memplan_json.json_base import Count, Counts, Strict
+from memplan_engine.formats.memplan_json.json_base import Count, Counts, Strict, check_length
 
 MOST_FRAMES = 1_000_000
 """Frames and stacks that a file may have, each."""
@@ -43,9 +43,7 @@ class CallersEntry(Strict):
 
 def callers_from(entry: CallersEntry, buffers: int, source: str) -> Callers:
     """The callers of `buffers` buffers; raises InputError for places that do not exist and too many calls."""
-    if len(entry.stack) != buffers:
-        found = f"{len(entry.stack)} values"
-        raise InputError(source, "field callers.stack", found, f"{buffers}, one for each buffer")
+    check_length(entry.stack, buffers, "callers.stack", source, each="buffer")
     calls = sum(map(len, entry.stacks))
     if calls > MOST_CALLS:
         raise InputError(source, "field callers.stacks", f"{calls:,} calls", f"{MOST_CALLS:,} at most")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from memplan_engine.formats.memplan_json.json_base import Count, Strict
+from memplan_engine.formats.memplan_json.json_base import Count, Strict, load_as, render
+from memplan_engine.system.write_atomically import write_atomically
 from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
 
 
@@ -99,3 +101,18 @@ def _edit(entry: Entry) -> Edit:
             return Align(entry.buffer, entry.alignment)
         case DropEntry():
             return Drop(entry.buffer)
+
+
+def dump_edits(edits: Sequence[Edit]) -> bytes:
+    """`edits` as memplan JSON in UTF-8; raises InputError for a value that no edit can have."""
+    return render(lambda: file_of_edits(edits), "edits")
+
+
+def write_edits(edits: Sequence[Edit], path: Path | str) -> None:
+    """Write `edits` to `path`, atomically; raises InputError when that cannot be done."""
+    write_atomically(path, dump_edits(edits))
+
+
+def load_edits(path: Path | str) -> tuple[Edit, ...]:
+    """The edits in the file `path`; raises InputError when it is no memplan/edits, naming the field."""
+    return edits_from(load_as(EditsFile, Path(path), "memplan/edits"))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sized
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from memplan_engine.errors import InputError
+from memplan_engine.formats.read_limits import read_text
 from memplan_engine.graph import MAX_BYTES
 
 Count = Annotated[int, Field(ge=0, le=MAX_BYTES)]
@@ -73,10 +76,31 @@ def check_head(text: str, source: str, form: str, known: str = "") -> None:
         raise InputError(source, "field version", str(head.version), ONE_VERSION)
 
 
-def render(model: BaseModel, source: str) -> bytes:
-    """The model as one line of JSON: fields in their order, what equals its default left out."""
+def load_as(model: type[Model], path: Path, form: str) -> Model:
+    """The file at `path` as `model`; raises InputError unless it is sound, and of the format `form`."""
+    text = read_text(path)
+    check_head(text, path.name, form)
+    return parse(model, text, path.name)
+
+
+def check_length(
+    column: Sized, n: int, place: str, source: str, what: str = "values", each: str = ""
+) -> None:
+    """Raise InputError unless `column` has `n` entries, one for each of what `each` names."""
+    if len(column) != n:
+        expected = f"{n}, one for each{each and f' {each}'}"
+        raise InputError(source, f"field {place}", f"{len(column)} {what}", expected)
+
+
+def render(make: Callable[[], BaseModel], source: str) -> bytes:
+    """What `make` gives as a line of JSON in UTF-8: fields in their order, what equals its default left out.
+
+    Raises InputError for a value that no file can hold, and for names that are no valid text.
+    """
     try:
-        return model.model_dump_json(exclude_defaults=True).encode() + b"\n"
+        return make().model_dump_json(exclude_defaults=True).encode() + b"\n"
+    except ValidationError as error:
+        raise explain(error, source) from None
     except (PydanticSerializationError, UnicodeEncodeError):
         raise InputError(source, "", "a name that is no valid text", "names in Unicode") from None
 

@@ -28,19 +28,13 @@ def dumps(value: Graph | Problem | Plan, about: About | None = None) -> bytes:
     InputError: a plan with negative offsets, or a value with names that are no valid text.
     """
     # Here, not above: who writes another kind of file need not wait for pydantic.
-    from pydantic import ValidationError
-
     from memplan_engine.formats.memplan_json.graph_format import file_of
-    from memplan_engine.formats.memplan_json.json_base import explain, render
+    from memplan_engine.formats.memplan_json.json_base import render
     from memplan_engine.formats.memplan_json.plan_format import file_of_plan
     from memplan_engine.formats.memplan_json.problem_format import file_of_problem
 
-    name = value.problem.name if isinstance(value, Plan) else value.name
-    try:
-        if isinstance(value, Plan):
-            return render(file_of_plan(value), name)
-        if isinstance(value, Problem):
-            return render(file_of_problem(value), name)
-        return render(file_of(value, about), name)
-    except ValidationError as error:
-        raise explain(error, name) from None
+    if isinstance(value, Plan):
+        return render(lambda: file_of_plan(value), value.problem.name)
+    if isinstance(value, Problem):
+        return render(lambda: file_of_problem(value), value.name)
+    return render(lambda: file_of(value, about), value.name)

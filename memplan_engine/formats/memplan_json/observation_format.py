@@ -9,7 +9,7 @@ from pydantic import FailFast, Field
 
 from memplan_engine.callers import UNKNOWN_STACK, Frame, Stacks
 from memplan_engine.errors import InputError
-from memplan_engine.formats.memplan_json.json_base import Count, Counts, Names, Strict
+from memplan_engine.formats.memplan_json.json_base import Count, Counts, Names, Strict, check_length
 from memplan_engine.graph import MAX_BYTES
 from memplan_engine.recordings.allocator_recording import Rows
 from memplan_engine.recordings.observation import CHANGE, CPU, Level, Observation, ObservedOps
@@ -135,9 +135,9 @@ def _columns(rows: Rows) -> dict[str, Any]:
 def _ops(file: ObservationFile, source: str) -> ObservedOps:
     entry, n = file.ops, len(file.ops.names)
     for name, column in (("kinds", entry.kinds), ("begin", entry.begin), ("end", entry.end)):
-        _same_length(column, n, f"ops.{name}", source)
+        check_length(column, n, f"ops.{name}", source)
     stack = entry.stack or (UNKNOWN_STACK,) * n
-    _same_length(stack, n, "ops.stack", source)
+    check_length(stack, n, "ops.stack", source)
     _below(stack, len(file.stacks), "ops.stack", source)
     if len(set(entry.names)) < n:
         seen: set[str] = set()
@@ -160,7 +160,7 @@ def _changes(entry: ChangesEntry, ops: int, kernels: int, place: str, source: st
     }
     rows = np.zeros(n, dtype=CHANGE)
     for name, column in columns.items():
-        _same_length(column, n, f"{place}.{name}", source)
+        check_length(column, n, f"{place}.{name}", source)
         rows[name] = column
     _below(entry.op, ops, f"{place}.op", source)
     _below(columns["kernel"], kernels, f"{place}.kernel", source)
@@ -175,11 +175,6 @@ def _changes(entry: ChangesEntry, ops: int, kernels: int, place: str, source: st
     if (zero := np.flatnonzero(rows["size"] == 0)).size:
         raise InputError(source, f"field {place}.size[{zero[0]}]", "0", "bytes allocated or freed")
     return rows
-
-
-def _same_length(column: Any, n: int, place: str, source: str) -> None:
-    if len(column) != n:
-        raise InputError(source, f"field {place}", f"{len(column)} values", f"{n}, one for each")
 
 
 def _below(column: Any, limit: int, place: str, source: str) -> None:

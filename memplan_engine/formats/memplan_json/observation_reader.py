@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memplan_engine.formats.importer import says_format
-from memplan_engine.formats.read_limits import read_text
 from memplan_engine.formats.recording_file import RecordingImporter
 
 if TYPE_CHECKING:
@@ -52,10 +51,8 @@ def load_observation(path: Path | str) -> Observation:
     ------
     InputError: another file, or one that is not sound, with the path of the first field that is wrong.
     """
-    from memplan_engine.formats.memplan_json.json_base import check_head, parse
+    from memplan_engine.formats.memplan_json.json_base import load_as
     from memplan_engine.formats.memplan_json.observation_format import ObservationFile, observation_from
 
     path = Path(path)
-    text = read_text(path)
-    check_head(text, path.name, "memplan/observation")
-    return observation_from(parse(ObservationFile, text, path.name), path.name)
+    return observation_from(load_as(ObservationFile, path, "memplan/observation"), path.name)

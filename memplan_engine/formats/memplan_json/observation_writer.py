@@ -32,15 +32,10 @@ def write_observation(observation: Observation, path: Path | str) -> None:
 def observation_bytes(observation: Observation) -> bytes:
     """`observation` as memplan JSON in UTF-8, with one line break at the end."""
     # Here, not above: who writes another kind of file need not wait for pydantic.
-    from pydantic import ValidationError
-
-    from memplan_engine.formats.memplan_json.json_base import explain, render
+    from memplan_engine.formats.memplan_json.json_base import render
     from memplan_engine.formats.memplan_json.observation_format import file_of_observation
 
-    try:
-        return render(file_of_observation(observation), observation.name)
-    except ValidationError as error:
-        raise explain(error, observation.name) from None
+    return render(lambda: file_of_observation(observation), observation.name)
 
 
 def write_observation_trace(observation: Observation, path: Path | str) -> None:

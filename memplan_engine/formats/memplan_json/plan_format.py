@@ -9,7 +9,7 @@ from pydantic import FailFast, Field
 
 from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.errors import InputError
-from memplan_engine.formats.memplan_json.json_base import Count, Counts, Strict
+from memplan_engine.formats.memplan_json.json_base import Count, Counts, Strict, check_length
 from memplan_engine.formats.memplan_json.problem_format import ProblemBody, body_of_problem, problem_from
 from memplan_engine.graph import MAX_BYTES
 from memplan_engine.plan import Parameter, Plan, make_objects, make_offsets
@@ -53,14 +53,9 @@ def plan_from(file: PlanFile, source: str) -> Plan:
     Whether buffers collide, or the bound is proved, is `validate`'s to say.
     """
     problem = problem_from(file.problem, source)
-    if len(file.offsets) != len(problem):
-        raise InputError(
-            source, "field offsets", f"{len(file.offsets)} offsets", f"{len(problem)}, one for each buffer"
-        )
-    if file.objects is not None and len(file.objects) != len(problem):
-        raise InputError(
-            source, "field objects", f"{len(file.objects)} objects", f"{len(problem)}, one for each buffer"
-        )
+    check_length(file.offsets, len(problem), "offsets", source, "offsets", "buffer")
+    if file.objects is not None:
+        check_length(file.objects, len(problem), "objects", source, "objects", "buffer")
     ends = [offset + size for offset, size in zip(file.offsets, problem.size.tolist(), strict=True)]
     arena = max(ends, default=0)
     if arena > MAX_BYTES:

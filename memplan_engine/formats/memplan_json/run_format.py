@@ -6,8 +6,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import FailFast, Field
 
-from memplan_engine.errors import InputError
-from memplan_engine.formats.memplan_json.json_base import Count, Counts, Names, ScopeName, Strict
+from memplan_engine.formats.memplan_json.json_base import (
+    Count,
+    Counts,
+    Names,
+    ScopeName,
+    Strict,
+    check_length,
+)
 from memplan_engine.scope import RUN_OF_GRAPH, Scope, scope_summary
 
 Seconds = Annotated[float, Field(ge=0)]
@@ -161,11 +167,8 @@ def peak_of(curve: Counts) -> tuple[int, int]:
 def check_run(file: RunFile, source: str) -> RunFile:
     """`file`, whose columns are as long as its ops; raises InputError naming the one that is not."""
     n = len(file.ops)
-    if len(file.kinds) != n:
-        raise InputError(source, "field kinds", f"{len(file.kinds)} values", f"{n}, one for each op")
-    for name, curve in file.curves.items():
-        if len(curve) != n:
-            raise InputError(source, f"field {name}", f"{len(curve)} values", f"{n}, one for each op")
+    for name, column in {"kinds": file.kinds, **file.curves}.items():
+        check_length(column, n, name, source, each="op")
     return file
 
 

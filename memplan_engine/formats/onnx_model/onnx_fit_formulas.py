@@ -41,7 +41,7 @@ class Window:
 
 
 @dataclass(slots=True)
-class Fit:
+class FormulaFit:
     """Formulas of one model by what they are at the points."""
 
     symbols: tuple[Known, ...]

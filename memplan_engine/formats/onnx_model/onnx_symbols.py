@@ -8,7 +8,7 @@ from typing import Any
 
 from memplan_engine.errors import InputError
 from memplan_engine.formats.formula_text import is_symbol_name, size_text
-from memplan_engine.formats.onnx_model.onnx_fit_formulas import Fit, Known, Numbers, Window
+from memplan_engine.formats.onnx_model.onnx_fit_formulas import FormulaFit, Known, Numbers, Window
 from memplan_engine.formats.onnx_model.onnx_values import ELEMENTS
 from memplan_engine.graph import Graph, Symbol, Tensor, check_graph
 
@@ -74,7 +74,7 @@ def with_formulas(
     if len(tried) < FEWEST_POINTS:
         raise _not_free(source, names, refusals)
     columns = {t.name: [shapes.get(t.name) for _, shapes in tried] for t in graph.tensors}
-    fit = Fit(
+    fit = FormulaFit(
         tuple(
             Known(tuple(point[name] for point, _ in tried), sympy.Symbol(symbol, integer=True, positive=True))
             for name, symbol in names.items()
@@ -140,7 +140,7 @@ def _tried(
 
 def _fitted(
     graph: Graph,
-    fit: Fit,
+    fit: FormulaFit,
     columns: Mapping[str, Sequence[tuple[int, ...] | None]],
     nodes: Mapping[str, Any],
     names: Mapping[str, str],

@@ -19,7 +19,7 @@ from memplan_engine.analysis.claims import over_bound, verdict
 from memplan_engine.analysis.peak import find_peak
 from memplan_engine.errors import InputError
 from memplan_engine.plan import Plan
-from memplan_engine.plotting.bundling import SHARED, bundle
+from memplan_engine.plotting.bundling import CHART_MODULES, bundle
 from memplan_engine.plotting.svg_figure import escape
 from memplan_engine.reporters.html import report_sections as sections
 from memplan_engine.reporters.html.report_data import chart_json
@@ -31,8 +31,8 @@ from memplan_engine.verify.validate import validate_plan
 
 FOLDER = Path(__file__).parent / "page"
 SCRIPTS = (
-    *(SHARED / name for name in ("format.js", "ticks.js", "contrast.js", "columns.js")),
-    *(FOLDER / name for name in ("data.js", "draw.js", "axes.js", "pointer.js", "main.js")),
+    *CHART_MODULES,
+    *(FOLDER / name for name in ("data.js", "draw.js", "pointer.js", "main.js")),
 )
 
 

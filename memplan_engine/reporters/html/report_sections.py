@@ -16,7 +16,7 @@ from memplan_engine.plotting.svg_figure import escape
 from memplan_engine.reporters.figure_list import figure_cards
 from memplan_engine.reporters.html.report_data import shortened
 from memplan_engine.reporters.peak_columns import PeakColumn, shown_columns, silent_groups
-from memplan_engine.reporters.plan_tables import cut_short, effort
+from memplan_engine.reporters.plan_tables import cut_short, effort, symbol_values
 from memplan_engine.units import exact, format_bytes, format_percent, format_seconds
 from memplan_engine.verify.validate import Report
 
@@ -127,7 +127,6 @@ def _compared(plan: Plan, is_chosen: bool, notes: ReportNotes) -> str:
 def making_section(plan: Plan, notes: ReportNotes, version: str) -> str:
     """Where the report comes from: enough to make it again."""
     problem = plan.problem
-    symbols = problem.origin.graph.symbols if problem.origin else ()
     given = ", ".join(f"{name} = {value}" for name, value in plan.parameters if value is not None)
     rows = [
         ("File", notes.file),
@@ -135,7 +134,7 @@ def making_section(plan: Plan, notes: ReportNotes, version: str) -> str:
         ("Problem", f"{len(problem):,} buffers, {problem.steps:,} steps"),
         ("Counted", counted(problem)),
         ("Fingerprint", problem.fingerprint),
-        ("Symbols", ", ".join(f"{each.name} = {each.hint:,}" for each in symbols if each.hint is not None)),
+        ("Symbols", symbol_values(problem)),
         ("Strategy", plan.strategy + (f" ({given})" if given else "")),
         ("Planned in", effort(plan) if notes.timings else ""),
         ("memplan", version),

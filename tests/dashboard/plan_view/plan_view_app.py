@@ -13,7 +13,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from memplan_dashboard.plan_view import Panel, StripLine, plan_view
+from memplan_dashboard.plan_view import Panel, plan_view
+
+from memplan_engine.plotting.strip_lines import StripLine
 
 MIB = 1 << 20
 PALETTE = [
@@ -224,14 +226,15 @@ def crowd(columns: int = 20, rows: int = 1000) -> list[Panel]:
     return [panel, below]
 
 
-HELD = StripLine("held", "with temporaries", np.array([0, 5, 6]), np.array([10, 30, 10]) * MIB)
+HELD = StripLine("with temporaries", np.array([0, 5, 6]), np.array([10, 30, 10]) * MIB)
 """Three times what the arena is, for one step."""
+MORE = StripLine("made up", np.array([0]), np.array([20]) * MIB, ("#123456", "#fedcba"), (9, 1))
 SCENES = {
     "one": lambda: one(capacity=40 * MIB),
     "three": three,
     "search": search,
     "plain": plain,
-    "held": lambda: plain(lines=(HELD,)),
+    "held": lambda: plain(lines=(HELD, MORE)),
     "pair": lambda: [*plain(), *plain()],
     "pieces": pieces,
     "empty": empty,

@@ -7,12 +7,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from memplan_dashboard.plan_view import Panel, StripLine, component, packing
+from memplan_dashboard.plan_view import Panel, component, packing
 from memplan_dashboard.plan_view.bundle import FEED_MODULES, FRONTEND, MODULES, feed_script, script, styles
 from memplan_dashboard.plan_view.component import _Selection, plan_view
 from memplan_dashboard.replay_view import bundle as replay_bundle
 
-from memplan_engine.plotting.bundling import SHARED, unlinked
+from memplan_engine.plotting.bundling import CHART_MODULES, bundle
+from memplan_engine.plotting.columns import Columns
+from memplan_engine.plotting.strip_lines import StripLine
 from memplan_engine.reporters.html import report_html
 from tests import ROOT
 
@@ -76,19 +78,25 @@ def test_columns_come_back_exactly():
 
 
 def test_lines_on_the_strip_travel_as_steps_and_bytes():
-    held = StripLine("held", "with temporaries", np.array([0, 1, 2]), np.array([7, 9, 7]))
-    reserved = StripLine("reserved", "reserved", np.array([0, 3]), np.array([512, 2**40]), exact=False)
+    held = StripLine("with temporaries", np.array([0, 1, 2]), np.array([7, 9, 7]))
+    reserved = StripLine(
+        "reserved", np.array([0, 3]), np.array([512, 2**40]), ("#000001", "#000002"), (5, 2), exact=False
+    )
     header, column = unpack(packing.pack([panel(lines=(held, reserved)), panel()], {}))
     lines = header["panels"][0]["lines"]
-    assert [(line["kind"], line["label"], line["exact"]) for line in lines] == [
-        ("held", "with temporaries", True),
-        ("reserved", "reserved", False),
+    assert [(line["label"], line["exact"]) for line in lines] == [
+        ("with temporaries", True),
+        ("reserved", False),
+    ]
+    assert [(line["colors"], line["dash"]) for line in lines] == [
+        (["#6b2fa3", "#e3b5ff"], []),
+        (["#000001", "#000002"], [5, 2]),
     ]
     assert [column(line["start"]).tolist() for line in lines] == [[0, 1, 2], [0, 3]]
     assert [column(line["bytes"]).tolist() for line in lines] == [[7, 9, 7], [512, 2**40]]
     assert header["panels"][1]["lines"] == []
     with pytest.raises(ValueError, match="nbytes has not the 2 rows of start"):
-        StripLine("reserved", "reserved", np.array([0, 3]), np.array([1]))
+        StripLine("reserved", np.array([0, 3]), np.array([1]))
 
 
 def test_names_and_step_labels_travel_as_utf8():
@@ -114,14 +122,16 @@ def test_names_and_step_labels_travel_as_utf8():
     ],
 )
 def test_bytes_travel_in_the_largest_common_unit(values, dtype, unit):
-    column, found = packing.bytes_column(np.array(values, np.int64))
-    assert (column.dtype, found) == (dtype, unit)
+    columns = Columns()
+    code, at, length, told = columns.add_bytes(np.array(values, np.int64))
+    assert (TYPES[code], told) == (dtype, unit)
+    column = np.frombuffer(b"".join(columns.chunks), TYPES[code], length, at)
     assert [int(value) * unit for value in column] == values
 
 
 def test_steps_past_32_bits_travel_as_float64():
-    assert packing.steps_column(np.array([0, 2**32])).dtype == np.float64
-    assert packing.steps_column(np.array([0, 2**32 - 1])).dtype == np.uint32
+    assert Columns().add_steps(np.array([0, 2**32]))[0] == "f8"
+    assert Columns().add_steps(np.array([0, 2**32 - 1]))[0] == "u4"
 
 
 def test_equal_columns_are_sent_once():
@@ -240,15 +250,16 @@ def test_the_script_holds_every_module_and_no_relative_import():
         assert len(tops) == len(set(tops))
 
 
-@pytest.mark.parametrize("name", ["format.js", "ticks.js", "contrast.js"])
-def test_report_page_and_replay_share_one_module_for_bytes_ticks_and_contrast(name):
-    module = unlinked((SHARED / name).read_text())
-    functions = re.findall(r"^function \w+\(", module, re.MULTILINE)
+@pytest.mark.parametrize("module", CHART_MODULES, ids=lambda path: path.name)
+def test_report_page_and_replay_share_one_module_for_what_all_charts_have(module):
+    """Bytes, ticks and contrast; scales, axes, levels and the strip."""
+    functions = re.findall(r"^function \w+\(", bundle([module]), re.MULTILINE)
+    assert functions
     for text in (script(), replay_bundle.script(), report_html._script()):
         assert [text.count(f"\n{each}") for each in functions] == [1] * len(functions)
     own = "|".join(each.removeprefix("function ")[:-1] for each in functions)
     for path in ROOT.glob("*/**/*.js"):
-        if path.parent != SHARED:
+        if path != module:
             assert not re.search(rf"^(?:export )?function (?:{own})\(", path.read_text(), re.MULTILINE), path
 
 

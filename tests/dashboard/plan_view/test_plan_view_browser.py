@@ -1,13 +1,13 @@
 """The rectangle chart in a real browser: what is drawn where, what pointer and keys do, what Python hears."""
 
-import re
 from pathlib import Path
 
 import pytest
 
-from tests import ROOT
-
 pytest.importorskip("playwright")
+from memplan_dashboard.plan_view.bundle import FRONTEND
+
+from memplan_engine.plotting.bundling import SHARED, bundle
 from tests.support.browser import serve
 
 APP = Path(__file__).with_name("plan_view_app.py")
@@ -131,8 +131,15 @@ def test_what_ops_hold_is_a_line_on_the_strip(open_chart, scheme, colour):
     assert line_at(5.5)
     assert not line_at(3.5)
     assert not line_at(6.5)
+    made_up = {"light": [0x12, 0x34, 0x56], "dark": [0xFE, 0xDC, 0xBA]}[scheme]
+    across = [chart.pixel(chart.at(3, 0)[0] + x, HEIGHT - AXIS - strip * 20 / 32.7) for x in range(20)]
+    assert 12 <= across.count(made_up) <= 19
     chart.mouse(chart.at(5.5, 0)[0], HEIGHT - AXIS - 20)
-    assert chart.tooltip.inner_text().splitlines()[:2] == ["step 5 · op5", "with temporaries 30 MiB"]
+    assert chart.tooltip.inner_text().splitlines()[:3] == [
+        "step 5 · op5",
+        "with temporaries 30 MiB",
+        "made up 20 MiB",
+    ]
     chart.mouse(chart.at(6.5, 0)[0], HEIGHT - AXIS - 20)
     assert chart.tooltip.inner_text().splitlines()[1] == "with temporaries 10 MiB"
 
@@ -348,8 +355,7 @@ NAMES = """([source, values]) => {
 
 
 def test_no_line_goes_through_the_name_of_another(open_chart):
-    lines = ROOT / "dashboard" / "plan_view" / "frontend" / "lines.js"
-    source = re.sub(r"^import .*$", "", lines.read_text(), flags=re.MULTILINE).replace("export ", "")
+    source = bundle([SHARED / "levels.js", FRONTEND / "level_names.js"])
     page = open_chart().page
     # Room above, only below, and on both sides a line too near: beyond that.
     for before, capacity, tops in (

@@ -10,8 +10,8 @@ async function readPlan() {
   for (const name of ["start", "end", "offset", "size", "profileStart", "profileLive", "profileHigh"]) {
     plan[name] = inUnits(column(plan[name]), plan[name][3]);
   }
-  if (plan.held) {
-    for (const name of ["start", "bytes"]) plan.held[name] = inUnits(column(plan.held[name]), plan.held[name][3]);
+  for (const line of plan.lines) {
+    for (const name of ["start", "bytes"]) line[name] = inUnits(column(line[name]), line[name][3]);
   }
   plan.count = plan.start.length;
   plan.owner = plan.owner && column(plan.owner);

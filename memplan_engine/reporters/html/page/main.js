@@ -2,6 +2,10 @@
 
 import { ownerOf } from "../../../plotting/frontend/columns.js";
 import { formatBytes, formatCount } from "../../../plotting/frontend/format.js";
+import { panned, scalesOf, zoomed } from "../../../plotting/frontend/viewport.js";
+
+const WHEEL_ZOOM = 1.25;
+const BUTTON_ZOOM = 1.6;
 
 const byId = (id) => document.getElementById(id);
 
@@ -26,7 +30,7 @@ class Chart {
 
   scales() {
     const parts = layout(this.canvas.clientWidth, this.canvas.clientHeight);
-    return { parts, scales: scalesOf(parts, this.state.view, this.plan) };
+    return { parts, scales: scalesOf(parts, this.state.view, this.plan.deep) };
   }
 
   place(event) {
@@ -34,16 +38,17 @@ class Chart {
     return [event.clientX - box.left, event.clientY - box.top];
   }
 
+  /** Show `view`; null stands for everything. */
   look(view) {
-    this.state.view = view;
+    this.state.view = view ?? this.whole;
     this.tooltip.hidden = true;
     this.draw();
   }
 
   zoom(fx, fy, x, y) {
     const { parts, scales } = this.scales();
-    const at = { step: scales.step(x ?? (parts.left + parts.right) / 2),
-      bytes: scales.bytes(y ?? (parts.top + parts.bottom) / 2) };
+    const at = { x: scales.stepAt(x ?? (parts.left + parts.right) / 2),
+      y: scales.bytesAt(y ?? (parts.top + parts.bottom) / 2) };
     this.look(zoomed(this.state.view, this.whole, at, fx, fy));
   }
 
@@ -54,7 +59,7 @@ class Chart {
     if (x >= parts.left && x <= parts.right) {
       const rect = y <= parts.bottom ? rectAt(this.plan, scales, x, y) : -1;
       if (rect >= 0) lines = rectLines(this.plan, rect);
-      else if (y >= parts.stripTop && y <= parts.stripBottom) lines = stepLines(this.plan, Math.floor(scales.step(x)));
+      else if (y >= parts.stripTop && y <= parts.stripBottom) lines = stepLines(this.plan, Math.floor(scales.stepAt(x)));
     }
     showTooltip(this.tooltip, lines, x, y, this.canvas.clientWidth);
   }
@@ -132,7 +137,7 @@ function listen(chart) {
     if (!chart.drag.moved) return;
     canvas.classList.add("dragging");
     const { scales } = chart.scales();
-    chart.look(panned(chart.drag.view, chart.whole, -dx / scales.kx, dy / scales.ky));
+    chart.look(panned(chart.drag.view, chart.whole, -dx / scales.stepWidth, dy / scales.byteHeight));
   });
   canvas.addEventListener("pointerup", (event) => {
     if (chart.drag && !chart.drag.moved) {
@@ -145,17 +150,17 @@ function listen(chart) {
     canvas.classList.remove("dragging");
   });
   canvas.addEventListener("pointerleave", () => { chart.tooltip.hidden = true; });
-  canvas.addEventListener("dblclick", () => chart.look(chart.whole));
+  canvas.addEventListener("dblclick", () => chart.look(null));
   canvas.addEventListener("wheel", (event) => {
     if (!event.ctrlKey && !event.metaKey && document.activeElement !== canvas) return;
     event.preventDefault();
-    const factor = ZOOM ** (-(event.deltaY || event.deltaX) / 100);
+    const factor = WHEEL_ZOOM ** ((event.deltaY || event.deltaX) / 100);
     chart.zoom(event.shiftKey ? 1 : factor, event.altKey ? 1 : factor, ...chart.place(event));
   }, { passive: false });
   canvas.addEventListener("keydown", (event) => onKey(chart, event));
-  byId("closer").addEventListener("click", () => chart.zoom(1.6, 1.6));
-  byId("farther").addEventListener("click", () => chart.zoom(1 / 1.6, 1 / 1.6));
-  byId("whole").addEventListener("click", () => chart.look(chart.whole));
+  byId("closer").addEventListener("click", () => chart.zoom(1 / BUTTON_ZOOM, 1 / BUTTON_ZOOM));
+  byId("farther").addEventListener("click", () => chart.zoom(BUTTON_ZOOM, BUTTON_ZOOM));
+  byId("whole").addEventListener("click", () => chart.look(null));
   byId("find").addEventListener("input", (event) => chart.find(event.target.value));
   byId("colouring").addEventListener("change", (event) => chart.colour(event.target.selectedIndex));
   for (const row of document.querySelectorAll("tr.link")) {
@@ -164,14 +169,14 @@ function listen(chart) {
 }
 
 function onKey(chart, event) {
-  const { view, } = chart.state;
+  const { view } = chart.state;
   const [dx, dy] = [(view.x1 - view.x0) / 8, (view.y1 - view.y0) / 8];
   const moves = { ArrowLeft: [-dx, 0], ArrowRight: [dx, 0], ArrowUp: [0, dy], ArrowDown: [0, -dy] };
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (moves[event.key]) chart.look(panned(view, chart.whole, ...moves[event.key]));
-  else if (event.key === "+" || event.key === "=") chart.zoom(1.6, 1.6);
-  else if (event.key === "-") chart.zoom(1 / 1.6, 1 / 1.6);
-  else if (event.key === "0" || event.key === "Escape") chart.look(chart.whole);
+  else if (event.key === "+" || event.key === "=") chart.zoom(1 / BUTTON_ZOOM, 1 / BUTTON_ZOOM);
+  else if (event.key === "-") chart.zoom(BUTTON_ZOOM, BUTTON_ZOOM);
+  else if (event.key === "0" || event.key === "Escape") chart.look(null);
   else return;
   event.preventDefault();
 }

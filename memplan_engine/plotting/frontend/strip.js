@@ -1,10 +1,10 @@
 // The profile under the chart: live bytes, and the holes above them up to the high-water mark.
 
-import { entryAt } from "../../../memplan_engine/plotting/frontend/columns.js";
-import { formatBytes } from "../../../memplan_engine/plotting/frontend/format.js";
+import { entryAt } from "./columns.js";
+import { formatBytes } from "./format.js";
+import { strokeThrough } from "./strokes.js";
 
 const HATCH = 5;
-const DASHES = { held: [], reserved: [5, 2] };
 
 /** Largest live and high-water bytes in each of `width` pixel columns of the view; 0 where nothing lives. */
 export function columnMaxima(panel, view, width) {
@@ -27,17 +27,21 @@ export function columnMaxima(panel, view, width) {
 }
 
 export function drawStrip(ctx, panel, parts, scales, view, theme, ratio) {
-  const width = Math.round(parts.plotWidth * ratio);
-  const { live, high } = columnMaxima(panel, view, width);
-  const holes = outline(high, parts, scales, ratio);
-  ctx.fillStyle = theme.holes;
-  ctx.fill(holes);
-  drawHatch(ctx, holes, parts, theme);
-  ctx.fillStyle = theme.live;
-  ctx.fill(outline(live, parts, scales, ratio));
+  const { live, high } = columnMaxima(panel, view, Math.round((parts.right - parts.left) * ratio));
+  fillProfile(ctx, live, high, parts, scales, theme, ratio);
 }
 
-function outline(values, parts, scales, ratio) {
+/** Bytes in each pixel column: what is live, and the holes above. */
+export function fillProfile(ctx, live, high, parts, scales, theme, ratio) {
+  const holes = outlineBelow(high, parts, scales, ratio);
+  ctx.fillStyle = theme.holes;
+  ctx.fill(holes);
+  hatchHoles(ctx, holes, parts, theme);
+  ctx.fillStyle = theme.live;
+  ctx.fill(outlineBelow(live, parts, scales, ratio));
+}
+
+function outlineBelow(values, parts, scales, ratio) {
   const path = new Path2D();
   path.moveTo(parts.left, parts.stripBottom);
   let from = 0;
@@ -54,41 +58,36 @@ function outline(values, parts, scales, ratio) {
 }
 
 /** Holes are hatched as well as coloured, so that they do not rest on colour alone. */
-function drawHatch(ctx, area, parts, theme) {
+function hatchHoles(ctx, area, parts, theme) {
   ctx.save();
   ctx.clip(area);
   ctx.strokeStyle = theme.hatch;
   ctx.lineWidth = 0.75;
   ctx.beginPath();
-  for (let x = parts.left - parts.stripHeight; x < parts.left + parts.plotWidth; x += HATCH) {
+  const height = parts.stripBottom - parts.stripTop;
+  for (let x = parts.left - height; x < parts.right; x += HATCH) {
     ctx.moveTo(x, parts.stripBottom);
-    ctx.lineTo(x + parts.stripHeight, parts.stripTop);
+    ctx.lineTo(x + height, parts.stripTop);
   }
   ctx.stroke();
   ctx.restore();
 }
 
-/** What is held with the scratch of ops, what an allocator reserved: lines above what is live. */
+/** Lines above what is live: each has its colours, its dash and its label from the engine. */
 export function drawStripLines(ctx, panel, parts, scales, view, theme, ratio) {
-  for (const { kind, start, bytes } of panel.lines) {
-    const curve = { profileStart: start, profileLive: bytes, profileHigh: bytes, steps: panel.steps };
-    const { live } = columnMaxima(curve, view, Math.round(parts.plotWidth * ratio));
-    ctx.beginPath();
-    live.forEach((value, column) => {
+  for (const line of panel.lines) {
+    const curve = { profileStart: line.start, profileLive: line.bytes, profileHigh: line.bytes, steps: panel.steps };
+    const { live } = columnMaxima(curve, view, Math.round((parts.right - parts.left) * ratio));
+    const points = Array.from(live).flatMap((value, column) => {
       const y = Math.round(scales.stripY(value) * ratio) / ratio + 0.5;
-      ctx.lineTo(parts.left + column / ratio, y);
-      ctx.lineTo(parts.left + (column + 1) / ratio, y);
+      return [[parts.left + column / ratio, y], [parts.left + (column + 1) / ratio, y]];
     });
-    strokeLine(ctx, kind, theme);
+    strokeStripLine(ctx, points, line, theme);
   }
 }
 
-function strokeLine(ctx, kind, theme) {
-  ctx.strokeStyle = theme[kind];
-  ctx.lineWidth = 1.5;
-  ctx.setLineDash(DASHES[kind]);
-  ctx.stroke();
-  ctx.setLineDash([]);
+function strokeStripLine(ctx, points, { colors, dash }, theme) {
+  strokeThrough(ctx, points, colors[theme.dark ? 1 : 0], 1.5, dash);
 }
 
 /** What the lines of a panel say of a step, in words. */
@@ -118,13 +117,10 @@ export function drawStripKey(ctx, panel, parts, theme) {
     ctx.fillText(name, x + 13, y);
     x += 13 + ctx.measureText(name).width + 12;
   }
-  for (const { kind, label } of panel.lines) {
-    ctx.beginPath();
-    ctx.moveTo(x, y);
-    ctx.lineTo(x + 14, y);
-    strokeLine(ctx, kind, theme);
-    ctx.fillText(label, x + 18, y);
-    x += 18 + ctx.measureText(label).width + 12;
+  for (const line of panel.lines) {
+    strokeStripLine(ctx, [[x, y], [x + 14, y]], line, theme);
+    ctx.fillText(line.label, x + 18, y);
+    x += 18 + ctx.measureText(line.label).width + 12;
   }
   return x;
 }

@@ -1,60 +1,13 @@
-// Arena, lower bound, capacity and peak step: the lines, and their names where the plan leaves room.
+// The names of arena, lower bound, capacity and peak step, where the plan leaves room.
 
 import { formatBytes } from "../../../memplan_engine/plotting/frontend/format.js";
+import { levelsOf } from "../../../memplan_engine/plotting/frontend/levels.js";
 import { idAt } from "./raster.js";
 
 const LINE_HEIGHT = 14;
 
-/** The horizontal lines of a panel that are to be drawn, top first. */
-export function levelsOf(panel, theme) {
-  const optimal = panel.arena === panel.bound;
-  const levels = [
-    { value: panel.arena, name: optimal ? "arena = lower bound" : "arena", color: theme.text, dash: [], width: 1.5 },
-  ];
-  if (!optimal) levels.push({ value: panel.bound, name: "lower bound", color: theme.bound, dash: [6, 4], width: 1.5 });
-  if (panel.capacity !== null) {
-    levels.push({ value: panel.capacity, name: "capacity", color: theme.capacity, dash: [2, 3], width: 1.5 });
-  }
-  if (panel.before !== undefined) {
-    levels.push({ value: panel.before, name: "before", color: theme.before, dash: [8, 3, 2, 3], width: 1.5 });
-  }
-  return levels;
-}
-
-export function drawLevels(ctx, panel, parts, scales, theme) {
-  for (const level of levelsOf(panel, theme)) {
-    strokeLevel(ctx, level, scales.y(level.value), parts, parts.top, parts.bottom);
-    if (level.name === "capacity") continue;
-    strokeLevel(ctx, level, scales.stripY(level.value), parts, parts.stripTop - 2, parts.stripBottom);
-  }
-}
-
-function strokeLevel(ctx, level, y, parts, top, bottom) {
-  if (y < top - 0.5 || y > bottom + 0.5) return;
-  ctx.strokeStyle = level.color;
-  ctx.lineWidth = level.width;
-  ctx.setLineDash(level.dash);
-  ctx.beginPath();
-  ctx.moveTo(parts.left, Math.round(y) + 0.5);
-  ctx.lineTo(parts.left + parts.plotWidth, Math.round(y) + 0.5);
-  ctx.stroke();
-  ctx.setLineDash([]);
-}
-
-/** The vertical line through the peak step, through chart and strip, named in the gap between them. */
-export function drawPeak(ctx, panel, parts, scales, theme, from) {
-  const x = scales.x(panel.peakStep + 0.5);
-  if (x < parts.left || x > parts.left + parts.plotWidth) return;
-  ctx.strokeStyle = theme.peak;
-  ctx.lineWidth = 1;
-  ctx.setLineDash([4, 3]);
-  ctx.beginPath();
-  for (const [top, bottom] of [[parts.top, parts.bottom], [parts.stripTop - 4, parts.stripBottom]]) {
-    ctx.moveTo(Math.round(x) + 0.5, top);
-    ctx.lineTo(Math.round(x) + 0.5, bottom);
-  }
-  ctx.stroke();
-  ctx.setLineDash([]);
+/** The name of the peak step below its line at `x`, no farther left than `from`. */
+export function namePeak(ctx, panel, parts, theme, x, from) {
   ctx.font = `500 11px ${theme.font}`;
   ctx.textBaseline = "middle";
   ctx.textAlign = "left";
