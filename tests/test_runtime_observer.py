@@ -27,7 +27,7 @@ from memplan_engine import (
     observed_problem,
 )
 from memplan_engine.recordings.observation import CHANGE, Observation, older, passing
-from memplan_engine.runtime.observer.cuda_history import CudaHistory
+from memplan_engine.runtime.observer.allocations import CudaHistory
 
 N = 4000
 X = torch.ones(1000)

@@ -115,7 +115,7 @@ def test_planned_live_bytes_of_a_whole_step_are_those_measured(
     if name not in ("conv", "bert") and (functional or gradients == "freed"):
         pytest.skip("as for conv and bert; these take the longest")
     step, graph = adam_step(name, functional, gradients)
-    after = measure_graph_module(step.module, real_like(step.values))
+    after = measure_graph_module(step.module, real_like([each.value for each in step.arguments]))
     assert live_bytes(to_problem(graph, alignment=1)) == [after[op.name] for op in graph.ops]
     phases = [op.phase for op in graph.ops]
     assert phases == sorted(phases, key=list(Phase).index)
