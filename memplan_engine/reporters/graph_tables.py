@@ -9,7 +9,8 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from memplan_engine.analysis.managed_values import ManagedValue, Reason, summarise
-from memplan_engine.fx_estimator.fx_estimates import COUNTED, PeakEstimate
+from memplan_engine.formats.memplan_json.graph_format import EstimateEntry
+from memplan_engine.fx_estimator.fx_estimates import COUNTED
 from memplan_engine.reporters.plan_tables import MOST_ROWS, plain_text
 from memplan_engine.scope import Scope, scope_summary
 from memplan_engine.units import format_bytes
@@ -66,13 +67,13 @@ def values_tables(graph: str, values: Sequence[ManagedValue], every_row: bool) -
     return [reasons, *([rows] if left else []), plain_text(f"counted: {MANAGED}")]
 
 
-def estimates_table(title: str, found: Sequence[PeakEstimate]) -> Table:
+def estimates_table(title: str, found: Sequence[EstimateEntry]) -> Table:
     """A row a rule: forward peak, baseline and backward peak."""
     table = Table("aliasing rule", "values that nobody reads", title=plain_text(title), title_justify="left")
     for heading in ("forward peak", "baseline", "backward peak", "peak", "bytes"):
         table.add_column(heading, justify="right")
     for each in found:
         sizes = (each.forward_peak, each.baseline, each.backward_peak, each.peak)
-        table.add_row(each.rule, str(each.unread), *map(format_bytes, sizes), f"{each.peak:,}")
+        table.add_row(each.rule, each.unread, *map(format_bytes, sizes), f"{each.peak:,}")
     table.caption, table.caption_justify = plain_text(f"counted: {COUNTED}"), "left"
     return table
