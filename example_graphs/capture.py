@@ -20,7 +20,7 @@ import transformers
 from memplan_engine import Graph
 from memplan_engine.formats.memplan_json.graph_format import About
 from memplan_engine.formats.memplan_json.json_writer import write_json
-from memplan_engine.fx_estimator.fx_estimates import about_estimates, estimate_peaks
+from memplan_engine.fx_estimator.fx_estimates import estimate_peaks
 from memplan_engine.torch_capture.capture_module import capture
 from memplan_engine.torch_capture.training.torch_step import capture_step
 from memplan_engine.torch_capture.training.torch_training import TrainingCapture, capture_training
@@ -152,7 +152,7 @@ def capture_example(name: str) -> tuple[Graph, About]:
         model, inputs = build()
     made = how(model.train(name in TRAINING), kwargs=inputs, name=name)
     if isinstance(made, TrainingCapture):
-        return made.joint, about_estimates(estimate_peaks(made))
+        return made.joint, About(estimates=estimate_peaks(made))
     return made, About()
 
 

@@ -313,7 +313,6 @@ from .runtime.observer.observe_run import (
 from .runtime.observer.observe_run import (
     observe_result as observe_result,
 )
-from .runtime.observer.temporaries import predict_temporaries as predict_temporaries
 from .runtime.program import (
     Program as Program,
 )
@@ -345,6 +344,9 @@ from .runtime.trial.comparison import (
 )
 from .runtime.trial.comparison import (
     learn_workspaces as learn_workspaces,
+)
+from .runtime.trial.comparison import (
+    predict_temporaries as predict_temporaries,
 )
 from .runtime.trial.equality import (
     Equality as Equality,

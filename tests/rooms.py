@@ -87,9 +87,7 @@ ROOMS: dict[str, str] = {
     ),
     "fx_estimator": ("errors scope lifetimes formats.memplan_json torch_capture torch_capture.training"),
     "runtime": "errors graph recordings torch_capture torch_capture.training",
-    "runtime.observer": (
-        "errors callers recordings formats.allocator_files torch_capture torch_capture.training runtime"
-    ),
+    "runtime.observer": ("errors callers recordings formats.allocator_files torch_capture runtime"),
     "runtime.slab": (
         "errors units system graph schedule lifetimes plan verify rewrites.reuse torch_capture runtime"
     ),
@@ -99,7 +97,7 @@ ROOMS: dict[str, str] = {
     ),
     "runtime.static": (
         "errors units graph schedule problem lifetimes plan strategies planner "
-        "torch_capture runtime runtime.observer runtime.slab runtime.trial"
+        "torch_capture runtime runtime.slab runtime.trial"
     ),
     "plotting": ("kernels.plotting errors units system graph problem pieces profile plan analysis"),
     "reporters": (

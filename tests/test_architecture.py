@@ -33,8 +33,7 @@ PAGES = [
 RUNTIME = [
     name
     for name in ENGINE
-    if name.startswith("memplan_engine.runtime")
-    or name in ("memplan_engine.torch_capture.torch_storages", "memplan_engine.torch_capture.torch_inside")
+    if name.startswith("memplan_engine.runtime") or name == "memplan_engine.torch_capture.torch_storages"
 ]
 """What needs torch when it is imported."""
 EXEMPT = {"memplan_engine", "memplan_engine.__main__"}

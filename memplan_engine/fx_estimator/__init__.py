@@ -2,16 +2,16 @@
 shares memory, or by storages."""
 
 from memplan_engine.fx_estimator.aliasing import Aliasing, FxStorage, Interactions, Pair, Storages
-from memplan_engine.fx_estimator.fx_profile import build_memory_profile
-from memplan_engine.fx_estimator.fx_sizes import is_not_primal, size_of_node
-from memplan_engine.fx_estimator.published import PublishedAliasing
-from memplan_engine.fx_estimator.storage import StorageAliasing
-from memplan_engine.fx_estimator.training import (
+from memplan_engine.fx_estimator.fx_estimates import (
     Estimate,
+    build_memory_profile,
     estimate_training,
     get_fwd_bwd_interactions,
     get_peak_memory,
 )
+from memplan_engine.fx_estimator.fx_graphs import is_not_primal, size_of_node
+from memplan_engine.fx_estimator.published import PublishedAliasing
+from memplan_engine.fx_estimator.storage import StorageAliasing
 
 __all__ = [
     "Aliasing",

@@ -1,7 +1,7 @@
 """What an aliasing rule answers: which storages a node makes, and which ones its readers read.
 
-A rule is the only thing in which estimates of one graph differ; `profile.py` and `training.py` know no
-operator and no tensor.
+A rule is the only thing in which estimates of one graph differ; `fx_estimates.py` knows no operator
+and no tensor.
 """
 
 from __future__ import annotations
@@ -67,7 +67,6 @@ class Aliasing(Protocol):
     """A rule for what shares memory."""
 
     name: ClassVar[str]
-    description: ClassVar[str]
 
     def storages(self, graph: Graph, size_of: SizeOf, source: str) -> Storages:
         """The storages of `graph`; `source` names it in errors."""

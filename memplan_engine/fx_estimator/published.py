@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from memplan_engine.errors import InputError
 from memplan_engine.fx_estimator.aliasing import FxStorage, Interactions, Pair, SizeOf, Storages
-from memplan_engine.fx_estimator.fx_sizes import PRIMALS
-from memplan_engine.fx_estimator.pairs import BACKWARD, FORWARD, matched
+from memplan_engine.fx_estimator.fx_graphs import BACKWARD, FORWARD, PRIMALS, matched
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
@@ -28,7 +27,6 @@ class PublishedAliasing:
     (`aten.split`) are views. Everything has the size of the node, not of the storage behind it."""
 
     name: ClassVar[str] = "published"
-    description: ClassVar[str] = "aliases by a list of view operators, as PyTorch's estimator was published"
 
     def storages(self, graph: Graph, size_of: SizeOf, source: str = "graph") -> Storages:
         """As `Aliasing.storages`.
@@ -59,7 +57,7 @@ class PublishedAliasing:
 
         Raises
         ------
-        InputError: graphs that do not match (see `pairs.matched`).
+        InputError: graphs that do not match (see `fx_graphs.matched`).
         """
         returned, taken = matched(forward, backward, size_of)
         views = torch_views()

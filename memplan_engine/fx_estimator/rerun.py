@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
-from memplan_engine.torch_capture.torch_fake import FakeTwins, concrete, fake_mode, quiet
+from memplan_engine.torch_capture.torch_fake import FakeTwins, concrete, fake_mode, quiet, tensors_of
 from memplan_engine.torch_capture.torch_kernels import as_on_cpu
 from memplan_engine.torch_capture.torch_run import brief, fresh, is_higher_order
 
@@ -33,11 +33,7 @@ class Rerun:
 
     def note(self, node: Node, value: Any) -> None:
         """Take in what `node` gave."""
-        import torch
-        from torch.utils import _pytree as pytree
-
-        leaves = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-        storages = [leaf.untyped_storage() for leaf in leaves]
+        storages = [leaf.untyped_storage() for leaf in tensors_of(value)]
         self.values[node] = value
         self.kept += storages
         self.shown[node] = tuple(dict.fromkeys(storage._cdata for storage in storages))
@@ -77,7 +73,7 @@ def rerun(graph: Graph, source: str, handed: Mapping[str, Any] | None = None) ->
                     found, expected = f"{n.target}: {brief(error)}", "an op that fake tensors can run"
                     raise InputError(source, f"node {n.name}", found, expected) from error
                 if n.op == "get_attr":
-                    value = _attribute(value, twins)
+                    value = twins.twin(value)
                 elif is_higher_order(n):
                     value = fresh(value)
             try:
@@ -95,20 +91,10 @@ def rerun(graph: Graph, source: str, handed: Mapping[str, Any] | None = None) ->
 
 
 def _placeholder(node: Node, source: str, handed: Mapping[str, Any], twins: FakeTwins) -> Any:
-    import torch
-
     if node.name not in handed and "val" not in node.meta:
         raise InputError(source, f"node {node.name}", "no meta['val']", "a graph captured with fake values")
     value = handed[node.name] if node.name in handed else node.meta["val"]
     try:
-        if isinstance(value, torch.Tensor):
-            return twins.twin(value)
-        return concrete(value) if isinstance(value, torch.SymInt) else value
+        return twins.twin(value)
     except InputError as error:
         raise InputError(source, f"node {node.name}", error.found, error.expected) from None
-
-
-def _attribute(value: Any, twins: FakeTwins) -> Any:
-    import torch
-
-    return twins.twin(value) if isinstance(value, torch.Tensor) else value

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from memplan_engine.fx_estimator.aliasing import FxStorage, Interactions, Pair, SizeOf, Storages
-from memplan_engine.fx_estimator.fx_sizes import PRIMALS
-from memplan_engine.fx_estimator.pairs import BACKWARD, FORWARD, matched
+from memplan_engine.fx_estimator.fx_graphs import BACKWARD, FORWARD, PRIMALS, matched
 from memplan_engine.fx_estimator.rerun import Rerun, rerun
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ class StorageAliasing:
     serves only to see that graphs match."""
 
     name: ClassVar[str] = "storage"
-    description: ClassVar[str] = "aliases by the storages of a re-run under fake tensors"
 
     def storages(self, graph: Graph, size_of: SizeOf | None = None, source: str = "graph") -> Storages:
         """As `Aliasing.storages`.
@@ -47,7 +45,7 @@ class StorageAliasing:
 
         Raises
         ------
-        InputError: graphs that do not match (see `pairs.matched`) or cannot be run under fake tensors.
+        InputError: graphs that do not match (see `fx_graphs.matched`) or cannot be run under fake tensors.
         """
         returned, taken = matched(forward, backward, size_of)
         return _interactions(rerun(forward, FORWARD), returned, taken)

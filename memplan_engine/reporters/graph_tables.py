@@ -4,17 +4,20 @@ machines."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 from rich.table import Table
 
 from memplan_engine.analysis.managed_values import ManagedValue, Reason, summarise
-from memplan_engine.fx_estimator.fx_estimates import COUNTED, PeakEstimate
+from memplan_engine.fx_estimator.fx_estimates import COUNTED
 from memplan_engine.reporters.rich_tables import MOST_ROWS, make_table, more, numbers, plain_text
 from memplan_engine.rewrites import reuse
 from memplan_engine.scope import Scope, scope_summary, scope_words
 from memplan_engine.units import format_bytes, format_percent
+
+if TYPE_CHECKING:
+    from memplan_engine.formats.memplan_json.graph_format import EstimateEntry
 
 MANAGED = "the graph's storages, one by one; temporaries inside ops have no value of their own"
 UNLISTED = (Reason.CONSTANT, Reason.GRAPH_INPUT, Reason.ALIAS)
@@ -63,14 +66,14 @@ def values_tables(graph: str, values: Sequence[ManagedValue], every_row: bool) -
     return [reasons, *([listing] if left else []), plain_text(f"counted: {MANAGED}")]
 
 
-def estimates_table(title: str, found: Sequence[PeakEstimate]) -> Table:
+def estimates_table(title: str, found: Sequence[EstimateEntry]) -> Table:
     """A row a rule: forward peak, baseline and backward peak."""
     headings = ("forward peak", "baseline", "backward peak", "peak", "bytes")
     columns = ("aliasing rule", "values that nobody reads", *numbers(*headings))
     rows = []
     for each in found:
         sizes = (each.forward_peak, each.baseline, each.backward_peak, each.peak)
-        rows.append((each.rule, str(each.unread), *map(format_bytes, sizes), f"{each.peak:,}"))
+        rows.append((each.rule, each.unread, *map(format_bytes, sizes), f"{each.peak:,}"))
     return make_table(columns, rows, title, caption=f"counted: {COUNTED}")
 
 

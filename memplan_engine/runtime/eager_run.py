@@ -9,12 +9,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from memplan_engine.errors import InputError, MemplanError
 from memplan_engine.recordings.observation import Observation
 from memplan_engine.runtime.observer.observe_run import Observer
 from memplan_engine.torch_capture.torch_caches import as_given, register_caches
-from memplan_engine.torch_capture.torch_run import brief
-from memplan_engine.torch_capture.torch_source import located
+from memplan_engine.torch_capture.torch_run import as_input_error
 from memplan_engine.torch_capture.training.torch_recipe import (
     Recipe,
     check_recipe,
@@ -47,12 +45,11 @@ def observe_model(
     register_caches()
     args, kwargs = as_given((tuple(args), dict(kwargs or {})))
     there = [*model.parameters(), *model.buffers(), *pytree.tree_leaves((args, kwargs))]
-    try:
+    with as_input_error(label, "run", "a model that runs on these inputs", lines=True):
         if recipe is None:
             return _observed(lambda: model(*args, **kwargs), there, label, gradients=False)
         check_recipe(recipe, label)
-        own = {id(parameter): parameter for parameter in model.parameters()}
-        optimizer = make_optimizer(recipe, model, label, own)
+        optimizer = make_optimizer(recipe, model, label)
 
         def step() -> Any:
             places, names = as_given((args, kwargs))
@@ -62,17 +59,12 @@ def observe_model(
         drop_gradients(model)
         there += pytree.tree_leaves(list(optimizer.state.values()))
         return _observed(step, there, label, gradients=True)
-    except MemplanError:
-        raise
-    except Exception as error:
-        expected = "a model that runs on these inputs"
-        raise InputError(label, "run", located(brief(error), error), expected) from error
 
 
 def _observed(call: Callable[[], Any], there: Sequence[Any], name: str, gradients: bool) -> Observation:
     """What `call()` allocates beside the tensors among `there`; what it gives is held to the end."""
     observer = Observer(stacks=True, name=name)
-    observer.given([one for one in there if isinstance(one, torch.Tensor)])
+    observer.given(there)
     with torch.set_grad_enabled(gradients), observer:
         result = call()
     del result

@@ -22,7 +22,7 @@ from memplan_engine.errors import InputError, MemplanError
 from memplan_engine.runtime.trial.equality import OperatorDigests
 from memplan_engine.torch_capture.torch_caches import register_caches
 from memplan_engine.torch_capture.torch_factory import build_factory
-from memplan_engine.torch_capture.torch_run import brief
+from memplan_engine.torch_capture.torch_run import as_input_error
 from memplan_engine.torch_capture.training.torch_recipe import (
     Recipe,
     carry_hooks,
@@ -64,9 +64,9 @@ def take_on_copy(
     kwargs: Mapping[str, Any],
     recipe: Recipe,
     source: str,
+    watched: bool = False,
     *,
     seed: int = 0,
-    watched: bool = False,
 ) -> EagerStep:
     """As `take_eager_step`, of a copy of `model`, its inputs and its optimizer."""
     memo: dict[int, Any] = {}
@@ -102,10 +102,10 @@ def take_eager_step(
         found = named_outputs(output, passes)
         outputs.update((name, tensor.detach().clone()) for name, tensor in found.items())
 
-    try:
+    with as_input_error(source, "eager step", "a step that runs"):
         with random_state(seed):
             take_step(recipe, model, optimizer, *fresh_inputs(args, kwargs), source)
-        before = _copies(state_tensors(model, optimizer))
+        before = {name: tensor.clone() for name, tensor in state_tensors(model, optimizer).items()}
         drop_gradients(model)
         args, kwargs = fresh_inputs(args, kwargs)
         with random_state(seed):
@@ -114,10 +114,6 @@ def take_eager_step(
                     results = take_step(recipe, model, optimizer, args, kwargs, source)
             else:
                 results = take_step(recipe, model, optimizer, args, kwargs, source, listen)
-    except MemplanError:
-        raise
-    except Exception as error:
-        raise InputError(source, "eager step", brief(error), "a step that runs") from error
     gradients = {
         path: parameter.grad for path, parameter in model.named_parameters() if parameter.grad is not None
     }
@@ -130,13 +126,13 @@ def take_eager_step(
 def state_tensors(model: torch.nn.Module, optimizer: Any) -> Tensors:
     """What lives on between steps: parameters and buffers by their paths, what optimizers keep by the path of
     the parameter and its key, `layer.weight.exp_avg`."""
-    found = {path: tensor.detach() for path, tensor in (*model.named_parameters(), *model.named_buffers())}
+    state = {path: tensor.detach() for path, tensor in (*model.named_parameters(), *model.named_buffers())}
     paths = {id(parameter): path for path, parameter in model.named_parameters()}
     own = {*paths, *map(id, model.buffers())}
     for owner, key, tensor in kept_by_optimizers(optimizer):
         if id(tensor) not in own:
-            found[f"{paths[id(owner)]}.{key}" if id(owner) in paths else key] = tensor.detach()
-    return found
+            state[f"{paths[id(owner)]}.{key}" if id(owner) in paths else key] = tensor.detach()
+    return state
 
 
 def named_step(step: EagerStep) -> Tensors:
@@ -144,10 +140,6 @@ def named_step(step: EagerStep) -> Tensors:
     gradients = {f"the gradient of {path}": gradient for path, gradient in step.gradients.items()}
     state = {f"{name} after the step": tensor for name, tensor in step.after.items()}
     return {**step.results, **step.outputs, **gradients, **state}
-
-
-def _copies(tensors: Tensors) -> Tensors:
-    return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
 def take_in_process(
@@ -199,8 +191,7 @@ def main(folder: Path) -> None:
         built = build_factory(asked["factory"], seed=asked["seed"])
         _take_over(built.model, torch.load(folder / "state.pt", weights_only=True))
         recipe, source = built.recipe(asked["options"]), f"factory {asked['factory']}"
-        own = {id(parameter): parameter for parameter in built.model.parameters()}
-        optimizer = make_optimizer(recipe, built.model, source, own)
+        optimizer = make_optimizer(recipe, built.model, source)
         given = (built.model, built.args, built.kwargs, recipe, source, optimizer)
         step = take_eager_step(*given, watched=asked["watched"])
         torch.save({name: getattr(step, name) for name in EagerStep.__slots__}, folder / "half.pt")

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import Any
 
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from memplan_engine.torch_capture.torch_fake import as_exported
-from memplan_engine.torch_capture.torch_run import INLINED, is_arithmetic_on_sizes, kind_of, wrapped_mode
+from memplan_engine.torch_capture.torch_run import (
+    INLINED,
+    attribute_of,
+    is_arithmetic_on_sizes,
+    kind_of,
+    takes_item,
+    wrapped_mode,
+)
 
 Around = Callable[[str, str, Callable[[], Any]], Any]
 """`around(name, kind, call)` runs `call()` for the op `name` and gives what it gave."""
@@ -57,20 +63,6 @@ def last_readers(module: GraphModule) -> dict[Node, list[Node]]:
     return gone
 
 
-def attribute_of(module: GraphModule, node: Node) -> Any:
-    """The attribute of `module` that a get_attr node names."""
-    return attrgetter(str(node.target))(module)
-
-
-def is_op(node: Node, value_of: Callable[[Node], Any]) -> bool:
-    """Whether a call node is an op of the memplan Graph."""
-    import operator
-
-    if node.target is operator.getitem and isinstance(value_of(node.args[0]), (tuple, list)):  # type: ignore[arg-type]
-        return False
-    return not is_arithmetic_on_sizes(node)
-
-
 def _call(node: Node, env: dict[Node, Any], around: Around, read: Callable[[Any], Any], name: str) -> Any:
     arguments: Any = map_arg((node.args, node.kwargs), lambda used: env[used])
     args, kwargs = arguments
@@ -82,6 +74,6 @@ def _call(node: Node, env: dict[Node, Any], around: Around, read: Callable[[Any]
         at = next(index for index, arg in enumerate(given) if isinstance(arg, GraphModule))
         with wrapped_mode(kind, given[:at]):
             return run_nodes(given[at], given[at + 1 :], around, read=read, prefix=f"{name}.")
-    if not is_op(node, env.__getitem__):
+    if takes_item(node, env.__getitem__) or is_arithmetic_on_sizes(node):
         return target(*args, **kwargs)
     return around(name, kind, lambda: as_exported(lambda: target(*args, **kwargs)))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,15 +20,17 @@ from memplan_engine.runtime.signature import (
     check_inputs,
     expected_input,
     flatten_call,
+)
+from memplan_engine.torch_capture.capture_module import check_module, exporting, fake_inputs
+from memplan_engine.torch_capture.torch_exporting import export_as_eager
+from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, fake_mode
+from memplan_engine.torch_capture.torch_graph import (
+    assemble,
+    graph_from_exported,
+    plain_operators,
     same_strides,
 )
-from memplan_engine.torch_capture.capture_module import fake_inputs
-from memplan_engine.torch_capture.torch_exporting import export_as_eager
-from memplan_engine.torch_capture.torch_fake import EXPORTABLE, RECORDED, FakeTwins, fake_mode, quiet
-from memplan_engine.torch_capture.torch_graph import assemble, graph_from_exported
-from memplan_engine.torch_capture.torch_run import Run, Slot, is_transform, labels
-from memplan_engine.torch_capture.torch_symbols import Sizes
-from memplan_engine.torch_capture.training.torch_trainee import tracing
+from memplan_engine.torch_capture.torch_run import Run
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -137,11 +138,7 @@ def load_program(
         ops or inputs), sizes that depend on the data, tensors that are not real.
     """
     label = name or type(model).__name__
-    if not isinstance(model, torch.nn.Module):
-        raise InputError(label, "model", f"a {type(model).__name__}", "a torch.nn.Module")
-    if not isinstance(args, (tuple, list)) or not isinstance(kwargs or {}, Mapping):
-        found = f"{type(args).__name__} and {type(kwargs).__name__}"
-        raise InputError(label, "args and kwargs", found, "a tuple and a dict")
+    check_call(model, args, kwargs, label)
     _check_real(model, (args, kwargs), label)
     given = (tuple(args), dict(kwargs or {}))
     with exporting(label), torch.no_grad():
@@ -155,6 +152,14 @@ def load_program(
     return replace(program, expected=_with_decisive(program, given, decisive))
 
 
+def check_call(model: Any, args: Any, kwargs: Any, source: str) -> None:
+    """Raise InputError for what is no module, or not called with a tuple and a dict."""
+    check_module(model, source)
+    if not isinstance(args, (tuple, list)) or not isinstance(kwargs or {}, Mapping):
+        found = f"{type(args).__name__} and {type(kwargs).__name__}"
+        raise InputError(source, "args and kwargs", found, "a tuple and a dict")
+
+
 def _with_decisive(program: Program, given: Any, decisive: Sequence[torch.Tensor]) -> tuple[Expected, ...]:
     """What `program` expects, with the content of the tensors in the call `given` that are decisive."""
     places = {id(tensor) for tensor in decisive}
@@ -163,13 +168,6 @@ def _with_decisive(program: Program, given: Any, decisive: Sequence[torch.Tensor
         replace(one, decisive=leaf.clone()) if id(leaf) in places else one
         for one, leaf in zip(program.expected, leaves, strict=True)
     )
-
-
-@contextmanager
-def exporting(source: str) -> Iterator[None]:
-    """As `tracing`; it is said what can be done instead."""
-    with tracing(source, "torch.export", EXPORTABLE):
-        yield
 
 
 def program_from_exported(
@@ -181,26 +179,13 @@ def program_from_exported(
     ------
     InputError: sizes that depend on the data or are dynamic, inputs other than tensors and plain values.
     """
-    if any(is_transform(node) for node in exported.graph.nodes):
-        with quiet():
-            exported = exported.run_decompositions({})
+    exported = plain_operators(exported)
     graph = graph_from_exported(exported, name)
     _check_sizes(graph, name)
     correct_layouts(exported.graph_module, graph)
-    placeholders, state, given = exported_placeholders(exported, name)
-    call = exported.call_spec
-    return Program(
-        name,
-        exported.graph_module,
-        graph,
-        state,
-        placeholders,
-        tuple(expected_input(*each) for each in given),
-        exported_writes(exported),
-        form or CallForm(call.in_spec),
-        call.out_spec,
-        state_names(exported),
-    )
+    program, values = program_and_inputs(exported, graph, name, form or CallForm(exported.call_spec.in_spec))
+    names = program.placeholders[len(program.state) :]
+    return replace(program, expected=tuple(map(expected_input, names, values)))
 
 
 def correct_layouts(module: GraphModule, graph: Graph) -> None:
@@ -231,41 +216,42 @@ def _laid_out(value: Any, tensor: Tensor | None) -> Any:
         return torch.empty_strided(tensor.shape, strides, dtype=value.dtype, device=value.device)
 
 
-def state_names(exported: ExportedProgram) -> tuple[str, ...]:
-    """What the model calls the tensors that the program keeps, in the order of their placeholders."""
-    specs = exported.graph_signature.input_specs
-    return tuple(str(spec.target) for spec in specs if spec.kind.name != "USER_INPUT")
-
-
-def exported_placeholders(
-    exported: ExportedProgram, name: str
-) -> tuple[tuple[str, ...], tuple[torch.Tensor, ...], list[tuple[str, Any]]]:
-    """The names of all placeholders, what the program keeps for the first of them (weights), and the name and
-    the captured value of each input. Raises InputError for state that is no tensor."""
+def program_and_inputs(
+    exported: ExportedProgram, graph: Graph, name: str, form: CallForm
+) -> tuple[Program, tuple[Any, ...]]:
+    """The Program of an exported program whose Graph is `graph`, which takes any inputs, and the captured
+    value of each of these. Raises InputError for state that is no tensor."""
     values = {**exported.constants, **exported.state_dict}
-    state, given = [], []
-    nodes = exported.graph.find_nodes(op="placeholder")
-    for spec, node in zip(exported.graph_signature.input_specs, nodes, strict=True):
+    signature, nodes = exported.graph_signature, exported.graph.find_nodes(op="placeholder")
+    state: list[tuple[str, torch.Tensor]] = []
+    given: list[tuple[str, Any]] = []
+    for spec, node in zip(signature.input_specs, nodes, strict=True):
         if spec.kind.name == "USER_INPUT":
-            given.append((node.name, spec.arg.value if hasattr(spec.arg, "value") else node.meta["val"]))
+            given.append((node.name, getattr(spec.arg, "value", node.meta.get("val"))))
             continue
         value = values.get(str(spec.target))
         if not isinstance(value, torch.Tensor):
             found = f"a {spec.kind.name.lower()} of type {type(value).__name__}"
             raise InputError(name, f"input {node.name!r}", found, "parameters, buffers and tensors")
         # As they are: an operator may choose its kernel by whether a weight wants gradients (matmul does).
-        state.append(value)
-    return tuple(node.name for node in nodes), tuple(state), given
-
-
-def exported_writes(exported: ExportedProgram) -> tuple[str | None, ...]:
-    """For each flat output the placeholder that gets it copied in, None for what is returned."""
-    signature = exported.graph_signature
-    named = {str(spec.target): spec.arg.name for spec in signature.input_specs if spec.target is not None}
-    return tuple(
-        None if spec.kind.name == "USER_OUTPUT" else named.get(str(spec.target), str(spec.target))
-        for spec in signature.output_specs
+        state.append((str(spec.target), value))
+    targets = {str(spec.target): spec.arg.name for spec in signature.input_specs if spec.target is not None}
+    program = Program(
+        name,
+        exported.graph_module,
+        graph,
+        tuple(value for _, value in state),
+        tuple(node.name for node in nodes),
+        tuple(Expected(each) for each, _ in given),
+        tuple(
+            None if spec.kind.name == "USER_OUTPUT" else targets.get(str(spec.target), str(spec.target))
+            for spec in signature.output_specs
+        ),
+        form,
+        exported.call_spec.out_spec,
+        tuple(target for target, _ in state),
     )
+    return program, tuple(value for _, value in given)
 
 
 def program_from_module(
@@ -319,19 +305,10 @@ def program_from_module(
 def graph_of_module(module: GraphModule, inputs: Sequence[Any], state: int, name: str) -> Graph:
     """The Graph of a flat fx graph of operators, run on fake twins of `inputs`; the first `state` of them are
     constants."""
-    run = Run(name, fake_mode())
-    twins = FakeTwins(run.mode)
-    given: list[str] = []
-    slots: list[Slot] = []
-    for place, (node, value) in enumerate(
-        zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True)
-    ):
-        value = twins.twin(value) if isinstance(value, torch.Tensor) else value
-        slots.append(run.keep(node.name, value))
-        (run.constants if place < state else given).extend(labels(slots[-1].names))
-    with torch.no_grad(), quiet():
-        outputs = labels(run.graph(module, slots).names)
-    return assemble(run, Sizes(name, {}), given, list(dict.fromkeys(outputs)))
+    run = Run(name)
+    nodes = enumerate(module.graph.find_nodes(op="placeholder"))
+    given = [run.take(node.name, inputs[place], place < state) for place, node in nodes]
+    return assemble(run, run.run(module, given))
 
 
 def _check_real(model: torch.nn.Module, inputs: Any, source: str) -> None:

@@ -15,12 +15,11 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from memplan_engine.errors import InputError, MemplanError
 from memplan_engine.runtime.program import Program, program_from_exported
 from memplan_engine.runtime.signature import Expected
 from memplan_engine.torch_capture.pt2_reader import read_weights
-from memplan_engine.torch_capture.torch_run import brief
-from memplan_engine.torch_capture.torch_serde import read_program
+from memplan_engine.torch_capture.torch_run import as_input_error
+from memplan_engine.torch_capture.torch_serde import read_program, stored_tensors
 
 
 def load_pt2(path: Path | str) -> Program:
@@ -39,14 +38,10 @@ def load_pt2(path: Path | str) -> Program:
         for kind, (config, records) in payloads.items()
     }
     read = read_program(model, sizes, path.name)
-    try:
+    with as_input_error(path.name, "weights", "tensors that lie within their bytes"):
         state: dict[str, Any] = {}
         for config, records in payloads.values():
             state |= _tensors(config, records)
-    except MemplanError:
-        raise
-    except Exception as error:
-        raise InputError(path.name, "weights", brief(error), "tensors that lie within their bytes") from error
     names = [spec for spec in read.signature.input_specs if spec.kind.name == "USER_INPUT"]
     returned = [spec for spec in read.signature.output_specs if spec.kind.name == "USER_OUTPUT"]
     call = SimpleNamespace(
@@ -83,25 +78,16 @@ def _example(one: Expected, random: torch.Generator) -> Any:
 
 def _tensors(config: Mapping[str, Any], records: Mapping[str, bytes]) -> dict[str, torch.Tensor]:
     """The tensors of a payload by name; those of one record share it."""
-    from torch._export.serde import schema, serialize
-
-    payload = serialize._dict_to_dataclass(schema.PayloadConfig, config)  # type: ignore[no-untyped-call]
     storages = {name: _storage(data) for name, data in records.items()}
-    found = {}
-    for name, entry in payload.config.items():
-        meta = entry.tensor_meta
-        typed = torch.empty(0, dtype=serialize.deserialize_scalar_type(meta.dtype))
-        shape = [int(size) for size in serialize.deserialize_size(meta.sizes)]
-        stride = [int(step) for step in serialize.deserialize_stride(meta.strides)]
-        offset = int(serialize.deserialize_storage_offset(meta.storage_offset))
-        storage = storages[entry.path_name]
-        reach = 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
-        if all(shape) and (offset + reach) * typed.element_size() > storage.nbytes():
+    tensors = {}
+    for name, one in stored_tensors(config).items():
+        if one.nbytes > storages[one.record].nbytes():
             raise ValueError(f"{name} needs more bytes than its record has")
-        if min([*shape, *stride, offset], default=0) < 0:
+        if min(*one.shape, *one.stride, one.offset, 0) < 0:
             raise ValueError(f"{name} has a size or stride below 0")
-        found[name] = typed.set_(storage, offset, shape, stride)
-    return found
+        typed = torch.empty(0, dtype=one.dtype)
+        tensors[name] = typed.set_(storages[one.record], one.offset, one.shape, one.stride)
+    return tensors
 
 
 def _storage(data: bytes) -> torch.UntypedStorage:

@@ -11,6 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError, one_line
+from memplan_engine.torch_capture.torch_graph import same_strides
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,7 @@ def flatten_call(form: CallForm, source: str, args: Sequence[Any], kwargs: Mappi
     args, kwargs = _as_captured(form, source, list(args), dict(kwargs))
     leaves, spec = pytree.tree_flatten((tuple(args), kwargs))
     if spec != form.spec:
-        found = one_line(_nested(leaves, spec), 200)
-        raise InputError(source, "inputs", found, f"the captured form, {_form_text(form.spec)}")
+        raise InputError(source, "inputs", _form_text(spec), f"the captured form, {_form_text(form.spec)}")
     return leaves
 
 
@@ -102,12 +102,9 @@ def _captured_arguments(spec: pytree.TreeSpec) -> tuple[int, list[str]]:
 
 
 def _form_text(spec: pytree.TreeSpec) -> str:
-    return one_line(_nested(["*"] * spec.num_leaves, spec), 200)
-
-
-def _nested(leaves: Sequence[Any], spec: pytree.TreeSpec) -> str:
-    args, kwargs = pytree.tree_unflatten(["*" for _ in leaves], spec)
-    return str((*args, *(f"{name}={value}" for name, value in kwargs.items()))).replace("'", "")
+    args, kwargs = pytree.tree_unflatten(["*"] * spec.num_leaves, spec)
+    text = str((*args, *(f"{name}={value}" for name, value in kwargs.items())))
+    return one_line(text.replace("'", ""), 200)
 
 
 def check_inputs(expected: Sequence[Expected], values: Sequence[Any], source: str) -> None:
@@ -152,8 +149,3 @@ def _is_as_captured(one: Expected, value: torch.Tensor) -> bool:
         and value.device == one.device
         and value.layout is torch.strided
     )
-
-
-def same_strides(shape: Sequence[int], one: Sequence[int], other: Sequence[int]) -> bool:
-    """Whether both strides say where the same elements are: a dimension of size 1 has any stride."""
-    return 0 in shape or all(n == 1 or a == b for n, a, b in zip(shape, one, other, strict=True))

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError
 from memplan_engine.runtime.program import Program, program_from_module
-from memplan_engine.torch_capture.training.torch_loss import Loss
-from memplan_engine.torch_capture.training.torch_recipe import Recipe
+from memplan_engine.torch_capture.torch_fake import tensors_of
+from memplan_engine.torch_capture.training.torch_recipe import Loss, Recipe
 from memplan_engine.torch_capture.training.torch_step import (
     Argument,
     Gradients,
@@ -60,8 +59,7 @@ def program_of_step(
     step: StepModule, model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None
 ) -> Program:
     """The Program of a traced step of `model`. Raises InputError for weights that are not real."""
-    leaves = pytree.tree_leaves((tuple(args), dict(kwargs or {})))
-    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    tensors = tensors_of((tuple(args), dict(kwargs or {})))
     kept = [each for each in step.arguments if each.kept]
     state = [_content(model, each, step.source) for each in kept]
     return program_from_module(

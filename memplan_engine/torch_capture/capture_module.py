@@ -6,7 +6,8 @@ import copy
 import dataclasses
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError, one_line
@@ -15,7 +16,7 @@ from memplan_engine.torch_capture.torch_dims import parse_dynamic, torch_dynamic
 from memplan_engine.torch_capture.torch_exporting import FUSED, export_as_eager
 from memplan_engine.torch_capture.torch_fake import EXPORTABLE, FakeTwins, fake_mode, quiet
 from memplan_engine.torch_capture.torch_graph import graph_from_exported
-from memplan_engine.torch_capture.torch_run import brief
+from memplan_engine.torch_capture.torch_run import as_input_error, brief
 from memplan_engine.torch_capture.torch_version import require_torch
 
 if TYPE_CHECKING:
@@ -61,37 +62,62 @@ def capture(
     import torch
 
     label = name or type(model).__name__
-    if not isinstance(model, torch.nn.Module):
-        raise InputError(label, "model", f"a {type(model).__name__}", "a torch.nn.Module")
-    shapes = _dynamic_shapes(dynamic_shapes, model, args, kwargs or {}, label)
+    check_module(model, label)
+    shapes = dynamic_shapes_of(dynamic_shapes, model, args, kwargs or {}, label)
     twins = FakeTwins(fake_mode(), meta_device="cpu")
-    try:
-        with torch.no_grad(), quiet():
-            exported, _ = export_as_eager(
-                fake_model(model, twins),
-                tuple(fake_inputs(list(args), twins)),
-                fake_inputs(dict(kwargs or {}), twins),
-                (tuple(args), dict(kwargs or {})),
-                label,
-                dynamic_shapes=shapes,
-                # Conditions on symbols that are no range (a size is even) are checks then, not errors.
-                prefer_deferred_runtime_asserts_over_guards=shapes is not None,
-            )
-            if functional:
-                exported = exported.run_decompositions({})
-    except InputError as error:
-        raise InputError(label, error.place, error.found, error.expected) from error
-    except Exception as error:
-        if dynamic_shapes is not None and (reasons := broken_constraints(error)):
-            expected = "dimensions that the model leaves free"
-            raise InputError(label, "dynamic_shapes", reasons, expected) from error
-        raise InputError(label, "torch.export", brief(error), EXPORTABLE) from error
+    with exporting(label, dynamic_shapes is not None), torch.no_grad():
+        exported, _ = export_as_eager(
+            fake_model(model, twins),
+            tuple(fake_inputs(list(args), twins)),
+            fake_inputs(dict(kwargs or {}), twins),
+            (tuple(args), dict(kwargs or {})),
+            label,
+            dynamic_shapes=shapes,
+            # Conditions on symbols that are no range (a size is even) are checks then, not errors.
+            prefer_deferred_runtime_asserts_over_guards=shapes is not None,
+        )
+        if functional:
+            exported = exported.run_decompositions({})
     graph = graph_from_exported(exported, label)
     warn_of_fused(graph)
     return graph
 
 
-def _dynamic_shapes(
+def check_module(model: Any, source: str) -> None:
+    """Raise InputError for what is no module."""
+    import torch
+
+    if not isinstance(model, torch.nn.Module):
+        raise InputError(source, "model", f"a {type(model).__name__}", "a torch.nn.Module")
+
+
+@contextmanager
+def tracing(source: str, place: str, expected: str) -> Iterator[None]:
+    """With gradients on and torch's warnings off; errors of torch become an InputError at `place`."""
+    import torch
+
+    try:
+        with as_input_error(source, place, expected, lines=True), torch.enable_grad(), quiet():
+            yield
+    except InputError as error:
+        raise InputError(source, error.place, error.found, error.expected) from error.__cause__ or error
+
+
+@contextmanager
+def exporting(source: str, dynamic: bool = False) -> Iterator[None]:
+    """As `tracing`, for `torch.export`; what is `dynamic` may be a dimension that the model does not leave
+    free."""
+    try:
+        with tracing(source, "torch.export", EXPORTABLE):
+            yield
+    except InputError as error:
+        if dynamic and error.__cause__ and (reasons := _broken_constraints(error.__cause__)):
+            expected = "dimensions that the model leaves free"
+            raise InputError(source, "dynamic_shapes", reasons, expected) from error
+        raise
+
+
+def dynamic_shapes_of(
     given: Any, model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], label: str
 ) -> Any:
     """`given` as torch.export takes it: text is read, everything else is torch's own form already."""
@@ -101,7 +127,7 @@ def _dynamic_shapes(
     return torch_dynamic_shapes(parse_dynamic(texts, label), model, args, kwargs, label)
 
 
-def broken_constraints(error: BaseException) -> str:
+def _broken_constraints(error: BaseException) -> str:
     """What torch.export says of the dynamic dimensions that cannot be so, with what it suggests; "" where
     `error` is another."""
     lines = [line.strip() for line in str(error).split("The error above")[0].splitlines() if line.strip()]
@@ -170,4 +196,4 @@ def fake_inputs(value: Any, twins: FakeTwins) -> Any:
     }:
         for kind in unknown:
             torch.export.register_dataclass(kind)
-    return pytree.tree_map(lambda leaf: twins.twin(leaf) if isinstance(leaf, torch.Tensor) else leaf, value)
+    return pytree.tree_map(twins.twin, value)

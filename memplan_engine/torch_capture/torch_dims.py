@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
 from memplan_engine.formats.formula_text import is_symbol_name
+from memplan_engine.torch_capture.torch_fake import part_of_path
 
 if TYPE_CHECKING:
     import torch
@@ -51,17 +52,17 @@ def parse_dynamic(text: str | Sequence[str], source: str) -> tuple[DynamicDim, .
         dimension named twice.
     """
     texts = [text] if isinstance(text, str) else list(text)
-    found: dict[tuple[str, int], DynamicDim] = {}
+    dims: dict[tuple[str, int], DynamicDim] = {}
     ranges: dict[str, Range] = {}
     for part in (part.strip() for one in texts for part in one.split(",")):
         dim = _part(part, source)
-        if (dim.path, dim.axis) in found:
+        if (dim.path, dim.axis) in dims:
             raise InputError(source, "dynamic", f"{dim.path}:{dim.axis} twice", "each dimension once")
-        found[dim.path, dim.axis] = dim
+        dims[dim.path, dim.axis] = dim
         given = (dim.low, dim.high)
         if given != (None, None) and ranges.setdefault(dim.name, given) != given:
             raise InputError(source, "dynamic", f"two ranges for {dim.name}", "one range for each symbol")
-    return tuple(found.values())
+    return tuple(dims.values())
 
 
 def torch_dynamic_shapes(
@@ -86,21 +87,25 @@ def torch_dynamic_shapes(
         inputs = dict(inspect.signature(model.forward).bind(*args, **kwargs).arguments)
     except TypeError as error:
         raise InputError(source, "inputs", str(error), "those that the model's forward takes") from None
-    symbols = _symbols(dims)
+    ranges = {dim.name: (dim.low, dim.high) for dim in dims if (dim.low, dim.high) != (None, None)}
+    symbols: dict[str, Any] = {AUTO: Dim.AUTO}
+    for name in {dim.name: None for dim in dims if dim.name != AUTO}:
+        low, high = ranges.get(name, (None, None))
+        symbols[name] = Dim(name, min=low, max=high)
     wanted: dict[str, dict[int, Any]] = {}
     for dim in dims:
-        wanted.setdefault(dim.path, {})[dim.axis] = Dim.AUTO if dim.name == AUTO else symbols[dim.name]
+        wanted.setdefault(dim.path, {})[dim.axis] = symbols[dim.name]
     tensors: dict[str, torch.Tensor] = {}
 
     def shapes(path: Any, leaf: Any) -> dict[int, Any] | None:
-        name = ".".join(str(getattr(key, "key", getattr(key, "idx", key))) for key in path)
+        name = ".".join(map(part_of_path, path))
         if not isinstance(leaf, torch.Tensor):
             return None
         tensors[name] = leaf
         return wanted.get(name)
 
     specification = pytree.tree_map_with_path(shapes, inputs)
-    _check(dims, tensors, source)
+    _check(dims, ranges, tensors, source)
     return specification  # type: ignore[no-any-return]
 
 
@@ -116,22 +121,9 @@ def _part(text: str, source: str) -> DynamicDim:
     return DynamicDim(match["path"], int(match["axis"]), match["name"], low, high)
 
 
-def _symbols(dims: Sequence[DynamicDim]) -> dict[str, Any]:
-    from torch.export import Dim
-
-    ranges: dict[str, Range] = {}
-    for dim in dims:
-        if (dim.low, dim.high) != (None, None):
-            ranges[dim.name] = (dim.low, dim.high)
-    made = {}
-    for name in {dim.name: None for dim in dims if dim.name != AUTO}:
-        low, high = ranges.get(name, (None, None))
-        made[name] = Dim(name, min=low, max=high)
-    return made
-
-
-def _check(dims: Sequence[DynamicDim], tensors: Mapping[str, torch.Tensor], source: str) -> None:
-    ranges = {dim.name: (dim.low or 0, dim.high) for dim in dims if (dim.low, dim.high) != (None, None)}
+def _check(
+    dims: Sequence[DynamicDim], ranges: Mapping[str, Range], tensors: Mapping[str, torch.Tensor], source: str
+) -> None:
     for dim in dims:
         if dim.path not in tensors:
             known = ", ".join(tensors) or "none, as the model is given no tensors"
@@ -139,9 +131,10 @@ def _check(dims: Sequence[DynamicDim], tensors: Mapping[str, torch.Tensor], sour
         if dim.axis >= tensors[dim.path].ndim:
             found = f"dimension {dim.axis} of {dim.path}"
             raise InputError(source, "dynamic", found, f"0 to {tensors[dim.path].ndim - 1}")
-        size, (low, high) = tensors[dim.path].shape[dim.axis], ranges.get(dim.name, (0, None))
-        if dim.name != AUTO and (size < max(low, 2) or (high is not None and size > high)):
+        size, (low, high) = tensors[dim.path].shape[dim.axis], ranges.get(dim.name, (None, None))
+        least = max(low or 0, 2)
+        if dim.name != AUTO and (size < least or (high is not None and size > high)):
             place = f"dynamic, {dim.path}:{dim.axis}"
             limit = "" if high is None else f" and at most {high}"
-            expected = f"an example of at least {max(low, 2)}{limit} (torch takes 0 and 1 for fixed sizes)"
+            expected = f"an example of at least {least}{limit} (torch takes 0 and 1 for fixed sizes)"
             raise InputError(source, place, f"size {size} in the inputs", expected)

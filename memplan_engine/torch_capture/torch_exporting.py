@@ -11,12 +11,13 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from memplan_engine.torch_capture.torch_fake import MOST_ELEMENTS, concrete
+from memplan_engine.torch_capture.torch_fake import MOST_ELEMENTS, concrete, patched
 from memplan_engine.torch_capture.torch_run import brief
 from memplan_engine.torch_capture.torch_transformers import is_tracing, replaced
+from memplan_engine.torch_capture.torch_writes import gives_views, is_repeatable, written_nodes
 
 if TYPE_CHECKING:
     import torch
@@ -98,8 +99,7 @@ def _answering_export(model: torch.nn.Module, values: _Asked, source: str) -> It
         hook.remove()
 
 
-@contextmanager
-def _fused() -> Iterator[None]:
+def _fused() -> AbstractContextManager[None]:
     """With the fused operators of `nn.TransformerEncoderLayer` and `nn.MultiheadAttention`, which both leave
     out where they see a tracer, or the function modes that one has."""
     import torch
@@ -117,19 +117,11 @@ def _fused() -> Iterator[None]:
         # Real tensors give None for weights that are not asked for, fake ones an empty tensor.
         return result, weights if given[NEEDS_WEIGHTS] else None
 
-    patches: list[tuple[Any, str, Any]] = [
+    return patched(
         (torch.overrides, "has_torch_function", overridden),
         (activation, "_is_make_fx_tracing", lambda: False),
         (torch, "_native_multi_head_attention", attend),
-    ]
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
-    try:
-        for owner, name, function in patches:
-            setattr(owner, name, function)
-        yield
-    finally:
-        for owner, name, function in before:
-            setattr(owner, name, function)
+    )
 
 
 def _real_leaves(given: Any) -> dict[Any, torch.Tensor]:
@@ -276,23 +268,14 @@ def _follows(node: Node) -> bool:
         all(isinstance(size, int) or size.node.has_hint() for size in value.shape)
         and math.prod(concrete(size) for size in value.shape) <= MOST_ELEMENTS
     )
-    schema = getattr(target, "_schema", None)
-    pure = schema is not None and not schema.is_mutable and "empty" not in schema.name
-    return small and pure and torch.Tag.nondeterministic_seeded not in target.tags
+    return small and is_repeatable(target) and not target._schema.is_mutable
 
 
 def _is_written(node: Node) -> bool:
     """Whether anything has written what `node` gave, itself or through a view."""
-    for user in node.users:
-        schema = getattr(user.target, "_schema", None)
-        if schema is None:
-            continue
-        if schema.is_mutable:
-            return True
-        shows = any(result.alias_info is not None for result in schema.returns)
-        if shows and _is_written(user):
-            return True
-    return False
+    return any(
+        node in written_nodes(user) or (gives_views(user.target) and _is_written(user)) for user in node.users
+    )
 
 
 def _ancestors(node: Node) -> set[Node]:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
 from memplan_engine.system.machine import memory_bytes
 from memplan_engine.torch_capture.capture_module import capture
-from memplan_engine.torch_capture.torch_run import brief
+from memplan_engine.torch_capture.torch_run import as_input_error, brief
 from memplan_engine.torch_capture.torch_version import require_torch
 from memplan_engine.torch_capture.training.torch_recipe import Recipe
 from memplan_engine.torch_capture.training.torch_step import step_graph, trace_step
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Captured = TypeVar("Captured")
 RETURNS = "(model, args), (model, args, kwargs), (model, kwargs), or a dict of model, args and kwargs"
 TRAINED = ("optimizer", "loss", "step", "accumulate", "clip_grad_norm")
 """What a factory that returns a dict may say of training; see `Recipe`."""
@@ -43,9 +42,10 @@ LARGE_BYTES = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What a factory has built: the model, its inputs by place and by name, its dynamic shapes (None where
-    there are none), and what it says of training, by the names of `Recipe`."""
+    """What the factory called `name` has built: the model, its inputs by place and by name, its dynamic
+    shapes (None where there are none), and what it says of training, by the names of `Recipe`."""
 
+    name: str
     model: torch.nn.Module
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -77,14 +77,16 @@ def capture_factory(spec: str, *, functional: bool = False, dynamic: Sequence[st
         model that torch.export cannot trace, a dimension that cannot be dynamic.
     MissingDependencyError: torch is not installed.
     """
-
-    def captured(built: Built, name: str) -> Graph:
+    with _building(spec) as built:
         shapes = tuple(dynamic) or built.dynamic_shapes
         return capture(
-            built.model, built.args, built.kwargs, functional=functional, dynamic_shapes=shapes, name=name
+            built.model,
+            built.args,
+            built.kwargs,
+            functional=functional,
+            dynamic_shapes=shapes,
+            name=built.name,
         )
-
-    return _captured(spec, captured)
 
 
 def capture_training_factory(
@@ -110,32 +112,31 @@ def capture_training_factory(
         `training`, `optimizer`, `gradients` or `partition`.
     MissingDependencyError: torch is not installed.
     """
-    if training == "step":
-
-        def step(built: Built, name: str) -> Graph:
-            recipe = built.recipe(options)
-            model, args, kwargs = built.model, built.args, built.kwargs
-            return step_graph(
-                trace_step(model, args, kwargs, recipe, gradients=gradients, functional=functional, name=name)
-            )
-
-        return _captured(spec, step)
+    if training not in TRAINING:
+        raise InputError(f"factory {spec}", "training", repr(training), f"one of {', '.join(TRAINING)}")
     if training == "joint":
         return capture_pair_factory(spec, partition=partition).joint
-    raise InputError(f"factory {spec}", "training", repr(training), f"one of {', '.join(TRAINING)}")
+    with _building(spec) as built:
+        traced = trace_step(
+            built.model,
+            built.args,
+            built.kwargs,
+            built.recipe(options),
+            gradients=gradients,
+            functional=functional,
+            name=built.name,
+        )
+        return step_graph(traced)
 
 
 def capture_pair_factory(spec: str, *, partition: str = "default") -> TrainingCapture:
     """Forward and backward of what the factory `spec` builds, apart and joined; raises as
     `capture_training_factory` does."""
-
-    def pair(built: Built, name: str) -> TrainingCapture:
+    with _building(spec) as built:
         loss = built.trained.get("loss")
         return capture_training(
-            built.model, built.args, built.kwargs, partition=partition, loss=loss, name=name
+            built.model, built.args, built.kwargs, partition=partition, loss=loss, name=built.name
         )
-
-    return _captured(spec, pair)
 
 
 def build_factory(spec: str, *, seed: int = 0) -> Built:
@@ -154,11 +155,7 @@ def build_factory(spec: str, *, seed: int = 0) -> Built:
         factory = _find(spec)
         _check_weights(spec, factory)
         torch.manual_seed(seed)
-        try:
-            built = factory()
-        except Exception as error:
-            raise InputError(f"factory {spec}", "", brief(error), "a factory that runs") from error
-    return _unpack(spec, built)
+        return _unpack(spec, _call(spec, factory))
 
 
 def _check_weights(spec: str, factory: Callable[[], Any]) -> None:
@@ -183,13 +180,14 @@ def _check_weights(spec: str, factory: Callable[[], Any]) -> None:
         log.warning("factory %s: making %s of weights", spec, format_bytes(nbytes))
 
 
-def _captured(spec: str, how: Callable[[Built, str], Captured]) -> Captured:
-    """What `how` makes of what the factory builds, and of its name."""
+@contextmanager
+def _building(spec: str) -> Iterator[Built]:
+    """What the factory builds; errors of its inputs meanwhile say that it is the factory's."""
     require_torch("capturing a model")
     with _current_folder_on_path():
         built = _unpack(spec, _build(spec, _find(spec)))
         try:
-            return how(built, spec.rpartition(":")[2])
+            yield built
         except InputError as error:
             raise InputError(f"factory {spec}", error.place, error.found, error.expected) from error
 
@@ -213,11 +211,8 @@ def _find(spec: str) -> Callable[[], Any]:
     is_file = module_name.endswith(".py")
     if not (module_name and colon and path) or (module_name.startswith(".") and not is_file):
         raise InputError(source, "", repr(spec), "package.module:function or file.py:function")
-    try:
+    with as_input_error(source, f"module {module_name}", "a module that can be imported"):
         found: Any = _import_file(module_name) if is_file else importlib.import_module(module_name)
-    except Exception as error:
-        place = f"module {module_name}"
-        raise InputError(source, place, brief(error), "a module that can be imported") from error
     for part in path.split("."):
         if not hasattr(found, part):
             raise InputError(source, f"module {module_name}", f"no {path!r} in it", "a function of that name")
@@ -251,10 +246,12 @@ def _build(spec: str, factory: Callable[[], Any]) -> Any:
             return factory()
     except Exception as error:
         log.warning("factory %s fails on the meta device (%s): building real weights", spec, brief(error))
-    try:
+    return _call(spec, factory)
+
+
+def _call(spec: str, factory: Callable[[], Any]) -> Any:
+    with as_input_error(f"factory {spec}", "", "a factory that runs"):
         return factory()
-    except Exception as error:
-        raise InputError(f"factory {spec}", "", brief(error), "a factory that runs") from error
 
 
 def _unpack(spec: str, built: Any) -> Built:
@@ -282,4 +279,5 @@ def _unpack(spec: str, built: Any) -> Built:
         kinds = ", ".join(type(part).__name__ for part in parts)
         found = f"({kinds})" if isinstance(built, (tuple, list)) else kinds
         raise InputError(f"factory {spec}", "return value", found, RETURNS)
-    return Built(parts[0], tuple(args), dict(kwargs), parts[3] if len(parts) == 4 else None, trained)
+    name, shapes = spec.rpartition(":")[2], parts[3] if len(parts) == 4 else None
+    return Built(name, parts[0], tuple(args), dict(kwargs), shapes, trained)

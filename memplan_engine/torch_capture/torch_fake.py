@@ -71,6 +71,38 @@ def fake_mode(unknown_sizes: bool = True) -> FakeTensorMode:
     return mode
 
 
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """The tensors among the leaves of `value`, in order."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def part_of_path(part: Any) -> str:
+    """A part of a path of torch's to a leaf as people write it: the key, the place, or the attribute."""
+    return str(next(getattr(part, kind) for kind in ("key", "idx", "name") if hasattr(part, kind)))
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """What tells the storage of `tensor` from others, as long as it is there."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+@contextmanager
+def patched(*patches: tuple[Any, str, Any]) -> Iterator[None]:
+    """With other attributes: the module or class, the name, and what stands there meanwhile."""
+    # As they are kept, not as `getattr` gives them: a class method is no bound one.
+    before = [(owner, name, vars(owner)[name]) for owner, name, _ in patches]
+    try:
+        for owner, name, value in patches:
+            setattr(owner, name, value)
+        yield
+    finally:
+        for owner, name, value in before:
+            setattr(owner, name, value)
+
+
 def fake_storage(nbytes: int) -> torch.UntypedStorage:
     """A storage of `nbytes` bytes that takes no memory."""
     import torch
@@ -106,17 +138,28 @@ class FakeTwins:
         self._twins: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._storages: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
 
-    def twin(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The fake twin of `tensor`, the same object each time.
+    def twin(self, value: Any) -> Any:
+        """The fake twin of a tensor, the same object each time; of a symbolic size of another mode the number
+        that it is for the example inputs; anything else as it is, and so what is fake in this very mode.
 
         Raises
         ------
-        InputError: a tensor without a storage of its own (sparse, MKL-DNN, a wrapper subclass).
+        InputError: a tensor without a storage of its own (sparse, MKL-DNN, a wrapper subclass); a size that
+            depends on the data.
         """
-        if id(tensor) not in self._twins:
+        import torch
+
+        if isinstance(value, torch.SymInt) and value.node.shape_env is not self.mode.shape_env:
+            return concrete(value)
+        if not isinstance(value, torch.Tensor):
+            return value
+        if getattr(value, "fake_mode", None) is self.mode:
+            with self.mode:
+                return value.detach()
+        if id(value) not in self._twins:
             # Both are kept: an id means nothing once its object is gone.
-            self._twins[id(tensor)] = (tensor, self._make(tensor))
-        return self._twins[id(tensor)][1]
+            self._twins[id(value)] = (value, self._make(value))
+        return self._twins[id(value)][1]
 
     def _make(self, tensor: torch.Tensor) -> torch.Tensor:
         import torch
@@ -138,7 +181,6 @@ class FakeTwins:
         return fake
 
     def _storage(self, tensor: torch.Tensor) -> torch.UntypedStorage:
-
         try:
             storage = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Storage, Tensor, Workspace, check_graph, is_contiguous, storage_role
 from memplan_engine.scope import Scope
-from memplan_engine.torch_capture.torch_fake import FakeTwins, concrete, fake_mode, quiet
+from memplan_engine.torch_capture.torch_fake import quiet
 from memplan_engine.torch_capture.torch_run import Run, Slot, is_transform, labels
 from memplan_engine.torch_capture.torch_symbols import Size, Sizes, SymbolicRun, layout_of, symbolic_mode
 
@@ -52,75 +52,67 @@ def graph_from_exported(exported: ExportedProgram, name: str) -> Graph:
     InputError: a size that is no formula of whole numbers, an op that fake tensors cannot run, a sparse
         tensor.
     """
-    if any(is_transform(node) for node in exported.graph.nodes):
-        with quiet():
-            exported = exported.run_decompositions({})
+    exported = plain_operators(exported)
     state = {**exported.constants, **exported.state_dict}
     program = Program(exported.graph_module, exported.graph_signature, state, exported.range_constraints)
     return graph_of_program(program, name)
 
 
+def plain_operators(exported: ExportedProgram) -> ExportedProgram:
+    """`exported`, made functional where it has function transforms (vmap) in it."""
+    if not any(is_transform(node) for node in exported.graph.nodes):
+        return exported
+    with quiet():
+        return exported.run_decompositions({})  # type: ignore[no-any-return]
+
+
 def graph_of_program(program: Program, name: str) -> Graph:
     """As `graph_from_exported`, from the parts of a program. It is run on plain numbers for what shares which
     storage; where sizes are symbolic, once more on symbols for the formulas."""
-    run = Run(name, fake_mode())
-    inputs, outputs = run_program(program, run)
+    run = Run(name)
+    returned = _run_program(program, run)
     mode = symbolic_mode(program.module)
     traced = None
     if mode is not None:
         traced = SymbolicRun(name, mode)
-        run_program(program, traced)
-    return assemble(run, Sizes(name, program.ranges), inputs, outputs, traced)
+        _run_program(program, traced)
+    return assemble(run, returned, program.ranges, traced)
 
 
-def run_program(program: Program, run: Run) -> tuple[list[str], list[str]]:
-    """Run the program from its placeholders on; the names of its inputs and of its outputs."""
-    import torch
-
-    twins = FakeTwins(run.mode)
+def _run_program(program: Program, run: Run) -> Slot:
+    """Run the program from its placeholders on; what it returns."""
     specs = {spec.arg.name: spec for spec in program.signature.input_specs}
-    inputs: list[str] = []
     slots: list[Slot] = []
-    for node in program.module.graph.nodes:
-        if node.op == "placeholder":
-            spec = specs.get(node.name) or specs.get(str(node.target))
-            slots.append(run.keep(node.name, _placeholder(node, spec, program.state, twins)))
-            owner = inputs if spec is None or spec.kind.name == "USER_INPUT" else run.constants
-            owner.extend(labels(slots[-1].names))
-    with torch.no_grad(), quiet():
-        outputs = labels(run.graph(program.module, slots).names)
-    return inputs, list(dict.fromkeys(outputs))
+    for node in program.module.graph.find_nodes(op="placeholder"):
+        spec = specs.get(node.name) or specs.get(str(node.target))
+        kept = spec is not None and spec.kind.name != "USER_INPUT"
+        slots.append(run.take(node.name, _given(node, spec, program.state), kept))
+    return run.run(program.module, slots)
 
 
-def _placeholder(node: Node, spec: InputSpec | None, state: Mapping[str, Any], twins: FakeTwins) -> Any:
-    """What to run the placeholder `node` with: a fake tensor, or the value of a plain argument."""
-    import torch
-
+def _given(node: Node, spec: InputSpec | None, state: Mapping[str, Any]) -> Any:
+    """What the placeholder `node` stands for: a tensor, or the value of a plain argument."""
     value = node.meta.get("val")
-    if spec is not None and spec.kind.name != "USER_INPUT":
-        value = state.get(str(spec.target), value)
-    elif spec is not None and hasattr(spec.arg, "value"):
-        value = spec.arg.value
-    if isinstance(value, torch.Tensor) and getattr(value, "fake_mode", None) is twins.mode:
-        with twins.mode:
-            return value.detach()
-    if isinstance(value, torch.Tensor):
-        return twins.twin(value)
-    dynamic = isinstance(value, torch.SymInt) and value.node.shape_env is twins.mode.shape_env
-    return concrete(value) if isinstance(value, torch.SymInt) and not dynamic else value
+    if spec is None:
+        return value
+    if spec.kind.name != "USER_INPUT":
+        return state.get(str(spec.target), value)
+    return getattr(spec.arg, "value", value)
 
 
 def assemble(
-    run: Run, sizes: Sizes, inputs: list[str], outputs: list[str], traced: Run | None = None
+    run: Run, returned: Slot, ranges: Mapping[Any, Any] | None = None, traced: Run | None = None
 ) -> Graph:
-    """The checked graph of a finished run; formulas are those of the same graph run on symbols, `traced`."""
+    """The checked graph of a finished run and of what it returned; formulas are those of the same graph run
+    on symbols, `traced`, and `ranges` the constraints of these."""
+    sizes, outputs = Sizes(run.source, ranges or {}), list(dict.fromkeys(labels(returned.names)))
     first: dict[int, str] = {}
     for tensor, identity in run.storages.items():
         first.setdefault(identity, tensor)
     home = {tensor: first[identity] for tensor, identity in run.storages.items()}
     owned = {
         kind: {home[tensor] for tensor in tensors}
-        for kind, tensors in (("inputs", inputs), ("constants", run.constants), ("outputs", outputs))
+        for kind, tensors in (("inputs", run.inputs), ("constants", run.constants), ("outputs", outputs))
     }
     tensors = tuple(_tensor(sizes, tensor, run, traced or run, home[tensor]) for tensor in run.tensors)
     storages = []
@@ -128,7 +120,7 @@ def assemble(
         nbytes = _storage_size(sizes, owner, run, traced or run)
         role = storage_role(owner, **owned)
         storages.append(Storage(owner, nbytes.number, role, formula=nbytes.formula))
-    lists = (tuple(inputs), tuple(outputs), tuple(run.constants))
+    lists = (tuple(run.inputs), tuple(outputs), tuple(run.constants))
     ops = tuple(replace(op, workspace=_workspace(sizes, op.name, run, traced)) for op in run.ops)
     symbols = tuple(sizes.symbols)
     graph = Graph(run.source, tuple(storages), tensors, ops, *lists, symbols, Scope.WITH_TEMPORARIES)
@@ -138,8 +130,8 @@ def assemble(
 def _storage_size(sizes: Sizes, owner: str, run: Run, traced: Run) -> Size:
     """The size of the storage that the tensor `owner` is the first in."""
     place = f"tensor {owner!r}"
-    symbolic = sizes.size(traced.nbytes(traced.storages[owner]), place)
-    nbytes = run.nbytes(run.storages[owner])
+    symbolic = sizes.size(traced.nbytes(owner), place)
+    nbytes = run.nbytes(owner)
     if isinstance(nbytes, int) and nbytes != symbolic.number:
         found = f"{nbytes} bytes, but {symbolic.formula or symbolic.number} in symbols"
         raise InputError(run.source, place, found, "the same size by number and by formula")
@@ -172,7 +164,7 @@ def _tensor(sizes: Sizes, name: str, run: Run, traced: Run, storage: str) -> Ten
         *found, start = layout
         numbers = tuple(size.number for size in found)
         # Operators in Python, which know formulas, may lay out otherwise than those in C++, which are run.
-        if _same_strides(shape, strides, numbers) and start.number == offset:
+        if same_strides(shape, strides, numbers) and start.number == offset:
             strides = numbers
         else:
             layout = ()
@@ -193,6 +185,6 @@ def _texts(sizes: Sequence[Size]) -> tuple[str, ...]:
     return tuple(size.formula or str(size.number) for size in sizes)
 
 
-def _same_strides(shape: Sequence[int], one: Sequence[int], other: Sequence[int]) -> bool:
+def same_strides(shape: Sequence[int], one: Sequence[int], other: Sequence[int]) -> bool:
     """Whether both say where the same elements are: a dimension of size 1 has any stride."""
     return 0 in shape or all(n == 1 or a == b for n, a, b in zip(shape, one, other, strict=True))

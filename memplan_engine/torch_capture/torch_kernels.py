@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from memplan_engine.torch_capture.torch_fake import tensors_of
+from memplan_engine.torch_capture.torch_writes import arguments_of
+
 if TYPE_CHECKING:
     import torch
 
@@ -24,19 +27,11 @@ def as_on_cpu(target: Any, value: Any, args: tuple[Any, ...], kwargs: Mapping[st
     would have made it: the same values in storages of the sizes that it allocates, in the types that it
     chooses, and None for what it leaves out. To be called in the mode in which `value` was made: sizes stay
     symbolic there. Results on an accelerator are left as they are."""
-    import torch
-    from torch.utils import _pytree as pytree
-
     schema = getattr(target, "_schema", None)
     kernel = None if schema is None else KERNELS.get(schema.name)
-    if schema is None or kernel is None:
+    if kernel is None or any(leaf.device.type not in ("cpu", "meta") for leaf in tensors_of(value)):
         return value
-    made = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-    if any(leaf.device.type not in ("cpu", "meta") for leaf in made):
-        return value
-    names = [argument.name for argument in schema.arguments]
-    defaults = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
-    return kernel(target, value, {**defaults, **dict(zip(names, args, strict=False)), **kwargs})
+    return kernel(target, value, arguments_of(target, args, kwargs, defaults=True))
 
 
 def _reduced_in_place(target: Any, value: torch.Tensor, given: Arguments) -> torch.Tensor:

@@ -7,8 +7,9 @@ operators inside a node make and let go is seen on the way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import operator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -16,9 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError, MemplanError, one_line
 from memplan_engine.graph import Op
-from memplan_engine.torch_capture.torch_fake import RECORDED, as_exported
+from memplan_engine.torch_capture.torch_fake import (
+    RECORDED,
+    FakeTwins,
+    as_exported,
+    fake_mode,
+    quiet,
+    storage_of,
+)
 from memplan_engine.torch_capture.torch_kernels import as_on_cpu
-from memplan_engine.torch_capture.torch_source import source_of
+from memplan_engine.torch_capture.torch_source import located, source_of
 from memplan_engine.torch_capture.torch_writes import out_variant_of, written_values
 
 if TYPE_CHECKING:
@@ -51,13 +59,18 @@ class Run:
     identity of the storage it had when it was made; `held`, by op, what `execute` says of it."""
 
     source: str
-    mode: FakeTensorMode
+    mode: FakeTensorMode = field(default_factory=fake_mode)
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
     storages: dict[str, int] = field(default_factory=dict)
     sizes: dict[int, torch.UntypedStorage] = field(default_factory=dict)
     ops: list[Op] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)
     constants: list[str] = field(default_factory=list)
     held: dict[str, Held] = field(default_factory=dict)
+    twins: FakeTwins = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.twins = FakeTwins(self.mode)
 
     def keep(self, name: str, value: Any) -> Slot:
         """Name every tensor in `value`: `name` itself for a lone tensor, else `name.0`, `name.1`, …"""
@@ -72,21 +85,37 @@ class Run:
                 names.append(None)
                 continue
             label = name if lone else f"{name}.{index}"
-            storage = leaf.untyped_storage()
             self.tensors[label] = leaf
-            self.storages[label] = storage._cdata
-            self.sizes[storage._cdata] = storage
+            self.storages[label] = storage_of(leaf)
+            self.sizes[storage_of(leaf)] = leaf.untyped_storage()
             names.append(label)
         return Slot(value, pytree.tree_unflatten(names, form))
 
-    def nbytes(self, identity: int) -> int | torch.SymInt:
-        """Bytes of the storage `identity`, at the end of the run."""
-        return self.sizes[identity].nbytes()
+    def name_of(self, node: Node, prefix: str) -> str:
+        """What the Graph calls `node`; nodes of sub-graphs have the name of their caller for a prefix."""
+        return prefix + node.name
 
-    def graph(self, module: GraphModule, inputs: list[Slot], prefix: str = "") -> Slot:
-        """Run `module` on `inputs`, one for each placeholder; what its output node returns."""
+    def take(self, name: str, value: Any, kept: bool = False) -> Slot:
+        """What to give a placeholder for `value`: fake twins, which are inputs, or constants where they are
+        `kept` between runs."""
+        slot = self.keep(name, self.twins.twin(value))
+        (self.constants if kept else self.inputs).extend(labels(slot.names))
+        return slot
+
+    def nbytes(self, tensor: str) -> int | torch.SymInt:
+        """Bytes of the storage that the tensor was made in, at the end of the run."""
+        return self.sizes[self.storages[tensor]].nbytes()
+
+    def run(self, module: GraphModule, inputs: list[Slot], env: dict[Node, Slot] | None = None) -> Slot:
+        """Run `module` on `inputs`, one for each placeholder, without gradients; what its output node
+        returns. `env` gets what each node gave."""
+        import torch
+
+        with torch.no_grad(), quiet():
+            return self._graph(module, inputs, "", {} if env is None else env)
+
+    def _graph(self, module: GraphModule, inputs: list[Slot], prefix: str, env: dict[Node, Slot]) -> Slot:
         pending = iter(inputs)
-        env: dict[Node, Slot] = {}
         for node in module.graph.nodes:
             if node.op == "placeholder":
                 env[node] = next(pending)
@@ -101,38 +130,30 @@ class Run:
     def _attribute(self, module: GraphModule, node: Node, prefix: str) -> Slot:
         import torch
 
-        value = attrgetter(str(node.target))(module)
+        value = attribute_of(module, node)
         if not isinstance(value, torch.Tensor):
             return Slot(value, None)
-        slot = self.keep(prefix + node.name, self.mode.from_tensor(value, static_shapes=True))
+        slot = self.keep(self.name_of(node, prefix), self.mode.from_tensor(value, static_shapes=True))
         self.constants.append(slot.names)
         return slot
 
     def _call(self, node: Node, env: dict[Node, Slot], prefix: str) -> Slot:
-        if is_item_of_sequence(node, env):
+        if takes_item(node, lambda source: env[source].value):
             parent, index = env[node.args[0]], node.args[1]  # type: ignore[index]
             return Slot(parent.value[index], parent.names[index])
         arguments = look_up((node.args, node.kwargs), env)
-        (args, kwargs), name = arguments.value, prefix + node.name
+        (args, kwargs), name = arguments.value, self.name_of(node, prefix)
         if kind_of(node) in INLINED:
             return self._inline(node, args, arguments.names[0], name)
         if is_transform(node):
             raise InputError(self.source, f"node {name}", f"torch.func's {kind_of(node)}", "a plain operator")
         if changes_layout(node):
             self._keep_as_made((args, kwargs))
-        try:
+        place, expected = f"node {name} ({kind_of(node)})", f"an op that fake tensors can run, {RECORDED}"
+        with as_input_error(self.source, place, expected):
             with self.mode:
                 value, held = self.execute(node, args, kwargs)
             slot = self.keep(name, fresh(value) if is_higher_order(node) else value)
-        except MemplanError:
-            raise
-        except Exception as error:
-            raise InputError(
-                self.source,
-                f"node {name} ({kind_of(node)})",
-                brief(error),
-                f"an op that fake tensors can run, {RECORDED}",
-            ) from error
         if labels(slot.names) or not is_arithmetic_on_sizes(node):
             self._record(node, name, slot, env, arguments.names, held)
         return slot
@@ -152,7 +173,7 @@ class Run:
         """What the operator of `node` gives for these arguments, in storages as CPU kernels make them, and
         the bytes that the operators inside it hold beside that, at each moment that may be its fullest."""
         # Here, not above: it needs torch.
-        from memplan_engine.torch_capture.torch_inside import Inside
+        from memplan_engine.torch_capture.torch_storages import Inside
 
         target: Any = node.target
         value, held = Inside().watch(kind_of(node), lambda: target(*args, **kwargs), (args, kwargs))
@@ -164,12 +185,13 @@ class Run:
         at = next(index for index, arg in enumerate(args) if isinstance(arg, GraphModule))
         inputs = [Slot(value, label) for value, label in zip(args[at + 1 :], names[at + 1 :], strict=True)]
         with wrapped_mode(kind_of(node), args[:at]):
-            return self.graph(args[at], inputs, prefix=f"{name}.")
+            return self._graph(args[at], inputs, f"{name}.", {})
 
     def _record(
         self, node: Node, name: str, slot: Slot, env: dict[Node, Slot], arguments: Any, held: Held
     ) -> None:
         read = [label for source in node.all_input_nodes for label in labels(env[source].names)]
+        written = written_values(node.target, node.args, node.kwargs, arguments)
         self.held[name] = held
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         self.ops.append(
@@ -178,12 +200,17 @@ class Run:
                 kind_of(node),
                 inputs=tuple(dict.fromkeys(read)),
                 outputs=tuple(labels(slot.names)),
-                mutates=tuple(dict.fromkeys(written(node, *arguments))),
+                mutates=tuple(dict.fromkeys(label for names in written for label in labels(names))),
                 module=str(stack[-1][0]).split("@")[0] if stack else "",
                 source=source_of(node.meta.get("stack_trace")),
                 out_variant=out_variant_of(node.target),
             )
         )
+
+
+def attribute_of(module: GraphModule, node: Node) -> Any:
+    """The attribute of `module` that a get_attr node names."""
+    return attrgetter(str(node.target))(module)
 
 
 def look_up(args: Any, env: dict[Node, Slot]) -> Slot:
@@ -201,11 +228,19 @@ def labels(names: Any) -> list[str]:
     return [leaf for leaf in pytree.tree_leaves(names) if isinstance(leaf, str)]
 
 
-def is_item_of_sequence(node: Node, env: dict[Node, Slot]) -> bool:
+def takes_item(node: Node, value_of: Callable[[Any], Any]) -> bool:
     """Whether `node` only takes one output out of several: that is no step, it costs nothing."""
-    import operator
+    return node.target is operator.getitem and isinstance(value_of(node.args[0]), (tuple, list))
 
-    return node.target is operator.getitem and isinstance(env[node.args[0]].value, (tuple, list))  # type: ignore[index]
+
+def is_item(node: Node) -> bool:
+    """As `takes_item`, by the value that was recorded of the source."""
+    return takes_item(node, lambda source: source.meta.get("val"))
+
+
+def tensor_of(node: Node) -> str:
+    """What the Graph calls the tensor that `node` gives, where it gives one."""
+    return f"{node.args[0]}.{node.args[1]}" if is_item(node) else node.name
 
 
 def is_higher_order(node: Node) -> bool:
@@ -256,24 +291,24 @@ def fresh(value: Any) -> Any:
     return pytree.tree_map(anew, value)
 
 
-def written(node: Node, args: Any, kwargs: Any) -> Iterator[str]:
-    """Names of the tensors that `node` writes in place. `args` and `kwargs` are structures of names."""
-    for names in written_values(node.target, node.args, node.kwargs, (args, kwargs)):
-        yield from labels(names)
-
-
-@contextmanager
-def wrapped_mode(kind: str, args: Any) -> Iterator[None]:
+def wrapped_mode(kind: str, args: Any) -> AbstractContextManager[Any]:
     """The mode that the higher-order op `kind` sets around its sub-graph."""
     import torch
 
-    with ExitStack() as stack:
-        if kind == "wrap_with_set_grad_enabled":
-            stack.enter_context(torch.set_grad_enabled(args[0]))
-        else:
-            device, dtype, enabled, cache = args
-            stack.enter_context(torch.autocast(device, dtype, enabled, cache))
+    return torch.set_grad_enabled(*args) if kind == "wrap_with_set_grad_enabled" else torch.autocast(*args)
+
+
+@contextmanager
+def as_input_error(source: str, place: str, expected: str, lines: bool = False) -> Iterator[None]:
+    """What fails meanwhile becomes an InputError with the kind and the first line of the error, and with
+    `lines` the line of the user's code that it went through; memplan's own errors are passed on."""
+    try:
         yield
+    except MemplanError:
+        raise
+    except Exception as error:
+        found = located(brief(error), error) if lines else brief(error)
+        raise InputError(source, place, found, expected) from error
 
 
 def brief(error: BaseException) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from memplan_engine.errors import InputError, MemplanError
+from memplan_engine.errors import InputError
 from memplan_engine.torch_capture.torch_fake import fake_mode, fake_storage, fake_view
 from memplan_engine.torch_capture.torch_graph import Program
-from memplan_engine.torch_capture.torch_run import brief
+from memplan_engine.torch_capture.torch_run import as_input_error
 from memplan_engine.torch_capture.torch_vet import vet_program
 
 if TYPE_CHECKING:
@@ -32,17 +33,13 @@ def read_program(model: Any, payloads: Mapping[str, tuple[Any, Mapping[str, int]
     """
     _check_version(model, source)
     vet_program(model, source)
-    try:
+    with as_input_error(source, "graph", "a program that torch can decode"):
         mode = fake_mode()
         state: dict[str, Any] = {}
         for config, sizes in payloads.values():
             state.update(_payload_tensors(config, sizes, mode))
         with _one_at_a_time:
             return _deserialize(model, state)
-    except MemplanError:
-        raise
-    except Exception as error:
-        raise InputError(source, "graph", brief(error), "a program that torch can decode") from error
 
 
 def _check_version(model: Any, source: str) -> None:
@@ -96,26 +93,53 @@ def _payload_tensors(config: Any, sizes: Mapping[str, int], mode: FakeTensorMode
     """A fake tensor for each entry of a payload configuration; entries of one record share a storage of the
     record's size. A record without bytes says nothing about sharing (programs exported on the meta device
     put all their weights into one): its entries get storages of their own, of the size that they need."""
+    stored = stored_tensors(config)
+    nbytes = dict(sizes)
+    owners: dict[str, str] = {}
+    for name, one in stored.items():
+        owners[name] = one.record if sizes.get(one.record) else f"{one.record} {name}"
+        nbytes[owners[name]] = max(one.nbytes, nbytes.get(owners[name], 0))
+    storages = {owner: fake_storage(nbytes[owner]) for owner in owners.values()}
+    tensors = {}
+    for name, one in stored.items():
+        layout = (one.dtype, one.shape, one.stride, one.offset, one.device)
+        tensors[name] = fake_view(mode, storages[owners[name]], *layout)
+    return tensors
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """A tensor of a payload: the record with its bytes, and how it lies there. `stride` and `offset` are in
+    elements; `nbytes` is how many bytes of the record it needs."""
+
+    record: str
+    dtype: torch.dtype
+    shape: list[int]
+    stride: list[int]
+    offset: int
+    device: torch.device
+
+    @property
+    def nbytes(self) -> int:
+        """From the first byte of the record to the last one of the tensor."""
+        reach = 1 + sum((size - 1) * step for size, step in zip(self.shape, self.stride, strict=True))
+        return (self.offset + reach) * self.dtype.itemsize if all(self.shape) else 0
+
+
+def stored_tensors(config: Any) -> dict[str, StoredTensor]:
+    """The tensors of a payload configuration, JSON, by name."""
     from torch._export.serde import schema, serialize
 
-    payload = _decoded(schema.PayloadConfig, config)
-    metas = {
-        name: (entry.path_name, entry.tensor_meta)
-        for name, entry in payload.config.items()
-        if entry.tensor_meta is not None
+    entries = _decoded(schema.PayloadConfig, config).config
+    return {
+        name: StoredTensor(
+            entry.path_name,
+            serialize.deserialize_scalar_type(meta.dtype),
+            [int(size) for size in serialize.deserialize_size(meta.sizes)],
+            [int(step) for step in serialize.deserialize_stride(meta.strides)],
+            int(serialize.deserialize_storage_offset(meta.storage_offset)),
+            serialize.deserialize_device(meta.device),
+        )
+        for name, entry in entries.items()
+        if (meta := entry.tensor_meta) is not None
     }
-    views: dict[str, tuple[str, tuple[Any, ...]]] = {}
-    nbytes: dict[str, int] = {}
-    for name, (record, meta) in metas.items():
-        dtype = serialize.deserialize_scalar_type(meta.dtype)
-        shape = [int(size) for size in serialize.deserialize_size(meta.sizes)]
-        stride = [int(step) for step in serialize.deserialize_stride(meta.strides)]
-        offset = int(serialize.deserialize_storage_offset(meta.storage_offset))
-        reach = 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
-        need = (offset + reach) * dtype.itemsize if all(shape) else 0
-        known = sizes.get(record, 0)
-        owner = record if known else f"{record} {name}"
-        nbytes[owner] = max(need, nbytes.get(owner, known))
-        views[name] = (owner, (dtype, shape, stride, offset, serialize.deserialize_device(meta.device)))
-    storages = {owner: fake_storage(size) for owner, size in nbytes.items()}
-    return {name: fake_view(mode, storages[owner], *view) for name, (owner, view) in views.items()}

@@ -13,9 +13,15 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from memplan_engine.torch_capture.torch_fake import storage_of
+from memplan_engine.torch_capture.torch_kernels import as_on_cpu
+from memplan_engine.torch_capture.torch_writes import gives_views
+
 GIVES_BACK_NEW = {"aten::lift_fresh", "aten::lift"}
 """Operators that give back their argument, which nobody else has seen before: `torch.tensor(…)`."""
 STRIDED = torch.strided
+OTHERWISE_FAKE = ("aten.one_hot",)
+"""Ops made of others on fake tensors than on real ones, where they hold nothing beside their result."""
 
 
 class _Ref(weakref.ref):  # type: ignore[type-arg]
@@ -126,14 +132,11 @@ def _may_give_back(operator: Any) -> bool:
         return True
     if schema.name in GIVES_BACK_NEW:
         return False
-    if any(result.alias_info is not None for result in schema.returns):
-        return True
-    key = "CompositeImplicitAutograd"
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), key))
+    return gives_views(operator) or is_composite(operator)
 
 
 def _is_argument(key: int, args: Any, kwargs: Any) -> bool:
-    return any(tensor.untyped_storage()._cdata == key for tensor in tensors_in((args, kwargs)))
+    return any(storage_of(tensor) == key for tensor in tensors_in((args, kwargs)))
 
 
 class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -153,10 +156,43 @@ class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
         """Call `operator(*args, **kwargs)`; what it gives."""
-        raise NotImplementedError
+        return operator(*args, **kwargs)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self.operate(func, args, kwargs or {})
+
+
+class Inside(OperatorMode):  # type: ignore[no-untyped-call]
+    """Watches every operator below one call on fake tensors, and sums up the storages that they give back:
+    what an operator made of others holds meanwhile and does not return. `layer_norm` calls
+    `native_layer_norm`, whose mean and deviation it drops; `gru` makes every gate of every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sizes = StorageSizes()
+        self._moments: list[int | torch.SymInt] = []
+
+    def watch(
+        self, kind: str, call: Callable[[], Any], given: Any
+    ) -> tuple[Any, tuple[int | torch.SymInt, ...]]:
+        """What `call`, the op of this kind on the arguments `given`, gives, and the bytes that it holds
+        beside its arguments and results at each moment that may be its fullest: one number, then formulas."""
+        self._sizes, self._moments = StorageSizes(), []
+        self._sizes.given(given)
+        with self:
+            value = call()
+        end = self._sizes.nbytes
+        self._sizes.close()
+        held = [moment - end for moment in self._moments] if kind not in OTHERWISE_FAKE else []
+        most = max((nbytes for nbytes in held if isinstance(nbytes, int)), default=0)
+        return value, (most, *(nbytes for nbytes in held if not isinstance(nbytes, int)))
+
+    def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
+        """Call it, in storages as CPU kernels make them."""
+        value = as_on_cpu(operator, operator(*args, **kwargs), args, kwargs)
+        self._sizes.returned(value, args, kwargs, operator)
+        self._moments.append(self._sizes.nbytes)
+        return value
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
@@ -170,6 +206,12 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, dict):
         for part in value.values():
             yield from tensors_in(part)
+
+
+def is_composite(operator: Any) -> bool:
+    """Whether the operator (an overload) is made of others below autograd."""
+    key = "CompositeImplicitAutograd"
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), key))
 
 
 def operator_name(operator: Any) -> str:

@@ -31,11 +31,8 @@ def written_values(
     schema = getattr(target, "_schema", None)
     if schema is None:
         return
-    names = [argument.name for argument in schema.arguments]
-    given, shown = (
-        dict(zip(names, places, strict=False)) | dict(named)
-        for places, named in ((args, kwargs), told or (args, kwargs))
-    )
+    given = arguments_of(target, args, kwargs)
+    shown = arguments_of(target, *told) if told else given
     unsaid = WRITES_UNSAID.get(schema.name, ())
     training = any(given.get(flag) is True for flag in ("training", "train", "use_input_stats"))
     for argument in schema.arguments:
@@ -43,6 +40,36 @@ def written_values(
         said = alias is not None and alias.is_write
         if argument.name in shown and (said or (training and argument.name in unsaid)):
             yield shown[argument.name]
+
+
+def arguments_of(
+    target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], defaults: bool = False
+) -> dict[str, Any]:
+    """The arguments of a call of the operator `target` by the names of its schema; with `defaults` also those
+    that were not given. Of what has no schema only `kwargs` are known."""
+    schema = getattr(target, "_schema", None)
+    arguments = [] if schema is None else schema.arguments
+    unsaid = {each.name: each.default_value for each in arguments if defaults and each.has_default_value()}
+    return {**unsaid, **dict(zip((each.name for each in arguments), args, strict=False)), **kwargs}
+
+
+def gives_views(target: Any) -> bool:
+    """Whether the schema of the operator `target` says that it returns an argument or a view of one."""
+    schema = getattr(target, "_schema", None)
+    return schema is not None and any(result.alias_info is not None for result in schema.returns)
+
+
+def is_repeatable(target: Any) -> bool:
+    """Whether the operator `target` gives the same for the same arguments: nothing random, and no memory
+    whose content nobody knows."""
+    import torch
+
+    schema = getattr(target, "_schema", None)
+    return (
+        schema is not None
+        and "empty" not in schema.name
+        and torch.Tag.nondeterministic_seeded not in target.tags
+    )
 
 
 def written_nodes(node: Node) -> Iterator[Node]:
@@ -68,21 +95,27 @@ def out_variant_of(target: Any) -> bool | None:
         return False
     if not isinstance(target, torch._ops.OpOverload):
         return None
-    schema = target._schema
+    return out_overload(target, generated=False) is not None
+
+
+def out_overload(target: Any, generated: bool) -> torch._ops.OpOverload | None:
+    """The overload that takes the arguments of the operator `target`, by name and type of every one, and one
+    to write into for each thing that it returns: torch's own or, `generated`, one that computes as ever and
+    then copies. None where there is none, and for what makes no memory: in place, a view, no operator."""
+    import torch
+
+    if not isinstance(target, torch._ops.OpOverload):
+        return None
+    schema, packet = target._schema, target.overloadpacket
     if not schema.returns or any(argument.alias_info is not None for argument in schema.arguments):
-        # In place, or a view: it makes no memory that anybody could give it.
-        return False
-    return any(
-        _writes_the_same(schema, overload)
-        for overload in (getattr(target.overloadpacket, name) for name in target.overloadpacket.overloads())
-        if torch.Tag.generated not in overload.tags
-    )
-
-
-def _writes_the_same(schema: Any, overload: torch._ops.OpOverload) -> bool:
-    """Whether `overload` takes the arguments of `schema`, and one to write into for each thing it returns."""
-    arguments = overload._schema.arguments
-    written = [argument for argument in arguments if argument.is_out]
-    taken = [(argument.name, str(argument.type)) for argument in arguments if not argument.is_out]
+        return None
     wanted = [(argument.name, str(argument.type)) for argument in schema.arguments]
-    return taken == wanted and len(written) == len(schema.returns)
+    for name in packet.overloads():
+        overload: torch._ops.OpOverload = getattr(packet, name)
+        arguments = overload._schema.arguments
+        written = [argument for argument in arguments if argument.is_out]
+        taken = [(argument.name, str(argument.type)) for argument in arguments if not argument.is_out]
+        right_kind = (torch.Tag.generated in overload.tags) is generated
+        if right_kind and taken == wanted and len(written) == len(schema.returns):
+            return overload
+    return None

@@ -32,7 +32,8 @@ from memplan_engine import (
 )
 from memplan_engine.analysis.workspaces import live_by_step
 from memplan_engine.graph import Source
-from memplan_engine.runtime.trial.comparison import Measured, measured_summary
+from memplan_engine.runtime.trial.comparison import Measured
+from memplan_engine.runtime.trial.equality import Equality
 from tests.support.measured import PeakMode, measure_call, measure_graph_module
 
 
@@ -158,12 +159,12 @@ def test_learnt_temporaries_make_the_predicted_bytes_those_of_the_allocator(case
         learn_workspaces(observe(torch.exp, x), program.graph)
 
 
-def test_the_figures_as_plain_values(case: Any) -> None:
-    found = measured_summary(case[3])
-    assert found["difference_bytes"] == 0
-    assert found["predicted_peak_bytes"] == max(found["predicted_bytes"]) == max(found["dispatch_bytes"])
-    assert found["allocator_peak_bytes"] == max(found["allocator_bytes"])
-    assert (found["equal"], found["reference"], found["first_differing_op"]) == (True, "eager", None)
+def test_the_figures_of_a_run(case: Any) -> None:
+    measured = case[3]
+    assert measured.difference == 0
+    assert measured.predicted_peak == max(measured.predicted) == max(measured.dispatch)
+    assert measured.allocator_peak == max(measured.allocator)
+    assert measured.equality == Equality("eager", exact=True)
 
 
 def test_a_run_in_training_mode_leaves_no_trace_and_is_the_same_every_time() -> None:

@@ -26,7 +26,7 @@ from memplan_engine import (
     observed_problem,
 )
 from memplan_engine.recordings.observation import CHANGE, Observation, older, passing
-from memplan_engine.runtime.observer.cuda_history import CudaHistory
+from memplan_engine.runtime.observer.allocations import CudaHistory
 from tests.support.measured import measure_call
 
 N = 4000

@@ -13,8 +13,9 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from memplan_engine import MemplanError, StaticRuntime, load_program, make_plan
+from memplan_engine.runtime.slab.operators import aligned
 from memplan_engine.runtime.static.static_records import Tape
-from memplan_engine.runtime.static.static_storages import ODD, Slots, aligned
+from memplan_engine.runtime.static.static_storages import ODD, Slots
 from tests.support.runtime import Blocks, Calls, Counts, Pixels, same_bits
 
 X = torch.linspace(-2, 2, 64).reshape(4, 16)

@@ -15,10 +15,10 @@ from torch import nn
 
 from memplan_engine import InputError, StaticRuntime, load_program
 from memplan_engine.runtime.program import graph_of_module
+from memplan_engine.runtime.slab.operators import aligned
 from memplan_engine.runtime.static.static_benchmark import Benchmark, NodeTime
 from memplan_engine.runtime.static.static_reports import Grown, Replan
-from memplan_engine.runtime.static.static_settle import settle
-from memplan_engine.runtime.static.static_storages import aligned
+from memplan_engine.runtime.static.static_specialise import specialise
 from tests.support.runtime import Blocks, Calls, Pixels, same_bits
 
 DIMS = "x:0=rows[2:64],x:1=columns[2:32]"
@@ -166,7 +166,7 @@ def test_a_settled_graph_is_the_graph_that_its_module_gives(make: Any) -> None:
     x = torch.rand(2, 3, 8, 8) if make is Pixels else torch.rand(4, 16)
     program = load_program(make().eval(), (x,))
     flat = [*program.state, x]
-    found = settle(program.module, flat, len(program.state), "it")
+    found = specialise(program.module, flat, len(program.state), "it")
     whole = [*program.state, *found.constants, x]
     expected = graph_of_module(found.module, whole, len(whole) - 1, "it")
     assert found.graph.ops == expected.ops

@@ -12,7 +12,7 @@ from torch.utils._sympy import functions as torch_functions
 
 from memplan_engine.formats.formula_text import NoFormulaError, is_symbol_name, size_text
 from memplan_engine.symbolic import parse
-from memplan_engine.torch_capture.torch_formula import formula_text
+from memplan_engine.torch_capture.torch_symbols import formula_text
 
 A, B, C = (sympy.Symbol(name, integer=True, positive=True) for name in ("s77", "s17", "u0"))
 NAMES = {A: "batch", B: "seq", C: "u0"}

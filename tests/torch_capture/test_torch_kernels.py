@@ -19,7 +19,6 @@ from memplan_engine.analysis.peak import find_peak
 from memplan_engine.fx_estimator import StorageAliasing, estimate_training
 from memplan_engine.lifetimes import Unread, to_problem
 from memplan_engine.torch_capture.capture_module import capture
-from memplan_engine.torch_capture.torch_fake import FakeTwins, fake_mode
 from memplan_engine.torch_capture.torch_kernels import KERNELS
 from memplan_engine.torch_capture.torch_run import Run
 from memplan_engine.torch_capture.training.torch_recipe import Recipe
@@ -51,18 +50,14 @@ def planned(function, args):
     graph = torch.fx.Graph()
     names = [graph.placeholder(f"x{i}") if isinstance(a, torch.Tensor) else a for i, a in enumerate(args)]
     graph.output(graph.call_function(function, tuple(names)))
-    run = Run("op", fake_mode())
-    twins = FakeTwins(run.mode)
-    slots = [
-        run.keep(f"x{i}", twins.twin(arg)) for i, arg in enumerate(args) if isinstance(arg, torch.Tensor)
-    ]
-    with torch.no_grad():
-        out = run.graph(torch.fx.GraphModule({}, graph), slots)
+    run = Run("op")
+    slots = [run.take(f"x{i}", arg) for i, arg in enumerate(args) if isinstance(arg, torch.Tensor)]
+    out = run.run(torch.fx.GraphModule({}, graph), slots)
     found = {}
     for index, name in enumerate(pytree.tree_leaves(out.names, is_leaf=lambda leaf: leaf is None)):
         if name is not None:
             tensor = run.tensors[name]
-            found[index] = (tuple(tensor.shape), tensor.dtype, run.nbytes(run.storages[name]))
+            found[index] = (tuple(tensor.shape), tensor.dtype, run.nbytes(name))
     return found
 
 
@@ -201,7 +196,6 @@ def test_a_scatter_copies_the_whole_storage_of_its_argument():
 
 def test_a_view_has_the_strides_of_a_real_one_where_there_is_one_row():
     rows = torch.rand(1, 256, 32).transpose(1, 2)
-    mode = fake_mode()
     views = (
         lambda x: aten.view.default(x, [1, 32, 16, 16]),
         lambda x: aten.reshape.default(x, [1, 1, 32, 256]),
@@ -210,10 +204,8 @@ def test_a_view_has_the_strides_of_a_real_one_where_there_is_one_row():
     )
     for view in views:
         graph = torch.fx.symbolic_trace(view)
-        run = Run("op", mode)
-        slots = [run.keep("x", FakeTwins(mode).twin(rows))]
-        with torch.no_grad():
-            found = run.graph(graph, slots).value
+        run = Run("op")
+        found = run.run(graph, [run.take("x", rows)]).value
         assert found.stride() == view(rows).stride(), graph.code
 
 
@@ -239,7 +231,7 @@ def step_bytes(model, args, loss, optimizer="sgd", functional=False):
     """Live bytes of a whole step, planned and measured."""
     step = trace_step(model, args, {}, Recipe(optimizer, loss), functional=functional)
     graph = step_graph(step)
-    after = measure_graph_module(step.module, real_like(step.values))
+    after = measure_graph_module(step.module, real_like([each.value for each in step.arguments]))
     return live_bytes(to_problem(graph, alignment=1)), [after[op.name] for op in graph.ops]
 
 

@@ -14,7 +14,7 @@ from memplan_engine.cli.options import AS_JSON, OUTPUT, SYMBOLS, parse_symbols
 from memplan_engine.cli.output import show, tell
 from memplan_engine.errors import InputError
 from memplan_engine.files import check_target
-from memplan_engine.fx_estimator.fx_estimates import about_estimates, estimate_peaks, estimates_summary
+from memplan_engine.fx_estimator.fx_estimates import estimate_peaks, estimates_summary
 from memplan_engine.graph import Graph
 from memplan_engine.planner import as_problem
 from memplan_engine.reporters import graph_tables
@@ -144,7 +144,9 @@ def capture(
     about = None
     if training is Training.JOINT:
         pair = capture_pair_factory(factory, partition=str(partition or Partition.DEFAULT))
-        graph, about = pair.joint, about_estimates(estimate_peaks(pair))
+        from memplan_engine.formats.memplan_json.graph_format import About
+
+        graph, about = pair.joint, About(estimates=estimate_peaks(pair))
     elif step is not None:
         held = str(gradients or Gradients.HELD)
         graph = capture_training_factory(factory, "step", gradients=held, functional=functional, **step)

@@ -125,6 +125,11 @@ class EstimateEntry(Strict):
     baseline: Count
     backward_peak: Count
 
+    @property
+    def peak(self) -> int:
+        """The larger of both peaks."""
+        return max(self.forward_peak, self.backward_peak)
+
 
 class About(Strict):
     """What a teaching graph says about itself, `optimum` as "12 bytes", and what estimators said when a

@@ -18,8 +18,7 @@ from memplan_engine.callers import UNKNOWN_STACK, Frame
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.observation import Level, Observation
 from memplan_engine.runtime.node_run import run_nodes
-from memplan_engine.runtime.observer.allocations import MARK, AllocatorLog
-from memplan_engine.runtime.observer.cuda_history import CudaHistory
+from memplan_engine.runtime.observer.allocations import MARK, AllocatorLog, CudaHistory
 from memplan_engine.runtime.observer.op_log import OpLog
 from memplan_engine.runtime.observer.storage_log import Position, StorageLog, python_stack
 from memplan_engine.runtime.program import Program, flat_outputs
@@ -253,12 +252,7 @@ class _Dispatched(OperatorMode):  # type: ignore[no-untyped-call]
         return self.observer.dispatched(operator, args, kwargs)
 
 
-class _Idle(OperatorMode):  # type: ignore[no-untyped-call]
-    def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
-        return operator(*args, **kwargs)
-
-
 def _warm() -> None:
     """The first operator under a mode has torch import what takes a second: not within the run."""
-    with _Idle():
+    with OperatorMode():
         torch.empty(0)

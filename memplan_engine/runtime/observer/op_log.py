@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from memplan_engine.callers import UNKNOWN_STACK, Frame, Stacks
-from memplan_engine.recordings.allocator_recording import Rows
+from memplan_engine.recordings.allocator_recording import Rows, Snapshot
 from memplan_engine.recordings.observation import CHANGE, Level, Observation, ObservedOps
-from memplan_engine.runtime.observer.allocations import Ranges
-from memplan_engine.runtime.observer.cuda_history import CudaChanges
+from memplan_engine.runtime.observer.allocations import Ranges, with_accelerators
 from memplan_engine.torch_capture.torch_storages import operator_name
 
 
@@ -61,7 +60,7 @@ class OpLog:
         *,
         storages: array[int] | None,
         ranges: Ranges | None,
-        devices: CudaChanges | None,
+        devices: Snapshot | None,
         outermost: bool,
     ) -> Observation:
         """The observation of a run that ended at `ended`; with `outermost` the ops are the outermost
@@ -83,9 +82,9 @@ class OpLog:
             rows["time"] = np.maximum(rows["time"] - self.epoch, 0)
         if ranges is not None:
             rows = ranges.changes(begin, end, self.epoch)
-            changes[Level.ALLOCATOR] = (
-                rows if devices is None else devices.changes(rows, begin, end, self.epoch)
-            )
+            if devices is not None:
+                rows = with_accelerators(rows, devices, begin, end, self.epoch)
+            changes[Level.ALLOCATOR] = rows
         ops = ObservedOps(
             tuple(self._names),
             tuple(self._kinds),

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from memplan_engine.errors import InputError
-from memplan_engine.graph import MAX_BYTES, Graph, Role, Storage, Tensor
+from memplan_engine.graph import MAX_BYTES, Graph, Op, Role, Storage, Tensor
 from memplan_engine.lifetimes import lifetimes
 from memplan_engine.plan import Plan
-from memplan_engine.runtime.slab.fingerprint import fingerprint, first_difference
-from memplan_engine.runtime.slab.region import Region
-from memplan_engine.runtime.slab.reused_binding import Taken, is_reused, reused_regions
+from memplan_engine.rewrites.reuse.breaches import not_the_same
+from memplan_engine.rewrites.reuse.check_reuse import check_plan_execution
 from memplan_engine.schedule import sequential
 from memplan_engine.verify.validate import Rule, Violation, validate_plan
+
+Taken = Mapping[str, frozenset[str]]
+"""A storage → the storages whose bytes its own op takes over while it reads them for the last time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Where a storage lies: bytes `[low, high)` of the arena, during the steps `[start, end)` of the plan."""
+
+    storage: str
+    low: int
+    high: int
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,9 +74,9 @@ def bind(graph: Graph, plan: Plan, *, force: bool = False) -> Binding:
         order.
     """
     name, origin = graph.name, plan.problem.origin
-    reused = is_reused(graph, plan)
+    reused = _is_reused(graph, plan)
     if origin is not None and not reused and fingerprint(origin.graph) != fingerprint(graph):
-        found = f"one for {origin.graph.name!r}: {first_difference(graph, origin.graph)}"
+        found = f"one for {origin.graph.name!r}: {_first_difference(graph, origin.graph)}"
         raise InputError(name, "plan", found, f"one for this graph ({fingerprint(graph)[:12]})")
     schedule = sequential(graph) if origin is None else origin.schedule
     if list(schedule.step_of_op) != sorted(schedule.step_of_op):
@@ -69,7 +85,7 @@ def bind(graph: Graph, plan: Plan, *, force: bool = False) -> Binding:
     storages = {storage.name: storage for storage in graph.storages}
     taken: Taken = {}
     if reused:
-        regions, taken = reused_regions(graph, plan, force=force)
+        regions, taken = _reused_regions(graph, plan, force=force)
     else:
         regions = _regions(plan, storages)
     if not regions and any(storage.nbytes for storage in graph.storages if storage.role is Role.ACTIVATION):
@@ -112,6 +128,76 @@ def _regions(plan: Plan, storages: Mapping[str, Storage]) -> dict[str, Region]:
     }
 
 
+def _is_reused(graph: Graph, plan: Plan) -> bool:
+    """Whether `plan` is of `graph` with other storages: the same ops, the same tensors in other places."""
+    origin = plan.problem.origin
+    if origin is None or not_the_same(graph, origin.graph):
+        return False
+    before, after = (sum(1 for s in each.storages if s.nbytes) for each in (graph, origin.graph))
+    return after < before
+
+
+def _reused_regions(graph: Graph, plan: Plan, *, force: bool) -> tuple[dict[str, Region], Taken]:
+    """The regions of the storages that the ops of `graph` make, alive as long as `graph` needs them, and who
+    takes over from whom.
+
+    Raises
+    ------
+    InputError: a plan in which something is written over that is still needed (unless `force`), or in which a
+        storage does not lie in one piece.
+    """
+    origin = plan.problem.origin
+    assert origin is not None
+    if not force and (breaches := check_plan_execution(plan, graph)):
+        raise InputError(graph.name, "plan", str(breaches[0]), "a plan in which every op finds what it reads")
+    alive = lifetimes(graph, origin.schedule)
+    columns = (plan.problem.names, plan.offsets.tolist(), plan.problem.size.tolist())
+    places = {name: (low, low + size) for name, low, size in zip(*columns, strict=True)}
+    homes = {tensor.name: tensor for tensor in origin.graph.tensors}
+    roles = {storage.name: storage for storage in graph.storages}
+    regions: dict[str, Region] = {}
+    shares: dict[str, str] = {}
+    for tensor in graph.tensors:
+        storage, home = roles[tensor.storage], homes[tensor.name]
+        if storage.role not in (Role.ACTIVATION, Role.OUTPUT) or home.storage not in places:
+            continue
+        region = _region(tensor, home, storage.nbytes, places[home.storage], alive[storage.name])
+        first = regions.setdefault(storage.name, region)
+        if (first.low, first.high) != (region.low, region.high) or region.high > places[home.storage][1]:
+            found = f"buffer {storage.name!r} in pieces at bytes {first.low} and {region.low}"
+            raise InputError(graph.name, "plan", found, "each storage in one piece")
+        shares[storage.name] = home.storage
+    return regions, _taken(graph, regions, shares)
+
+
+def _region(
+    tensor: Tensor, home: Tensor, nbytes: int, place: tuple[int, int], alive: tuple[int, int]
+) -> Region:
+    low = place[0] + home.offset - tensor.offset
+    return Region(tensor.storage, low, low + nbytes, *alive)
+
+
+def _taken(graph: Graph, regions: Mapping[str, Region], shares: Mapping[str, str]) -> Taken:
+    """Who begins on bytes of a storage that the op then reads for the last time, as the graph means it."""
+    home = {tensor.name: tensor.storage for tensor in graph.tensors}
+    taken: dict[str, frozenset[str]] = {}
+    for op in graph.ops:
+        read = {home[name] for name in op.inputs} & regions.keys()
+        for made in {home[name] for name in op.outputs} & regions.keys() - read - taken.keys():
+            region = regions[made]
+            over = {
+                name
+                for name in read
+                if shares[name] == shares[made]
+                and regions[name].end == region.start + 1
+                and regions[name].low < region.high
+                and region.low < regions[name].high
+            }
+            if over:
+                taken[made] = frozenset(over)
+    return taken
+
+
 def _check_storages(regions: Mapping[str, Region], storages: Mapping[str, Storage], name: str) -> None:
     for region in regions.values():
         needed = storages[region.storage].nbytes
@@ -152,3 +238,63 @@ def item_size(tensor: Tensor) -> int:
     for size in tensor.shape:
         items *= size
     return tensor.nbytes // items if items else 1
+
+
+def fingerprint(graph: Graph) -> str:
+    """SHA-256, in hexadecimal, over the ops in order (name, kind, what they read, make and write), the
+    shapes, types, strides and offsets of their tensors, and which share a storage of which size and role.
+
+    Names of inputs and constants, and how large the storages behind them are, are the caller's affair and
+    left out, so that the graphs of a real model and of its fake twin have one fingerprint.
+    """
+    return hashlib.sha256("\n".join(_lines(graph)).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _first_difference(one: Graph, other: Graph) -> str:
+    """The first op in which the two graphs differ, "" where there is none."""
+    for place, (mine, theirs) in enumerate(zip_longest(_lines(one), _lines(other))):
+        if mine != theirs:
+            names = [graph.ops[place].name if place < len(graph.ops) else "nothing" for graph in (one, other)]
+            if names[0] == names[1] and names[0] != "nothing":
+                parts = zip(
+                    mine.split("|"),
+                    theirs.split("|"),
+                    ("name", "kind", "reads", "makes", "writes"),
+                    strict=True,
+                )
+                here, there, part = next(each for each in parts if each[0] != each[1])
+                return f"op {names[0]!r} {part} {_told(here)} here and {_told(there)} there"
+            return f"op {place} is {names[0]!r} here and {names[1]!r} there"
+    return ""
+
+
+def _told(part: str) -> str:
+    """Types and shapes alone: the rest seldom differs by itself."""
+    return re.sub(r"None\+0|@\d+", "", part) or "nothing"
+
+
+def _lines(graph: Graph) -> list[str]:
+    """One line an op, then one for the outputs."""
+    numbers: dict[str, int] = {}
+    tensors = {tensor.name: tensor for tensor in graph.tensors}
+    storages = {storage.name: storage for storage in graph.storages}
+    given = {tensors[name].storage for name in (*graph.inputs, *graph.constants)}
+
+    def text(name: str) -> str:
+        tensor = tensors[name]
+        number = numbers.setdefault(tensor.storage, len(numbers))
+        storage = storages[tensor.storage]
+        size = "" if tensor.storage in given else f":{storage.nbytes}:{storage.role is Role.OUTPUT}"
+        return f"{_layout(tensor)}@{number}{size}"
+
+    lines = [_op_line(op, text) for op in graph.ops]
+    return [*lines, "outputs " + " ".join(map(text, graph.outputs))]
+
+
+def _op_line(op: Op, text: Callable[[str], str]) -> str:
+    parts = (" ".join(map(text, names)) for names in (op.inputs, op.outputs, op.mutates))
+    return "|".join((op.name, op.kind, *parts))
+
+
+def _layout(tensor: Tensor) -> str:
+    return f"{tensor.dtype}{list(tensor.shape)}{tensor.strides}+{tensor.offset}"

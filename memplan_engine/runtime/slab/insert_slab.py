@@ -32,14 +32,13 @@ from memplan_engine.runtime.slab.slab_choice import (
     check_values,
     choose,
     copies_storage,
-    is_item,
     results_of,
-    tensor_of,
     value_of,
 )
 from memplan_engine.runtime.slab.slab_order import Order, find_order, freeze
 from memplan_engine.runtime.slab.slab_report import SlabReport, Way
 from memplan_engine.system.machine import memory_bytes
+from memplan_engine.torch_capture.torch_run import is_item, tensor_of
 from memplan_engine.units import format_bytes
 
 REPORT = "memplan_slab"
@@ -92,18 +91,15 @@ def insert_slab(
         `bind` refuses: a plan for another graph, one with live buffers that overlap (unless `force`), an
         arena that is larger than the machine's memory.
     """
-    program = module if isinstance(module, Program) else None
-    module = program.module if program is not None else module
-    assert isinstance(module, GraphModule)
-    check_values(module, plan.problem.name)
-    binding = bind(program.graph if program is not None else graph_of(module, plan), plan, force=force)
-    return build(module, binding, policy)
-
-
-def graph_of(module: GraphModule, plan: Plan) -> Any:
-    """The Graph of `module`, run on the fake values that its placeholders were captured with."""
-    nodes = module.graph.find_nodes(op="placeholder")
-    return graph_of_module(module, [node.meta["val"] for node in nodes], 0, plan.problem.name)
+    name = plan.problem.name
+    if isinstance(module, Program):
+        check_values(module.module, name)
+        return build(module.module, bind(module.graph, plan, force=force), policy)
+    check_values(module, name)
+    # The fake values that it was captured with.
+    values = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
+    graph = graph_of_module(module, values, 0, name)
+    return build(module, bind(graph, plan, force=force), policy)
 
 
 def build(module: GraphModule, binding: Binding, policy: str) -> GraphModule:
@@ -173,6 +169,7 @@ class _Pass:
         returned = [s.name for s in binding.graph.storages if s.role is Role.OUTPUT]
         waited = (*order.before.values(), *(order.last.get(name, ()) for name in returned), order.end)
         self.waited_for = {name for names in waited for name in names}
+        self.placed = {made.storage for made in choices.made if made.way is not Way.LEFT}
         self.slab: Node | None = None
         self.noted = self.graph._root
         self.shared: dict[Any, Node] = {}
@@ -289,7 +286,7 @@ class _Pass:
 
     def _in_slab(self, node: Node) -> bool:
         tensor = self.binding.tensors.get(tensor_of(node))
-        return tensor is not None and self._way(tensor.storage) not in (None, Way.LEFT)
+        return tensor is not None and tensor.storage in self.placed
 
     def _copied(self, node: Node, choice: Choice) -> Node:
         """`node` as it is, and a copy of each of its results into the slab."""
@@ -352,9 +349,6 @@ class _Pass:
             arguments = (self.slab, tokens)
             self.graph.create_node("call_function", memplan.release_slab.default, arguments, name="released")
         self.graph.output(returned).meta.update(node.meta)
-
-    def _way(self, storage: str) -> Way | None:
-        return next((made.way for made in self.choices.made if made.storage == storage), None)
 
     def _copy_out(self, storage: str) -> Node:
         """The bytes of a storage in memory of the allocator."""

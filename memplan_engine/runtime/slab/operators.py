@@ -25,6 +25,11 @@ _LIBRARY.define(
 _LIBRARY.define("release_slab(Tensor(a!) slab, int[] after=[]) -> ()")
 
 
+def aligned(nbytes: int) -> int:
+    """`nbytes` rounded up to a whole unit of `BASE_ALIGNMENT`."""
+    return -(-nbytes // BASE_ALIGNMENT) * BASE_ALIGNMENT
+
+
 def allocate_slab(nbytes: int, alignment: int, device: torch.device) -> torch.Tensor:
     """`nbytes` of uninitialised memory as a tensor of bytes that starts at a multiple of `alignment` bytes.
 
@@ -35,7 +40,7 @@ def allocate_slab(nbytes: int, alignment: int, device: torch.device) -> torch.Te
     if not 0 <= nbytes <= MAX_BYTES or not 1 <= alignment <= MAX_BYTES:
         raise InputError("slab", "size", f"{nbytes} bytes at {alignment}", "0 to 2^63-1 bytes, alignment ≥ 1")
     # Views of any item size need a whole number of items.
-    whole = -(-nbytes // BASE_ALIGNMENT) * BASE_ALIGNMENT
+    whole = aligned(nbytes)
     spare = alignment if BASE_ALIGNMENT % alignment else 0
     if whole + spare > MAX_BYTES:
         raise InputError("slab", "size", f"{nbytes} bytes at {alignment}", "at most 2^63-1 bytes in all")
@@ -96,7 +101,7 @@ def _reach(size: Sequence[int], stride: Sequence[int]) -> int:
 
 
 def _fake_slab(nbytes: int, alignment: int, device: torch.device) -> torch.Tensor:
-    return torch.empty(-(-nbytes // BASE_ALIGNMENT) * BASE_ALIGNMENT, dtype=torch.uint8, device=device)
+    return torch.empty(aligned(nbytes), dtype=torch.uint8, device=device)
 
 
 for _name, _kernel, _fake in (

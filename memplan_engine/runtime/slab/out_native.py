@@ -11,6 +11,8 @@ from torch._ops import OpOverload
 from torch.fx import Node
 
 from memplan_engine.runtime.slab.out_site import Asked
+from memplan_engine.torch_capture.torch_storages import is_composite
+from memplan_engine.torch_capture.torch_writes import gives_views, out_overload
 
 COMPOSITES = frozenset({"aten::linear.out", "aten::matmul.out"})
 """`out` overloads made of other operators that nevertheless write in place and give the bits of their
@@ -41,12 +43,12 @@ loss of every element. All others were compared with their functional forms on t
 def native_out(target: Any) -> OpOverload | None:
     """The overload with the arguments of the operator `target`, matched by name and type of every one, that
     writes its results into memory it is given, by a kernel of its own; None when there is none."""
-    if not _makes_memory(target) or target._schema.name in UNTRUSTED:
+    found = _writing_tensors(target, generated=False)
+    if found is not None and target._schema.name in UNTRUSTED:
         return None
-    found = _writing(target, generated=False)
     if found is None or qualified_name(found) in COMPOSITES:
         return found
-    return None if _is_composite(target) or _is_composite(found) else found
+    return None if is_composite(target) or is_composite(found) else found
 
 
 def folds_otherwise(asked: Asked) -> bool:
@@ -77,8 +79,7 @@ def _wants_gradients(node: Node) -> bool:
     value = node.meta.get("val")
     if isinstance(value, torch.Tensor) and value.requires_grad:
         return True
-    returns = getattr(getattr(node.target, "_schema", None), "returns", ())
-    shows = node.target is operator.getitem or any(result.alias_info is not None for result in returns)
+    shows = node.target is operator.getitem or gives_views(node.target)
     source = node.args[0] if node.args else None
     return shows and isinstance(source, Node) and _wants_gradients(source)
 
@@ -87,19 +88,12 @@ def _wants_gradients(node: Node) -> bool:
 def generated_out(target: Any) -> OpOverload | None:
     """The overload that torch generates for an operator without a kernel for it: it computes as ever, and
     then copies. None when there is none."""
-    return _writing(target, generated=True) if _makes_memory(target) else None
+    return _writing_tensors(target, generated=True)
 
 
 def out_arguments(overload: OpOverload) -> list[str]:
     """The names of the arguments that `overload` writes into, in the order of what it returns."""
     return [argument.name for argument in overload._schema.arguments if argument.is_out]
-
-
-def _makes_memory(target: Any) -> bool:
-    """Whether `target` is an operator that is neither in place nor a view."""
-    if not isinstance(target, OpOverload) or not target._schema.returns:
-        return False
-    return not any(argument.alias_info is not None for argument in target._schema.arguments)
 
 
 def qualified_name(target: OpOverload) -> str:
@@ -108,20 +102,8 @@ def qualified_name(target: OpOverload) -> str:
     return f"{schema.name}.{schema.overload_name}" if schema.overload_name else str(schema.name)
 
 
-def _is_composite(target: OpOverload) -> bool:
-    name = qualified_name(target)
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd"))
-
-
-def _writing(target: OpOverload, generated: bool) -> OpOverload | None:
-    schema, packet = target._schema, target.overloadpacket
-    wanted = [(argument.name, str(argument.type)) for argument in schema.arguments]
-    for name in packet.overloads():
-        overload: OpOverload = getattr(packet, name)
-        arguments = overload._schema.arguments
-        written = [str(argument.type) for argument in arguments if argument.is_out]
-        taken = [(argument.name, str(argument.type)) for argument in arguments if not argument.is_out]
-        right_kind = (torch.Tag.generated in overload.tags) is generated
-        if right_kind and taken == wanted and written == ["Tensor"] * len(schema.returns):
-            return overload
-    return None
+def _writing_tensors(target: Any, generated: bool) -> OpOverload | None:
+    """As `out_overload`, where all that it writes are tensors, none a list of them."""
+    found = out_overload(target, generated)
+    arguments = [] if found is None else found._schema.arguments
+    return found if all(str(each.type) == "Tensor" for each in arguments if each.is_out) else None

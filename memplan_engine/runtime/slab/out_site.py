@@ -10,6 +10,8 @@ import torch
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
+from memplan_engine.torch_capture.torch_writes import arguments_of
+
 
 class Asked:
     """The call of an operator, by the names of its arguments: `given` holds nodes and plain values, defaults
@@ -17,11 +19,7 @@ class Asked:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        schema = getattr(node.target, "_schema", None)
-        arguments = [] if schema is None else schema.arguments
-        names = [argument.name for argument in arguments]
-        defaults = {a.name: a.default_value for a in arguments if a.has_default_value()}
-        self.given: dict[str, Any] = {**defaults, **dict(zip(names, node.args, strict=False)), **node.kwargs}
+        self.given = arguments_of(node.target, node.args, node.kwargs, defaults=True)
 
     @property
     def result(self) -> torch.Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,6 @@ from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Op, Role, Tensor, span
-from memplan_engine.runtime.node_run import attribute_of
 from memplan_engine.runtime.slab.binding import Binding
 from memplan_engine.runtime.slab.out_equivalents import Equivalent, find_equivalent
 from memplan_engine.runtime.slab.out_native import (
@@ -31,7 +29,7 @@ from memplan_engine.runtime.slab.out_native import (
 from memplan_engine.runtime.slab.out_parts import PARTS, write_joined
 from memplan_engine.runtime.slab.out_site import Asked
 from memplan_engine.runtime.slab.slab_report import Made, Way
-from memplan_engine.torch_capture.torch_run import kind_of
+from memplan_engine.torch_capture.torch_run import attribute_of, kind_of, tensor_of
 
 POLICIES = ("native", "all")
 RESIZING = ("aten.resize_", "aten.resize_as_", "aten.set_")
@@ -109,20 +107,20 @@ def choose(module: GraphModule, binding: Binding, policy: str) -> Choices:
 
 def _kept_whole(nodes: Mapping[str, Node], binding: Binding) -> dict[str, str]:
     """The storages that have to be storages of their own, and why."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for op in reversed(binding.graph.ops):
         node = nodes.get(op.name)
         storages = [binding.tensors[name].storage for name in (*op.inputs, *op.mutates)]
         if op.kind in RESIZING:
-            found.update(dict.fromkeys(storages, "resized later on"))
+            reasons.update(dict.fromkeys(storages, "resized later on"))
         elif node is not None and _counts_from_the_beginning(node):
-            found.update(dict.fromkeys(storages, "an op counts from the beginning of its storage"))
+            reasons.update(dict.fromkeys(storages, "an op counts from the beginning of its storage"))
         elif node is not None and copies_storage(node):
             # What is made lies in its storage where its argument lies in the argument's.
             made = binding.tensors[node.name].storage
-            if made in found and isinstance(node.args[0], Node):
-                found.setdefault(binding.tensors[tensor_of(node.args[0])].storage, found[made])
-    return found
+            if made in reasons and isinstance(node.args[0], Node):
+                reasons.setdefault(binding.tensors[tensor_of(node.args[0])].storage, reasons[made])
+    return reasons
 
 
 def _counts_from_the_beginning(node: Node) -> bool:
@@ -143,7 +141,7 @@ def copies_storage(node: Node) -> bool:
 
 def _fresh(op: Op, binding: Binding, seen: set[str]) -> list[Tensor]:
     """The outputs of `op` that begin a storage with bytes in it."""
-    found = []
+    fresh = []
     for name in op.outputs:
         tensor = binding.tensors[name]
         storage = binding.storages[tensor.storage]
@@ -151,8 +149,8 @@ def _fresh(op: Op, binding: Binding, seen: set[str]) -> list[Tensor]:
             continue
         seen.add(storage.name)
         if storage.nbytes:
-            found.append(tensor)
-    return found
+            fresh.append(tensor)
+    return fresh
 
 
 def _obstacle(tensor: Tensor, node: Node | None, binding: Binding, policy: str, device: torch.device) -> str:
@@ -265,11 +263,6 @@ def results_of(node: Node) -> Iterator[tuple[int, str]]:
             yield place, f"{node.name}.{place}"
 
 
-def tensor_of(node: Node) -> str:
-    """The name of the tensor that `node` gives, where it gives one."""
-    return f"{node.args[0].name}.{node.args[1]}" if is_item(node) else node.name  # type: ignore[union-attr]
-
-
 def value_of(node: Node, tensor: str) -> torch.Tensor:
     """The captured (fake) tensor of that name among the results of `node`."""
     value = node.meta["val"]
@@ -310,10 +303,3 @@ def _is_dynamic(value: object, node: Node) -> bool:
     if isinstance(value, torch.Tensor):
         return any(isinstance(size, torch.SymInt) for size in (*value.shape, *value.stride()))
     return isinstance(value, torch.SymInt) and node.op == "placeholder"
-
-
-def is_item(node: Node) -> bool:
-    """Whether `node` takes one result out of several."""
-    if node.target is not operator.getitem or not isinstance(node.args[0], Node):
-        return False
-    return isinstance(node.args[0].meta.get("val"), (tuple, list))

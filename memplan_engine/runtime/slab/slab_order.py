@@ -10,11 +10,14 @@ import torch
 from torch.fx import GraphModule, Node
 
 from memplan_engine.errors import InputError
-from memplan_engine.runtime.slab.binding import Binding
-from memplan_engine.runtime.slab.region import Region
+from memplan_engine.runtime.slab.binding import Binding, Region
 
 ORDER, PLACES = "memplan_order", "memplan_places"
 """Keys in a graph module's `meta`: the names of its nodes, in order, and where in the slab tensors are."""
+
+
+Piece = tuple[int, int, str]
+"""Bytes of the slab from the first to behind the last, and the storage that has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +48,12 @@ def find_order(module: GraphModule, binding: Binding, storages: Sequence[str]) -
                 of.append(node)
     last = {storage: _sinks(nodes, place, ancestors) for storage, nodes in touchers.items()}
     before: dict[str, tuple[str, ...]] = {}
-    shown = _Occupants()
+    pieces: list[Piece] = []
     for storage in storages:
         maker = touchers[storage][0]
         waits: dict[str, None] = {}
-        for earlier in shown.replace(binding.regions[storage]):
+        pieces, occupants = _occupy(pieces, binding.regions[storage])
+        for earlier in occupants:
             waits.update(dict.fromkeys(last[earlier]))
         before[storage] = tuple(
             name for name in waits if place[name] < place[maker] and not ancestors[maker] >> place[name] & 1
@@ -82,26 +86,19 @@ def _sinks(nodes: Iterable[str], place: Mapping[str, int], ancestors: Mapping[st
     return tuple(reversed(kept))
 
 
-class _Occupants:
-    """Who had which bytes last: pieces `(low, high, storage)` that do not overlap, by offset."""
-
-    def __init__(self) -> None:
-        self.pieces: list[tuple[int, int, str]] = []
-
-    def replace(self, region: Region) -> list[str]:
-        """Give the region's bytes to its storage; who had them until now."""
-        low, high = region.low, region.high
-        kept: list[tuple[int, int, str]] = []
-        found: dict[str, None] = {}
-        for begin, end, storage in self.pieces:
-            if end <= low or begin >= high:
-                kept.append((begin, end, storage))
-                continue
-            found[storage] = None
-            kept += [(a, b, storage) for a, b in ((begin, low), (high, end)) if a < b]
-        kept.append((low, high, region.storage))
-        self.pieces = kept
-        return list(found)
+def _occupy(pieces: list[Piece], region: Region) -> tuple[list[Piece], list[str]]:
+    """Who has which bytes last once the region's are given to its storage, and who had these until now.
+    `pieces` do not overlap."""
+    low, high = region.low, region.high
+    kept: list[Piece] = []
+    before: dict[str, None] = {}
+    for begin, end, storage in pieces:
+        if end <= low or begin >= high:
+            kept.append((begin, end, storage))
+            continue
+        before[storage] = None
+        kept += [(a, b, storage) for a, b in ((begin, low), (high, end)) if a < b]
+    return [*kept, (low, high, region.storage)], list(before)
 
 
 def freeze(module: GraphModule) -> None:

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from memplan_engine.units import format_bytes
+
+
+def counted(number: int, noun: str) -> str:
+    """ "1 storage", "2,000 storages"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def share_in_place(made: Iterable[Made], returned: Collection[str]) -> float:
+    """Bytes written in place, of all bytes `made` but those `returned`; 1.0 where none are."""
+    planned = [each for each in made if each.storage not in returned]
+    whole = sum(each.nbytes for each in planned)
+    return sum(each.nbytes for each in planned if each.way in IN_PLACE) / whole if whole else 1.0
 
 
 class Way(StrEnum):
@@ -73,9 +86,7 @@ class SlabReport:
     @property
     def share(self) -> float:
         """Bytes written in place, of all bytes made but those returned; 1.0 where none are."""
-        planned = [made for made in self.made if made.storage not in self.returned]
-        whole = sum(made.nbytes for made in planned)
-        return sum(made.nbytes for made in planned if made.way in IN_PLACE) / whole if whole else 1.0
+        return share_in_place(self.made, self.returned)
 
     def __str__(self) -> str:
         """A table of ways, and the reasons of what is not written in place, the most bytes first."""

@@ -1,4 +1,4 @@
-"""A model exported for a static runtime: with plain sizes, or with dynamic ones that each call settles."""
+"""A model exported for a static runtime: with plain sizes, or dynamic ones that are plain in each call."""
 
 from __future__ import annotations
 
@@ -7,28 +7,48 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError
+from memplan_engine.graph import Graph
 from memplan_engine.runtime.program import (
     Program,
-    exported_placeholders,
-    exported_writes,
-    exporting,
+    check_call,
     load_program,
+    program_and_inputs,
     program_from_module,
-    state_names,
 )
-from memplan_engine.runtime.signature import Expected, call_form, check_inputs, expected_input, flatten_call
-from memplan_engine.runtime.static.static_settle import settle
+from memplan_engine.runtime.signature import Expected, call_form, check_inputs, flatten_call
 from memplan_engine.runtime.static.static_sizes import Symbols
-from memplan_engine.torch_capture.capture_module import broken_constraints, fake_inputs
-from memplan_engine.torch_capture.torch_dims import parse_dynamic, torch_dynamic_shapes
+from memplan_engine.runtime.static.static_specialise import specialise
+from memplan_engine.torch_capture.capture_module import dynamic_shapes_of, exporting, fake_inputs
 from memplan_engine.torch_capture.torch_exporting import export_as_eager
 from memplan_engine.torch_capture.torch_fake import FakeTwins, fake_mode
-from memplan_engine.torch_capture.torch_run import is_transform
+from memplan_engine.torch_capture.torch_graph import plain_operators
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+
+
+def call_of(
+    inputs: Sequence[Any] | Mapping[str, Any], kwargs: Mapping[str, Any] | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """`inputs` as positional and keyword arguments."""
+    if isinstance(inputs, Mapping):
+        return (), {**inputs, **(kwargs or {})}
+    if not isinstance(inputs, (tuple, list)) or not isinstance(kwargs or {}, Mapping):
+        found = f"{type(inputs).__name__} and {type(kwargs).__name__}"
+        raise InputError("static runtime", "inputs", found, "a tuple of arguments or a dict of them by name")
+    return tuple(inputs), dict(kwargs or {})
+
+
+def returned(program: Program, values: Sequence[Any], leaves: Sequence[Any]) -> Any:
+    """What `forward` returns, of the flat outputs `values`."""
+    if program.written.count(None) != len(program.written):
+        return program.outputs(values, [*program.state, *leaves])
+    if program.out_spec.is_leaf():
+        return values[0]
+    return pytree.tree_unflatten(values, program.out_spec)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +84,7 @@ class Export:
             return [kwargs[name] for name in self.named]
         return flatten_call(self.program.form, self.name, args, kwargs)
 
-    def settled(self, leaves: Sequence[Any]) -> Program:
+    def specialised(self, leaves: Sequence[Any]) -> Program:
         """The program for inputs of the sizes of `leaves`, in which all sizes are plain numbers and what
         depends on no input or weight is worked out already: further constants of its `state`.
 
@@ -77,7 +97,7 @@ class Export:
         program = self.program
         count = len(program.state)
         flat = [*program.state, *leaves]
-        found = settle(program.module, flat, count, self.name)
+        found = specialise(program.module, flat, count, self.name)
         whole = [*program.state, *found.constants, *leaves]
         count += len(found.constants)
         made = program_from_module(found.module, whole, state=count, name=self.name, graph=found.graph)
@@ -123,63 +143,31 @@ def export(
         nodes = program.module.graph.find_nodes(op="placeholder")[len(program.state) :]
         return _export(program, tuple(node.meta.get("val") for node in nodes), Symbols({}))
     label = name or type(model).__name__
-    if not isinstance(model, torch.nn.Module):
-        raise InputError(label, "model", f"a {type(model).__name__}", "a torch.nn.Module")
-    if not isinstance(args, (tuple, list)) or not isinstance(kwargs, Mapping):
-        found = f"{type(args).__name__} and {type(kwargs).__name__}"
-        raise InputError(label, "args and kwargs", found, "a tuple and a dict")
-    texts = [dynamic_shapes] if isinstance(dynamic_shapes, str) else dynamic_shapes
-    if isinstance(texts, (list, tuple)) and texts and all(isinstance(text, str) for text in texts):
-        dynamic_shapes = torch_dynamic_shapes(parse_dynamic(texts, label), model, args, kwargs, label)
-    return _dynamic(_exported(model, args, kwargs, dynamic_shapes, label), model, label)
-
-
-def _exported(
-    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], shapes: Any, label: str
-) -> ExportedProgram:
-    try:
-        with exporting(label), torch.no_grad():
-            # Dataclasses among the inputs are made known to torch.export on the way.
-            fake_inputs((list(args), dict(kwargs)), FakeTwins(fake_mode()))
-            # No values of the example inputs: other calls bring other ones, and other sizes.
-            exported, _ = export_as_eager(
-                model,
-                tuple(args),
-                dict(kwargs),
-                ((), {}),
-                label,
-                dynamic_shapes=shapes,
-                prefer_deferred_runtime_asserts_over_guards=True,
-            )
-            if any(is_transform(node) for node in exported.graph.nodes):
-                exported = exported.run_decompositions({})
-            return exported
-    except InputError as error:
-        if error.__cause__ and (reasons := broken_constraints(error.__cause__)):
-            expected = "dimensions that the model leaves free"
-            raise InputError(label, "dynamic_shapes", reasons, expected) from error
-        raise
+    check_call(model, args, kwargs, label)
+    shapes = dynamic_shapes_of(dynamic_shapes, model, args, kwargs, label)
+    with exporting(label, dynamic=True), torch.no_grad():
+        # Dataclasses among the inputs are made known to torch.export on the way.
+        fake_inputs((list(args), dict(kwargs)), FakeTwins(fake_mode()))
+        # No values of the example inputs: other calls bring other ones, and other sizes.
+        exported, _ = export_as_eager(
+            model,
+            tuple(args),
+            dict(kwargs),
+            ((), {}),
+            label,
+            dynamic_shapes=shapes,
+            prefer_deferred_runtime_asserts_over_guards=True,
+        )
+        return _dynamic(plain_operators(exported), model, label)
 
 
 def _dynamic(exported: ExportedProgram, model: torch.nn.Module, name: str) -> Export:
-    """The Export of a program with symbols. Its `program` can be called only when it is settled; its Graph
-    is a stub."""
-    placeholders, state, given = exported_placeholders(exported, name)
-    call = exported.call_spec
-    program = Program(
-        name,
-        exported.graph_module,
-        _stub(name),
-        state,
-        placeholders,
-        tuple(expected_input(one, None) for one, _ in given),
-        exported_writes(exported),
-        call_form(model, call.in_spec),
-        call.out_spec,
-        state_names(exported),
-    )
+    """The Export of a program with symbols. Its `program` can be called only once it is specialised; its
+    Graph is a stub."""
+    form = call_form(model, exported.call_spec.in_spec)
+    program, given = program_and_inputs(exported, Graph(name, (), (), (), (), (), ()), name, form)
     ranges = {symbol: (bounds.lower, bounds.upper) for symbol, bounds in exported.range_constraints.items()}
-    return _export(program, tuple(value for _, value in given), Symbols(ranges))
+    return _export(program, given, Symbols(ranges))
 
 
 def _export(program: Program, values: tuple[Any, ...], symbols: Symbols) -> Export:
@@ -195,9 +183,3 @@ def _export(program: Program, values: tuple[Any, ...], symbols: Symbols) -> Expo
 def _count(values: Iterable[Any]) -> int:
     """How many of `values` are tensors."""
     return sum(1 for value in values if isinstance(value, torch.Tensor))
-
-
-def _stub(name: str) -> Any:
-    from memplan_engine.graph import Graph
-
-    return Graph(name, (), (), (), (), (), ())

@@ -11,15 +11,14 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
-from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import MemplanError
-from memplan_engine.runtime.node_run import attribute_of
 from memplan_engine.runtime.slab.operators import done
 from memplan_engine.runtime.slab.out_native import out_arguments
-from memplan_engine.runtime.slab.slab_choice import is_item
-from memplan_engine.runtime.static.static_settle import OWN
-from memplan_engine.torch_capture.torch_run import brief, changes_layout, kind_of
+from memplan_engine.runtime.static.static_specialise import OWN
+from memplan_engine.torch_capture.torch_fake import storage_of, tensors_of
+from memplan_engine.torch_capture.torch_run import attribute_of, brief, changes_layout, is_item, kind_of
+from memplan_engine.torch_capture.torch_writes import arguments_of, gives_views
 
 memplan = torch.ops.memplan
 Step = tuple[Callable[..., Any], Callable[[list[Any]], Sequence[Any]], dict[str, Any], int, tuple[int, ...]]
@@ -255,18 +254,17 @@ class _Recorder:
             return False
         if node.target.namespace not in (*OWN, "memplan"):
             return False
-        schema = node.target._schema
-        if schema.is_mutable or not any(result.alias_info is not None for result in schema.returns):
+        if node.target._schema.is_mutable or not gives_views(node.target):
             return False
         given = [self.registers[index] for index in args]
         named = {key: self.registers[index] for key, index in keywords.items()}
-        homes = {tensor.untyped_storage()._cdata for tensor in _tensors((given, named))}
+        homes = set(map(storage_of, tensors_of((given, named))))
         if not homes:
             return False
         with torch.no_grad():
             value = node.target(*given, **named)
-        made = list(_tensors(value))
-        if not made or any(tensor.untyped_storage()._cdata not in homes for tensor in made):
+        made = set(map(storage_of, tensors_of(value)))
+        if not made or not made <= homes:
             return False
         self.of[node] = self._constant(value)
         if isinstance(value, (tuple, list)):
@@ -280,7 +278,7 @@ class _Recorder:
         target = node.target
         if self.hoists and isinstance(target, OpOverload):
             arguments, returns = target._schema.arguments, target._schema.returns
-            given = dict(zip((a.name for a in arguments), args, strict=False)) | keywords
+            given: dict[str, int] = arguments_of(target, args, keywords)
             written = [a for a in arguments if a.alias_info is not None and a.alias_info.is_write]
             same = [given.get(a.name, -1) for a in written]
             if written and len(returns) == len(written) and all(r.alias_info is not None for r in returns):
@@ -355,9 +353,3 @@ def _plain(value: Any) -> Any:
         parts, make = _parts(value)
         return make(*map(_plain, parts))
     return value
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    for leaf in pytree.tree_leaves(value):
-        if isinstance(leaf, torch.Tensor):
-            yield leaf

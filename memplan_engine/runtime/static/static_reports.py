@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memplan_engine.runtime.slab.slab_report import Made
+from memplan_engine.runtime.slab.slab_report import Made, counted
 from memplan_engine.units import format_bytes, format_percent
 
 
@@ -77,8 +77,3 @@ class MemoryReport:
             f"{format_bytes(self.slots_bytes)}: {format_percent(self.saved_share)} saved, bound "
             f"{format_bytes(self.bound_bytes)}; {format_percent(self.share)} of the bytes made lie there"
         )
-
-
-def counted(number: int, noun: str) -> str:
-    """ "1 storage", "2 storages"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -11,21 +11,27 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from time import perf_counter_ns
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
-from memplan_engine.errors import InputError, MemplanError
+from memplan_engine.errors import MemplanError
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT
 from memplan_engine.plan import Plan
 from memplan_engine.runtime.program import Program
 from memplan_engine.runtime.signature import check_inputs
 from memplan_engine.runtime.slab.insert_slab import OP, insert_slab
 from memplan_engine.runtime.slab.operators import allocate_slab
-from memplan_engine.runtime.slab.slab_report import IN_PLACE
-from memplan_engine.runtime.static.static_benchmark import Benchmark, run_benchmark
-from memplan_engine.runtime.static.static_export import Export, export
+from memplan_engine.runtime.slab.slab_report import IN_PLACE, share_in_place
+from memplan_engine.runtime.static.static_benchmark import (
+    Benchmark,
+    WatchedNodes,
+    check_turns,
+    run_benchmark,
+)
+from memplan_engine.runtime.static.static_export import Export, call_of, export, returned
 from memplan_engine.runtime.static.static_records import Record, Tape, make_tape
 from memplan_engine.runtime.static.static_reports import MemoryReport, Replan
 from memplan_engine.runtime.static.static_storages import (
@@ -38,6 +44,7 @@ from memplan_engine.runtime.static.static_storages import (
     part_of,
     without,
 )
+from memplan_engine.runtime.trial.restore_state import restoring, written_tensors
 from memplan_engine.strategies import get_strategy
 from memplan_engine.strategies.base import Strategy
 
@@ -96,7 +103,7 @@ class StaticRuntime:
         dynamic_shapes: Any = None,
         name: str | None = None,
     ) -> None:
-        args, kwargs = _call(example_inputs, example_kwargs)
+        args, kwargs = call_of(example_inputs, example_kwargs)
         chosen = get_strategy(strategy) if isinstance(strategy, str) else strategy
         self.export: Export = export(module, args, kwargs, dynamic_shapes, name)
         self.module = module
@@ -175,7 +182,7 @@ class StaticRuntime:
         self._latest = shaped
         return leaves, shaped
 
-    def settle_plan(self, shaped: Shaped, leaves: Sequence[Any]) -> Tape:
+    def refresh_plan(self, shaped: Shaped, leaves: Sequence[Any]) -> Tape:
         """The records of `shaped` for the plan that there is, which is made anew where it is too small."""
         if shaped.planned is not None and shaped.plan is self.slots.plan:
             return shaped.planned
@@ -195,9 +202,6 @@ class StaticRuntime:
     def memory_report(self) -> MemoryReport:
         """The buffer in figures; before the first run has ended there is none."""
         managed, plan = self._latest.managed, self.slots.plan
-        made = [one for one in managed.made if one.storage not in managed.returned]
-        whole = sum(one.nbytes for one in made)
-        inside = sum(one.nbytes for one in made if one.way in IN_PLACE)
         extra = self._latest.program.state[len(self.export.program.state) :]
         return MemoryReport(
             self.slots.strategy if isinstance(self.slots.strategy, str) else self.slots.strategy.name,
@@ -208,7 +212,7 @@ class StaticRuntime:
             len(self.slots.slots),
             self._tensors,
             sum(slot.nbytes for slot in self.slots.slots.values()),
-            inside / whole if whole else 1.0,
+            share_in_place(managed.made, managed.returned),
             sum(tensor.nbytes for tensor in extra),
             tuple(one for one in managed.made if one.way not in IN_PLACE),
             len(self._replans),
@@ -228,7 +232,37 @@ class StaticRuntime:
         ------
         InputError: as `run` does; fewer than 0 warm-ups or than 1 run.
         """
-        return run_benchmark(self, *_call(args, kwargs), warmup, runs)
+        check_turns(warmup, runs, self.name)
+        # On copies: the model may write its inputs. What it writes into its buffers is put back at the end.
+        call = call_of(args, kwargs)
+        places, named = pytree.tree_map_only(torch.Tensor, lambda leaf: leaf.detach().clone(), call)
+        with self.one_at_a_time():
+            leaves, shaped = self.checked(places, named)
+        program = shaped.program
+        written = written_tensors(program, [*program.state, *leaves])
+        with restoring(written, torch.initial_seed()), torch.no_grad():
+            if self.runs == 0:
+                self.run(places, named)
+            with self.one_at_a_time():
+                leaves, shaped = self.checked(places, named)
+                tape = self.refresh_plan(shaped, leaves)
+            watched = WatchedNodes(tape, {op.name: op.kind for op in program.graph.ops}, warmup)
+            calls = (
+                lambda: self.run(places, named),
+                lambda: self.module(*places, **named),
+                lambda: shaped.program.interpret(places, named),
+                lambda: self._watched(places, named, watched),
+            )
+            return run_benchmark(self.name, calls, watched, runs)
+
+    def _watched(self, args: Sequence[Any], kwargs: Mapping[str, Any], watched: WatchedNodes) -> None:
+        """One iteration in which every record is timed."""
+        began = perf_counter_ns()
+        with self.one_at_a_time():
+            leaves, _ = self.checked(args, kwargs)
+            with self.buffer():
+                watched.setup.append(perf_counter_ns() - began)
+                watched.tape.watched(leaves, watched.around)
 
     @contextmanager
     def one_at_a_time(self) -> Iterator[None]:
@@ -279,11 +313,11 @@ class StaticRuntime:
         known = {tensor.name for tensor in shaped.program.graph.tensors}
         self._tensors = sum(len(known.intersection(watch.shared.get(name, ()))) for name in seen.slots)
         shaped.managed = seen
-        self.settle_plan(shaped, leaves)
+        self.refresh_plan(shaped, leaves)
         return values
 
     def _planned(self, shaped: Shaped, leaves: Sequence[Any]) -> list[Any]:
-        tape = self.settle_plan(shaped, leaves)
+        tape = self.refresh_plan(shaped, leaves)
         with torch.no_grad():
             self._hold()
             try:
@@ -333,7 +367,7 @@ class StaticRuntime:
     def _prepare(self, leaves: Sequence[Any]) -> Shaped:
         """What there is to know of inputs of these shapes, before any of them was run."""
         with _lasting():
-            program = self.export.settled(leaves)
+            program = self.export.specialised(leaves)
             tape = make_tape(program.module, program.state, self.name)
         managed = find_managed(program)
         if not self.enable_out_variants:
@@ -353,15 +387,6 @@ class StaticRuntime:
         return threads, *(tuple(leaf.shape) for leaf in leaves if isinstance(leaf, torch.Tensor))
 
 
-def returned(program: Program, values: Sequence[Any], leaves: Sequence[Any]) -> Any:
-    """What `forward` returns, of the flat outputs `values`."""
-    if program.written.count(None) != len(program.written):
-        return program.outputs(values, [*program.state, *leaves])
-    if program.out_spec.is_leaf():
-        return values[0]
-    return pytree.tree_unflatten(values, program.out_spec)
-
-
 @contextmanager
 def _lasting() -> Iterator[None]:
     """Tensors made here can be written by later runs, inside of inference mode and outside."""
@@ -373,15 +398,3 @@ def slab_device_of(module: torch.fx.GraphModule) -> Any:
     """Where a graph of `insert_slab` allocates its slab."""
     target = torch.ops.memplan.allocate_slab.default
     return module.graph.find_nodes(op="call_function", target=target)[0].args[2]
-
-
-def _call(
-    inputs: Sequence[Any] | Mapping[str, Any], kwargs: Mapping[str, Any] | None
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """`inputs` as positional and keyword arguments."""
-    if isinstance(inputs, Mapping):
-        return (), {**inputs, **(kwargs or {})}
-    if not isinstance(inputs, (tuple, list)) or not isinstance(kwargs or {}, Mapping):
-        found = f"{type(inputs).__name__} and {type(kwargs).__name__}"
-        raise InputError("static runtime", "inputs", found, "a tuple of arguments or a dict of them by name")
-    return tuple(inputs), dict(kwargs or {})

@@ -66,7 +66,7 @@ class Symbols:
             raise InputError(source, where, f"size {size}", f"{low}{limit}")
 
     def _derive(self, formula: Any, size: int, numbers: dict[Any, int], where: str, source: str) -> None:
-        """Settle the symbol in `formula` (as 2*n), or see that it has the right value."""
+        """Find the symbol in `formula` (as 2*n), or see that it has the right value."""
         import sympy
 
         unknown = formula.free_symbols - numbers.keys()

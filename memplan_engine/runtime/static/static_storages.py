@@ -16,25 +16,21 @@ from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Problem, make_problem, select
 from memplan_engine.runtime.program import Program
-from memplan_engine.runtime.signature import same_strides
 from memplan_engine.runtime.slab.binding import bind
-from memplan_engine.runtime.slab.operators import BASE_ALIGNMENT
+from memplan_engine.runtime.slab.operators import aligned
 from memplan_engine.runtime.slab.slab_choice import choose
 from memplan_engine.runtime.slab.slab_report import IN_PLACE, Made, Way
 from memplan_engine.runtime.static.static_records import Tape
 from memplan_engine.runtime.static.static_reports import Grown
 from memplan_engine.schedule import sequential
 from memplan_engine.strategies.base import SolveLimits, Strategy
+from memplan_engine.torch_capture.torch_fake import storage_of
+from memplan_engine.torch_capture.torch_graph import same_strides
 from memplan_engine.torch_capture.torch_run import changes_layout
 from memplan_engine.torch_capture.torch_storages import StorageWatch
 
 CHANGES = "its shape changes in place"
 ODD = "not made in the first run as it was captured"
-
-
-def aligned(nbytes: int) -> int:
-    """`nbytes` rounded up to a whole unit of `BASE_ALIGNMENT`."""
-    return -(-nbytes // BASE_ALIGNMENT) * BASE_ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +165,8 @@ class FirstRun(StorageWatch):
                     self.at = record.op if lone else f"{record.op}.{place}"
                     self.strides[self.at] = tuple(leaf.stride())
                     self.returned(leaf, args, kwargs, record.call)
-                    self._share(leaf)
+                    if name := self._name(leaf):
+                        self.shared.setdefault(name, []).append(self.at)
             return value
 
         values = tape.watched(inputs, around)
@@ -177,14 +174,10 @@ class FirstRun(StorageWatch):
         self.close()
         return values, returned - {""}
 
-    def _share(self, tensor: torch.Tensor) -> None:
-        if name := self._name(tensor):
-            self.shared.setdefault(name, []).append(self.at)
-
     def _name(self, tensor: torch.Tensor) -> str:
         if tensor.layout is not torch.strided:
             return ""
-        return self._names.get(tensor.untyped_storage()._cdata, "")
+        return self._names.get(storage_of(tensor), "")
 
 
 def observed(managed: Managed, graph: Graph, run: FirstRun, returned: Iterable[str]) -> Managed:

@@ -10,13 +10,13 @@ import torch
 from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError, MemplanError
-from memplan_engine.formats.memplan_json.run_format import CheckEntry, KindEntry, ProfileEntry
+from memplan_engine.formats.memplan_json.run_format import CheckEntry, ProfileEntry
 from memplan_engine.plan import Plan
 from memplan_engine.runtime.eager_step import EagerStep, named_step
 from memplan_engine.runtime.node_run import run_nodes
-from memplan_engine.runtime.observer.temporaries import written_in_place
 from memplan_engine.runtime.program import Program
-from memplan_engine.runtime.trial.comparison import EAGER, INTERPRETER
+from memplan_engine.runtime.slab.slab_report import counted
+from memplan_engine.runtime.trial.comparison import EAGER, INTERPRETER, reference_of
 from memplan_engine.runtime.trial.equality import (
     Equality,
     compare_named,
@@ -24,11 +24,10 @@ from memplan_engine.runtime.trial.equality import (
     digests_of,
     first_difference,
 )
-from memplan_engine.runtime.trial.restore_state import settling
+from memplan_engine.runtime.trial.restore_state import restoring, written_tensors
 from memplan_engine.runtime.trial.run_targets import SEED, RunTarget
 from memplan_engine.runtime.trial.safety import run_safely
 from memplan_engine.runtime.trial.timing import time_by_turns, time_kinds
-from memplan_engine.torch_capture.torch_caches import as_given
 from memplan_engine.torch_capture.torch_storages import tensors_in
 
 
@@ -42,12 +41,7 @@ class Bench:
         self.target, self.program, self.in_slab, self.step = target, target.program, in_slab, step
         self.begin = begin
         self.inputs = self.program.inputs(target.args, target.kwargs)
-        written = written_in_place(self.program)
-        self.written = [
-            value
-            for value, touched in zip(self.inputs, written, strict=True)
-            if touched and isinstance(value, torch.Tensor)
-        ]
+        self.written = written_tensors(self.program, self.inputs)
 
     def after(self) -> list[torch.Tensor]:
         """What is in the weights, buffers and inputs that a run writes: as much its result as what it
@@ -56,21 +50,17 @@ class Bench:
 
     def reference(self) -> Any:
         """What the model itself gives, or the interpreter where there is no model."""
-        if self.target.eager is None:
-            return self.program.interpret(self.target.args, self.target.kwargs)
-        with torch.no_grad():
-            args, kwargs = as_given((self.target.args, dict(self.target.kwargs)))
-            return self.target.eager(*args, **kwargs)
+        return reference_of(self.program, self.target.eager, self.target.args, self.target.kwargs)
 
-    def equality(self, settle: Callable[[], None], observed: Equality) -> Equality:
+    def equality(self, restore: Callable[[], None], observed: Equality) -> Equality:
         """Whether the run in the slab gives what the reference gives; else where it first does not."""
-        name, expected = self.expected(settle)
-        settle()
+        name, expected = self.expected(restore)
+        restore()
         result = self.in_slab.run(self.target.args, self.target.kwargs)
-        found = compare_named(expected, self.named(result) | self.returned_by_model(settle), name)
+        found = compare_named(expected, self.named(result) | self.returned_by_model(restore), name)
         if found.exact:
             return found
-        op = self._first_differing(settle) or self._first_uneager(settle) or observed.op
+        op = self._first_differing(restore) or self._first_uneager(restore) or observed.op
         return replace(found, op=op, unrepeatable=self._unrepeatable())
 
     def _unrepeatable(self) -> str:
@@ -82,22 +72,22 @@ class Bench:
     def _again(self, watched: bool) -> EagerStep:
         """Another eager step, from the weights that the one before was taken from."""
         assert self.target.step is not None
-        with settling(list(self.program.named_state.values()), SEED):
+        with restoring(list(self.program.named_state.values()), SEED):
             self.begin()
             return self.target.step.take(watched)
 
-    def expected(self, settle: Callable[[], None]) -> tuple[str, dict[str, Any]]:
+    def expected(self, restore: Callable[[], None]) -> tuple[str, dict[str, Any]]:
         """What is compared with, in words, and all that it gives and leaves, by name."""
         if self.step is None:
-            settle()
+            restore()
             return INTERPRETER if self.target.eager is None else EAGER, self.named(self.reference())
         known = [each.path for each in self.target.step.outputs] if self.target.step else []
         step = replace(self.step, outputs={path: self.step.outputs[path] for path in known})
         counts = [
-            "loss" if list(step.results) == ["the loss"] else _count(len(step.results), "result"),
-            _count(len(step.outputs), "output"),
-            _count(len(step.gradients), "gradient"),
-            _count(len(step.after), "tensor") + " of state",
+            "loss" if list(step.results) == ["the loss"] else counted(len(step.results), "result"),
+            counted(len(step.outputs), "output"),
+            counted(len(step.gradients), "gradient"),
+            counted(len(step.after), "tensor") + " of state",
         ]
         # The first one makes what the optimizer keeps; what Python counts stands where the second one has it.
         return f"the second eager step ({', '.join(counts)})", named_step(step)
@@ -116,7 +106,7 @@ class Bench:
         after = {name: tensor for name, tensor in state.items() if name in self.step.after}
         return named_step(EagerStep({}, after, results, held, {}))
 
-    def returned_by_model(self, settle: Callable[[], None]) -> dict[str, Any]:
+    def returned_by_model(self, restore: Callable[[], None]) -> dict[str, Any]:
         """The outputs of the model inside a training step, which does not return them, as they were when they
         were returned; another run in the slab."""
         outputs = self.target.step.outputs if self.target.step else ()
@@ -124,11 +114,11 @@ class Bench:
             return {}
         names = {each.tensor for each in outputs}
         shown: dict[str, Any] = dict(zip(self.program.placeholders, self.inputs, strict=True))
-        found: dict[str, Any] = {}
+        returned: dict[str, Any] = {}
 
         def note(moment: str) -> None:
             here = (each for each in outputs if each.moment == moment)
-            found.update((each.path, shown[each.tensor].clone()) for each in here)
+            returned.update((each.path, shown[each.tensor].clone()) for each in here)
 
         def around(name: str, kind: str, call: Callable[[], Any]) -> Any:
             value = call()
@@ -139,46 +129,46 @@ class Bench:
             note(name)
             return value
 
-        settle()
+        restore()
         with torch.no_grad():
             note("")
             run_nodes(self.in_slab.module, self.inputs, around)
-        return found
+        return returned
 
-    def _first_uneager(self, settle: Callable[[], None]) -> str | None:
+    def _first_uneager(self, restore: Callable[[], None]) -> str | None:
         """The first op of the captured step whose result is not the one that an eager step had."""
         if self.target.step is None:
             return None
         watched = self._again(True)
-        settle()
+        restore()
         return first_difference(watched.rows, digests_of(self.program, self.inputs))
 
-    def _first_differing(self, settle: Callable[[], None]) -> str | None:
+    def _first_differing(self, restore: Callable[[], None]) -> str | None:
         """The first op whose result in the slab is not the one outside of it."""
-        plain, slab = (self._digests(each, settle) for each in (self.program, self.in_slab))
+        plain, slab = (self._digests(each, restore) for each in (self.program, self.in_slab))
         return next((name for name, value in plain.items() if slab.get(name, value) != value), None)
 
-    def _digests(self, program: Program, settle: Callable[[], None]) -> dict[str, tuple[int, ...]]:
-        found: dict[str, tuple[int, ...]] = {}
+    def _digests(self, program: Program, restore: Callable[[], None]) -> dict[str, tuple[int, ...]]:
+        digests: dict[str, tuple[int, ...]] = {}
 
         def around(name: str, kind: str, call: Callable[[], Any]) -> Any:
             value = call()
             # Memory that is only allocated holds anything.
             if "empty" not in kind:
-                found[name] = tuple(digest(tensor) for tensor in tensors_in(value))
+                digests[name] = tuple(digest(tensor) for tensor in tensors_in(value))
             return value
 
-        settle()
+        restore()
         with torch.no_grad():
             run_nodes(program.module, self.inputs, around)
-        return found
+        return digests
 
     def check(
-        self, settle: Callable[[], None], plan: Plan, force: bool, equality: Equality
+        self, restore: Callable[[], None], plan: Plan, force: bool, equality: Equality
     ) -> tuple[CheckEntry, Equality]:
         """What safety mode says; its result has to be the reference's, too."""
-        name, expected = self.expected(settle)
-        settle()
+        name, expected = self.expected(restore)
+        restore()
         try:
             safe = run_safely(self.program, plan, self.target.args, self.target.kwargs, force=force)
         except InputError:
@@ -190,28 +180,16 @@ class Bench:
             equality = compare_named(
                 {each: expected[each] for each in expected if each in found}, found, name
             )
-        entry = CheckEntry(
-            ops=safe.ops,
-            compared_bytes=safe.compared_bytes,
-            arena_bytes=safe.arena_bytes,
-            guard=safe.guard,
-        )
-        return entry, equality
+        figures = {name: getattr(safe, name) for name in ("ops", "compared_bytes", "arena_bytes", "guard")}
+        return CheckEntry(**figures), equality
 
-    def profile(self, settle: Callable[[], None], setup: float) -> ProfileEntry:
+    def profile(self, restore: Callable[[], None], setup: float) -> ProfileEntry:
         """Seconds an iteration, by turns, and by kind of op."""
         args, kwargs = self.target.args, self.target.kwargs
         calls: dict[str, Callable[[], Any]] = {} if self.target.eager is None else {EAGER: self.reference}
         calls[INTERPRETER] = lambda: self.program.interpret(args, kwargs)
         calls["slab"] = lambda: self.in_slab.run(args, kwargs)
-        seconds, runs = time_by_turns(calls, settle)
+        seconds, runs = time_by_turns(calls, restore)
         modules = (self.program.module, self.in_slab.module)
-        kinds = time_kinds(self.program.graph, *modules, self.inputs, settle)
-        entries = tuple(
-            KindEntry(kind=each.kind, ops=each.ops, plain=each.plain, slab=each.slab) for each in kinds
-        )
-        return ProfileEntry(runs=runs, setup=setup, kinds=entries, **seconds)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+        kinds = time_kinds(self.program.graph, *modules, self.inputs, restore)
+        return ProfileEntry(runs=runs, setup=setup, kinds=kinds, **seconds)

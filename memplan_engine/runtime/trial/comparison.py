@@ -14,10 +14,9 @@ from memplan_engine.graph import Graph
 from memplan_engine.problem import Ints
 from memplan_engine.recordings.observation import Level, LiveBytes, Observation, observed_live
 from memplan_engine.runtime.observer.observe_run import observe_inputs
-from memplan_engine.runtime.observer.temporaries import written_in_place
 from memplan_engine.runtime.program import Program
 from memplan_engine.runtime.trial.equality import Equality, compare_results, locate
-from memplan_engine.runtime.trial.restore_state import settling
+from memplan_engine.runtime.trial.restore_state import restoring, written_tensors
 from memplan_engine.scope import Scope
 from memplan_engine.torch_capture.torch_caches import as_given
 
@@ -57,17 +56,17 @@ class Measured:
     @property
     def predicted_peak(self) -> int:
         """Bytes."""
-        return _top(self.predicted)
+        return int(self.predicted.max(initial=0))
 
     @property
     def dispatch_peak(self) -> int:
         """Bytes."""
-        return _top(self.dispatch)
+        return int(self.dispatch.max(initial=0))
 
     @property
     def allocator_peak(self) -> int:
         """Bytes."""
-        return _top(self.allocator)
+        return int(self.allocator.max(initial=0))
 
     @property
     def difference(self) -> int:
@@ -113,27 +112,41 @@ def compare_run(
     """
     kwargs = dict(kwargs or {})
     inputs = program.inputs(args, kwargs)
-    written = [value for value, touched in zip(inputs, written_in_place(program), strict=True) if touched]
-    with settling(written, seed) as settle, torch.no_grad():
 
-        def reference() -> Any:
-            if eager is None:
-                return program.interpret(args, kwargs)
-            places, names = as_given((tuple(args), kwargs))
-            return eager(*places, **names)
+    def reference() -> Any:
+        return reference_of(program, eager, args, kwargs)
 
-        settle()
+    with restoring(written_tensors(program, inputs), seed) as restore, torch.no_grad():
+        restore()
         expected = reference()
-        settle()
+        restore()
         observation, _ = observe_inputs(program, inputs, stacks=stacks)
-        settle()
+        restore()
         # Not what was observed: some operators take another kernel while somebody watches (eigvalsh does).
         result = program.run(args, kwargs)
         found = compare_results(expected, result, INTERPRETER if eager is None else EAGER)
         del expected, result
         if not found.exact:
-            found = locate(found, program, inputs, reference, settle)
+            found = locate(found, program, inputs, reference, restore)
     return measured_of(program, observation, found)
+
+
+def reference_of(
+    program: Program, eager: Callable[..., Any] | None, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """What `eager(*args, **kwargs)` gives without gradients, or, where there is none, torch's interpreter."""
+    if eager is None:
+        return program.interpret(args, kwargs)
+    places, names = as_given((tuple(args), dict(kwargs)))
+    with torch.no_grad():
+        return eager(*places, **names)
+
+
+def predict_temporaries(program: Program) -> dict[str, int]:
+    """For each op of the program's graph that needs any, the bytes that it holds at its fullest moment beside
+    its inputs and outputs: what the operators inside it make, as capturing saw it. What kernels take for
+    themselves only a real run can tell: see `learn_workspaces`."""
+    return {op.name: op.workspace.shared for op in program.graph.ops if op.workspace.shared}
 
 
 def measured_of(program: Program, observation: Observation, equality: Equality) -> Measured:
@@ -170,36 +183,6 @@ def learn_workspaces(seen: Measured | Observation, graph: Graph) -> Graph:
     names = [op.name for op in graph.ops]
     learnt = with_workspaces(graph, dict(zip(names, live.temporary.tolist(), strict=True)))
     return replace(learnt, scope=Scope.EAGER)
-
-
-def measured_summary(measured: Measured) -> dict[str, Any]:
-    """The figures as plain values for machines, bytes as exact integers; curves have a value an op."""
-    equality = measured.equality
-    return {
-        "name": measured.graph.name,
-        "ops": [op.name for op in measured.graph.ops],
-        "predicted_bytes": measured.predicted.tolist(),
-        "dispatch_bytes": measured.dispatch.tolist(),
-        "allocator_bytes": measured.allocator.tolist(),
-        "predicted_peak_bytes": measured.predicted_peak,
-        "dispatch_peak_bytes": measured.dispatch_peak,
-        "allocator_peak_bytes": measured.allocator_peak,
-        "difference_bytes": measured.difference,
-        "differing_ops": list(measured.differing),
-        "temporaries": [
-            {"op": taker.op, "kind": taker.kind, "bytes": taker.nbytes, "inside_bytes": taker.inside}
-            for taker in measured.takers
-        ],
-        "equal": equality.exact,
-        "reference": equality.reference,
-        "largest_difference": equality.largest if not equality.exact else 0.0,
-        "differing_output": equality.output,
-        "first_differing_op": equality.op,
-    }
-
-
-def _top(curve: Ints) -> int:
-    return int(curve.max()) if len(curve) else 0
 
 
 def _check_ops(graph: Graph, observation: Observation) -> None:

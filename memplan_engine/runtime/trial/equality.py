@@ -104,15 +104,15 @@ def locate(
     program: Program,
     inputs: Sequence[Any],
     reference: Callable[[], Any],
-    settled: Callable[[], Any],
+    restore: Callable[[], Any],
 ) -> Equality:
     """`equality` with the op whose result is the first to differ: both are run again, with every operator's
-    result noted, and operators of the same kind compared in their order. `settled()` is called before each of
+    result noted, and operators of the same kind compared in their order. `restore()` is called before each of
     the two runs and puts back what the one before has changed."""
-    settled()
+    restore()
     with OperatorDigests() as expected:
         reference()
-    settled()
+    restore()
     found = digests_of(program, inputs)
     return replace(equality, op=first_difference([row[:2] for row in expected.rows], found))
 

@@ -6,12 +6,11 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
-from memplan_engine.errors import InputError, MemplanError
 from memplan_engine.formats.memplan_json.run_format import (
     EqualityEntry,
     PlanEntry,
@@ -28,9 +27,9 @@ from memplan_engine.runtime.slab.slab_report import IN_PLACE, SlabReport
 from memplan_engine.runtime.trial.bench import Bench
 from memplan_engine.runtime.trial.comparison import Measured, compare_run
 from memplan_engine.runtime.trial.equality import Equality
-from memplan_engine.runtime.trial.restore_state import settling
+from memplan_engine.runtime.trial.restore_state import restoring
 from memplan_engine.runtime.trial.run_targets import SEED, RunTarget
-from memplan_engine.torch_capture.torch_run import brief
+from memplan_engine.torch_capture.torch_run import as_input_error
 
 Tell = Callable[[str], None]
 """Hears what begins now: "observing a run"."""
@@ -68,7 +67,7 @@ def run_in_plan(
     InputError: an unknown policy, a plan for another graph, one that breaks a rule of the validator (with
         `force` not overlaps), inputs other than those captured, a model that fails when it runs.
     """
-    with _running(target.program.name):
+    with as_input_error(target.program.name, "run", "a model that runs on these inputs"):
         step = None
         if target.step is not None:
             tell("taking an eager step")
@@ -78,22 +77,11 @@ def run_in_plan(
 
 
 @contextmanager
-def _running(name: str) -> Iterator[None]:
-    """What the model itself raises becomes an InputError."""
-    try:
-        yield
-    except MemplanError:
-        raise
-    except Exception as error:
-        raise InputError(name, "run", brief(error), "a model that runs on these inputs") from error
-
-
-@contextmanager
 def _state_of(program: Program, step: EagerStep | None) -> Iterator[Callable[[], None]]:
     """With the weights and the optimizer's state that the eager step begins with; afterwards as before. Gives
     what puts back those before it."""
     state = program.named_state if step is not None else {}
-    with settling(list(state.values()), SEED) as begin, torch.no_grad():
+    with restoring(list(state.values()), SEED) as begin, torch.no_grad():
         for name, tensor in state.items():
             if step is not None and name in step.before:
                 tensor.copy_(step.before[name])
@@ -121,15 +109,15 @@ def _try(
     measured = compare_run(program, target.args, target.kwargs, eager=target.eager, seed=SEED)
     bench = Bench(target, program.with_module(module), step, begin)
     parts: dict[str, Any] = {}
-    with settling(bench.written, SEED) as settle:
+    with restoring(bench.written, SEED) as restore:
         tell("running in the slab")
-        equality = bench.equality(settle, measured.equality)
+        equality = bench.equality(restore, measured.equality)
         if check or force:
             tell("checking every op in safety mode")
-            parts["check"], equality = bench.check(settle, plan, force, equality)
+            parts["check"], equality = bench.check(restore, plan, force, equality)
         if profile:
             tell("timing")
-            parts["profile"] = bench.profile(settle, setup)
+            parts["profile"] = bench.profile(restore, setup)
     parts["equality"] = _equality_entry(equality)
     parts["plan"] = PlanEntry(
         strategy=plan.strategy, arena_bytes=plan.arena_bytes, bound_bytes=plan.bound.nbytes, file=file
@@ -139,17 +127,8 @@ def _try(
 
 
 def _equality_entry(equality: Equality) -> EqualityEntry:
-    if equality.exact:
-        return EqualityEntry(reference=equality.reference, exact=True)
-    largest = equality.largest if math.isfinite(equality.largest) else None
-    return EqualityEntry(
-        reference=equality.reference,
-        exact=False,
-        largest=largest,
-        output=equality.output,
-        op=equality.op,
-        unrepeatable=equality.unrepeatable,
-    )
+    comparable = not equality.exact and math.isfinite(equality.largest)
+    return EqualityEntry(**{**asdict(equality), "largest": equality.largest if comparable else None})
 
 
 def _run_file(target: RunTarget, measured: Measured, report: SlabReport) -> RunFile:
@@ -177,18 +156,11 @@ def _run_file(target: RunTarget, measured: Measured, report: SlabReport) -> RunF
 
 def _slab_entry(report: SlabReport) -> SlabEntry:
     nodes, nbytes = report.nodes, report.nbytes
-    left = [
-        {
-            "storage": made.storage,
-            "op": made.op,
-            "kind": made.kind,
-            "bytes": made.nbytes,
-            "way": made.way.value,
-            "reason": made.reason,
-        }
-        for made in report.made
-        if made.way not in IN_PLACE
-    ]
+    left = []
+    for made in report.made:
+        if made.way not in IN_PLACE:
+            row = asdict(made) | {"way": made.way.value}
+            left.append({"bytes": row.pop("nbytes"), **row})
     ways = [{"way": way.value, "storages": n, "bytes": nbytes[way]} for way, n in nodes.items() if n]
     return SlabEntry.model_validate(
         {

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
-from memplan_engine.runtime.eager_step import EagerStep, TakeEagerStep, take_on_copy
+from memplan_engine.runtime.eager_step import TakeEagerStep, take_on_copy
 from memplan_engine.runtime.program import Program, load_program
 from memplan_engine.runtime.pt2_program import example_inputs, load_pt2
 from memplan_engine.runtime.step_program import program_of_step
+from memplan_engine.torch_capture.torch_fake import tensors_of
 from memplan_engine.torch_capture.training.torch_recipe import Recipe
 from memplan_engine.torch_capture.training.torch_step import SEED, trace_step
 from memplan_engine.torch_capture.training.torch_trainer import Returned
@@ -82,17 +82,11 @@ def run_target_of_step(
     traced = trace_step(model, args, kwargs, recipe, functional=functional, name=name)
     program = program_of_step(traced, model, args, kwargs)
     seconds = time.perf_counter() - begun
-    leaves = pytree.tree_leaves((tuple(args), dict(kwargs or {})))
-    tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
+    tensors = tuple(tensors_of((tuple(args), dict(kwargs or {}))))
     if take is None:
-        given = (model, tuple(args), dict(kwargs or {}), recipe, program.name)
-        take = partial(_take_on_copy, given)
+        take = partial(take_on_copy, model, args, kwargs or {}, recipe, program.name, seed=SEED)
     step = SteppedEagerly(take, traced.results, traced.held, traced.outputs)
     return RunTarget(program, tensors, {}, None, True, functional, seconds, step)
-
-
-def _take_on_copy(given: tuple[Any, ...], watched: bool) -> EagerStep:
-    return take_on_copy(*given, seed=SEED, watched=watched)
 
 
 def run_target_of_file(path: Path | str) -> RunTarget:

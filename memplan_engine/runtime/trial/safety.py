@@ -15,10 +15,9 @@ from memplan_engine.errors import InputError, MemplanError
 from memplan_engine.graph import MAX_BYTES, Op, Role
 from memplan_engine.plan import Plan
 from memplan_engine.runtime.program import Program, flat_outputs
-from memplan_engine.runtime.slab.binding import Binding, bind
+from memplan_engine.runtime.slab.binding import Binding, Region, bind
 from memplan_engine.runtime.slab.insert_slab import OP, WRITES, build, memplan
 from memplan_engine.runtime.slab.operators import allocate_slab, done
-from memplan_engine.runtime.slab.region import Region
 from memplan_engine.runtime.slab.slab_choice import check_values
 from memplan_engine.torch_capture.torch_run import brief
 

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from memplan_engine.torch_capture.torch_fake import patched
+
 if TYPE_CHECKING:
     import torch
     from torch.fx import GraphModule
@@ -110,42 +112,35 @@ def as_eager() -> Iterator[None]:
     from torch._subclasses.fake_impls import op_implementations_dict
 
     ops = own_ops()
-    getters = {"get_rng_state": ops.get_rng_state.default, "set_rng_state": ops.set_rng_state.default}
-    patches: list[tuple[Any, str, Any]] = [
-        (module, name, op) for module in (torch, torch.random) for name, op in getters.items()
-    ]
 
     def seeded(seed: Any) -> Any:
         ops.manual_seed.default(str(int(seed)))
         return torch.default_generator
 
-    patches.append((torch.random, "_manual_seed_impl", seeded))
-    # Under a tracer selective checkpoints keep every result, for a compiler to choose from.
-    patches.append((torch.utils.checkpoint, "_is_compiling", lambda *given: False))
-    before = [(module, name, getattr(module, name)) for module, name, _ in patches]
-    gradient = torch.ops.aten.mkldnn_rnn_layer_backward.default
+    gradient, product = torch.ops.aten.mkldnn_rnn_layer_backward.default, torch.ops.aten._grouped_mm.default
     functions: Any = torch._VF
     functions.lstm = _lstm
-    product = torch.ops.aten._grouped_mm.default
     op_implementations_dict[gradient] = _fake_gradient
     op_implementations_dict[product] = _fake_product_in
     try:
-        for module, name, op in patches:
-            setattr(module, name, op)
-        yield
+        with patched(
+            *((module, "get_rng_state", ops.get_rng_state.default) for module in (torch, torch.random)),
+            *((module, "set_rng_state", ops.set_rng_state.default) for module in (torch, torch.random)),
+            (torch.random, "_manual_seed_impl", seeded),
+            # Under a tracer selective checkpoints keep every result, for a compiler to choose from.
+            (torch.utils.checkpoint, "_is_compiling", lambda *given: False),
+        ):
+            yield
     finally:
         del functions.lstm
         del op_implementations_dict[gradient], op_implementations_dict[product]
-        for module, name, function in before:
-            setattr(module, name, function)
 
 
 def _fake_gradient(mode: Any, layer: Any, *given: Any, **named: Any) -> Any:
     """That of an LSTM layer on fake tensors. Were the gradients of both biases one tensor, as torch has it,
     autograd would copy them."""
     with mode:
-        shown = [given[at] for at in (0, 1, 2, 3, 4, 5, 6)]
-        return tuple(each.new_empty(each.shape) for each in shown)
+        return tuple(each.new_empty(each.shape) for each in given[:7])
 
 
 def _fake_product_in(mode: Any, product: Any, *given: Any, **named: Any) -> Any:

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 from memplan_engine.analysis.training_phases import RECOMPUTED
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Op, Phase
-from memplan_engine.torch_capture.torch_fake import FakeTwins, fake_mode, quiet
 from memplan_engine.torch_capture.torch_graph import assemble
-from memplan_engine.torch_capture.torch_run import Held, Run, Slot, labels
-from memplan_engine.torch_capture.torch_symbols import Sizes
+from memplan_engine.torch_capture.torch_run import Run, Slot
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
@@ -53,16 +51,9 @@ class HalvesRun(Run):
 
     repeated: frozenset[str] = frozenset()
 
-    def keep(self, name: str, value: Any) -> Slot:
-        """As `Run.keep`, under the name that the node has here."""
-        return Run.keep(self, self._own(name), value)
-
-    def _record(
-        self, node: Node, name: str, slot: Slot, env: dict[Node, Slot], arguments: Any, held: Held
-    ) -> None:
-        Run._record(self, node, self._own(name), slot, env, arguments, held)
-
-    def _own(self, name: str) -> str:
+    def name_of(self, node: Node, prefix: str) -> str:
+        """As `Run.name_of`."""
+        name = prefix + node.name
         return RECOMPUTED + name if name in self.repeated else name
 
 
@@ -116,35 +107,29 @@ def _kind(node: Node) -> str:
 
 def forward_graph(halves: Halves) -> Graph:
     """The forward graph alone: what it saves are outputs, too."""
-    run = HalvesRun(halves.source, fake_mode())
-    inputs, result = _run_forward(run, halves)
-    return _graph(run, inputs, labels(result.names))
+    run = HalvesRun(halves.source)
+    return assemble(run, _run_forward(run, halves))
 
 
 def backward_graph(halves: Halves) -> Graph:
     """The backward graph alone: saved tensors and tangents are inputs, but for parameters and views of them,
     which are constants; the gradients are outputs."""
-    import torch
-
-    before = HalvesRun(halves.source, fake_mode())
-    saved = _run_forward(before, halves)[1]
+    before = HalvesRun(halves.source)
+    saved = _run_forward(before, halves)
     kept = {before.storages[name] for name in before.constants}
     matched = match_forward_backward(halves.forward, halves.backward, halves.source)
-    run = HalvesRun(halves.source, fake_mode(), repeated=_repeated(halves))
-    twins = FakeTwins(run.mode)
-    inputs: list[str] = []
+    run = HalvesRun(halves.source, repeated=_repeated(halves))
     slots: list[Slot] = []
     for node in halves.backward.graph.find_nodes(op="placeholder"):
         index = matched.get(node.name)
-        value = node.meta.get("val") if index is None else saved.value[index]
-        name = node.name if index is None or saved.names[index] is None else saved.names[index]
-        slots.append(Run.keep(run, name, twins.twin(value) if isinstance(value, torch.Tensor) else value))
-        constant = index is not None and before.storages.get(name) in kept
-        (run.constants if constant else inputs).extend(labels(slots[-1].names))
-    with torch.no_grad(), quiet():
-        gradients = run.graph(halves.backward, slots)
+        if index is None:
+            slots.append(run.take(node.name, node.meta.get("val")))
+            continue
+        name = saved.names[index] or node.name
+        slots.append(run.take(name, saved.value[index], before.storages.get(name) in kept))
+    gradients = run.run(halves.backward, slots)
     run.ops = [replace(op, phase=Phase.BACKWARD) for op in run.ops]
-    return _graph(run, inputs, labels(gradients.names))
+    return assemble(run, gradients)
 
 
 def joint_graph(halves: Halves) -> Graph:
@@ -152,10 +137,8 @@ def joint_graph(halves: Halves) -> Graph:
 
     What the forward hands to the backward is one tensor. Outputs are the forward's own and the gradients.
     """
-    import torch
-
-    run = HalvesRun(halves.source, fake_mode())
-    inputs, result = _run_forward(run, halves)
+    run = HalvesRun(halves.source)
+    result = _run_forward(run, halves)
     matched = match_forward_backward(halves.forward, halves.backward, halves.source)
     run.repeated = _repeated(halves)
     first = len(run.ops)
@@ -165,45 +148,34 @@ def joint_graph(halves: Halves) -> Graph:
             index = matched[node.name]
             slots.append(Slot(result.value[index], result.names[index]))
         else:
-            slots.append(_tangent(run, node, halves, result, inputs))
-    with torch.no_grad(), quiet():
-        gradients = run.graph(halves.backward, slots)
+            slots.append(_tangent(run, node, halves, result))
+    gradients = run.run(halves.backward, slots)
     run.ops[first:] = [replace(op, phase=Phase.BACKWARD) for op in run.ops[first:]]
-    return _graph(run, inputs, labels(result.names[: halves.outputs]) + labels(gradients.names))
+    names = (result.names[: halves.outputs], gradients.names)
+    return assemble(run, Slot(None, names))
 
 
-def _run_forward(run: HalvesRun, halves: Halves) -> tuple[list[str], Slot]:
-    """Run the forward graph; the names of its inputs, and everything that it returns."""
-    import torch
-
-    twins = FakeTwins(run.mode)
-    inputs: list[str] = []
+def _run_forward(run: HalvesRun, halves: Halves) -> Slot:
+    """Run the forward graph; everything that it returns."""
     slots: list[Slot] = []
     for node in halves.forward.graph.find_nodes(op="placeholder"):
         given = halves.given.get(node.name) or Given(node.name, node.meta.get("val"), constant=False)
-        value = given.value
-        slots.append(run.keep(given.name, twins.twin(value) if isinstance(value, torch.Tensor) else value))
-        (run.constants if given.constant else inputs).extend(labels(slots[-1].names))
-    with torch.no_grad(), quiet():
-        result = run.graph(halves.forward, slots)
+        slots.append(run.take(given.name, given.value, given.constant))
+    result = run.run(halves.forward, slots)
     run.ops = [replace(op, phase=Phase.FORWARD) for op in run.ops]
-    return inputs, result
+    return result
 
 
-def _tangent(run: Run, node: Node, halves: Halves, result: Slot, inputs: list[str]) -> Slot:
+def _tangent(run: Run, node: Node, halves: Halves, result: Slot) -> Slot:
     """The gradient of an output: of the loss it is ones, made by an op as `loss.backward()` makes them; else
     an input."""
     import torch
 
-    if halves.loss is not None:
-        loss = result.value[halves.loss]
-        with run.mode:
-            slot = run.keep(node.name, torch.ones_like(loss))
-        run.ops.append(Op(node.name, "aten.ones_like", (result.names[halves.loss],), (node.name,)))
-        return slot
-    value = node.meta.get("val")
-    slot = run.keep(node.name, FakeTwins(run.mode).twin(value) if isinstance(value, torch.Tensor) else value)
-    inputs.extend(labels(slot.names))
+    if halves.loss is None:
+        return run.take(node.name, node.meta.get("val"))
+    with run.mode:
+        slot = run.keep(node.name, torch.ones_like(result.value[halves.loss]))
+    run.ops.append(Op(node.name, "aten.ones_like", (result.names[halves.loss],), (node.name,)))
     return slot
 
 
@@ -212,7 +184,3 @@ def _repeated(halves: Halves) -> frozenset[str]:
     made = {node.name for node in halves.forward.graph.nodes if node.op not in ("placeholder", "output")}
     again = (node.name for node in halves.backward.graph.nodes if node.op not in ("placeholder", "output"))
     return frozenset(made.intersection(again))
-
-
-def _graph(run: Run, inputs: list[str], outputs: list[str]) -> Graph:
-    return assemble(run, Sizes(run.source, {}), inputs, list(dict.fromkeys(outputs)))

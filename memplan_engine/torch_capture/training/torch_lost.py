@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
+from memplan_engine.torch_capture.torch_fake import patched
 from memplan_engine.torch_capture.torch_source import is_users, portable_path
 
 if TYPE_CHECKING:
@@ -18,17 +18,6 @@ if TYPE_CHECKING:
 
 STEP = "a whole step (capture_step, --training step), which has it as eager mode runs it"
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """Something that an export does not have: what it is, and where the model calls it."""
-
-    what: str
-    where: str
-
-    def __str__(self) -> str:
-        return f"{self.what} at {self.where}" if self.where else self.what
 
 
 @contextmanager
@@ -40,7 +29,7 @@ def refusing_what_export_loses(model: torch.nn.Module, source: str) -> Iterator[
     as a warning that figures leave it out.
     """
     wrong = [*_hooks(model)]
-    left_out: list[Lost] = []
+    left_out: list[str] = []
     with _listening(wrong, left_out):
         yield
     if wrong:
@@ -49,30 +38,27 @@ def refusing_what_export_loses(model: torch.nn.Module, source: str) -> Iterator[
         log.warning("%s: these figures leave out %s; %s", source, left_out[0], "--training step has it")
 
 
-def _hooks(model: torch.nn.Module) -> Iterator[Lost]:
+def _hooks(model: torch.nn.Module) -> Iterator[str]:
     for path, parameter in model.named_parameters():
         if getattr(parameter, "_backward_hooks", None):
-            yield Lost(f"a hook of the parameter {path}", "")
+            yield f"a hook of the parameter {path}"
         if getattr(parameter, "_post_accumulate_grad_hooks", None):
-            yield Lost(f"a hook of the gradient of {path}", "")
+            yield f"a hook of the gradient of {path}"
     for path, module in model.named_modules():
         if module._backward_hooks or module._backward_pre_hooks:
-            yield Lost(f"a backward hook of the module {path or type(module).__name__}", "")
+            yield f"a backward hook of the module {path or type(module).__name__}"
 
 
-@contextmanager
-def _listening(wrong: list[Lost], left_out: list[Lost]) -> Iterator[None]:
-    """Notes calls of what autograd alone hears of."""
+def _listening(wrong: list[str], left_out: list[str]) -> AbstractContextManager[None]:
+    """Notes calls of what autograd alone hears of, and where the model calls it."""
     import torch
     from torch.utils import checkpoint
 
-    def noting(
-        function: Callable[..., Any], into: list[Lost], name: Callable[..., str]
-    ) -> Callable[..., Any]:
+    def noting(function: Callable[..., Any], into: list[str], name: Callable[..., str]) -> Callable[..., Any]:
         def called(*args: Any, **kwargs: Any) -> Any:
             line = _users_line(sys._getframe(1))
             if line is not None:
-                into.append(Lost(name(*args), line))
+                into.append(f"{name(*args)} at {line}")
             return function(*args, **kwargs)
 
         return called
@@ -81,28 +67,16 @@ def _listening(wrong: list[Lost], left_out: list[Lost]) -> Iterator[None]:
         reentrant = issubclass(kind, checkpoint.CheckpointFunction)
         return "a re-entrant checkpoint" if reentrant else f"the custom autograd.Function {kind.__name__}"
 
-    generator = "_checkpoint_without_reentrant_generator"
-    apply = vars(torch.autograd.Function)["apply"]
-    hook, grad, checkpointed = torch.Tensor.register_hook, torch.autograd.grad, getattr(checkpoint, generator)
-    before: list[tuple[Any, str, Any]] = [
-        (torch.autograd.Function, "apply", apply),
-        (torch.Tensor, "register_hook", hook),
-        (torch.autograd, "grad", grad),
-        (checkpoint, generator, checkpointed),
-    ]
-    instead = (
-        classmethod(noting(apply.__func__, wrong, function_name)),
-        noting(hook, wrong, lambda *given: "a hook of a tensor"),
-        noting(grad, wrong, lambda *given: "an inner autograd.grad"),
-        noting(checkpointed, left_out, lambda *given: "a checkpoint"),
+    def noted(owner: Any, name: str, into: list[str], what: str) -> tuple[Any, str, Any]:
+        return owner, name, noting(getattr(owner, name), into, lambda *given: what)
+
+    apply = vars(torch.autograd.Function)["apply"].__func__
+    return patched(
+        (torch.autograd.Function, "apply", classmethod(noting(apply, wrong, function_name))),
+        noted(torch.Tensor, "register_hook", wrong, "a hook of a tensor"),
+        noted(torch.autograd, "grad", wrong, "an inner autograd.grad"),
+        noted(checkpoint, "_checkpoint_without_reentrant_generator", left_out, "a checkpoint"),
     )
-    for (owner, name, _), function in zip(before, instead, strict=True):
-        setattr(owner, name, function)
-    try:
-        yield
-    finally:
-        for owner, name, function in before:
-            setattr(owner, name, function)
 
 
 def _users_line(frame: FrameType | None) -> str | None:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
-from memplan_engine.torch_capture.training.torch_loss import Loss, find_loss
+from memplan_engine.torch_capture.capture_module import check_module
+from memplan_engine.torch_capture.torch_fake import part_of_path
 
 if TYPE_CHECKING:
     import torch
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     Step = Callable[..., Any]
     Listen = Callable[[Any], None]
 
+Loss = Callable[[Any], Any]
 OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
 """Names on the command line → classes of `torch.optim`, which are made with their own defaults."""
 
@@ -67,11 +69,26 @@ def check_recipe(recipe: Recipe, source: str) -> None:
         raise InputError(source, "step", "loss, accumulate or clip_grad_norm, too", "all of it in the step")
 
 
+def check_trainable(model: Any, source: str) -> None:
+    """Raise InputError for what is no module, or has no parameter that requires a gradient."""
+    import torch
+
+    check_module(model, source)
+    lazy = [path for path, parameter in model.named_parameters() if torch.nn.parameter.is_lazy(parameter)]
+    if lazy:
+        expected = "weights that are made: call the model once where it is built"
+        raise InputError(source, f"parameter {lazy[0]!r}", "one without a size (a lazy module)", expected)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        found = f"{sum(1 for _ in model.parameters())}, none of which requires a gradient"
+        raise InputError(source, "parameters", found, "at least one that does")
+
+
 def make_optimizer(
     recipe: Recipe, model: torch.nn.Module, source: str, twins: dict[int, Any] | None = None
 ) -> Any:
     """The optimizer of `recipe` for the parameters of `model`, or several in the form that it has them in.
-    One that is made already is copied; `twins` gives, by id, what stands for each of its tensors in `model`.
+    One that is made already is copied; `twins` gives, by id, what stands for each of its tensors in `model`,
+    whose own they are without.
 
     Raises
     ------
@@ -81,7 +98,8 @@ def make_optimizer(
 
     chosen = recipe.optimizer
     if not isinstance(chosen, str) and not callable(chosen):
-        return copy.deepcopy(chosen, twins or {})
+        own = {id(parameter): parameter for parameter in model.parameters()}
+        return copy.deepcopy(chosen, own if twins is None else twins)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if isinstance(chosen, str):
         options: dict[str, Any] = {} if recipe.foreach is None else {"foreach": recipe.foreach}
@@ -133,11 +151,58 @@ def kept_by_optimizers(made: Any) -> Iterator[tuple[Any, str, torch.Tensor]]:
         for path, leaf in pytree.tree_flatten_with_path(value)[0]:
             if isinstance(leaf, torch.Tensor) and id(leaf) not in seen:
                 seen.add(id(leaf))
-                yield owner, ".".join([*([label] if label else []), *map(_key, path)]), leaf
+                yield owner, ".".join([*([label] if label else []), *map(part_of_path, path)]), leaf
 
 
-def _key(part: Any) -> str:
-    return str(next(getattr(part, kind) for kind in ("key", "idx", "name") if hasattr(part, kind)))
+def find_loss(output: Any, loss: Loss | None, source: str) -> torch.Tensor:
+    """The scalar to differentiate: `loss(output)` where the user gives a function, else `output.loss` or
+    `output["loss"]` (HuggingFace models that were given labels), else a lone tensor, summed.
+
+    Raises
+    ------
+    InputError: there is none of these, or it is no scalar, or no parameter has a part in it.
+    """
+    import torch
+
+    if loss is not None:
+        value, place = loss(output), "loss"
+    else:
+        value, place = _own_loss(output), "output"
+        if isinstance(value, torch.Tensor) and value is output and value.dim():
+            value = value.sum()
+    if not isinstance(value, torch.Tensor):
+        what = "output without a loss" if loss is None else "result"
+        raise InputError(
+            source,
+            place,
+            f"{_kind(value)} {what}",
+            "output.loss (give labels), one tensor, or loss=, a function",
+        )
+    if value.dim():
+        raise InputError(
+            source, place, f"a loss of shape {tuple(value.shape)}", "a scalar: loss=, a function"
+        )
+    if not value.requires_grad:
+        raise InputError(
+            source, place, "a loss that no parameter has a part in", "one that can be differentiated"
+        )
+    return value
+
+
+def _own_loss(output: Any) -> Any:
+    import torch
+
+    if isinstance(output, torch.Tensor):
+        return output
+    found = getattr(output, "loss", None)
+    if found is None and isinstance(output, Mapping):
+        found = output.get("loss")
+    return output if found is None else found
+
+
+def _kind(value: Any) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
 
 
 def take_step(
@@ -234,8 +299,3 @@ def random_state(seed: int) -> Iterator[None]:
         finally:
             random.setstate(python)
             np.random.set_state(numpy)
-
-
-def storage_of(tensor: torch.Tensor) -> int:
-    """What tells the storage of `tensor` from others."""
-    return int(tensor.untyped_storage()._cdata)

@@ -14,14 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
-from memplan_engine.torch_capture.torch_fake import STEP_RECORDED, FakeTwins, fake_mode, quiet
+from memplan_engine.torch_capture.capture_module import tracing
+from memplan_engine.torch_capture.torch_fake import STEP_RECORDED, FakeTwins, fake_mode
 from memplan_engine.torch_capture.torch_graph import assemble
-from memplan_engine.torch_capture.torch_run import Held, Run, Slot, labels
-from memplan_engine.torch_capture.torch_symbols import Sizes
+from memplan_engine.torch_capture.torch_run import Held, Run
 from memplan_engine.torch_capture.torch_version import require_torch
 from memplan_engine.torch_capture.training.torch_eager_ops import as_eager, with_own_ops
-from memplan_engine.torch_capture.training.torch_loss import Loss
-from memplan_engine.torch_capture.training.torch_recipe import Recipe, check_recipe, random_state
+from memplan_engine.torch_capture.training.torch_recipe import (
+    Loss,
+    Recipe,
+    check_recipe,
+    check_trainable,
+    random_state,
+)
 from memplan_engine.torch_capture.training.torch_step_nodes import (
     drop_profiling,
     end_with_optimizer,
@@ -31,7 +36,6 @@ from memplan_engine.torch_capture.training.torch_step_nodes import (
     tell_apart,
     without_writes,
 )
-from memplan_engine.torch_capture.training.torch_trainee import check_trainable, tracing
 from memplan_engine.torch_capture.training.torch_trainer import Argument, Gradients, Returned, Trainer
 
 if TYPE_CHECKING:
@@ -59,11 +63,6 @@ class StepModule:
     results: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
     outputs: tuple[Returned, ...] = ()
-
-    @property
-    def values(self) -> tuple[torch.Tensor, ...]:
-        """A fake tensor for each placeholder."""
-        return tuple(each.value for each in self.arguments)
 
 
 def capture_step(
@@ -130,20 +129,20 @@ def trace_step(
         with random_state(SEED):
             trainer = Trainer(model, list(args), dict(kwargs or {}), recipe, source, twins)
             trainer.take_first()
-        found = trainer.arguments()
+        arguments = trainer.arguments()
         with random_state(SEED):
-            module = trainer.trace(found, Gradients(gradients))
+            module = trainer.trace(arguments, Gradients(gradients))
         refuse_what_is_kept_elsewhere(module, source)
-        owners = [each.module for each in found]
+        owners = [each.module for each in arguments]
         drop_profiling(module)
         with_own_ops(module)
         end_with_optimizer(module)
         give_modules(module, owners)
         if functional:
-            module = without_writes(module, [each.value for each in found], owners)
-    tell_apart(module, {each.name for each in found})
+            module = without_writes(module, [each.value for each in arguments], owners)
+    tell_apart(module, {each.name for each in arguments})
     outputs = () if functional else trainer.outputs()
-    return StepModule(source, module, found, trainer.named, trainer.held, outputs)
+    return StepModule(source, module, arguments, trainer.named, trainer.held, outputs)
 
 
 @dataclass(slots=True)
@@ -167,17 +166,9 @@ class _StepRun(Run):
 
 def step_graph(step: StepModule) -> Graph:
     """The Graph of a traced step."""
-    import torch
-
-    run = _StepRun(step.source, fake_mode())
-    twins = FakeTwins(run.mode)
-    inputs: list[str] = []
-    slots: list[Slot] = []
-    for each in step.arguments:
-        slots.append(run.keep(each.name, twins.twin(each.value)))
-        (run.constants if each.kept else inputs).append(each.name)
-    with torch.no_grad(), quiet():
-        outputs = labels(run.graph(step.module, slots).names)
+    run = _StepRun(step.source)
+    slots = [run.take(each.name, each.value, each.kept) for each in step.arguments]
+    returned = run.run(step.module, slots)
     phases = {node.name: phase_of(node) for node in step.module.graph.nodes}
     run.ops = [replace(op, phase=phases.get(op.name)) for op in run.ops]
-    return assemble(run, Sizes(run.source, {}), inputs, list(dict.fromkeys(outputs)))
+    return assemble(run, returned)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Phase
+from memplan_engine.torch_capture.torch_fake import part_of_path
 from memplan_engine.torch_capture.torch_source import source_of
 from memplan_engine.torch_capture.torch_writes import written_nodes
 from memplan_engine.torch_capture.training.torch_origins import TAG
@@ -113,13 +113,6 @@ def without_writes(
     return made
 
 
-def tensor_of(node: Node) -> str:
-    """What the Graph calls the tensor that `node` gives."""
-    if node.target is operator.getitem and isinstance(node.args[1], int):
-        return f"{node.args[0]}.{node.args[1]}"
-    return node.name
-
-
 def tell_apart(module: GraphModule, given: set[str]) -> None:
     """Give the nodes other names that have those of parameters or inputs: an input `t`, and aten.t."""
     for node in module.graph.nodes:
@@ -143,8 +136,7 @@ def input_names(
     # In the order of the call, as its leaves are, not in that of the signature.
     for name, value in (*zip(named, args, strict=False), *kwargs.items()):
         for path, leaf in pytree.tree_flatten_with_path(value)[0]:
-            parts = [str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", "")))) for key in path]
-            yield "_".join([name, *parts]).replace(".", "_"), leaf
+            yield "_".join([name, *map(part_of_path, path)]).replace(".", "_"), leaf
 
 
 def unlike(found: Sequence[Any]) -> Iterator[Any]:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
 from memplan_engine.torch_capture.capture_module import fake_inputs, fake_model
-from memplan_engine.torch_capture.torch_fake import FakeTwins
+from memplan_engine.torch_capture.torch_fake import FakeTwins, storage_of
+from memplan_engine.torch_capture.torch_run import tensor_of
 from memplan_engine.torch_capture.torch_writes import written_nodes
 from memplan_engine.torch_capture.training.torch_origins import Origins
 from memplan_engine.torch_capture.training.torch_recipe import (
@@ -24,10 +25,9 @@ from memplan_engine.torch_capture.training.torch_recipe import (
     make_optimizer,
     named_outputs,
     optimizers_in,
-    storage_of,
     take_step,
 )
-from memplan_engine.torch_capture.training.torch_step_nodes import input_names, tensor_of, unlike
+from memplan_engine.torch_capture.training.torch_step_nodes import input_names, unlike
 from memplan_engine.torch_capture.training.torch_values import KnownValues, answering
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Trainer:
         """What stands for `tensor`, which lives on between steps; its value is known if it has one."""
         if not _has_values(tensor):
             return tensor if hasattr(tensor, "fake_mode") else self.twins.twin(tensor)
-        twin = self.twins.twin(tensor)
+        twin: torch.Tensor = self.twins.twin(tensor)
         self.values.know(twin, tensor)
         return twin
 
@@ -197,16 +197,16 @@ class Trainer:
             label = f"{owner.name if owner else 'optimizer'}.{key}"
             yield Argument(label, value, state=state, constant=constant)
 
-    def trace(self, found: Sequence[Argument], gradients: Gradients) -> GraphModule:
-        """The second step as a graph that takes `found`."""
+    def trace(self, arguments: Sequence[Argument], gradients: Gradients) -> GraphModule:
+        """The second step as a graph that takes `arguments`."""
         import torch
         from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot, make_fx, track_tensor
 
-        owners = {id(each.value): each.module for each in found}
+        owners = {id(each.value): each.module for each in arguments}
 
         def step(*placeholders: torch.Tensor) -> list[torch.Tensor]:
             tracer = get_proxy_mode().tracer  # type: ignore[union-attr]
-            for each, placeholder in zip(found, placeholders, strict=True):
+            for each, placeholder in zip(arguments, placeholders, strict=True):
                 proxy = get_proxy_slot(placeholder, tracer).proxy
                 track_tensor(each.value, proxy, constant=None, tracer=tracer)
 
@@ -217,21 +217,21 @@ class Trainer:
                 stack.enter_context(answering(self.values, self.source))
                 stack.enter_context(Origins(tracer.graph, self.model, optimizers_in(self.optimizer), owners))
                 stack.enter_context(torch.autograd.detect_anomaly(check_nan=False))
-                before = [storage_of(each.value) for each in found]
+                before = [storage_of(each.value) for each in arguments]
                 results = self._take(listen)
-                self._refuse_what_is_rebound(found, before)
-                return self._outcome(results, found, gradients)
+                self._refuse_what_is_rebound(arguments, before)
+                return self._outcome(results, arguments, gradients)
 
-        values = [each.value for each in found]
+        values = [each.value for each in arguments]
         return make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*values)
 
-    def _refuse_what_is_rebound(self, found: Sequence[Argument], before: Sequence[int]) -> None:
+    def _refuse_what_is_rebound(self, arguments: Sequence[Argument], before: Sequence[int]) -> None:
         """Raise InputError for what lives on and is replaced by another tensor instead of written: `before`
-        are the storages that `found` had."""
+        are the storages that `arguments` had."""
         expected = "one that is written in place (copy_), so that it lives on between steps"
         state = {(id(owner), key): tensor for owner, key, tensor in kept_by_optimizers(self.optimizer)}
-        owners = {each.path: id(each.value) for each in found if each.paths} | {"": id(None)}
-        for each, storage in zip(found, before, strict=True):
+        owners = {each.path: id(each.value) for each in arguments if each.paths} | {"": id(None)}
+        for each, storage in zip(arguments, before, strict=True):
             named = [(path, attribute_at(self.model, path)) for path in each.paths]
             if each.state:
                 named.append((each.path, state.pop((owners[each.state[0]], each.state[1]), None)))
@@ -239,7 +239,7 @@ class Trainer:
                 if now is not each.value or storage_of(now) != storage:
                     what = "one that a step replaces by another"
                     raise InputError(self.source, f"tensor {path!r}", what, expected)
-        known = {id(each.value) for each in found}
+        known = {id(each.value) for each in arguments}
         for (_, key), tensor in state.items():
             if id(tensor) not in known:
                 what = "one that the optimizer makes in the second step"
@@ -252,12 +252,12 @@ class Trainer:
             self.returned.append((name, node, _last_write(node, storage_of(tensor))))
 
     def _outcome(
-        self, results: Mapping[str, torch.Tensor], found: Sequence[Argument], gradients: Gradients
+        self, results: Mapping[str, torch.Tensor], arguments: Sequence[Argument], gradients: Gradients
     ) -> list[torch.Tensor]:
         self.named = tuple(results)
         if gradients is Gradients.FREED:
             return list(results.values())
-        held = [(each.paths[0], each.value.grad) for each in found if each.paths]
+        held = [(each.paths[0], each.value.grad) for each in arguments if each.paths]
         self.held = tuple(path for path, gradient in held if gradient is not None)
         return [*results.values(), *(gradient for _, gradient in held if gradient is not None)]
 

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
+from memplan_engine.torch_capture.capture_module import exporting, fake_inputs, fake_model, tracing
+from memplan_engine.torch_capture.torch_fake import FakeTwins, fake_mode, tensors_of
+from memplan_engine.torch_capture.torch_version import require_torch
 from memplan_engine.torch_capture.training.torch_joint import (
     Given,
     Halves,
@@ -18,9 +21,9 @@ from memplan_engine.torch_capture.training.torch_joint import (
     joint_graph,
     outputs_of,
 )
-from memplan_engine.torch_capture.training.torch_loss import Loss
+from memplan_engine.torch_capture.training.torch_lost import refusing_what_export_loses
+from memplan_engine.torch_capture.training.torch_recipe import Loss, check_trainable, find_loss
 from memplan_engine.torch_capture.training.torch_step_nodes import tell_apart
-from memplan_engine.torch_capture.training.torch_trainee import Trainee, make_trainee, tracing
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +33,23 @@ PARTITIONS = {"default": "default_partition", "min_cut": "min_cut_rematerializat
 """How the joint graph is cut in two: at the end of the forward pass as written, or so that little is saved
 and cheap ops run again (`torch.compile`'s choice)."""
 TRACEABLE = "a model whose gradients AOTAutograd can trace"
+
+
+@dataclass(frozen=True, slots=True)
+class Trainee:
+    """A model that was exported with gradients on.
+
+    `module` is the exported model with its parameters, fake ones, as attributes; `leaves` are its flat
+    example inputs and `leaf_names` their names in graphs; `state_names` gives the names of parameters,
+    buffers and constants by attribute path.
+    """
+
+    source: str
+    module: GraphModule
+    leaves: tuple[Any, ...]
+    leaf_names: tuple[str, ...]
+    state_names: Mapping[str, str]
+    loss: Loss | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +95,8 @@ def capture_training(
         torch cannot trace.
     MissingDependencyError: torch is not installed.
     """
-    trainee = make_trainee(model, args, kwargs, loss, name)
+    require_torch("capturing a training step")
+    trainee = _trainee(model, args, kwargs or {}, loss, name or type(model).__name__)
     if partition not in PARTITIONS:
         raise InputError(trainee.source, "partition", repr(partition), f"one of {', '.join(PARTITIONS)}")
     with tracing(trainee.source, "AOTAutograd", TRACEABLE):
@@ -93,12 +114,38 @@ def capture_training(
     )
 
 
-def _halves(trainee: Trainee, partition: str) -> Halves:
+def _trainee(
+    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], loss: Loss | None, source: str
+) -> Trainee:
+    """Export `model` with gradients on, in the mode (train or eval) it is in, without allocating a weight."""
     import torch
+    from torch.utils import _pytree as pytree
+
+    check_trainable(model, source)
+    twins = FakeTwins(fake_mode(), meta_device="cpu")
+    with refusing_what_export_loses(model, source), exporting(source):
+        exported = torch.export.export(
+            fake_model(model, twins),
+            tuple(fake_inputs(list(args), twins)),
+            fake_inputs(dict(kwargs), twins),
+            strict=False,
+        )
+        specs = exported.graph_signature.input_specs
+        return Trainee(
+            source,
+            exported.module(check_guards=False),
+            tuple(pytree.tree_leaves(exported.example_inputs)),
+            tuple(spec.arg.name for spec in specs if spec.kind.name == "USER_INPUT"),
+            {str(spec.target): spec.arg.name for spec in specs if spec.kind.name != "USER_INPUT"},
+            loss,
+        )
+
+
+def _halves(trainee: Trainee, partition: str) -> Halves:
     from torch._functorch import partitioners
     from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 
-    tensors = tuple(leaf for leaf in trainee.leaves if isinstance(leaf, torch.Tensor))
+    tensors = tuple(tensors_of(trainee.leaves))
     with ExitStack() as stack:
         joint = aot_export_joint_with_descriptors(stack, _step_module(trainee), tensors).graph_module
     given = {node.name: _given(node, trainee, tensors) for node in joint.graph.find_nodes(op="placeholder")}
@@ -116,6 +163,7 @@ def _halves(trainee: Trainee, partition: str) -> Halves:
 def _step_module(trainee: Trainee) -> torch.nn.Module:
     """A module whose output is the loss, followed by the model's other outputs, detached."""
     import torch
+    from torch.fx import Interpreter, traceback
 
     class Step(torch.nn.Module):
         def __init__(self) -> None:
@@ -125,10 +173,14 @@ def _step_module(trainee: Trainee) -> torch.nn.Module:
         def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
             given = iter(tensors)
             leaves = [next(given) if isinstance(leaf, torch.Tensor) else leaf for leaf in trainee.leaves]
-            loss, others = trainee.run(leaves)
+            # So that the ops of gradients, too, know the module and the line that they come from.
+            with torch.enable_grad(), traceback.preserve_node_meta():
+                output = Interpreter(trainee.module).run(*leaves)
+                loss = find_loss(output, trainee.loss, trainee.source)
+            others = [leaf.detach() for leaf in tensors_of(output) if leaf is not loss]
             # AOTAutograd would return, and differentiate, what the loss is a view of.
             loss = loss.clone() if loss._is_view() else loss
-            return (loss, *(other.detach() for other in others))
+            return (loss, *others)
 
     return Step()
 

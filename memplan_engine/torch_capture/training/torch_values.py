@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
-from memplan_engine.torch_capture.torch_fake import MOST_ELEMENTS, STEP_RECORDED
+from memplan_engine.torch_capture.torch_fake import MOST_ELEMENTS, STEP_RECORDED, storage_of, tensors_of
 from memplan_engine.torch_capture.torch_transformers import is_tracing, replaced
-from memplan_engine.torch_capture.torch_writes import written_values
+from memplan_engine.torch_capture.torch_writes import is_repeatable, written_values
 from memplan_engine.torch_capture.training.torch_origins import who_asks, who_makes
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ class KnownValues:
     def know(self, fake: torch.Tensor, value: torch.Tensor) -> None:
         """Have `fake`, with all that shares its storage, begin with the content of `value`, a real tensor of
         the same form."""
-        storage = fake.untyped_storage()
         with _real():
-            self.real[storage._cdata] = (storage, value.untyped_storage().clone())  # type: ignore[no-untyped-call]
+            real = value.untyped_storage().clone()  # type: ignore[no-untyped-call]
+        self.real[storage_of(fake)] = (fake.untyped_storage(), real)
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """A view of the value of `tensor`, None where it is not known."""
@@ -67,7 +67,7 @@ class KnownValues:
             return tensor
         if not isinstance(tensor, FakeTensor):
             return None
-        fake, real = self.real.get(tensor.untyped_storage()._cdata, (None, None))
+        fake, real = self.real.get(storage_of(tensor), (None, None))
         if fake is None or real is None or fake.nbytes() != real.nbytes():
             return None
         with _real():
@@ -82,14 +82,14 @@ class KnownValues:
         if torch.Tag.inplace_view in operator.tags:
             return
         written = pytree.tree_leaves(list(written_values(operator, args, kwargs)))
-        results = _tensors(made)
-        fresh = [leaf for leaf in results if leaf.untyped_storage()._cdata not in self.real]
+        results = tensors_of(made)
+        fresh = [leaf for leaf in results if storage_of(leaf) not in self.real]
         if not (written or fresh):
             return
         real = self._run(operator, args, kwargs, written, results) if _follows(operator) else None
         if real is None:
             for leaf in written:
-                self.real.pop(leaf.untyped_storage()._cdata, None)
+                self.real.pop(storage_of(leaf), None)
             return
         for leaf, value in zip(results, real, strict=True):
             if any(leaf is each for each in fresh):
@@ -116,7 +116,7 @@ class KnownValues:
         except Exception as error:
             log.debug("%s of known values fails: %s", operator, error)
             return None
-        real = _tensors(found)
+        real = tensors_of(found)
         alike = len(real) == len(results) and not any(leaf.is_meta for leaf in real)
         return real if alike else None
 
@@ -133,7 +133,7 @@ class KnownValues:
             else:
                 real = torch.UntypedStorage(storage.nbytes())  # type: ignore[no-untyped-call]
                 torch.empty(0, dtype=fake.dtype).set_(real, *place).copy_(value)
-        self.real[storage._cdata] = (storage, real)
+        self.real[storage_of(fake)] = (storage, real)
 
     def answer(self, operator: Any, args: Any, kwargs: Any) -> Any:
         """What `operator` says of values of its arguments (`.item()`, `torch.equal`), None where they are not
@@ -141,26 +141,16 @@ class KnownValues:
         import torch
         from torch.utils import _pytree as pytree
 
-        if any(self.of(tensor) is None for tensor in _tensors((args, kwargs))):
+        if any(self.of(tensor) is None for tensor in tensors_of((args, kwargs))):
             return None
         known = pytree.tree_map_only(torch.Tensor, self.of, (args, kwargs))
         with _real():
             return operator(*known[0], **known[1])
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
-    import torch
-    from torch.utils import _pytree as pytree
-
-    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-
-
 def _follows(operator: Any) -> bool:
     """Whether what `operator` gives follows from its arguments."""
-    import torch
-
-    drawn = torch.Tag.nondeterministic_seeded in operator.tags
-    return operator.namespace == "aten" and not drawn and "empty" not in operator._schema.name
+    return operator.namespace == "aten" and is_repeatable(operator)
 
 
 def _is_large(tensor: torch.Tensor) -> bool:
@@ -202,7 +192,7 @@ def answering(values: KnownValues, source: str) -> Iterator[None]:
                 raise _unknown(source, asked) from None
             except DynamicOutputShapeException:
                 raise _unknown(source, f"a size that depends on values ({func._schema.name})") from None
-            if any(leaf.layout is not torch.strided for leaf in _tensors(made)):
+            if any(leaf.layout is not torch.strided for leaf in tensors_of(made)):
                 found = f"a sparse tensor {who_makes()}"
                 raise InputError(
                     source, "training step", found, f"dense ones (sparse=False), {STEP_RECORDED}"

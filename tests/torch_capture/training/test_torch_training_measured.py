@@ -127,7 +127,7 @@ def test_planned_live_bytes_of_a_whole_step_are_those_measured(
     name: str, functional: bool, gradients: str
 ) -> None:
     step, graph = adam_step(name, functional, gradients)
-    after = measure_graph_module(step.module, real_like(step.values))
+    after = measure_graph_module(step.module, real_like([each.value for each in step.arguments]))
     assert live_bytes(to_problem(graph, alignment=1)) == [after[op.name] for op in graph.ops]
     phases = [op.phase for op in graph.ops]
     assert phases == sorted(phases, key=list(Phase).index)

@@ -1,17 +1,43 @@
-"""A forward graph and the backward graph that belongs to it, matched by the names of nodes."""
+"""What is asked of fx graphs and their nodes: sizes, what may be released, and which backward graph
+belongs to a forward graph, by the names of nodes."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from memplan_engine.errors import InputError
 from memplan_engine.fx_estimator.aliasing import SizeOf
-from memplan_engine.fx_estimator.fx_sizes import PRIMALS
+from memplan_engine.torch_capture.torch_run import brief
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
 
+log = logging.getLogger(__name__)
+
+PRIMALS = "primals"
+"""How AOTAutograd's names of the forward's inputs (parameters, buffers and arguments) begin."""
 FORWARD, BACKWARD = "forward graph", "backward graph"
+
+
+def size_of_node(node: Node) -> int:
+    """Bytes of the tensors in `node.meta["val"]`, each at its own shape, as torch's partitioner counts them.
+
+    Symbolic sizes take their hints, and a symbolic number counts 1. A value without a known size counts 0,
+    with a logged warning, as in the published estimator.
+    """
+    from torch._functorch.partitioners import _size_of
+
+    try:
+        return int(_size_of(node))
+    except Exception as error:
+        log.warning("node %s has no known size and counts 0 bytes (%s)", node.name, brief(error))
+        return 0
+
+
+def is_not_primal(node: Node) -> bool:
+    """Whether `node` is none of the forward's inputs: those belong to the caller and are never released."""
+    return not node.name.startswith(PRIMALS)
 
 
 def matched(forward: Graph, backward: Graph, size_of: SizeOf) -> tuple[dict[str, Node], dict[str, Node]]:
