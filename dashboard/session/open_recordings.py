@@ -51,11 +51,11 @@ def parse_part(text: str, source: str) -> Selection:
     """The same back; "" is the default. Raises InputError for what is none."""
     if not text:
         return Selection()
-    found = _PART.fullmatch(text)
-    if not found:
+    match = _PART.fullmatch(text)
+    if not match:
         raise InputError(source, "part", repr(text[:40]), "device=0, device=0,stream=7 or device=0,pool=0:1")
-    pool = (int(found[3]), int(found[4])) if found[3] else None
-    return Selection(int(found[1]), int(found[2]) if found[2] else None, pool)
+    pool = (int(match[3]), int(match[4])) if match[3] else None
+    return Selection(int(match[1]), int(match[2]) if match[2] else None, pool)
 
 
 def read_part(path: Path, version: tuple[int, int], part: str) -> Plan:
@@ -70,22 +70,22 @@ def read_recording(path: Path, version: tuple[int, int], part: str) -> Recording
 
 def parts(path: Path, version: tuple[int, int]) -> dict[str, str]:
     """What can be chosen, text → label: each device, its streams and memory pools where there are several."""
-    found = {}
+    labels = {}
     for recording in _snapshot(path, version).recordings:
         label = f"device {recording.device}" if recording.device >= 0 else "the CPU"
         told = f"{len(recording.events):,} events"
         reserved = held(recording)[0]
-        found[part_text(recording.device)] = f"{label}: {told}" + (
+        labels[part_text(recording.device)] = f"{label}: {told}" + (
             f", {format_bytes(reserved)} reserved" if reserved else ""
         )
-        known = streams(recording)
-        if len(known) > 1:
-            found |= {part_text(recording.device, each): f"{label}, stream {each}" for each in known}
+        numbers = streams(recording)
+        if len(numbers) > 1:
+            labels |= {part_text(recording.device, each): f"{label}, stream {each}" for each in numbers}
         several = pools(recording)
         if len(several) > 1:
             texts = [part_text(recording.device, pool=each) for each in several]
-            found |= dict(zip(texts, [f"{label}, {_pool_words(each)}" for each in several], strict=True))
-    return found
+            labels |= dict(zip(texts, [f"{label}, {_pool_words(each)}" for each in several], strict=True))
+    return labels
 
 
 def _pool_words(pool: tuple[int, int]) -> str:

@@ -76,6 +76,11 @@ def parse_mebibytes(text: str) -> float | None:
     return min(value, MOST_MEBIBYTES) if not math.isnan(value) and value > 0 else None
 
 
+def mebibytes_text(mebibytes: float | None) -> str:
+    """The same back as text."""
+    return repr(mebibytes).removesuffix(".0") if mebibytes else ""
+
+
 def _number(choices: dict[str, str], name: str, most: int, unit: str) -> int | None:
     text = choices[name]
     value = _whole(text) if text else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from memplan_dashboard.charts.reserved_over_time import Curve
 from memplan_dashboard.plan_view import Band, Panel, StripLine
-from memplan_dashboard.session.plan_facts import Facts
+from memplan_dashboard.session.plan_facts import PlanFacts
 from numpy.typing import NDArray
 
 from memplan_engine import Problem
@@ -24,7 +24,7 @@ MOST_LINE = 200_000
 
 
 def make_panel(
-    facts: Facts,
+    facts: PlanFacts,
     colouring: Colouring,
     dimmed: NDArray[np.bool_] | None = None,
     capacity: int | None = None,
@@ -66,7 +66,7 @@ def make_panel(
     )
 
 
-def _lines(facts: Facts, reserved: Curve | None) -> tuple[StripLine, ...]:
+def _lines(facts: PlanFacts, reserved: Curve | None) -> tuple[StripLine, ...]:
     """What is held with the scratch of ops, where they have any, and what an allocator reserved."""
     plan, lines = facts.plan, []
     if plan.workspace_bytes:
