@@ -16,7 +16,16 @@ import memplan_examples
 from memplan_dashboard.session import open_recordings
 from platformdirs import user_cache_path
 
-from memplan_engine import Graph, ImportOptions, InputError, MemplanError, Plan, Problem, load
+from memplan_engine import (
+    Graph,
+    ImportOptions,
+    InputError,
+    MemplanError,
+    Plan,
+    Problem,
+    load,
+    recorded_plan,
+)
 from memplan_engine.formats.about import read_about
 from memplan_engine.formats.importer import HEAD_BYTES, Loaded
 from memplan_engine.formats.memplan_json.graph_format import About
@@ -182,7 +191,7 @@ def read_document(
     path = path_of(key)
     try:
         if open_recordings.is_recording(path):
-            return open_recordings.read_part(path, version_of(key), part), About()
+            return recorded_plan(open_recordings.read_recording(path, version_of(key), part)), About()
         loaded = load(path, ImportOptions(dims=dict(dims), offsets_as_plan=offsets_as_plan))
     except MemplanError as error:
         raise MemplanError(str(error).replace(str(path), path.name)) from error

@@ -13,14 +13,12 @@ from memplan_engine import (
     Snapshot,
     choose_recording,
     load_recording,
-    recorded_plan,
 )
 from memplan_engine.files import recognise
 from memplan_engine.formats.allocator_files.profiler_file import is_trace
 from memplan_engine.formats.importer import HEAD_BYTES
 from memplan_engine.formats.json_stream import head_of
 from memplan_engine.formats.read_limits import read_head
-from memplan_engine.plan import Plan
 from memplan_engine.recordings.allocator_recording import Recording
 from memplan_engine.recordings.recording_parts import DEFAULT_POOL, held, pool_text, pools, streams
 from memplan_engine.units import format_bytes
@@ -58,13 +56,8 @@ def parse_part(text: str, source: str) -> Selection:
     return Selection(int(match[1]), int(match[2]) if match[2] else None, pool)
 
 
-def read_part(path: Path, version: tuple[int, int], part: str) -> Plan:
-    """The recorded placement of a part; raises MemplanError."""
-    return recorded_plan(read_recording(path, version, part))
-
-
 def read_recording(path: Path, version: tuple[int, int], part: str) -> Recording:
-    """A part of the recording itself; raises MemplanError."""
+    """A part of the recording; raises MemplanError."""
     return choose_recording(_snapshot(path, version), parse_part(part, path.name))
 
 

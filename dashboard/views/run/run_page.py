@@ -37,13 +37,6 @@ EVERY_SECONDS = 0.5
 TAKEN = "Only a run or an observation in JSON is taken here. Below stays what was open before."
 
 
-def _pick_source(current: str) -> None:
-    def take(key: str) -> None:
-        state.choose(run=key)
-
-    pick_key("Model or file", run_choices.catalogue(), current, "run_widget", take)
-
-
 def _pick_strategy(current: str) -> None:
     st.selectbox(
         "Strategy",
@@ -163,7 +156,8 @@ def _page() -> None:
     is_model = kind == run_choices.MODEL
     columns = row([3.4, 1.6, 1.2, 1] if is_model else [3.4, 3.8])
     with columns[0]:
-        _pick_source(key)
+        known = run_choices.catalogue()
+        pick_key("Model or file", known, key, "run_widget", lambda picked: state.choose(run=picked))
     if is_model and name in MODELS:
         asked = run_choices.asked_for(name)
         with columns[1]:
