@@ -6,10 +6,10 @@ from pathlib import Path
 
 import streamlit as st
 from memplan_dashboard.session import state
-from memplan_dashboard.widgets.style import CSS
 
-st.set_page_config(page_title="memplan", page_icon=str(Path(__file__).with_name("icon.png")), layout="wide")
-st.html(f"<style>{CSS}</style>")
+HERE = Path(__file__).parent
+st.set_page_config(page_title="memplan", page_icon=str(HERE / "icon.png"), layout="wide")
+st.html(HERE / "style.css")
 state.restore()
 state.start_compiling()
 

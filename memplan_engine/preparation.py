@@ -58,7 +58,7 @@ class Preparation:
         bool,
         PlanningOption(
             "Give graph inputs, which belong to the caller, a place in the arena.",
-            label="Give graph inputs a place",
+            label="Plan graph inputs",
             parameter="inputs",
         ),
     ] = False

@@ -129,21 +129,19 @@ ROOMS: dict[str, str] = {
     "memplan_dashboard.replay_view": "pieces replay plotting",
     "memplan_dashboard.session": (
         "units problem bounds plan analysis strategies planner recordings symbolic "
-        "replay rewrites.reuse feasibility what_if formats formats.allocator_files "
-        "formats.memplan_json files preparation plotting warm_up "
-        "memplan_dashboard.background memplan_dashboard.replay_view"
+        "rewrites.reuse feasibility what_if formats formats.allocator_files "
+        "formats.memplan_json files preparation plotting warm_up memplan_dashboard.background"
     ),
     "memplan_dashboard.widgets": (
         "units pieces profile analysis strategies planner recordings symbolic "
         "preparation plotting memplan_dashboard.background memplan_dashboard.charts "
         "memplan_dashboard.plan_view memplan_dashboard.session"
     ),
-    "memplan_dashboard.app": "memplan_dashboard.session memplan_dashboard.widgets",
+    "memplan_dashboard.app": "memplan_dashboard.session",
     "memplan_dashboard.views": (
-        "units graph profile analysis files preparation plotting "
-        "memplan_dashboard.charts memplan_dashboard.plan_view "
-        "memplan_dashboard.replay_view memplan_dashboard.session "
-        "memplan_dashboard.widgets"
+        "units graph profile analysis strategies replay files preparation plotting "
+        "memplan_dashboard.charts memplan_dashboard.plan_view memplan_dashboard.replay_view "
+        "memplan_dashboard.session memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.diff": (
         "units analysis planner diffing plotting reporters memplan_dashboard.charts "

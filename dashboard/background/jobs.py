@@ -14,10 +14,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from memplan_dashboard.background.solver_messages import (
     problem_message,
@@ -26,7 +27,7 @@ from memplan_dashboard.background.solver_messages import (
     write_message,
 )
 
-from memplan_engine import Plan
+from memplan_engine import MemplanError, Plan
 from memplan_engine.plan import Parameter, make_offsets
 from memplan_engine.problem import Ints
 from memplan_engine.strategies import known_strategies
@@ -44,8 +45,8 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 def goes_on(strategy: str) -> bool:
     """Whether `strategy` is one that a job can go on with: it uses all the time it gets."""
-    known = known_strategies()
-    return strategy in known and is_anytime(known[strategy])
+    strategies = known_strategies()
+    return strategy in strategies and is_anytime(strategies[strategy])
 
 
 class State(StrEnum):
@@ -65,7 +66,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class JobSnapshot:
     """A job at one moment: seconds are those spent searching, `until` is where the search is suspended.
 
     `history` has the best arena and the bound each time that one of them changed, and last those of now;
@@ -85,34 +86,114 @@ class Look:
         return self.history[-1]
 
 
-@dataclass(slots=True, eq=False)
-class Job:
-    """One search beyond `first`, the plan that was found while people waited. All of it is thread-safe.
+@dataclass(eq=False)
+class ProcessJob:
+    """Work that a process of its own does, until it is done, fails or is ended; all of it is thread-safe.
 
-    Seconds and history begin with those of `first`. `session` is whose job it is. With a `capacity` (bytes)
-    the search ends as soon as a plan fits into it, or is proved not to.
+    `session` is whose job it is, `fault` says why it failed.
     """
 
+    WORK: ClassVar[str] = "work"
+    """What it does, in a word."""
+
     session: str
+    _: KW_ONLY
+    state: State = State.WAITING
+    fault: str = ""
+    _process: subprocess.Popen[bytes] | None = None
+    _spent: float = 0.0
+    _since: float | None = None
+    _starts: int = 0
+    _sent: bool = False
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent working so far; those in which it was suspended do not count."""
+        with self._lock:
+            return self._spent + (time.monotonic() - self._since if self._since is not None else 0.0)
+
+    @property
+    def process_id(self) -> int | None:
+        """The id of its process; None when it has none."""
+        with self._lock:
+            return None if self._process is None else self._process.pid
+
+    def _enter(self, state: State) -> None:
+        """Change the state and keep the clock: only running counts."""
+        now = time.monotonic()
+        if self._since is not None:
+            self._spent += now - self._since
+        self._since = now if state is State.RUNNING else None
+        self.state = state
+
+    def _start(self, module: str, values: dict[str, Any], arrays: dict[str, Ints] | None = None) -> None:
+        """Run `module`, which is sent `values` and `arrays`; what it says is for `_hear`."""
+        self._starts, self._sent = self._starts + 1, False
+        given = module, values, arrays, self._starts
+        threading.Thread(target=self._follow, args=given, daemon=True).start()
+
+    def _follow(
+        self, module: str, values: dict[str, Any], arrays: dict[str, Ints] | None, start: int
+    ) -> None:
+        """The life of one process: start it, say what is asked, listen until it ends."""
+        try:
+            with self._lock:
+                if self.state is not State.RUNNING or start != self._starts:
+                    return
+                process = self._process = spawn(module)
+            assert process.stdin is not None
+            assert process.stdout is not None
+            write_message(process.stdin, values, arrays)
+            self._sent = True
+            while True:
+                self._hear(*read_message(process.stdout))
+        except (EOFError, OSError, ValueError, MemplanError) as error:
+            self._bury(error)
+
+    def _hear(self, values: dict[str, Any], arrays: dict[str, Ints]) -> None:
+        """Take what the process says."""
+        raise NotImplementedError
+
+    def _bury(self, error: Exception) -> None:
+        """The process has ended, or could not be started."""
+        with self._lock:
+            process = self._process
+            fault = f"the {self.WORK} cannot be started: {error}"
+            if process is not None:
+                process.kill()
+                fault = f"the process of the {self.WORK} has ended (exit code {process.wait()})"
+                for pipe in filter(None, (process.stdin, process.stdout)):
+                    # What was still to be written to a process that is gone.
+                    with suppress(OSError):
+                        pipe.close()
+            if self.state in (State.RUNNING, State.SUSPENDED):
+                self._enter(State.FAILED)
+                self.fault = fault
+            self._process = None
+
+
+@dataclass(eq=False)
+class Job(ProcessJob):
+    """One search beyond `first`, the plan that was found while people waited.
+
+    Seconds and history begin with those of `first`. With a `capacity` (bytes) the search ends as soon as a
+    plan fits into it, or is proved not to.
+    """
+
+    WORK = "search"
+
     first: Plan
     until: float
     threads: int = 0
     capacity: int | None = None
-    state: State = State.WAITING
     best: Plan = field(init=False)
-    fault: str = ""
     _history: list[Progress] = field(init=False)
     _samples: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=64))
-    _process: subprocess.Popen[bytes] | None = None
-    _spent: float = field(init=False)
-    _since: float | None = None
     _nodes: int = field(init=False)
     _nodes_before: int = 0
-    _starts: int = 0
-    _sent: bool = False
     _held: bool = False
     _granted_at: float = 0.0
-    _lock: threading.RLock = field(default_factory=threading.RLock)
     _ended: threading.Condition = field(init=False)
 
     def __post_init__(self) -> None:
@@ -122,18 +203,12 @@ class Job:
 
     # What pages ask.
 
-    @property
-    def seconds(self) -> float:
-        """Seconds spent searching so far; those in which it was suspended do not count."""
-        with self._lock:
-            return self._spent + (time.monotonic() - self._since if self._since is not None else 0.0)
-
-    def look(self) -> Look:
+    def snapshot(self) -> JobSnapshot:
         """How far it has come."""
         with self._lock:
             seconds = self.seconds
             history = (*self._history, replace(self._now(), seconds=seconds))
-            return Look(self.state, seconds, self.until, history, self._rate(), self.fault)
+            return JobSnapshot(self.state, seconds, self.until, history, self._rate(), self.fault)
 
     def allow(self, seconds: float) -> None:
         """Change the limit, counted from where the last `grant` was."""
@@ -162,7 +237,7 @@ class Job:
                 process.kill()
                 self._wait_for_end(process, CANCEL_SECONDS)
 
-    # What the desk does.
+    # What the scheduler does.
 
     def line_up(self) -> None:
         """Wait for a turn, whatever was before."""
@@ -176,7 +251,7 @@ class Job:
     def run(self) -> None:
         """Begin, or go on: a suspended search wakes where it was, an ended one begins with another seed."""
         with self._lock:
-            # A process that is not held is about to end: the desk asks again when it is gone.
+            # A process that is not held is about to end: the scheduler asks again when it is gone.
             if self.state is not State.WAITING or (self._process is not None and not self._held):
                 return
             self._enter(State.RUNNING)
@@ -184,10 +259,15 @@ class Job:
                 self._held = False
                 self._process.send_signal(signal.SIGCONT)
                 return
-            self.fault, self._sent, self._nodes_before = "", False, self._nodes
-            self._starts += 1
-            seed = self._starts - 1
-        threading.Thread(target=self._follow, args=(seed,), daemon=True).start()
+            self.fault, self._nodes_before = "", self._nodes
+            values, arrays = problem_message(self.first.problem)
+            asked = {
+                "strategy": self.first.strategy,
+                "seed": self._starts,
+                "threads": self.threads,
+                "capacity": self.capacity,
+            }
+            self._start("memplan_dashboard.background.solver_process", {**values, **asked}, arrays)
 
     def suspend(self) -> None:
         """Hold the search where it is; where the system cannot, end it."""
@@ -201,20 +281,9 @@ class Job:
                 return
         self.cancel()
 
-    @property
-    def process_id(self) -> int | None:
-        """The id of its process; None when it has none."""
-        with self._lock:
-            return None if self._process is None else self._process.pid
-
     def _enter(self, state: State) -> None:
-        """Change the state and keep the clock: only running counts."""
-        now = time.monotonic()
-        if self._since is not None:
-            self._spent += now - self._since
-        self._since = now if state is State.RUNNING else None
         self._samples.clear()
-        self.state = state
+        super()._enter(state)
 
     def _now(self) -> Progress:
         return Progress(
@@ -239,29 +308,6 @@ class Job:
         except OSError:
             process.kill()
 
-    def _follow(self, seed: int) -> None:
-        """The life of one process: start it, send the problem, listen until it ends."""
-        try:
-            with self._lock:
-                if self.state is not State.RUNNING or seed != self._starts - 1:
-                    return
-                process = self._process = spawn("memplan_dashboard.background.solver_process")
-            assert process.stdin is not None
-            assert process.stdout is not None
-            values, arrays = problem_message(self.first.problem)
-            asked = {
-                "strategy": self.first.strategy,
-                "seed": seed,
-                "threads": self.threads,
-                "capacity": self.capacity,
-            }
-            write_message(process.stdin, {**values, **asked}, arrays)
-            self._sent = True
-            while True:
-                self._hear(*read_message(process.stdout))
-        except (EOFError, OSError, ValueError) as error:
-            self._bury(error)
-
     def _hear(self, values: dict[str, Any], arrays: dict[str, Ints]) -> None:
         with self._lock:
             if values["kind"] == "error":
@@ -284,36 +330,23 @@ class Job:
         if bound is not None and bound.nbytes > best.bound.nbytes:
             best = replace(best, bound=bound)
         if offsets is not None:
-            found = replace(
+            smaller = replace(
                 best,
                 offsets=make_offsets(offsets),
                 parameters=_parameters(best, values["found_by"]),
                 threads=values["threads"],
             )
-            if found.arena_bytes < best.arena_bytes:
-                best = found
+            if smaller.arena_bytes < best.arena_bytes:
+                best = smaller
         self.best = best
         after = self._now()
         if (after.arena_bytes, after.bound_bytes) != (before.arena_bytes, before.bound_bytes):
             self._history.append(after)
 
     def _bury(self, error: Exception) -> None:
-        """The process has ended, or could not be started."""
         with self._lock:
-            process = self._process
-            if process is not None:
-                process.kill()
-                code = process.wait()
-                for pipe in (process.stdin, process.stdout):
-                    _close(pipe)
-            if self.state in (State.RUNNING, State.SUSPENDED):
-                self._enter(State.FAILED)
-                self.fault = (
-                    f"the search cannot be started: {error}"
-                    if process is None
-                    else f"the process that searched has ended (exit code {code})"
-                )
-            self._process, self._held = None, False
+            super()._bury(error)
+            self._held = False
             self._ended.notify_all()
 
 
@@ -324,14 +357,6 @@ def _found_by(plan: Plan) -> str:
 def _parameters(plan: Plan, found_by: str) -> tuple[tuple[str, Parameter], ...]:
     others = tuple(pair for pair in plan.parameters if pair[0] != "found_by")
     return (*others, ("found_by", found_by)) if found_by else others
-
-
-def _close(pipe: Any) -> None:
-    try:
-        pipe.close()
-    except OSError:
-        # What was still to be written to a process that is gone.
-        return
 
 
 def import_path(entries: Sequence[str]) -> str:

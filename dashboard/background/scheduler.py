@@ -1,4 +1,4 @@
-"""The desk where jobs are handed in: who may run, for how long, and whose owner has gone."""
+"""Schedules jobs: who may run, for how long, and whose owner has gone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memplan_dashboard.background.run_job import RunJob
 from memplan_engine.system.machine import count_cores
 
 AnyJob = Job | RunJob
-"""What a desk keeps: searches that can be held, and runs that cannot."""
+"""What a scheduler keeps: searches that can be held, and runs that cannot."""
 TICK_SECONDS = 0.2
 GRACE_SECONDS = 3.0
 """A session that loses its connection may come back; then it is gone, and its search with it."""
@@ -23,7 +23,7 @@ KEEP_SECONDS = 900.0
 
 
 @dataclass(slots=True, eq=False)
-class Desk:
+class JobScheduler:
     """Runs at most `most` jobs at once and one a session, the others wait their turn: two sides of a
     comparison leave room for other people.
 
@@ -43,7 +43,7 @@ class Desk:
         threading.Thread(target=self._watch, name="solver-jobs", daemon=True).start()
         atexit.register(self.close)
 
-    def hand_in(self, job: AnyJob, beside: Collection[AnyJob] = ()) -> None:
+    def submit(self, job: AnyJob, beside: Collection[AnyJob] = ()) -> None:
         """Have `job` run as soon as there is room; the session's others are cancelled, but not those it runs
         `beside`."""
         for other in self._others(job):

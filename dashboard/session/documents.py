@@ -7,14 +7,25 @@ import re
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import memplan_examples
 from memplan_dashboard.session import open_recordings
 from platformdirs import user_cache_path
 
-from memplan_engine import Graph, ImportOptions, InputError, MemplanError, Plan, Problem, load
+from memplan_engine import (
+    Graph,
+    ImportOptions,
+    InputError,
+    MemplanError,
+    Plan,
+    Problem,
+    load,
+    recorded_plan,
+)
 from memplan_engine.formats.about import read_about
 from memplan_engine.formats.importer import HEAD_BYTES, Loaded
 from memplan_engine.formats.memplan_json.graph_format import About
@@ -29,9 +40,6 @@ UPLOADS = ("upload", "run")
 EXAMPLE = "example:gpt2"
 
 
-AS_IT_IS = Preparation()
-
-
 @dataclass(frozen=True, slots=True)
 class Options:
     """How a file is to be opened: `dims` are bound while it is read (ONNX), `how` is done with what was
@@ -39,16 +47,17 @@ class Options:
 
     dims: tuple[tuple[str, int], ...] = ()
     offsets_as_plan: bool = False
-    how: Preparation = AS_IT_IS
+    how: Preparation = field(default_factory=Preparation)
     part: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+AS_IT_IS = Options()
+
+
+@dataclass(frozen=True, eq=False)
 class Document:
     """An opened file: what was `loaded` from it, the problem made of that, the graph behind the problem, the
     finished plan that the file brought, if any, and what the header of an example says that it shows.
-
-    `index_of` gives a buffer's index by its name.
     """
 
     key: str
@@ -57,10 +66,11 @@ class Document:
     options: Options
     problem: Problem
     about: About = field(default_factory=About, repr=False)
-    index_of: dict[str, int] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "index_of", {name: i for i, name in enumerate(self.problem.names)})
+    @cached_property
+    def index_of(self) -> dict[str, int]:
+        """A buffer's index by its name."""
+        return {name: index for index, name in enumerate(self.problem.names)}
 
     @property
     def graph(self) -> Graph | None:
@@ -85,14 +95,14 @@ def first_key() -> str:
 
 def catalogue() -> dict[str, str]:
     """Every document that can be chosen, key → label: command-line files, uploads of late, examples."""
-    found = {key: path.name for key, path in _given().items() if not is_run(_head(path))}
+    labels = {key: path.name for key, path in _given().items() if not is_run(_head(path))}
     kept = uploads()
     names = Counter(kept.values())
-    found |= {
+    labels |= {
         key: name if names[name] == 1 else f"{name} ({key.partition(':')[2][:4]})"
         for key, name in kept.items()
     }
-    return found | {f"example:{path.stem}": _title(path) for path in memplan_examples.examples()}
+    return labels | {f"example:{path.stem}": _title(path) for path in memplan_examples.examples()}
 
 
 def given_files() -> list[Path]:
@@ -143,6 +153,19 @@ def keep_upload(name: str, content: bytes, kind: str = "upload") -> tuple[str, b
     return f"{kind}:{digest}", is_new
 
 
+def keep_readable(name: str, content: bytes, read: Callable[[str], object], kind: str = "upload") -> str:
+    """Keep an uploaded file that `read` can open; its key. Raises MemplanError for another, which is
+    forgotten again."""
+    key, is_new = keep_upload(name, content, kind)
+    try:
+        read(key)
+    except MemplanError:
+        if is_new:
+            drop_upload(key)
+        raise
+    return key
+
+
 def given_runs() -> dict[str, str]:
     """The runs and observations among the files of the command line, key → file name."""
     heads = {key: (path.name, _head(path)) for key, path in _given().items()}
@@ -168,7 +191,7 @@ def read_document(
     path = path_of(key)
     try:
         if open_recordings.is_recording(path):
-            return open_recordings.read_part(path, version_of(key), part), About()
+            return recorded_plan(open_recordings.read_recording(path, version_of(key), part)), About()
         loaded = load(path, ImportOptions(dims=dict(dims), offsets_as_plan=offsets_as_plan))
     except MemplanError as error:
         raise MemplanError(str(error).replace(str(path), path.name)) from error
@@ -185,11 +208,11 @@ def make_document(key: str, options: Options, loaded: Loaded, about: About) -> D
 
 def _given() -> dict[str, Path]:
     """The files of the command line by key; of two with one name the second is "name (2)"."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for path in given_files():
-        names = (path.name, *(f"{path.name} ({n})" for n in range(2, len(found) + 2)))
-        found[next(key for key in (f"file:{name}" for name in names) if key not in found)] = path
-    return found
+        names = (path.name, *(f"{path.name} ({n})" for n in range(2, len(files) + 2)))
+        files[next(key for key in (f"file:{name}" for name in names) if key not in files)] = path
+    return files
 
 
 def _head(path: Path) -> bytes:

@@ -13,14 +13,12 @@ from memplan_engine import (
     Snapshot,
     choose_recording,
     load_recording,
-    recorded_plan,
 )
 from memplan_engine.files import recognise
 from memplan_engine.formats.allocator_files.profiler_file import is_trace
 from memplan_engine.formats.importer import HEAD_BYTES
 from memplan_engine.formats.json_stream import head_of
 from memplan_engine.formats.read_limits import read_head
-from memplan_engine.plan import Plan
 from memplan_engine.recordings.allocator_recording import Recording
 from memplan_engine.recordings.recording_parts import DEFAULT_POOL, held, pool_text, pools, streams
 from memplan_engine.units import format_bytes
@@ -51,41 +49,36 @@ def parse_part(text: str, source: str) -> Selection:
     """The same back; "" is the default. Raises InputError for what is none."""
     if not text:
         return Selection()
-    found = _PART.fullmatch(text)
-    if not found:
+    match = _PART.fullmatch(text)
+    if not match:
         raise InputError(source, "part", repr(text[:40]), "device=0, device=0,stream=7 or device=0,pool=0:1")
-    pool = (int(found[3]), int(found[4])) if found[3] else None
-    return Selection(int(found[1]), int(found[2]) if found[2] else None, pool)
-
-
-def read_part(path: Path, version: tuple[int, int], part: str) -> Plan:
-    """The recorded placement of a part; raises MemplanError."""
-    return recorded_plan(read_recording(path, version, part))
+    pool = (int(match[3]), int(match[4])) if match[3] else None
+    return Selection(int(match[1]), int(match[2]) if match[2] else None, pool)
 
 
 def read_recording(path: Path, version: tuple[int, int], part: str) -> Recording:
-    """A part of the recording itself; raises MemplanError."""
+    """A part of the recording; raises MemplanError."""
     return choose_recording(_snapshot(path, version), parse_part(part, path.name))
 
 
 def parts(path: Path, version: tuple[int, int]) -> dict[str, str]:
     """What can be chosen, text → label: each device, its streams and memory pools where there are several."""
-    found = {}
+    labels = {}
     for recording in _snapshot(path, version).recordings:
         label = f"device {recording.device}" if recording.device >= 0 else "the CPU"
         told = f"{len(recording.events):,} events"
         reserved = held(recording)[0]
-        found[part_text(recording.device)] = f"{label}: {told}" + (
+        labels[part_text(recording.device)] = f"{label}: {told}" + (
             f", {format_bytes(reserved)} reserved" if reserved else ""
         )
-        known = streams(recording)
-        if len(known) > 1:
-            found |= {part_text(recording.device, each): f"{label}, stream {each}" for each in known}
+        numbers = streams(recording)
+        if len(numbers) > 1:
+            labels |= {part_text(recording.device, each): f"{label}, stream {each}" for each in numbers}
         several = pools(recording)
         if len(several) > 1:
             texts = [part_text(recording.device, pool=each) for each in several]
-            found |= dict(zip(texts, [f"{label}, {_pool_words(each)}" for each in several], strict=True))
-    return found
+            labels |= dict(zip(texts, [f"{label}, {_pool_words(each)}" for each in several], strict=True))
+    return labels
 
 
 def _pool_words(pool: tuple[int, int]) -> str:

@@ -8,8 +8,8 @@ import numpy as np
 import streamlit as st
 from memplan_dashboard.session import searches, state
 from memplan_dashboard.session.documents import Document
-from memplan_dashboard.session.markdown_text import plain
-from memplan_dashboard.session.plan_facts import Facts
+from memplan_dashboard.session.messages import show_error
+from memplan_dashboard.session.plan_facts import PlanFacts
 
 from memplan_engine import Drop, Edit, FitReport, MemplanError, Plan, Scenario, Split, apply, fit_into
 from memplan_engine.planner import strategies_for
@@ -27,7 +27,7 @@ KEEPS_COLOURS = ("op kind", "role", "module", "phase")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Changed:
+class ScenarioView:
     """A document after edits: buffer i of `document` was, or is a part of, buffer `source[i]` of `original`.
     Without edits it is the original itself."""
 
@@ -46,7 +46,7 @@ class Changed:
         """Changes when the buffers are numbered anew."""
         return edits_text([edit for edit in self.scenario.edits if isinstance(edit, Drop | Split)])
 
-    def unchanged(self) -> Changed:
+    def unchanged(self) -> ScenarioView:
         """The original, while the edits stay in the address."""
         rows = np.arange(len(self.original.problem))
         return replace(self, document=self.original, source=rows, scenario=Scenario())
@@ -56,40 +56,40 @@ class Changed:
         return replace(whole, index=whole.index[self.source]) if name in KEEPS_COLOURS else own
 
 
-def changed(document: Document) -> Changed:
+def scenario_view(document: Document) -> ScenarioView:
     """`document` after the edits of the address; edits that make no sense are explained and dropped."""
     text = state.get("what_if")
     undone: tuple[Edit, ...] = st.session_state.get(UNDONE, ())
     try:
         edits = parse_edits(text, "what if")
-        made, source = _document(document, text) if edits else (document, np.arange(len(document.problem)))
+        edited, source = _document(document, text) if edits else (document, np.arange(len(document.problem)))
     except MemplanError as error:
-        st.error(plain(f"{error}; the changes are left out"), icon=":material/error:")
+        show_error(f"{error}; the changes are left out")
         state.choose(what_if="")
-        return Changed(document, document, np.arange(len(document.problem)), Scenario())
-    return Changed(document, made, source, Scenario(edits, undone))
+        return ScenarioView(document, document, np.arange(len(document.problem)), Scenario())
+    return ScenarioView(document, edited, source, Scenario(edits, undone))
 
 
 @st.cache_resource(max_entries=24, show_spinner=False, hash_funcs={Document: id})
 def _document(document: Document, text: str) -> tuple[Document, Ints]:
-    made = apply_edits(document.problem, parse_edits(text))
-    changed = Document(
-        document.key, f"{document.label}, changed", made.problem, document.options, made.problem
+    edited = apply_edits(document.problem, parse_edits(text))
+    document_after = Document(
+        document.key, f"{document.label}, changed", edited.problem, document.options, edited.problem
     )
-    return changed, made.source
+    return document_after, edited.source
 
 
-def strategy_for(found: Changed, strategy: str) -> str:
+def strategy_for(view: ScenarioView, strategy: str) -> str:
     """`strategy` where it can place what was changed; `auto` for a plan that the file brought."""
-    if not found.is_changed or strategy in strategies_for(found.document.problem):
+    if not view.is_changed or strategy in strategies_for(view.document.problem):
         return strategy
     return "auto"
 
 
-def original_facts(found: Changed, strategy: str) -> Facts | None:
+def original_facts(view: ScenarioView, strategy: str) -> PlanFacts | None:
     """The plan without the changes; None where there is none."""
     try:
-        return searches.known_facts(found.original, strategy)
+        return searches.known_facts(view.original, strategy)
     except MemplanError:
         return None
 
@@ -100,11 +100,11 @@ def take(scenario: Scenario) -> None:
     state.choose(what_if=edits_text(scenario.edits))
 
 
-def attempt(found: Changed, *edits: Edit) -> None:
+def attempt(view: ScenarioView, *edits: Edit) -> None:
     """Add edits; raises MemplanError, and changes nothing, where they cannot be made."""
-    scenario = found.scenario.add(*edits)
+    scenario = view.scenario.add(*edits)
     parse_edits(edits_text(scenario.edits), "what if")
-    apply(found.original.problem, scenario.edits)
+    apply(view.original.problem, scenario.edits)
     take(scenario)
     for edit in edits:
         if edit.buffer == state.get("selected") and isinstance(edit, Drop | Split):

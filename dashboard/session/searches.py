@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import streamlit as st
 from memplan_dashboard.background import jobs
 from memplan_dashboard.background.jobs import Job
-from memplan_dashboard.background.scheduler import Desk
-from memplan_dashboard.session import state
+from memplan_dashboard.background.scheduler import JobScheduler
+from memplan_dashboard.session import plan_facts, state
 from memplan_dashboard.session.documents import Document
-from memplan_dashboard.session.plan_facts import Facts, make_facts
+from memplan_dashboard.session.plan_facts import PlanFacts, make_facts
 from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
@@ -30,7 +30,7 @@ class Search:
 
     document: Document
     job: Job
-    shown: Facts
+    shown: PlanFacts
 
     @property
     def has_better(self) -> bool:
@@ -57,21 +57,21 @@ def session_is_alive(session: str) -> bool:
 
 
 @st.cache_resource(show_spinner=False)
-def desk() -> Desk:
+def scheduler() -> JobScheduler:
     """The jobs of all sessions."""
-    return Desk(lambda session: session_is_alive(session))
+    return JobScheduler(lambda session: session_is_alive(session))
 
 
 def limit_seconds() -> float:
-    """How long a search may go on."""
+    """How long a search may go on: one of LIMITS."""
     chosen = state.get("limit")
     return float(chosen if chosen in LIMITS else state.PARAMETERS["limit"])
 
 
-def known_facts(document: Document, strategy: str) -> Facts:
+def known_facts(document: Document, strategy: str) -> PlanFacts:
     """The plan that this session has seen of `strategy`, else what it finds at once; raises MemplanError."""
     search = _searches().get((document, strategy))
-    return search.shown if search else state.facts_of(document, strategy)
+    return search.shown if search else plan_facts.facts_of(document, strategy)
 
 
 def begin(document: Document, strategy: str, beside: Sequence[tuple[Document, str]] = ()) -> Search | None:
@@ -83,13 +83,13 @@ def begin(document: Document, strategy: str, beside: Sequence[tuple[Document, st
     if search is not None:
         searches[document, strategy] = searches.pop((document, strategy))
         return search
-    quick = state.facts_of(document, strategy)
-    session = _session()
+    quick = plan_facts.facts_of(document, strategy)
+    session = session_id()
     if not (jobs.goes_on(strategy) and quick.plan.cut_short and session_is_alive(session)):
         return None
     job = Job(session, quick.plan, limit_seconds())
     search = searches[document, strategy] = Search(document, job, quick)
-    desk().hand_in(job, [searches[each].job for each in beside if each in searches])
+    scheduler().submit(job, [searches[each].job for each in beside if each in searches])
     for old in list(searches)[:-MOST_KEPT]:
         searches.pop(old).job.cancel()
     return search
@@ -105,7 +105,7 @@ def aim(search: Search, capacity: int | None) -> None:
     if asked is not None and verdict_of(job.best, asked) is not Verdict.UNDECIDED:
         asked = None
     was, job.capacity = job.capacity, asked
-    if asked is not None or (was is not None and job.look().state.is_active):
+    if asked is not None or (was is not None and job.snapshot().state.is_active):
         job.cancel(patience=0.0)
         keep_on(search)
 
@@ -116,7 +116,7 @@ def keep_on(search: Search, beside: Sequence[Search] = ()) -> None:
     if search.verdict is not Verdict.UNDECIDED:
         search.job.capacity = None
     search.job.grant(limit_seconds())
-    desk().hand_in(search.job, [other.job for other in beside])
+    scheduler().submit(search.job, [other.job for other in beside])
 
 
 def verdict_of(plan: Plan, capacity: int) -> Verdict:
@@ -125,10 +125,11 @@ def verdict_of(plan: Plan, capacity: int) -> Verdict:
 
 
 def _searches() -> dict[tuple[Document, str], Search]:
-    found: dict[tuple[Document, str], Search] = st.session_state.setdefault("searches", {})
-    return found
+    searches: dict[tuple[Document, str], Search] = st.session_state.setdefault("searches", {})
+    return searches
 
 
-def _session() -> str:
+def session_id() -> str:
+    """The session whose page is drawn; "" where there is none."""
     context = get_script_run_ctx()
     return context.session_id if context else ""

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import gc
 import threading
+from contextlib import suppress
 from dataclasses import replace
 
 import streamlit as st
-from memplan_dashboard.background import jobs
 from memplan_dashboard.session import documents
 from memplan_dashboard.session.documents import Document, Options
-from memplan_dashboard.session.markdown_text import plain
-from memplan_dashboard.session.plan_facts import Facts, make_facts
-from memplan_dashboard.session.url import IN_ADDRESS, option_choices, parse_options
+from memplan_dashboard.session.messages import show_error
+from memplan_dashboard.session.url import option_choices, parse_options
 
-from memplan_engine import MemplanError, PlanError, SolveLimits, make_plan
+from memplan_engine import MemplanError
 from memplan_engine.formats.importer import Loaded
 from memplan_engine.formats.memplan_json.graph_format import About
 from memplan_engine.warm_up import compile_kernels
 
+NOTHING_ASKED = option_choices(documents.AS_IT_IS)
+"""The choices that say nothing of how a document is opened."""
 PARAMETERS = {
     "doc": "",
     "strategy": "",
@@ -27,10 +28,7 @@ PARAMETERS = {
     "capacity": "",
     "selected": "",
     "compare": "auto,greedy_by_size,linear_scan",
-    "dims": "",
-    "as_plan": "",
-    "part": "",
-    "symbols": "",
+    **NOTHING_ASKED,
     "other": "",
     "over": "",
     "tab": "",
@@ -47,23 +45,18 @@ PARAMETERS = {
     "run_strategy": "",
     "run_how": "",
     "run_device": "",
-} | {option.parameter: "" for option in IN_ADDRESS}
+}
 """Every choice that the URL can hold, with its default; defaults are left out of the URL."""
 FORMER = {"budget": "capacity"}
 """What choices were called in addresses that people have kept."""
 
-OPENING = ("doc", "dims", "as_plan", "part", "symbols", *(option.parameter for option in IN_ADDRESS))
+OPENING = ("doc", *NOTHING_ASKED)
 """The choices that say what is open and how."""
 
 SIDES = ("base", "head")
 OF_A_SIDE = ("strategy", *(name for name in OPENING if name not in ("doc", "as_plan")))
 """What the Diff page can ask of each side by itself: in the URL with the side before it, "head_streams"."""
 PARAMETERS |= {f"{side}_{name}": "" for side in SIDES for name in OF_A_SIDE}
-
-AUTO_SECONDS = 1.0
-"""How long `auto` looks for each plan where many are made at once."""
-MOST_SECONDS = 60.0
-"""When any other strategy is stopped: longer work belongs on the command line."""
 
 
 def restore() -> None:
@@ -93,8 +86,8 @@ def choose_document(key: str, options: Options | None = None) -> None:
     """Open another document: with `options`, or as this session opened it last."""
     if options is not None:
         st.session_state.opened[key] = options
-    known: Options = st.session_state.opened.get(key, Options())
-    choose(doc=key, selected="", other="", over="", what_if="", **option_choices(known))
+    last: Options = st.session_state.opened.get(key, documents.AS_IT_IS)
+    choose(doc=key, selected="", other="", over="", what_if="", **option_choices(last))
 
 
 def mirror() -> None:
@@ -107,23 +100,17 @@ def mirror() -> None:
 def current_document() -> Document:
     """The chosen document; when it cannot be read, its error above the one that was open before."""
     try:
-        document = load_document(get("doc"), parse_options(st.session_state.choices))
+        return _opened(load_document(get("doc"), parse_options(st.session_state.choices)))
     except MemplanError as error:
-        st.error(plain(error), icon=":material/error:")
-        # What was asked of the document may be all that is wrong: open it as it is.
-        choose(**option_choices(Options()), selected="")
-        try:
-            return _opened(load_document(get("doc"), Options()))
-        except MemplanError:
-            pass
-        before = st.session_state.get("last_opening", {name: PARAMETERS[name] for name in OPENING})
-        choose(**before, selected="")
-        try:
-            return load_document(get("doc"), parse_options(st.session_state.choices))
-        except MemplanError:
-            choose_document(documents.EXAMPLE, Options())
-            return load_document(documents.EXAMPLE, Options())
-    return _opened(document)
+        show_error(error)
+    before = st.session_state.get("last_opening", {name: PARAMETERS[name] for name in OPENING})
+    # What was asked of the document may be all that is wrong: it is opened as it is before another one is.
+    for choices in (NOTHING_ASKED, before):
+        choose(**choices, selected="")
+        with suppress(MemplanError):
+            return _opened(load_document(get("doc"), parse_options(st.session_state.choices)))
+    choose_document(documents.EXAMPLE, documents.AS_IT_IS)
+    return load_document(documents.EXAMPLE, documents.AS_IT_IS)
 
 
 def _opened(document: Document) -> Document:
@@ -137,12 +124,11 @@ def load_document(key: str, options: Options) -> Document:
     return _prepare(key, options, documents.version_of(key))
 
 
-def load_either(key: str, options: Options) -> tuple[Document, Options]:
-    """A list of buffers that has all its offsets as a finished plan, any other as buffers; and how it was
-    opened. Raises MemplanError."""
+def load_either(key: str, options: Options = documents.AS_IT_IS) -> Document:
+    """A list of buffers that has all its offsets as a finished plan, any other as buffers; the document says
+    how it was opened. Raises MemplanError."""
     as_plan = _brings_plan(key, options, documents.version_of(key))
-    used = replace(options, offsets_as_plan=as_plan)
-    return load_document(key, used), used
+    return load_document(key, replace(options, offsets_as_plan=as_plan))
 
 
 # A file that is refused is not kept: without this answer it would be read again with every click.
@@ -172,39 +158,20 @@ def _read(
     return documents.read_document(key, dims, offsets_as_plan, part)
 
 
-def facts_of(document: Document, strategy: str) -> Facts:
-    """The plan of `document` by `strategy` and all about it; "imported" is the plan that the file brought.
-
-    Raises MemplanError when the strategy cannot place the problem, or not in the time it has here.
-    """
-    compiling = start_compiling()
-    if compiling.is_alive():
-        with st.spinner("Compiling kernels, once on this machine: half a minute …"):
-            compiling.join()
-    return _facts(document, strategy)
-
-
-# By identity: the entry holds the document, so that its id cannot become another's.
-@st.cache_resource(max_entries=48, show_spinner="Planning …", hash_funcs={Document: id})
-def _facts(document: Document, strategy: str) -> Facts:
-    if strategy == "imported" and document.plan is not None:
-        return make_facts(document, document.plan)
-    budget = SolveLimits(jobs.FIRST_SECONDS if jobs.goes_on(strategy) else MOST_SECONDS)
-    try:
-        plan = make_plan(document.problem, strategy, budget=budget)
-    except PlanError as error:
-        if not budget.stopped:
-            raise
-        raise PlanError(f"{error} (after {budget.seconds:g} s; the command line can give it more)") from error
-    return make_facts(document, plan, checked=True)
-
-
 @st.cache_resource(show_spinner=False)
 def start_compiling() -> threading.Thread:
     """Compile all kernels in the background, once a process, so that the first click need not wait."""
     thread = threading.Thread(target=compile_kernels, name="compile-kernels", daemon=True)
     thread.start()
     return thread
+
+
+def wait_for_kernels() -> None:
+    """Return when the kernels are compiled."""
+    compiling = start_compiling()
+    if compiling.is_alive():
+        with st.spinner("Compiling kernels, once on this machine: half a minute …"):
+            compiling.join()
 
 
 @st.cache_resource(show_spinner=False)

@@ -78,6 +78,11 @@ def parse_mebibytes(text: str) -> float | None:
     return min(value, MOST_MEBIBYTES) if not math.isnan(value) and value > 0 else None
 
 
+def mebibytes_text(mebibytes: float | None) -> str:
+    """The same back as text."""
+    return repr(mebibytes).removesuffix(".0") if mebibytes else ""
+
+
 def _number(option: PlanningOption, text: str) -> int | None:
     value = _whole(text) if text else None
     if text and (value is None or not 1 <= value <= option.most):

@@ -10,13 +10,13 @@ from memplan_dashboard.charts import arena_seconds
 from memplan_dashboard.plan_view import plan_view
 from memplan_dashboard.session import searches, state
 from memplan_dashboard.session.documents import Document
-from memplan_dashboard.session.markdown_text import NOTHING_TO_PLACE, plain
-from memplan_dashboard.session.plan_facts import Facts, with_best_bound
+from memplan_dashboard.session.messages import NOTHING_TO_PLACE, errors_shown, plain, show_note
+from memplan_dashboard.session.plan_facts import PlanFacts, with_best_bound
 from memplan_dashboard.widgets import controls, planning_options
 from memplan_dashboard.widgets.plan_panels import make_panel
 from memplan_dashboard.widgets.symbol_sliders import pick_symbols
 
-from memplan_engine import MemplanError, Plan
+from memplan_engine import Plan
 from memplan_engine.analysis.claims import counted, left_out, verdict
 from memplan_engine.plotting.axis_ticks import LEAST_SHARE
 from memplan_engine.plotting.colouring import COLOURINGS
@@ -26,12 +26,8 @@ from memplan_engine.units import format_bytes
 MANY_BUFFERS = 20_000
 
 
-def _panels(document: Document, several: list[Facts], colour: str, capacity: int | None) -> None:
+def _panels(document: Document, several: list[PlanFacts], colour: str, capacity: int | None) -> None:
     colouring = COLOURINGS[colour](document.problem)
-
-    def select(index: int | None) -> None:
-        state.choose(selected="" if index is None else document.problem.names[index])
-
     plan_view(
         [make_panel(facts, colouring, capacity=capacity) for facts in several],
         palette=colouring.palette,
@@ -39,7 +35,7 @@ def _panels(document: Document, several: list[Facts], colour: str, capacity: int
         selected=document.index_of.get(state.get("selected")),
         key="compare_view",
         height=440,
-        on_select=select,
+        on_select=controls.select(document.problem),
     )
 
 
@@ -54,7 +50,7 @@ def _notes(plans: list[Plan]) -> None:
         st.caption(plain(" · ".join([*notes, "Inspect searches on"])))
 
 
-def _table(several: list[Facts]) -> None:
+def _table(several: list[PlanFacts]) -> None:
     plans = [facts.plan for facts in several]
     rows = pd.DataFrame(
         {
@@ -92,18 +88,16 @@ def _table(several: list[Facts]) -> None:
     _notes(plans)
 
 
-def _plan_all(document: Document, names: Iterable[str]) -> list[Facts]:
+def _plan_all(document: Document, names: Iterable[str]) -> list[PlanFacts]:
     """The plans that can be made; the error of each that cannot."""
     several = []
     for name in names:
-        try:
+        with errors_shown(name):
             several.append(searches.known_facts(document, name))
-        except MemplanError as error:
-            st.error(plain(f"{name}: {error}"), icon=":material/error:")
     return with_best_bound(several)
 
 
-def _show_all(document: Document, chosen: list[Facts]) -> None:
+def _show_all(document: Document, chosen: list[PlanFacts]) -> None:
     st.subheader("All strategies")
     count = len(document.problem)
     if count > MANY_BUFFERS and not st.toggle(f"Plan {count:,} buffers with all strategies"):
@@ -133,7 +127,7 @@ def _page() -> None:
         capacity = controls.pick_capacity()
     with row[4]:
         planning_options.pick_preparation(document)
-    controls.show_note(controls.wrong_strategies())
+    show_note(controls.wrong_strategies())
     pick_symbols(document)
     if not len(document.problem):
         st.info(NOTHING_TO_PLACE)

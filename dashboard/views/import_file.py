@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import streamlit as st
 from memplan_dashboard.plan_view import plan_view
-from memplan_dashboard.session import documents, state, url
+from memplan_dashboard.session import documents, plan_facts, state, url
 from memplan_dashboard.session.documents import Document, Options
-from memplan_dashboard.session.markdown_text import NOTHING_TO_PLACE, plain
-from memplan_dashboard.session.plan_facts import Facts
+from memplan_dashboard.session.messages import NOTHING_TO_PLACE, errors_shown, plain, show_error
+from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.widgets import controls
 from memplan_dashboard.widgets.plan_panels import make_panel
-from memplan_dashboard.widgets.recording_part import pick_part
+from memplan_dashboard.widgets.planning_options import pick_part
 
 from memplan_engine import MemplanError, Role
 from memplan_engine.files import importers, recognise
@@ -37,7 +37,8 @@ def _options() -> Options:
             value=None,
             placeholder="as in the file",
         )
-        plan_inputs = right.checkbox("Plan graph inputs, too", help="Give them a place in the arena.")
+        asked = PLANNING_OPTIONS["plan_inputs"]
+        plan_inputs = right.checkbox(asked.label, help=asked.told)
         as_plan = right.checkbox(
             "Open offsets as a finished plan", value=True, help="CSV with an offset column."
         )
@@ -48,13 +49,6 @@ def _options() -> Options:
             pairs = ()
     how = Preparation(alignment=int(alignment) if alignment else None, plan_inputs=plan_inputs)
     return Options(pairs, as_plan, how)
-
-
-def _read(key: str, options: Options) -> tuple[Document, Options]:
-    """The document; a CSV without all its offsets is opened as buffers, whatever the option says."""
-    if options.offsets_as_plan:
-        return state.load_either(key, options)
-    return state.load_document(key, options), options
 
 
 def _counts(document: Document, key: str) -> None:
@@ -78,16 +72,18 @@ def _counts(document: Document, key: str) -> None:
         column.metric(label, value)
 
 
-def _violation(facts: Facts) -> None:
+def _violation(facts: PlanFacts) -> None:
     """What the validator says of a plan that is not valid: how much, and the first of it."""
     if facts.report.valid:
         return
     count = sum(facts.report.counts.values())
-    found = "1 violation" if count == 1 else f"{count:,} violations, the first"
-    st.warning(plain(f"Not valid, {found}: {facts.report.violations[0].message}"), icon=":material/error:")
+    violations = "1 violation" if count == 1 else f"{count:,} violations, the first"
+    st.warning(
+        plain(f"Not valid, {violations}: {facts.report.violations[0].message}"), icon=":material/error:"
+    )
 
 
-def _preview(facts: Facts, title: str) -> None:
+def _preview(facts: PlanFacts, title: str) -> None:
     document = facts.document
     st.caption(plain(f"{title}: {document.label}, {facts.plan.strategy}"))
     if not len(document.problem):
@@ -105,8 +101,8 @@ def _preview(facts: Facts, title: str) -> None:
     )
 
 
-def _open(key: str, options: Options, document: Document) -> None:
-    state.choose_document(key, options)
+def _open(document: Document) -> None:
+    state.choose_document(document.key, document.options)
     state.choose(strategy="imported" if document.plan else "auto")
     st.switch_page("views/inspect/inspect_page.py")
 
@@ -131,30 +127,30 @@ def _source() -> tuple[str | None, bool]:
 def _show_open() -> None:
     """What is open now, so that it stays in sight while nothing else can be opened."""
     document = state.current_document()
-    try:
-        _preview(state.facts_of(document, controls.current_strategy(document)), "Open now")
-    except MemplanError as error:
-        st.error(plain(error), icon=":material/error:")
+    with errors_shown():
+        _preview(plan_facts.facts_of(document, controls.current_strategy(document)), "Open now")
 
 
 def _show_new(key: str, is_new: bool, options: Options) -> None:
     try:
-        document, used = _read(key, options)
+        # A CSV without all its offsets is opened as buffers, whatever the option says.
+        load = state.load_either if options.offsets_as_plan else state.load_document
+        document = load(key, options)
     except MemplanError as error:
         if is_new:
             documents.drop_upload(key)
-        st.error(plain(error), icon=":material/error:")
+        show_error(error)
         _show_open()
         return
     _counts(document, key)
     try:
-        facts = state.facts_of(document, "imported" if document.plan else "auto")
+        facts = plan_facts.facts_of(document, "imported" if document.plan else "auto")
     except MemplanError as error:
-        st.error(plain(error), icon=":material/error:")
+        show_error(error)
         _show_open()
         return
     if st.button("Open in Inspect", type="primary", icon=":material/open_in_new:"):
-        _open(key, used, document)
+        _open(document)
     _preview(facts, "Preview")
 
 

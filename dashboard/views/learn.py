@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import streamlit as st
-from memplan_dashboard.widgets.lesson_part import go_to
-from memplan_dashboard.widgets.lessons import LESSONS
+from memplan_dashboard.widgets.lessons import LESSONS, go_to
 
 
 def _lesson(number: int) -> None:

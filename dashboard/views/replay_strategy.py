@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 from memplan_dashboard.replay_view import Mode, replay_view
-from memplan_dashboard.session import replay_choices, state
-from memplan_dashboard.session.markdown_text import NOTHING_TO_PLACE, plain
-from memplan_dashboard.widgets import controls, lesson_part
+from memplan_dashboard.session import state
+from memplan_dashboard.session.messages import NOTHING_TO_PLACE, plain, show_error, show_note
+from memplan_dashboard.views import replay_choices
+from memplan_dashboard.widgets import controls, lessons
 
 from memplan_engine import MemplanError
 from memplan_engine.analysis.claims import counted
@@ -23,7 +24,7 @@ MODES = {
 def _page() -> None:
     replay_choices.choose_first_problem()
     document = state.current_document()
-    lesson_part.show_lesson()
+    lessons.show_lesson()
     row = controls.row([2.2, 1.8, 2.4])
     with row[0]:
         replay_choices.pick_problem()
@@ -38,9 +39,9 @@ def _page() -> None:
     try:
         scene = replay_choices.make_scene(document, strategy, mode)
     except MemplanError as error:
-        st.error(plain(error), icon=":material/error:")
+        show_error(error)
         return
-    replay_choices.show_note(scene)
+    show_note(scene.note)
     replay_view(scene.message, serial=scene.serial, key="replay_view", on_step=replay_choices.keep_step)
     beside = workspace_of(problem) != NO_WORKSPACE
     told = ". A replay places storages; what ops hold lies beside them" * beside

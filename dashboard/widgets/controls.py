@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 import streamlit as st
 from memplan_dashboard.session import documents, state
 from memplan_dashboard.session.documents import Document
-from memplan_dashboard.session.markdown_text import plain
-from memplan_dashboard.session.url import MOST_MEBIBYTES, parse_mebibytes
+from memplan_dashboard.session.url import MOST_MEBIBYTES, mebibytes_text, parse_mebibytes
 
+from memplan_engine import Problem
 from memplan_engine.analysis.training_phases import is_training
 from memplan_engine.planner import strategies_for
 from memplan_engine.plotting.colouring import COLOURINGS
@@ -20,6 +21,8 @@ from memplan_engine.strategies import known_strategies
 IMPORTED = "imported"
 MOST_PANELS = 4
 MOST_PATTERN = 200
+QUIET: dict[str, Any] = {"delta_color": "off", "delta_arrow": "off"}
+"""What a metric takes for a note below it that is neither good nor bad."""
 
 
 def row(weights: Sequence[float]) -> list[AbstractContextManager[object]]:
@@ -27,27 +30,60 @@ def row(weights: Sequence[float]) -> list[AbstractContextManager[object]]:
     return list(st.container(key="controls").columns(list(weights), gap="small"))
 
 
-def pick_document() -> None:
-    """The document; changing it drops the selection and what was said of the last file."""
-    known = documents.catalogue()
-    current = state.get("doc")
+def bound(key: str, value: object, take: Callable[[Any], None]) -> dict[str, Any]:
+    """What a widget takes to show `value`, on whichever page that was chosen (Streamlit forgets a widget when
+    the page changes), and to give `take` what is picked."""
+    st.session_state[key] = value
+    return {"key": key, "on_change": lambda: take(st.session_state[key])}
+
+
+def chooses(
+    name: str, value: object, key: str = "", text: Callable[[Any], str] | None = None, **others: str
+) -> dict[str, Any]:
+    """What a widget takes to show `value` and to write what is picked to the choice `name`, as `text` gives
+    it; `others` are choices that change with it. The key is "NAME_widget" unless given."""
+
+    def take(picked: Any) -> None:
+        state.choose(**{name: text(picked) if text else str(picked or ""), **others})
+
+    return bound(key or f"{name}_widget", value, take)
+
+
+def pick_key(
+    label: str, known: Mapping[str, str], current: str, key: str, take: Callable[[str], None]
+) -> None:
+    """One of `known`, key → label; the `current` one is among them even where it is not known."""
     if current not in known:
         known = {current: current.partition(":")[2], **known}
-    _keep("doc_widget", current)
-    st.selectbox("Graph", list(known), format_func=known.__getitem__, key="doc_widget", on_change=_document)
+    st.selectbox(label, list(known), format_func=known.__getitem__, **bound(key, current, take))
+
+
+def show_tabs(key: str, parts: Mapping[str, Callable[[], None]]) -> None:
+    """A tab for each part, which fills it while it is open; the address has the open one, unless it is the
+    first."""
+    names, asked = list(parts), state.get("tab")
+    current = asked if asked in parts else names[0]
+    tabs = st.tabs(names, **chooses("tab", current, key, lambda tab: "" if tab == names[0] else tab))
+    for tab, show in zip(tabs, parts.values(), strict=True):
+        if tab.open:
+            with tab:
+                show()
+
+
+def pick_document() -> None:
+    """The document; changing it drops the selection and what was said of the last file."""
+    pick_key("Graph", documents.catalogue(), state.get("doc"), "doc_widget", state.choose_document)
 
 
 def pick_strategy(document: Document) -> str:
     """The strategy; a file that brought its own plan offers that first."""
-    names, current = strategy_names(document), current_strategy(document)
-    _keep("strategy_widget", current)
+    current = current_strategy(document)
     st.selectbox(
         "Strategy",
-        names,
+        strategy_names(document),
         format_func=strategy_label(document),
-        key="strategy_widget",
-        on_change=_taker("strategy", "strategy_widget"),
         help="How buffers get their offsets. `memplan strategies` lists the sources.",
+        **chooses("strategy", current),
     )
     return current
 
@@ -62,15 +98,13 @@ def pick_strategies(document: Document) -> list[str]:
     chosen = [name for name in dict.fromkeys(wanted.split(",")) if name in names][:MOST_PANELS]
     if wanted and not chosen:
         chosen = state.PARAMETERS["compare"].split(",")
-    _keep("compare_widget", chosen)
     st.multiselect(
         "Strategies, two to four",
         names,
         format_func=strategy_label(document),
-        key="compare_widget",
         max_selections=MOST_PANELS,
         placeholder="pick two to four",
-        on_change=_compared,
+        **chooses("compare", chosen, text=",".join),
     )
     return chosen
 
@@ -81,24 +115,19 @@ def pick_colouring(document: Document) -> str:
     if current not in COLOURINGS:
         in_phases = document.graph is not None and is_training(document.graph)
         current = "phase" if in_phases else "op kind" if document.knows_kinds else "size"
-    _keep("colour_widget", current)
-    st.selectbox(
-        "Colour by", list(COLOURINGS), key="colour_widget", on_change=_taker("colour", "colour_widget")
-    )
+    st.selectbox("Colour by", list(COLOURINGS), **chooses("colour", current))
     return current
 
 
 def pick_search() -> str:
     """A regular expression; what it does not find is dimmed."""
     current = state.get("find")[:MOST_PATTERN]
-    _keep("find_widget", current)
     st.text_input(
         "Find (regex)",
-        key="find_widget",
         placeholder="attn|mlp",
         max_chars=MOST_PATTERN,
-        on_change=_taker("find", "find_widget"),
         help="In name, op kind and module path. The rest is dimmed.",
+        **chooses("find", current),
     )
     return current
 
@@ -106,7 +135,6 @@ def pick_search() -> str:
 def pick_capacity() -> int | None:
     """A capacity in bytes, given in MiB; None when there is none."""
     current = parse_mebibytes(state.get("capacity"))
-    _keep("capacity_widget", current)
     st.number_input(
         "Capacity, MiB",
         min_value=0.0,
@@ -114,12 +142,16 @@ def pick_capacity() -> int | None:
         step=1.0,
         value=None,
         placeholder="none",
-        key="capacity_widget",
-        on_change=_capacity,
         format="%g",
         help="Drawn as a dotted line.",
+        **chooses("capacity", current, text=mebibytes_text),
     )
     return None if current is None else round(current * 2**20)
+
+
+def select(problem: Problem) -> Callable[[int | None], None]:
+    """What hears of the buffer of `problem` that is selected, by its index, None for none."""
+    return lambda index: state.choose(selected="" if index is None else problem.names[index])
 
 
 def strategy_names(document: Document) -> list[str]:
@@ -145,43 +177,16 @@ def wrong_strategy(document: Document) -> str:
     asked = state.get("strategy")
     if not asked or asked == IMPORTED or asked in known_strategies():
         return ""
-    return _strange("strategy", asked, f"This is {strategy_label(document)(current_strategy(document))}.")
+    return not_listed("strategy", asked, f"This is {strategy_label(document)(current_strategy(document))}.")
 
 
 def wrong_strategies() -> str:
     """What is wrong with the strategies that the address wants side by side; "" if nothing."""
     wanted = list(filter(None, state.get("compare").split(",")))
     strange = [name for name in wanted if name != IMPORTED and name not in known_strategies()]
-    return _strange("compare", strange[0]) if strange else ""
+    return not_listed("compare", strange[0]) if strange else ""
 
 
-def show_note(note: str) -> None:
-    """Say what of the address was not followed."""
-    if note:
-        st.warning(plain(note), icon=":material/info:")
-
-
-def _strange(parameter: str, asked: str, instead: str = "") -> str:
+def not_listed(parameter: str, asked: str, instead: str = "") -> str:
+    """What is said of a strategy in the address that there is not."""
     return f"{parameter}: found {asked[:40]!r}, expected one of those in the list. {instead}".strip()
-
-
-def _keep(key: str, value: object) -> None:
-    """Have a widget show the choice, on whichever page it was made: widgets forget when the page changes."""
-    st.session_state[key] = value
-
-
-def _taker(name: str, key: str) -> Callable[[], None]:
-    return lambda: state.choose(**{name: st.session_state[key] or ""})
-
-
-def _compared() -> None:
-    state.choose(compare=",".join(st.session_state.compare_widget))
-
-
-def _capacity() -> None:
-    value = st.session_state.capacity_widget
-    state.choose(capacity=repr(value).removesuffix(".0") if value else "")
-
-
-def _document() -> None:
-    state.choose_document(st.session_state.doc_widget)

@@ -1,10 +1,18 @@
-"""The course: six short lessons, each with places of the Replay page that show it. Also docs/course.md."""
+"""The course: six short lessons, each with places of the Replay page that show it. Also docs/course.md.
+
+The Replay page shows the lesson that it was opened with above its picture.
+"""
 
 from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
 from urllib.parse import urlencode
+
+import streamlit as st
+from memplan_dashboard.session import state
+from memplan_dashboard.session.documents import Options
+from memplan_dashboard.session.messages import show_note
 
 DASHBOARD = "http://127.0.0.1:8501"
 WIDTH = 110
@@ -145,3 +153,58 @@ def course_markdown() -> str:
         text = "\n\n".join(textwrap.fill(each, WIDTH) for each in lesson.text.split("\n\n"))
         parts.append(f"## {number}. {lesson.title}\n\n{text}\n\n{links}")
     return "\n\n".join(parts) + "\n"
+
+
+def show_lesson() -> None:
+    """The lesson that the URL names, if any, with its places and the way to the next one."""
+    asked = state.get("lesson")
+    if not asked:
+        return
+    number = parse_lesson(asked)
+    if not number:
+        show_note(f"lesson: found {asked[:40]!r}, expected 1 to {len(LESSONS)}.")
+        state.choose(lesson="")
+        return
+    lesson = LESSONS[number - 1]
+    with st.expander(f"Lesson {number} of {len(LESSONS)}: {lesson.title}", expanded=True):
+        st.markdown(lesson.text)
+        with st.container(horizontal=True):
+            for place in lesson.places:
+                here = _is_here(place, number)
+                st.button(
+                    place.label,
+                    key=f"place_{number}_{place.label}",
+                    type="primary" if here else "secondary",
+                    on_click=go_to,
+                    args=(place, number),
+                )
+            st.space("stretch")
+            if number > 1:
+                _to_lesson("Previous", ":material/arrow_back:", number - 1)
+            if number < len(LESSONS):
+                _to_lesson("Next lesson", ":material/arrow_forward:", number + 1)
+            st.button(
+                "Close", key="lesson_close", type="tertiary", on_click=state.choose, kwargs={"lesson": ""}
+            )
+
+
+def parse_lesson(text: str) -> int:
+    """The number of the lesson that a URL names; 0 for none that there is."""
+    return int(text) if text in map(str, range(1, len(LESSONS) + 1)) else 0
+
+
+def go_to(place: Place, number: int) -> None:
+    """Choose what `place` shows."""
+    choices = place.choices(number)
+    state.choose_document(choices.pop("doc"), Options())
+    state.choose(**choices)
+
+
+def _is_here(place: Place, number: int) -> bool:
+    wanted = place.choices(number)
+    return all(state.get(name) == wanted[name] for name in ("doc", "strategy", "mode"))
+
+
+def _to_lesson(label: str, icon: str, number: int) -> None:
+    place = LESSONS[number - 1].places[0]
+    st.button(label, key=f"lesson_{number}", icon=icon, type="tertiary", on_click=go_to, args=(place, number))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from memplan_dashboard.charts.reserved_over_time import Curve
 from memplan_dashboard.plan_view import Band, Panel
-from memplan_dashboard.session.plan_facts import Facts
+from memplan_dashboard.session.plan_facts import PlanFacts
 from numpy.typing import NDArray
 
 from memplan_engine import Problem
@@ -25,7 +25,7 @@ MOST_LINE = 200_000
 
 
 def make_panel(
-    facts: Facts,
+    facts: PlanFacts,
     colouring: Colouring,
     dimmed: NDArray[np.bool_] | None = None,
     capacity: int | None = None,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import streamlit as st
-from memplan_dashboard.session import state
-from memplan_dashboard.session.documents import Document
-from memplan_dashboard.widgets.recording_part import has_parts, pick_part
+from functools import partial
+from typing import Any
 
+import streamlit as st
+from memplan_dashboard.session import documents, open_recordings
+from memplan_dashboard.session.documents import Document
+from memplan_dashboard.widgets.controls import chooses
+
+from memplan_engine import MemplanError
 from memplan_engine.preparation import PLANNING_OPTIONS, PlanningOption, Preparation
 
 WITH_WIDGET = tuple(option for option in PLANNING_OPTIONS.values() if option.label)
@@ -16,7 +20,7 @@ def pick_preparation(document: Document) -> None:
     """A popover with all that can be asked of a graph, or which part of a recording is shown; nothing for
     other lists of buffers and finished plans."""
     is_graph = can_prepare(document)
-    if not is_graph and not has_parts(document.key):
+    if not is_graph and len(_parts(document.key)) < 2:
         return
     asked = count_asked(document.options.how) if is_graph else int(bool(document.options.part))
     label = f"Options ({asked})" if asked else "Options"
@@ -40,45 +44,69 @@ def count_asked(how: Preparation) -> int:
 def show_switches(how: Preparation, side: str = "") -> None:
     """The widgets; `side` stands before the names of what they choose."""
     for option in WITH_WIDGET:
-        (_number if option.most else _switch)(option, how, side)
+        name, asked = f"{side}{option.parameter}", getattr(how, option.name)
+        if option.most:
+            st.number_input(
+                option.label,
+                min_value=1,
+                max_value=option.most,
+                step=1,
+                value=None,
+                placeholder=option.unit,
+                help=option.told,
+                **chooses(name, asked),
+            )
+        else:
+            on = chooses(name, option.asked(how), text=partial(_switched, option))
+            st.checkbox(option.label, help=option.told, **on)
+
+
+def _switched(option: PlanningOption, on: bool) -> str:
+    """On: the value that is not the default, of the two that there are."""
+    if not on:
+        return ""
+    return "1" if option.kind is bool else next(str(each) for each in option.kind if each != option.default)
 
 
 def keep_part(document: Document, side: str = "") -> None:
     """Which part of the recording is shown; another one drops the selection and the changes."""
-
-    def taken(part: str) -> None:
-        state.choose(**{f"{side}part": part, "selected": "", "changed": "", "what_if": ""})
-
-    pick_part(document.key, document.options.part, taken, f"{side}part_widget")
+    current = document.options.part
+    widget = chooses(f"{side}part", current, selected="", changed="", what_if="")
+    _pick_part(document.key, current, **widget)
 
 
-def _number(option: PlanningOption, how: Preparation, side: str) -> None:
-    key = f"{side}{option.parameter}_widget"
-    st.session_state[key] = getattr(how, option.name)
+def pick_part(key: str) -> str:
+    """The part of the recording behind `key`, as text, of which nothing is kept; "" where there is nothing to
+    choose, or no recording."""
+    return _pick_part(key, "", key=f"part_{key}")
 
-    def changed() -> None:
-        state.choose(**{f"{side}{option.parameter}": str(st.session_state[key] or "")})
 
-    st.number_input(
-        option.label,
-        min_value=1,
-        max_value=option.most,
-        step=1,
-        value=None,
-        placeholder=option.unit,
-        key=key,
-        on_change=changed,
-        help=option.told,
+def _pick_part(document: str, current: str, **widget: Any) -> str:
+    """The parts, and the `current` one, which may be one that the list does not have, as the stream of a
+    pool."""
+    parts = _parts(document)
+    if len(parts) < 2:
+        return ""
+    chosen = st.selectbox(
+        "Part of the recording",
+        list(dict.fromkeys(("", *parts, current))),
+        format_func=lambda part: parts.get(part, part) or "the device with the most bytes, all streams",
+        help="Devices share no memory, streams only what was freed, and a private pool, as of a CUDA graph, "
+        "nothing with the common one.",
+        **widget,
     )
+    return chosen or ""
 
 
-def _switch(option: PlanningOption, how: Preparation, side: str) -> None:
-    """On: the value that is not the default, of the two that there are."""
-    key = f"{side}{option.parameter}_widget"
-    st.session_state[key] = option.asked(how)
-    on = "1" if option.kind is bool else next(str(value) for value in option.kind if value != option.default)
+def _parts(key: str) -> dict[str, str]:
+    """A file that cannot be read is explained by whoever opens it."""
+    try:
+        return _known_parts(key, documents.version_of(key))
+    except MemplanError:
+        return {}
 
-    def changed() -> None:
-        state.choose(**{f"{side}{option.parameter}": on if st.session_state[key] else ""})
 
-    st.checkbox(option.label, key=key, on_change=changed, help=option.told)
+@st.cache_data(max_entries=16, show_spinner="Reading the recording …")
+def _known_parts(key: str, version: tuple[int, int]) -> dict[str, str]:
+    path = documents.path_of(key)
+    return open_recordings.parts(path, version) if open_recordings.is_recording(path) else {}

@@ -5,92 +5,90 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import streamlit as st
-from memplan_dashboard.background.jobs import Look, State
+from memplan_dashboard.background.jobs import JobSnapshot, State
 from memplan_dashboard.charts import arena_over_time
 from memplan_dashboard.session import searches, state
-from memplan_dashboard.session.markdown_text import plain
+from memplan_dashboard.session.messages import plain, show_error
 from memplan_dashboard.session.searches import LIMITS, Search
+from memplan_dashboard.widgets.controls import bound
 
 from memplan_engine import Verdict
 from memplan_engine.analysis.claims import optimal_for
 from memplan_engine.units import format_bytes, format_percent
 
 EVERY_SECONDS = 1.0
-LIMIT = "Then it is held where it is. Keep solving goes on from there."
+LIMIT = "Then the search is paused. Keep solving goes on from there."
 
 
 def show_search(search: Search, side: str = "", beside: Sequence[Search] = ()) -> None:
     """The panel, looked at anew every second while the search goes on. On a page with several searches
     `side` says which one it is, and `beside` has the others."""
-    active = search.job.look().state.is_active
+    active = search.job.snapshot().state.is_active
     # A search that ends outside a page's own doing (limit, proof) shows its plan when the panel sees it.
     st.fragment(_panel, run_every=EVERY_SECONDS if active else None)(search, active, side, tuple(beside))
 
 
 def settle(search: Search) -> None:
     """Before the chart is drawn: when the search has stopped, show what it has found."""
-    if not search.job.look().state.is_active and search.has_better:
+    if not search.job.snapshot().state.is_active and search.has_better:
         search.show_best()
 
 
 def _panel(search: Search, was_active: bool, side: str, beside: tuple[Search, ...]) -> None:
-    look = search.job.look()
-    if was_active and not look.state.is_active:
+    snapshot = search.job.snapshot()
+    if was_active and not snapshot.state.is_active:
         st.rerun()
     with st.container(border=True, key=f"search{side}"), st.container(key=f"halves_search{side}"):
         left, right = st.columns([1.2 if beside else 2.2, 1], gap="medium")
     with left:
-        until = look.until if look.state.is_active else look.seconds
-        chart = arena_over_time.figure(arena_over_time.data(look.history, until))
+        until = snapshot.until if snapshot.state.is_active else snapshot.seconds
+        chart = arena_over_time.figure(arena_over_time.data(snapshot.history, until))
         st.plotly_chart(chart, key=f"arena_over_time{side}", config={"displayModeBar": False})
     with right:
-        st.markdown(f"**{plain(f'{side}: ' * bool(side) + _headline(search, look))}**")
+        st.markdown(f"**{plain(f'{side}: ' * bool(side) + _headline(search, snapshot))}**")
         # Always two lines: what is below must not move as the figures change.
-        st.caption("  \n".join(plain(" · ".join(line)) for line in _figures(look)))
-        if look.fault:
-            st.error(plain(look.fault), icon=":material/error:")
-        if look.now.arena_bytes != look.now.bound_bytes:
-            _buttons(search, look, side, beside)
+        st.caption("  \n".join(plain(" · ".join(line)) for line in _figures(snapshot)))
+        if snapshot.fault:
+            show_error(snapshot.fault)
+        if snapshot.now.arena_bytes != snapshot.now.bound_bytes:
+            _buttons(search, snapshot, side, beside)
             _limit(search, side, beside)
 
 
-def _headline(search: Search, look: Look) -> str:
-    spent = format_seconds(look.seconds)
-    if look.now.arena_bytes == look.now.bound_bytes:
+def _headline(search: Search, snapshot: JobSnapshot) -> str:
+    spent = format_seconds(snapshot.seconds)
+    if snapshot.now.arena_bytes == snapshot.now.bound_bytes:
         return f"Proved optimal for {optimal_for(search.document.problem)} after {spent}"
     capacity = search.job.capacity
     size = "" if capacity is None else f" for {format_bytes(capacity)}"
-    if look.state is State.RUNNING:
-        return f"Searching{size}: {spent} of {format_seconds(look.until)}"
+    if snapshot.state is State.RUNNING:
+        return f"Searching{size}: {spent} of {format_seconds(snapshot.until)}"
     if capacity is not None and search.verdict is not Verdict.UNDECIDED:
         fits = search.verdict is Verdict.FITS
         return f"{'Fits' if fits else 'Proved not to fit'} into {format_bytes(capacity)} after {spent}"
-    if look.state is State.WAITING:
-        if searches.desk().waits_for_its_own(search.job):
+    if snapshot.state is State.WAITING:
+        if searches.scheduler().waits_for_its_own(search.job):
             return "Begins when the search of the other side ends"
-        others = searches.desk().waiting_for(search.job)
+        others = searches.scheduler().waiting_for(search.job)
         if not others:
             return "About to begin"
         return f"Waiting for {others} other search{'es' * (others != 1)} to end"
-    says = {State.SUSPENDED: "Held", State.CANCELLED: "Cancelled", State.FAILED: "Ended early"}
-    return f"{says.get(look.state, 'Ended')} after {spent}, not proved"
+    says = {State.SUSPENDED: "Paused", State.CANCELLED: "Cancelled", State.FAILED: "Ended early"}
+    return f"{says.get(snapshot.state, 'Ended')} after {spent}, not proved"
 
 
-def _figures(look: Look) -> tuple[list[str], list[str]]:
-    now = look.now
+def _figures(snapshot: JobSnapshot) -> tuple[list[str], list[str]]:
+    now = snapshot.now
     sizes = [f"best {format_bytes(now.arena_bytes or 0)}", f"bound {format_bytes(now.bound_bytes or 0)}"]
     rates = [f"{format_percent(now.gap)} over bound" if now.gap else "meets the bound"]
-    if look.nodes_per_second and look.state is State.RUNNING:
-        rates.append(f"{format_count(look.nodes_per_second)} nodes/s")
+    if snapshot.nodes_per_second and snapshot.state is State.RUNNING:
+        rates.append(f"{format_count(snapshot.nodes_per_second)} nodes/s")
     return sizes, rates
 
 
 def _limit(search: Search, side: str, beside: tuple[Search, ...]) -> None:
-    chosen, key = state.get("limit"), f"limit_widget{side}"
-    st.session_state[key] = chosen if chosen in LIMITS else state.PARAMETERS["limit"]
-
-    def changed() -> None:
-        state.choose(limit=st.session_state[key] or state.PARAMETERS["limit"])
+    def take(limit: str) -> None:
+        state.choose(limit=limit)
         for each in (search, *beside):
             each.job.allow(searches.limit_seconds())
 
@@ -98,20 +96,19 @@ def _limit(search: Search, side: str, beside: tuple[Search, ...]) -> None:
         "Time limit",
         list(LIMITS),
         format_func=LIMITS.__getitem__,
-        key=key,
-        on_change=changed,
         horizontal=True,
         help=LIMIT,
+        **bound(f"limit_widget{side}", f"{searches.limit_seconds():g}", take),
     )
 
 
-def _buttons(search: Search, look: Look, side: str, beside: tuple[Search, ...]) -> None:
+def _buttons(search: Search, snapshot: JobSnapshot, side: str, beside: tuple[Search, ...]) -> None:
     with st.container(horizontal=True, gap="small"):
-        if look.state.is_active:
+        if snapshot.state.is_active:
             if st.button("Cancel", icon=":material/stop_circle:", key=f"search_cancel{side}"):
                 search.job.cancel()
                 st.rerun()
-            better = look.now.arena_bytes != search.shown.plan.arena_bytes
+            better = snapshot.now.arena_bytes != search.shown.plan.arena_bytes
             if st.button(
                 "Show the best so far",
                 icon=":material/update:",

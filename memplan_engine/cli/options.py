@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from memplan_engine.cli.reading import reading
+from memplan_engine.cli.progress import reading
 from memplan_engine.errors import InputError
 from memplan_engine.files import ImportOptions, load, recognise
 from memplan_engine.formats.importer import Loaded

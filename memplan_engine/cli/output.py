@@ -6,10 +6,13 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.text import Text
+
+from memplan_engine.files import check_target
 
 
 def show(as_json: bool, machine: Callable[[], Any], people: Callable[[], Iterable[RenderableType]]) -> None:
@@ -43,6 +46,14 @@ def put(text: str) -> None:
     except BrokenPipeError:
         # Who read the pipe has seen enough: no failure, and nothing left to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def check_targets(suffixes: tuple[str, ...], source: Path | None, *targets: Path | None) -> None:
+    """Raise InputError, before long work, when one of the files to write could not be written; None is a file
+    that nobody asked for, `source` the one that is read."""
+    for target in targets:
+        if target:
+            check_target(target, suffixes, source)
 
 
 def tell(message: str) -> None:

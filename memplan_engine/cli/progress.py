@@ -1,4 +1,4 @@
-"""Waiting for a solve: a live line while it runs, and Ctrl-C for the best plan so far."""
+"""Waiting for a solve (Ctrl-C: the best plan so far) or for a large file: a line says how far it is."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType, TracebackType
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
-from memplan_engine.cli.solve_thread import solve
 from memplan_engine.strategies.limits import Progress, SolveLimits
 from memplan_engine.units import format_bytes, format_percent
 
@@ -23,7 +24,14 @@ TIME_LIMIT = "the time limit"
 MOST_SIGNALS = 4096
 """More are not told apart; two are enough to end."""
 
+EVERY = 1 / 8
+"""Seconds between two looks at the progress."""
+LARGE_BYTES = 16 << 20
+"""A file that takes so long to read that people want to know how far it is."""
+SECONDS_BETWEEN = 0.2
+
 Result = TypeVar("Result")
+Watch = Callable[[Progress], None]
 
 
 def solve_in_sight(work: Callable[[], Result], budget: SolveLimits) -> tuple[Result, str]:
@@ -32,9 +40,45 @@ def solve_in_sight(work: Callable[[], Result], budget: SolveLimits) -> tuple[Res
     Where stderr is a terminal it shows a line meanwhile. The first Ctrl-C cancels the budget, so that the
     strategy gives the best it has; a second one raises KeyboardInterrupt.
     """
-    with _interrupts(budget) as count, ProgressLine(budget) as line:
-        result = solve(work, budget, line.show if sys.stderr.isatty() else None)
+    with _interrupts(budget) as count, _line(budget) as show:
+        result = solve(work, budget, show if sys.stderr.isatty() else None)
         return result, CTRL_C if count() else TIME_LIMIT
+
+
+def solve(
+    work: Callable[[], Result], budget: SolveLimits, watch: Watch | None = None, *, every: float = EVERY
+) -> Result:
+    """What `work` gives, which runs in another thread, limited by `budget`; what it raises is raised here.
+
+    Python takes a signal only in its main thread, and there only between two steps of the interpreter: a main
+    thread that is inside a kernel hears no Ctrl-C. One that waits here does, for kernels release the lock.
+    While it waits, it calls `watch` with the budget's progress every `every` seconds. Should `watch` or a
+    signal handler raise, the budget is cancelled and the work is left to itself: it is in a daemon thread,
+    which keeps no process from ending.
+    """
+    done = threading.Event()
+    results: list[Result] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            done.set()
+
+    threading.Thread(target=run, name="solve", daemon=True).start()
+    try:
+        while not done.wait(every):
+            if watch:
+                watch(budget.progress())
+    except BaseException:
+        budget.cancel()
+        raise
+    if errors:
+        raise errors[0]
+    return results[0]
 
 
 @contextmanager
@@ -90,39 +134,55 @@ def _counted() -> Iterator[Callable[[], int]]:
         writing.close()
 
 
-class ProgressLine:
-    """One line on stderr, drawn anew with each `show` and gone in the end."""
+@contextmanager
+def _line(budget: SolveLimits) -> Iterator[Callable[[Progress], None]]:
+    """Gives what shows the progress: one line on stderr, begun the first time and gone in the end."""
+    with ExitStack() as stack:
+        lines: list[Live] = []
 
-    def __init__(self, budget: SolveLimits) -> None:
-        self.budget = budget
-        self.live: Live | None = None
+        def show(progress: Progress) -> None:
+            from rich.text import Text
 
-    def __enter__(self) -> ProgressLine:
-        return self
+            if not lines:
+                lines.append(stack.enter_context(_live()))
+            line = Text(describe(progress, budget.stopped), no_wrap=True, overflow="ellipsis")
+            lines[0].update(line, refresh=True)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self.live:
-            self.live.stop()
-
-    def show(self, progress: Progress) -> None:
-        """Draw the line; the first time, begin it."""
-        from rich.text import Text
-
-        line = Text(describe(progress, self.budget.stopped), no_wrap=True, overflow="ellipsis")
-        if self.live is None:
-            self.live = _begin()
-        self.live.update(line, refresh=True)
+        yield show
 
 
-def _begin() -> Live:
+def _live() -> Live:
+    """A line on stderr, or several, that are gone in the end."""
     from rich.console import Console
     from rich.live import Live
 
-    live = Live(console=Console(stderr=True), auto_refresh=False, transient=True, redirect_stdout=False)
-    live.start()
-    return live
+    return Live(console=Console(stderr=True), auto_refresh=False, transient=True, redirect_stdout=False)
+
+
+@contextmanager
+def reading(file: Path) -> Iterator[Callable[[int, int], None] | None]:
+    """Gives what an importer may report its progress to, as it reads `file`; None where nobody looks, or the
+    file is small."""
+    try:
+        large = file.stat().st_size >= LARGE_BYTES
+    except OSError:
+        large = False
+    if not large or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.text import Text
+
+    begun, shown = time.monotonic(), 0.0
+
+    def report(done: int, total: int) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if now - shown >= SECONDS_BETWEEN:
+            shown = now
+            live.update(Text(describe_reading(done, total, now - begun), no_wrap=True), refresh=True)
+
+    with _live() as live:
+        yield report
 
 
 def describe(progress: Progress, stopping: bool = False) -> str:
@@ -140,6 +200,12 @@ def describe(progress: Progress, stopping: bool = False) -> str:
     if stopping:
         parts.append("stopping (Ctrl-C ends at once)")
     return " · ".join(parts)
+
+
+def describe_reading(done: int, total: int, seconds: float) -> str:
+    """ "reading 312 MiB of 1 GiB · 30 % · 12.1 s"."""
+    share = 100 * done // max(total, 1)
+    return f"reading {format_bytes(done)} of {format_bytes(total)} · {share} % · {seconds:.1f} s"
 
 
 def _rate(per_second: float) -> str:

@@ -18,8 +18,7 @@ import pytest
 from memplan_engine import strategies
 from memplan_engine.cli import progress
 from memplan_engine.cli.options import DEFAULT_SECONDS, make_budget
-from memplan_engine.cli.progress import describe, solve_in_sight
-from memplan_engine.cli.solve_thread import solve
+from memplan_engine.cli.progress import describe, solve, solve_in_sight
 from memplan_engine.errors import InputError
 from memplan_engine.strategies.base import Progress, SolveLimits
 from memplan_engine.system.machine import count_cores

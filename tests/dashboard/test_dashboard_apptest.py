@@ -7,7 +7,7 @@ import threading
 import pytest
 
 pytest.importorskip("streamlit")
-from memplan_dashboard.session import documents, state
+from memplan_dashboard.session import documents, plan_facts, state
 
 from memplan_engine import known_strategies, make_plan, make_problem, write_json
 from tests.support.apptest import CSV, address, check, figure, open_app, widget
@@ -208,9 +208,9 @@ def test_a_strategy_that_fails_leaves_the_plan_that_was_shown(monkeypatch):
     arena = figure(app, "Arena")
 
     def fail(*_, **__):
-        raise state.PlanError("out of luck")
+        raise plan_facts.PlanError("out of luck")
 
-    monkeypatch.setattr(state, "make_plan", fail)
+    monkeypatch.setattr(plan_facts, "make_plan", fail)
     widget(app.selectbox, "Strategy").set_value("greedy_by_breadth")
     check(app.run())
     assert [each.value for each in app.error] == ["out of luck"]

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("streamlit")
 from memplan_dashboard.charts import demand_waterfall
 from memplan_dashboard.plan_view.packing import pack
-from memplan_dashboard.session import documents
+from memplan_dashboard.session import documents, state
 from memplan_dashboard.session.documents import Options
 from memplan_dashboard.session.plan_facts import make_facts
 from memplan_dashboard.views.diff import diff_choices
@@ -52,7 +52,7 @@ def uploaded(name, text):
 def compared(base=BASE, head=HEAD):
     facts = []
     for name, text in (("base.csv", base), ("head.csv", head)):
-        document = diff_choices.read_side(uploaded(name, text))
+        document = state.load_either(uploaded(name, text))
         facts.append(make_facts(document, make_plan(document.problem, "greedy_by_size")))
     return compare_facts(*facts)
 
@@ -66,10 +66,10 @@ def test_a_list_of_buffers_is_read_no_second_time(monkeypatch):
     read = documents.read_document
     monkeypatch.setattr(documents, "read_document", lambda *given: reads.append(given) or read(*given))
     key = uploaded("once.csv", f"{COLUMNS}only,0,1,8\n")
-    first = diff_choices.read_side(key)
+    first = state.load_either(key)
     # As a finished plan, which it is not, and as buffers.
     assert len(reads) == 2
-    assert diff_choices.read_side(key) is first
+    assert state.load_either(key) is first
     assert len(reads) == 2
 
 
@@ -208,7 +208,8 @@ def test_the_address_opens_selection_switches_and_tab():
     ]
     assert re.fullmatch(r"example_graphs/make_pairs.py:\d+", rows["source"][0])
     texts = [each.value for each in app.text]
-    assert {"base: relu", "head: relu", "steps 1 to 6, 6 in all", "steps 1 to 29, 29 in all"} <= set(texts)
+    lifetimes = {"steps 1 to 6, 6 in all (relu … conv2d_1)", "steps 1 to 29, 29 in all (relu … conv2d_10)"}
+    assert {"base: relu", "head: relu", *lifetimes} <= set(texts)
 
 
 def test_the_peak_is_grouped_by_module_with_source_lines():
@@ -231,7 +232,7 @@ def test_comment_and_json_say_the_same():
     found = compared()
     written = json.loads(diff_choices.json_of(found))
     assert written["demand_delta_bytes"] == 130
-    assert diff_choices.markdown_of(found).startswith("### Memory: arena +130 B")
+    assert found.markdown.startswith("### Memory: arena +130 B")
 
 
 def test_nonsense_in_the_address_is_explained_beside_the_box():

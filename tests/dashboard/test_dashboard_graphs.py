@@ -63,7 +63,7 @@ def test_streams_are_planned_and_kept_in_the_address():
     ("label", "parameter", "value", "arena"),
     [
         ("Round sizes up", "round", "1", "256 B"),
-        ("Give graph inputs a place", "inputs", "1", "160 B"),
+        ("Plan graph inputs", "inputs", "1", "160 B"),
         ("Hold values that nobody reads", "unread", "held", "160 B"),
     ],
 )

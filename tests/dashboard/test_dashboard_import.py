@@ -93,7 +93,7 @@ def test_graph_inputs_are_planned_on_request():
     app.selectbox[0].set_value("example:teaching_view")
     check(app.run())
     before = int(figure(app, "buffers"))
-    widget(app.checkbox, "Plan graph inputs, too").check()
+    widget(app.checkbox, "Plan graph inputs").check()
     check(app.run())
     assert int(figure(app, "buffers")) == before + 1
 

@@ -8,8 +8,8 @@ import pickle
 import numpy as np
 import pytest
 from memplan_dashboard.charts import reserved_over_time
-from memplan_dashboard.session import documents, open_recordings, state
-from memplan_dashboard.views.inspect.reserved import reserved_curve
+from memplan_dashboard.session import documents, open_recordings, plan_facts, state
+from memplan_dashboard.views.inspect.memory_tabs import reserved_curve
 from memplan_dashboard.widgets.plan_panels import make_panel
 from memplan_examples.make_snapshot import SEGMENT, Allocator, stack
 
@@ -61,7 +61,7 @@ def test_the_strip_has_what_was_reserved_whatever_strategy_is_shown():
     over = memory_over_time(open_recordings.read_recording(documents.path_of(EXAMPLE), (0, 0), ""))
     # Few enough steps that the curve has all of them.
     assert (curve.steps, curve.reserved) == (tuple(range(len(over.live))), tuple(over.reserved.tolist()))
-    facts = state.facts_of(document, "linear_scan")
+    facts = plan_facts.facts_of(document, "linear_scan")
     drawn = make_panel(facts, COLOURINGS["size"](document.problem), reserved=curve)
     (line,) = drawn.lines
     assert (line.label, line.dash, line.exact) == ("reserved", (5, 2), False)

@@ -6,14 +6,13 @@ import json
 import time
 
 import pytest
-from memplan_dashboard.background import run_job, run_process
+from memplan_dashboard.background import run_process
 from memplan_dashboard.background.jobs import State
 from memplan_dashboard.background.run_job import Asked, RunJob
-from memplan_dashboard.background.scheduler import Desk
+from memplan_dashboard.background.scheduler import JobScheduler
 from memplan_dashboard.charts import run_curves
 from memplan_dashboard.session import documents, searches
 from memplan_dashboard.views.run import run_choices
-from memplan_dashboard.views.run.run_progress import PARTS
 
 from memplan_engine import InputError, load_run
 from memplan_engine.formats.memplan_json.run_format import RunFile
@@ -250,12 +249,12 @@ def test_options_go_into_the_address():
 
 
 def test_a_run_is_cancelled_and_its_process_is_gone():
-    desk = Desk(lambda session: True, most=1)
+    scheduler = JobScheduler(lambda session: True, most=1)
     job, other = RunJob("one", Asked("perceptron")), RunJob("two", Asked("perceptron"))
-    desk.hand_in(job)
-    desk.hand_in(other)
+    scheduler.submit(job)
+    scheduler.submit(other)
     assert (job.state, other.state) == (State.RUNNING, State.WAITING)
-    assert desk.waiting_for(other) == 1
+    assert scheduler.waiting_for(other) == 1
     other.cancel()
     while job.process_id is None:
         time.sleep(0.01)
@@ -264,7 +263,7 @@ def test_a_run_is_cancelled_and_its_process_is_gone():
     while job.process_id is not None and time.monotonic() < deadline:
         time.sleep(0.01)
     assert (job.state, job.process_id, job.result) == (State.CANCELLED, None, None)
-    desk.close()
+    scheduler.close()
 
 
 def test_a_run_that_takes_too_long_is_ended_and_says_so():
@@ -287,9 +286,11 @@ def test_why_transformers_is_missing_is_said(monkeypatch):
 def test_only_built_in_models_are_run():
     job = RunJob("one", Asked("os:getcwd"))
     job.state = State.RUNNING
-    job._hear({"kind": "error", "message": "x"})
+    job._hear({"kind": "error", "message": "x"}, {})
     assert (job.state, job.fault) == (State.FAILED, "x")
-    with pytest.raises(run_job.MemplanError, match=r"model: found 'os:getcwd', expected one of perceptron"):
+    with pytest.raises(
+        run_process.MemplanError, match=r"model: found 'os:getcwd', expected one of perceptron"
+    ):
         run_process.run_model({"model": "os:getcwd"}, print)
 
 
@@ -321,5 +322,5 @@ def test_all_parts_that_a_run_tells_of_have_their_place(tmp_path):
     (tmp_path / "run.json").write_bytes(
         run_process.run_model({**asked, "check": True, "profile": False}, told.append)
     )
-    assert told == [part for part in PARTS if part != "timing"]
+    assert told == [part for part in run_choices.PARTS if part != "timing"]
     assert load_run(tmp_path / "run.json").passed

@@ -13,7 +13,7 @@ pytest.importorskip("streamlit")
 from memplan_dashboard.background import jobs
 from memplan_dashboard.background.jobs import Job, State
 from memplan_dashboard.charts import arena_over_time, arena_seconds
-from memplan_dashboard.session import documents, state
+from memplan_dashboard.session import documents, plan_facts
 from memplan_dashboard.session import searches as solving
 from memplan_dashboard.session.plan_facts import make_facts, with_best_bound
 from memplan_dashboard.widgets import search_panel
@@ -41,7 +41,7 @@ def _slow(tmp_path, monkeypatch):
     write_csv(PROBLEM, tmp_path / "twelve.csv")
     monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / "twelve.csv")])
     yield
-    for job in list(solving.desk().jobs):
+    for job in list(solving.scheduler().jobs):
         job.cancel(patience=0)
 
 
@@ -72,7 +72,7 @@ def test_what_is_proved_at_once_shows_the_usual_figures_and_starts_nothing():
     for strategy in ("auto", "greedy_by_size", "naive"):
         app = open_app(strategy=strategy)
         assert (headline(app), buttons(app), searches(app)) == (None, [], {})
-        assert not solving.desk().jobs
+        assert not solving.scheduler().jobs
 
 
 def test_nobody_who_looks_means_no_search(monkeypatch):
@@ -114,7 +114,7 @@ def test_a_search_held_at_its_limit_shows_its_best_and_goes_on():
     job.allow(0)
     until(lambda: job.state is State.SUSPENDED)
     check(app.run())
-    assert headline(app).startswith("Held after")
+    assert headline(app).startswith("Paused after")
     assert searches(app)[next(iter(searches(app)))].shown.plan is job.best
     pid = job.process_id
     press(app, "Keep solving")
@@ -146,9 +146,9 @@ def test_a_search_whose_process_is_killed_says_so_and_keeps_its_best():
 
 
 def test_a_search_that_waits_for_others_says_so(monkeypatch):
-    monkeypatch.setattr(solving.desk(), "most", 1)
+    monkeypatch.setattr(solving.scheduler(), "most", 1)
     other = Job("another session", make_plan(PROBLEM, "naive"), 60.0)
-    solving.desk().hand_in(other)
+    solving.scheduler().submit(other)
     app = open_app(strategy="slow_search")
     assert headline(app) == "Waiting for 1 other search to end"
     other.cancel(patience=0)
@@ -191,7 +191,7 @@ def test_compare_takes_what_is_known_and_says_what_was_cut_short():
     )
     assert re.fullmatch(rf"{told} · Inspect searches on", notes[0])
     assert table["bytes"]["slow_search"] == LEAST + STEPS * UNIT
-    assert not solving.desk().jobs
+    assert not solving.scheduler().jobs
     app.switch_page("views/inspect/inspect_page.py")
     widget(check(app.run()).selectbox, "Strategy").set_value("slow_search")
     job = job_of(check(app.run()))
@@ -216,7 +216,7 @@ def test_a_capacity_between_bound_and_arena_is_looked_for(tmp_path, monkeypatch)
     """The first plan is a poor one, as if the time had not sufficed: the search goes on for the capacity."""
     poor = make_plan(HARD, "naive")
     monkeypatch.setattr(
-        state, "make_plan", lambda *_, **__: replace(poor, strategy="auto", cut_short=True, seconds=0.1)
+        plan_facts, "make_plan", lambda *_, **__: replace(poor, strategy="auto", cut_short=True, seconds=0.1)
     )
     write_csv(HARD, tmp_path / "hard.csv")
     monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / "hard.csv")])
@@ -225,13 +225,13 @@ def test_a_capacity_between_bound_and_arena_is_looked_for(tmp_path, monkeypatch)
     assert "a smaller plan may fit" in capacity_of(app)[1]
     job = job_of(app)
     assert job.capacity == 6
-    until(lambda: job.state is State.DONE, look=job.look)
+    until(lambda: job.state is State.DONE, look=job.snapshot)
     check(app.run())
     assert (capacity_of(app)[0], figure(app, "Arena")) == ("arena fits", "6 B")
     assert headline(app).startswith(("Fits into 6 B after", "Proved optimal after"))
     app.number_input[0].set_value(5 / 2**20)
     check(app.run())
-    until(lambda: not job.look().state.is_active, look=job.look)
+    until(lambda: not job.snapshot().state.is_active, look=job.snapshot)
     check(app.run())
     assert capacity_of(app) == ("does not fit", "No plan fits: the lower bound is above the capacity.")
 
@@ -276,7 +276,7 @@ def test_diff_searches_on_for_one_side_after_the_other():
     assert (late.state, late.process_id) == (State.WAITING, None)
     press_key(app, "search_cancelbase")
     assert figure(app, "Arena, base → head").endswith(before.partition(" → ")[2])
-    until(lambda: late.state is State.DONE, look=late.look)
+    until(lambda: late.state is State.DONE, look=late.snapshot)
     check(app.run())
     assert slow.state is State.CANCELLED
     best = f"{slow.best.arena_bytes / UNIT:.2f}".rstrip("0").rstrip(".")

@@ -12,7 +12,7 @@ from tests import ROOT
 
 pytest.importorskip("streamlit")
 from memplan_dashboard.charts import arena_seconds, peak_bars
-from memplan_dashboard.session import documents, markdown_text, url
+from memplan_dashboard.session import documents, messages, url
 from memplan_dashboard.session.documents import Document, Options
 from memplan_dashboard.session.plan_facts import make_facts
 from memplan_dashboard.views.inspect import buffer_filter
@@ -261,7 +261,7 @@ def test_a_capacity_is_a_number_above_nothing(text, value):
 
 
 def test_markdown_shows_names_as_they_stand():
-    assert markdown_text.plain("a_b *c* [d](e)\n$f$ :red[g]") == (r"a\_b \*c\* \[d\]\(e\) \$f\$ \:red\[g\]")
+    assert messages.plain("a_b *c* [d](e)\n$f$ :red[g]") == (r"a\_b \*c\* \[d\]\(e\) \$f\$ \:red\[g\]")
 
 
 # Documents.

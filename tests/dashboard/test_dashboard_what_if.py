@@ -198,7 +198,7 @@ def test_a_plan_that_the_file_brought_is_planned_anew_when_it_is_changed(tmp_pat
 
 def test_what_is_exported(monkeypatch):
     """The buttons hand over what the engine writes; AppTest cannot press them."""
-    from memplan_dashboard.views.inspect import what_if_tab
+    from memplan_dashboard.views.inspect import what_if_view
 
     kept = {}
 
@@ -206,7 +206,7 @@ def test_what_is_exported(monkeypatch):
         if about.get("key", "").startswith("what_if_export_"):
             kept[label] = (content(), about)
 
-    monkeypatch.setattr(what_if_tab.st, "download_button", keep)
+    monkeypatch.setattr(what_if_view.st, "download_button", keep)
     open_app(what_if="split:b=2;pin:a=0", **EDITS)
     plan = json.loads(kept["Plan, JSON"][0])
     assert plan["problem"]["names"] == ["a", "b#1", "b#2", "c"]

@@ -11,7 +11,7 @@ from memplan_examples.make_snapshot import SEGMENT, Allocator, frame, stack, wri
 
 from memplan_engine import load, make_problem
 from memplan_engine.callers import NOBODY, Frame, Stacks, find_caller
-from memplan_engine.cli.reading import describe, reading
+from memplan_engine.cli.progress import describe_reading, reading
 from memplan_engine.formats.allocator_files.cuda_snapshot import load_snapshot
 from memplan_engine.recordings.cost import cost_of, groups_at
 from memplan_engine.reporters.recording_tables import cost_summary
@@ -258,7 +258,7 @@ def test_progress_is_for_terminals_and_large_files(tmp_path: Path) -> None:
     for path in (small, tmp_path / "none"):
         with reading(path) as progress:
             assert progress is None
-    assert describe(3 << 20, 12 << 20, 1.25) == "reading 3 MiB of 12 MiB · 25 % · 1.2 s"
+    assert describe_reading(3 << 20, 12 << 20, 1.25) == "reading 3 MiB of 12 MiB · 25 % · 1.2 s"
 
 
 def test_a_line_with_several_operations_says_so(memplan, tmp_path):

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from memplan_dashboard.session.plan_facts import Facts
+from memplan_dashboard.session.plan_facts import PlanFacts
 from numpy.typing import NDArray
 
-from memplan_engine import Problem, changes_by_buffer, diff
+from memplan_engine import Problem, changes_by_buffer, diff, diff_markdown, diff_rows, module_rows
 from memplan_engine.diffing.regression import CHANGES, Change, Diff
+from memplan_engine.diffing.rows import DiffRow, ModuleRow
 
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Comparison:
     """What became of `base` in `head`.
 
@@ -25,13 +27,33 @@ class Comparison:
     lifetime included.
     """
 
-    base: Facts
-    head: Facts
+    base: PlanFacts
+    head: PlanFacts
     diff: Diff
     base_ids: Ints
     names: tuple[list[str], list[str]]
     kinds: tuple[Ints, Ints]
     masks: tuple[Ints, Ints]
+
+    @cached_property
+    def changed(self) -> tuple[DiffRow, ...]:
+        """Every buffer that changed."""
+        return diff_rows(self.diff, unchanged=False)
+
+    @cached_property
+    def rows(self) -> tuple[DiffRow, ...]:
+        """Every buffer."""
+        return diff_rows(self.diff, unchanged=True)
+
+    @cached_property
+    def modules(self) -> tuple[ModuleRow, ...]:
+        """The peak that explains Δdemand, by module."""
+        return module_rows(self.diff, self.diff.moment)
+
+    @cached_property
+    def markdown(self) -> str:
+        """The comment for a pull request."""
+        return diff_markdown(self.diff)
 
     @property
     def buffers(self) -> int:
@@ -69,23 +91,23 @@ class Comparison:
         return f"base:{self.base.plan.problem.names[base]}" if base is not None else ""
 
 
-def compare_facts(base: Facts, head: Facts) -> Comparison:
+def compare_facts(base: PlanFacts, head: PlanFacts) -> Comparison:
     """Compare two plans: O(n log n), a million buffers in seconds."""
-    found = diff(base.plan, head.plan)
-    rows = found.matching.pairs
+    compared = diff(base.plan, head.plan)
+    rows = compared.matching.pairs
     base_ids = np.full(len(base.plan.problem), -1, dtype=np.int64)
     base_ids[rows[0]] = rows[1]
     alone = np.flatnonzero(base_ids < 0)
     base_ids[alone] = len(head.plan.problem) + np.arange(len(alone))
-    kinds = changes_by_buffer(found)
+    kinds = changes_by_buffer(compared)
     masks = 1 << kinds[0], 1 << kinds[1]
-    for change, moved in ((Change.LONGER, found.lived > 0), (Change.SHORTER, found.lived < 0)):
+    for change, moved in ((Change.LONGER, compared.lived > 0), (Change.SHORTER, compared.lived < 0)):
         for mask, side in zip(masks, rows, strict=True):
             mask[side[moved]] |= bit(change)
-    return Comparison(base, head, found, base_ids, _names(base, head, base_ids), kinds, masks)
+    return Comparison(base, head, compared, base_ids, _names(base, head, base_ids), kinds, masks)
 
 
-def _names(base: Facts, head: Facts, base_ids: Ints) -> tuple[list[str], list[str]]:
+def _names(base: PlanFacts, head: PlanFacts, base_ids: Ints) -> tuple[list[str], list[str]]:
     after = list(head.plan.problem.names)
     count = max(len(after), int(base_ids.max(initial=-1)) + 1)
     before = [""] * count

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import streamlit as st
 from memplan_dashboard.charts import demand_waterfall
-from memplan_dashboard.session.markdown_text import plain
+from memplan_dashboard.session.messages import plain
 from memplan_dashboard.views.diff.diff_columns import Comparison
+from memplan_dashboard.widgets.controls import QUIET
 
 from memplan_engine.diffing.regression import Diff
 from memplan_engine.reporters.diff_words import (
@@ -28,12 +27,12 @@ DEMAND = "The most bytes alive at a step: no planner needs less. When this grows
 PACKING = "What the arena takes beyond that. When this grows, it is the planner's doing."
 
 
-def show_headline(found: Comparison) -> None:
+def show_headline(comparison: Comparison) -> None:
     """Δarena = Δdemand + Δpacking loss, what Δdemand is made of, and how much of the two could be matched."""
-    diff = found.diff
+    diff = comparison.diff
     if told := warning(diff):
         st.warning(plain(_sentence(told)), icon=":material/warning:")
-    _figures(diff, found.buffers)
+    _figures(diff, comparison.buffers)
     if diff.same:
         st.success("Nothing changed: every buffer has its match, and the arena is the same.")
         return
@@ -77,25 +76,22 @@ def _figures(diff: Diff, buffers: int) -> None:
             label,
             signed(after - before),
             f"{format_bytes(before)} → {format_bytes(after)}",
-            delta_color="off",
-            delta_arrow="off",
             help=told,
+            **QUIET,
         )
-    kept: dict[str, Any] = {"delta_color": "off", "delta_arrow": "off"}
-    counted = _capital(counts_sentence(diff))
     row[3].metric(
         "Buffers changed",
         f"{diff.changed:,}",
         f"of {buffers:,}",
-        help=counted,
-        **kept,
+        help=_capital(counts_sentence(diff)),
+        **QUIET,
     )
     row[4].metric(
         "Buffers matched",
         format_percent(diff.share),
         f"{format_percent(diff.bytes_share)} of the bytes",
         help="The share that has a counterpart: by name, module, op kind, shape and order.",
-        **kept,
+        **QUIET,
     )
 
 

@@ -6,14 +6,12 @@ from collections.abc import Callable
 
 import streamlit as st
 from memplan_dashboard.plan_view import plan_view
-from memplan_dashboard.session import searches as solving
-from memplan_dashboard.session import state
-from memplan_dashboard.session.markdown_text import NOTHING_TO_PLACE, plain
-from memplan_dashboard.session.plan_facts import Facts
+from memplan_dashboard.session import searches, state
+from memplan_dashboard.session.messages import NOTHING_TO_PLACE, errors_shown, plain
+from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.session.searches import Search
 from memplan_dashboard.views.diff import diff_choices
 from memplan_dashboard.views.diff.diff_columns import Comparison, kinds_text, parse_kinds
-from memplan_dashboard.views.diff.diff_details import show_pair
 from memplan_dashboard.views.diff.diff_headline import show_headline
 from memplan_dashboard.views.diff.diff_panels import (
     PALETTE,
@@ -25,88 +23,93 @@ from memplan_dashboard.views.diff.diff_panels import (
 )
 from memplan_dashboard.views.diff.diff_sources import pick_sides
 from memplan_dashboard.views.diff.diff_tables_view import show_changes, show_peak
+from memplan_dashboard.widgets import controls
+from memplan_dashboard.widgets.buffer_details import show_buffer
 from memplan_dashboard.widgets.search_panel import settle, show_search
 
-from memplan_engine import MemplanError
 from memplan_engine.diffing.regression import Change
+from memplan_engine.reporters.diff_words import change
 
 
 def _compared() -> tuple[Comparison | None, dict[str, Search]]:
     """Both files planned and compared, and the searches that go on for better plans, by side; an error where
     a plan cannot be made."""
     sides = pick_sides()
-    several: list[Facts] = []
-    searches: dict[str, Search] = {}
+    several: list[PlanFacts] = []
+    under_way: dict[str, Search] = {}
     for side, (document, strategy) in zip(diff_choices.SIDES, sides, strict=True):
-        try:
-            search = solving.begin(document, strategy, sides)
+        with errors_shown(side):
+            search = searches.begin(document, strategy, sides)
             if search is not None:
                 settle(search)
-                searches[side] = search
-            several.append(solving.known_facts(document, strategy))
-        except MemplanError as error:
-            st.error(plain(f"{side}: {error}"), icon=":material/error:")
-    return (diff_choices.compare(*several) if len(several) == 2 else None), searches
+                under_way[side] = search
+            several.append(searches.known_facts(document, strategy))
+    return (diff_choices.compare(*several) if len(several) == 2 else None), under_way
 
 
-def _chart(found: Comparison, kinds: tuple[Change, ...]) -> int | None:
+def _chart(comparison: Comparison, kinds: tuple[Change, ...]) -> int | None:
     """Both plans on one scale; gives the number of the selected buffer."""
-
-    def switch(label: str) -> None:
-        state.choose(kinds=kinds_text(toggled(kinds, label)))
-
     event = plan_view(
-        diff_panels(found, kinds),
+        diff_panels(comparison, kinds),
         palette=PALETTE,
         patterns=PATTERN,
         legend=(),
-        selected=found.parse(state.get("changed")),
+        selected=comparison.parse(state.get("changed")),
         key="diff_view",
         height=480,
-        on_select=_chooser(found),
-        filters=filters(found, kinds),
-        on_filter=switch,
-        difference=difference_strip(found),
+        on_select=_chooser(comparison),
+        filters=filters(comparison, kinds),
+        on_filter=lambda label: state.choose(kinds=kinds_text(toggled(kinds, label))),
+        difference=difference_strip(comparison),
     )
     return event.selected
 
 
-def _chooser(found: Comparison) -> Callable[[int | None], None]:
-    return lambda number: state.choose(changed="" if number is None else found.text_of(number))
+def _details(comparison: Comparison, number: int) -> None:
+    """The selected buffer on both sides."""
+    rows = comparison.rows_of(number)
+    with st.container(border=True, key="details"):
+        st.markdown("**Selected buffer**")
+        sizes = [
+            int(problem.size[row])
+            for problem, row in zip(comparison.problems, rows, strict=True)
+            if row is not None
+        ]
+        if len(set(sizes)) == 2:
+            st.caption(plain(f"{change(sizes[0], sizes[1])} in size"))
+        for column, facts, side, row in zip(
+            st.columns(2), (comparison.base, comparison.head), diff_choices.SIDES, rows, strict=True
+        ):
+            with column:
+                st.text(f"{side}: {'not there' if row is None else facts.plan.problem.names[row]}")
+                if row is not None:
+                    show_buffer(facts, row, [st.container()])
 
 
-def _tables(found: Comparison, kinds: tuple[Change, ...], selected: int | None) -> None:
+def _chooser(comparison: Comparison) -> Callable[[int | None], None]:
+    return lambda number: state.choose(changed="" if number is None else comparison.text_of(number))
+
+
+def _tables(comparison: Comparison, kinds: tuple[Change, ...], selected: int | None) -> None:
     parts: dict[str, Callable[[], None]] = {
-        "The peak, by module": lambda: show_peak(found, selected, _chooser(found)),
-        "Changed buffers": lambda: show_changes(found, kinds, selected, _chooser(found)),
-        "Comment and JSON": lambda: _exports(found),
+        "The peak, by module": lambda: show_peak(comparison, selected, _chooser(comparison)),
+        "Changed buffers": lambda: show_changes(comparison, kinds, selected, _chooser(comparison)),
+        "Comment and JSON": lambda: _exports(comparison),
     }
-    names = list(parts)
-    chosen = state.get("tab")
-    st.session_state.diff_tables = chosen if chosen in parts else names[0]
-
-    def opened() -> None:
-        name = st.session_state.diff_tables
-        state.choose(tab="" if name == names[0] else name)
-
-    tabs = st.tabs(names, key="diff_tables", on_change=opened)
-    for tab, show in zip(tabs, parts.values(), strict=True):
-        if tab.open:
-            with tab:
-                show()
+    controls.show_tabs("diff_tables", parts)
 
 
-def _exports(found: Comparison) -> None:
+def _exports(comparison: Comparison) -> None:
     """The comment for a pull request, to be copied or downloaded, and all of it as JSON."""
-    comment = diff_choices.markdown_of(found)
-    name = f"{found.problems[0].name or 'base'}_{found.problems[1].name or 'head'}"[:80]
+    comment = comparison.markdown
+    name = f"{comparison.problems[0].name or 'base'}_{comparison.problems[1].name or 'head'}"[:80]
     with st.container(horizontal=True, gap="small"):
         st.download_button(
             "Markdown", comment, f"{name}.md", "text/markdown", icon=":material/download:", key="as_markdown"
         )
         st.download_button(
             "JSON",
-            lambda: diff_choices.json_of(found),
+            lambda: diff_choices.json_of(comparison),
             f"{name}.json",
             "application/json",
             icon=":material/download:",
@@ -116,9 +119,9 @@ def _exports(found: Comparison) -> None:
     st.code(comment, language="markdown", wrap_lines=True, height=420)
 
 
-def _show_searches(searches: dict[str, Search]) -> None:
+def _show_searches(under_way: dict[str, Search]) -> None:
     """The panels, side by side; one where both sides are the same."""
-    by_search = {id(search): (side, search) for side, search in reversed(searches.items())}
+    by_search = {id(search): (side, search) for side, search in reversed(under_way.items())}
     shown = list(reversed(by_search.values()))
     if not shown:
         return
@@ -130,19 +133,19 @@ def _show_searches(searches: dict[str, Search]) -> None:
 
 
 def _page() -> None:
-    found, searches = _compared()
-    if found is None:
+    comparison, under_way = _compared()
+    if comparison is None:
         return
-    show_headline(found)
-    _show_searches(searches)
-    if not found.buffers:
+    show_headline(comparison)
+    _show_searches(under_way)
+    if not comparison.buffers:
         st.info(NOTHING_TO_PLACE)
         return
     kinds = parse_kinds(state.get("kinds"))
-    selected = _chart(found, kinds)
+    selected = _chart(comparison, kinds)
     if selected is not None:
-        show_pair(found, selected)
-    _tables(found, kinds, selected)
+        _details(comparison, selected)
+    _tables(comparison, kinds, selected)
 
 
 _page()

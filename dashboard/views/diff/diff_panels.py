@@ -46,13 +46,13 @@ SHOWN_FIRST = (
 )
 
 
-def diff_panels(found: Comparison, kinds: tuple[Change, ...]) -> list[Panel]:
+def diff_panels(comparison: Comparison, kinds: tuple[Change, ...]) -> list[Panel]:
     """Base and head; with `kinds` all that changed otherwise is faded."""
-    ids = found.base_ids, np.arange(len(found.problems[1]))
+    ids = comparison.base_ids, np.arange(len(comparison.problems[1]))
     panels = []
-    for place, (side, facts) in enumerate((("base", found.base), ("head", found.head))):
-        mask = found.masks[place]
-        colouring = Colouring(_colours(found.kinds[place], mask), PALETTE, ())
+    for place, (side, facts) in enumerate((("base", comparison.base), ("head", comparison.head))):
+        mask = comparison.masks[place]
+        colouring = Colouring(_colours(comparison.kinds[place], mask), PALETTE, ())
         panel = make_panel(facts, colouring, _dimmed(mask, kinds))
         owner = ids[place] if panel.owner is None else ids[place][panel.owner]
         panels.append(
@@ -61,31 +61,31 @@ def diff_panels(found: Comparison, kinds: tuple[Change, ...]) -> list[Panel]:
                 title=f"{side}: {_name(facts.plan.problem)}",
                 subtitle=f"{panel.subtitle} · {facts.plan.strategy}",
                 owner=owner.astype(np.int32),
-                names=found.names[place],
+                names=comparison.names[place],
                 buffers=len(facts.plan.problem),
             )
         )
     return panels
 
 
-def filters(found: Comparison, kinds: tuple[Change, ...]) -> list[Filter]:
+def filters(comparison: Comparison, kinds: tuple[Change, ...]) -> list[Filter]:
     """A switch for each change, with how many buffers changed so."""
-    counts = found.diff.counts
+    counts = comparison.diff.counts
     return [
         Filter(str(change), CHANGES.index(change), counts[change], change in kinds) for change in SHOWN_FIRST
     ]
 
 
-def difference_strip(found: Comparison) -> Difference:
+def difference_strip(comparison: Comparison) -> Difference:
     """The difference of the live bytes on the head's steps."""
-    profile = profile_difference(found.diff)
-    without = f" without {workspace_name(found.diff.head.problem)}" * found.diff.has_workspaces
+    profile = profile_difference(comparison.diff)
+    without = f" without {workspace_name(comparison.diff.head.problem)}" * comparison.diff.has_workspaces
     return Difference(
         f"live bytes{without}, head minus base, on the head's steps",
         profile.bounds,
         profile.base,
         profile.head,
-        found.diff.head_load.peak_step,
+        comparison.diff.head_load.peak_step,
         CHANGES.index(Change.GROWN),
         CHANGES.index(Change.SHRUNK),
     )

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import streamlit as st
 from memplan_dashboard.session import documents, state
 from memplan_dashboard.session.documents import Document
-from memplan_dashboard.session.markdown_text import plain
+from memplan_dashboard.session.messages import show_error
 from memplan_dashboard.views.diff import diff_choices
 from memplan_dashboard.views.diff.diff_choices import PAIR_LABELS, SIDES
-from memplan_dashboard.views.diff.diff_options import pick_options
-from memplan_dashboard.widgets import controls
+from memplan_dashboard.widgets import controls, planning_options
+from memplan_dashboard.widgets.controls import bound, chooses, pick_key
+from memplan_dashboard.widgets.symbol_sliders import pick_symbols
 
 from memplan_engine import MemplanError
 
@@ -41,29 +42,27 @@ def pick_sides() -> tuple[tuple[Document, str], tuple[Document, str]]:
             )
             _say_fault(side)
     with row[0]:
-        base_strategy = pick_options("base", base, strategy)
+        base_strategy = _pick_options("base", base, strategy)
     with row[2]:
-        head_strategy = pick_options("head", head, strategy)
+        head_strategy = _pick_options("head", head, strategy)
     return (base, base_strategy), (head, head_strategy)
 
 
 def _pick_pair() -> None:
     """The example pairs, one click each."""
-    known = diff_choices.pairs()
+    pairs = diff_choices.pairs()
     chosen = tuple(diff_choices.key_of(side) for side in SIDES)
-    st.session_state.pair_widget = next((name for name, keys in known.items() if keys == chosen), None)
+    current = next((name for name, keys in pairs.items() if keys == chosen), None)
 
-    def picked() -> None:
-        name = st.session_state.pair_widget
-        if name in known:
-            _choose(**dict(zip(SIDES, known[name], strict=True)))
+    def take(name: str | None) -> None:
+        if name in pairs:
+            _choose(**dict(zip(SIDES, pairs[name], strict=True)))
 
     st.pills(
         "Example pairs, a real regression each",
-        list(known),
+        list(pairs),
         format_func=lambda name: PAIR_LABELS.get(name, name.replace("_", " ")),
-        key="pair_widget",
-        on_change=picked,
+        **bound("pair_widget", current, take),
     )
 
 
@@ -71,29 +70,16 @@ def _pick(side: str) -> Document:
     """The document of one side; where it cannot be read, its error below the box, and the one before."""
     key, fault = diff_choices.key_of(side), ""
     try:
-        document = diff_choices.read_side(key, diff_choices.options_of(side))
+        document = state.load_either(key, diff_choices.options_of(side))
     except MemplanError as error:
         fault = str(error)
         key, document = _instead(side, key)
         state.choose(**{side: key, "changed": "", **diff_choices.nothing_asked(side)})
     st.session_state[LAST.format(side)] = key
-    known = documents.catalogue()
-    if key not in known:
-        known = {key: key.partition(":")[2], **known}
-    st.session_state[f"{side}_widget"] = key
-
-    def picked() -> None:
-        _choose(**{side: st.session_state[f"{side}_widget"]})
-
-    st.selectbox(
-        f"{side.capitalize()} ({WHAT[side]})",
-        list(known),
-        format_func=known.__getitem__,
-        key=f"{side}_widget",
-        on_change=picked,
-    )
+    label = f"{side.capitalize()} ({WHAT[side]})"
+    pick_key(label, documents.catalogue(), key, f"{side}_widget", lambda picked: _choose(**{side: picked}))
     if fault:
-        st.error(plain(fault), icon=":material/error:")
+        show_error(fault)
     _say_fault(side)
     return document
 
@@ -104,7 +90,7 @@ def _instead(side: str, asked: str) -> tuple[str, Document]:
     default = diff_choices.pairs()[diff_choices.FIRST_PAIR][SIDES.index(side)]
     for key in (asked, st.session_state.get(LAST.format(side), default), default):
         try:
-            return key, diff_choices.read_side(key)
+            return key, state.load_either(key)
         except MemplanError:
             continue
     raise MemplanError("the example graphs are not there: install memplan anew")
@@ -114,21 +100,42 @@ def _pick_strategy(base: Document, head: Document) -> str:
     names = diff_choices.strategy_names(base, head)
     chosen = state.get("strategy")
     current = chosen if chosen in names else names[0]
-    st.session_state.diff_strategy_widget = current
     brought = next((each for each in (base, head) if each.plan), base)
-
-    def picked() -> None:
-        state.choose(strategy=st.session_state.diff_strategy_widget)
-
     st.selectbox(
         "Strategy",
         names,
         format_func=controls.strategy_label(brought),
-        key="diff_strategy_widget",
-        on_change=picked,
         help="Plans both sides. greedy_by_size gives the same plan on every machine.",
+        **chooses("strategy", current, "diff_strategy_widget"),
     )
     return current
+
+
+def _pick_options(side: str, document: Document, both: str) -> str:
+    """A popover with what can be asked of `side` alone; gives what plans it: `both` unless it has its own
+    strategy."""
+    names, own = controls.strategy_names(document), state.get(f"{side}_strategy")
+    if own and own not in names:
+        show_error(f"{side}_strategy: found {own[:40]!r}, expected one of those in the list")
+        state.choose(**{f"{side}_strategy": ""})
+        own = ""
+    how = document.options.how
+    asked = planning_options.count_asked(how) + len(how.symbols) + bool(document.options.part) + bool(own)
+    label = f"Options of {side} ({asked})" if asked else f"Options of {side}"
+    with st.popover(label, icon=":material/tune:", width="stretch"):
+        names_of = controls.strategy_label(document)
+        st.selectbox(
+            f"Strategy of {side} alone",
+            ["", *names],
+            format_func=lambda name: names_of(name) if name else "that of both sides",
+            **chooses(f"{side}_strategy", own),
+        )
+        if planning_options.can_prepare(document):
+            planning_options.show_switches(how, f"{side}_")
+            pick_symbols(document, f"{side}_")
+        else:
+            planning_options.keep_part(document, f"{side}_")
+    return diff_choices.strategy_of(side, document, both)
 
 
 def _swap() -> None:
@@ -147,12 +154,9 @@ def _uploaded(side: str) -> Callable[[], None]:
         given = st.session_state[f"uploader_{side}"]
         if given is None:
             return
-        key, is_new = documents.keep_upload(given.name, given.getvalue())
         try:
-            diff_choices.read_side(key)
+            key = documents.keep_readable(given.name, given.getvalue(), state.load_either)
         except MemplanError as error:
-            if is_new:
-                documents.drop_upload(key)
             st.session_state[FAULT.format(side)] = str(error)
             return
         _choose(**{side: key})
@@ -170,4 +174,4 @@ def _choose(**sides: str) -> None:
 
 def _say_fault(side: str) -> None:
     if fault := st.session_state.get(FAULT.format(side)):
-        st.error(plain(fault), icon=":material/error:")
+        show_error(fault)

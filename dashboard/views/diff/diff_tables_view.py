@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 import streamlit as st
-from memplan_dashboard.session.markdown_text import plain
-from memplan_dashboard.views.diff import diff_choices
+from memplan_dashboard.session.messages import plain
 from memplan_dashboard.views.diff.diff_columns import Comparison
-from memplan_dashboard.widgets.selectable import selectable
+from memplan_dashboard.widgets.tables import MOST_ROWS, selectable, whole
 
 from memplan_engine.diffing.moment import Cause
 from memplan_engine.diffing.regression import Change
@@ -17,26 +16,27 @@ from memplan_engine.diffing.rows import DiffRow, ModuleRow, PeakRow
 from memplan_engine.reporters.diff_words import lifetimes, names, place, signed
 from memplan_engine.units import format_bytes
 
-MOST_ROWS = 5_000
 INDENT = "\u2003"
+BYTES = whole("change, bytes", "adds to Δ demand")
 Choose = Callable[[int | None], None]
 
 
-def show_peak(found: Comparison, selected: int | None, choose: Choose) -> None:
+def show_peak(comparison: Comparison, selected: int | None, choose: Choose) -> None:
     """What the step that explains Δdemand holds on both sides, the largest difference first."""
-    modules = diff_choices.module_rows_of(found)
-    moment, (base, head) = found.diff.moment, found.problems
+    moment, (base, head) = comparison.diff.moment, comparison.problems
     both = f"{place(head, moment.head_step)} of head beside {place(base, moment.base_step)} of base"
     st.caption(plain(f"Alive at {both}; rows with ▸ are sums over a module"))
-    table, things = _peak_table(found, modules)
+    table, things = _peak_table(comparison)
     if len(things) == MOST_ROWS:
         st.caption(f"The first {MOST_ROWS:,} rows; the JSON has all of them.")
-    selectable(table, things, selected, "diff_peak", _scope(found), choose, _bytes_columns(table))
+    selectable(table, things, selected, "diff_peak", _scope(comparison), choose, BYTES)
 
 
-def show_changes(found: Comparison, kinds: tuple[Change, ...], selected: int | None, choose: Choose) -> None:
+def show_changes(
+    comparison: Comparison, kinds: tuple[Change, ...], selected: int | None, choose: Choose
+) -> None:
     """Every buffer that changed, or all with one of `kinds`: what adds most to Δdemand first."""
-    rows = diff_choices.diff_rows_of(found, Change.SAME in kinds)
+    rows = comparison.rows if Change.SAME in kinds else comparison.changed
     if kinds:
         rows = tuple(row for row in rows if not set(kinds).isdisjoint(row.changes))
     shown = rows[:MOST_ROWS]
@@ -46,14 +46,14 @@ def show_changes(found: Comparison, kinds: tuple[Change, ...], selected: int | N
     if not shown:
         return
     table = _changes_table(shown)
-    things = [found.find(row.base, row.head) for row in shown]
-    selectable(table, things, selected, "diff_rows", _scope(found), choose, _bytes_columns(table))
+    things = [comparison.find(row.base, row.head) for row in shown]
+    selectable(table, things, selected, "diff_rows", _scope(comparison), choose, BYTES)
 
 
-def _peak_table(found: Comparison, modules: Sequence[ModuleRow]) -> tuple[pd.DataFrame, list[int | None]]:
+def _peak_table(comparison: Comparison) -> tuple[pd.DataFrame, list[int | None]]:
     lines: list[dict[str, object]] = []
     things: list[int | None] = []
-    for module in modules:
+    for module in comparison.modules:
         if len(lines) >= MOST_ROWS:
             break
         lines.append(_module_line(module))
@@ -61,7 +61,7 @@ def _peak_table(found: Comparison, modules: Sequence[ModuleRow]) -> tuple[pd.Dat
         for part in module.parts[: MOST_ROWS - len(lines)]:
             lines.append(_part_line(part))
             gone = part.cause is Cause.GONE
-            things.append(found.find(part.name if gone else "", "" if gone else part.name))
+            things.append(comparison.find(part.name if gone else "", "" if gone else part.name))
     return pd.DataFrame(lines), things
 
 
@@ -111,15 +111,7 @@ def _changes_table(rows: Sequence[DiffRow]) -> pd.DataFrame:
     return table.drop(columns=[name for name in ("module", "source") if table[name].eq("").all()])
 
 
-def _bytes_columns(table: pd.DataFrame) -> dict[str, object]:
-    return {
-        name: st.column_config.NumberColumn(format="localized")
-        for name in ("change, bytes", "adds to Δ demand")
-        if name in table
-    }
-
-
-def _scope(found: Comparison) -> str:
+def _scope(comparison: Comparison) -> str:
     """Changes with the files and the plans."""
-    sides = (f"{each.document.key}_{each.plan.strategy}" for each in (found.base, found.head))
-    return "_".join(sides)
+    sides = comparison.base, comparison.head
+    return "_".join(f"{side.document.key}_{side.plan.strategy}" for side in sides)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections import deque
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -21,8 +21,6 @@ SECONDS_A_MILLION = 5.0
 MOST_REPEATS = 10_000
 """The product of a pattern's counted repeats: a{1000000000} would be unrolled until memory runs out."""
 
-_LATELY: deque[tuple[Problem, str, NDArray[np.bool_]]] = deque(maxlen=4)
-"""What was found lately: every click on a page asks for it again."""
 _FLAGS = regex.IGNORECASE | regex.MULTILINE
 _COUNTS = re.compile(r"\{(\d*)\s*(?:,\s*(\d*))?")
 _IN_LINE = re.compile(
@@ -43,28 +41,24 @@ def misses(problem: Problem, pattern: str) -> NDArray[np.bool_] | None:
     Case does not matter; ^ and $ are the ends of each of the three. Raises MemplanError for a pattern that is
     not valid or takes too long.
     """
-    if not pattern:
-        return None
-    for known, wanted, missed in tuple(_LATELY):
-        if known is problem and wanted == pattern:
-            return missed
-    missed = _checked(problem, pattern)
-    missed.setflags(write=False)
-    _LATELY.append((problem, pattern, missed))
-    return missed
+    return _misses(problem, pattern) if pattern else None
 
 
-def _checked(problem: Problem, pattern: str) -> NDArray[np.bool_]:
+@lru_cache(4)
+def _misses(problem: Problem, pattern: str) -> NDArray[np.bool_]:
+    """Kept, for every click on a page asks for it again."""
     if _repeats(pattern) > MOST_REPEATS:
         raise MemplanError(f"find: {pattern[:60]!r} repeats more than {MOST_REPEATS:,} times")
     try:
-        return _search(pattern, _texts(problem))
+        missed = _search(pattern, _texts(problem))
     except (regex.error, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
         raise MemplanError(f"find: {pattern[:60]!r} is not a regular expression: {reason}") from error
     except TimeoutError:
         limit = _limit(len(problem))
         raise MemplanError(f"find: {pattern[:60]!r} takes longer than {limit:.2g} s") from None
+    missed.setflags(write=False)
+    return missed
 
 
 def _limit(count: int) -> float:
@@ -83,8 +77,8 @@ def _search_as_one(pattern: str, texts: Sequence[str]) -> NDArray[np.bool_]:
     to_the_end = regex.compile(f"(?:{pattern})[^\\n]*", _FLAGS)
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     ends = np.cumsum(lengths + 1) - 1
-    found = to_the_end.finditer("\n".join(texts), timeout=_limit(len(texts)))
-    places = np.fromiter((match.start() for match in found), np.int64)
+    matches = to_the_end.finditer("\n".join(texts), timeout=_limit(len(texts)))
+    places = np.fromiter((match.start() for match in matches), np.int64)
     missed = np.ones(len(texts), dtype=bool)
     if len(texts):
         missed[np.searchsorted(ends, places)] = False
@@ -111,6 +105,6 @@ def _texts(problem: Problem) -> Sequence[str]:
     if problem.origin is None:
         return problem.names
     return [
-        f"{name}\n{known.kind}\n{known.module}"
-        for name, known in zip(problem.names, find_provenance(problem), strict=True)
+        f"{name}\n{origin.kind}\n{origin.module}"
+        for name, origin in zip(problem.names, find_provenance(problem), strict=True)
     ]

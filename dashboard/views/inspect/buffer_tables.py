@@ -8,18 +8,14 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 from memplan_dashboard.charts import peak_bars
-from memplan_dashboard.session import state
-from memplan_dashboard.session.markdown_text import plain
-from memplan_dashboard.session.plan_facts import Facts
-from memplan_dashboard.views.inspect.layout_table import show_layout
-from memplan_dashboard.views.inspect.objects_table import show_objects
-from memplan_dashboard.views.inspect.reserved import is_recorded, show_reserved
-from memplan_dashboard.views.inspect.reuse_table import show_reuse
-from memplan_dashboard.views.inspect.sizes import show_sizes
+from memplan_dashboard.session.messages import plain
+from memplan_dashboard.session.plan_facts import PlanFacts
+from memplan_dashboard.views.inspect.graph_tabs import show_reuse, show_sizes, show_values
+from memplan_dashboard.views.inspect.memory_tabs import is_recorded, show_layout, show_objects, show_reserved
 from memplan_dashboard.views.inspect.training_tab import show_training
-from memplan_dashboard.views.inspect.values_table import show_values
-from memplan_dashboard.widgets.selectable import selectable
+from memplan_dashboard.widgets import controls
 from memplan_dashboard.widgets.symbol_sliders import symbols_of
+from memplan_dashboard.widgets.tables import MOST_ROWS, SHARE, selectable, whole
 from numpy.typing import NDArray
 
 from memplan_engine import Graph, Peak, Plan, find_provenance
@@ -27,12 +23,11 @@ from memplan_engine.analysis.training_phases import is_training
 from memplan_engine.reporters.peak_columns import shown_columns
 from memplan_engine.units import format_bytes
 
-MOST_ROWS = 5_000
 PEAK_FIRST = ["buffer", "size", "bytes", "share", "source"]
 
 
 def show_tables(
-    facts: Facts,
+    facts: PlanFacts,
     selected: int | None,
     what_if: Callable[[], None] | None = None,
     missed: NDArray[np.bool_] | None = None,
@@ -59,23 +54,10 @@ def show_tables(
         parts["Sizes"] = lambda: show_sizes(facts)
     if graph is not None and is_training(graph):
         parts["Training"] = lambda: show_training(facts)
-    names = list(parts)
-    chosen = state.get("tab")
-    st.session_state.tables = chosen if chosen in parts else names[0]
-    tabs = st.tabs(names, key="tables", on_change=lambda: _opened(names))
-    for tab, show in zip(tabs, parts.values(), strict=True):
-        if tab.open:
-            with tab:
-                show()
+    controls.show_tabs("tables", parts)
 
 
-def _opened(names: Sequence[str]) -> None:
-    """Keep the open tab in the address, unless it is the first."""
-    opened = st.session_state.tables
-    state.choose(tab="" if opened == names[0] else opened)
-
-
-def _show_peak(facts: Facts, selected: int | None) -> None:
+def _show_peak(facts: PlanFacts, selected: int | None) -> None:
     peak = facts.peak
     at = f", {peak.ops[0].name}" if peak.ops else ""
     st.caption(plain(f"{format_bytes(peak.nbytes)} live at step {peak.step:,}{at}. Counted: {peak.counted}."))
@@ -88,14 +70,14 @@ def _show_peak(facts: Facts, selected: int | None) -> None:
         _selectable(_peak_rows(peak), buffers, selected, "peak", facts)
 
 
-def _show_all(facts: Facts, selected: int | None, missed: NDArray[np.bool_] | None) -> None:
-    found = np.arange(len(facts.plan.problem)) if missed is None else np.flatnonzero(~missed)
-    buffers = _largest(facts.plan.problem.size, found)
+def _show_all(facts: PlanFacts, selected: int | None, missed: NDArray[np.bool_] | None) -> None:
+    shown = np.arange(len(facts.plan.problem)) if missed is None else np.flatnonzero(~missed)
+    buffers = _largest(facts.plan.problem.size, shown)
     if selected is not None and selected not in buffers:
         buffers = [*buffers[: MOST_ROWS - 1], selected]
-    if len(found) > MOST_ROWS:
+    if len(shown) > MOST_ROWS:
         st.caption(
-            f"The largest {MOST_ROWS:,} of {len(found):,} buffers{' found' if missed is not None else ''}. "
+            f"The largest {MOST_ROWS:,} of {len(shown):,} buffers{' found' if missed is not None else ''}. "
             "One that is selected in the chart is always among them."
         )
     _selectable(_rows_of(facts.plan, buffers), buffers, selected, "all", facts)
@@ -111,19 +93,11 @@ def _largest(size: NDArray[np.int64], among: NDArray[np.int64]) -> list[int]:
 
 
 def _selectable(
-    rows: pd.DataFrame, buffers: Sequence[int | None], selected: int | None, name: str, facts: Facts
+    rows: pd.DataFrame, buffers: Sequence[int | None], selected: int | None, name: str, facts: PlanFacts
 ) -> None:
     """A table whose selected row is the selected buffer, whichever of them is clicked."""
-    names = facts.plan.problem.names
-    whole = st.column_config.NumberColumn(format="localized")
-    columns = {
-        **dict.fromkeys(("bytes", "offset", "start", "end"), whole),
-        "share": st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1),
-    }
-
-    def choose(buffer: int | None) -> None:
-        state.choose(selected="" if buffer is None else names[buffer])
-
+    columns = {**whole("bytes", "offset", "start", "end"), "share": SHARE}
+    choose = controls.select(facts.plan.problem)
     selectable(rows, buffers, selected, name, facts.document.key, choose, columns)
 
 
@@ -139,7 +113,7 @@ def _peak_rows(peak: Peak) -> pd.DataFrame:
 
 
 def _rows_of(plan: Plan, buffers: Sequence[int]) -> pd.DataFrame:
-    problem, known = plan.problem, find_provenance(plan.problem)
+    problem, origins = plan.problem, find_provenance(plan.problem)
     rows = pd.DataFrame(
         {
             "buffer": [problem.names[buffer] for buffer in buffers],
@@ -148,8 +122,8 @@ def _rows_of(plan: Plan, buffers: Sequence[int]) -> pd.DataFrame:
             "offset": plan.offsets[buffers],
             "start": problem.start[buffers],
             "end": problem.end[buffers],
-            "kind": [known[buffer].kind for buffer in buffers],
-            "module": [known[buffer].module for buffer in buffers],
+            "kind": [origins[buffer].kind for buffer in buffers],
+            "module": [origins[buffer].module for buffer in buffers],
         }
     )
     return _without_empty(rows)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 import streamlit as st
-from memplan_dashboard.session.markdown_text import plain
-from memplan_dashboard.session.plan_facts import Facts
+from memplan_dashboard.session.messages import plain
+from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.session.searches import verdict_of
+from memplan_dashboard.widgets.controls import QUIET
 
 from memplan_engine import Verdict
 from memplan_engine.analysis.claims import counted, left_out
@@ -32,7 +33,7 @@ CAPACITY: dict[Verdict, tuple[str, Tone, str | None]] = {
 """What is known of a capacity: words, their colour, and what stands behind them."""
 
 
-def show_figures(facts: Facts, capacity: int | None) -> None:
+def show_figures(facts: PlanFacts, capacity: int | None) -> None:
     """Arena, bound, peak, holes, saving and capacity of a plan."""
     plan = facts.plan
     _lesson(facts.document.about)
@@ -43,9 +44,7 @@ def show_figures(facts: Facts, capacity: int | None) -> None:
     row[0].metric(arena.label, arena.value, arena.note, delta_color=tone, delta_arrow="off", help=told)
     for column, (card, meaning) in zip(row[1:], rest, strict=False):
         note = plain(card.note) or None
-        column.metric(
-            card.label, card.value, note, delta_color="off", delta_arrow="off", help=meaning or None
-        )
+        column.metric(card.label, card.value, note, **QUIET, help=meaning or None)
     if capacity:
         words, tone, why = CAPACITY[verdict_of(plan, capacity)]
         room = format_bytes(capacity - plan.arena_bytes)
@@ -65,7 +64,7 @@ def _lesson(about: About) -> None:
             st.text(about.why)
 
 
-def _notes(facts: Facts) -> list[str]:
+def _notes(facts: PlanFacts) -> list[str]:
     plan, problem = facts.plan, facts.plan.problem
     notes = [
         certificate(plan),
@@ -95,13 +94,13 @@ def _total(figures: PlanFigures) -> str:
     return f"{format_bytes(figures.total)} in all with {workspace} beside the arena"
 
 
-def _violations(facts: Facts) -> None:
+def _violations(facts: PlanFacts) -> None:
     report = facts.report
     if report.valid:
         return
     count = sum(report.counts.values())
-    found = f"{count:,} violation{'s' * (count != 1)}"
-    with st.expander(f":red[**Not valid: {found}**]", icon=":material/error:", expanded=True):
+    violations = f"{count:,} violation{'s' * (count != 1)}"
+    with st.expander(f":red[**Not valid: {violations}**]", icon=":material/error:", expanded=True):
         for violation in report.violations[:MOST_VIOLATIONS]:
             st.text(violation.message)
         if count > MOST_VIOLATIONS:

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import streamlit as st
 from memplan_dashboard.plan_view import plan_view
 from memplan_dashboard.session import scenarios, searches, state
 from memplan_dashboard.session.documents import Document
-from memplan_dashboard.session.markdown_text import NOTHING_TO_PLACE, plain
-from memplan_dashboard.session.plan_facts import Facts
-from memplan_dashboard.session.scenarios import Changed
+from memplan_dashboard.session.messages import NOTHING_TO_PLACE, errors_shown, show_error, show_note
+from memplan_dashboard.session.plan_facts import PlanFacts
+from memplan_dashboard.session.scenarios import ScenarioView
 from memplan_dashboard.session.searches import Search
-from memplan_dashboard.views.inspect.buffer_details import show_details
 from memplan_dashboard.views.inspect.buffer_filter import misses
 from memplan_dashboard.views.inspect.buffer_tables import show_tables
-from memplan_dashboard.views.inspect.downloads import show_downloads
 from memplan_dashboard.views.inspect.figures_row import show_figures
-from memplan_dashboard.views.inspect.reserved import reserved_curve
-from memplan_dashboard.views.inspect.what_if_bar import show_bar
-from memplan_dashboard.views.inspect.what_if_tab import show_what_if
+from memplan_dashboard.views.inspect.memory_tabs import reserved_curve
+from memplan_dashboard.views.inspect.what_if_view import show_bar, show_what_if
 from memplan_dashboard.widgets import controls, planning_options
+from memplan_dashboard.widgets.buffer_details import show_buffer
 from memplan_dashboard.widgets.plan_panels import make_panel
 from memplan_dashboard.widgets.search_panel import settle, show_search
 from memplan_dashboard.widgets.symbol_sliders import pick_symbols
 from numpy.typing import NDArray
 
-from memplan_engine import MemplanError
+from memplan_engine import FigureStyle, MemplanError, ReportNotes
 from memplan_engine.plotting.colouring import COLOURINGS
+from memplan_engine.plotting.png_figure import to_png
+from memplan_engine.plotting.svg_figure import to_svg
+from memplan_engine.reporters.html.report_html import to_html
 
 LAST = "last_strategy"
 
 
-def _facts(document: Document, strategy: str, capacity: int | None) -> tuple[Facts, Search | None] | None:
+def _facts(document: Document, strategy: str, capacity: int | None) -> tuple[PlanFacts, Search | None] | None:
     """The plan, and the search that goes on for a better one; where the strategy fails, its error above the
     plan that was shown before."""
     try:
@@ -41,7 +44,7 @@ def _facts(document: Document, strategy: str, capacity: int | None) -> tuple[Fac
             settle(search)
         facts = searches.known_facts(document, strategy)
     except MemplanError as error:
-        st.error(plain(error), icon=":material/error:")
+        show_error(error)
         key, before = st.session_state.get(LAST, ("", ""))
         if key != document.key or before == strategy:
             return None
@@ -54,49 +57,43 @@ def _facts(document: Document, strategy: str, capacity: int | None) -> tuple[Fac
 
 
 def _dimmed(document: Document, pattern: str) -> NDArray[np.bool_] | None:
-    try:
+    with errors_shown():
         dimmed = misses(document.problem, pattern)
-    except MemplanError as error:
-        st.error(plain(error), icon=":material/error:")
-        return None
-    if dimmed is not None:
-        st.caption(f"{int((~dimmed).sum()):,} of {len(dimmed):,} buffers found")
-    return dimmed
+        if dimmed is not None:
+            st.caption(f"{int((~dimmed).sum()):,} of {len(dimmed):,} buffers found")
+        return dimmed
+    return None
 
 
 def _changed_facts(
-    changed: Changed, strategy: str, capacity: int | None
-) -> tuple[Changed, Facts | None, Facts, Search | None] | None:
+    view: ScenarioView, strategy: str, capacity: int | None
+) -> tuple[ScenarioView, PlanFacts | None, PlanFacts, Search | None] | None:
     """What is shown: the changes, the plan without them (None where there are none, or no such plan), and the
     plan with them, above it what they come to; without them where it fails."""
-    found = _facts(changed.document, scenarios.strategy_for(changed, strategy), capacity)
-    if not (changed.scenario.edits or changed.scenario.undone):
-        return (changed, None, *found) if found else None
-    before = scenarios.original_facts(changed, strategy)
-    show_bar(changed, before, found[0] if found else None)
-    if found is None:
-        changed = changed.unchanged()
-        found = _facts(changed.document, strategy, capacity)
-    return (changed, before, *found) if found else None
+    planned = _facts(view.document, scenarios.strategy_for(view, strategy), capacity)
+    if not (view.scenario.edits or view.scenario.undone):
+        return (view, None, *planned) if planned else None
+    before = scenarios.original_facts(view, strategy)
+    show_bar(view, before, planned[0] if planned else None)
+    if planned is None:
+        view = view.unchanged()
+        planned = _facts(view.document, strategy, capacity)
+    return (view, before, *planned) if planned else None
 
 
 def _chart(
-    facts: Facts,
-    changed: Changed,
+    facts: PlanFacts,
+    view: ScenarioView,
     colour: str,
     dimmed: NDArray[np.bool_] | None,
     capacity: int | None,
-    before: Facts | None,
+    before: PlanFacts | None,
 ) -> int | None:
     """Draw the plan; gives the selected buffer."""
     document = facts.document
     colouring = COLOURINGS[colour](document.problem)
-    if changed.is_changed:
-        colouring = changed.colouring(colour, COLOURINGS[colour](changed.original.problem), colouring)
-
-    def select(index: int | None) -> None:
-        state.choose(selected="" if index is None else document.problem.names[index])
-
+    if view.is_changed:
+        colouring = view.colouring(colour, COLOURINGS[colour](view.original.problem), colouring)
     event = plan_view(
         [
             make_panel(
@@ -104,18 +101,57 @@ def _chart(
                 colouring,
                 dimmed,
                 capacity,
-                before.plan.arena_bytes if before and changed.is_changed else None,
-                None if changed.is_changed else reserved_curve(document),
+                before.plan.arena_bytes if before and view.is_changed else None,
+                None if view.is_changed else reserved_curve(document),
             )
         ],
         palette=colouring.palette,
         legend=colouring.legend,
         selected=document.index_of.get(state.get("selected")),
         key="inspect_view",
-        on_select=select,
-        rows=changed.rows,
+        on_select=controls.select(document.problem),
+        rows=view.rows,
     )
     return event.selected
+
+
+def _downloads(facts: PlanFacts, colour: str) -> None:
+    """Buttons for the report and, in the colouring that is shown, the figures."""
+    plan, style = facts.plan, FigureStyle(colour_by=colour)
+    name = f"{_file_name(plan.problem.name)}_{plan.strategy}"
+    notes = ReportNotes(file=facts.document.label)
+    with st.container(key="downloads", horizontal=True, horizontal_alignment="right"):
+        st.download_button(
+            "Download report",
+            lambda: to_html(plan, notes=notes).encode(),
+            f"{name}.html",
+            "text/html",
+            icon=":material/download:",
+            type="tertiary",
+            on_click="ignore",
+            help="One page that opens offline: chart and tables. `memplan report` compares strategies, too.",
+        )
+        st.download_button(
+            "SVG",
+            lambda: to_svg(plan, style).encode(),
+            f"{name}.svg",
+            "image/svg+xml",
+            type="tertiary",
+            on_click="ignore",
+        )
+        st.download_button(
+            "PNG",
+            lambda: to_png(plan, style),
+            f"{name}.png",
+            "image/png",
+            type="tertiary",
+            on_click="ignore",
+        )
+
+
+def _file_name(text: str) -> str:
+    """`text` as every file system takes it."""
+    return re.sub(r"[^\w.+-]", "_", text)[:80] or "plan"
 
 
 def _page() -> None:
@@ -133,12 +169,12 @@ def _page() -> None:
         capacity = controls.pick_capacity()
     with row[5]:
         planning_options.pick_preparation(document)
-    controls.show_note(controls.wrong_strategy(document))
+    show_note(controls.wrong_strategy(document))
     pick_symbols(document)
-    found = _changed_facts(scenarios.changed(document), strategy, capacity)
-    if found is None:
+    shown = _changed_facts(scenarios.scenario_view(document), strategy, capacity)
+    if shown is None:
         return
-    changed, before, facts, search = found
+    view, before, facts, search = shown
     show_figures(facts, capacity)
     if search is not None:
         show_search(search)
@@ -146,11 +182,16 @@ def _page() -> None:
         st.info(NOTHING_TO_PLACE)
         return
     dimmed = _dimmed(facts.document, pattern)
-    selected = _chart(facts, changed, colour, dimmed, capacity, before)
-    show_downloads(facts, colour)
+    selected = _chart(facts, view, colour, dimmed, capacity, before)
+    _downloads(facts, colour)
     if selected is not None:
-        show_details(facts, selected)
-    show_tables(facts, selected, lambda: show_what_if(changed, facts, selected, capacity), dimmed)
+        with st.container(border=True, key="details"):
+            st.markdown("**Selected buffer**")
+            st.text(facts.plan.problem.names[selected])
+            with st.container(key="facts"):
+                columns = st.columns(2)
+            show_buffer(facts, selected, columns)
+    show_tables(facts, selected, lambda: show_what_if(view, facts, selected, capacity), dimmed)
 
 
 _page()

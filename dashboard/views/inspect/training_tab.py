@@ -6,8 +6,10 @@ import pandas as pd
 import streamlit as st
 from memplan_dashboard.charts import phase_areas
 from memplan_dashboard.session import documents, state
-from memplan_dashboard.session.markdown_text import plain
-from memplan_dashboard.session.plan_facts import Facts
+from memplan_dashboard.session.messages import errors_shown, plain
+from memplan_dashboard.session.plan_facts import PlanFacts
+from memplan_dashboard.widgets.controls import QUIET, chooses
+from memplan_dashboard.widgets.tables import show_table, whole
 
 from memplan_engine import Graph, MemplanError, Problem
 from memplan_engine.analysis.training_phases import (
@@ -25,7 +27,7 @@ from memplan_engine.units import format_bytes, format_percent
 MOST_ROWS = 1_000
 
 
-def show_training(facts: Facts) -> None:
+def show_training(facts: PlanFacts) -> None:
     """Saved activations and phases of this graph, then the difference to another one."""
     graph = facts.document.graph
     if graph is None:
@@ -39,12 +41,12 @@ def show_training(facts: Facts) -> None:
 
 def areas_of(problem: Problem) -> phase_areas.Areas:
     """Live bytes by phase, the saved activations lowest."""
-    found = by_phase(problem)
-    labels = sorted(found.legend, key=lambda entry: entry[0] != SAVED)
-    return phase_areas.data(problem, found.index, labels, [light for light, _ in found.palette])
+    colouring = by_phase(problem)
+    labels = sorted(colouring.legend, key=lambda entry: entry[0] != SAVED)
+    return phase_areas.data(problem, colouring.index, labels, [light for light, _ in colouring.palette])
 
 
-def _phases(facts: Facts, graph: Graph) -> None:
+def _phases(facts: PlanFacts, graph: Graph) -> None:
     saved = saved_activations(graph)
     nbytes = {storage.name: storage.nbytes for storage in graph.storages}
     profile, origin = facts.profile, facts.plan.problem.origin
@@ -57,17 +59,14 @@ def _phases(facts: Facts, graph: Graph) -> None:
         "Saved for backward",
         format_bytes(sum(nbytes[name] for name in saved)),
         f"{len(saved):,} storages",
-        delta_color="off",
-        delta_arrow="off",
+        **QUIET,
         help="Made by the forward pass, read by the backward pass, and so alive between them.",
     )
     for column, (phase, spans) in zip(row[1:], stretches.items(), strict=True):
         inside = [(starts < end) & (ends > start) for start, end in spans]
         top = max(int(profile.live[mask].max(initial=0)) for mask in inside)
         steps = sum(end - start for start, end in spans)
-        column.metric(
-            f"Peak in {phase}", format_bytes(top), f"{steps:,} steps", delta_color="off", delta_arrow="off"
-        )
+        column.metric(f"Peak in {phase}", format_bytes(top), f"{steps:,} steps", **QUIET)
 
 
 def _estimates(about: About) -> None:
@@ -90,34 +89,29 @@ def _estimates(about: About) -> None:
             }
         ),
         hide_index=True,
-        column_config={"peak, bytes": st.column_config.NumberColumn(format="localized")},
+        column_config=whole("peak, bytes"),
     )
 
 
-def _compare(facts: Facts, graph: Graph) -> None:
+def _compare(facts: PlanFacts, graph: Graph) -> None:
     labels = {key: label for key, label in documents.catalogue().items() if key != facts.document.key}
     other = state.get("other")
-    st.session_state.training_other = other if other in labels else None
     st.selectbox(
         "Compare with another partition of the same model",
         list(labels),
         format_func=labels.__getitem__,
         placeholder="such as the min-cut partition",
-        key="training_other",
         index=None,
-        on_change=lambda: state.choose(other=st.session_state.training_other or ""),
+        **chooses("other", other if other in labels else None),
     )
     if other not in labels:
         return
-    try:
+    with errors_shown():
         theirs = state.load_document(other, documents.Options()).graph
         if theirs is None:
             raise MemplanError(f"{labels[other]}: found buffers without a graph, expected a training graph")
         difference = min_cut_difference(graph, theirs)
-    except MemplanError as error:
-        st.error(plain(error), icon=":material/error:")
-        return
-    _difference(difference, documents.catalogue().get(facts.document.key, "this graph"), labels[other])
+        _difference(difference, documents.catalogue().get(facts.document.key, "this graph"), labels[other])
 
 
 def _difference(difference: MinCutDifference, mine: str, theirs: str) -> None:
@@ -158,15 +152,11 @@ def _saved(title: str, saved: tuple[Saved, ...]) -> None:
     total = sum(each.nbytes for each in saved)
     st.caption(plain(f"{title}: {len(saved):,} storages, {format_bytes(total)}"))
     shown = saved[:MOST_ROWS]
-    st.dataframe(
-        pd.DataFrame(
-            {
-                "storage": [each.name for each in shown],
-                "size": [format_bytes(each.nbytes) for each in shown],
-                "bytes": [each.nbytes for each in shown],
-            }
-        ),
-        hide_index=True,
-        height=min(320, 38 + 35 * max(1, len(shown))),
-        column_config={"bytes": st.column_config.NumberColumn(format="localized")},
+    rows = pd.DataFrame(
+        {
+            "storage": [each.name for each in shown],
+            "size": [format_bytes(each.nbytes) for each in shown],
+            "bytes": [each.nbytes for each in shown],
+        }
     )
+    show_table(rows, whole("bytes"), most=320)

@@ -8,10 +8,10 @@ from importlib.util import find_spec
 import streamlit as st
 from memplan_dashboard.background.jobs import State
 from memplan_dashboard.background.run_job import Asked, RunJob
-from memplan_dashboard.background.scheduler import Desk
+from memplan_dashboard.background.scheduler import JobScheduler
 from memplan_dashboard.session import documents, searches, state
+from memplan_dashboard.widgets.controls import not_listed
 from memplan_examples.small import MODELS, NEED_TRANSFORMERS
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from memplan_engine import MemplanError
 from memplan_engine.formats.memplan_json.run_files import load_runs
@@ -21,13 +21,25 @@ from memplan_engine.strategies import known_strategies
 MODEL = "model"
 FIRST = "perceptron"
 MOST_RESULTS = 32
+PARTS = (
+    "loading torch",
+    "building the model",
+    "exporting the model",
+    "planning",
+    "inserting the slab",
+    "observing a run",
+    "running in the slab",
+    "checking every op in safety mode",
+    "timing",
+)
+"""What a run does, part after part."""
 
 
 def catalogue() -> dict[str, str]:
     """Key → label: files that were given or uploaded, then the models."""
-    found = documents.given_runs() | documents.uploads("run")
+    files = documents.given_runs() | documents.uploads("run")
     about = {name: (build.__doc__ or "").partition("\n")[0].rstrip(".:") for name, build in MODELS.items()}
-    return found | {f"{MODEL}:{name}": f"{name}: {text}" for name, text in about.items()}
+    return files | {f"{MODEL}:{name}": f"{name}: {text}" for name, text in about.items()}
 
 
 def current_key() -> str:
@@ -61,9 +73,7 @@ def wrong_choices(flags: Sequence[str]) -> str:
     notes = []
     strategy = state.get("run_strategy")
     if strategy and strategy not in known_strategies():
-        notes.append(
-            f"run_strategy: found {strategy[:40]!r}, expected one of those in the list. This is auto."
-        )
+        notes.append(not_listed("run_strategy", strategy, "This is auto."))
     strange = [flag for flag in state.get("run_how").split(",") if flag and flag not in flags]
     if strange:
         notes.append(f"run_how: found {strange[0][:40]!r}, expected some of {', '.join(flags)}.")
@@ -84,22 +94,10 @@ def _load(key: str, version: tuple[int, int]) -> dict[int, RunFile]:
         raise MemplanError(str(error).replace(str(path), path.name)) from error
 
 
-def keep_upload(name: str, content: bytes) -> str:
-    """Keep an uploaded run; its key. Raises MemplanError for another file, which is not kept."""
-    key, is_new = documents.keep_upload(name, content, "run")
-    try:
-        open_file(key)
-    except MemplanError:
-        if is_new:
-            documents.drop_upload(key)
-        raise
-    return key
-
-
 @st.cache_resource(show_spinner=False)
-def desk() -> Desk:
+def scheduler() -> JobScheduler:
     """The runs of all sessions, one at a time: two would measure each other."""
-    return Desk(lambda session: searches.session_is_alive(session), most=1)
+    return JobScheduler(lambda session: searches.session_is_alive(session), most=1)
 
 
 @st.cache_resource(show_spinner=False)
@@ -116,17 +114,16 @@ def current_job() -> RunJob | None:
 
 def begin(asked: Asked) -> None:
     """Run it; the session's other run ends."""
-    context = get_script_run_ctx()
-    job = st.session_state.run_job = RunJob(context.session_id if context else "", asked)
-    desk().hand_in(job)
+    job = st.session_state.run_job = RunJob(searches.session_id(), asked)
+    scheduler().submit(job)
 
 
 def collect(job: RunJob) -> None:
     """Take what a finished run has found, once."""
     if job.state is State.DONE and job.result is not None:
-        known = results()
-        known.pop(job.asked, None)
-        known[job.asked] = job.result
-        for old in list(known)[:-MOST_RESULTS]:
-            del known[old]
+        latest = results()
+        latest.pop(job.asked, None)
+        latest[job.asked] = job.result
+        for old in list(latest)[:-MOST_RESULTS]:
+            del latest[old]
         st.session_state.run_job = None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import streamlit as st
-from memplan_dashboard.session import state
-from memplan_dashboard.session.markdown_text import plain
+from memplan_dashboard.background.jobs import State
+from memplan_dashboard.background.run_job import RunJob
+from memplan_dashboard.session import documents, state
+from memplan_dashboard.session.messages import errors_shown, plain, show_error, show_note
 from memplan_dashboard.views.run import run_choices
-from memplan_dashboard.views.run.run_progress import show_progress
 from memplan_dashboard.views.run.run_result import show_run
-from memplan_dashboard.widgets import controls
+from memplan_dashboard.widgets.controls import bound, chooses, pick_key, row
 from memplan_examples.small import MODELS
 
 from memplan_engine import MemplanError
@@ -32,43 +33,28 @@ OWN = (
     "run.json` and open the file here; observations (`--observation`, `write_observation`) open, too."
 )
 
+EVERY_SECONDS = 0.5
 TAKEN = "Only a run or an observation in JSON is taken here. Below stays what was open before."
 
 
-def _pick_source(known: dict[str, str], current: str) -> None:
-    if current not in known:
-        known = {current: current.partition(":")[2], **known}
-    st.session_state.run_widget = current
-    st.selectbox(
-        "Model or file",
-        list(known),
-        format_func=known.__getitem__,
-        key="run_widget",
-        on_change=lambda: state.choose(run=st.session_state.run_widget),
-    )
-
-
 def _pick_strategy(current: str) -> None:
-    st.session_state.run_strategy_widget = current
-
-    def changed() -> None:
-        chosen = st.session_state.run_strategy_widget
-        state.choose(run_strategy="" if chosen == "auto" else chosen)
-
-    st.selectbox("Strategy", list(known_strategies()), key="run_strategy_widget", on_change=changed)
+    st.selectbox(
+        "Strategy",
+        list(known_strategies()),
+        **chooses("run_strategy", current, text=lambda name: "" if name == "auto" else name),
+    )
 
 
 def _pick_flags() -> None:
     chosen = set(state.get("run_how").split(","))
 
-    def changed() -> None:
+    def take(_: bool) -> None:
         on = [name for name in FLAGS if st.session_state[f"run_{name}"]]
         state.choose(run_how=",".join(on))
 
     with st.container(key="options"), st.popover("Options", icon=":material/tune:", width="stretch"):
         for name, label in FLAGS.items():
-            st.session_state[f"run_{name}"] = name in chosen
-            st.checkbox(label, key=f"run_{name}", on_change=changed, help=ABOUT[name])
+            st.checkbox(label, help=ABOUT[name], **bound(f"run_{name}", name in chosen, take))
 
 
 def _upload() -> None:
@@ -80,45 +66,70 @@ def _upload() -> None:
         if uploaded is None or uploaded.file_id == taken:
             return
         try:
-            key = run_choices.keep_upload(uploaded.name, uploaded.getvalue())
+            key = documents.keep_readable(uploaded.name, uploaded.getvalue(), run_choices.open_file, "run")
         except MemplanError as error:
-            st.error(plain(f"{error}. {TAKEN}"), icon=":material/error:")
+            show_error(f"{error}. {TAKEN}")
             return
         st.session_state.run_uploaded = uploaded.file_id
         state.choose(run=key)
         st.rerun()
 
 
-def _pick_device(found: dict[int, RunFile]) -> int:
+def _pick_device(runs: dict[int, RunFile]) -> int:
     """Which device of an observation is shown: the accelerator with the highest number unless the
     address says another."""
-    known = {str(device): device for device in found}
-    if len(known) < 2:
-        return next(iter(found))
+    devices = {str(device): device for device in runs}
+    if len(devices) < 2:
+        return next(iter(runs))
     asked = state.get("run_device")
-    st.session_state.run_device_widget = asked if asked in known else max(known, key=known.__getitem__)
+    current = asked if asked in devices else str(max(runs))
 
     def label(text: str) -> str:
-        return "the CPU" if known[text] < 0 else f"device {text}"
+        return "the CPU" if devices[text] < 0 else f"device {text}"
 
-    def changed() -> None:
-        state.choose(run_device=st.session_state.run_device_widget or "")
-
-    st.segmented_control(
-        "Memory of", list(known), format_func=label, key="run_device_widget", on_change=changed
-    )
-    return known[st.session_state.run_device_widget or max(known, key=known.__getitem__)]
+    st.segmented_control("Memory of", list(devices), format_func=label, **chooses("run_device", current))
+    return devices[st.session_state.run_device_widget or str(max(runs))]
 
 
 def _file(key: str) -> None:
-    try:
-        found = run_choices.open_file(key)
-    except MemplanError as error:
-        st.error(plain(error), icon=":material/error:")
-        return
-    run = found[_pick_device(found)]
-    st.caption(plain(f"{run.name}, {len(run.ops):,} ops"))
-    show_run(run)
+    with errors_shown():
+        runs = run_choices.open_file(key)
+        run = runs[_pick_device(runs)]
+        st.caption(plain(f"{run.name}, {len(run.ops):,} ops"))
+        show_run(run)
+
+
+def _show_progress(job: RunJob) -> None:
+    """The line, looked at anew while the run goes on; why it failed, or that it was ended."""
+    active = job.state.is_active
+    st.fragment(_panel, run_every=EVERY_SECONDS if active else None)(job, active)
+
+
+def _panel(job: RunJob, was_active: bool) -> None:
+    if was_active and not job.state.is_active:
+        st.rerun()
+    if job.state is State.FAILED:
+        show_error(job.fault)
+    elif job.state is State.CANCELLED:
+        st.info(plain(f"The run of {job.asked.model} was cancelled."))
+    elif job.state.is_active:
+        with st.container(border=True, key="run_progress", horizontal=True, vertical_alignment="center"):
+            st.progress(_share(job), plain(_told(job)))
+            if st.button("Cancel", icon=":material/stop_circle:", key="run_cancel"):
+                job.cancel()
+                st.rerun()
+
+
+def _share(job: RunJob) -> float:
+    parts = run_choices.PARTS
+    return (parts.index(job.part) + 0.5) / len(parts) if job.part in parts else 0.0
+
+
+def _told(job: RunJob) -> str:
+    if job.state is State.WAITING:
+        others = run_choices.scheduler().waiting_for(job)
+        return f"{job.asked.model}: waiting for another run to end" if others else "About to begin"
+    return f"{job.asked.model}: {job.part or 'starting'} · {job.seconds:.0f} s"
 
 
 def _model(name: str) -> None:
@@ -131,10 +142,10 @@ def _model(name: str) -> None:
     if job is not None:
         run_choices.collect(job)
         if job.state.is_active or job.asked == asked:
-            show_progress(job)
-    found = run_choices.results().get(asked)
-    if found is not None:
-        show_run(found)
+            _show_progress(job)
+    result = run_choices.results().get(asked)
+    if result is not None:
+        show_run(result)
     elif job is None or not job.state.is_active:
         st.info("A small configuration with random weights. Press **Run**: it takes a few seconds.")
 
@@ -143,27 +154,28 @@ def _page() -> None:
     key = run_choices.current_key()
     kind, _, name = key.partition(":")
     is_model = kind == run_choices.MODEL
-    row = controls.row([3.4, 1.6, 1.2, 1] if is_model else [3.4, 3.8])
-    with row[0]:
-        _pick_source(run_choices.catalogue(), key)
+    columns = row([3.4, 1.6, 1.2, 1] if is_model else [3.4, 3.8])
+    with columns[0]:
+        known = run_choices.catalogue()
+        pick_key("Model or file", known, key, "run_widget", lambda picked: state.choose(run=picked))
     if is_model and name in MODELS:
         asked = run_choices.asked_for(name)
-        with row[1]:
+        with columns[1]:
             _pick_strategy(asked.strategy)
-        with row[2]:
+        with columns[2]:
             _pick_flags()
-        with row[3], st.container(key="run_start"):
+        with columns[3], st.container(key="run_start"):
             ready = not run_choices.missing(name)
             if st.button("Run", type="primary", icon=":material/play_arrow:", disabled=not ready):
                 run_choices.begin(asked)
-        controls.show_note(run_choices.wrong_choices(list(FLAGS)))
+        show_note(run_choices.wrong_choices(list(FLAGS)))
     _upload()
     if not is_model:
         _file(key)
     elif name in MODELS:
         _model(name)
     else:
-        st.error(plain(f"no model {name[:80]}"), icon=":material/error:")
+        show_error(f"no model {name[:80]}")
 
 
 _page()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import pandas as pd
 import streamlit as st
 from memplan_dashboard.charts import run_curves
-from memplan_dashboard.session import state
-from memplan_dashboard.session.markdown_text import plain
+from memplan_dashboard.session.messages import plain
+from memplan_dashboard.widgets.controls import QUIET, show_tabs
+from memplan_dashboard.widgets.tables import MOST_ROWS, SHARE, WHOLE, show_table, whole
 
 from memplan_engine.formats.memplan_json.run_files import run_bytes
 from memplan_engine.formats.memplan_json.run_format import ProfileEntry, RunFile, SlabEntry, peak_of
@@ -25,11 +25,6 @@ from memplan_engine.reporters.run_words import (
     times,
 )
 from memplan_engine.units import format_bytes, format_seconds
-
-MOST_ROWS = 5_000
-QUIET: dict[str, Any] = {"delta_color": "off", "delta_arrow": "off"}
-WHOLE = st.column_config.NumberColumn(format="localized")
-SHARE = st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1)
 
 
 def show_run(run: RunFile) -> None:
@@ -69,15 +64,14 @@ def _verdicts(run: RunFile) -> None:
 
 
 def _figures(run: RunFile) -> None:
-    known = run.curves
     base = peak_of(run.predicted)[0] if run.predicted else None
     figures: list[tuple[str, str, str | None]] = []
     if base is not None:
         figures.append(("Predicted peak", format_bytes(base), _at(run, run.predicted)))
-    if "dispatch" in known:
+    if "dispatch" in run.curves:
         told = difference_sentence(run) if run.predicted else _at(run, run.dispatch)
         figures.append(("Measured peak", format_bytes(max(run.dispatch)), told))
-    if "allocator" in known:
+    if "allocator" in run.curves:
         top = max(run.allocator)
         # As the command line says it: a bare "0 B" would not say beside what.
         beside = "as predicted" if top == base else signed(top - (base or 0))
@@ -118,35 +112,23 @@ def _tabs(run: RunFile) -> None:
         profile = run.profile
         parts["Time"] = lambda: _times(profile)
     parts["Downloads"] = lambda: _downloads(run)
-    names = list(parts)
-    chosen = state.get("tab")
-    st.session_state.run_tabs = chosen if chosen in parts else names[0]
-
-    def opened() -> None:
-        tab = st.session_state.run_tabs
-        state.choose(tab="" if tab == names[0] else tab)
-
-    for tab, show in zip(st.tabs(names, key="run_tabs", on_change=opened), parts.values(), strict=True):
-        if tab.open:
-            with tab:
-                show()
+    show_tabs("run_tabs", parts)
 
 
 def _ways(slab: SlabEntry) -> None:
-    whole = max(sum(way.storages for way in slab.ways), 1), max(sum(way.bytes for way in slab.ways), 1)
+    totals = max(sum(way.storages for way in slab.ways), 1), max(sum(way.bytes for way in slab.ways), 1)
     rows = pd.DataFrame(
         {
             "way": [way.way for way in slab.ways],
             "what it means": [WAYS[way.way] for way in slab.ways],
             "storages": [way.storages for way in slab.ways],
-            "of storages": [way.storages / whole[0] for way in slab.ways],
+            "of storages": [way.storages / totals[0] for way in slab.ways],
             "size": [format_bytes(way.bytes) for way in slab.ways],
             "bytes": [way.bytes for way in slab.ways],
-            "of bytes": [way.bytes / whole[1] for way in slab.ways],
+            "of bytes": [way.bytes / totals[1] for way in slab.ways],
         }
     )
-    columns = {"bytes": WHOLE, "storages": WHOLE, "of bytes": SHARE, "of storages": SHARE}
-    _table(rows, columns)
+    show_table(rows, {**whole("bytes", "storages"), "of bytes": SHARE, "of storages": SHARE})
     counts = f"views: {slab.views:,} · in-place ops: {slab.in_place:,}"
     st.caption(plain(f"Nodes that make no memory of their own: {counts}"))
 
@@ -167,7 +149,7 @@ def _left(slab: SlabEntry) -> None:
             "bytes": [row.nbytes for row in grouped],
         }
     )
-    _table(rows, {"bytes": WHOLE, "storages": WHOLE})
+    show_table(rows, whole("bytes", "storages"))
     st.caption("Each of them")
     largest = sorted(slab.left, key=lambda entry: -entry.bytes)[:MOST_ROWS]
     each = pd.DataFrame(
@@ -180,7 +162,7 @@ def _left(slab: SlabEntry) -> None:
             "bytes": [entry.bytes for entry in largest],
         }
     )
-    _table(each, {"bytes": WHOLE})
+    show_table(each, whole("bytes"))
 
 
 def _temporaries(run: RunFile) -> None:
@@ -198,7 +180,7 @@ def _temporaries(run: RunFile) -> None:
             "in all, bytes": [taker.bytes for taker in takers],
         }
     )
-    _table(rows, dict.fromkeys(("kernels, bytes", "made inside, bytes", "in all, bytes"), WHOLE))
+    show_table(rows, whole("kernels, bytes", "made inside, bytes", "in all, bytes"))
     st.caption(
         "What an op holds while it runs, beside what is there at its end. What operators inside it make is "
         "predicted; what kernels take only a run can tell."
@@ -209,18 +191,18 @@ def _times(profile: ProfileEntry) -> None:
     told = " · ".join(f"{name} {text}" for name, text in times(profile).items())
     setup = f"setup {format_seconds(profile.setup)}, export and planning included"
     st.caption(plain(f"{told}; medians of {profile.runs} runs by turns. {setup}"))
-    whole = sum(kind.slab for kind in profile.kinds) or 1.0
+    total = sum(kind.slab for kind in profile.kinds) or 1.0
     rows = pd.DataFrame(
         {
             "kind": [kind.kind for kind in profile.kinds],
             "ops": [kind.ops for kind in profile.kinds],
             "as it is, ms": [1000 * kind.plain for kind in profile.kinds],
             "in the slab, ms": [1000 * kind.slab for kind in profile.kinds],
-            "share": [kind.slab / whole for kind in profile.kinds],
+            "share": [kind.slab / total for kind in profile.kinds],
         }
     )
     number = st.column_config.NumberColumn(format="%.3f")
-    _table(rows, {"as it is, ms": number, "in the slab, ms": number, "share": SHARE, "ops": WHOLE})
+    show_table(rows, {"as it is, ms": number, "in the slab, ms": number, "share": SHARE, "ops": WHOLE})
 
 
 def _downloads(run: RunFile) -> None:
@@ -233,8 +215,3 @@ def _downloads(run: RunFile) -> None:
         on_click="ignore",
     )
     st.caption("Opens on this page again. `memplan run -o` writes the same of your own models.")
-
-
-def _table(rows: pd.DataFrame, columns: Mapping[str, Any]) -> None:
-    height = min(460, 38 + 35 * max(1, len(rows)))
-    st.dataframe(rows, hide_index=True, height=height, column_config=columns)

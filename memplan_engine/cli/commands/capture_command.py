@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -28,30 +27,12 @@ FACTORY = Annotated[
 ]
 
 
-class Training(StrEnum):
-    """What of a training step is captured."""
-
-    STEP = "step"
-    JOINT = "joint"
-
-
-class Partition(StrEnum):
-    """How AOTAutograd cuts a joint graph."""
-
-    DEFAULT = "default"
-    MIN_CUT = "min_cut"
-
-
-class Optimizer(StrEnum):
-    """What updates the weights of a whole step."""
-
-    SGD = "sgd"
-    ADAM = "adam"
-    ADAMW = "adamw"
-
-
+Training = Literal["step", "joint"]
+Partition = Literal["default", "min_cut"]
+Gradients = Literal["held", "freed"]
 OPTIMIZER = Annotated[
-    Optimizer | None, typer.Option(help="Of a whole step; the factory's own, or sgd, unless given.")
+    Literal["sgd", "adam", "adamw"] | None,
+    typer.Option(help="Of a whole step; the factory's own, or sgd, unless given."),
 ]
 FOREACH = Annotated[
     bool | None,
@@ -64,8 +45,8 @@ CLIP = Annotated[float | None, typer.Option("--clip-grad-norm", help="Scale grad
 
 
 def step_options(
-    training: StrEnum | None,
-    optimizer: Optimizer | None,
+    training: Training | None,
+    optimizer: str | None,
     foreach: bool | None,
     accumulate: int | None,
     clip_grad_norm: float | None,
@@ -73,7 +54,7 @@ def step_options(
     """What was said of a training step, by the names of `Recipe`; None where none is asked for. Raises
     InputError for options that would do nothing."""
     said = {
-        "optimizer": None if optimizer is None else str(optimizer),
+        "optimizer": optimizer,
         "foreach": foreach,
         "accumulate": accumulate,
         "clip_grad_norm": clip_grad_norm,
@@ -85,13 +66,6 @@ def step_options(
             found = f"--training {training}" if training else "no --training"
             raise InputError(f"--{name.replace('_', '-')}", "", found, "--training step")
     return None
-
-
-class Gradients(StrEnum):
-    """How long the gradients of a whole step live."""
-
-    HELD = "held"
-    FREED = "freed"
 
 
 @app.command()
@@ -139,17 +113,18 @@ def capture(
     check_target(output, (".json",))
     _check(training, partition, gradients, dynamic)
     step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
-    if functional and training is Training.JOINT:
+    if functional and training == "joint":
         raise InputError("--functional", "", "training joint", "another capture: joint graphs are functional")
     about = None
-    if training is Training.JOINT:
-        pair = capture_pair_factory(factory, partition=str(partition or Partition.DEFAULT))
+    if training == "joint":
         from memplan_engine.formats.memplan_json.graph_format import About
 
+        pair = capture_pair_factory(factory, partition=partition or "default")
         graph, about = pair.joint, About(estimates=estimate_peaks(pair))
     elif step is not None:
-        held = str(gradients or Gradients.HELD)
-        graph = capture_training_factory(factory, "step", gradients=held, functional=functional, **step)
+        graph = capture_training_factory(
+            factory, "step", gradients=gradients or "held", functional=functional, **step
+        )
     else:
         graph = capture_factory(factory, functional=functional, dynamic=tuple(dynamic or ()))
     if symbol:
@@ -171,19 +146,17 @@ def _write(graph: Graph, output: Path, about: About | None) -> None:
 @app.command()
 def estimate(
     factory: FACTORY,
-    partition: Annotated[Partition, typer.Option(help="How AOTAutograd cuts the joint graph.")] = (
-        Partition.DEFAULT
-    ),
+    partition: Annotated[Partition, typer.Option(help="How AOTAutograd cuts the joint graph.")] = "default",
     as_json: AS_JSON = False,
 ) -> None:
     """Estimate the peak of a forward and backward pass by PyTorch's published rule and by storages."""
     from memplan_engine.torch_capture.torch_factory import capture_pair_factory
 
-    found = estimate_peaks(capture_pair_factory(factory, partition=str(partition)))
+    estimates = estimate_peaks(capture_pair_factory(factory, partition=partition))
     show(
         as_json,
-        lambda: estimates_summary(found),
-        lambda: [graph_tables.estimates_table(f"{factory}, {partition} partition", found)],
+        lambda: estimates_summary(estimates),
+        lambda: [graph_tables.estimates_table(f"{factory}, {partition} partition", estimates)],
     )
 
 
@@ -195,9 +168,10 @@ def _check(
 ) -> None:
     """Raise InputError for options that would do nothing."""
     found = f"--training {training}" if training else "no --training"
-    if partition and training is not Training.JOINT:
-        raise InputError("--partition", "", found, "--training joint")
-    if gradients and training is not Training.STEP:
-        raise InputError("--gradients", "", found, "--training step")
-    if dynamic and training:
-        raise InputError("--dynamic", "", found, "a capture for inference")
+    for option, useless, expected in (
+        ("--partition", partition and training != "joint", "--training joint"),
+        ("--gradients", gradients and training != "step", "--training step"),
+        ("--dynamic", dynamic and training, "a capture for inference"),
+    ):
+        if useless:
+            raise InputError(option, "", found, expected)

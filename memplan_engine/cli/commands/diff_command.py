@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -37,15 +36,8 @@ FILE_WIDTH = 160
 SIDE = "a graph, a plan, buffers or a recording"
 
 
-class Format(StrEnum):
-    """What a diff is written as."""
-
-    TEXT = "text"
-    MARKDOWN = "markdown"
-    JSON = "json"
-
-
-SUFFIXES = {".txt": Format.TEXT, ".md": Format.MARKDOWN, ".json": Format.JSON}
+Format = Literal["text", "markdown", "json"]
+SUFFIXES: dict[str, Format] = {".txt": "text", ".md": "markdown", ".json": "json"}
 
 
 @app.command(name="diff")
@@ -87,13 +79,13 @@ def diff_(
         for source in (base, head):
             check_target(output, (output.suffix.lower(),), source if source.exists() else None)
     plans = [_side(file, how, strategy, seconds, seed, threads) for file in (base, head)]
-    found = diff(*_told_apart(plans, (base, head)))
-    text = _written(found, limit, chosen, all_rows, FILE_WIDTH if output else None)
+    changes = diff(*_told_apart(plans, (base, head)))
+    text = _written(changes, limit, chosen, all_rows, FILE_WIDTH if output else None)
     if output:
         write_atomically(output, text.encode("utf-8", "surrogatepass"))
     else:
         put(text)
-    if limit and limit.exceeded(found):
+    if limit and limit.exceeded(changes):
         raise typer.Exit(1)
 
 
@@ -111,13 +103,13 @@ def _told_apart(plans: list[Plan], files: tuple[Path, Path]) -> list[Plan]:
 
 def _format(written_as: Format | None, output: Path | None, as_json: bool) -> Format:
     """The format that the options and the suffix of `output` ask for; InputError for two at once."""
-    if as_json and written_as not in (None, Format.JSON):
+    if as_json and written_as not in (None, "json"):
         raise InputError("--json", "", f"--format {written_as}", "one of them")
     if as_json or written_as:
-        return Format.JSON if as_json else written_as or Format.TEXT
+        return "json" if as_json else written_as or "text"
     if output and output.suffix.lower() not in SUFFIXES:
         raise InputError(str(output), "", f"the suffix {output.suffix!r}", ".txt, .md, .json, or a --format")
-    return SUFFIXES[output.suffix.lower()] if output else Format.TEXT
+    return SUFFIXES[output.suffix.lower()] if output else "text"
 
 
 def _side(
@@ -141,8 +133,8 @@ def _side(
 
 
 def _written(found: Diff, limit: Limit | None, chosen: Format, every_row: bool, width: int | None) -> str:
-    if chosen is Format.JSON:
+    if chosen == "json":
         return as_json_text(diff_summary(found, limit))
-    if chosen is Format.MARKDOWN:
+    if chosen == "markdown":
         return diff_markdown(found, limit)
     return as_text(diff_tables(found, limit, every_row), width)

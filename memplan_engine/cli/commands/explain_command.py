@@ -33,11 +33,14 @@ def peak(
 ) -> None:
     """Show what the peak is made of."""
     problem = open_problem(file, how)
-    found = find_peak(problem)
+    contents = find_peak(problem)
     show(
         as_json,
-        lambda: plan_json.peak_summary(found),
-        lambda: [plan_tables.peak_table(found, problem.name, all_rows), *plan_tables.counted_lines(problem)],
+        lambda: plan_json.peak_summary(contents),
+        lambda: [
+            plan_tables.peak_table(contents, problem.name, all_rows),
+            *plan_tables.counted_lines(problem),
+        ],
     )
 
 
@@ -51,8 +54,12 @@ def layout(
     all_rows: Annotated[bool, typer.Option("--all", help="Show every entry.")] = False,
 ) -> None:
     """Show the whole memory: constants, activations, workspaces."""
-    made = make_layout(make_plan(open_problem(file, how), strategy))
-    show(as_json, lambda: plan_json.layout_summary(made), lambda: [plan_tables.layout_table(made, all_rows)])
+    regions = make_layout(make_plan(open_problem(file, how), strategy))
+    show(
+        as_json,
+        lambda: plan_json.layout_summary(regions),
+        lambda: [plan_tables.layout_table(regions, all_rows)],
+    )
 
 
 @app.command(name="validate")
@@ -75,12 +82,12 @@ def validate_(file: PLAN_FILE, as_json: AS_JSON = False) -> None:
 @app.command(name="strategies")
 def strategies_(as_json: AS_JSON = False) -> None:
     """List the strategies with their sources."""
-    known = known_strategies()
+    strategies = known_strategies()
     show(
         as_json,
         lambda: [
             {"name": each.name, "description": each.description, "source": each.source}
-            for each in known.values()
+            for each in strategies.values()
         ],
-        lambda: [plan_tables.strategies_table(known)],
+        lambda: [plan_tables.strategies_table(strategies)],
     )

@@ -33,11 +33,11 @@ def values(
 ) -> None:
     """List which values can be planned, and why each other one cannot (Static Runtime's rules)."""
     graph = open_graph(file, Preparation(symbols=tuple(parse_symbols(symbol or []).items())))
-    found = managed_values(graph)
+    managed = managed_values(graph)
     show(
         as_json,
-        lambda: graph_tables.values_summary(found),
-        lambda: graph_tables.values_tables(graph.name, found, all_rows),
+        lambda: graph_tables.values_summary(managed),
+        lambda: graph_tables.values_tables(graph.name, managed, all_rows),
     )
 
 
@@ -52,9 +52,9 @@ def reuse(
 ) -> None:
     """Show what writing in place and concatenating without copies would save."""
     graph = open_graph(file, how)
-    found = savings(graph, strategy=strategy, **range_options(graph, how))
+    saved = savings(graph, strategy=strategy, **range_options(graph, how))
     show(
         as_json,
-        lambda: graph_tables.reuse_summary(found),
-        lambda: graph_tables.reuse_tables(graph.name, found, all_rows),
+        lambda: graph_tables.reuse_summary(saved),
+        lambda: graph_tables.reuse_tables(graph.name, saved, all_rows),
     )

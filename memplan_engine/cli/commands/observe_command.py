@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -16,16 +16,15 @@ from memplan_engine.cli.commands.capture_command import (
     OPTIMIZER,
     step_options,
 )
-from memplan_engine.cli.commands.run_command import Training, steps
+from memplan_engine.cli.commands.run_command import steps
 from memplan_engine.cli.options import AS_JSON, SEED
-from memplan_engine.cli.output import show
-from memplan_engine.files import check_target
+from memplan_engine.cli.output import check_targets, show
 
 
 @app.command()
 def observe(
     factory: FACTORY,
-    training: Annotated[Training | None, typer.Option(help="A whole step with its optimizer.")] = None,
+    training: Annotated[Literal["step"] | None, typer.Option(help="A whole step with its optimizer.")] = None,
     optimizer: OPTIMIZER = None,
     foreach: FOREACH = None,
     accumulate: ACCUMULATE = None,
@@ -48,9 +47,7 @@ def observe(
 
     require_torch("observing a model")
     step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
-    for target in (trace, output):
-        if target:
-            check_target(target, (".json",))
+    check_targets((".json",), None, trace, output)
     from memplan_engine.formats.memplan_json.observation_writer import (
         write_observation,
         write_observation_trace,
@@ -65,9 +62,9 @@ def observe(
         tell("observing a run")
         recipe = None if step is None else built.recipe(step)
         name = factory.rpartition(":")[2]
-        found = observe_model(built.model, built.args, built.kwargs, recipe=recipe, name=name)
+        observation = observe_model(built.model, built.args, built.kwargs, recipe=recipe, name=name)
     if trace:
-        write_observation_trace(found, trace)
+        write_observation_trace(observation, trace)
     if output:
-        write_observation(found, output)
-    show(as_json, lambda: observation_summary(found), lambda: observation_tables(found, all_rows))
+        write_observation(observation, output)
+    show(as_json, lambda: observation_summary(observation), lambda: observation_tables(observation, all_rows))

@@ -22,9 +22,9 @@ from memplan_engine.cli.options import (
     open_problem,
     with_preparation,
 )
-from memplan_engine.cli.output import show
+from memplan_engine.cli.output import check_targets, show
 from memplan_engine.cli.progress import solve_in_sight
-from memplan_engine.files import check_target, write
+from memplan_engine.files import write
 from memplan_engine.formats.about import may_have_about, read_about
 from memplan_engine.planner import compare, make_plan
 from memplan_engine.preparation import Preparation
@@ -55,19 +55,17 @@ def plan(
         limit = capacity_of(capacity, strategy)
     budget = make_budget(strategy, seconds, seed, threads)
     problem = open_problem(file, how)
-    for target in (output, core):
-        if target:
-            check_target(target, (".json", ".csv"), file)
+    check_targets((".json", ".csv"), file, output, core)
     if limit is not None:
         answer(problem, limit, strategy, budget, output=output, core=core, as_json=as_json)
         return
-    made, cut_by = solve_in_sight(lambda: make_plan(problem, strategy, budget=budget), budget)
+    best, cut_by = solve_in_sight(lambda: make_plan(problem, strategy, budget=budget), budget)
     if output:
-        write(made, output)
+        write(best, output)
     show(
         as_json,
-        lambda: plan_json.plan_summary(made, cut_by) | {"offsets": plan_json.offsets(made)},
-        lambda: [plan_tables.plan_table(made, cut_by), *_lesson(file)],
+        lambda: plan_json.plan_summary(best, cut_by) | {"offsets": plan_json.offsets(best)},
+        lambda: [plan_tables.plan_table(best, cut_by), *_lesson(file)],
     )
 
 

@@ -10,9 +10,8 @@ import typer
 
 from memplan_engine.cli.app import app
 from memplan_engine.cli.options import AS_JSON, FILE, STRATEGY, open_problem, with_preparation
-from memplan_engine.cli.output import show
+from memplan_engine.cli.output import check_targets, show
 from memplan_engine.errors import InputError
-from memplan_engine.files import check_target
 from memplan_engine.preparation import Preparation
 from memplan_engine.replay.columns import replay_summary, step_summary
 from memplan_engine.replay.make import make_replay
@@ -35,15 +34,18 @@ def replay(
 ) -> None:
     """Show every decision of a strategy: which buffer came next, where it went, and why there."""
     problem = open_problem(file, how)
+    check_targets((".json",), file, output)
+    decisions = make_replay(problem, strategy)
+    if step is not None and not 1 <= step <= len(decisions):
+        raise InputError("--step", "", f"{step:,}", f"1 to {len(decisions):,}")
     if output:
-        check_target(output, (".json",), file)
-    made = make_replay(problem, strategy)
-    if step is not None and not 1 <= step <= len(made):
-        raise InputError("--step", "", f"{step:,}", f"1 to {len(made):,}")
-    if output:
-        write_atomically(output, f"{json.dumps(replay_summary(made))}\n".encode())
+        write_atomically(output, f"{json.dumps(replay_summary(decisions))}\n".encode())
     if step is None:
-        show(as_json, lambda: replay_summary(made), lambda: replay_tables.replay_tables(made, all_rows))
+        show(
+            as_json,
+            lambda: replay_summary(decisions),
+            lambda: replay_tables.replay_tables(decisions, all_rows),
+        )
         return
-    chosen = made.steps[step - 1]
+    chosen = decisions.steps[step - 1]
     show(as_json, lambda: step_summary(chosen), lambda: replay_tables.step_tables(chosen))

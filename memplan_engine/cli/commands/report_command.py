@@ -6,9 +6,8 @@ import shlex
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -44,13 +43,6 @@ COMPARED_SECONDS = 2.0
 """The limit of each search in the table of strategies, unless a shorter one is asked for."""
 
 
-class ThemeName(StrEnum):
-    """The ground of a figure."""
-
-    LIGHT = "light"
-    DARK = "dark"
-
-
 PAGE = Annotated[Path | None, typer.Option("-o", "--output", help="One .html file that needs nothing else.")]
 PNG = Annotated[Path | None, typer.Option(help="The figure as pixels; needs Pillow.")]
 SVG = Annotated[Path | None, typer.Option(help="The figure as vectors.")]
@@ -65,7 +57,7 @@ COMPARED = Annotated[str, typer.Option(help="Strategies in the page's table: com
 WIDTH = Annotated[str, typer.Option(help="Of the figure: pixels (1/96 inch), or as 85mm, 3.5in.")]
 HEIGHT = Annotated[str, typer.Option(help="As the width.")]
 DPI = Annotated[int, typer.Option(help="Device pixels per inch of the PNG.")]
-THEME = Annotated[ThemeName, typer.Option(help="Of the figure; the page follows the browser.")]
+THEME = Annotated[Literal["light", "dark"], typer.Option(help="Of the figure; the page follows the browser.")]
 COLOUR_BY = Annotated[
     str | None,
     typer.Option(
@@ -127,7 +119,7 @@ def report(
     width: WIDTH = "960",
     height: HEIGHT = "600",
     dpi: DPI = 192,
-    theme: THEME = ThemeName.LIGHT,
+    theme: THEME = "light",
     colour_by: COLOUR_BY = None,
     title: TITLE = None,
     date: DATE = False,
@@ -135,7 +127,7 @@ def report(
 ) -> None:
     """Write a plan as a page that opens anywhere, offline, or as a figure for a paper."""
     sizes = parse_length(width, "--width"), parse_length(height, "--height")
-    style = FigureStyle(*sizes, dpi, theme.value, colour_by, title)
+    style = FigureStyle(*sizes, dpi, theme, colour_by, title)
     targets = Targets(output, png, svg)
     targets.check(file)
     wanted = _wanted(compare if output else "none")
@@ -183,9 +175,9 @@ def _compared(
         if name == plan.strategy:
             continue
         limit = min(COMPARED_SECONDS, seconds or DEFAULT_SECONDS) if is_anytime(get_strategy(name)) else None
-        found, cut_by = _in_sight(problem, name, make_budget(name, limit, seed, threads))
-        plans.append(found)
-        if found.cut_short and cut_by == CTRL_C:
+        other, cut_by = _in_sight(problem, name, make_budget(name, limit, seed, threads))
+        plans.append(other)
+        if other.cut_short and cut_by == CTRL_C:
             break
     return plans
 

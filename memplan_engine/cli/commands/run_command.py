@@ -5,20 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from memplan_engine.cli.app import app
 from memplan_engine.cli.commands.capture_command import ACCUMULATE, CLIP, FOREACH, OPTIMIZER, step_options
 from memplan_engine.cli.options import AS_JSON, SECONDS, SEED, THREADS, make_budget
-from memplan_engine.cli.output import show
+from memplan_engine.cli.output import check_targets, show
 from memplan_engine.cli.progress import solve_in_sight
 from memplan_engine.errors import InputError
-from memplan_engine.files import ImportOptions, check_target, load, recognise
+from memplan_engine.files import ImportOptions, load, recognise
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.strategies import get_strategy
@@ -28,19 +27,10 @@ if TYPE_CHECKING:
     from memplan_engine.runtime.trial.run_targets import RunTarget
 
 DEFAULT_STRATEGY = "auto"
-
-
-class Training(StrEnum):
-    """What of a training step is run."""
-
-    STEP = "step"
-
-
-class Policy(StrEnum):
-    """What lies in the slab."""
-
-    NATIVE = "native"
-    ALL = "all"
+POLICY = Annotated[
+    Literal["native", "all"],
+    typer.Option(help="Only what can be written in place lies in the slab, or everything."),
+]
 
 
 @app.command(name="run")
@@ -52,11 +42,9 @@ def run_(
     strategy: Annotated[
         str | None, typer.Option(help=f"See `memplan strategies`; {DEFAULT_STRATEGY} unless given.")
     ] = None,
-    policy: Annotated[
-        Policy, typer.Option(help="Only what can be written in place lies in the slab, or everything.")
-    ] = Policy.NATIVE,
+    policy: POLICY = "native",
     functional: Annotated[bool, typer.Option("--functional", help="Without in-place ops.")] = False,
-    training: Annotated[Training | None, typer.Option(help="A whole step with its optimizer.")] = None,
+    training: Annotated[Literal["step"] | None, typer.Option(help="A whole step with its optimizer.")] = None,
     optimizer: OPTIMIZER = None,
     foreach: FOREACH = None,
     accumulate: ACCUMULATE = None,
@@ -92,7 +80,7 @@ def run_(
     name = strategy or DEFAULT_STRATEGY
     get_strategy(name)
     budget = make_budget(name, seconds, seed, threads)
-    wish = {"policy": str(policy), "check": check, "profile": profile, "force": force}
+    wish = {"policy": policy, "check": check, "profile": profile, "force": force}
     with steps() as tell:
         given = None if plan is None else _read_plan(plan)
         subject = _open(model, functional, step, seed, tell)
@@ -113,8 +101,7 @@ def _check_options(
         raise InputError("--force", "", "no --plan", "a plan to run in spite of its overlaps")
     if plan is not None and strategy is not None:
         raise InputError("--strategy", "", "a --plan, too", "one of them: a plan is finished")
-    for target in filter(None, targets):
-        check_target(target, (".json",), plan)
+    check_targets((".json",), plan, *targets)
 
 
 def _read_plan(path: Path) -> Plan:

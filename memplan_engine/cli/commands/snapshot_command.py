@@ -10,11 +10,10 @@ import typer
 
 from memplan_engine.cli.app import app
 from memplan_engine.cli.options import AS_JSON, SECONDS, SEED, STRATEGY, THREADS, make_budget
-from memplan_engine.cli.output import show
-from memplan_engine.cli.progress import solve_in_sight
-from memplan_engine.cli.reading import reading
+from memplan_engine.cli.output import check_targets, show
+from memplan_engine.cli.progress import reading, solve_in_sight
 from memplan_engine.errors import InputError
-from memplan_engine.files import check_target, load_recording, write
+from memplan_engine.files import load_recording, write
 from memplan_engine.recordings.allocator_recording import Selection
 from memplan_engine.recordings.cost import cost_of
 from memplan_engine.recordings.recorded_problem import recorded_plan
@@ -43,15 +42,14 @@ def snapshot(
     """Show what a recording of the allocator cost: peak, fragmentation, failures, and a plan beside it."""
     selection = Selection(device, stream, _pool(pool))
     budget = make_budget(strategy, seconds, seed, threads)
-    if output:
-        check_target(output, (".json", ".csv"), file)
+    check_targets((".json", ".csv"), file, output)
     with reading(file) as progress:
-        found = load_recording(file, progress)
-    chosen = choose_recording(found, selection)
+        recorded = load_recording(file, progress)
+    chosen = choose_recording(recorded, selection)
     cost, _ = solve_in_sight(lambda: cost_of(chosen, strategy, budget), budget)
     if output:
         write(recorded_plan(chosen, cost.problem), output)
-    show(as_json, lambda: cost_summary(found, cost), lambda: cost_tables(found, cost, all_rows))
+    show(as_json, lambda: cost_summary(recorded, cost), lambda: cost_tables(recorded, cost, all_rows))
 
 
 def _pool(text: str | None) -> tuple[int, int] | None:

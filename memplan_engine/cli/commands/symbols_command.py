@@ -80,15 +80,15 @@ def buckets(
     """Make a plan for each bucket of one symbol, and show what each wastes inside it."""
     graph, at = _symbolic(file, how)
     at.pop(over, None)
-    made = plan_buckets(
+    table = plan_buckets(
         graph, over, _numbers(highs, "buckets"), strategy, values=at, **range_options(graph, how)
     )
     show(
         as_json,
-        lambda: symbol_tables.buckets_summary(made),
+        lambda: symbol_tables.buckets_summary(table),
         lambda: [
-            symbol_tables.buckets_table(graph.name, made),
-            symbol_tables.counted_line(counted(made.buckets[0].plan.problem)),
+            symbol_tables.buckets_table(graph.name, table),
+            symbol_tables.counted_line(counted(table.buckets[0].plan.problem)),
         ],
     )
 
@@ -107,13 +107,13 @@ def sweep(
     """Show the arena, the bound and the partition plan as functions of one symbol."""
     graph, at = _symbolic(file, how)
     chosen = _numbers(values, "--values") if values else None
-    made = sweep_over(graph, over, chosen, strategy, at=at, points=points, **range_options(graph, how))
+    swept = sweep_over(graph, over, chosen, strategy, at=at, points=points, **range_options(graph, how))
     show(
         as_json,
-        lambda: symbol_tables.sweep_summary(made),
+        lambda: symbol_tables.sweep_summary(swept),
         lambda: [
-            symbol_tables.sweep_table(graph.name, made),
-            symbol_tables.counted_line(scope_words(made.scope)),
+            symbol_tables.sweep_table(graph.name, swept),
+            symbol_tables.counted_line(scope_words(swept.scope)),
         ],
     )
 
@@ -131,9 +131,9 @@ def _symbolic(file: Path, how: Preparation) -> tuple[Graph, dict[str, int]]:
 
 def _numbers(text: str, source: str) -> list[int]:
     """ "128,256" as numbers; raises InputError naming the one that is none."""
-    found = []
+    numbers = []
     for part in (part.strip() for part in text.split(",")):
         if not part.isascii() or not part.isdigit() or len(part) > 18:
             raise InputError(source, "", repr(part), "whole numbers with commas between")
-        found.append(int(part))
-    return found
+        numbers.append(int(part))
+    return numbers

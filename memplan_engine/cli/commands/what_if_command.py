@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -20,10 +21,10 @@ from memplan_engine.cli.options import (
     open_problem,
     with_preparation,
 )
-from memplan_engine.cli.output import show, tell
+from memplan_engine.cli.output import check_targets, show, tell
 from memplan_engine.cli.progress import solve_in_sight
 from memplan_engine.errors import InputError
-from memplan_engine.files import check_target, write
+from memplan_engine.files import write
 from memplan_engine.formats.memplan_json.edits_format import load_edits, write_edits
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
@@ -81,9 +82,8 @@ def what_if(
         capacity = budget if capacity is None else capacity
     limit = None if capacity is None else parse_bytes(capacity, "--capacity")
     problem = open_problem(file, how)
-    for target, suffixes in ((output, (".json", ".csv")), (save_edits, (".json",))):
-        if target:
-            check_target(target, suffixes, file)
+    check_targets((".json", ".csv"), file, output)
+    check_targets((".json",), file, save_edits)
     changed = apply(problem, chosen)
     plans = [_planned(each, strategy, seconds, seed, threads) for each in (problem, changed)]
     fit = None if limit is None else _fit(plans[1], limit, seconds, seed, threads)
@@ -105,12 +105,12 @@ def what_if(
 
 def _edits(given: dict[str, Repeated]) -> list[Edit]:
     """The edits that the options ask for; raises InputError naming the option."""
-    found = []
+    edits = []
     for kind, values in given.items():
         option = f"--{kind}"
         for text in values or ():
             if kind == "drop":
-                found.append(parse_edit(kind, text, "", option))
+                edits.append(parse_edit(kind, text, "", option))
                 continue
             # From the right: names may have equals signs in them, values have none.
             name, sign, value = text.rpartition("=")
@@ -118,8 +118,8 @@ def _edits(given: dict[str, Repeated]) -> list[Edit]:
                 raise InputError(option, "", repr(text[:40]), "NAME=VALUE")
             if kind in ("resize", "align") or (kind == "pin" and value != "free"):
                 value = str(parse_bytes(value, f"{option} {name[:40]}"))
-            found.append(parse_edit(kind, name, value, f"{option} {name[:40]}"))
-    return found
+            edits.append(parse_edit(kind, name, value, f"{option} {name[:40]}"))
+    return edits
 
 
 def _planned(problem: Problem, strategy: str, seconds: float | None, seed: int, threads: int) -> Plan:
@@ -129,7 +129,5 @@ def _planned(problem: Problem, strategy: str, seconds: float | None, seed: int, 
 
 def _fit(plan: Plan, limit: int, seconds: float | None, seed: int, threads: int) -> FitReport:
     budget = SolveLimits(seconds or DECIDING_SECONDS, seed, threads)
-    found, _ = solve_in_sight(
-        lambda: fit_into(plan, limit, budget=budget, seconds=seconds or DEFAULT_SECONDS), budget
-    )
-    return found
+    search = partial(fit_into, plan, limit, budget=budget, seconds=seconds or DEFAULT_SECONDS)
+    return solve_in_sight(search, budget)[0]

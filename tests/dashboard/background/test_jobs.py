@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from memplan_dashboard.background import jobs, scheduler
 from memplan_dashboard.background.jobs import Job, State
-from memplan_dashboard.background.scheduler import Desk
+from memplan_dashboard.background.scheduler import JobScheduler
 from memplan_dashboard.background.solver_messages import (
     bound_values,
     problem_message,
@@ -45,10 +45,10 @@ def _entry_points(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def desk():
-    desk = Desk(lambda session: not session.startswith("gone"))
-    yield desk
-    desk.close()
+def job_scheduler():
+    job_scheduler = JobScheduler(lambda session: not session.startswith("gone"))
+    yield job_scheduler
+    job_scheduler.close()
 
 
 def first_plan(kind):
@@ -133,15 +133,15 @@ def test_the_solver_process_knows_no_streamlit():
 # A job.
 
 
-def test_a_job_gets_better_tells_so_and_is_cancelled_at_once(desk):
+def test_a_job_gets_better_tells_so_and_is_cancelled_at_once(job_scheduler):
     job = make_job()
-    desk.hand_in(job)
-    until(lambda: job.look().nodes_per_second and len(job.look().history) > 4)
-    look = job.look()
-    arenas = [each.arena_bytes for each in look.history]
-    assert (look.state, arenas[0]) == (State.RUNNING, job.first.arena_bytes)
+    job_scheduler.submit(job)
+    until(lambda: job.snapshot().nodes_per_second and len(job.snapshot().history) > 4)
+    seen = job.snapshot()
+    arenas = [each.arena_bytes for each in seen.history]
+    assert (seen.state, arenas[0]) == (State.RUNNING, job.first.arena_bytes)
     assert arenas == sorted(arenas, reverse=True)
-    assert look.history[0].seconds == job.first.seconds <= look.history[1].seconds < look.now.seconds
+    assert seen.history[0].seconds == job.first.seconds <= seen.history[1].seconds < seen.now.seconds
     pid = job.process_id
     assert is_running(pid)
     began = time.monotonic()
@@ -164,7 +164,7 @@ def test_nodes_per_second_are_those_of_late_while_it_ran(monkeypatch):
         clock = 100.0 + seconds
         values = {"kind": "progress", "nodes": nodes, "bound": None, "found_by": "", "threads": 1}
         job._hear(values, {})
-        return job.look().nodes_per_second
+        return job.snapshot().nodes_per_second
 
     job._enter(State.RUNNING)
     assert at(0.0, 0) is None
@@ -174,55 +174,55 @@ def test_nodes_per_second_are_those_of_late_while_it_ran(monkeypatch):
     job._enter(State.SUSPENDED)
     clock += 10
     job._enter(State.RUNNING)
-    assert job.look().nodes_per_second is None
+    assert job.snapshot().nodes_per_second is None
     assert at(13.0, 2_000_000) is None
     assert at(14.0, 5_000_000) == pytest.approx(3e6)
 
 
-def test_a_search_that_comes_to_its_end_is_done(desk):
+def test_a_search_that_comes_to_its_end_is_done(job_scheduler):
     job = make_job(LateProof)
-    desk.hand_in(job)
+    job_scheduler.submit(job)
     until(lambda: job.state is State.DONE)
     until(lambda: job.process_id is None)
     assert job.best.optimal
     assert not job.best.cut_short
     assert job.best.offsets.tolist() == BASE.tolist()
-    until(lambda: not desk.jobs)
+    until(lambda: not job_scheduler.jobs)
 
 
 @pytest.mark.parametrize(("capacity", "arena", "bound"), [(7, 7, 5), (6, 6, 5), (5, None, 6)])
-def test_a_search_for_a_capacity_ends_as_soon_as_it_is_answered(desk, capacity, arena, bound):
+def test_a_search_for_a_capacity_ends_as_soon_as_it_is_answered(job_scheduler, capacity, arena, bound):
     """A plan within it, or a proof that there is none; nothing smaller is looked for."""
     columns = [0, 0, 1, 1, 1, 2, 2, 3, 4], [1, 2, 3, 4, 5, 3, 4, 5, 5], [3, 2, 1, 1, 1, 1, 1, 2, 2]
     first = replace(make_plan(make_problem(*columns), "naive"), strategy="exact")
     job = Job("one", first, 60.0, capacity=capacity)
-    desk.hand_in(job)
-    until(lambda: job.state is State.DONE, look=job.look)
+    job_scheduler.submit(job)
+    until(lambda: job.state is State.DONE, look=job.snapshot)
     assert job.best.bound.nbytes >= bound
     assert arena is None or job.best.arena_bytes <= arena
 
 
 @posix
-def test_a_killed_solver_leaves_its_best_and_can_begin_again_with_another_seed(desk):
+def test_a_killed_solver_leaves_its_best_and_can_begin_again_with_another_seed(job_scheduler):
     job = make_job()
-    desk.hand_in(job)
+    job_scheduler.submit(job)
     until(lambda: improved(job))
     os.kill(job.process_id, signal.SIGKILL)
     until(lambda: job.process_id is None)
-    assert (job.state, job.fault) == (State.FAILED, "the process that searched has ended (exit code -9)")
+    assert (job.state, job.fault) == (State.FAILED, "the process of the search has ended (exit code -9)")
     assert improved(job)
-    before, nodes = job.best.arena_bytes, job.look().now.nodes
+    before, nodes = job.best.arena_bytes, job.snapshot().now.nodes
     job.grant(60)
-    desk.hand_in(job)
+    job_scheduler.submit(job)
     until(lambda: job.best.arena_bytes < before)
     assert dict(job.best.parameters)["found_by"].endswith("seed 1")
-    assert job.look().now.nodes > nodes
-    assert job.look().fault == ""
+    assert job.snapshot().now.nodes > nodes
+    assert job.snapshot().fault == ""
 
 
-def test_a_solver_that_does_not_hear_is_killed(desk):
+def test_a_solver_that_does_not_hear_is_killed(job_scheduler):
     job = make_job(Deaf)
-    desk.hand_in(job)
+    job_scheduler.submit(job)
     until(lambda: improved(job))
     pid, began = job.process_id, time.monotonic()
     job.cancel(patience=0.2)
@@ -231,29 +231,29 @@ def test_a_solver_that_does_not_hear_is_killed(desk):
     assert job.best.offsets.tolist() == BASE.tolist()
 
 
-def test_an_error_in_the_solver_is_told_on_one_line(desk, monkeypatch):
+def test_an_error_in_the_solver_is_told_on_one_line(job_scheduler, monkeypatch):
     monkeypatch.setattr(SlowSearch, "name", "nobody_knows_this")
     job = make_job()
-    desk.hand_in(job)
+    job_scheduler.submit(job)
     until(lambda: job.state is State.FAILED)
     assert job.fault.startswith("no strategy 'nobody_knows_this'; there are: auto")
     assert job.best.offsets is job.first.offsets
 
 
 @posix
-def test_at_its_limit_a_search_is_held_and_goes_on_from_there(desk):
+def test_at_its_limit_a_search_is_held_and_goes_on_from_there(job_scheduler):
     job = make_job(until=1.5)
-    desk.hand_in(job)
+    job_scheduler.submit(job)
     until(lambda: job.state is State.SUSPENDED)
-    pid, held = job.process_id, job.look()
+    pid, held = job.process_id, job.snapshot()
     assert 1.5 <= held.seconds < 2.5
     time.sleep(0.4)
     assert job.seconds == held.seconds
     assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
     best = job.best.arena_bytes
     job.grant(60)
-    assert job.look().until == held.seconds + 60
-    desk.hand_in(job)
+    assert job.snapshot().until == held.seconds + 60
+    job_scheduler.submit(job)
     until(lambda: job.best.arena_bytes < best)
     assert (job.state, job.process_id) == (State.RUNNING, pid)
     assert dict(job.best.parameters)["found_by"].endswith("seed 0")
@@ -262,12 +262,12 @@ def test_at_its_limit_a_search_is_held_and_goes_on_from_there(desk):
     assert (job.state, is_running(pid)) == (State.CANCELLED, False)
 
 
-def test_a_search_does_not_go_on_in_a_process_that_is_about_to_end(desk, monkeypatch):
+def test_a_search_does_not_go_on_in_a_process_that_is_about_to_end(job_scheduler, monkeypatch):
     monkeypatch.setattr(jobs, "CANCEL_SECONDS", 0.05)
     job = make_job()
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as ending:
         job._process = ending
-        desk.hand_in(job)
+        job_scheduler.submit(job)
         assert job.state is State.WAITING
         ending.kill()
     job._process = None
@@ -278,57 +278,57 @@ def test_a_search_does_not_go_on_in_a_process_that_is_about_to_end(desk, monkeyp
 def test_the_limit_counts_from_the_last_grant():
     job = make_job(until=60)
     job.allow(10)
-    assert job.look().until == 10
+    assert job.snapshot().until == 10
     job.grant(60)
     job.allow(600)
-    assert job.look().until == job.first.seconds + 600
+    assert job.snapshot().until == job.first.seconds + 600
 
 
-# The desk.
+# The scheduler.
 
 
-def test_sessions_side_by_side_and_one_job_each(desk):
+def test_sessions_side_by_side_and_one_job_each(job_scheduler):
     one, other = make_job(session="a"), make_job(session="b")
-    desk.hand_in(one)
-    desk.hand_in(other)
+    job_scheduler.submit(one)
+    job_scheduler.submit(other)
     until(lambda: improved(one) and improved(other))
     second = make_job(session="a")
-    desk.hand_in(second)
+    job_scheduler.submit(second)
     assert (one.state, one.process_id) == (State.CANCELLED, None)
     assert (other.state, second.state) == (State.RUNNING, State.RUNNING)
-    desk.close()
+    job_scheduler.close()
     assert {job.process_id for job in (one, other, second)} == {None}
 
 
-def test_when_all_places_are_taken_a_job_waits_for_its_turn(desk):
-    desk.most = 1
+def test_when_all_places_are_taken_a_job_waits_for_its_turn(job_scheduler):
+    job_scheduler.most = 1
     first, second = make_job(session="a"), make_job(session="b")
-    desk.hand_in(first)
-    desk.hand_in(second)
-    assert (second.state, second.process_id, desk.waiting_for(second)) == (State.WAITING, None, 1)
+    job_scheduler.submit(first)
+    job_scheduler.submit(second)
+    assert (second.state, second.process_id, job_scheduler.waiting_for(second)) == (State.WAITING, None, 1)
     first.cancel()
     until(lambda: second.state is State.RUNNING)
     second.cancel()
 
 
-def test_two_jobs_of_a_session_run_one_after_the_other_and_leave_room(desk):
-    desk.most = 2
+def test_two_jobs_of_a_session_run_one_after_the_other_and_leave_room(job_scheduler):
+    job_scheduler.most = 2
     first, beside, other = make_job(session="a"), make_job(session="a"), make_job(session="b")
-    desk.hand_in(first)
-    desk.hand_in(beside, [first])
-    desk.hand_in(other)
+    job_scheduler.submit(first)
+    job_scheduler.submit(beside, [first])
+    job_scheduler.submit(other)
     assert (first.state, beside.state, other.state) == (State.RUNNING, State.WAITING, State.RUNNING)
-    assert (desk.waits_for_its_own(beside), desk.waits_for_its_own(other)) == (True, False)
+    assert (job_scheduler.waits_for_its_own(beside), job_scheduler.waits_for_its_own(other)) == (True, False)
     first.cancel()
     until(lambda: beside.state is State.RUNNING)
-    assert not desk.waits_for_its_own(beside)
+    assert not job_scheduler.waits_for_its_own(beside)
 
 
-def test_a_job_ends_with_its_session(desk, monkeypatch):
+def test_a_job_ends_with_its_session(job_scheduler, monkeypatch):
     monkeypatch.setattr(scheduler, "GRACE_SECONDS", 0.3)
     gone, here = make_job(session="gone"), make_job(session="here")
-    desk.hand_in(gone)
-    desk.hand_in(here)
+    job_scheduler.submit(gone)
+    job_scheduler.submit(here)
     until(lambda: gone.process_id)
     pid = gone.process_id
     until(lambda: gone.state is State.CANCELLED and gone.process_id is None)
@@ -341,10 +341,10 @@ def test_a_job_ends_with_its_session(desk, monkeypatch):
 SERVER = """
 import sys, time
 from tests.dashboard.background import test_jobs as t
-desk = t.Desk(lambda session: True)
+job_scheduler = t.JobScheduler(lambda session: True)
 several = [t.make_job(session=name) for name in "ab"]
 for job in several:
-    desk.hand_in(job)
+    job_scheduler.submit(job)
 t.until(lambda: all(map(t.improved, several)))
 several[1].suspend()
 print(*(job.process_id for job in several), flush=True)

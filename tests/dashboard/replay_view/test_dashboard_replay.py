@@ -13,9 +13,8 @@ from tests import ROOT
 pytest.importorskip("streamlit")
 from memplan_dashboard.replay_view import Mode, exercise_values, make_message, trace_json
 from memplan_dashboard.replay_view.bundle import MODULES, script
-from memplan_dashboard.session import replay_choices
-from memplan_dashboard.widgets.lesson_part import parse_lesson
-from memplan_dashboard.widgets.lessons import LESSONS, course_markdown
+from memplan_dashboard.views import replay_choices
+from memplan_dashboard.widgets.lessons import LESSONS, course_markdown, parse_lesson
 from memplan_examples import PATH
 
 from memplan_engine import load, make_exercise, make_plan, make_problem, make_replay

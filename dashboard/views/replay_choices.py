@@ -11,7 +11,7 @@ import streamlit as st
 from memplan_dashboard.replay_view import Mode, exercise_values, make_message, trace_json
 from memplan_dashboard.session import documents, state
 from memplan_dashboard.session.documents import Document
-from memplan_dashboard.session.markdown_text import plain
+from memplan_dashboard.widgets.controls import chooses, not_listed, pick_key
 
 from memplan_engine import Problem, make_exercise, make_replay, replayable
 from memplan_engine.plotting.colouring import CATEGORIES, Colouring, by_kind
@@ -56,13 +56,8 @@ def choose_first_problem() -> None:
 
 def pick_problem() -> None:
     """The document, teaching graphs first."""
-    known = documents.catalogue()
-    current = state.get("doc")
-    if current not in known:
-        known = {current: current.partition(":")[2], **known}
-    keys = sorted(known, key=lambda key: not key.startswith("example:teaching"))
-    st.session_state.replay_doc = current
-    st.selectbox("Problem", keys, format_func=known.__getitem__, key="replay_doc", on_change=_take_problem)
+    known = sorted(documents.catalogue().items(), key=lambda item: not item[0].startswith("example:teaching"))
+    pick_key("Problem", dict(known), state.get("doc"), "replay_doc", _take_problem)
 
 
 def strategy_names(problem: Problem) -> list[str]:
@@ -76,10 +71,9 @@ def pick_strategy(problem: Problem) -> str:
     current = asked if asked in names else FIRST_STRATEGY
     if asked and asked != current:
         st.session_state[NOTE] = f"{_why_not(problem, asked)} This is {current}."
-    st.session_state.replay_strategy = current
     # By hand there is nothing that a strategy decides.
     idle = state.get("mode") == Mode.EXERCISE and len(problem) <= MOST_BY_HAND
-    st.selectbox("Strategy", names, key="replay_strategy", on_change=_take_strategy, disabled=idle)
+    st.selectbox("Strategy", names, disabled=idle, **chooses("strategy", current, "replay_strategy", step=""))
     return current
 
 
@@ -95,21 +89,20 @@ def pick_mode(problem: Problem, strategy: str, labels: Mapping[Mode, str]) -> Mo
     if asked and asked != current:
         what = f"mode: found {asked[:40]!r}, expected {', '.join(offered)}"
         st.session_state[NOTE] = f"{st.session_state.get(NOTE, '')} {what} here.".strip()
-    st.session_state.replay_mode = current
     st.segmented_control(
         "Mode",
         offered,
         format_func=labels.__getitem__,
-        key="replay_mode",
         required=True,
-        on_change=_take_mode,
+        **chooses("mode", current, "replay_mode", lambda mode: "" if mode == Mode.REPLAY else mode),
     )
     return current
 
 
 def make_scene(document: Document, strategy: str, mode: Mode) -> Scene:
     """Replay `strategy` on `document`; raises MemplanError."""
-    trace = _trace(document, FIRST_STRATEGY if mode == Mode.EXERCISE else strategy)
+    state.wait_for_kernels()
+    trace = _traced(document, FIRST_STRATEGY if mode == Mode.EXERCISE else strategy)
     step, wrong = parse_step(state.get("step"), trace.steps)
     note = " ".join(filter(None, (st.session_state.pop(NOTE, ""), wrong)))
     exercise = _exercise(document) if mode == Mode.EXERCISE else None
@@ -125,12 +118,6 @@ def make_scene(document: Document, strategy: str, mode: Mode) -> Scene:
         exercise=exercise,
     )
     return Scene(message, begun.serial, note)
-
-
-def show_note(scene: Scene) -> None:
-    """Say what of the URL was not followed."""
-    if scene.note:
-        st.warning(plain(scene.note), icon=":material/info:")
 
 
 def keep_step(step: int) -> None:
@@ -178,14 +165,6 @@ def _begin(identity: object, step: int) -> _Begun:
     return begun
 
 
-def _trace(document: Document, strategy: str) -> Trace:
-    compiling = state.start_compiling()
-    if compiling.is_alive():
-        with st.spinner("Compiling kernels, once on this machine: half a minute …"):
-            compiling.join()
-    return _traced(document, strategy)
-
-
 # By identity: the entry holds the document, so that its id cannot become another's.
 @st.cache_resource(max_entries=8, show_spinner="Replaying …", hash_funcs={Document: id})
 def _traced(document: Document, strategy: str) -> Trace:
@@ -209,20 +188,12 @@ def _why_not(problem: Problem, name: str) -> str:
     if name == "imported":
         return "The plan that a file brought does not say how it came about."
     if name not in known_strategies():
-        return f"strategy: found {name[:40]!r}, expected one of those in the list."
+        return not_listed("strategy", name)
     if name not in replayable():
         return f"{name} takes no decision for good before the last and cannot be replayed."
     return f"{name} cannot be replayed here: {_hindrance(problem, name)}."
 
 
-def _take_problem() -> None:
-    state.choose_document(st.session_state.replay_doc)
+def _take_problem(key: str) -> None:
+    state.choose_document(key)
     state.choose(step="", lesson="")
-
-
-def _take_strategy() -> None:
-    state.choose(strategy=st.session_state.replay_strategy, step="")
-
-
-def _take_mode() -> None:
-    state.choose(mode="" if st.session_state.replay_mode == Mode.REPLAY else st.session_state.replay_mode)

@@ -1,4 +1,4 @@
-"""A table whose selected row is what is selected elsewhere, whichever of them is clicked."""
+"""Tables, and those whose selected row is what is selected elsewhere, whichever of them is clicked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,23 @@ from typing import Any
 
 import pandas as pd
 import streamlit as st
+
+MOST_ROWS = 5_000
+"""A table has no more rows: browsers take no more at once."""
+WHOLE = st.column_config.NumberColumn(format="localized")
+SHARE = st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1)
+
+
+def show_table(
+    rows: pd.DataFrame, columns: Mapping[str, Any] | None = None, key: str | None = None, most: int = 460
+) -> None:
+    """Show `rows`, as high as they are up to `most` pixels, with the settings of some `columns`."""
+    st.dataframe(rows, key=key, hide_index=True, height=_height(rows, most), column_config=columns)
+
+
+def whole(*names: str) -> dict[str, Any]:
+    """Columns of whole numbers, as bytes are."""
+    return dict.fromkeys(names, WHOLE)
 
 
 def selectable(
@@ -33,12 +50,16 @@ def selectable(
         rows,
         key=key,
         hide_index=True,
-        height=min(460, 38 + 35 * max(1, len(rows))),
+        height=_height(rows, 460),
         on_select=clicked,
         selection_mode="single-row",
         selection_default=None if place is None else {"selection": {"rows": [place]}},
         column_config=dict(columns),
     )
+
+
+def _height(rows: pd.DataFrame, most: int) -> int:
+    return min(most, 38 + 35 * max(1, len(rows)))
 
 
 def _key(name: str, place: int | None, scope: str) -> str:

@@ -1,9 +1,12 @@
-"""Everything about the selected buffer."""
+"""Everything about one buffer of a plan."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
-from memplan_dashboard.session.plan_facts import Facts
+from memplan_dashboard.session.plan_facts import PlanFacts
+from streamlit.delta_generator import DeltaGenerator
 
 from memplan_engine import Problem, find_provenance
 from memplan_engine.analysis.provenance import ops_at
@@ -13,28 +16,23 @@ from memplan_engine.units import format_bytes
 MOST_NAMES = 6
 
 
-def show_details(facts: Facts, selected: int) -> None:
-    """Size, place, lifetime, who makes and reads it, where in the code, and what lies above and below."""
-    problem = facts.plan.problem
-    known = find_provenance(problem)[selected]
-    filled = [fact for fact in _facts_of(facts, selected) if fact[1]]
-    half = (len(filled) + 1) // 2
-    with st.container(border=True, key="details"):
-        st.markdown("**Selected buffer**")
-        st.text(problem.names[selected])
-        with st.container(key="facts"):
-            for column, part in zip(st.columns(2), (filled[:half], filled[half:]), strict=True):
-                for label, value in part:
-                    left, right = column.columns([1, 3.5], vertical_alignment="top")
-                    left.caption(label)
-                    right.text(value)
-        if known.source and known.source.code:
-            st.code(known.source.code, language="python")
+def show_buffer(facts: PlanFacts, selected: int, columns: Sequence[DeltaGenerator]) -> None:
+    """Size, place, lifetime, who makes and reads it and what lies above and below, in `columns`; below them
+    the line of code."""
+    lines = [line for line in _lines(facts, selected) if line[1]]
+    height = -(-len(lines) // len(columns))
+    for place, (label, value) in enumerate(lines):
+        left, right = columns[place // height].columns([1, 3.5], vertical_alignment="top")
+        left.caption(label)
+        right.text(value)
+    source = find_provenance(facts.plan.problem)[selected].source
+    if source and source.code:
+        st.code(source.code, language="python")
 
 
-def _facts_of(facts: Facts, selected: int) -> list[tuple[str, str]]:
+def _lines(facts: PlanFacts, selected: int) -> list[tuple[str, str]]:
     plan, problem = facts.plan, facts.plan.problem
-    buffer, known = problem[selected], find_provenance(problem)[selected]
+    buffer, origin = problem[selected], find_provenance(problem)[selected]
     offset = int(plan.offsets[selected])
     near = find_neighbours(plan, selected)
     names = problem.names
@@ -44,12 +42,12 @@ def _facts_of(facts: Facts, selected: int) -> list[tuple[str, str]]:
         ("lifetime", _lifetime(problem, buffer.start, buffer.end)),
         ("gaps", _names(tuple(f"steps {gap.start} to {gap.end - 1}" for gap in buffer.gaps))),
         ("alignment", f"{buffer.alignment} B" + ("" if buffer.fixed is None else ", offset fixed")),
-        ("tensor", f"{known.dtype} {list(known.shape)}" if known.dtype else ""),
-        ("shared by", _names(known.tensors[1:])),
-        ("producer", " · ".join(filter(None, (known.producer, known.kind if known.producer else "")))),
-        ("readers", _names(known.readers)),
-        ("module", known.module),
-        ("source", str(known.source) if known.source else ""),
+        ("tensor", f"{origin.dtype} {list(origin.shape)}" if origin.dtype else ""),
+        ("shared by", _names(origin.tensors[1:])),
+        ("producer", " · ".join(filter(None, (origin.producer, origin.kind if origin.producer else "")))),
+        ("readers", _names(origin.readers)),
+        ("module", origin.module),
+        ("source", str(origin.source) if origin.source else ""),
         ("above", _near(near.above, near.room_above, names, "the arena's end")),
         ("below", _near(near.below, near.room_below, names, "the arena's start")),
     ]
@@ -68,6 +66,6 @@ def _names(names: tuple[str, ...]) -> str:
     return ", ".join(names[:MOST_NAMES]) + more
 
 
-def _near(found: tuple[int, ...], room: int, names: tuple[str, ...], end: str) -> str:
-    who = _names(tuple(names[buffer] for buffer in found)) or end
+def _near(neighbours: tuple[int, ...], room: int, names: tuple[str, ...], end: str) -> str:
+    who = _names(tuple(names[buffer] for buffer in neighbours)) or end
     return who + (f", {format_bytes(room)} between" if room else ", touching")

@@ -1,0 +1,136 @@
+"""The tabs about memory: all of it in a plan, shared objects, and what a recording's allocator held."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+from memplan_dashboard.charts import layout_bar, reserved_over_time
+from memplan_dashboard.charts.reserved_over_time import Curve
+from memplan_dashboard.session import documents, open_recordings
+from memplan_dashboard.session.documents import Document
+from memplan_dashboard.session.messages import errors_shown, plain
+from memplan_dashboard.session.plan_facts import PlanFacts
+from memplan_dashboard.widgets.tables import MOST_ROWS, show_table, whole
+
+from memplan_engine import MemplanError, Plan
+from memplan_engine.analysis.layout import Layout, make_layout
+from memplan_engine.recordings.cost import OverTime, memory_over_time
+from memplan_engine.reporters.shared_object_tables import object_summary, object_table
+from memplan_engine.units import format_bytes, format_percent
+
+STRIP_POINTS = 8192
+
+
+def show_layout(facts: PlanFacts) -> None:
+    """Constants, activations and workspaces as one picture and one table."""
+    layout = make_layout(facts.plan)
+    parts = " · ".join(f"{region.kind} {format_bytes(region.nbytes)}" for region in layout.regions)
+    st.caption(plain(f"{format_bytes(layout.nbytes)} in all: {parts}"))
+    st.plotly_chart(
+        layout_bar.figure(layout_bar.data(layout)), key="layout_bar", config={"displayModeBar": False}
+    )
+    rows = _layout_rows(layout)
+    if len(rows) > MOST_ROWS:
+        st.caption(f"The largest {MOST_ROWS:,} of {len(rows):,} entries.")
+        rows = rows.nlargest(MOST_ROWS, "bytes").sort_values(["address", "entry"])
+    show_table(rows, whole("offset", "address", "bytes"), key="layout_table")
+
+
+def _layout_rows(layout: Layout) -> pd.DataFrame:
+    entries = [(region, entry) for region in layout.regions for entry in region.entries]
+    return pd.DataFrame(
+        {
+            "region": [str(region.kind) for region, _ in entries],
+            "entry": [entry.name for _, entry in entries],
+            "size": [format_bytes(entry.nbytes) for _, entry in entries],
+            "bytes": [entry.nbytes for _, entry in entries],
+            "offset": [entry.offset for _, entry in entries],
+            "address": [region.start + entry.offset for region, entry in entries],
+        }
+    )
+
+
+def show_objects(plan: Plan) -> None:
+    """How many objects, how large, how close to the bound of their family, and who uses each."""
+    summary, rows = object_summary(plan), object_table(plan)[:MOST_ROWS]
+    over = "which they meet" if summary.optimal else f"{format_percent(summary.gap)} over"
+    st.caption(
+        plain(
+            f"{summary.objects:,} objects, {format_bytes(summary.objects_bytes)} together; shared objects "
+            f"need at least {format_bytes(summary.objects_bound)} (the sum of positional maxima), {over}. "
+            f"Offsets need at least {format_bytes(summary.lower_bound)}."
+        )
+    )
+    steps = max(plan.problem.steps, 1)
+    table = pd.DataFrame(
+        {
+            "object": [row.object for row in rows],
+            "size": [format_bytes(row.nbytes) for row in rows],
+            "bytes": [row.nbytes for row in rows],
+            "offset": [row.offset for row in rows],
+            "busy": [row.busy_steps / steps for row in rows],
+            "buffers": [len(row.buffers) for row in rows],
+            "in order of time": [", ".join(row.buffers) for row in rows],
+        }
+    )
+    busy = st.column_config.ProgressColumn(
+        format="percent", min_value=0, max_value=1, help="Share of the steps."
+    )
+    show_table(table, {**whole("bytes", "offset"), "busy": busy})
+
+
+def is_recorded(document: Document) -> bool:
+    """Whether `document` is a recording, so that there is something to show."""
+    try:
+        return document.plan is not None and open_recordings.is_recording(documents.path_of(document.key))
+    except MemplanError:
+        return False
+
+
+def reserved_curve(document: Document) -> Curve | None:
+    """What the allocator held, for the strip below the chart; None where `document` does not say it."""
+    if not is_recorded(document):
+        return None
+    try:
+        over = _over_time(document.key, document.options.part, documents.version_of(document.key))
+    except MemplanError:
+        # The tab says why.
+        return None
+    return _strip_curve(over)[1] if over.knows_reserved else None
+
+
+# By identity: the entry holds what it was made of, so that its id cannot become another's.
+@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs={OverTime: id})
+def _strip_curve(over: OverTime) -> tuple[OverTime, Curve]:
+    return over, reserved_over_time.data(over, STRIP_POINTS)
+
+
+def show_reserved(document: Document) -> None:
+    """The curve of both, with what fragmentation cost below it."""
+    key, part = document.key, document.options.part
+    with errors_shown():
+        over = _over_time(key, part, documents.version_of(key))
+        if not over.knows_reserved:
+            st.info("This file does not say what was reserved of the device, only what was in use.")
+            return
+        chart = reserved_over_time.figure(reserved_over_time.data(over))
+        st.plotly_chart(chart, key="reserved_over_time", config={"displayModeBar": False})
+        st.caption(plain(summary(over)))
+
+
+def summary(over: OverTime) -> str:
+    """Both peaks, what lies between them, and how often memory ran out."""
+    live, reserved = int(over.live.max()), int(over.reserved.max())
+    share = format_percent((reserved - live) / reserved) if reserved else "none"
+    told = (
+        f"peak reserved {format_bytes(reserved)} at step {int(over.reserved.argmax()):,}, "
+        f"peak live {format_bytes(live)} at step {int(over.live.argmax()):,}; "
+        f"fragmentation {format_bytes(reserved - live)}, {share}"
+    )
+    failed = len(over.failures)
+    return f"{told}; out of memory {failed:,} × (dotted)" if failed else told
+
+
+@st.cache_resource(max_entries=8, show_spinner="Reading the recording …")
+def _over_time(key: str, part: str, version: tuple[int, int]) -> OverTime:
+    return memory_over_time(open_recordings.read_recording(documents.path_of(key), version, part))
