@@ -18,7 +18,14 @@ from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, to_problem
 from memplan_engine.plan import Parameter, Plan, make_objects, make_offsets
 from memplan_engine.problem import FREE, Ints, Problem, make_problem, select
 from memplan_engine.strategies import BUILT_IN, built_in, get_strategy, known_strategies
-from memplan_engine.strategies.base import SolveLimits, Strategy, is_anytime, obstacle, parameters_of
+from memplan_engine.strategies.base import (
+    SolveLimits,
+    Strategy,
+    is_anytime,
+    limits_were_budget,
+    obstacle,
+    parameters_of,
+)
 from memplan_engine.strategies.constructive.order_fit import Fit, place_by, place_in_slots
 from memplan_engine.strategies.constructive.orders import BY_SIZE, BY_START
 from memplan_engine.strategies.constructive.portfolio import place_by_portfolio, place_quickly
@@ -42,13 +49,14 @@ QUICK_SECONDS = 0.25
 """Their limit where a plan is one of many."""
 
 
+@limits_were_budget
 def make_plan(
     source: Graph | Problem,
     strategy: str | Strategy = "auto",
     *,
     alignment: int | None = None,
     plan_inputs: bool = False,
-    budget: SolveLimits | None = None,
+    limits: SolveLimits | None = None,
 ) -> Plan:
     """Place every buffer and check the result with the independent validator.
 
@@ -58,7 +66,7 @@ def make_plan(
     strategy: a name (`known_strategies()` has them) or a strategy of one's own.
     alignment: bytes; for a graph 64 unless given; for a problem what its buffers say unless given.
     plan_inputs: graphs only: give the graph's inputs a place in the arena, too.
-    budget: time limit, seed, cancel flag and progress. By default an anytime strategy has 10 s, any
+    limits: time limit, seed, cancel flag and progress. By default an anytime strategy has 10 s, any
         other no limit.
 
     Raises
@@ -68,13 +76,13 @@ def make_plan(
     """
     problem = as_problem(source, alignment=alignment, plan_inputs=plan_inputs)
     chosen = get_strategy(strategy) if isinstance(strategy, str) else strategy
-    budget = budget or SolveLimits(DEFAULT_SECONDS if is_anytime(chosen) else None)
+    limits = limits or SolveLimits(DEFAULT_SECONDS if is_anytime(chosen) else None)
     _check_fixed(problem)
-    _warm_up(chosen, problem, budget.seconds is not None and budget.seconds < SHORT_SECONDS)
-    if budget.seconds is not None:
-        budget.reserve = min(CHECKING_SECONDS * len(problem), MOST_RESERVED * budget.seconds)
-    with budget.running() as clock:
-        placement = chosen.place(problem, budget)
+    _warm_up(chosen, problem, limits.seconds is not None and limits.seconds < SHORT_SECONDS)
+    if limits.seconds is not None:
+        limits.reserve = min(CHECKING_SECONDS * len(problem), MOST_RESERVED * limits.seconds)
+    with limits.running() as clock:
+        placement = chosen.place(problem, limits)
         seconds = clock()
     parameters: tuple[tuple[str, Parameter], ...] = parameters_of(chosen)
     if placement.found_by:
@@ -88,11 +96,11 @@ def make_plan(
         parameters,
         seconds,
         objects,
-        nodes=int(budget.counter[0]),
+        nodes=int(limits.counter[0]),
         threads=placement.threads,
     )
     # A placement that meets its bound needs nothing more, whatever the clock says.
-    plan = replace(plan, cut_short=budget.stopped and not plan.optimal)
+    plan = replace(plan, cut_short=limits.stopped and not plan.optimal)
     # Replaying a core may take seconds past the limit: `validate` does it when it is asked.
     report = validate_plan(plan, replay=False)
     if not report.valid:
@@ -125,7 +133,7 @@ def compare(
     chosen = strategies_for(problem) if names is None else names
     strategies = [get_strategy(name) for name in chosen]
     return [
-        make_plan(problem, each, budget=SolveLimits(seconds if is_anytime(each) else None))
+        make_plan(problem, each, limits=SolveLimits(seconds if is_anytime(each) else None))
         for each in strategies
     ]
 
@@ -222,15 +230,15 @@ def _warm_search() -> None:
 def _settled_at_once(problem: Problem, capacity: int) -> bool:
     """Whether some order × fit soon meets the bound or the `capacity` (bytes), so that nobody searches."""
     target = max(lower_bound(problem).nbytes, capacity)
-    budget = SolveLimits(TRIED_SECONDS)
-    with budget.running():
-        quick = place_quickly(problem, budget, False)
+    limits = SolveLimits(TRIED_SECONDS)
+    with limits.running():
+        quick = place_quickly(problem, limits, False)
     if quick.arena_bytes(problem) <= target:
         return True
     _warm("greedy_by_size", "greedy_by_breadth")
-    budget = SolveLimits(TRIED_SECONDS)
-    with budget.running():
-        return place_by_portfolio(problem, budget, target, quick).arena_bytes(problem) <= target
+    limits = SolveLimits(TRIED_SECONDS)
+    with limits.running():
+        return place_by_portfolio(problem, limits, target, quick).arena_bytes(problem) <= target
 
 
 @cache

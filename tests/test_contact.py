@@ -132,9 +132,9 @@ def test_contact_by_hand():
 def test_a_raised_flag_ends_it():
     problem = make_problem(start=[0, 0], end=[1, 1], size=[1, 1])
     assert place(problem, [0, 1], 2, stop=True).tolist() == [contact.UNPLACED] * 2
-    budget = SolveLimits()
-    budget.cancel()
-    assert list(placements(make_timeline(problem), 2, budget)) == []
+    limits = SolveLimits()
+    limits.cancel()
+    assert list(placements(make_timeline(problem), 2, limits)) == []
 
 
 def test_urgency_by_hand():

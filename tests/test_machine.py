@@ -9,7 +9,7 @@ import sys
 import pytest
 from test_architecture import MODULES
 
-from memplan_engine.strategies.limits import SolveLimits
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.system.machine import count_cores, memory_bytes
 
 

@@ -209,9 +209,9 @@ def test_a_raised_flag_ends_a_repair_before_its_first_move():
     problem = training(500)
     ejection = make_ejection_search(make_timeline(problem))
     ejection.begin(np.full(500, UNPLACED), 10**9, 1.0, 1.0)
-    budget = SolveLimits()
-    budget.cancel()
-    assert ejection.repair(10**9, 10**12, RepairLimits(10**6, 10**12, 100), 1, budget) is None
+    limits = SolveLimits()
+    limits.cancel()
+    assert ejection.repair(10**9, 10**12, RepairLimits(10**6, 10**12, 100), 1, limits) is None
     assert (ejection.moves, ejection.out) == (0, 500)
 
 
@@ -280,10 +280,10 @@ def test_iterations_limit_the_moves_and_seeds_differ():
     problem = hard(400)
     arenas, moves = [], []
     for seed in (1, 1, 2):
-        budget = SolveLimits(seed=seed)
-        placement = Search(iterations=5000).place(problem, budget)
+        limits = SolveLimits(seed=seed)
+        placement = Search(iterations=5000).place(problem, limits)
         arenas.append(placement.offsets.tolist())
-        moves.append(int(budget.counter[0]))
+        moves.append(int(limits.counter[0]))
     assert arenas[0] == arenas[1] != arenas[2]
     assert max(moves) <= 5000
     assert moves[0] == moves[1] > 0
@@ -292,17 +292,17 @@ def test_iterations_limit_the_moves_and_seeds_differ():
 def test_without_any_limit_it_ends_by_itself_where_the_bound_cannot_be_met():
     # Offsets 0, 4 and 8 for the three leave holes of one byte: the fourth lies below or above all, 13 bytes.
     problem = make_problem([0] * 4, [1] * 4, [3, 3, 3, 2], alignment=[2, 2, 2, 1])
-    budget = SolveLimits()
-    assert Search().place(problem, budget).arena_bytes(problem) == reference.optimum(problem) == 13
+    limits = SolveLimits()
+    assert Search().place(problem, limits).arena_bytes(problem) == reference.optimum(problem) == 13
     assert lower_bound(problem).nbytes == 11
-    assert 0 < budget.counter[0] <= 1000 + 200 * 4
+    assert 0 < limits.counter[0] <= 1000 + 200 * 4
 
 
 def test_reports_only_get_better_and_the_last_is_the_plan():
     problem = training(1500, seed=1)
     problem = make_problem(problem.start, problem.end, problem.size + np.arange(1500) % 7)
     reports: list[Progress] = []
-    plan = make_plan(problem, Search(iterations=3000), budget=SolveLimits(listener=reports.append))
+    plan = make_plan(problem, Search(iterations=3000), limits=SolveLimits(listener=reports.append))
     arenas = [report.arena_bytes for report in reports if report.arena_bytes is not None]
     assert arenas == sorted(set(arenas), reverse=True)
     assert arenas[-1] == plan.arena_bytes
@@ -311,9 +311,9 @@ def test_reports_only_get_better_and_the_last_is_the_plan():
 
 
 def test_a_budget_spent_before_it_begins_still_gives_a_plan():
-    budget = SolveLimits()
-    budget.cancel()
-    plan = make_plan(make_problem([0, 1], [1, 2], [5, 5]), "search", budget=budget)
+    limits = SolveLimits()
+    limits.cancel()
+    plan = make_plan(make_problem([0, 1], [1, 2], [5, 5]), "search", limits=limits)
     assert plan.offsets.tolist() == [0, 5]
 
 
@@ -329,9 +329,9 @@ def test_a_time_limit_is_kept():
     problem = hard(20_000)
     # Which kernels a placement needs depends on its size: have all of them compiled before the clock runs.
     Search(iterations=1).place(problem, SolveLimits())
-    budget = SolveLimits(seconds=0.6)
+    limits = SolveLimits(seconds=0.6)
     began = time.perf_counter()
-    plan = make_plan(problem, "search", budget=budget)
+    plan = make_plan(problem, "search", limits=limits)
     assert plan.seconds < 2.0
     assert time.perf_counter() - began < 3
     assert validate_plan(plan).valid
@@ -340,9 +340,9 @@ def test_a_time_limit_is_kept():
 
 def test_a_cancel_from_another_thread_ends_it():
     problem = hard(3000)
-    budget = SolveLimits(seconds=60)
-    threading.Timer(0.3, budget.cancel).start()
-    plan = make_plan(problem, "search", budget=budget)
+    limits = SolveLimits(seconds=60)
+    threading.Timer(0.3, limits.cancel).start()
+    plan = make_plan(problem, "search", limits=limits)
     assert plan.seconds < 5
     assert validate_plan(plan).valid
 

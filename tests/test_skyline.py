@@ -114,9 +114,9 @@ def test_what_ended_too_high_comes_earlier():
     for each in rounds:
         reference.assert_sound(problem, each)
         assert each.tolist() == again.next(SolveLimits()).tolist()
-    budget = SolveLimits()
-    budget.cancel()
-    assert first.next(budget) is None
+    limits = SolveLimits()
+    limits.cancel()
+    assert first.next(limits) is None
 
 
 def test_fullness_by_hand():
@@ -146,7 +146,7 @@ def test_full_problems_are_packed_closer_than_by_every_order_and_fit():
 def test_only_full_plain_problems_begin_with_skylines(monkeypatch):
     calls = []
     real = Skylines.next
-    monkeypatch.setattr(Skylines, "next", lambda self, budget: calls.append(1) or real(self, budget))
+    monkeypatch.setattr(Skylines, "next", lambda self, limits: calls.append(1) or real(self, limits))
     full = cut(300, 100, 4000, 3)
     Search(iterations=1).place(full, SolveLimits())
     assert calls
@@ -166,13 +166,13 @@ def test_auto_begins_with_them_where_a_part_is_large_and_repair_goes_on_from_the
     monkeypatch.setattr(
         LocalSearch,
         "go_on",
-        lambda self, first, budget: firsts.append((self, first)) or real(self, first, budget),
+        lambda self, first, limits: firsts.append((self, first)) or real(self, first, limits),
     )
     monkeypatch.setattr("memplan_engine.strategies.auto.ALONE_SECONDS", 0.1)
     monkeypatch.setattr("memplan_engine.strategies.auto.FIRST_SLICE", 0.2)
-    budget = SolveLimits(2.5)
-    with budget.running():
-        placement = Auto().place(problem, budget)
+    limits = SolveLimits(2.5)
+    with limits.running():
+        placement = Auto().place(problem, limits)
     arena = placement.arena_bytes(problem)
     assert 4000 <= arena < 1.35 * 4000
     assert len({id(search) for search, _ in firsts}) == 1

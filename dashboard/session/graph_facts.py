@@ -35,7 +35,7 @@ def savings_of(document: Document) -> tuple[Saving, ...]:
     """What reuse saves on the graph of `document`, planned by `auto`; raises MemplanError."""
     how = document.options.how
     graph = prepared_graph(_graph(document), how)
-    return savings(graph, budget=SolveLimits(AUTO_SECONDS), **range_options(graph, how))
+    return savings(graph, limits=SolveLimits(AUTO_SECONDS), **range_options(graph, how))
 
 
 @st.cache_resource(max_entries=24, show_spinner="Planning over the range …", hash_funcs=OF_DOCUMENT)

@@ -209,13 +209,13 @@ def facts_of(document: Document, strategy: str) -> Facts:
 def _facts(document: Document, strategy: str) -> Facts:
     if strategy == "imported" and document.plan is not None:
         return make_facts(document, document.plan)
-    budget = SolveLimits(jobs.FIRST_SECONDS if jobs.goes_on(strategy) else MOST_SECONDS)
+    limits = SolveLimits(jobs.FIRST_SECONDS if jobs.goes_on(strategy) else MOST_SECONDS)
     try:
-        plan = make_plan(document.problem, strategy, budget=budget)
+        plan = make_plan(document.problem, strategy, limits=limits)
     except PlanError as error:
-        if not budget.stopped:
+        if not limits.stopped:
             raise
-        raise PlanError(f"{error} (after {budget.seconds:g} s; the command line can give it more)") from error
+        raise PlanError(f"{error} (after {limits.seconds:g} s; the command line can give it more)") from error
     return make_facts(document, plan, checked=True)
 
 

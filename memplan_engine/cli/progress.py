@@ -12,7 +12,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from memplan_engine.cli.solve_thread import solve
-from memplan_engine.strategies.limits import Progress, SolveLimits
+from memplan_engine.strategies.base import Progress, SolveLimits
 from memplan_engine.units import format_bytes, format_percent
 
 if TYPE_CHECKING:
@@ -26,20 +26,20 @@ MOST_SIGNALS = 4096
 Result = TypeVar("Result")
 
 
-def solve_in_sight(work: Callable[[], Result], budget: SolveLimits) -> tuple[Result, str]:
-    """What `work` gives under `budget`, and what would have cut it short: CTRL_C or TIME_LIMIT.
+def solve_in_sight(work: Callable[[], Result], limits: SolveLimits) -> tuple[Result, str]:
+    """What `work` gives under `limits`, and what would have cut it short: CTRL_C or TIME_LIMIT.
 
-    Where stderr is a terminal it shows a line meanwhile. The first Ctrl-C cancels the budget, so that the
+    Where stderr is a terminal it shows a line meanwhile. The first Ctrl-C cancels the search, so that the
     strategy gives the best it has; a second one raises KeyboardInterrupt.
     """
-    with _interrupts(budget) as count, ProgressLine(budget) as line:
-        result = solve(work, budget, line.show if sys.stderr.isatty() else None)
+    with _interrupts(limits) as count, ProgressLine(limits) as line:
+        result = solve(work, limits, line.show if sys.stderr.isatty() else None)
         return result, CTRL_C if count() else TIME_LIMIT
 
 
 @contextmanager
-def _interrupts(budget: SolveLimits) -> Iterator[Callable[[], int]]:
-    """Take Ctrl-C for `budget`; gives a function that tells how often it was pressed."""
+def _interrupts(limits: SolveLimits) -> Iterator[Callable[[], int]]:
+    """Take Ctrl-C for `limits`; gives a function that tells how often it was pressed."""
     # Not a number: Python runs a handler inside of itself, too, and what the inner one adds to a sum while
     # the outer one works it out is lost.
     pressed: list[int] = []
@@ -48,7 +48,7 @@ def _interrupts(budget: SolveLimits) -> Iterator[Callable[[], int]]:
         pressed.append(max(1, arrived()))
         if sum(pressed) > 1:
             raise KeyboardInterrupt
-        budget.cancel()
+        limits.cancel()
 
     before = signal.getsignal(signal.SIGINT)
     is_main = threading.current_thread() is threading.main_thread()
@@ -93,8 +93,8 @@ def _counted() -> Iterator[Callable[[], int]]:
 class ProgressLine:
     """One line on stderr, drawn anew with each `show` and gone in the end."""
 
-    def __init__(self, budget: SolveLimits) -> None:
-        self.budget = budget
+    def __init__(self, limits: SolveLimits) -> None:
+        self.limits = limits
         self.live: Live | None = None
 
     def __enter__(self) -> ProgressLine:
@@ -110,7 +110,7 @@ class ProgressLine:
         """Draw the line; the first time, begin it."""
         from rich.text import Text
 
-        line = Text(describe(progress, self.budget.stopped), no_wrap=True, overflow="ellipsis")
+        line = Text(describe(progress, self.limits.stopped), no_wrap=True, overflow="ellipsis")
         if self.live is None:
             self.live = _begin()
         self.live.update(line, refresh=True)

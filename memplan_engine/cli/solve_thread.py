@@ -1,4 +1,4 @@
-"""Work under a budget in a thread of its own, so that whoever asked can look on and cancel it.
+"""Work under limits in a thread of its own, so that whoever asked can look on and cancel it.
 
 Python takes a signal only in its main thread, and there only between two steps of the interpreter: a main
 thread that is inside a kernel hears no Ctrl-C. One that waits here does, for kernels release the lock.
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from memplan_engine.strategies.limits import Progress, SolveLimits
+from memplan_engine.strategies.base import Progress, SolveLimits
 
 EVERY = 1 / 8
 """Seconds between two looks at the progress."""
@@ -20,12 +20,12 @@ Watch = Callable[[Progress], None]
 
 
 def solve(
-    work: Callable[[], Result], budget: SolveLimits, watch: Watch | None = None, *, every: float = EVERY
+    work: Callable[[], Result], limits: SolveLimits, watch: Watch | None = None, *, every: float = EVERY
 ) -> Result:
-    """What `work` gives, which runs in another thread, limited by `budget`; what it raises is raised here.
+    """What `work` gives, which runs in another thread, limited by `limits`; what it raises is raised here.
 
-    Until then this thread waits, and calls `watch` with the budget's progress every `every` seconds. Should
-    `watch` or a signal handler raise, the budget is cancelled and the work is left to itself: it is in a
+    Until then this thread waits, and calls `watch` with the progress so far every `every` seconds. Should
+    `watch` or a signal handler raise, the search is cancelled and the work is left to itself: it is in a
     daemon thread, which keeps no process from ending.
     """
     worker = _Worker(work)
@@ -33,9 +33,9 @@ def solve(
     try:
         while not worker.done.wait(every):
             if watch:
-                watch(budget.progress())
+                watch(limits.progress())
     except BaseException:
-        budget.cancel()
+        limits.cancel()
         raise
     return worker.outcome()
 

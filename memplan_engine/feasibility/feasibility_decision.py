@@ -11,8 +11,7 @@ from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Problem
 from memplan_engine.strategies import get_strategy, known_strategies
-from memplan_engine.strategies.base import with_capacity
-from memplan_engine.strategies.limits import SolveLimits
+from memplan_engine.strategies.base import SolveLimits, limits_were_budget, with_capacity
 
 
 class Verdict(StrEnum):
@@ -50,8 +49,9 @@ class Decision:
         return self.plan.bound
 
 
+@limits_were_budget
 def decide(
-    problem: Problem, capacity: int, strategy: str = "auto", *, budget: SolveLimits | None = None
+    problem: Problem, capacity: int, strategy: str = "auto", *, limits: SolveLimits | None = None
 ) -> Decision:
     """Look for a placement within `capacity` bytes, or for a proof that there is none.
 
@@ -65,7 +65,7 @@ def decide(
     aimed = with_capacity(get_strategy(strategy), capacity)
     if aimed is None:
         raise InputError("--strategy", "", repr(strategy), f"with a capacity {' or '.join(deciding())}")
-    return Decision(capacity, make_plan(problem, aimed, budget=budget))
+    return Decision(capacity, make_plan(problem, aimed, limits=limits))
 
 
 def decides(strategy: str) -> bool:

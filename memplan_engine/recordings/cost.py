@@ -17,8 +17,7 @@ from memplan_engine.recordings.allocator_recording import Action, Recording
 from memplan_engine.recordings.recorded_lifetimes import Spans, buffers
 from memplan_engine.recordings.recorded_problem import recording_problem
 from memplan_engine.recordings.reserved import reserved_over_time
-from memplan_engine.strategies.base import Strategy
-from memplan_engine.strategies.limits import SolveLimits
+from memplan_engine.strategies.base import SolveLimits, Strategy, limits_were_budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +100,9 @@ class Cost:
         return float(times.max() - times.min()) / 1e6 if len(times) else 0.0
 
 
+@limits_were_budget
 def cost_of(
-    recording: Recording, strategy: str | Strategy = "auto", budget: SolveLimits | None = None
+    recording: Recording, strategy: str | Strategy = "auto", limits: SolveLimits | None = None
 ) -> Cost:
     """What `recording` cost, and what `strategy` makes of the same buffers.
 
@@ -112,7 +112,7 @@ def cost_of(
     """
     spans = buffers(recording)
     problem = recording_problem(recording, spans)
-    plan = make_plan(problem, strategy, budget=budget)
+    plan = make_plan(problem, strategy, limits=limits)
     known = memory_over_time(recording, spans)
     live, reserved, knows_reserved = known.live, known.reserved, known.knows_reserved
 

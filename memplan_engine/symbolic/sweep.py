@@ -82,7 +82,7 @@ def sweep(
     for value in chosen:
         here = check_values(graph.symbols, {**base, symbol: value}, graph.name)
         try:
-            plan = make_plan(problem.at(here), strategy, budget=SolveLimits(QUICK_SECONDS))
+            plan = make_plan(problem.at(here), strategy, limits=SolveLimits(QUICK_SECONDS))
         except ImpossibleSizeError as error:
             skipped[value] = error
             continue

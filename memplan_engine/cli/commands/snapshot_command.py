@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from memplan_engine.cli.app import app
-from memplan_engine.cli.options import AS_JSON, SECONDS, SEED, STRATEGY, THREADS, make_budget
+from memplan_engine.cli.options import AS_JSON, SECONDS, SEED, STRATEGY, THREADS, make_limits
 from memplan_engine.cli.output import show
 from memplan_engine.cli.progress import solve_in_sight
 from memplan_engine.cli.reading import reading
@@ -43,13 +43,13 @@ def snapshot(
 ) -> None:
     """Show what a recording of the allocator cost: peak, fragmentation, failures, and a plan beside it."""
     selection = Selection(device, stream, _pool(pool))
-    budget = make_budget(strategy, seconds, seed, threads)
+    limits = make_limits(strategy, seconds, seed, threads)
     if output:
         check_target(output, (".json", ".csv"), file)
     with reading(file) as progress:
         found = load_recording(file, progress)
     chosen = choose_recording(found, selection)
-    cost, _ = solve_in_sight(lambda: cost_of(chosen, strategy, budget), budget)
+    cost, _ = solve_in_sight(lambda: cost_of(chosen, strategy, limits), limits)
     if output:
         write(recorded_plan(chosen, cost.problem), output)
     show(as_json, lambda: cost_summary(found, cost), lambda: cost_tables(found, cost, all_rows))

@@ -18,8 +18,8 @@ import numpy as np
 from memplan_engine.kernels.exact import branch
 from memplan_engine.kernels.exact.branch import Floats
 from memplan_engine.problem import Ints, Problem
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.exact.independent_parts import Columns, GapRelaxation, make_columns
-from memplan_engine.strategies.limits import SolveLimits
 
 
 class Outcome(IntEnum):

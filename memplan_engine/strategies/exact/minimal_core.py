@@ -9,10 +9,10 @@ import numpy as np
 
 from memplan_engine.bounds import Bound, BoundKind, lower_bound
 from memplan_engine.problem import Ints, Problem, select
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.exact.attempts import Outcome, PartSearch
 from memplan_engine.strategies.exact.independent_parts import independent
 from memplan_engine.strategies.exact.stacks import is_stack
-from memplan_engine.strategies.limits import SolveLimits
 
 TURNS = 6
 NODES = 3_000

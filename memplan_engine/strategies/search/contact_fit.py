@@ -11,9 +11,9 @@ from memplan_engine.kernels.search import contact
 from memplan_engine.kernels.search.radix import make_sorter
 from memplan_engine.kernels.search.time_index import make_time_index
 from memplan_engine.problem import Ints
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.orders import busiest_sections
 from memplan_engine.strategies.constructive.timeline import Timeline
-from memplan_engine.strategies.limits import SolveLimits
 
 PROMOTION = 0.003
 """By how much of the bound a buffer that ended above it counts as busier in the next round."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from memplan_engine.kernels.search import repair, time_index
 from memplan_engine.problem import FREE, Ints
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.timeline import Timeline
-from memplan_engine.strategies.limits import SolveLimits
 
 
 @dataclass(frozen=True, slots=True)

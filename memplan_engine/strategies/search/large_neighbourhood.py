@@ -9,9 +9,9 @@ import numpy as np
 from memplan_engine.kernels.search.repair import UNPLACED
 from memplan_engine.kernels.search.time_index import meeting
 from memplan_engine.problem import FREE, Ints, Problem, select
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.exact.attempts import PartSearch
 from memplan_engine.strategies.exact.independent_parts import independent
-from memplan_engine.strategies.limits import SolveLimits
 from memplan_engine.strategies.search.ejection_search import EjectionSearch
 
 MOST_OUT = 6

@@ -9,9 +9,9 @@ from memplan_engine.kernels.search import skyline
 from memplan_engine.kernels.search.time_index import TimeIndex, make_time_index
 from memplan_engine.problem import Ints
 from memplan_engine.profile import live_bytes
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.orders import busiest_sections
 from memplan_engine.strategies.constructive.timeline import Timeline
-from memplan_engine.strategies.limits import SolveLimits
 
 WAYS = ((0.0, 0.0), (0.5, 8.0))
 """Of two urgencies: the powers of a buffer's size, and of the live bytes at its busiest section, by which its

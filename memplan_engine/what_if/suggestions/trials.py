@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from memplan_engine.feasibility.feasibility_decision import Decision, Verdict, decide
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
-from memplan_engine.strategies.limits import SolveLimits
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.what_if.apply import apply
 from memplan_engine.what_if.edits import Edit
 
@@ -39,8 +39,8 @@ class Trials:
             left = self.deadline - time.monotonic()
             if left <= 0:
                 return None
-            budget = SolveLimits(min(left, self.seconds), self.seed, self.threads)
-            self.known[key] = decide(apply(self.problem, key), self.capacity, budget=budget)
+            limits = SolveLimits(min(left, self.seconds), self.seed, self.threads)
+            self.known[key] = decide(apply(self.problem, key), self.capacity, limits=limits)
         return self.known[key]
 
     def verdict(self, *edits: Edit) -> Verdict:
@@ -63,12 +63,12 @@ class Trials:
         return found.plan.arena_bytes
 
 
-def settle(plan: Plan, capacity: int, budget: SolveLimits) -> Decision:
+def settle(plan: Plan, capacity: int, limits: SolveLimits) -> Decision:
     """Whether the problem of `plan` fits into `capacity` bytes; searched for only where neither the plan nor
     its bound says so already. Raises InputError for a capacity below 0."""
     known = Decision(capacity, plan)
     if capacity >= 0 and known.verdict is not Verdict.UNDECIDED:
         return known
-    found = decide(plan.problem, capacity, budget=budget)
+    found = decide(plan.problem, capacity, limits=limits)
     better = found.plan.arena_bytes <= plan.arena_bytes or found.verdict is not Verdict.UNDECIDED
     return found if better else known
