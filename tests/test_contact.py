@@ -42,6 +42,7 @@ def place(problem, order, ceiling, stop=False):
         np.array([stop]),
         np.empty(n + 1, dtype=np.int64),
         make_sorter(n + 1),
+        contact.ContactParams(),
     )
 
 
@@ -86,13 +87,13 @@ def choices(problem, sections, buffer, offsets, placed, ceiling):
             continue
         high = next(byte for byte in range(low, ceiling + 1) if byte not in free)
         below = 1.0 if low == 0 else sum(life for _, top, life in met if top == low) / (finish - begin)
-        above = contact.CEILING
+        above = contact.ContactParams().ceiling
         if high < ceiling:
             above = sum(life for bottom, _, life in met if bottom == high) / (finish - begin)
         for offset in (low + -low % unit, (high - size) - (high - size) % unit):
             if low <= offset and offset + size <= high:
                 score = below * (offset == low) + above * (offset + size == high)
-                scores[offset] = score + contact.TIGHTNESS * size / (high - low)
+                scores[offset] = score + contact.ContactParams().tightness * size / (high - low)
     return scores, met
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from memplan_engine.bounds import lower_bound
 from memplan_engine.kernels.search import radix, repair, time_index
-from memplan_engine.kernels.search.repair import NOWHERE, UNPLACED
+from memplan_engine.kernels.search.repair import NOWHERE, UNPLACED, RepairLimits
 from memplan_engine.planner import adopt, make_plan
 from memplan_engine.problem import FREE, Gap, make_problem
 from memplan_engine.strategies import known_strategies
@@ -22,7 +22,7 @@ from memplan_engine.strategies.base import Progress, SolveLimits
 from memplan_engine.strategies.constructive.order_fit import Fit, OrderFit, place_by
 from memplan_engine.strategies.constructive.orders import BY_HEAT
 from memplan_engine.strategies.constructive.timeline import make_timeline
-from memplan_engine.strategies.search.ejection_search import RepairLimits, make_ejection_search
+from memplan_engine.strategies.search.ejection_search import make_ejection_search
 from memplan_engine.strategies.search.local_search import Search
 from memplan_engine.strategies.search.starts import OTHERS, STARTS
 from memplan_engine.verify.validate import validate_plan
@@ -171,12 +171,12 @@ def test_after_any_moves_what_is_placed_is_sound_and_below_the_ceiling(drawing, 
     ends = [o + int(problem.size[b]) for b, o in placed.items()]
     ceiling = max(int(max(ends, default=0) * share), int(problem.size.max(initial=0)))
     ejection.begin(np.array([placed.get(b, UNPLACED) for b in range(len(problem))]), ceiling, 0.5, 0.5)
-    lost = ejection.state.worths[1]
+    lost = ejection.state.weights[1]
     whole = ejection.repair(ceiling, NOWHERE, RepairLimits(moves, 10**9, 20), seed, SolveLimits())
     offsets = ejection.offsets
     assert int((offsets == UNPLACED).sum()) == ejection.out
     assert sorted(ejection.state.pool[: ejection.out]) == np.flatnonzero(offsets == UNPLACED).tolist()
-    assert ejection.state.worths[1] <= lost * (1 + 1e-6)
+    assert ejection.state.weights[1] <= lost * (1 + 1e-6)
     kept = {b: int(o) for b, o in enumerate(offsets) if o != UNPLACED}
     for buffer, offset in kept.items():
         held = problem.fixed[buffer] != FREE
@@ -198,11 +198,11 @@ def test_one_move_by_hand():
     ejection.begin(np.array([0, 4, 6, 10]), 6, 1.0, 1.0)
     assert ejection.out == 2
     assert ejection.offsets.tolist() == [0, 4, UNPLACED, UNPLACED]
-    assert ejection.state.worths[0] == 4 + 2
+    assert ejection.state.weights[0] == 4 + 2
     ejection.repair(6, 10, RepairLimits(200, 10**9, 4), 1, SolveLimits())
     # Ten bytes at step 1 never fit below six: 3 is placed, and the cheapest to leave out is 2.
     assert np.flatnonzero(ejection.offsets == UNPLACED).tolist() == [2]
-    assert ejection.state.worths[1] == 4
+    assert ejection.state.weights[1] == 4
 
 
 def test_a_raised_flag_ends_a_repair_before_its_first_move():

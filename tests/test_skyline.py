@@ -19,7 +19,8 @@ from memplan_engine.strategies.constructive.order_fit import place_by
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.search import local_search
 from memplan_engine.strategies.search.local_search import SKYLINE, LocalSearch, Search
-from memplan_engine.strategies.search.skyline_fit import WAYS, Skylines, fullness
+from memplan_engine.strategies.search.search_params import DEFAULTS
+from memplan_engine.strategies.search.skyline_fit import Skylines, fullness
 from memplan_engine.strategies.search.starts import OTHERS, STARTS
 
 
@@ -110,7 +111,7 @@ def test_what_ended_too_high_comes_earlier():
     first, again = (Skylines(make_timeline(problem), 4000) for _ in "12")
     rounds = [first.next(SolveLimits()) for _ in range(20)]
     arenas = [int((each + problem.size).max()) for each in rounds]
-    assert min(arenas) < min(arenas[: len(WAYS)])
+    assert min(arenas) < min(arenas[: len(DEFAULTS.skyline_urgencies)])
     for each in rounds:
         reference.assert_sound(problem, each)
         assert each.tolist() == again.next(SolveLimits()).tolist()

@@ -14,9 +14,7 @@ from memplan_engine.problem import Ints
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.orders import busiest_sections
 from memplan_engine.strategies.constructive.timeline import Timeline
-
-PROMOTION = 0.003
-"""By how much of the bound a buffer that ended above it counts as busier in the next round."""
+from memplan_engine.strategies.search.search_params import DEFAULTS, SearchParams
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,27 +42,31 @@ def urgency(timeline: Timeline) -> Urgency:
     return Urgency(live, np.minimum(before, after))
 
 
-def placements(timeline: Timeline, ceiling: int, limits: SolveLimits) -> Iterator[Ints]:
+def placements(
+    timeline: Timeline, ceiling: int, limits: SolveLimits, params: SearchParams = DEFAULTS
+) -> Iterator[Ints]:
     """One placement after the other, in the order of urgency; what ended above `ceiling` bytes comes earlier
     in the next (squeaky wheel optimization, Joslin and Clements 1999). Ends when nothing does, when fewer
     bytes are not to be had in this way, or with the limits; only for problems of plain buffers."""
     problem, ranks = timeline.problem, urgency(timeline)
     least = np.inf
     while True:
-        offsets = _place(timeline, ranks.order(problem.size), ceiling, limits)
+        offsets = _place(timeline, ranks.order(problem.size), ceiling, limits, params.contact)
         if offsets is None:
             return
         yield offsets
         above = offsets + problem.size > ceiling
         outside = int(problem.size[above].sum())
-        busiest = np.where(above, ranks.busiest + int(ceiling * PROMOTION), ranks.busiest)
+        busiest = np.where(above, ranks.busiest + int(ceiling * params.contact_promotion), ranks.busiest)
         busiest = np.minimum(busiest, ranks.busiest.max(initial=0))
         if not outside < least or (busiest == ranks.busiest).all():
             return
         least, ranks = outside, Urgency(busiest, ranks.around)
 
 
-def _place(timeline: Timeline, order: Ints, ceiling: int, limits: SolveLimits) -> Ints | None:
+def _place(
+    timeline: Timeline, order: Ints, ceiling: int, limits: SolveLimits, params: contact.ContactParams
+) -> Ints | None:
     problem, sections = timeline.problem, timeline.sections
     n = len(problem)
     # Copies: numba compiles once for each mixture of read-only and writable arrays.
@@ -74,6 +76,6 @@ def _place(timeline: Timeline, order: Ints, ceiling: int, limits: SolveLimits) -
     times = make_time_index(np.arange(n + 1), start, end, np.zeros_like(size), size, len(sections))
     found, by_low = np.empty(n + 1, dtype=np.int64), make_sorter(n + 1)
     offsets: Ints = contact.place_by_contact(
-        np.array(order), start, end, size, alignment, times, ceiling, limits.stop, found, by_low
+        np.array(order), start, end, size, alignment, times, ceiling, limits.stop, found, by_low, params
     )
     return None if (offsets == contact.UNPLACED).any() else offsets

@@ -12,16 +12,7 @@ from memplan_engine.profile import live_bytes
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.orders import busiest_sections
 from memplan_engine.strategies.constructive.timeline import Timeline
-
-WAYS = ((0.0, 0.0), (0.5, 8.0))
-"""Of two urgencies: the powers of a buffer's size, and of the live bytes at its busiest section, by which its
-length is multiplied."""
-PROMOTION = 0.3
-"""By how much the logarithm of a buffer's urgency rises when it ended too high."""
-AIM = 0.5
-"""Too high is what ends above this share of the way from the bound to the best arena."""
-PATIENCE = 12
-"""Rounds in vain after which another urgency has its turn."""
+from memplan_engine.strategies.search.search_params import DEFAULTS, SearchParams
 
 Floats = NDArray[np.float64]
 
@@ -29,20 +20,20 @@ Floats = NDArray[np.float64]
 class Skylines:
     """Placements of one problem of plain buffers, each by an urgency that its predecessor has changed.
 
-    The first are by each of WAYS. Then by turns from each of these, what ended too high more urgent from
-    round to round (squeaky wheel optimization, Joslin and Clements 1999).
+    The first are by each of `params.skyline_urgencies`. Then by turns from each of these, what ended too high
+    more urgent from round to round (squeaky wheel optimization, Joslin and Clements 1999).
     """
 
-    def __init__(self, timeline: Timeline, bound: int) -> None:
-        self.timeline, self.bound = timeline, bound
+    def __init__(self, timeline: Timeline, bound: int, params: SearchParams = DEFAULTS) -> None:
+        self.timeline, self.bound, self.params = timeline, bound, params
         self._times = _index(timeline)
-        self._urgencies = [_urgency(timeline, *way) for way in WAYS]
+        self._urgencies = [_urgency(timeline, *way) for way in params.skyline_urgencies]
         self._arenas: list[int] = []
         self._turn, self._vain = 0, 0
 
     def next(self, limits: SolveLimits) -> Ints | None:
         """Offsets in bytes; None when the limits are reached before."""
-        size, count = self.timeline.problem.size, len(WAYS)
+        size, count = self.timeline.problem.size, len(self._urgencies)
         urgency = self._urgencies[self._turn % count]
         offsets = _place(self.timeline, self._times, urgency, limits)
         if offsets is None:
@@ -55,8 +46,9 @@ class Skylines:
             self._turn = len(self._arenas) if len(self._arenas) < count else int(np.argmin(self._arenas))
             self._vain = 0
             return offsets
-        urgency += PROMOTION * (ends > self.bound + AIM * (min(self._arenas) - self.bound))
-        if self._vain == PATIENCE:
+        height = self.bound + self.params.skyline_aim * (min(self._arenas) - self.bound)
+        urgency += self.params.skyline_promotion * (ends > height)
+        if self._vain == self.params.skyline_patience:
             self._turn, self._vain = self._turn + 1, 0
         return offsets
 
