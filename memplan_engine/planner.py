@@ -9,7 +9,7 @@ from math import lcm
 
 import numpy as np
 
-from memplan_engine.bounds import Bound, lower_bound
+from memplan_engine.bounds import better, lower_bound
 from memplan_engine.errors import InputError, PlanError
 from memplan_engine.graph import Graph
 from memplan_engine.kernels import is_compiled
@@ -81,9 +81,9 @@ def make_plan(
     _warm_up(chosen, problem, limits.seconds is not None and limits.seconds < SHORT_SECONDS)
     if limits.seconds is not None:
         limits.reserve = min(CHECKING_SECONDS * len(problem), MOST_RESERVED * limits.seconds)
-    with limits.running() as clock:
+    with limits.running():
         placement = chosen.place(problem, limits)
-        seconds = clock()
+        seconds = limits.elapsed
     parameters: tuple[tuple[str, Parameter], ...] = parameters_of(chosen)
     if placement.found_by:
         parameters = (*parameters, ("found_by", placement.found_by))
@@ -92,7 +92,7 @@ def make_plan(
         problem,
         offsets,
         chosen.name,
-        _best_bound(problem, placement.bound),
+        better(lower_bound(problem), placement.bound),
         parameters,
         seconds,
         objects,
@@ -106,11 +106,6 @@ def make_plan(
     if not report.valid:
         raise PlanError(f"{problem.name}: {chosen.name} gave an invalid plan: {report.violations[0].message}")
     return plan
-
-
-def _best_bound(problem: Problem, proved: Bound | None) -> Bound:
-    bound = lower_bound(problem)
-    return proved if proved is not None and proved.nbytes > bound.nbytes else bound
 
 
 def compare(
@@ -200,16 +195,19 @@ def _warm_up(chosen: Strategy, problem: Problem, short: bool) -> None:
     """
     if chosen.name not in BUILT_IN:
         return
+    compiled = is_compiled(*SEARCH_KERNELS)
     if not is_anytime(chosen):
         _warm(chosen.name)
-    elif is_compiled(*SEARCH_KERNELS):
+    elif (
+        compiled
+        or chosen.name != "auto"
+        or not _settled_at_once(problem, getattr(chosen, "capacity", None) or 0)
+    ):
         # The portfolio stops at the bound, before it has used all its kernels.
         _warm("greedy_by_size", "greedy_by_breadth")
-        if short:
-            _warm_search()
-    elif chosen.name != "auto" or not _settled_at_once(problem, getattr(chosen, "capacity", None) or 0):
-        _warm("greedy_by_size", "greedy_by_breadth")
-        _warm_search()
+        if short or not compiled:
+            _warm("exact", "search")
+            use_rare_kernels()
     if not is_compiled(TREE_KERNEL) and make_timeline(problem).cell != effort.RUNS:
         use_tree_kernel()
 
@@ -220,11 +218,6 @@ def _warm(*names: str) -> None:
     for name in names:
         strategy = built_in(name)
         strategy.place(hard_problem() if is_anytime(strategy) else easy, SolveLimits())
-
-
-def _warm_search() -> None:
-    _warm("exact", "search")
-    use_rare_kernels()
 
 
 def _settled_at_once(problem: Problem, capacity: int) -> bool:

@@ -195,14 +195,21 @@ def make_profile(problem: Problem, offsets: Ints) -> Profile:
 
 def alive_at(problem: Problem, step: int) -> Ints:
     """The buffers that hold bytes at `step`, largest first, ties by index."""
-    alive = (problem.start <= step) & (step < problem.end)
-    taken = np.where(alive, problem.size, 0)
+    low, high = windows_at(problem, step)
+    taken = high - low
+    ids = np.flatnonzero(taken)
+    return ids[np.argsort(-taken[ids], kind="stable")]
+
+
+def windows_at(problem: Problem, step: int) -> tuple[Ints, Ints]:
+    """The bytes `[low, high)` of itself that each buffer holds at `step`; low = high where it holds none."""
+    low = np.zeros(len(problem), dtype=np.int64)
+    high = np.where((problem.start <= step) & (step < problem.end), problem.size, 0)
     for buffer, gaps in problem.gaps.items():
         for gap in gaps:
             if gap.start <= step < gap.end:
-                taken[buffer] = gap.high - gap.low
-    ids = np.flatnonzero(taken)
-    return ids[np.argsort(-taken[ids], kind="stable")]
+                low[buffer], high[buffer] = gap.low, gap.high
+    return low, high
 
 
 def bytes_at(problem: Problem, buffer: int, step: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from itertools import pairwise
 
 from memplan_engine.errors import InputError
@@ -144,18 +145,9 @@ def _check_length(graph: Graph, schedule: Schedule, source: str) -> None:
 
 def _levels(before: Sequence[Iterable[int]]) -> list[int]:
     """The length of the longest chain of dependencies that ends at each op."""
-    level = [-1] * len(before)
-    for root in range(len(before)):
-        stack = [root]
-        while stack:
-            op = stack[-1]
-            waiting = [other for other in before[op] if level[other] < 0] if level[op] < 0 else []
-            if waiting:
-                stack.extend(waiting)
-                continue
-            if level[op] < 0:
-                level[op] = 1 + max((level[other] for other in before[op]), default=-1)
-            stack.pop()
+    level = [0] * len(before)
+    for op in TopologicalSorter(dict(enumerate(before))).static_order():
+        level[op] = 1 + max((level[other] for other in before[op]), default=-1)
     return level
 
 

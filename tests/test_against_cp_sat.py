@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from memplan_engine import known_strategies
 from memplan_engine.bounds import BoundKind
-from memplan_engine.feasibility.feasibility_decision import Decision, Verdict, decide
+from memplan_engine.feasibility.decision import Decision, Verdict, decide
 from memplan_engine.problem import FREE, Problem, make_problem
 from memplan_engine.strategies.base import SolveLimits
 

@@ -26,7 +26,7 @@ from memplan_engine.strategies.exact.attempts import (
     Outcome,
     PartSearch,
 )
-from memplan_engine.strategies.exact.independent_parts import GapRelaxation, independent, make_columns
+from memplan_engine.strategies.exact.independent_parts import independent, make_columns
 
 TURNS = len(BRANCHING_RULES) * len(MOST_RAISES)
 ENOUGH_NODES = 200_000
@@ -192,8 +192,8 @@ def test_units_and_where_exchanges_are_allowed(kind, unit, step, plain):
 
 def test_buffers_that_hold_nothing_at_all_leave_no_columns():
     problem = make_problem([0, 0, 0], [2, 2, 2], [6, 6, 4], gaps={b: (Gap(0, 2, 1, 4),) for b in range(3)})
-    assert len(make_columns(problem, GapRelaxation.EMPTY).rows) == 0
-    assert len(make_columns(problem, GapRelaxation.FULL).rows) == 3
+    assert len(make_columns(problem, relaxed=True).rows) == 0
+    assert len(make_columns(problem).rows) == 3
     check_part(problem, np.random.default_rng(0), 60)
 
 

@@ -15,8 +15,7 @@ from rich.console import Console
 from memplan_engine.bounds import Bound, BoundKind, lower_bound
 from memplan_engine.cli.commands import capacity_option
 from memplan_engine.errors import InputError
-from memplan_engine.feasibility.cores import find_core
-from memplan_engine.feasibility.feasibility_decision import Decision, Verdict, decide
+from memplan_engine.feasibility.decision import Decision, Verdict, decide, find_core
 from memplan_engine.files import load
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Gap, make_problem, select

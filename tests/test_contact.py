@@ -17,11 +17,11 @@ from memplan_engine.planner import make_plan
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.order_fit import place_by
+from memplan_engine.strategies.constructive.portfolio import OTHERS, STARTS
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.search import local_search
 from memplan_engine.strategies.search.contact_fit import placements, urgency
 from memplan_engine.strategies.search.local_search import CONTACT, LocalSearch, Search
-from memplan_engine.strategies.search.starts import OTHERS, STARTS
 
 
 def place(problem, order, ceiling, stop=False):

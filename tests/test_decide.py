@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from benchmarks.families import adversarial, perfect
 from memplan_engine.bounds import BoundKind, contributors, lower_bound
 from memplan_engine.errors import InputError, PlanError
-from memplan_engine.feasibility.feasibility_decision import Verdict, decide
+from memplan_engine.feasibility.decision import Verdict, decide
 from memplan_engine.problem import FREE, Gap, make_problem, select
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.verify.recheck_cores import Outcome, replay

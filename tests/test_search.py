@@ -21,10 +21,10 @@ from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import Progress, SolveLimits
 from memplan_engine.strategies.constructive.order_fit import Fit, OrderFit, place_by
 from memplan_engine.strategies.constructive.orders import BY_HEAT
+from memplan_engine.strategies.constructive.portfolio import OTHERS, STARTS
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.search.ejection_search import make_ejection_search
 from memplan_engine.strategies.search.local_search import Search
-from memplan_engine.strategies.search.starts import OTHERS, STARTS
 from memplan_engine.verify.validate import validate_plan
 
 NO_STOP = np.zeros(1, dtype=np.bool_)

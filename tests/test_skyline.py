@@ -16,12 +16,12 @@ from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies.auto import Auto
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.order_fit import place_by
+from memplan_engine.strategies.constructive.portfolio import OTHERS, STARTS
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.search import local_search
 from memplan_engine.strategies.search.local_search import SKYLINE, LocalSearch, Search
 from memplan_engine.strategies.search.search_params import DEFAULTS
 from memplan_engine.strategies.search.skyline_fit import Skylines, fullness
-from memplan_engine.strategies.search.starts import OTHERS, STARTS
 
 
 def place(problem, order, limit=skyline.PLACED, stop=False):

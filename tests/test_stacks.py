@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 
 from memplan_engine.bounds import Bound, BoundKind, lower_bound
-from memplan_engine.feasibility.feasibility_decision import Verdict, decide
+from memplan_engine.feasibility.decision import Verdict, decide
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies.base import SolveLimits

@@ -20,7 +20,7 @@ from memplan_engine.analysis.positional import shared_objects_bound
 from memplan_engine.bounds import lower_bound
 from memplan_engine.cli.options import make_limits
 from memplan_engine.errors import InputError, MemplanError, PlanError
-from memplan_engine.feasibility.feasibility_decision import decide, decides, deciding
+from memplan_engine.feasibility.decision import decide, decides, deciding
 from memplan_engine.planner import DEFAULT_SECONDS, adopt, compare, make_plan, strategies_for
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies import get_strategy, known_strategies

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from benchmarks.families.adversarial import no_way_out
 from benchmarks.solvers.protocol import Answer, Request
 from benchmarks.solvers.question import timed
-from memplan_engine.feasibility.feasibility_decision import decide
+from memplan_engine.feasibility.decision import decide
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.strategies.base import SolveLimits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.solvers.ours import limits_of, run
 from benchmarks.solvers.protocol import Answer, Request
 from benchmarks.solvers.question import to_problem
-from memplan_engine.feasibility.feasibility_decision import decide
+from memplan_engine.feasibility.decision import decide
 
 
 def solve(request: Request) -> Answer:

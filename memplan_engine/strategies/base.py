@@ -167,15 +167,15 @@ class SolveLimits:
             self.cancel()
 
     @contextmanager
-    def running(self) -> Iterator[Callable[[], float]]:
-        """Start the clock; gives a function that tells the seconds since then."""
+    def running(self) -> Iterator[None]:
+        """Start the clock, which raises `stop` when the time is up."""
         self._began = time.perf_counter()
         timer = threading.Timer(self.left, self.cancel) if self.seconds is not None else None
         if timer:
             timer.daemon = True
             timer.start()
         try:
-            yield lambda: self.elapsed
+            yield
         finally:
             if timer:
                 timer.cancel()

@@ -9,8 +9,7 @@ import typer
 from memplan_engine.cli.output import show, tell
 from memplan_engine.cli.progress import solve_in_sight
 from memplan_engine.errors import InputError
-from memplan_engine.feasibility.cores import find_core
-from memplan_engine.feasibility.feasibility_decision import Decision, Verdict, decide, decides, deciding
+from memplan_engine.feasibility.decision import Decision, Verdict, decide, decides, deciding, find_core
 from memplan_engine.files import write
 from memplan_engine.problem import Problem
 from memplan_engine.reporters import plan_json

@@ -34,6 +34,26 @@ PORTFOLIO = (
 )
 Try = tuple[Order, Fit]
 TRIES: tuple[Try, ...] = tuple((order, fit) for order in PORTFOLIO for fit in (Fit.FIRST, Fit.BEST))
+STARTS: tuple[Try, ...] = (
+    (orders.BY_BREADTH, Fit.FIRST),
+    (orders.BY_HEAT, Fit.BEST),
+    (orders.BY_SIZE, Fit.FIRST),
+    (orders.BY_SIZE_THEN_LIFETIME, Fit.FIRST),
+    (orders.BY_CONFLICTS, Fit.FIRST),
+)
+"""What a search repairs: of these orders × fits at least one leaves only a few buffers above the bound."""
+OTHERS: tuple[Try, ...] = (
+    (orders.BY_AREA, Fit.FIRST),
+    (orders.BY_LIFETIME, Fit.FIRST),
+    (orders.BY_SIZE, Fit.BEST),
+    (orders.BY_BREADTH, Fit.BEST),
+    (orders.BY_SIZE_THEN_LIFETIME, Fit.BEST),
+    (orders.BY_AREA, Fit.BEST),
+    (orders.BY_LIFETIME, Fit.BEST),
+    (orders.BY_CONFLICTS, Fit.BEST),
+    (orders.BY_START, Fit.BEST),
+)
+"""The rest, which a search tries only for what each is by itself."""
 
 
 def without_empty(placement: Placement, problem: Problem) -> Placement:

@@ -64,7 +64,7 @@ def raise_bound(problem: Problem, first: Placement, bound: Bound, limits: SolveL
 
 def finish(problem: Problem, race: Race, limits: SolveLimits, threads: int) -> Placement:
     """What `race` has come to, its core made small in what is left of the time."""
-    placement = replace(race.placement, threads=threads)
+    placement = replace(race.best, bound=race.bound, threads=threads)
     # Parts of several placements may be better together than any of them was.
     limits.report(placement, problem)
     seconds = min(SHRINK_SECONDS, limits.left)

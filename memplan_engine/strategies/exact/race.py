@@ -80,12 +80,6 @@ class Race:
     def _refuted(self) -> bool:
         return self.capacity is not None and self.bound.nbytes > self.capacity
 
-    @property
-    def placement(self) -> Placement:
-        """The best placement so far, with the bound."""
-        best = self.best
-        return Placement(best.offsets, best.found_by, bound=self.bound)
-
     def run(self, limits: SolveLimits, threads: int = 1) -> None:
         """Make attempts until all is settled or `limits` are reached, on `threads` threads at once."""
         if threads == 1:
@@ -100,12 +94,7 @@ class Race:
         offsets = found.offsets
         with self._lock:
             for index, part in enumerate(self.parts):
-                top = int((offsets[part.rows] + part.part.size).max())
-                if top < self._tops[index]:
-                    self._tops[index] = top
-                    better = self.best.offsets.copy()
-                    better[part.rows] = offsets[part.rows]
-                    self.best = Placement(better, found.found_by)
+                self._lower(index, offsets[part.rows], found.found_by)
             others = np.ones(len(self.problem), dtype=bool)
             for part in self.parts:
                 others[part.rows] = False
@@ -168,18 +157,24 @@ class Race:
         return ladder * RUNG ** (below + int(random.geometric(0.5)) - 1) / room
 
     def _improve(self, index: int, offsets: Ints, limits: SolveLimits, number: int) -> None:
-        part = self.parts[index]
-        top = int((offsets + part.part.size).max())
         with self._lock:
-            if top >= self._tops[index]:
+            if not self._lower(index, offsets, "branch and bound"):
                 return
-            self._tops[index] = top
             # What fits once with one rule often fits lower with it, too.
             self._again[index] = deque((number, height) for height in LOWER)
-            better = self.best.offsets.copy()
-            better[part.rows] = offsets
-            self.best = Placement(better, "branch and bound")
         limits.report(self.best, self.problem)
+
+    def _lower(self, index: int, offsets: Ints, found_by: str) -> bool:
+        """Take over the `offsets` of a part if its top is lower with them; whether it is. Under the lock."""
+        part = self.parts[index]
+        top = int((offsets + part.part.size).max())
+        if top >= self._tops[index]:
+            return False
+        self._tops[index] = top
+        better = self.best.offsets.copy()
+        better[part.rows] = offsets
+        self.best = Placement(better, found_by)
+        return True
 
     def _refute(self, index: int, capacity: int, limits: SolveLimits) -> None:
         part, rows = self.parts[index], np.sort(self.parts[index].rows)

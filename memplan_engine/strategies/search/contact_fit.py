@@ -12,8 +12,9 @@ from memplan_engine.kernels.search.radix import make_sorter
 from memplan_engine.kernels.search.time_index import make_time_index
 from memplan_engine.problem import Ints
 from memplan_engine.strategies.base import SolveLimits
+from memplan_engine.strategies.constructive.order_fit import if_complete
 from memplan_engine.strategies.constructive.orders import busiest_sections
-from memplan_engine.strategies.constructive.timeline import Timeline
+from memplan_engine.strategies.constructive.timeline import Timeline, kernel_columns
 from memplan_engine.strategies.search.search_params import DEFAULTS, SearchParams
 
 
@@ -67,15 +68,11 @@ def placements(
 def _place(
     timeline: Timeline, order: Ints, ceiling: int, limits: SolveLimits, params: contact.ContactParams
 ) -> Ints | None:
-    problem, sections = timeline.problem, timeline.sections
-    n = len(problem)
-    # Copies: numba compiles once for each mixture of read-only and writable arrays.
-    start, end, size, alignment = (
-        np.array(column) for column in (sections.first, sections.last, problem.size, problem.alignment)
+    first, start, end, low, high, size, alignment = kernel_columns(timeline)
+    times = make_time_index(first, start, end, low, high, len(timeline.sections))
+    found, by_low = np.empty(len(first), dtype=np.int64), make_sorter(len(first))
+    return if_complete(
+        contact.place_by_contact(
+            np.array(order), start, end, size, alignment, times, ceiling, limits.stop, found, by_low, params
+        )
     )
-    times = make_time_index(np.arange(n + 1), start, end, np.zeros_like(size), size, len(sections))
-    found, by_low = np.empty(n + 1, dtype=np.int64), make_sorter(n + 1)
-    offsets: Ints = contact.place_by_contact(
-        np.array(order), start, end, size, alignment, times, ceiling, limits.stop, found, by_low, params
-    )
-    return None if (offsets == contact.UNPLACED).any() else offsets

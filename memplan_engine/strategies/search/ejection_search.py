@@ -9,7 +9,7 @@ import numpy as np
 from memplan_engine.kernels.search import repair, time_index
 from memplan_engine.problem import FREE, Ints
 from memplan_engine.strategies.base import SolveLimits
-from memplan_engine.strategies.constructive.timeline import Timeline
+from memplan_engine.strategies.constructive.timeline import Timeline, kernel_columns
 from memplan_engine.strategies.search.search_params import DEFAULTS
 
 
@@ -64,24 +64,11 @@ class EjectionSearch:
 
 def make_ejection_search(timeline: Timeline, params: repair.RepairParams = DEFAULTS.repair) -> EjectionSearch:
     """An ejection search with nothing placed: O(n log n) time, O(n) memory."""
-    problem, pieces, sections = timeline.problem, timeline.pieces, timeline.sections
-    # Copies: numba compiles once for each mixture of read-only and writable arrays.
-    first, start, end, low, high, size, alignment = (
-        np.array(column)
-        for column in (
-            pieces.first,
-            sections.first,
-            sections.last,
-            pieces.low,
-            pieces.high,
-            problem.size,
-            problem.alignment,
-        )
-    )
-    index = time_index.make_time_index(first, start, end, low, high, len(sections))
+    first, start, end, low, high, size, alignment = kernel_columns(timeline)
+    index = time_index.make_time_index(first, start, end, low, high, len(timeline.sections))
     total = np.concatenate([[0], np.cumsum(end - start)])
     length = total[first[1:]] - total[first[:-1]]
-    held = problem.fixed != FREE
+    held = timeline.problem.fixed != FREE
     columns = repair.Columns(first, start, end, low, high, size, alignment, held, np.ones(len(size)))
     return EjectionSearch(repair.make_repair(columns, index, _room(first, start, end), params), length)
 

@@ -12,7 +12,7 @@ from memplan_engine.strategies.base import Placement, SolveLimits
 from memplan_engine.strategies.constructive import orders
 from memplan_engine.strategies.constructive.order_fit import NO_LIMIT, Fit, is_plain, place_by
 from memplan_engine.strategies.constructive.orders import Order
-from memplan_engine.strategies.constructive.portfolio import Try, place_quickly
+from memplan_engine.strategies.constructive.portfolio import OTHERS, STARTS, Try, place_quickly
 from memplan_engine.strategies.constructive.timeline import Timeline, make_timeline
 from memplan_engine.strategies.search.contact_fit import placements
 from memplan_engine.strategies.search.ejection_search import EjectionSearch, make_ejection_search
@@ -20,7 +20,6 @@ from memplan_engine.strategies.search.large_neighbourhood import pack_windows
 from memplan_engine.strategies.search.peak_first import held_at, peak_window
 from memplan_engine.strategies.search.search_params import DEFAULTS, SearchParams
 from memplan_engine.strategies.search.skyline_fit import Skylines, fullness
-from memplan_engine.strategies.search.starts import OTHERS, STARTS
 
 CONTACT = "urgency × contact fit"
 SKYLINE = "urgency × skyline"
@@ -239,9 +238,8 @@ class LocalSearch:
     def repair_by_contact(self) -> None:
         """Place what is busiest first where it touches most, and repair each placement that is the best so
         far."""
-        if not is_plain(self.timeline.problem) or self.limits.stopped or self.arena <= self.bound:
-            return
-        if CONTACT in self.tried:
+        settled = self.limits.stopped or self.arena <= self.bound
+        if settled or CONTACT in self.tried or not is_plain(self.timeline.problem):
             return
         size, least = self.timeline.problem.size, NO_LIMIT
         for offsets in placements(self.timeline, self.bound, self.limits, self.params):

@@ -10,8 +10,9 @@ from memplan_engine.kernels.search.time_index import TimeIndex, make_time_index
 from memplan_engine.problem import Ints
 from memplan_engine.profile import live_bytes
 from memplan_engine.strategies.base import SolveLimits
+from memplan_engine.strategies.constructive.order_fit import if_complete
 from memplan_engine.strategies.constructive.orders import busiest_sections
-from memplan_engine.strategies.constructive.timeline import Timeline
+from memplan_engine.strategies.constructive.timeline import Timeline, kernel_columns
 from memplan_engine.strategies.search.search_params import DEFAULTS, SearchParams
 
 Floats = NDArray[np.float64]
@@ -26,7 +27,7 @@ class Skylines:
 
     def __init__(self, timeline: Timeline, bound: int, params: SearchParams = DEFAULTS) -> None:
         self.timeline, self.bound, self.params = timeline, bound, params
-        self._times = _index(timeline)
+        self._times = make_time_index(*kernel_columns(timeline)[:5], len(timeline.sections))
         self._urgencies = [_urgency(timeline, *way) for way in params.skyline_urgencies]
         self._arenas: list[int] = []
         self._turn, self._vain = 0, 0
@@ -59,12 +60,6 @@ def fullness(timeline: Timeline) -> float:
     return float(live.mean() / max(1, live.max())) if len(live) else 0.0
 
 
-def _index(timeline: Timeline) -> TimeIndex:
-    sections, size = timeline.sections, np.array(timeline.problem.size)
-    start, end = np.array(sections.first), np.array(sections.last)
-    return make_time_index(np.arange(len(size) + 1), start, end, np.zeros_like(size), size, len(sections))
-
-
 def _urgency(timeline: Timeline, by_size: float, by_heat: float) -> Floats:
     """The logarithm of length × size to the power `by_size` × live bytes to the power `by_heat`."""
     problem, sections = timeline.problem, timeline.sections
@@ -75,17 +70,16 @@ def _urgency(timeline: Timeline, by_size: float, by_heat: float) -> Floats:
 
 
 def _place(timeline: Timeline, times: TimeIndex, urgency: Floats, limits: SolveLimits) -> Ints | None:
-    # Copies: numba compiles once for each mixture of read-only and writable arrays.
-    start, end, size, alignment = (
-        np.array(column)
-        for column in (
-            timeline.sections.first,
-            timeline.sections.last,
-            timeline.problem.size,
-            timeline.problem.alignment,
+    _, start, end, _, _, size, alignment = kernel_columns(timeline)
+    return if_complete(
+        skyline.place_by_skyline(
+            np.argsort(-urgency, kind="stable"),
+            start,
+            end,
+            size,
+            alignment,
+            times,
+            skyline.PLACED,
+            limits.stop,
         )
     )
-    offsets: Ints = skyline.place_by_skyline(
-        np.argsort(-urgency, kind="stable"), start, end, size, alignment, times, skyline.PLACED, limits.stop
-    )
-    return None if (offsets == skyline.UNPLACED).any() else offsets

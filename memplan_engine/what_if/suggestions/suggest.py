@@ -10,7 +10,7 @@ from enum import StrEnum
 import numpy as np
 
 from memplan_engine.bounds import contributors
-from memplan_engine.feasibility.feasibility_decision import Decision, Verdict
+from memplan_engine.feasibility.decision import Decision, Verdict
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Buffer, Problem
 from memplan_engine.profile import alive_at

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from memplan_engine.feasibility.feasibility_decision import Decision, Verdict, decide
+from memplan_engine.feasibility.decision import Decision, Verdict, decide
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 from memplan_engine.strategies.base import SolveLimits
