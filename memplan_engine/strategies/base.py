@@ -208,24 +208,20 @@ class Strategy(Protocol):
     @property
     def name(self) -> str:
         """The name that people type, such as "greedy_by_size"."""
-        ...
 
     @property
     def description(self) -> str:
         """One line for people."""
-        ...
 
     @property
     def source(self) -> str:
         """The paper or system it comes from."""
-        ...
 
     def place(self, problem: Problem, limits: SolveLimits) -> Placement:
         """Give every buffer an offset, honouring alignment, gaps and fixed offsets, or raise PlanError.
 
         Deterministic for a seed; never changes `problem`. Fixed offsets are known not to collide.
         """
-        ...
 
 
 def obstacle(strategy: Strategy, problem: Problem) -> str:

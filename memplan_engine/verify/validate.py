@@ -16,11 +16,6 @@ MOST_VIOLATIONS = 100
 """How many violations of each rule are listed by name."""
 
 
-Span = tuple[int, int]
-Breach = tuple[tuple[str, ...], str, Span | None, Span | None]
-"""The buffers by name, what is wrong, the steps and the bytes."""
-
-
 class Rule(StrEnum):
     """What a valid plan keeps."""
 
@@ -89,7 +84,7 @@ def validate_plan(plan: Plan, *, replay: bool = True) -> Report:
         wrong, broken_objects = _check_objects(problem, offsets, plan.objects)
         if broken_objects:
             counts[Rule.OBJECTS] = broken_objects
-            found += [Violation(Rule.OBJECTS, *fields) for fields in wrong[:MOST_VIOLATIONS]]
+            found += wrong[:MOST_VIOLATIONS]
     judged = check_certificate(problem, plan.bound, replay=replay)
     if judged.fault:
         counts[Rule.BOUND] = 1
@@ -185,7 +180,7 @@ def _rectangles(problem: Problem, offsets: Ints) -> tuple[Ints, Ints, Ints, Ints
     return owner, start, end, low_, high_
 
 
-def _check_objects(problem: Problem, offsets: Ints, objects: Ints) -> tuple[list[Breach], int]:
+def _check_objects(problem: Problem, offsets: Ints, objects: Ints) -> tuple[list[Violation], int]:
     """What is wrong with the objects of a placement, and how often.
 
     Objects are numbered 0 … k − 1 without a gap; two buffers of one object are never alive together, not in
@@ -193,21 +188,22 @@ def _check_objects(problem: Problem, offsets: Ints, objects: Ints) -> tuple[list
     lies in there. O(n log n).
     """
     if len(objects) != len(problem):
-        return [((), f"{len(objects)} objects for {len(problem)} buffers", None, None)], 1
+        message = f"{len(objects)} objects for {len(problem)} buffers"
+        return [Violation(Rule.OBJECTS, (), message)], 1
     distinct = np.unique(objects)
     if not np.array_equal(distinct, np.arange(len(distinct))):
         message = "objects that are not numbered 0, 1, 2 … without a gap"
-        return [((), message, None, None)], 1
+        return [Violation(Rule.OBJECTS, (), message)], 1
     together, apart = _alive_together(problem, objects), _in_the_way(problem, offsets, objects)
     return [*together, *apart], len(together) + len(apart)
 
 
-def _alive_together(problem: Problem, objects: Ints) -> list[Breach]:
+def _alive_together(problem: Problem, objects: Ints) -> list[Violation]:
     """Neighbours in time of one object that are alive together: if any two are, two neighbours are."""
     order = np.lexsort((problem.start, objects))
     one, other = order[:-1], order[1:]
     breaks = (objects[one] == objects[other]) & (problem.start[other] < problem.end[one])
-    found: list[Breach] = []
+    found: list[Violation] = []
     for first, second in zip(one[breaks].tolist(), other[breaks].tolist(), strict=True):
         steps = int(problem.start[second]), int(min(problem.end[first], problem.end[second]))
         names = problem.names[first], problem.names[second]
@@ -215,11 +211,11 @@ def _alive_together(problem: Problem, objects: Ints) -> list[Breach]:
             f"{names[0]} and {names[1]} share object {int(objects[first])} "
             f"and are alive together at steps {steps[0]}–{steps[1] - 1}"
         )
-        found.append((names, message, steps, None))
+        found.append(Violation(Rule.OBJECTS, names, message, steps))
     return found
 
 
-def _in_the_way(problem: Problem, offsets: Ints, objects: Ints) -> list[Breach]:
+def _in_the_way(problem: Problem, offsets: Ints, objects: Ints) -> list[Violation]:
     """Objects that reach into the one below, each with a buffer of both."""
     count = int(objects.max(initial=-1)) + 1
     low, high = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)
@@ -228,7 +224,7 @@ def _in_the_way(problem: Problem, offsets: Ints, objects: Ints) -> list[Breach]:
     np.maximum.at(high, objects[filled], (offsets + problem.size)[filled])
     by_low = np.argsort(low, kind="stable")
     by_low = by_low[high[by_low] >= 0]
-    found: list[Breach] = []
+    found: list[Violation] = []
     reach = -1
     for chosen in by_low.tolist():
         if reach >= 0 and low[chosen] < high[reach]:
@@ -240,7 +236,7 @@ def _in_the_way(problem: Problem, offsets: Ints, objects: Ints) -> list[Breach]:
                 f"object {chosen} with {names[1]} reaches into object {reach} with {names[0]} "
                 f"in bytes {shared[0]}–{shared[1] - 1}"
             )
-            found.append((names, message, None, shared))
+            found.append(Violation(Rule.OBJECTS, names, message, byte_range=shared))
         if reach < 0 or high[chosen] > high[reach]:
             reach = chosen
     return found

@@ -82,9 +82,9 @@ def place_quickly(problem: Problem, limits: SolveLimits, spent: bool) -> Placeme
         with suppress(PlanError):
             tries.append((LinearScan().place(problem, limits).offsets, "linear scan"))
     for offsets, name in tries:
-        found = best if offsets is None else without_empty(Placement(offsets, name), problem)
-        if found.arena_bytes(problem) < best.arena_bytes(problem):
-            best = found
+        placement = best if offsets is None else without_empty(Placement(offsets, name), problem)
+        if placement.arena_bytes(problem) < best.arena_bytes(problem):
+            best = placement
     limits.report(best, problem)
     return best
 

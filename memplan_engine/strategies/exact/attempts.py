@@ -202,14 +202,14 @@ class PartSearch:
         forgotten."""
         slots = SMALL_TABLE if limit < SMALL_TABLE else LARGE_TABLE
         with self._lock:
-            found = self._tables.pop((capacity, relaxed), None)
-            if found is None or len(found) < slots:
+            table = self._tables.pop((capacity, relaxed), None)
+            if table is None or len(table) < slots:
                 larger = np.zeros(slots, dtype=np.uint64)
-                if found is not None:
-                    larger[(found & np.uint64(slots - 1)).astype(np.int64)] = found
-                found = larger
-            self._tables[capacity, relaxed] = found
+                if table is not None:
+                    larger[(table & np.uint64(slots - 1)).astype(np.int64)] = table
+                table = larger
+            self._tables[capacity, relaxed] = table
             # Only those of late, or memory would grow with every step of the bound.
             if len(self._tables) > MOST_TABLES:
                 del self._tables[next(iter(self._tables))]
-        return found
+        return table

@@ -55,11 +55,11 @@ def raise_bound(problem: Problem, first: Placement, bound: Bound, limits: SolveL
     """`bound`, or a better one where gaps give it at once and `first` leaves something to prove."""
     if limits.stopped or first.arena_bytes(problem) <= bound.nbytes:
         return bound
-    found = heaviest_stack(problem, bound.nbytes)
-    if found is None:
+    stack = heaviest_stack(problem, bound.nbytes)
+    if stack is None:
         return bound
-    limits.prove(found)
-    return found
+    limits.prove(stack)
+    return stack
 
 
 def finish(problem: Problem, race: Race, limits: SolveLimits, threads: int) -> Placement:

@@ -89,18 +89,18 @@ class Race:
             for work in [pool.submit(self._work, limits) for _ in range(threads)]:
                 work.result()
 
-    def adopt(self, found: Placement) -> None:
+    def adopt(self, placement: Placement) -> None:
         """Take over each part of another placement that is lower there."""
-        offsets = found.offsets
+        offsets = placement.offsets
         with self._lock:
             for index, part in enumerate(self.parts):
-                self._lower(index, offsets[part.rows], found.found_by)
+                self._lower(index, offsets[part.rows], placement.found_by)
             others = np.ones(len(self.problem), dtype=bool)
             for part in self.parts:
                 others[part.rows] = False
             ends = (offsets + self.problem.size)[others].max(initial=0)
             if ends < (self.best.offsets + self.problem.size)[others].max(initial=0):
-                self.best = Placement(np.where(others, offsets, self.best.offsets), found.found_by)
+                self.best = Placement(np.where(others, offsets, self.best.offsets), placement.found_by)
 
     def _work(self, limits: SolveLimits) -> None:
         for index, capacity, number in self._attempts(limits):

@@ -66,10 +66,10 @@ def _pack_one(
     if len(around) > params.most_around:
         return False
     rows = np.concatenate([inside, around])
-    found = _pack(_with_fixed(problem, rows, len(inside), offsets), ceiling, limits, params)
-    if found is None:
+    packed = _pack(_with_fixed(problem, rows, len(inside), offsets), ceiling, limits, params)
+    if packed is None:
         return False
-    offsets[inside] = found[: len(inside)]
+    offsets[inside] = packed[: len(inside)]
     return True
 
 
@@ -101,9 +101,9 @@ def _pack(window: Problem, ceiling: int, limits: SolveLimits, params: WindowPara
         search = PartSearch(window, rows, select(window, rows), limits.seed)
         nodes = min(params.nodes, params.work // len(rows))
         for attempt in range(params.attempts):
-            _, found = search.attempt(ceiling, attempt, uncounted, nodes)
-            if found is not None:
-                offsets[rows] = found
+            _, placed = search.attempt(ceiling, attempt, uncounted, nodes)
+            if placed is not None:
+                offsets[rows] = placed
                 break
         else:
             return None

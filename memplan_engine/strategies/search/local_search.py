@@ -308,8 +308,8 @@ class LocalSearch:
         for order, fit in OTHERS:
             if self.limits.stopped or self.arena <= self.bound:
                 return
-            found = place_by(self.timeline, self.order(order), fit, self.limits, limit=self.arena - 1)
-            self.consider(found, f"{order.name} × {fit} fit")
+            offsets = place_by(self.timeline, self.order(order), fit, self.limits, limit=self.arena - 1)
+            self.consider(offsets, f"{order.name} × {fit} fit")
 
     def repair_in_rounds(self, rounds: int | None = None) -> None:
         """Of six rounds, two go on with a start, one begins at the peak again, and three repair the best
@@ -348,10 +348,10 @@ class LocalSearch:
         before = self.moves
         while ejection.out and self.arena > ceiling:
             seed = (self.limits.seed * 1_000_003 + self.moves) % 2**32
-            found = ejection.repair(ceiling, self.arena, allowed, seed, self.limits)
+            better = ejection.repair(ceiling, self.arena, allowed, seed, self.limits)
             self.moves = before + ejection.moves
-            self.consider(found, name + REPAIRED)
-            if found is None:
+            self.consider(better, name + REPAIRED)
+            if better is None:
                 break
         if not ejection.out:
             self.consider(ejection.offsets, name + REPAIRED)
