@@ -205,6 +205,20 @@ def test_one_move_by_hand():
     assert ejection.state.weights[1] == 4
 
 
+def test_a_repair_goes_by_its_params():
+    # As above: 2 has no hole, and each look for one that pushes others out makes it dearer.
+    problem = make_problem([0, 0, 1, 1], [2, 1, 2, 2], [4, 2, 4, 2])
+    penalties = []
+    for dearer in (0.0, 0.5):
+        ejection = make_ejection_search(make_timeline(problem), repair.RepairParams(dearer=dearer))
+        ejection.begin(np.array([0, 4, 6, 10]), 6, 1.0, 1.0)
+        ejection.repair(6, 10, RepairLimits(200, 10**9, 4), 1, SolveLimits())
+        penalties.append(ejection.state.penalty)
+    assert penalties[0].tolist() == [1.0] * 4
+    assert penalties[1][2] > 1
+    assert (penalties[1] % 0.5 == 0).all()
+
+
 def test_a_raised_flag_ends_a_repair_before_its_first_move():
     problem = training(500)
     ejection = make_ejection_search(make_timeline(problem))
