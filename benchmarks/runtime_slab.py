@@ -60,7 +60,7 @@ def rows(names: list[str], full: bool, runs: int) -> Iterator[tuple[str, ...]]:
 
     for name in names:
         for kind, program, args, kwargs, model in programs(name, full):
-            plan = make_plan(program.graph, budget=SolveLimits(5))
+            plan = make_plan(program.graph, limits=SolveLimits(5))
             native = insert_slab(program, plan)
             everything = insert_slab(program, plan, policy="all")
             inputs = program.inputs(args, kwargs)

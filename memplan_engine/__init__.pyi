@@ -123,13 +123,13 @@ from .errors import (
 from .errors import (
     PlanError as PlanError,
 )
-from .feasibility.feasibility_decision import (
+from .feasibility.decision import (
     Decision as Decision,
 )
-from .feasibility.feasibility_decision import (
+from .feasibility.decision import (
     Verdict as Verdict,
 )
-from .feasibility.feasibility_decision import (
+from .feasibility.decision import (
     decide as decide,
 )
 from .files import (

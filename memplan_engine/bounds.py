@@ -13,7 +13,7 @@ from memplan_engine.kernels.plotting.paint import cover_max
 from memplan_engine.kernels.types import Flags
 from memplan_engine.pieces import Pieces
 from memplan_engine.problem import FREE, Ints, Problem
-from memplan_engine.profile import Sections, alive_at, live_bytes, load_of, peak_step
+from memplan_engine.profile import Sections, alive_at, live_bytes, load_of, peak_step, windows_at
 
 MOST_UNITS = 16
 MOST_STEPS = 32
@@ -63,17 +63,18 @@ def _lower_bound(problem: Problem) -> Bound:
     load = load_of(problem)
     pieces, sections = load.pieces, load.sections
     best = Bound(load.peak, BoundKind.LOAD, load.peak_step)
-    best = _better(best, _aligned(problem, pieces, sections, best.nbytes))
-    best = _better(best, _end(problem, np.where(problem.fixed != FREE, problem.fixed + problem.size, 0)))
+    best = better(best, _aligned(problem, pieces, sections, best.nbytes))
+    best = better(best, _end(problem, np.where(problem.fixed != FREE, problem.fixed + problem.size, 0)))
     if problem.gaps:
         largest = _end(problem, problem.size, BoundKind.LARGEST)
-        best = _better(best, largest)
+        best = better(best, largest)
     if (problem.fixed != FREE).any():
-        best = _better(best, _between_fixed(problem, pieces, sections, best.nbytes))
+        best = better(best, _between_fixed(problem, pieces, sections, best.nbytes))
     return best
 
 
-def _better(one: Bound, other: Bound | None) -> Bound:
+def better(one: Bound, other: Bound | None) -> Bound:
+    """The larger of two bounds, `one` of equals."""
     return one if other is None or other.nbytes <= one.nbytes else other
 
 
@@ -196,11 +197,7 @@ def contributors(problem: Problem, bound: Bound) -> Ints:
 
 def _in_units(problem: Problem, bound: Bound) -> Flags:
     """Whose bytes can only begin at multiples of the bound's unit at its step."""
-    low = np.zeros(len(problem), dtype=np.int64)
-    for buffer, gaps in problem.gaps.items():
-        for gap in gaps:
-            if gap.start <= bound.step < gap.end:
-                low[buffer] = gap.low
+    low, _ = windows_at(problem, bound.step)
     begins = np.where(problem.fixed == FREE, np.gcd(problem.alignment, low), problem.fixed + low)
     whole: Flags = begins % bound.unit == 0
     return whole

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from graphlib import CycleError, TopologicalSorter
 from math import prod
 from typing import TypeVar
 
@@ -346,25 +347,11 @@ def find_cycle(reads: dict[str, tuple[str, ...]], maker: dict[str, str]) -> list
 
     `reads` maps an op to the tensors it reads, `maker` a tensor to the op that makes it.
     """
-    done: set[str] = set()
-    for root in reads:
-        path: dict[str, None] = {}
-        stack = [(root, iter(reads[root]))] if root not in done else []
-        if stack:
-            path[root] = None
-        while stack:
-            op, pending = stack[-1]
-            before = next((maker[t] for t in pending if t in maker and maker[t] not in done), None)
-            if before is None:
-                done.add(op)
-                path.pop(op)
-                stack.pop()
-            elif before in path:
-                names = list(path)
-                return [*names[names.index(before) :], before][::-1]
-            else:
-                path[before] = None
-                stack.append((before, iter(reads[before])))
+    before = {op: [maker[name] for name in names if name in maker] for op, names in reads.items()}
+    try:
+        TopologicalSorter(before).prepare()
+    except CycleError as error:
+        return list(error.args[1])
     return []
 
 

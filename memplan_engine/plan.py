@@ -48,19 +48,14 @@ class Plan:
     cut_short: bool = False
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Plan):
-            return NotImplemented
-        mine, theirs = (
-            (
-                *(p.problem.fingerprint, p.strategy, p.bound, p.parameters, p.offsets.tobytes()),
-                None if p.objects is None else p.objects.tobytes(),
-            )
-            for p in (self, other)
-        )
-        return mine == theirs
+        return isinstance(other, Plan) and self._identity() == other._identity()
 
     def __hash__(self) -> int:
-        return hash((self.problem.fingerprint, self.strategy, self.offsets.tobytes()))
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[object, ...]:
+        columns = (None if column is None else column.tobytes() for column in (self.offsets, self.objects))
+        return self.problem.fingerprint, self.strategy, self.bound, self.parameters, *columns
 
     @property
     def arena_bytes(self) -> int:

@@ -9,7 +9,7 @@ from math import lcm
 
 import numpy as np
 
-from memplan_engine.bounds import Bound, lower_bound
+from memplan_engine.bounds import better, lower_bound
 from memplan_engine.errors import InputError, PlanError
 from memplan_engine.graph import Graph
 from memplan_engine.kernels import is_compiled
@@ -25,6 +25,7 @@ from memplan_engine.strategies.base import (
     SolveLimits,
     Strategy,
     is_anytime,
+    limits_were_budget,
     obstacle,
     parameters_of,
 )
@@ -53,13 +54,14 @@ QUICK_SECONDS = 0.25
 """Their limit where a plan is one of many."""
 
 
+@limits_were_budget
 def make_plan(
     source: Graph | Problem,
     strategy: str | Strategy = "auto",
     *,
     alignment: int | None = None,
     plan_inputs: bool = False,
-    budget: SolveLimits | None = None,
+    limits: SolveLimits | None = None,
 ) -> Plan:
     """Place every buffer and check the result with the independent validator.
 
@@ -69,7 +71,7 @@ def make_plan(
     strategy: a name (`known_strategies()` has them) or a strategy of one's own.
     alignment: bytes; for a graph 64 unless given; for a problem what its buffers say unless given.
     plan_inputs: graphs only: give the graph's inputs a place in the arena, too.
-    budget: time limit, seed, cancel flag and progress. By default an anytime strategy has 10 s, any
+    limits: time limit, seed, cancel flag and progress. By default an anytime strategy has 10 s, any
         other no limit.
 
     Raises
@@ -79,14 +81,14 @@ def make_plan(
     """
     problem = as_problem(source, alignment=alignment, plan_inputs=plan_inputs)
     chosen = get_strategy(strategy) if isinstance(strategy, str) else strategy
-    budget = budget or SolveLimits(DEFAULT_SECONDS if is_anytime(chosen) else None)
+    limits = limits or SolveLimits(DEFAULT_SECONDS if is_anytime(chosen) else None)
     _check_fixed(problem)
-    _warm_up(chosen, problem, budget.seconds is not None and budget.seconds < SHORT_SECONDS)
-    if budget.seconds is not None:
-        budget.reserve = min(CHECKING_SECONDS * len(problem), MOST_RESERVED * budget.seconds)
-    with budget.running() as clock:
-        placement = chosen.place(problem, budget)
-        seconds = clock()
+    _warm_up(chosen, problem, limits.seconds is not None and limits.seconds < SHORT_SECONDS)
+    if limits.seconds is not None:
+        limits.reserve = min(CHECKING_SECONDS * len(problem), MOST_RESERVED * limits.seconds)
+    with limits.running():
+        placement = chosen.place(problem, limits)
+        seconds = limits.elapsed
     parameters: tuple[tuple[str, Parameter], ...] = parameters_of(chosen)
     if placement.found_by:
         parameters = (*parameters, ("found_by", placement.found_by))
@@ -95,25 +97,20 @@ def make_plan(
         problem,
         offsets,
         chosen.name,
-        _best_bound(problem, placement.bound),
+        better(lower_bound(problem), placement.bound),
         parameters,
         seconds,
         objects,
-        nodes=int(budget.counter[0]),
+        nodes=int(limits.counter[0]),
         threads=placement.threads,
     )
     # A placement that meets its bound needs nothing more, whatever the clock says.
-    plan = replace(plan, cut_short=budget.stopped and not plan.optimal)
+    plan = replace(plan, cut_short=limits.stopped and not plan.optimal)
     # Replaying a core may take seconds past the limit: `validate` does it when it is asked.
     report = validate_plan(plan, replay=False)
     if not report.valid:
         raise PlanError(f"{problem.name}: {chosen.name} gave an invalid plan: {report.violations[0].message}")
     return plan
-
-
-def _best_bound(problem: Problem, proved: Bound | None) -> Bound:
-    bound = lower_bound(problem)
-    return proved if proved is not None and proved.nbytes > bound.nbytes else bound
 
 
 def compare(
@@ -136,7 +133,7 @@ def compare(
     chosen = strategies_for(problem) if names is None else names
     strategies = [get_strategy(name) for name in chosen]
     return [
-        make_plan(problem, each, budget=SolveLimits(seconds if is_anytime(each) else None))
+        make_plan(problem, each, limits=SolveLimits(seconds if is_anytime(each) else None))
         for each in strategies
     ]
 
@@ -244,9 +241,9 @@ def _warm_search() -> None:
 def _settled_at_once(problem: Problem, capacity: int) -> bool:
     """Whether some order × fit soon meets the bound or the `capacity` (bytes), so that nobody searches."""
     target = max(lower_bound(problem).nbytes, capacity)
-    budget = SolveLimits(TRIED_SECONDS)
-    with budget.running():
-        quick = place_quickly(problem, budget, False)
+    limits = SolveLimits(TRIED_SECONDS)
+    with limits.running():
+        quick = place_quickly(problem, limits, False)
     if quick.arena_bytes(problem) <= target:
         return True
     compiled = _warm_for(problem, *PORTFOLIO)
@@ -262,10 +259,10 @@ def _settled_at_once(problem: Problem, capacity: int) -> bool:
 
 def _try_portfolio(problem: Problem, target: int, quick: Placement) -> tuple[bool, bool]:
     """Whether the portfolio meets `target` bytes, and whether its time was up."""
-    budget = SolveLimits(TRIED_SECONDS)
-    with budget.running():
-        placed = place_by_portfolio(problem, budget, target, quick)
-    return placed.arena_bytes(problem) <= target, budget.stopped
+    limits = SolveLimits(TRIED_SECONDS)
+    with limits.running():
+        placed = place_by_portfolio(problem, limits, target, quick)
+    return placed.arena_bytes(problem) <= target, limits.stopped
 
 
 @cache

@@ -202,13 +202,19 @@ def alive_at(problem: Problem, step: int) -> Ints:
 
 def bytes_held(problem: Problem, step: int) -> Ints:
     """The bytes that each buffer holds at `step`, as `bytes_at` has them."""
-    alive = (problem.start <= step) & (step < problem.end)
-    held: Ints = np.where(alive, problem.size, 0)
+    low, high = windows_at(problem, step)
+    return high - low
+
+
+def windows_at(problem: Problem, step: int) -> tuple[Ints, Ints]:
+    """The bytes `[low, high)` of itself that each buffer holds at `step`; low = high where it holds none."""
+    low = np.zeros(len(problem), dtype=np.int64)
+    high = np.where((problem.start <= step) & (step < problem.end), problem.size, 0)
     for buffer, gaps in problem.gaps.items():
         for gap in gaps:
             if gap.start <= step < gap.end:
-                held[buffer] = gap.high - gap.low
-    return held
+                low[buffer], high[buffer] = gap.low, gap.high
+    return low, high
 
 
 def bytes_at(problem: Problem, buffer: int, step: int) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 from memplan_engine.errors import InputError
-from memplan_engine.graph import Graph, find_cycle
+from memplan_engine.graph import Graph
 
 MOST_STEPS = 1_000_000
 
@@ -87,12 +88,12 @@ def by_streams(graph: Graph, streams: Sequence[Sequence[str]], source: str = "sc
     for stream in streams:
         for first, second in pairwise(stream):
             before[index[second]][index[first]] = None
-    waits = {op.name: tuple(graph.ops[e].name for e in before[place]) for place, op in enumerate(graph.ops)}
-    cycle = find_cycle(waits, {name: name for name in waits})
-    if cycle:
-        found = f"streams that wait for each other: {' → '.join(cycle)}"
-        raise InputError(source, "streams", found, "an assignment without cycles")
-    step_of_op = _levels(before)
+    try:
+        step_of_op = _levels(before)
+    except CycleError as error:
+        cycle = " → ".join(graph.ops[op].name for op in error.args[1])
+        found = f"streams that wait for each other: {cycle}"
+        raise InputError(source, "streams", found, "an assignment without cycles") from None
     return Schedule(tuple(step_of_op), max(step_of_op, default=-1) + 1)
 
 
@@ -143,19 +144,10 @@ def _check_length(graph: Graph, schedule: Schedule, source: str) -> None:
 
 
 def _levels(before: Sequence[Iterable[int]]) -> list[int]:
-    """The length of the longest chain of dependencies that ends at each op."""
-    level = [-1] * len(before)
-    for root in range(len(before)):
-        stack = [root]
-        while stack:
-            op = stack[-1]
-            waiting = [other for other in before[op] if level[other] < 0] if level[op] < 0 else []
-            if waiting:
-                stack.extend(waiting)
-                continue
-            if level[op] < 0:
-                level[op] = 1 + max((level[other] for other in before[op]), default=-1)
-            stack.pop()
+    """The length of the longest chain of dependencies that ends at each op; CycleError for a circle."""
+    level = [0] * len(before)
+    for op in TopologicalSorter(dict(enumerate(before))).static_order():
+        level[op] = 1 + max((level[other] for other in before[op]), default=-1)
     return level
 
 

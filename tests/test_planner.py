@@ -153,12 +153,19 @@ def test_adopting_does_not_judge():
     assert list(validate_plan(adopt(problem, [0])).counts) == [Rule.COUNT]
 
 
+def test_the_limits_are_also_taken_by_their_former_name():
+    problem, limits = make_problem([0, 0], [1, 1], [4, 4]), SolveLimits(5.0)
+    with pytest.warns(DeprecationWarning, match=r"budget= of make_plan .* limits=; .* version 1\.0"):
+        make_plan(problem, "exact", budget=limits)
+    assert limits.best_bytes == 8
+
+
 def _warmed(monkeypatch: pytest.MonkeyPatch, problem: Problem, strategy: Strategy | str) -> list[str]:
     warmed: list[str] = []
     monkeypatch.setattr(planner, "is_compiled", lambda *names: False)
     monkeypatch.setattr(planner, "use_rare_kernels", lambda: None)
     monkeypatch.setattr(planner, "_warm", lambda *names: warmed.extend(names))
-    make_plan(problem, strategy, budget=SolveLimits(10.0))
+    make_plan(problem, strategy, limits=SolveLimits(10.0))
     return warmed
 
 
@@ -196,4 +203,4 @@ def test_what_a_search_compiles_is_known_by_its_names():
 def test_compiled_kernels_are_not_tried_without(monkeypatch):
     monkeypatch.setattr(planner, "is_compiled", lambda *names: True)
     monkeypatch.setattr(planner, "_settled_at_once", lambda *given: pytest.fail("planned twice"))
-    assert make_plan(hard_problem(), "auto", budget=SolveLimits(0.2)).arena_bytes > 0
+    assert make_plan(hard_problem(), "auto", limits=SolveLimits(0.2)).arena_bytes > 0

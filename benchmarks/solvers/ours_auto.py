@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.solvers.ours import budget_of, run
+from benchmarks.solvers.ours import limits_of, run
 from benchmarks.solvers.protocol import Answer, Request
 from benchmarks.solvers.question import to_problem
 from memplan_engine.planner import make_plan
@@ -10,4 +10,4 @@ from memplan_engine.planner import make_plan
 
 def solve(request: Request) -> Answer:
     """The plan that `make_plan` gives, which it has validated."""
-    return run(lambda: make_plan(to_problem(request), "auto", budget=budget_of(request)))
+    return run(lambda: make_plan(to_problem(request), "auto", limits=limits_of(request)))

@@ -49,7 +49,7 @@ def run_model(asked: dict[str, Any], tell: Any) -> bytes:
     tell("exporting the model")
     subject = run_target(model, (), inputs, functional=asked["functional"], name=asked["model"])
     tell("planning")
-    plan = make_plan(subject.program.graph, asked["strategy"], budget=SolveLimits(PLAN_SECONDS))
+    plan = make_plan(subject.program.graph, asked["strategy"], limits=SolveLimits(PLAN_SECONDS))
     how = {key: asked[key] for key in ("policy", "check", "profile")}
     return run_bytes(run_in_plan(subject, plan, **how, tell=tell).run)
 

@@ -40,13 +40,13 @@ NICENESS = 5
 class _Teller:
     """Tells the other side of each improvement, and of nodes and bounds in between."""
 
-    def __init__(self, budget: SolveLimits, answers: BinaryIO) -> None:
-        self.budget, self.answers = budget, answers
+    def __init__(self, limits: SolveLimits, answers: BinaryIO) -> None:
+        self.limits, self.answers = limits, answers
         self.lock = threading.Lock()
         self.news = threading.Event()
         self.over = threading.Event()
         self.told: Placement | None = None
-        budget.listener = self._heard
+        limits.listener = self._heard
 
     def _heard(self, progress: Progress) -> None:
         self.news.set()
@@ -61,10 +61,10 @@ class _Teller:
 
     def tell(self) -> None:
         """One message: offsets only when they are new."""
-        best, bound = self.budget.best, self.budget.bound
+        best, bound = self.limits.best, self.limits.bound
         values = {
             "kind": "progress",
-            "nodes": int(self.budget.counter[0]),
+            "nodes": int(self.limits.counter[0]),
             "bound": bound_values(bound),
             "found_by": best.found_by if best else "",
             "threads": best.threads if best else 1,
@@ -82,12 +82,12 @@ class _Teller:
                 os._exit(0)
 
 
-def _listen(commands: BinaryIO, budget: SolveLimits) -> None:
+def _listen(commands: BinaryIO, limits: SolveLimits) -> None:
     """Stop when asked to; end the process when the other side has gone, whatever the solver does."""
     try:
         while True:
             read_message(commands)
-            budget.cancel()
+            limits.cancel()
     except EOFError:
         os._exit(0)
 
@@ -142,12 +142,12 @@ def main() -> None:
     except EOFError:
         return
     # The other side suspends, extends or ends the search. Without any limit a strategy might give up early.
-    budget = SolveLimits(LONGEST_SECONDS, seed=asked["seed"], threads=asked["threads"])
-    threading.Thread(target=_listen, args=(commands, budget), daemon=True).start()
-    teller = _Teller(budget, answers)
+    limits = SolveLimits(LONGEST_SECONDS, seed=asked["seed"], threads=asked["threads"])
+    threading.Thread(target=_listen, args=(commands, limits), daemon=True).start()
+    teller = _Teller(limits, answers)
     threading.Thread(target=teller.run, daemon=True).start()
     try:
-        values, columns = _done(make_plan(read_problem(asked, arrays), _strategy(asked), budget=budget))
+        values, columns = _done(make_plan(read_problem(asked, arrays), _strategy(asked), limits=limits))
     except MemplanError as error:
         values, columns = {"kind": "error", "message": str(error)}, {}
     teller.over.set()

@@ -96,13 +96,13 @@ def facts_of(document: Document, strategy: str) -> PlanFacts:
 def _facts(document: Document, strategy: str) -> PlanFacts:
     if strategy == "imported" and document.plan is not None:
         return make_facts(document, document.plan)
-    budget = SolveLimits(jobs.FIRST_SECONDS if jobs.goes_on(strategy) else MOST_SECONDS)
+    limits = SolveLimits(jobs.FIRST_SECONDS if jobs.goes_on(strategy) else MOST_SECONDS)
     try:
-        plan = make_plan(document.problem, strategy, budget=budget)
+        plan = make_plan(document.problem, strategy, limits=limits)
     except PlanError as error:
-        if not budget.stopped:
+        if not limits.stopped:
             raise
-        raise PlanError(f"{error} (after {budget.seconds:g} s; the command line can give it more)") from error
+        raise PlanError(f"{error} (after {limits.seconds:g} s; the command line can give it more)") from error
     return make_facts(document, plan, checked=True)
 
 
@@ -111,7 +111,7 @@ def savings_of(document: Document) -> tuple[Saving, ...]:
     """What reuse saves on the graph of `document`, planned by `auto`; raises MemplanError."""
     how = document.options.how
     graph = prepared_graph(_graph(document), how)
-    return savings(graph, budget=SolveLimits(AUTO_SECONDS), **range_options(graph, how))
+    return savings(graph, limits=SolveLimits(AUTO_SECONDS), **range_options(graph, how))
 
 
 @st.cache_resource(max_entries=24, show_spinner="Planning over the range …", hash_funcs=OF_DOCUMENT)

@@ -15,7 +15,7 @@ from memplan_engine import Drop, Edit, FitReport, MemplanError, Plan, Scenario, 
 from memplan_engine.planner import strategies_for
 from memplan_engine.plotting.colouring import Colouring
 from memplan_engine.problem import Ints
-from memplan_engine.strategies.limits import SolveLimits
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.what_if.apply import apply_edits
 from memplan_engine.what_if.edits import edits_text, parse_edits
 
@@ -115,4 +115,4 @@ def attempt(view: ScenarioView, *edits: Edit) -> None:
 @st.cache_resource(max_entries=32, show_spinner="Looking for the smallest change …", hash_funcs={Plan: id})
 def fit_of(plan: Plan, capacity: int) -> FitReport:
     """Whether the problem of `plan` fits into `capacity` bytes, and what would make it."""
-    return fit_into(plan, capacity, budget=SolveLimits(FIT_SECONDS), seconds=SUGGEST_SECONDS)
+    return fit_into(plan, capacity, limits=SolveLimits(FIT_SECONDS), seconds=SUGGEST_SECONDS)

@@ -16,7 +16,7 @@ from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from memplan_engine.bounds import lower_bound
-from memplan_engine.feasibility.feasibility_decision import Decision, Verdict, decides
+from memplan_engine.feasibility.decision import Decision, Verdict, decides
 from memplan_engine.plan import Plan
 
 LIMITS = {"10": "10 s", "60": "60 s", "600": "10 min"}

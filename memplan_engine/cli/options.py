@@ -65,8 +65,8 @@ CORE = Annotated[
 ]
 
 
-def make_budget(strategy: str, seconds: float | None, seed: int = 0, threads: int = 0) -> SolveLimits:
-    """The budget that the options ask for; raises InputError for a time limit that is none, and
+def make_limits(strategy: str, seconds: float | None, seed: int = 0, threads: int = 0) -> SolveLimits:
+    """The limits that the options ask for; raises InputError for a time limit that is none, and
     MemplanError for a strategy that is none."""
     if seconds is None and is_anytime(get_strategy(strategy)):
         seconds = DEFAULT_SECONDS

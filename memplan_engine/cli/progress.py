@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
-from memplan_engine.strategies.limits import Progress, SolveLimits
+from memplan_engine.strategies.base import Progress, SolveLimits
 from memplan_engine.units import format_bytes, format_percent
 
 if TYPE_CHECKING:
@@ -34,26 +34,26 @@ Result = TypeVar("Result")
 Watch = Callable[[Progress], None]
 
 
-def solve_in_sight(work: Callable[[], Result], budget: SolveLimits) -> tuple[Result, str]:
-    """What `work` gives under `budget`, and what would have cut it short: CTRL_C or TIME_LIMIT.
+def solve_in_sight(work: Callable[[], Result], limits: SolveLimits) -> tuple[Result, str]:
+    """What `work` gives under `limits`, and what would have cut it short: CTRL_C or TIME_LIMIT.
 
-    Where stderr is a terminal it shows a line meanwhile. The first Ctrl-C cancels the budget, so that the
+    Where stderr is a terminal it shows a line meanwhile. The first Ctrl-C cancels the search, so that the
     strategy gives the best it has; a second one raises KeyboardInterrupt.
     """
-    with _interrupts(budget) as count, _line(budget) as show:
-        result = solve(work, budget, show if sys.stderr.isatty() else None)
+    with _interrupts(limits) as count, _line(limits) as show:
+        result = solve(work, limits, show if sys.stderr.isatty() else None)
         return result, CTRL_C if count() else TIME_LIMIT
 
 
 def solve(
-    work: Callable[[], Result], budget: SolveLimits, watch: Watch | None = None, *, every: float = EVERY
+    work: Callable[[], Result], limits: SolveLimits, watch: Watch | None = None, *, every: float = EVERY
 ) -> Result:
-    """What `work` gives, which runs in another thread, limited by `budget`; what it raises is raised here.
+    """What `work` gives, which runs in another thread, limited by `limits`; what it raises is raised here.
 
     Python takes a signal only in its main thread, and there only between two steps of the interpreter: a main
     thread that is inside a kernel hears no Ctrl-C. One that waits here does, for kernels release the lock.
-    While it waits, it calls `watch` with the budget's progress every `every` seconds. Should `watch` or a
-    signal handler raise, the budget is cancelled and the work is left to itself: it is in a daemon thread,
+    While it waits, it calls `watch` with the progress so far every `every` seconds. Should `watch` or a
+    signal handler raise, the search is cancelled and the work is left to itself: it is in a daemon thread,
     which keeps no process from ending.
     """
     done = threading.Event()
@@ -72,9 +72,9 @@ def solve(
     try:
         while not done.wait(every):
             if watch:
-                watch(budget.progress())
+                watch(limits.progress())
     except BaseException:
-        budget.cancel()
+        limits.cancel()
         raise
     if errors:
         raise errors[0]
@@ -82,8 +82,8 @@ def solve(
 
 
 @contextmanager
-def _interrupts(budget: SolveLimits) -> Iterator[Callable[[], int]]:
-    """Take Ctrl-C for `budget`; gives a function that tells how often it was pressed."""
+def _interrupts(limits: SolveLimits) -> Iterator[Callable[[], int]]:
+    """Take Ctrl-C for `limits`; gives a function that tells how often it was pressed."""
     # Not a number: Python runs a handler inside of itself, too, and what the inner one adds to a sum while
     # the outer one works it out is lost.
     pressed: list[int] = []
@@ -92,7 +92,7 @@ def _interrupts(budget: SolveLimits) -> Iterator[Callable[[], int]]:
         pressed.append(max(1, arrived()))
         if sum(pressed) > 1:
             raise KeyboardInterrupt
-        budget.cancel()
+        limits.cancel()
 
     before = signal.getsignal(signal.SIGINT)
     is_main = threading.current_thread() is threading.main_thread()
@@ -135,7 +135,7 @@ def _counted() -> Iterator[Callable[[], int]]:
 
 
 @contextmanager
-def _line(budget: SolveLimits) -> Iterator[Callable[[Progress], None]]:
+def _line(limits: SolveLimits) -> Iterator[Callable[[Progress], None]]:
     """Gives what shows the progress: one line on stderr, begun the first time and gone in the end."""
     with ExitStack() as stack:
         lines: list[Live] = []
@@ -145,7 +145,7 @@ def _line(budget: SolveLimits) -> Iterator[Callable[[Progress], None]]:
 
             if not lines:
                 lines.append(stack.enter_context(_live()))
-            line = Text(describe(progress, budget.stopped), no_wrap=True, overflow="ellipsis")
+            line = Text(describe(progress, limits.stopped), no_wrap=True, overflow="ellipsis")
             lines[0].update(line, refresh=True)
 
         yield show

@@ -16,8 +16,7 @@ from memplan_engine.profile import alive_at
 from memplan_engine.recordings.allocator_recording import Action, Recording
 from memplan_engine.recordings.recorded_problem import recording_problem
 from memplan_engine.recordings.recorded_spans import Spans, buffers, reserved_over_time
-from memplan_engine.strategies.base import Strategy
-from memplan_engine.strategies.limits import SolveLimits
+from memplan_engine.strategies.base import SolveLimits, Strategy, limits_were_budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +99,9 @@ class Cost:
         return float(times.max() - times.min()) / 1e6 if len(times) else 0.0
 
 
+@limits_were_budget
 def cost_of(
-    recording: Recording, strategy: str | Strategy = "auto", budget: SolveLimits | None = None
+    recording: Recording, strategy: str | Strategy = "auto", limits: SolveLimits | None = None
 ) -> Cost:
     """What `recording` cost, and what `strategy` makes of the same buffers.
 
@@ -111,7 +111,7 @@ def cost_of(
     """
     spans = buffers(recording)
     problem = recording_problem(recording, spans)
-    plan = make_plan(problem, strategy, budget=budget)
+    plan = make_plan(problem, strategy, limits=limits)
     over_time = memory_over_time(recording, spans)
     live, reserved, knows_reserved = over_time.live, over_time.reserved, over_time.knows_reserved
 

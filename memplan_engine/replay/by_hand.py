@@ -97,7 +97,7 @@ def make_exercise(problem: Problem, greedy: str = GREEDY, seconds: float = SECON
             f"{problem.name}: {len(problem):,} buffers, and an exercise has {MOST_BUFFERS:,} at most"
         )
     return Exercise(
-        problem, make_plan(problem, greedy), make_plan(problem, "exact", budget=SolveLimits(seconds))
+        problem, make_plan(problem, greedy), make_plan(problem, "exact", limits=SolveLimits(seconds))
     )
 
 

@@ -8,8 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from memplan_engine.analysis.claims import fits_words
-from memplan_engine.feasibility.cores import Core, find_core
-from memplan_engine.feasibility.feasibility_decision import Decision, Verdict
+from memplan_engine.feasibility.decision import Core, Decision, Verdict, find_core
 from memplan_engine.problem import FREE, Problem
 from memplan_engine.reporters.plan_json import plan_summary
 from memplan_engine.reporters.plan_tables import effort, plan_table

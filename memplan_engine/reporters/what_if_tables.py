@@ -11,7 +11,7 @@ from rich.table import Table
 
 from memplan_engine.analysis.claims import fits_words
 from memplan_engine.analysis.plan_figures import figures_of
-from memplan_engine.feasibility.feasibility_decision import Verdict
+from memplan_engine.feasibility.decision import Verdict
 from memplan_engine.plan import Plan
 from memplan_engine.reporters.decision_tables import decision_summary
 from memplan_engine.reporters.plan_json import offsets, plan_summary

@@ -46,8 +46,8 @@ def built_in(name: str) -> Strategy:
     return _instance(find(f"{__name__}.{BUILT_IN[name]}"))
 
 
-def _instance(found: Any) -> Strategy:
-    strategy: Strategy = found() if callable(found) else found
+def _instance(entry: Any) -> Strategy:
+    strategy: Strategy = entry() if callable(entry) else entry
     return strategy
 
 
@@ -59,7 +59,7 @@ def known_strategies() -> dict[str, Strategy]:
     ------
     MemplanError: another package's strategy cannot be loaded, or takes a name that is in use.
     """
-    found = {name: built_in(name) for name in BUILT_IN}
+    strategies = {name: built_in(name) for name in BUILT_IN}
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
         try:
             strategy = _instance(entry.load())
@@ -67,10 +67,10 @@ def known_strategies() -> dict[str, Strategy]:
             raise MemplanError(
                 f"entry point {entry.name} = {entry.value}: cannot be loaded: {error}"
             ) from error
-        if strategy.name in found:
+        if strategy.name in strategies:
             raise MemplanError(f"entry point {entry.name}: the strategy name {strategy.name!r} is in use")
-        found[strategy.name] = strategy
-    return found
+        strategies[strategy.name] = strategy
+    return strategies
 
 
 def get_strategy(name: str) -> Strategy:
@@ -80,7 +80,7 @@ def get_strategy(name: str) -> Strategy:
     """
     if name in BUILT_IN:
         return built_in(name)
-    known = known_strategies()
-    if name not in known:
-        raise MemplanError(f"no strategy {name!r}; there are: {', '.join(known)}")
-    return known[name]
+    strategies = known_strategies()
+    if name not in strategies:
+        raise MemplanError(f"no strategy {name!r}; there are: {', '.join(strategies)}")
+    return strategies[name]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import ClassVar
 
 from memplan_engine.bounds import lower_bound
@@ -26,7 +26,7 @@ MANY = 1_000
 """Parts of more buffers that are full at nearly every step are lowered in steps first: branch and bound needs
 seconds for each attempt at them."""
 FIRST_SLICE = 1.0
-"""Seconds of the first turns where branch and bound and repair share one thread; they double."""
+"""Seconds of the first slices where branch and bound and repair share one thread; they double."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,31 +103,21 @@ def _repair(race: Race, search: LocalSearch, limits: SolveLimits) -> None:
 def _side_by_side(race: Race, search: LocalSearch, limits: SolveLimits, threads: int) -> None:
     """Branch and bound and repair at once; who reaches the target ends the other."""
     exact, repair = limits.child(), limits.child(limits.seconds)
-
-    def settled(_: Future[None]) -> None:
-        repair.cancel()
-
     with ThreadPoolExecutor(2) as pool:
         running = pool.submit(race.run, exact, max(1, threads - 1))
-        running.add_done_callback(settled)
+        running.add_done_callback(lambda _: repair.cancel())
         _repair(race, search, repair)
         running.result()
 
 
 def _in_turn(race: Race, search: LocalSearch, limits: SolveLimits) -> None:
-    """Branch and bound and repair by turns on one thread."""
-    for turn, seconds in _slices(0 if _has_rules(race.problem) else 1):
+    """Branch and bound and repair one after the other on one thread, in slices of time that grow."""
+    for number in count(0 if _has_rules(race.problem) else 1):
         if limits.stopped or race.settled:
             return
-        share = limits.child(seconds, seed=turn)
+        share = limits.child(FIRST_SLICE * 2 ** (number // 2), seed=number)
         with share.running():
-            if turn % 2 == 0:
+            if number % 2 == 0:
                 race.run(share)
             else:
                 _repair(race, search, share)
-
-
-def _slices(turn: int) -> Iterator[tuple[int, float]]:
-    while True:
-        yield turn, FIRST_SLICE * 2 ** (turn // 2)
-        turn += 1

@@ -1,24 +1,198 @@
-"""What a strategy is: the protocol that ours and those of other packages follow."""
+"""What a strategy is, what it may spend, what it gives, and how far it has come.
+
+The protocol is the same for our strategies and for those of other packages.
+"""
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
-from typing import Protocol
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import wraps
+from typing import ParamSpec, Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from memplan_engine.bounds import Bound
 from memplan_engine.plan import Parameter
-from memplan_engine.problem import Problem
-from memplan_engine.strategies.limits import Placement, Progress, SolveLimits
+from memplan_engine.problem import Ints, Problem
+from memplan_engine.system.machine import count_cores
 
-__all__ = [
-    "Placement",
-    "Progress",
-    "SolveLimits",
-    "Strategy",
-    "is_anytime",
-    "obstacle",
-    "parameters_of",
-    "with_capacity",
-]
+P = ParamSpec("P")
+T = TypeVar("T")
+Listener = Callable[["Progress"], bool | None]
+"""Hears of each better arena or bound, from the strategy's own threads; True ends the search, as with the
+callbacks of SciPy's optimizers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """Offsets in bytes, one a buffer; `found_by` says which part of a portfolio they come from.
+
+    `objects` is the shared object of each buffer, 0 … k − 1, where the strategy assigns buffers to whole
+    objects; None where it only chooses offsets. `bound` is what the strategy proved beyond `lower_bound`,
+    None for nothing. `threads` says how many it used.
+    """
+
+    offsets: Ints
+    found_by: str = ""
+    objects: Ints | None = None
+    bound: Bound | None = None
+    threads: int = 1
+
+    def arena_bytes(self, problem: Problem) -> int:
+        """max(offset + size)."""
+        return int((self.offsets + problem.size).max(initial=0))
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a strategy has come after `seconds`: the best arena and the proven bound so far in bytes (None
+    before there is one), and the search nodes visited."""
+
+    seconds: float
+    arena_bytes: int | None
+    bound_bytes: int | None
+    nodes: int = 0
+    found_by: str = ""
+
+    @property
+    def gap(self) -> float | None:
+        """Best arena over bound, minus 1; None while one of them is unknown."""
+        if self.arena_bytes is None or not self.bound_bytes:
+            return None
+        return self.arena_bytes / self.bound_bytes - 1
+
+
+@dataclass(slots=True, eq=False)
+class SolveLimits:
+    """The limits of one solve, and where it reports.
+
+    `seconds` is a limit on wall time from `running()` on, None for no limit; the last `reserve` of them are
+    for what is done with the result. `threads`: how many it may use
+    at once, 0 for as many as the machine has cores. `stop` is the flag that the kernels read; `cancel()`
+    raises it from any thread. Strategies call `report` with each better placement and `prove` with each
+    better bound; kernels add to `counter[0]` as they visit nodes. Anybody may ask for `progress()` at any
+    time, or be told of each change as `listener`, which may also say that it is enough.
+    """
+
+    seconds: float | None = None
+    seed: int = 0
+    threads: int = 1
+    listener: Listener | None = None
+    stop: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1, dtype=np.bool_))
+    counter: Ints = field(default_factory=lambda: np.zeros(8, dtype=np.int64))
+    best: Placement | None = None
+    best_bytes: int | None = None
+    bound: Bound | None = None
+    reserve: float = 0.0
+    _parent: SolveLimits | None = None
+    _children: list[SolveLimits] = field(default_factory=list)
+    _began: float = field(default_factory=time.perf_counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def cancel(self) -> None:
+        """Ask the strategy to stop and give the best placement it has."""
+        self.stop[0] = True
+        for child in self._children:
+            child.cancel()
+
+    def child(self, seconds: float | None = None, threads: int = 1, seed: int = 0) -> SolveLimits:
+        """A share of these limits that can be stopped by itself, and ends with it. What it reports and proves
+        is reported and proved here; its seed is this one's + `seed`."""
+        share = SolveLimits(seconds, self.seed + seed, threads, counter=self.counter, _parent=self)
+        self._children.append(share)
+        if self.stopped:
+            share.cancel()
+        return share
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the time is up or somebody has cancelled."""
+        return bool(self.stop[0])
+
+    @property
+    def most_threads(self) -> int:
+        """How many threads may run at once, 1 or more."""
+        return self.threads or count_cores()
+
+    @property
+    def left(self) -> float:
+        """Seconds until the limit, 0 when it has passed; infinite without one."""
+        return np.inf if self.seconds is None else max(0.0, self.seconds - self.reserve - self.elapsed)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since `running()` started the clock."""
+        return time.perf_counter() - self._began
+
+    def report(self, placement: Placement, problem: Problem) -> None:
+        """Keep `placement` if it is better than the best so far, and tell."""
+        arena = placement.arena_bytes(problem)
+        with self._lock:
+            if self.best_bytes is not None and arena >= self.best_bytes:
+                return
+            self.best, self.best_bytes = placement, arena
+        self._tell()
+        if self._parent:
+            self._parent.report(placement, problem)
+
+    def prove(self, bound: Bound) -> None:
+        """Keep `bound` if it is better than the best so far, and tell."""
+        with self._lock:
+            if self.bound is not None and bound.nbytes <= self.bound.nbytes:
+                return
+            self.bound = bound
+        self._tell()
+        if self._parent:
+            self._parent.prove(bound)
+
+    def progress(self) -> Progress:
+        """How far it has come."""
+        with self._lock:
+            return Progress(
+                self.elapsed,
+                self.best_bytes,
+                self.bound.nbytes if self.bound else None,
+                int(self.counter[0]),
+                self.best.found_by if self.best else "",
+            )
+
+    def _tell(self) -> None:
+        if self.listener and self.listener(self.progress()):
+            self.cancel()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Start the clock, which raises `stop` when the time is up."""
+        self._began = time.perf_counter()
+        timer = threading.Timer(self.left, self.cancel) if self.seconds is not None else None
+        if timer:
+            timer.daemon = True
+            timer.start()
+        try:
+            yield
+        finally:
+            if timer:
+                timer.cancel()
+
+
+def limits_were_budget(function: Callable[P, T]) -> Callable[P, T]:
+    """`function`, whose keyword `limits` was called `budget`: that name goes with version 1.0."""
+
+    @wraps(function)
+    def called(*args: P.args, **named: P.kwargs) -> T:
+        if "budget" in named:
+            told = f"budget= of {function.__name__} is now called limits=; the old name goes with version 1.0"
+            warnings.warn(told, DeprecationWarning, stacklevel=2)
+            named["limits"] = named.pop("budget")
+        return function(*args, **named)
+
+    return called
 
 
 class Strategy(Protocol):
@@ -34,24 +208,20 @@ class Strategy(Protocol):
     @property
     def name(self) -> str:
         """The name that people type, such as "greedy_by_size"."""
-        ...
 
     @property
     def description(self) -> str:
         """One line for people."""
-        ...
 
     @property
     def source(self) -> str:
         """The paper or system it comes from."""
-        ...
 
     def place(self, problem: Problem, limits: SolveLimits) -> Placement:
         """Give every buffer an offset, honouring alignment, gaps and fixed offsets, or raise PlanError.
 
         Deterministic for a seed; never changes `problem`. Fixed offsets are known not to collide.
         """
-        ...
 
 
 def obstacle(strategy: Strategy, problem: Problem) -> str:

@@ -91,7 +91,7 @@ def sweep(
     for value in chosen:
         here = check_values(graph.symbols, {**base, symbol: value}, graph.name)
         try:
-            plan = make_plan(problem.at(here), strategy, budget=SolveLimits(QUICK_SECONDS))
+            plan = make_plan(problem.at(here), strategy, limits=SolveLimits(QUICK_SECONDS))
         except ImpossibleSizeError as error:
             skipped[value] = error
             continue
@@ -202,7 +202,7 @@ def _bucket(
     problem: SymbolicProblem, symbol: str, low: int, at: Mapping[str, int], strategy: str | Strategy
 ) -> Bucket:
     high = at[symbol]
-    plan = make_plan(problem.at(at), strategy, budget=SolveLimits(QUICK_SECONDS))
+    plan = make_plan(problem.at(at), strategy, limits=SolveLimits(QUICK_SECONDS))
     report = _report(plan, symbol, low)
     # Where a size falls as the symbol grows, a value inside may need more than the largest one.
     arena = max(plan.arena_bytes, report.arena_bytes)

@@ -20,7 +20,7 @@ import numpy as np
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import MAX_BYTES, Graph, Symbol
-from memplan_engine.kernels.shared_objects.fullest import assign_to_fullest
+from memplan_engine.kernels.shared_objects.objects import assign_to_fullest
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, PlanningOptions
 from memplan_engine.plan import Plan
 from memplan_engine.planner import adopt

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations
 
@@ -170,13 +170,9 @@ def _cliques(pieces: list[list[Piece]]) -> tuple[Ints, list[tuple[int, int, int]
 
 def _known(problem: Problem, core: list[int], pairs: list[tuple[int, int, int, int]]) -> Orders:
     """Of buffers alike in everything the later one may lie above: to exchange them changes nothing."""
-
-    def kind(place: int) -> tuple[object, ...]:
-        buffer = problem[core[place]]
-        return buffer.start, buffer.end, buffer.size, buffer.alignment, buffer.fixed, buffer.gaps
-
-    kinds = [kind(place) for place in range(len(core))]
-    alike = [kinds[one] == kinds[other] and kinds[one][-2:] == (None, ()) for one, other, _, _ in pairs]
+    buffers = [replace(problem[buffer], name="") for buffer in core]
+    loose = [buffer.fixed is None and not buffer.gaps for buffer in buffers]
+    alike = [loose[one] and buffers[one] == buffers[other] for one, other, _, _ in pairs]
     return np.where(alike, ABOVE, OPEN).astype(np.int8)
 
 

@@ -11,7 +11,6 @@ from memplan_engine.kernels.verify.sweep import NOBODY, find_collisions
 from memplan_engine.plan import Plan
 from memplan_engine.problem import FREE, Ints, Problem
 from memplan_engine.verify.certificates import check_certificate
-from memplan_engine.verify.validate_shared_objects import check_objects
 
 MOST_VIOLATIONS = 100
 """How many violations of each rule are listed by name."""
@@ -82,10 +81,10 @@ def validate_plan(plan: Plan, *, replay: bool = True) -> Report:
             counts[Rule.OVERLAP] = colliding
             found += overlaps
     if plan.objects is not None and Rule.RANGE not in counts:
-        wrong, broken_objects = check_objects(problem, offsets, plan.objects)
+        wrong, broken_objects = _check_objects(problem, offsets, plan.objects)
         if broken_objects:
             counts[Rule.OBJECTS] = broken_objects
-            found += [Violation(Rule.OBJECTS, *fields) for fields in wrong[:MOST_VIOLATIONS]]
+            found += wrong[:MOST_VIOLATIONS]
     judged = check_certificate(problem, plan.bound, replay=replay)
     if judged.fault:
         counts[Rule.BOUND] = 1
@@ -179,3 +178,65 @@ def _rectangles(problem: Problem, offsets: Ints) -> tuple[Ints, Ints, Ints, Ints
         np.concatenate([column, cut[:, index]]) for index, column in enumerate(whole)
     )
     return owner, start, end, low_, high_
+
+
+def _check_objects(problem: Problem, offsets: Ints, objects: Ints) -> tuple[list[Violation], int]:
+    """What is wrong with the objects of a placement, and how often.
+
+    Objects are numbered 0 … k − 1 without a gap; two buffers of one object are never alive together, not in
+    their gaps either; an object reaches from the first to the last byte of its buffers, and no other buffer
+    lies in there. O(n log n).
+    """
+    if len(objects) != len(problem):
+        message = f"{len(objects)} objects for {len(problem)} buffers"
+        return [Violation(Rule.OBJECTS, (), message)], 1
+    distinct = np.unique(objects)
+    if not np.array_equal(distinct, np.arange(len(distinct))):
+        message = "objects that are not numbered 0, 1, 2 … without a gap"
+        return [Violation(Rule.OBJECTS, (), message)], 1
+    together, apart = _alive_together(problem, objects), _in_the_way(problem, offsets, objects)
+    return [*together, *apart], len(together) + len(apart)
+
+
+def _alive_together(problem: Problem, objects: Ints) -> list[Violation]:
+    """Neighbours in time of one object that are alive together: if any two are, two neighbours are."""
+    order = np.lexsort((problem.start, objects))
+    one, other = order[:-1], order[1:]
+    breaks = (objects[one] == objects[other]) & (problem.start[other] < problem.end[one])
+    found: list[Violation] = []
+    for first, second in zip(one[breaks].tolist(), other[breaks].tolist(), strict=True):
+        steps = int(problem.start[second]), int(min(problem.end[first], problem.end[second]))
+        names = problem.names[first], problem.names[second]
+        message = (
+            f"{names[0]} and {names[1]} share object {int(objects[first])} "
+            f"and are alive together at steps {steps[0]}–{steps[1] - 1}"
+        )
+        found.append(Violation(Rule.OBJECTS, names, message, steps))
+    return found
+
+
+def _in_the_way(problem: Problem, offsets: Ints, objects: Ints) -> list[Violation]:
+    """Objects that reach into the one below, each with a buffer of both."""
+    count = int(objects.max(initial=-1)) + 1
+    low, high = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)
+    filled = problem.size > 0
+    np.minimum.at(low, objects[filled], offsets[filled])
+    np.maximum.at(high, objects[filled], (offsets + problem.size)[filled])
+    by_low = np.argsort(low, kind="stable")
+    by_low = by_low[high[by_low] >= 0]
+    found: list[Violation] = []
+    reach = -1
+    for chosen in by_low.tolist():
+        if reach >= 0 and low[chosen] < high[reach]:
+            top = np.flatnonzero(filled & (objects == reach) & (offsets + problem.size == high[reach]))
+            bottom = np.flatnonzero(filled & (objects == chosen) & (offsets == low[chosen]))
+            names = problem.names[top[0]], problem.names[bottom[0]]
+            shared = int(low[chosen]), int(min(high[reach], high[chosen]))
+            message = (
+                f"object {chosen} with {names[1]} reaches into object {reach} with {names[0]} "
+                f"in bytes {shared[0]}–{shared[1] - 1}"
+            )
+            found.append(Violation(Rule.OBJECTS, names, message, byte_range=shared))
+        if reach < 0 or high[chosen] > high[reach]:
+            reach = chosen
+    return found

@@ -34,16 +34,16 @@ class Patient:
     description: ClassVar[str] = "never ends by itself"
     source: ClassVar[str] = "tests"
 
-    def place(self, problem, budget: SolveLimits) -> Placement:
-        budget.counter[0] = 1
-        budget.prove(lower_bound(problem))
-        placement = Naive().place(problem, budget)
-        budget.report(placement, problem)
+    def place(self, problem, limits: SolveLimits) -> Placement:
+        limits.counter[0] = 1
+        limits.prove(lower_bound(problem))
+        placement = Naive().place(problem, limits)
+        limits.report(placement, problem)
         began = time.monotonic()
         tell()
-        while not budget.stopped and time.monotonic() < began + MOST_SECONDS:
+        while not limits.stopped and time.monotonic() < began + MOST_SECONDS:
             time.sleep(0.005)
-            budget.counter[0] = 1 + int((time.monotonic() - began) * 1e6)
+            limits.counter[0] = 1 + int((time.monotonic() - began) * 1e6)
         return placement
 
 
@@ -52,8 +52,8 @@ class Empty(Patient):
 
     name: ClassVar[str] = "empty"
 
-    def place(self, problem, budget: SolveLimits) -> Placement:
-        super().place(problem, budget)
+    def place(self, problem, limits: SolveLimits) -> Placement:
+        super().place(problem, limits)
         raise PlanError(f"{problem.name}: {self.name} was stopped before every buffer had its offset")
 
 
@@ -62,10 +62,10 @@ class Deaf(Patient):
 
     name: ClassVar[str] = "deaf"
 
-    def place(self, problem, budget: SolveLimits) -> Placement:
+    def place(self, problem, limits: SolveLimits) -> Placement:
         tell()
         time.sleep(MOST_SECONDS)
-        return Naive().place(problem, budget)
+        return Naive().place(problem, limits)
 
 
 SLOW = {each.name: each for each in (Patient(), Empty(), Deaf())}

@@ -14,8 +14,7 @@ from rich.console import Console
 from memplan_engine.bounds import Bound, BoundKind, lower_bound
 from memplan_engine.cli.commands import capacity_option
 from memplan_engine.errors import InputError
-from memplan_engine.feasibility.cores import find_core
-from memplan_engine.feasibility.feasibility_decision import Decision, Verdict, decide
+from memplan_engine.feasibility.decision import Decision, Verdict, decide, find_core
 from memplan_engine.files import load
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Gap, make_problem, select
@@ -70,7 +69,7 @@ def test_it_does_not_fit_for_machines_and_the_best_plan_is_written_and_named(mem
     assert memplan("validate", "best.csv")[0] == 0
 
 
-def undecided(problem, capacity, strategy, *, budget):
+def undecided(problem, capacity, strategy, *, limits):
     """Naive's 270 B for a problem that needs 170 B: nothing is known of what lies between."""
     plan = Plan(problem, np.array([0, 100, 150]), "auto", lower_bound(problem), seconds=1.5, cut_short=True)
     return Decision(capacity, plan)
@@ -97,12 +96,12 @@ def test_not_decided_in_time_is_exit_3_and_leaves_no_core(memplan, tmp_path, mon
 
 
 def test_ctrl_c_stops_a_decision(memplan, monkeypatch):
-    def waits(problem, capacity, strategy, *, budget):
+    def waits(problem, capacity, strategy, *, limits):
         os.kill(os.getpid(), signal.SIGINT)
         end = time.monotonic() + 30
-        while not budget.stopped and time.monotonic() < end:
+        while not limits.stopped and time.monotonic() < end:
             time.sleep(0.001)
-        return undecided(problem, capacity, strategy, budget=budget)
+        return undecided(problem, capacity, strategy, limits=limits)
 
     monkeypatch.setattr(capacity_option, "decide", waits)
     before = signal.getsignal(signal.SIGINT)

@@ -17,7 +17,7 @@ import pytest
 
 from memplan_engine import strategies
 from memplan_engine.cli import progress
-from memplan_engine.cli.options import DEFAULT_SECONDS, make_budget
+from memplan_engine.cli.options import DEFAULT_SECONDS, make_limits
 from memplan_engine.cli.progress import describe, solve, solve_in_sight
 from memplan_engine.errors import InputError
 from memplan_engine.strategies.base import Progress, SolveLimits
@@ -62,15 +62,15 @@ def test_a_plan_that_meets_its_bound_is_never_cut_short(memplan):
 
 
 def test_only_strategies_that_search_have_a_time_limit_of_their_own():
-    assert {name: make_budget(name, None).seconds for name in ("auto", "exact", "search", "naive")} == {
+    assert {name: make_limits(name, None).seconds for name in ("auto", "exact", "search", "naive")} == {
         "auto": DEFAULT_SECONDS,
         "exact": DEFAULT_SECONDS,
         "search": DEFAULT_SECONDS,
         "naive": None,
     }
-    budget = make_budget("naive", 2.5, seed=7, threads=3)
-    assert (budget.seconds, budget.seed, budget.threads, budget.most_threads) == (2.5, 7, 3, 3)
-    assert make_budget("auto", None).most_threads == count_cores()
+    limits = make_limits("naive", 2.5, seed=7, threads=3)
+    assert (limits.seconds, limits.seed, limits.threads, limits.most_threads) == (2.5, 7, 3, 3)
+    assert make_limits("auto", None).most_threads == count_cores()
 
 
 def test_the_options_reach_the_strategy(memplan, monkeypatch):
@@ -79,9 +79,9 @@ def test_the_options_reach_the_strategy(memplan, monkeypatch):
     class Asked(cli_slow.Patient):
         name = "asked"
 
-        def place(self, problem, budget):
-            seen.append((budget.seconds, budget.seed, budget.threads))
-            return cli_slow.Naive().place(problem, budget)
+        def place(self, problem, limits):
+            seen.append((limits.seconds, limits.seed, limits.threads))
+            return cli_slow.Naive().place(problem, limits)
 
     monkeypatch.setattr(strategies, "known_strategies", lambda: {"asked": Asked()})
     memplan("plan", "list.csv", "--strategy", "asked", "--seconds", "5", "--seed", "9", "--threads", "2")
@@ -355,13 +355,13 @@ def test_what_the_live_line_says():
 
 
 def test_a_solve_is_watched_from_the_thread_that_asked_and_runs_in_another():
-    budget, looks, threads = SolveLimits(), [], []
+    limits, looks, threads = SolveLimits(), [], []
 
     def work():
         threads.append(threading.current_thread())
         end = time.monotonic() + 10
-        while not budget.stopped and time.monotonic() < end:
-            budget.counter[0] += 1
+        while not limits.stopped and time.monotonic() < end:
+            limits.counter[0] += 1
             time.sleep(0.001)
         return "done"
 
@@ -369,9 +369,9 @@ def test_a_solve_is_watched_from_the_thread_that_asked_and_runs_in_another():
         threads.append(threading.current_thread())
         looks.append(progress.nodes)
         if len(looks) == 3:
-            budget.cancel()
+            limits.cancel()
 
-    assert solve(work, budget, watch, every=0.02) == "done"
+    assert solve(work, limits, watch, every=0.02) == "done"
     assert len(looks) >= 3
     assert looks == sorted(looks)
     assert looks[2] > looks[0]
@@ -385,11 +385,11 @@ def test_what_the_work_raises_comes_out_and_what_the_watch_raises_cancels():
 
     with pytest.raises(InputError, match="work: found a reason"):
         solve(fails, SolveLimits())
-    budget = SolveLimits()
+    limits = SolveLimits()
 
     def watch(progress):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        solve(lambda: time.sleep(0.3), budget, watch, every=0.01)
-    assert budget.stopped
+        solve(lambda: time.sleep(0.3), limits, watch, every=0.01)
+    assert limits.stopped

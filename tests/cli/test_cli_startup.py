@@ -23,7 +23,7 @@ NOT_WAITED_FOR = {
     "memplan_engine.cli.commands.capture_command",
     "memplan_engine.cli.commands.capacity_option",
     "memplan_engine.cli.commands.explain_command",
-    "memplan_engine.feasibility.feasibility_decision",
+    "memplan_engine.feasibility.decision",
     "memplan_engine.formats.memplan_json.json_base",
     "memplan_engine.formats.onnx_model.onnx_shapes",
     "memplan_engine.analysis.layout",

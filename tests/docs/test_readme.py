@@ -79,19 +79,19 @@ def test_the_strategy_of_the_docs_places_by_end(tmp_path: Path) -> None:
     assert plan.strategy == "greedy_by_end"
 
 
-def test_the_strategy_of_the_docs_with_a_budget_uses_it(tmp_path: Path) -> None:
-    """Without reuse the five take 10 bytes, their load is 4, and a budget that is spent leaves the first."""
+def test_the_strategy_of_the_docs_with_limits_uses_them(tmp_path: Path) -> None:
+    """Without reuse the five take 10 bytes, their load is 4, and limits that are spent leave the first."""
     module = written_as_told(tmp_path, "random_orders", 1)
     problem = make_problem(start=[0, 0, 1, 1, 2], end=[1, 2, 3, 2, 3], size=[3, 1, 1, 2, 3])
     seen: list[Progress] = []
-    budget = SolveLimits(seed=1, listener=seen.append)
-    plan = make_plan(problem, module.RandomOrders(), budget=budget)
+    limits = SolveLimits(seed=1, listener=seen.append)
+    plan = make_plan(problem, module.RandomOrders(), limits=limits)
     assert plan.optimal
     assert [progress.arena_bytes for progress in seen][:2] == [None, 10]
     assert (seen[-1].arena_bytes, seen[-1].bound_bytes) == (4, 4)
     spent = SolveLimits()
     spent.cancel()
-    assert make_plan(problem, module.RandomOrders(), budget=spent).arena_bytes == 10
+    assert make_plan(problem, module.RandomOrders(), limits=spent).arena_bytes == 10
 
 
 def test_the_importer_of_the_docs_reads_its_lines(tmp_path: Path) -> None:

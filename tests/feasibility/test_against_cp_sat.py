@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from memplan_engine import known_strategies
 from memplan_engine.bounds import BoundKind
-from memplan_engine.feasibility.feasibility_decision import Decision, Verdict, decide
+from memplan_engine.feasibility.decision import Decision, Verdict, decide
 from memplan_engine.problem import FREE, Problem, make_problem
-from memplan_engine.strategies.limits import SolveLimits
+from memplan_engine.strategies.base import SolveLimits
 from tests.support import drawn
 
 cp_model = pytest.importorskip("ortools.sat.python.cp_model")
@@ -60,7 +60,7 @@ def cp_sat_fits(problem: Problem, capacity: int) -> bool:
 
 def check(problem: Problem, capacity: int) -> Decision:
     """Decide, and hold the verdict and its core against CP-SAT."""
-    decision = decide(problem, capacity, budget=SolveLimits(seconds=MOST_SECONDS))
+    decision = decide(problem, capacity, limits=SolveLimits(seconds=MOST_SECONDS))
     if decision.verdict is Verdict.UNDECIDED:
         # Of a gap that needs some bytes branch and bound knows two sides that need not meet (docs/search.md).
         windows = any(gap.low < gap.high for gaps in problem.gaps.values() for gap in gaps)
@@ -83,7 +83,7 @@ def only(problem: Problem, rows: list[int]) -> Problem:
 @given(drawn.problems(least=1, most=9), st.integers(0, 12))
 @settings(max_examples=60, deadline=None)
 def test_whatever_a_problem_has(problem: Problem, room: int) -> None:
-    bound = decide(problem, 0, budget=SolveLimits(seconds=MOST_SECONDS)).bound.nbytes
+    bound = decide(problem, 0, limits=SolveLimits(seconds=MOST_SECONDS)).bound.nbytes
     check(problem, max(0, bound - 3) + room)
 
 

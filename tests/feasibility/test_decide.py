@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from benchmarks.families import adversarial, perfect
 from memplan_engine.bounds import BoundKind, contributors, lower_bound
 from memplan_engine.errors import InputError, PlanError
-from memplan_engine.feasibility.feasibility_decision import Verdict, decide
+from memplan_engine.feasibility.decision import Verdict, decide
 from memplan_engine.files import load
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import FREE, Gap, make_problem, select
-from memplan_engine.strategies.limits import SolveLimits
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.verify.recheck_cores import Outcome, replay
 from memplan_engine.verify.validate import validate_plan
 from tests import ROOT
@@ -25,7 +25,7 @@ from tests.support import drawn, reference, tight
 
 def check(problem, capacity, optimum):
     """The verdict is right, and what it rests on holds."""
-    decision = decide(problem, capacity, budget=SolveLimits(20))
+    decision = decide(problem, capacity, limits=SolveLimits(20))
     reference.assert_sound(problem, decision.plan.offsets.tolist())
     assert decision.capacity == capacity
     if capacity >= optimum:
@@ -69,7 +69,7 @@ def test_windows_may_leave_it_open_but_never_wrong():
     for problem in tight.many(tight.windows, 25, seed=12):
         optimum = reference.least_arena(problem)
         for capacity in range(max(0, optimum - 2), optimum + 2):
-            verdict = decide(problem, capacity, budget=SolveLimits(0.2)).verdict
+            verdict = decide(problem, capacity, limits=SolveLimits(0.2)).verdict
             wrong = Verdict.DOES_NOT_FIT if capacity >= optimum else Verdict.FITS
             assert verdict is not wrong
 
@@ -88,7 +88,7 @@ def test_no_way_out_by_hand():
 def test_a_core_says_where_and_leaves_the_rest_out():
     made = adversarial.no_way_out(4)
     assert made.optimum is not None
-    decision = decide(made.problem, made.optimum - 1, budget=SolveLimits(20))
+    decision = decide(made.problem, made.optimum - 1, limits=SolveLimits(20))
     assert decision.verdict is Verdict.DOES_NOT_FIT
     core = np.array(decision.bound.core)
     assert len(core) <= 10
@@ -97,17 +97,17 @@ def test_a_core_says_where_and_leaves_the_rest_out():
     assert (end > decision.bound.step).all()
     assert replay(made.problem, decision.bound).outcome is Outcome.PROVED
     assert replay(select(made.problem, core), decide(select(made.problem, core), made.optimum - 1).bound)
-    assert decide(made.problem, made.optimum, budget=SolveLimits(20)).verdict is Verdict.FITS
+    assert decide(made.problem, made.optimum, limits=SolveLimits(20)).verdict is Verdict.FITS
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_perfect_packings_fit_exactly(seed):
     made = perfect.guillotine(80, seed)
     assert made.optimum is not None
-    decision = decide(made.problem, made.optimum, budget=SolveLimits(20))
+    decision = decide(made.problem, made.optimum, limits=SolveLimits(20))
     assert decision.verdict is Verdict.FITS
     assert decision.plan.arena_bytes == made.optimum
-    refused = decide(made.problem, made.optimum - 1, budget=SolveLimits(20))
+    refused = decide(made.problem, made.optimum - 1, limits=SolveLimits(20))
     assert refused.verdict is Verdict.DOES_NOT_FIT
     assert (refused.bound.kind, refused.plan.nodes) == (BoundKind.LOAD, 0)
 
@@ -126,7 +126,7 @@ HARD = tight.crowded(np.random.default_rng(1), 150, 200, 50)
 
 def test_undecided_in_time():
     began = time.perf_counter()
-    decision = decide(HARD, lower_bound(HARD).nbytes + 3, budget=SolveLimits(0.4))
+    decision = decide(HARD, lower_bound(HARD).nbytes + 3, limits=SolveLimits(0.4))
     assert time.perf_counter() - began < 0.44 + 0.3
     assert decision.verdict is Verdict.UNDECIDED
     assert decision.plan.cut_short
@@ -138,9 +138,9 @@ def test_a_budget_spent_before_it_begins_decides_what_bounds_decide():
     spent = SolveLimits()
     spent.cancel()
     load = lower_bound(HARD).nbytes
-    assert decide(HARD, load - 1, budget=spent).verdict is Verdict.DOES_NOT_FIT
-    assert decide(HARD, load, budget=spent).verdict is Verdict.UNDECIDED
-    assert decide(HARD, HARD.total_bytes, budget=spent).verdict is Verdict.FITS
+    assert decide(HARD, load - 1, limits=spent).verdict is Verdict.DOES_NOT_FIT
+    assert decide(HARD, load, limits=spent).verdict is Verdict.UNDECIDED
+    assert decide(HARD, HARD.total_bytes, limits=spent).verdict is Verdict.FITS
 
 
 def test_a_capacity_below_the_largest_buffer():
@@ -213,7 +213,7 @@ def test_the_same_question_gives_the_same_answer():
     problem = tight.many(tight.no_way_out, 1, seed=4)[0]
     optimum = reference.least_arena(problem)
     for capacity in (optimum - 1, optimum):
-        one, other = (decide(problem, capacity, budget=SolveLimits(seed=3)) for _ in "12")
+        one, other = (decide(problem, capacity, limits=SolveLimits(seed=3)) for _ in "12")
         assert one.plan.offsets.tolist() == other.plan.offsets.tolist()
         assert one.bound == other.bound
         assert one.plan.nodes == other.plan.nodes
@@ -239,7 +239,7 @@ def published(name):
 @pytest.mark.parametrize("name", CHALLENGING)
 def test_the_challenging_set_of_minimalloc_fits_into_the_capacity_of_its_paper(name):
     problem = published(name)
-    decision = decide(problem, 1_048_576, budget=SolveLimits(120))
+    decision = decide(problem, 1_048_576, limits=SolveLimits(120))
     assert decision.verdict is Verdict.FITS
     assert decision.plan.arena_bytes <= 1_048_576
     assert validate_plan(decision.plan).valid
@@ -250,6 +250,6 @@ def test_the_challenging_set_of_minimalloc_fits_into_the_capacity_of_its_paper(n
 @pytest.mark.parametrize("name", AT_LOAD)
 def test_published_instances_are_packed_at_their_load(name):
     problem = published(name)
-    plan = make_plan(problem, "auto", budget=SolveLimits(120))
+    plan = make_plan(problem, "auto", limits=SolveLimits(120))
     assert plan.arena_bytes == plan.bound.nbytes == lower_bound(problem).nbytes
     assert validate_plan(plan).valid

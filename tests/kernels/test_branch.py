@@ -13,6 +13,7 @@ from benchmarks.families import perfect
 from memplan_engine.bounds import lower_bound
 from memplan_engine.kernels.exact import branch, branch_state
 from memplan_engine.problem import FREE, Gap, make_problem, select
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.exact.attempts import (
     BRANCHING_RULES,
     LARGE_TABLE,
@@ -22,8 +23,7 @@ from memplan_engine.strategies.exact.attempts import (
     Outcome,
     PartSearch,
 )
-from memplan_engine.strategies.exact.independent_parts import GapRelaxation, independent, make_columns
-from memplan_engine.strategies.limits import SolveLimits
+from memplan_engine.strategies.exact.independent_parts import independent, make_columns
 from tests.support import drawn, reference, tight
 
 TURNS = len(BRANCHING_RULES) * len(MOST_RAISES)
@@ -93,11 +93,11 @@ def test_no_attempt_refutes_a_perfect_packing(make):
         count, steps, units = (int(random.integers(*ends)) for ends in ((20, 45), (20, 40), (10, 30)))
         made = make(count, seed, steps=steps, units=units)
         for rows in independent(made.problem):
-            search, budget = part_search(select(made.problem, rows)), SolveLimits()
+            search, limits = part_search(select(made.problem, rows)), SolveLimits()
             for turn in random.permutation(TURNS)[:20].tolist():
-                outcome, _ = search.attempt(made.optimum, turn, budget, 2_000)
+                outcome, _ = search.attempt(made.optimum, turn, limits, 2_000)
                 assert outcome is not Outcome.DOES_NOT_FIT
-            nodes += int(budget.counter[0])
+            nodes += int(limits.counter[0])
     assert nodes > 20_000
 
 
@@ -190,8 +190,8 @@ def test_units_and_where_exchanges_are_allowed(kind, unit, step, plain):
 
 def test_buffers_that_hold_nothing_at_all_leave_no_columns():
     problem = make_problem([0, 0, 0], [2, 2, 2], [6, 6, 4], gaps={b: (Gap(0, 2, 1, 4),) for b in range(3)})
-    assert len(make_columns(problem, GapRelaxation.EMPTY).rows) == 0
-    assert len(make_columns(problem, GapRelaxation.FULL).rows) == 3
+    assert len(make_columns(problem, relaxed=True).rows) == 0
+    assert len(make_columns(problem).rows) == 3
     check_part(problem, np.random.default_rng(0), 60)
 
 
@@ -220,14 +220,14 @@ def test_select_keeps_everything_of_a_buffer():
 def test_what_one_attempt_refuted_the_next_does_not_look_at_again():
     problem = tight.crowded(np.random.default_rng(13), 22, 30, 9)
     load = lower_bound(problem).nbytes
-    search, budget = part_search(problem), SolveLimits()
+    search, limits = part_search(problem), SolveLimits()
     nodes = []
     for _ in "123":
-        before = int(budget.counter[0])
-        assert search.attempt(load, 0, budget, ENOUGH_NODES)[0] is not Outcome.UNDECIDED
-        nodes.append(int(budget.counter[0]) - before)
-    outcome = search.attempt(load, 0, budget, ENOUGH_NODES)[0]
-    assert outcome is part_search(problem).attempt(load, 1, budget, ENOUGH_NODES)[0]
+        before = int(limits.counter[0])
+        assert search.attempt(load, 0, limits, ENOUGH_NODES)[0] is not Outcome.UNDECIDED
+        nodes.append(int(limits.counter[0]) - before)
+    outcome = search.attempt(load, 0, limits, ENOUGH_NODES)[0]
+    assert outcome is part_search(problem).attempt(load, 1, limits, ENOUGH_NODES)[0]
     assert nodes[0] > 20
     if outcome is Outcome.DOES_NOT_FIT:
         assert nodes[1] == nodes[2] <= 1
@@ -289,11 +289,11 @@ def test_conflicts_are_followed():
     """Six packings that took more than 90,000 nodes without the memory of conflicts and 36,000 with it."""
     nodes = 0
     for seed in (0, 1, 2, 3, 9, 10):
-        made, budget = perfect.guillotine(200, seed), SolveLimits()
+        made, limits = perfect.guillotine(200, seed), SolveLimits()
         search = part_search(made.problem)
-        turns = (search.attempt(made.optimum, turn, budget)[0] for turn in range(100))
+        turns = (search.attempt(made.optimum, turn, limits)[0] for turn in range(100))
         assert Outcome.FITS in turns
-        nodes += int(budget.counter[0])
+        nodes += int(limits.counter[0])
     assert nodes < 60_000
 
 
@@ -327,16 +327,16 @@ HARD = tight.crowded(np.random.default_rng(1), 60, 60, 20)
 
 
 def test_an_attempt_ends_at_its_node_limit():
-    budget = SolveLimits()
-    assert part_search(HARD).attempt(60, 0, budget, 50) == (Outcome.UNDECIDED, None)
-    assert 50 <= budget.counter[0] <= 52
+    limits = SolveLimits()
+    assert part_search(HARD).attempt(60, 0, limits, 50) == (Outcome.UNDECIDED, None)
+    assert 50 <= limits.counter[0] <= 52
 
 
 def test_an_attempt_ends_when_its_budget_is_stopped():
-    budget = SolveLimits()
-    budget.cancel()
-    assert part_search(HARD).attempt(60, 0, budget, 10**9) == (Outcome.UNDECIDED, None)
-    assert budget.counter[0] <= 1
+    limits = SolveLimits()
+    limits.cancel()
+    assert part_search(HARD).attempt(60, 0, limits, 10**9) == (Outcome.UNDECIDED, None)
+    assert limits.counter[0] <= 1
 
 
 def test_node_limits_grow_from_round_to_round_and_stay_numbers():
@@ -349,10 +349,10 @@ def test_node_limits_grow_from_round_to_round_and_stay_numbers():
 
 def test_one_seed_searches_in_the_same_manner_every_time_and_later_rounds_in_others():
     def run():
-        search, budget = part_search(HARD, seed=3), SolveLimits()
-        found = [search.attempt(70, turn, budget) for turn in range(3 * len(BRANCHING_RULES))]
+        search, limits = part_search(HARD, seed=3), SolveLimits()
+        found = [search.attempt(70, turn, limits) for turn in range(3 * len(BRANCHING_RULES))]
         placed = [None if offsets is None else offsets.tolist() for _, offsets in found]
-        return placed, int(budget.counter[0])
+        return placed, int(limits.counter[0])
 
     found, nodes = run()
     assert (found, nodes) == run()

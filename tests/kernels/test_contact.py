@@ -14,11 +14,11 @@ from memplan_engine.planner import make_plan
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.order_fit import place_by
+from memplan_engine.strategies.constructive.portfolio import OTHERS, STARTS
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.search import local_search
 from memplan_engine.strategies.search.contact_fit import placements, urgency
 from memplan_engine.strategies.search.local_search import CONTACT, LocalSearch, Search
-from memplan_engine.strategies.search.starts import OTHERS, STARTS
 from tests.support import drawn, reference, tight
 
 
@@ -40,6 +40,7 @@ def place(problem, order, ceiling, stop=False):
         np.array([stop]),
         np.empty(n + 1, dtype=np.int64),
         make_sorter(n + 1),
+        contact.ContactParams(),
     )
 
 
@@ -84,13 +85,13 @@ def choices(problem, sections, buffer, offsets, placed, ceiling):
             continue
         high = next(byte for byte in range(low, ceiling + 1) if byte not in free)
         below = 1.0 if low == 0 else sum(life for _, top, life in met if top == low) / (finish - begin)
-        above = contact.CEILING
+        above = contact.ContactParams().ceiling
         if high < ceiling:
             above = sum(life for bottom, _, life in met if bottom == high) / (finish - begin)
         for offset in (low + -low % unit, (high - size) - (high - size) % unit):
             if low <= offset and offset + size <= high:
                 score = below * (offset == low) + above * (offset + size == high)
-                scores[offset] = score + contact.TIGHTNESS * size / (high - low)
+                scores[offset] = score + contact.ContactParams().tightness * size / (high - low)
     return scores, met
 
 
@@ -130,9 +131,9 @@ def test_contact_by_hand():
 def test_a_raised_flag_ends_it():
     problem = make_problem(start=[0, 0], end=[1, 1], size=[1, 1])
     assert place(problem, [0, 1], 2, stop=True).tolist() == [contact.UNPLACED] * 2
-    budget = SolveLimits()
-    budget.cancel()
-    assert list(placements(make_timeline(problem), 2, budget)) == []
+    limits = SolveLimits()
+    limits.cancel()
+    assert list(placements(make_timeline(problem), 2, limits)) == []
 
 
 def test_urgency_by_hand():

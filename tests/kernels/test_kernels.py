@@ -150,9 +150,9 @@ def test_placing_is_given_up_when_the_arena_would_pass_the_limit(limit, placed):
 
 
 def test_placing_is_given_up_when_the_flag_is_raised():
-    budget = SolveLimits()
-    budget.cancel()
-    assert place_by(make_timeline(make_problem([0], [1], [1])), np.arange(1), FitRule.FIRST, budget) is None
+    limits = SolveLimits()
+    limits.cancel()
+    assert place_by(make_timeline(make_problem([0], [1], [1])), np.arange(1), FitRule.FIRST, limits) is None
 
 
 INTERVALS = st.lists(

@@ -48,6 +48,6 @@ def test_auto_has_it_however_little_time_there_is() -> None:
     n = 100_000
     start = random.integers(0, n, n)
     problem = make_problem(start, start + random.integers(1, 2_000, n), random.integers(1, 10**6, n))
-    plan = make_plan(problem, "auto", budget=SolveLimits(seconds=0.03))
+    plan = make_plan(problem, "auto", limits=SolveLimits(seconds=0.03))
     assert dict(plan.parameters)["found_by"] in ("start × first fit", "linear scan")
     assert plan.gap < 0.2

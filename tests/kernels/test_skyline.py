@@ -14,11 +14,12 @@ from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies.auto import Auto
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.order_fit import place_by
+from memplan_engine.strategies.constructive.portfolio import OTHERS, STARTS
 from memplan_engine.strategies.constructive.timeline import make_timeline
 from memplan_engine.strategies.search import local_search
 from memplan_engine.strategies.search.local_search import SKYLINE, LocalSearch, Search
-from memplan_engine.strategies.search.skyline_fit import WAYS, Skylines, fullness
-from memplan_engine.strategies.search.starts import OTHERS, STARTS
+from memplan_engine.strategies.search.search_params import DEFAULTS
+from memplan_engine.strategies.search.skyline_fit import Skylines, fullness
 from tests.support import drawn, reference
 
 
@@ -109,13 +110,13 @@ def test_what_ended_too_high_comes_earlier():
     first, again = (Skylines(make_timeline(problem), 4000) for _ in "12")
     rounds = [first.next(SolveLimits()) for _ in range(20)]
     arenas = [int((each + problem.size).max()) for each in rounds]
-    assert min(arenas) < min(arenas[: len(WAYS)])
+    assert min(arenas) < min(arenas[: len(DEFAULTS.skyline_urgencies)])
     for each in rounds:
         reference.assert_sound(problem, each)
         assert each.tolist() == again.next(SolveLimits()).tolist()
-    budget = SolveLimits()
-    budget.cancel()
-    assert first.next(budget) is None
+    limits = SolveLimits()
+    limits.cancel()
+    assert first.next(limits) is None
 
 
 def test_fullness_by_hand():
@@ -145,7 +146,7 @@ def test_full_problems_are_packed_closer_than_by_every_order_and_fit():
 def test_only_full_plain_problems_begin_with_skylines(monkeypatch):
     calls = []
     real = Skylines.next
-    monkeypatch.setattr(Skylines, "next", lambda self, budget: calls.append(1) or real(self, budget))
+    monkeypatch.setattr(Skylines, "next", lambda self, limits: calls.append(1) or real(self, limits))
     full = cut(300, 100, 4000, 3)
     Search(iterations=1).place(full, SolveLimits())
     assert calls
@@ -165,13 +166,13 @@ def test_auto_begins_with_them_where_a_part_is_large_and_repair_goes_on_from_the
     monkeypatch.setattr(
         LocalSearch,
         "go_on",
-        lambda self, first, budget: firsts.append((self, first)) or real(self, first, budget),
+        lambda self, first, limits: firsts.append((self, first)) or real(self, first, limits),
     )
     monkeypatch.setattr("memplan_engine.strategies.auto.ALONE_SECONDS", 0.1)
     monkeypatch.setattr("memplan_engine.strategies.auto.FIRST_SLICE", 0.2)
-    budget = SolveLimits(2.5)
-    with budget.running():
-        placement = Auto().place(problem, budget)
+    limits = SolveLimits(2.5)
+    with limits.running():
+        placement = Auto().place(problem, limits)
     arena = placement.arena_bytes(problem)
     assert 4000 <= arena < 1.35 * 4000
     assert len({id(search) for search, _ in firsts}) == 1

@@ -14,7 +14,7 @@ from memplan_engine.bounds import lower_bound
 from memplan_engine.files import load
 from memplan_engine.kernels import jit
 from memplan_engine.kernels.alignment import align_stretches, longest_increasing
-from memplan_engine.kernels.constructive.slots import place_in_slots
+from memplan_engine.kernels.constructive.online import place_in_slots
 from memplan_engine.kernels.constructive.stack import stack_up
 from memplan_engine.kernels.jit import Kernel, kernel
 from memplan_engine.kernels.plotting.window import inside, owners_of_cells, paint_cells

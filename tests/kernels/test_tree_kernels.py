@@ -140,15 +140,15 @@ def test_the_flag_ends_it_at_once():
     length = np.where(random.random(n) < 0.2, random.integers(1, n, n), 5)
     timeline = make_timeline(make_problem(np.arange(n), np.arange(n) + length, random.integers(1, 10**6, n)))
     assert timeline.cell != effort.RUNS
-    order, budget = np.argsort(-timeline.problem.size), SolveLimits()
+    order, limits = np.argsort(-timeline.problem.size), SolveLimits()
     cancelled: list[float] = []
 
     def cancel() -> None:
-        budget.cancel()
+        limits.cancel()
         cancelled.append(time.perf_counter())
 
     threading.Timer(0.15, cancel).start()
-    assert place_by(timeline, order, FitRule.BEST, budget) is None
+    assert place_by(timeline, order, FitRule.BEST, limits) is None
     assert time.perf_counter() - cancelled[0] < 0.1
 
 

@@ -306,7 +306,7 @@ def test_what_cannot_be_replayed_says_what_can():
 
 def test_a_strategy_that_places_in_its_own_way_is_not_replayed_as_order_and_fit():
     class Own(OrderFit):
-        def place(self, problem, budget):
+        def place(self, problem, limits):
             raise NotImplementedError
 
     assert recorder_of(GREEDY_BY_SIZE)

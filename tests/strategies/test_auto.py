@@ -1,4 +1,4 @@
-"""Strategy `auto`: never worse than anything constructive, within limits, and the budgets it shares out."""
+"""Strategy `auto`: never worse than anything constructive, within limits, and the limits it shares out."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from memplan_engine.bounds import Bound, BoundKind, lower_bound
 from memplan_engine.planner import as_problem, compare, make_plan, strategies_for
 from memplan_engine.problem import make_problem
 from memplan_engine.strategies import auto, get_strategy
-from memplan_engine.strategies.base import is_anytime
+from memplan_engine.strategies.base import Placement, Progress, SolveLimits, is_anytime
 from memplan_engine.strategies.constructive.portfolio import place_by_portfolio
-from memplan_engine.strategies.limits import Placement, Progress, SolveLimits
 from memplan_engine.strategies.search import local_search
 from memplan_engine.verify.validate import validate_plan
 from tests import ROOT
@@ -38,7 +37,7 @@ def constructive(problem):
 @given(problem=drawn.problems(most=10))
 @settings(max_examples=60, deadline=None)
 def test_it_is_never_worse_than_any_constructive_strategy(problem):
-    plan = make_plan(problem, budget=SolveLimits(0.3))
+    plan = make_plan(problem, limits=SolveLimits(0.3))
     reference.assert_sound(problem, plan.offsets.tolist())
     assert plan.arena_bytes <= min(other.arena_bytes for other in compare(problem, constructive(problem)))
 
@@ -46,7 +45,7 @@ def test_it_is_never_worse_than_any_constructive_strategy(problem):
 @pytest.mark.parametrize("kind", tight.EXACT, ids=lambda kind: kind.__name__)
 def test_what_is_small_is_solved_with_a_proof(kind):
     for problem in tight.many(kind, 15, seed=21):
-        plan = make_plan(problem, budget=SolveLimits())
+        plan = make_plan(problem, limits=SolveLimits())
         assert plan.arena_bytes == plan.bound.nbytes == reference.least_arena(problem)
 
 
@@ -70,7 +69,7 @@ def test_examples_are_proved(name, arena):
 def test_no_constructive_strategy_beats_it_on_an_example(path):
     problem = as_problem(load(path))
     others = compare(problem, constructive(problem))
-    assert make_plan(problem, budget=SolveLimits(5.0)).arena_bytes <= min(plan.arena_bytes for plan in others)
+    assert make_plan(problem, limits=SolveLimits(5.0)).arena_bytes <= min(plan.arena_bytes for plan in others)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -78,12 +77,12 @@ def test_large_parts_are_searched_in_both_ways(threads):
     """More buffers than branch and bound is left alone with: repair works in turn with it, or beside it."""
     made = random_instances.training(120, 3)
     assert len(made.problem) > 400
-    budget = SolveLimits(8.0, threads=threads)
-    plan = make_plan(made.problem, budget=budget)
+    limits = SolveLimits(8.0, threads=threads)
+    plan = make_plan(made.problem, limits=limits)
     reference_arena = place_by_portfolio(made.problem, SolveLimits(), 0).arena_bytes(made.problem)
     assert made.lower_bound <= plan.arena_bytes <= reference_arena
     assert validate_plan(plan, replay=False).valid
-    assert budget.best_bytes == plan.arena_bytes
+    assert limits.best_bytes == plan.arena_bytes
 
 
 HARD = tight.crowded(np.random.default_rng(1), 150, 200, 50)
@@ -93,56 +92,71 @@ HARD_AND_LARGE = perfect.pinwheel(601, 1).problem
 @pytest.mark.parametrize("strategy", ["auto", "exact", "search"])
 @pytest.mark.parametrize("problem", [HARD, HARD_AND_LARGE], ids=["150", "601"])
 def test_time_limits_are_kept(strategy, problem):
-    make_plan(problem, strategy, budget=SolveLimits(0.3))  # loads the kernels
-    budget = SolveLimits(0.7)
+    make_plan(problem, strategy, limits=SolveLimits(0.3))  # loads the kernels
+    limits = SolveLimits(0.7)
     began = time.perf_counter()
-    plan = make_plan(problem, strategy, budget=budget)
+    plan = make_plan(problem, strategy, limits=limits)
     assert time.perf_counter() - began < 0.77 + SLACK
     assert plan.cut_short
     assert validate_plan(plan, replay=False).valid
-    assert plan.bound.nbytes < plan.arena_bytes == budget.best_bytes
+    assert plan.bound.nbytes < plan.arena_bytes == limits.best_bytes
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("problem", [HARD, HARD_AND_LARGE], ids=["150", "601"])
 def test_cancelling_from_another_thread_keeps_the_best(problem, threads):
-    budget = SolveLimits(60.0, threads=threads)
-    threading.Timer(0.4, budget.cancel).start()
+    limits = SolveLimits(60.0, threads=threads)
+    threading.Timer(0.4, limits.cancel).start()
     began = time.perf_counter()
-    plan = make_plan(problem, budget=budget)
+    plan = make_plan(problem, limits=limits)
     assert time.perf_counter() - began < 0.4 + 0.5
     assert plan.cut_short
     assert validate_plan(plan, replay=False).valid
-    assert plan.arena_bytes == budget.best_bytes
+    assert plan.arena_bytes == limits.best_bytes
 
 
 def test_threads_and_nodes_are_told():
     made = adversarial.no_way_out(3)
     for threads in (1, 2):
-        plan = make_plan(made.problem, budget=SolveLimits(20, threads=threads))
+        plan = make_plan(made.problem, limits=SolveLimits(20, threads=threads))
         assert plan.threads == threads
         assert plan.nodes > 0
         assert plan.bound.kind is BoundKind.CORE
-    easy = make_plan(make_problem([0], [1], [1]), budget=SolveLimits(20, threads=2))
+    easy = make_plan(make_problem([0], [1], [1]), limits=SolveLimits(20, threads=2))
     assert (easy.threads, easy.nodes) == (1, 0)
 
 
 def test_progress_comes_with_every_better_placement_and_bound():
     made = adversarial.no_way_out(2)
     told: list[Progress] = []
-    plan = make_plan(made.problem, budget=SolveLimits(20, listener=told.append))
+    plan = make_plan(made.problem, limits=SolveLimits(20, listener=told.append))
     assert told[0].bound_bytes == made.lower_bound
     assert told[-1].bound_bytes == told[-1].arena_bytes == plan.arena_bytes == made.optimum
     assert told[-1].gap == 0.0
     assert [one.nodes for one in told] == sorted(one.nodes for one in told)
 
 
+def test_who_hears_of_progress_may_say_that_it_is_enough():
+    made = adversarial.no_way_out(2)
+    told: list[Progress] = []
+
+    def enough(progress: Progress) -> bool:
+        told.append(progress)
+        return progress.gap is not None
+
+    # The bound is told first, and does not end it; the first placement does, long before the proof.
+    plan = make_plan(made.problem, limits=SolveLimits(20, listener=enough))
+    assert told[0].gap is None
+    assert told[-1].arena_bytes == plan.arena_bytes > made.optimum
+    assert plan.cut_short
+
+
 def test_what_is_only_as_good_is_no_news():
     # No order × fit gets below 8 here, and the bound is 7: each of them would be tried and told again.
     problem = make_problem([1, 0, 4, 0, 2, 3], [2, 3, 5, 5, 4, 4], [3, 2, 2, 1, 2, 4])
     reports: list[int] = []
-    budget = SolveLimits(listener=lambda progress: reports.append(progress.arena_bytes or 99))
-    placement = place_by_portfolio(problem, budget, lower_bound(problem).nbytes)
+    limits = SolveLimits(listener=lambda progress: reports.append(progress.arena_bytes or 99))
+    placement = place_by_portfolio(problem, limits, lower_bound(problem).nbytes)
     assert (placement.arena_bytes(problem), lower_bound(problem).nbytes) == (8, 7)
     assert reports == sorted(set(reports), reverse=True)
     # Search finds what no order × fit does.
@@ -230,11 +244,11 @@ def test_children_count_nodes_together():
 
 
 def test_a_budget_that_ends_in_time_stops_nobody_later():
-    budget = SolveLimits(0.1)
-    with budget.running():
+    limits = SolveLimits(0.1)
+    with limits.running():
         pass
     time.sleep(0.15)
-    assert not budget.stopped
+    assert not limits.stopped
 
 
 def test_bounds_and_arrays_of_a_large_part_are_worked_out_once(monkeypatch):
@@ -247,7 +261,7 @@ def test_bounds_and_arrays_of_a_large_part_are_worked_out_once(monkeypatch):
         )
     monkeypatch.setattr(auto, "MOST_BUFFERS", 3)
     problem = make_problem(*np.array([(i % 7, i % 7 + 3, 1 + i % 5) for i in range(40)]).T)
-    plan = make_plan(problem, "auto", budget=SolveLimits(2.0))
+    plan = make_plan(problem, "auto", limits=SolveLimits(2.0))
     assert (plan.bound, calls.count("_lower_bound")) == (bounds.lower_bound(problem), 1)
     assert calls.count("prepare") <= 1
     assert "place_quickly" not in calls
@@ -258,9 +272,9 @@ def test_checking_many_buffers_is_within_the_limit(monkeypatch):
     n = 60
     problem = make_problem(range(n), range(3, n + 3), [64] * n)
     for seconds, kept in ((4.0, 0.6), (1.0, 0.25)):
-        budget = SolveLimits(seconds)
-        make_plan(problem, "greedy_by_size", budget=budget)
-        assert budget.reserve == pytest.approx(kept)
+        limits = SolveLimits(seconds)
+        make_plan(problem, "greedy_by_size", limits=limits)
+        assert limits.reserve == pytest.approx(kept)
     ends = SolveLimits(0.3, reserve=0.2)
     with ends.running():
         assert ends.left <= 0.1
@@ -273,7 +287,7 @@ import resource, time
 import numpy as np
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import make_problem
-from memplan_engine.strategies.limits import SolveLimits
+from memplan_engine.strategies.base import SolveLimits
 
 random = np.random.default_rng(1)
 n = 1_000_000
@@ -283,7 +297,7 @@ length[random.random(n) < 0.001] *= 1000
 size = 64 * np.exp2(random.uniform(0, 14, n)).astype(np.int64)
 problem = make_problem(start, start + length, size)
 began = time.process_time()
-plan = make_plan(problem, budget=SolveLimits(2.0))
+plan = make_plan(problem, limits=SolveLimits(2.0))
 seconds = time.process_time() - began
 assert plan.bound.nbytes <= plan.arena_bytes < plan.naive_bytes // 100, plan.arena_bytes
 print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)

@@ -16,12 +16,12 @@ from memplan_engine.bounds import BoundKind, contributors, lower_bound
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import FREE, Gap, make_problem, select
 from memplan_engine.strategies import get_strategy
+from memplan_engine.strategies.base import Placement, Progress, SolveLimits
 from memplan_engine.strategies.constructive.naive import Naive
 from memplan_engine.strategies.constructive.portfolio import place_by_portfolio
 from memplan_engine.strategies.exact.exact_search import Exact
 from memplan_engine.strategies.exact.minimal_core import is_refuted, shrink_core
 from memplan_engine.strategies.exact.race import EARLY_ATTEMPTS, RUNG, TARGET_SHARE, Race
-from memplan_engine.strategies.limits import Placement, Progress, SolveLimits
 from memplan_engine.verify.recheck_cores import Outcome, replay
 from memplan_engine.verify.validate import validate_plan
 from tests.support import drawn, reference, tight
@@ -34,10 +34,10 @@ def has_windows(problem):
     return any(gap.low < gap.high for gaps in problem.gaps.values() for gap in gaps)
 
 
-def solve(problem, budget=None, strategy=None):
+def solve(problem, limits=None, strategy=None):
     """A plan by `exact`. Where gaps have windows it need not come to an end by itself."""
     limit = 0.05 if has_windows(problem) else None
-    return make_plan(problem, strategy or Exact(), budget=budget or SolveLimits(limit))
+    return make_plan(problem, strategy or Exact(), limits=limits or SolveLimits(limit))
 
 
 def check_core(problem, bound):
@@ -171,7 +171,7 @@ def test_only_cores_are_made_smaller():
 @pytest.mark.parametrize("seed", range(4))
 def test_guillotine_cuts_are_packed_without_any_waste(count, seed):
     made = perfect.guillotine(count, seed)
-    plan = make_plan(made.problem, "exact", budget=SolveLimits(20))
+    plan = make_plan(made.problem, "exact", limits=SolveLimits(20))
     assert plan.arena_bytes == plan.bound.nbytes == made.optimum
     assert plan.bound.kind is BoundKind.LOAD
 
@@ -180,14 +180,14 @@ def test_guillotine_cuts_are_packed_without_any_waste(count, seed):
 def test_other_perfect_packings(make):
     for seed in range(3):
         made = make(61, seed)
-        plan = make_plan(made.problem, "exact", budget=SolveLimits(20))
+        plan = make_plan(made.problem, "exact", limits=SolveLimits(20))
         assert plan.arena_bytes == plan.bound.nbytes == made.optimum
 
 
 @pytest.mark.parametrize("copies", [1, 2, 3, 5])
 def test_what_load_does_not_show_is_proved_with_nine_buffers(copies):
     made = adversarial.no_way_out(copies)
-    plan = make_plan(made.problem, "exact", budget=SolveLimits(20))
+    plan = make_plan(made.problem, "exact", limits=SolveLimits(20))
     assert plan.arena_bytes == plan.bound.nbytes == made.optimum
     assert plan.bound.nbytes > 1.19 * made.lower_bound
     assert len(plan.bound.core) <= 10
@@ -207,7 +207,7 @@ def test_what_load_does_not_show_is_proved_with_nine_buffers(copies):
     ids=lambda made: made.name,
 )
 def test_where_rules_of_thumb_fail(made):
-    plan = make_plan(made.problem, "exact", budget=SolveLimits(20))
+    plan = make_plan(made.problem, "exact", limits=SolveLimits(20))
     assert plan.arena_bytes == plan.bound.nbytes == made.optimum
 
 
@@ -218,7 +218,7 @@ HARD = tight.crowded(np.random.default_rng(1), 150, 200, 50)
 def test_a_time_limit_is_kept_and_so_is_the_best():
     reports: list[Progress] = []
     began = time.perf_counter()
-    plan = make_plan(HARD, "exact", budget=SolveLimits(1.0, listener=reports.append))
+    plan = make_plan(HARD, "exact", limits=SolveLimits(1.0, listener=reports.append))
     assert time.perf_counter() - began < 1.1 + SLACK
     assert plan.cut_short
     assert plan.seconds > 0.9
@@ -233,26 +233,26 @@ def test_a_time_limit_is_kept_and_so_is_the_best():
 
 
 def test_cancelling_from_another_thread_ends_it():
-    budget = SolveLimits()
-    threading.Timer(0.3, budget.cancel).start()
+    limits = SolveLimits()
+    threading.Timer(0.3, limits.cancel).start()
     began = time.perf_counter()
-    plan = make_plan(HARD, "exact", budget=budget)
+    plan = make_plan(HARD, "exact", limits=limits)
     assert time.perf_counter() - began < 0.3 + 0.5
     assert plan.cut_short
     assert validate_plan(plan, replay=False).valid
 
 
 def test_a_budget_spent_before_it_begins_gives_no_reuse():
-    budget = SolveLimits()
-    budget.cancel()
-    plan = make_plan(HARD, "exact", budget=budget)
+    limits = SolveLimits()
+    limits.cancel()
+    plan = make_plan(HARD, "exact", limits=limits)
     assert plan.arena_bytes == plan.naive_bytes
     assert plan.nodes == 0
 
 
 def test_one_seed_and_one_thread_give_the_same_every_time():
     problem = tight.crowded(np.random.default_rng(2), 40, 40, 12)
-    plans = [make_plan(problem, "exact", budget=SolveLimits(seed=5)) for _ in "12"]
+    plans = [make_plan(problem, "exact", limits=SolveLimits(seed=5)) for _ in "12"]
     assert plans[0].offsets.tolist() == plans[1].offsets.tolist()
     assert plans[0].bound.nbytes == plans[1].bound.nbytes
     # The nodes are those of the race alone where no core is made smaller.
@@ -264,14 +264,14 @@ def test_two_at_once_in_threads_find_what_each_finds_alone():
     found: dict[int, list[int]] = {}
 
     def work(place):
-        found[place] = make_plan(problems[place], "exact", budget=SolveLimits()).offsets.tolist()
+        found[place] = make_plan(problems[place], "exact", limits=SolveLimits()).offsets.tolist()
 
     threads = [threading.Thread(target=work, args=(place,)) for place in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    alone = [make_plan(problem, "exact", budget=SolveLimits()).offsets.tolist() for problem in problems]
+    alone = [make_plan(problem, "exact", limits=SolveLimits()).offsets.tolist() for problem in problems]
     assert [found[0], found[1]] == alone
 
 
@@ -285,10 +285,10 @@ def test_two_threads_find_the_same_arena(kind):
 
 def test_threads_are_told_where_they_were_used():
     made = adversarial.no_way_out(3)
-    assert make_plan(made.problem, "exact", budget=SolveLimits(20, threads=2)).threads == 2
-    assert make_plan(made.problem, "exact", budget=SolveLimits(20, threads=1)).threads == 1
+    assert make_plan(made.problem, "exact", limits=SolveLimits(20, threads=2)).threads == 2
+    assert make_plan(made.problem, "exact", limits=SolveLimits(20, threads=1)).threads == 1
     easy = make_problem([0], [1], [1])
-    assert make_plan(easy, "exact", budget=SolveLimits(20, threads=2)).threads == 1
+    assert make_plan(easy, "exact", limits=SolveLimits(20, threads=2)).threads == 1
 
 
 def in_sequence(*problems):
@@ -308,9 +308,9 @@ def test_independent_parts_are_solved_one_by_one():
     race = Race(problem, first, lower_bound(problem))
     assert len(race.parts) >= 5
     assert max(len(part.rows) for part in race.parts) <= 80
-    plan = make_plan(problem, "exact", budget=SolveLimits(20))
+    plan = make_plan(problem, "exact", limits=SolveLimits(20))
     assert plan.arena_bytes == plan.bound.nbytes == made[0].optimum
-    alone = [make_plan(each.problem, "exact", budget=SolveLimits(20)).nodes for each in made]
+    alone = [make_plan(each.problem, "exact", limits=SolveLimits(20)).nodes for each in made]
     assert plan.nodes <= 2 * sum(alone) + 1000
 
 
@@ -381,14 +381,14 @@ def test_parts_that_are_too_large_keep_their_first_placement(monkeypatch):
 
 def test_it_is_never_worse_than_the_portfolio():
     for problem in tight.many(tight.crowded, 10, seed=9):
-        budget = SolveLimits()
-        assert solve(problem).arena_bytes <= place_by_portfolio(problem, budget, 0).arena_bytes(problem)
+        limits = SolveLimits()
+        assert solve(problem).arena_bytes <= place_by_portfolio(problem, limits, 0).arena_bytes(problem)
 
 
 def test_it_is_known_by_name_and_says_what_found_the_plan():
     assert isinstance(get_strategy("exact"), Exact)
     made = perfect.guillotine(100, 0)
-    plan = make_plan(made.problem, "exact", budget=SolveLimits(20))
+    plan = make_plan(made.problem, "exact", limits=SolveLimits(20))
     assert dict(plan.parameters)["found_by"] == "branch and bound"
     easy = make_plan(make_problem([0], [1], [1], fixed=[FREE]), "exact")
     assert dict(easy.parameters)["found_by"] == "no reuse"

@@ -30,9 +30,9 @@ def full_of_holes() -> Problem:
 
 
 def ended() -> SolveLimits:
-    budget = SolveLimits()
-    budget.cancel()
-    return budget
+    limits = SolveLimits()
+    limits.cancel()
+    return limits
 
 
 @given(problems())
@@ -61,7 +61,7 @@ def test_a_limit_ends_the_first_plan_and_slots_give_another() -> None:
     problem = full_of_holes()
     assert place_online(problem, by_start(problem), ended()) is None
     assert place_online(problem, by_start(problem), SolveLimits()) is not None
-    plan = make_plan(problem, "auto", budget=SolveLimits(seconds=0.05))
+    plan = make_plan(problem, "auto", limits=SolveLimits(seconds=0.05))
     assert (dict(plan.parameters)["found_by"], plan.cut_short) == ("slots", True)
     assert plan.arena_bytes == 40_002
 

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from memplan_engine.bounds import lower_bound
 from memplan_engine.kernels.search import radix, repair, time_index
-from memplan_engine.kernels.search.repair import NOWHERE, UNPLACED
+from memplan_engine.kernels.search.repair import NOWHERE, UNPLACED, RepairLimits
 from memplan_engine.planner import adopt, make_plan
 from memplan_engine.problem import FREE, Gap, make_problem
 from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import Progress, SolveLimits
 from memplan_engine.strategies.constructive.order_fit import FitRule, OrderFit, place_by
 from memplan_engine.strategies.constructive.orders import BY_HEAT
+from memplan_engine.strategies.constructive.portfolio import OTHERS, STARTS
 from memplan_engine.strategies.constructive.timeline import make_timeline
-from memplan_engine.strategies.search.ejection_search import RepairLimits, make_ejection_search
+from memplan_engine.strategies.search.ejection_search import make_ejection_search
 from memplan_engine.strategies.search.local_search import Search
-from memplan_engine.strategies.search.starts import OTHERS, STARTS
 from memplan_engine.verify.validate import validate_plan
 from tests.support import drawn, reference
 
@@ -170,12 +170,12 @@ def test_after_any_moves_what_is_placed_is_sound_and_below_the_ceiling(drawing, 
     ends = [o + int(problem.size[b]) for b, o in placed.items()]
     ceiling = max(int(max(ends, default=0) * share), int(problem.size.max(initial=0)))
     ejection.begin(np.array([placed.get(b, UNPLACED) for b in range(len(problem))]), ceiling, 0.5, 0.5)
-    lost = ejection.state.worths[1]
+    lost = ejection.state.weights[1]
     whole = ejection.repair(ceiling, NOWHERE, RepairLimits(moves, 10**9, 20), seed, SolveLimits())
     offsets = ejection.offsets
     assert int((offsets == UNPLACED).sum()) == ejection.out
     assert sorted(ejection.state.pool[: ejection.out]) == np.flatnonzero(offsets == UNPLACED).tolist()
-    assert ejection.state.worths[1] <= lost * (1 + 1e-6)
+    assert ejection.state.weights[1] <= lost * (1 + 1e-6)
     kept = {b: int(o) for b, o in enumerate(offsets) if o != UNPLACED}
     for buffer, offset in kept.items():
         held = problem.fixed[buffer] != FREE
@@ -197,20 +197,34 @@ def test_one_move_by_hand():
     ejection.begin(np.array([0, 4, 6, 10]), 6, 1.0, 1.0)
     assert ejection.out == 2
     assert ejection.offsets.tolist() == [0, 4, UNPLACED, UNPLACED]
-    assert ejection.state.worths[0] == 4 + 2
+    assert ejection.state.weights[0] == 4 + 2
     ejection.repair(6, 10, RepairLimits(200, 10**9, 4), 1, SolveLimits())
     # Ten bytes at step 1 never fit below six: 3 is placed, and the cheapest to leave out is 2.
     assert np.flatnonzero(ejection.offsets == UNPLACED).tolist() == [2]
-    assert ejection.state.worths[1] == 4
+    assert ejection.state.weights[1] == 4
+
+
+def test_a_repair_goes_by_its_params():
+    # As above: 2 has no hole, and each look for one that pushes others out makes it dearer.
+    problem = make_problem([0, 0, 1, 1], [2, 1, 2, 2], [4, 2, 4, 2])
+    penalties = []
+    for dearer in (0.0, 0.5):
+        ejection = make_ejection_search(make_timeline(problem), repair.RepairParams(dearer=dearer))
+        ejection.begin(np.array([0, 4, 6, 10]), 6, 1.0, 1.0)
+        ejection.repair(6, 10, RepairLimits(200, 10**9, 4), 1, SolveLimits())
+        penalties.append(ejection.state.penalty)
+    assert penalties[0].tolist() == [1.0] * 4
+    assert penalties[1][2] > 1
+    assert (penalties[1] % 0.5 == 0).all()
 
 
 def test_a_raised_flag_ends_a_repair_before_its_first_move():
     problem = training(500)
     ejection = make_ejection_search(make_timeline(problem))
     ejection.begin(np.full(500, UNPLACED), 10**9, 1.0, 1.0)
-    budget = SolveLimits()
-    budget.cancel()
-    assert ejection.repair(10**9, 10**12, RepairLimits(10**6, 10**12, 100), 1, budget) is None
+    limits = SolveLimits()
+    limits.cancel()
+    assert ejection.repair(10**9, 10**12, RepairLimits(10**6, 10**12, 100), 1, limits) is None
     assert (ejection.moves, ejection.out) == (0, 500)
 
 
@@ -279,10 +293,10 @@ def test_iterations_limit_the_moves_and_seeds_differ():
     problem = hard(400)
     arenas, moves = [], []
     for seed in (1, 1, 2):
-        budget = SolveLimits(seed=seed)
-        placement = Search(iterations=5000).place(problem, budget)
+        limits = SolveLimits(seed=seed)
+        placement = Search(iterations=5000).place(problem, limits)
         arenas.append(placement.offsets.tolist())
-        moves.append(int(budget.counter[0]))
+        moves.append(int(limits.counter[0]))
     assert arenas[0] == arenas[1] != arenas[2]
     assert max(moves) <= 5000
     assert moves[0] == moves[1] > 0
@@ -291,17 +305,17 @@ def test_iterations_limit_the_moves_and_seeds_differ():
 def test_without_any_limit_it_ends_by_itself_where_the_bound_cannot_be_met():
     # Offsets 0, 4 and 8 for the three leave holes of one byte: the fourth lies below or above all, 13 bytes.
     problem = make_problem([0] * 4, [1] * 4, [3, 3, 3, 2], alignment=[2, 2, 2, 1])
-    budget = SolveLimits()
-    assert Search().place(problem, budget).arena_bytes(problem) == reference.optimum(problem) == 13
+    limits = SolveLimits()
+    assert Search().place(problem, limits).arena_bytes(problem) == reference.optimum(problem) == 13
     assert lower_bound(problem).nbytes == 11
-    assert 0 < budget.counter[0] <= 1000 + 200 * 4
+    assert 0 < limits.counter[0] <= 1000 + 200 * 4
 
 
 def test_reports_only_get_better_and_the_last_is_the_plan():
     problem = training(1500, seed=1)
     problem = make_problem(problem.start, problem.end, problem.size + np.arange(1500) % 7)
     reports: list[Progress] = []
-    plan = make_plan(problem, Search(iterations=3000), budget=SolveLimits(listener=reports.append))
+    plan = make_plan(problem, Search(iterations=3000), limits=SolveLimits(listener=reports.append))
     arenas = [report.arena_bytes for report in reports if report.arena_bytes is not None]
     assert arenas == sorted(set(arenas), reverse=True)
     assert arenas[-1] == plan.arena_bytes
@@ -310,9 +324,9 @@ def test_reports_only_get_better_and_the_last_is_the_plan():
 
 
 def test_a_budget_spent_before_it_begins_still_gives_a_plan():
-    budget = SolveLimits()
-    budget.cancel()
-    plan = make_plan(make_problem([0, 1], [1, 2], [5, 5]), "search", budget=budget)
+    limits = SolveLimits()
+    limits.cancel()
+    plan = make_plan(make_problem([0, 1], [1, 2], [5, 5]), "search", limits=limits)
     assert plan.offsets.tolist() == [0, 5]
 
 
@@ -328,9 +342,9 @@ def test_a_time_limit_is_kept():
     problem = hard(20_000)
     # Which kernels a placement needs depends on its size: have all of them compiled before the clock runs.
     Search(iterations=1).place(problem, SolveLimits())
-    budget = SolveLimits(seconds=0.6)
+    limits = SolveLimits(seconds=0.6)
     began = time.perf_counter()
-    plan = make_plan(problem, "search", budget=budget)
+    plan = make_plan(problem, "search", limits=limits)
     assert plan.seconds < 2.0
     assert time.perf_counter() - began < 3
     assert validate_plan(plan).valid
@@ -339,9 +353,9 @@ def test_a_time_limit_is_kept():
 
 def test_a_cancel_from_another_thread_ends_it():
     problem = hard(3000)
-    budget = SolveLimits(seconds=60)
-    threading.Timer(0.3, budget.cancel).start()
-    plan = make_plan(problem, "search", budget=budget)
+    limits = SolveLimits(seconds=60)
+    threading.Timer(0.3, limits.cancel).start()
+    plan = make_plan(problem, "search", limits=limits)
     assert plan.seconds < 5
     assert validate_plan(plan).valid
 

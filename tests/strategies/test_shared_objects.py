@@ -208,10 +208,10 @@ def test_min_cost_flow_says_when_there_are_too_many_buffers():
 
 @pytest.mark.parametrize("name", FAMILY)
 def test_a_budget_that_is_spent_stops_it(name):
-    budget = SolveLimits()
-    budget.cancel()
+    limits = SolveLimits()
+    limits.cancel()
     with pytest.raises(PlanError, match=f"{name} was stopped before every buffer had its object"):
-        make_plan(PAIR, name, budget=budget)
+        make_plan(PAIR, name, limits=limits)
 
 
 @pytest.mark.parametrize("name", FAMILY)

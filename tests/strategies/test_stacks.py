@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 
 from memplan_engine.bounds import Bound, BoundKind, lower_bound
-from memplan_engine.feasibility.feasibility_decision import Verdict, decide
+from memplan_engine.feasibility.decision import Verdict, decide
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies.base import SolveLimits
@@ -65,7 +65,7 @@ def test_a_triangle_is_proved_at_once_and_replayed():
     assert bound == Bound(12, BoundKind.CORE, 0, core=(0, 1, 2), until=3)
     assert heaviest_stack(TRIANGLE, 12) is None
     for strategy in ("auto", "exact"):
-        plan = make_plan(TRIANGLE, strategy, budget=SolveLimits(5))
+        plan = make_plan(TRIANGLE, strategy, limits=SolveLimits(5))
         assert (plan.arena_bytes, plan.bound) == (12, bound)
         assert plan.optimal
         assert not plan.nodes

@@ -16,9 +16,9 @@ from memplan_dashboard.background.jobs import goes_on
 
 from memplan_engine.analysis.positional import shared_objects_bound
 from memplan_engine.bounds import lower_bound
-from memplan_engine.cli.options import make_budget
+from memplan_engine.cli.options import make_limits
 from memplan_engine.errors import InputError, MemplanError, PlanError
-from memplan_engine.feasibility.feasibility_decision import decide, decides, deciding
+from memplan_engine.feasibility.decision import decide, decides, deciding
 from memplan_engine.planner import DEFAULT_SECONDS, adopt, compare, make_plan, strategies_for
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies import get_strategy, known_strategies
@@ -263,17 +263,17 @@ def test_gaps_that_cover_a_whole_lifetime(name):
 
 @pytest.mark.parametrize("name", ORDERED)
 def test_a_budget_that_is_spent_stops_a_constructive_strategy(name):
-    budget = SolveLimits()
-    budget.cancel()
+    limits = SolveLimits()
+    limits.cancel()
     with pytest.raises(PlanError, match=f"problem: {name} was stopped before every buffer had its offset"):
-        make_plan(make_problem([0], [1], [1]), name, budget=budget)
+        make_plan(make_problem([0], [1], [1]), name, limits=limits)
 
 
 def test_auto_gives_a_valid_plan_however_small_the_budget():
     problem = make_problem([0, 1], [1, 2], [5, 5])
     cancelled = SolveLimits()
     cancelled.cancel()
-    plan = make_plan(problem, "auto", budget=cancelled)
+    plan = make_plan(problem, "auto", limits=cancelled)
     assert plan.offsets.tolist() == [0, 5]
     assert dict(plan.parameters)["found_by"] == "no reuse"
 
@@ -284,9 +284,9 @@ def test_a_time_limit_ends_auto_early_with_the_best_so_far():
     start = random.integers(0, n, n)
     problem = make_problem(start, start + random.integers(1, n, n), random.integers(1, 10**6, n))
     reports: list[int] = []
-    budget = SolveLimits(seconds=0.05, listener=lambda progress: reports.append(progress.arena_bytes))
-    plan = make_plan(problem, "auto", budget=budget)
-    assert budget.stopped
+    limits = SolveLimits(seconds=0.05, listener=lambda progress: reports.append(progress.arena_bytes))
+    plan = make_plan(problem, "auto", limits=limits)
+    assert limits.stopped
     assert validate_plan(plan).valid
     assert reports[-1] == plan.arena_bytes
 
@@ -296,7 +296,7 @@ def test_each_report_is_better_than_the_one_before_and_the_last_is_the_plan():
     start = random.integers(0, 100, 200)
     problem = make_problem(start, start + random.integers(1, 40, 200), random.integers(1, 1000, 200))
     reports: list[Progress] = []
-    plan = make_plan(problem, budget=SolveLimits(listener=reports.append))
+    plan = make_plan(problem, limits=SolveLimits(listener=reports.append))
     arenas = [progress.arena_bytes for progress in reports if progress.arena_bytes is not None]
     assert len(arenas) > 2
     assert arenas == sorted(set(arenas), reverse=True)
@@ -309,10 +309,10 @@ def test_cancelling_from_another_thread_ends_auto():
     n = 20_000
     start = random.integers(0, n, n)
     problem = make_problem(start, start + random.integers(1, n, n), random.integers(1, 10**6, n))
-    budget = SolveLimits()
-    threading.Timer(0.05, budget.cancel).start()
-    plan = make_plan(problem, "auto", budget=budget)
-    assert budget.stopped
+    limits = SolveLimits()
+    threading.Timer(0.05, limits.cancel).start()
+    plan = make_plan(problem, "auto", limits=limits)
+    assert limits.stopped
     assert plan.arena_bytes >= plan.bound.nbytes
 
 
@@ -334,7 +334,7 @@ class Upwards:
     description: ClassVar[str] = "each buffer a fixed distance above the last"
     source: ClassVar[str] = "these tests"
 
-    def place(self, problem, budget):
+    def place(self, problem, limits):
         return Placement(np.arange(len(problem)) * self.step)
 
 
@@ -352,10 +352,10 @@ class Patient(Upwards):
     def with_capacity(self, capacity):
         return replace(self, capacity=capacity)
 
-    def place(self, problem, budget):
-        self.limits.append((self.capacity, budget.seconds))
+    def place(self, problem, limits):
+        self.limits.append((self.capacity, limits.seconds))
         placement = Placement(np.arange(len(problem)) * self.step)
-        budget.report(placement, problem)
+        limits.report(placement, problem)
         return placement
 
 
@@ -391,19 +391,19 @@ def test_another_package_adds_a_strategy_through_an_entry_point(entry_point):
 def test_an_anytime_strategy_of_another_package_gets_limits_and_capacities(entry_point):
     problem = make_problem([0, 0], [1, 1], [9, 9])
     entry_point("Upwards")
-    assert make_budget("upwards", None).seconds is None
+    assert make_limits("upwards", None).seconds is None
     assert not goes_on("upwards")
     assert not decides("upwards")
     with pytest.raises(InputError, match=r"'upwards', expected with a capacity auto or exact or search$"):
         decide(problem, 30, "upwards")
     entry_point("Patient")
     Patient.limits.clear()
-    assert make_budget("patient", None).seconds == DEFAULT_SECONDS
+    assert make_limits("patient", None).seconds == DEFAULT_SECONDS
     assert goes_on("patient")
     make_plan(problem, "patient")
     compare(problem, ["patient", "naive"], seconds=3.0)
     seen = []
-    decide(problem, 30, "patient", budget=SolveLimits(2.0, listener=seen.append))
+    decide(problem, 30, "patient", limits=SolveLimits(2.0, listener=seen.append))
     assert Patient.limits == [(None, DEFAULT_SECONDS), (None, 3.0), (30, 2.0)]
     assert [progress.arena_bytes for progress in seen] == [25]
     assert deciding() == ("auto", "exact", "search", "patient")

@@ -34,21 +34,21 @@ class _Slow:
         signal = os.environ.get(FINISH)
         return bool(self.ends) and (Path(signal).exists() if signal else spent > self.ends)
 
-    def place(self, problem, budget: SolveLimits) -> Placement:
-        budget.prove(lower_bound(problem))
+    def place(self, problem, limits: SolveLimits) -> Placement:
+        limits.prove(lower_bound(problem))
         base = GREEDY_BY_SIZE.place(problem, SolveLimits())
         spent = 0.0
         placement = base
-        while not budget.stopped and len(problem) >= FEW and not self.is_over(spent):
+        while not limits.stopped and len(problem) >= FEW and not self.is_over(spent):
             left = max(1, STEPS - int(spent / BETTER_EVERY))
-            placement = Placement(base.offsets + left * UNIT, f"{left} left, seed {budget.seed}")
-            budget.report(placement, problem)
+            placement = Placement(base.offsets + left * UNIT, f"{left} left, seed {limits.seed}")
+            limits.report(placement, problem)
             time.sleep(0.01)
             spent += 0.01
-            budget.counter[0] = round(spent * 1e6)
-        if budget.stopped:
+            limits.counter[0] = round(spent * 1e6)
+        if limits.stopped:
             return placement
-        budget.report(base, problem)
+        limits.report(base, problem)
         return base
 
 
@@ -73,11 +73,11 @@ class Deaf(_Slow):
     description: ClassVar[str] = "does not hear a cancel"
     source: ClassVar[str] = "tests"
 
-    def place(self, problem, budget: SolveLimits) -> Placement:
+    def place(self, problem, limits: SolveLimits) -> Placement:
         base = GREEDY_BY_SIZE.place(problem, SolveLimits())
-        budget.report(base, problem)
+        limits.report(base, problem)
         if len(problem) >= FEW:
-            time.sleep(min(60, budget.left))
+            time.sleep(min(60, limits.left))
         return base
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from memplan_engine.strategies.limits import SolveLimits
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.system.machine import count_cores, memory_bytes
 from tests.test_architecture import MODULES
 

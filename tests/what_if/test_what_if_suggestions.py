@@ -1,4 +1,4 @@
-"""The smallest changes that make a problem fit into a budget."""
+"""The smallest changes that make a problem fit into a capacity."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from memplan_engine import (
     make_problem,
 )
 from memplan_engine.reporters.what_if_words import proof_words, suggestion_words
-from memplan_engine.strategies.limits import SolveLimits
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.what_if.suggestions import cover, suggest
 from memplan_engine.what_if.suggestions.cover import Live, greedy_cover, least_losses, smallest_cover
 from memplan_engine.what_if.suggestions.shortage import Member, Stretch, find_shortage
@@ -31,13 +31,13 @@ from tests.support import drawn, reference, tight
 from tests.what_if.test_what_if import ABC, WINDOWS
 
 
-def found(problem, capacity, **budget):
+def found(problem, capacity, **limits):
     fit = fit_into(
-        make_plan(problem, budget=SolveLimits(2)), capacity, budget=SolveLimits(5, **budget), seconds=10
+        make_plan(problem, limits=SolveLimits(2)), capacity, limits=SolveLimits(5, **limits), seconds=10
     )
     assert fit.complete
     for each in fit.suggestions:
-        plan = make_plan(apply(problem, each.edits), budget=SolveLimits(2))
+        plan = make_plan(apply(problem, each.edits), limits=SolveLimits(2))
         assert plan.arena_bytes <= capacity
         reference.assert_sound(plan.problem, plan.offsets.tolist())
     return fit

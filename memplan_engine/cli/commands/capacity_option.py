@@ -9,13 +9,12 @@ import typer
 from memplan_engine.cli.output import show, tell
 from memplan_engine.cli.progress import solve_in_sight
 from memplan_engine.errors import InputError
-from memplan_engine.feasibility.cores import find_core
-from memplan_engine.feasibility.feasibility_decision import Decision, Verdict, decide, decides, deciding
+from memplan_engine.feasibility.decision import Decision, Verdict, decide, decides, deciding, find_core
 from memplan_engine.files import write
 from memplan_engine.problem import Problem
 from memplan_engine.reporters import plan_json
 from memplan_engine.reporters.decision_tables import decision_summary, decision_tables
-from memplan_engine.strategies.limits import SolveLimits
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.units import format_bytes, parse_bytes
 
 EXIT_CODES = {Verdict.FITS: 0, Verdict.DOES_NOT_FIT: 1, Verdict.UNDECIDED: 3}
@@ -35,14 +34,14 @@ def answer(
     problem: Problem,
     capacity: int,
     strategy: str,
-    budget: SolveLimits,
+    limits: SolveLimits,
     *,
     output: Path | None = None,
     core: Path | None = None,
     as_json: bool = False,
 ) -> None:
     """Decide, write what is asked for, print the verdict; raises typer.Exit with the verdict's exit code."""
-    decision, cut_by = solve_in_sight(lambda: decide(problem, capacity, strategy, budget=budget), budget)
+    decision, cut_by = solve_in_sight(lambda: decide(problem, capacity, strategy, limits=limits), limits)
     if output:
         write(decision.plan, output)
         if decision.verdict is not Verdict.FITS:

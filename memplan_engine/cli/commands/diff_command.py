@@ -14,7 +14,7 @@ from memplan_engine.cli.options import (
     SECONDS,
     SEED,
     THREADS,
-    make_budget,
+    make_limits,
     open_file,
     with_preparation,
 )
@@ -127,9 +127,9 @@ def _side(
             raise InputError(file.name, "", report.violations[0].message, "a plan that is valid")
         return loaded
     chosen = strategy or "auto"
-    budget = make_budget(chosen, seconds, seed, threads)
+    limits = make_limits(chosen, seconds, seed, threads)
     problem = prepare(loaded, prepared, file.name)
-    return solve_in_sight(lambda: make_plan(problem, chosen, budget=budget), budget)[0]
+    return solve_in_sight(lambda: make_plan(problem, chosen, limits=limits), limits)[0]
 
 
 def _written(found: Diff, limit: Limit | None, chosen: Format, every_row: bool, width: int | None) -> str:

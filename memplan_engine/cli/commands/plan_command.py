@@ -18,7 +18,7 @@ from memplan_engine.cli.options import (
     SEED,
     STRATEGY,
     THREADS,
-    make_budget,
+    make_limits,
     open_problem,
     with_preparation,
 )
@@ -53,13 +53,13 @@ def plan(
         from memplan_engine.cli.commands.capacity_option import answer, capacity_of
 
         limit = capacity_of(capacity, strategy)
-    budget = make_budget(strategy, seconds, seed, threads)
+    limits = make_limits(strategy, seconds, seed, threads)
     problem = open_problem(file, how)
     check_targets((".json", ".csv"), file, output, core)
     if limit is not None:
-        answer(problem, limit, strategy, budget, output=output, core=core, as_json=as_json)
+        answer(problem, limit, strategy, limits, output=output, core=core, as_json=as_json)
         return
-    best, cut_by = solve_in_sight(lambda: make_plan(problem, strategy, budget=budget), budget)
+    best, cut_by = solve_in_sight(lambda: make_plan(problem, strategy, limits=limits), limits)
     if output:
         write(best, output)
     show(

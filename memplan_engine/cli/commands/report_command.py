@@ -18,7 +18,7 @@ from memplan_engine.cli.options import (
     SECONDS,
     SEED,
     THREADS,
-    make_budget,
+    make_limits,
     open_file,
     with_preparation,
 )
@@ -138,7 +138,7 @@ def report(
     if isinstance(loaded, Plan) and strategy is None:
         plan, cut_by = loaded, ""
     else:
-        plan, cut_by = _in_sight(problem, chosen, make_budget(chosen, seconds, seed, threads))
+        plan, cut_by = _in_sight(problem, chosen, make_limits(chosen, seconds, seed, threads))
     if not (plan.cut_short and cut_by == CTRL_C):
         others = _compared(problem, plan, wanted, seconds, seed, threads)
     today = datetime.now(UTC).strftime("%Y-%m-%d") if date else ""
@@ -157,8 +157,8 @@ def _wanted(text: str) -> tuple[str, ...] | None:
     return names
 
 
-def _in_sight(problem: Problem, strategy: str, budget: SolveLimits) -> tuple[Plan, str]:
-    return solve_in_sight(lambda: make_plan(problem, strategy, budget=budget), budget)
+def _in_sight(problem: Problem, strategy: str, limits: SolveLimits) -> tuple[Plan, str]:
+    return solve_in_sight(lambda: make_plan(problem, strategy, limits=limits), limits)
 
 
 def _compared(
@@ -175,7 +175,7 @@ def _compared(
         if name == plan.strategy:
             continue
         limit = min(COMPARED_SECONDS, seconds or DEFAULT_SECONDS) if is_anytime(get_strategy(name)) else None
-        other, cut_by = _in_sight(problem, name, make_budget(name, limit, seed, threads))
+        other, cut_by = _in_sight(problem, name, make_limits(name, limit, seed, threads))
         plans.append(other)
         if other.cut_short and cut_by == CTRL_C:
             break

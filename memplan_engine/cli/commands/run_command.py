@@ -13,7 +13,7 @@ import typer
 
 from memplan_engine.cli.app import app
 from memplan_engine.cli.commands.capture_command import ACCUMULATE, CLIP, FOREACH, OPTIMIZER, step_options
-from memplan_engine.cli.options import AS_JSON, SECONDS, SEED, THREADS, make_budget
+from memplan_engine.cli.options import AS_JSON, SECONDS, SEED, THREADS, make_limits
 from memplan_engine.cli.output import check_targets, show
 from memplan_engine.cli.progress import solve_in_sight
 from memplan_engine.errors import InputError
@@ -79,14 +79,14 @@ def run_(
     step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
     name = strategy or DEFAULT_STRATEGY
     get_strategy(name)
-    budget = make_budget(name, seconds, seed, threads)
+    limits = make_limits(name, seconds, seed, threads)
     wish = {"policy": policy, "check": check, "profile": profile, "force": force}
     with steps() as tell:
         given = None if plan is None else _read_plan(plan)
         subject = _open(model, functional, step, seed, tell)
         tell("")
         graph = subject.program.graph
-        chosen = given or solve_in_sight(lambda: make_plan(graph, name, budget=budget), budget)[0]
+        chosen = given or solve_in_sight(lambda: make_plan(graph, name, limits=limits), limits)[0]
         outcome = _try(subject, chosen, plan, wish, tell)
     _write(outcome, trace, observation, output)
     _show(outcome, as_json, all_rows)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from memplan_engine.cli.app import app
-from memplan_engine.cli.options import AS_JSON, SECONDS, SEED, STRATEGY, THREADS, make_budget
+from memplan_engine.cli.options import AS_JSON, SECONDS, SEED, STRATEGY, THREADS, make_limits
 from memplan_engine.cli.output import check_targets, show
 from memplan_engine.cli.progress import reading, solve_in_sight
 from memplan_engine.errors import InputError
@@ -41,12 +41,12 @@ def snapshot(
 ) -> None:
     """Show what a recording of the allocator cost: peak, fragmentation, failures, and a plan beside it."""
     selection = Selection(device, stream, _pool(pool))
-    budget = make_budget(strategy, seconds, seed, threads)
+    limits = make_limits(strategy, seconds, seed, threads)
     check_targets((".json", ".csv"), file, output)
     with reading(file) as progress:
         recorded = load_recording(file, progress)
     chosen = choose_recording(recorded, selection)
-    cost, _ = solve_in_sight(lambda: cost_of(chosen, strategy, budget), budget)
+    cost, _ = solve_in_sight(lambda: cost_of(chosen, strategy, limits), limits)
     if output:
         write(recorded_plan(chosen, cost.problem), output)
     show(as_json, lambda: cost_summary(recorded, cost), lambda: cost_tables(recorded, cost, all_rows))

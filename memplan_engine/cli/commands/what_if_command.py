@@ -17,7 +17,7 @@ from memplan_engine.cli.options import (
     SEED,
     STRATEGY,
     THREADS,
-    make_budget,
+    make_limits,
     open_problem,
     with_preparation,
 )
@@ -31,7 +31,7 @@ from memplan_engine.planner import make_plan
 from memplan_engine.preparation import Preparation
 from memplan_engine.problem import Problem
 from memplan_engine.reporters.what_if_tables import what_if_summary, what_if_tables
-from memplan_engine.strategies.limits import SolveLimits
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.units import parse_bytes
 from memplan_engine.what_if.apply import apply
 from memplan_engine.what_if.edits import Edit, parse_edit
@@ -123,11 +123,11 @@ def _edits(given: dict[str, Repeated]) -> list[Edit]:
 
 
 def _planned(problem: Problem, strategy: str, seconds: float | None, seed: int, threads: int) -> Plan:
-    budget = make_budget(strategy, seconds, seed, threads)
-    return solve_in_sight(lambda: make_plan(problem, strategy, budget=budget), budget)[0]
+    limits = make_limits(strategy, seconds, seed, threads)
+    return solve_in_sight(lambda: make_plan(problem, strategy, limits=limits), limits)[0]
 
 
 def _fit(plan: Plan, limit: int, seconds: float | None, seed: int, threads: int) -> FitReport:
-    budget = SolveLimits(seconds or DECIDING_SECONDS, seed, threads)
-    search = partial(fit_into, plan, limit, budget=budget, seconds=seconds or DEFAULT_SECONDS)
-    return solve_in_sight(search, budget)[0]
+    limits = SolveLimits(seconds or DECIDING_SECONDS, seed, threads)
+    search = partial(fit_into, plan, limit, limits=limits, seconds=seconds or DEFAULT_SECONDS)
+    return solve_in_sight(search, limits)[0]

@@ -1,24 +1,24 @@
 """Branch and bound: does one independent part of a problem fit into a capacity?
 
-The time axis is cut into columns, the largest sets of buffers that are alive together. Bytes are counted in
+The time axis is cut into cliques, the largest sets of buffers that are alive together. Bytes are counted in
 units that divide every offset. `low[u]` is a bound below which buffer u cannot lie, given what is placed; all
 that is still to be decided follows from the buffers that are not placed and their lows.
 
 A solution that cannot be pushed down any further has every buffer at 0, at its fixed offset, or directly on
 top of another. So a buffer under which no other fits any more either lies at its low, or rests on one that is
 not placed yet: at least on the lowest top among its neighbours. That is the only branching, "place or lift".
-It needs no order among parts of the problem that do not touch, and may take the column that has the fewest
-choices (fail first). After a branch has ended, the columns in which branches ended of late come before those:
+It needs no order among parts of the problem that do not touch, and may take the clique that has the fewest
+choices (fail first). After a branch has ended, the cliques in which branches ended of late come before those:
 else what made the trouble lies far up the tree, under decisions that have nothing to do with it (reasoning
 from last conflicts, Lecoutre, Saïs, Tabary and Vidal 2009).
 
-A branch ends when a column is too full (Jackson's bound for one machine with release dates), when a
+A branch ends when a clique is too full (Jackson's bound for one machine with release dates), when a
 buffer passes its latest offset, or when its state was refuted before (a table of hashes). Where placed
-buffers cut what is left into independent stretches of columns, each is solved on its own.
+buffers cut what is left into independent stretches of cliques, each is solved on its own.
 
-Of the solutions only the one that is least in sum(offset × size × columns²), then in order of index, need be
+Of the solutions only the one that is least in sum(offset × size × cliques²), then in order of index, need be
 found. Two rules follow from exchanging buffers, both for plain buffers only (`Part.plain`):
-- one whose neighbours all lie within its columns, and not lower, lies at its low (`_is_base`);
+- one whose neighbours all lie within its cliques, and not lower, lies at its low (`_is_base`);
 - one that contains another does not rest on that alone when it could lie under it (`branch_state`).
 
 After Moffitt's MiniMalloc (ASPLOS 2023) for canonical placements, floors and splitting; the branching, the
@@ -70,17 +70,17 @@ FITS, DOES_NOT_FIT, UNDECIDED = 1, 0, -1
 FULLEST, LOWEST, FEWEST_WAYS, FEWEST_LEVEL, LOWEST_FEWEST_WAYS, LOWEST_FEWEST_LEVEL, FULLEST_FEWEST_LEVEL = (
     range(7)
 )
-"""Which column is decided next: the fullest, the lowest, the one with the fewest buffers that may lie at its
+"""Which clique is decided next: the fullest, the lowest, the one with the fewest buffers that may lie at its
 floor (`ways`), or that could lie there at once (`level`); or the first of two, ties by the second."""
 
 PLACE, FORCED, LIFT, SPLIT = range(4)
 """Kinds of frames."""
 REMEMBERED = 8
-"""Columns of late conflicts, each taken once. One is a third as good, sixteen are no better."""
+"""Cliques of late conflicts, each taken once. One is a third as good, sixteen are no better."""
 
 
 class Frames(NamedTuple):
-    """The branchings that led here, the first `depth[0]` rows: their kind, the columns `[lo, hi)` they are
+    """The branchings that led here, the first `depth[0]` rows: their kind, the cliques `[lo, hi)` they are
     about, the buffer, the state they were met in, and both trails' marks."""
 
     kind: Ints
@@ -107,12 +107,12 @@ def branch(
     trace: TreeTrace | None = None,
 ) -> tuple[int, Ints, int]:
     """Search `part`; FITS with offsets (units), DOES_NOT_FIT when that is proved, or UNDECIDED; and how far
-    it came: the most units of all columns that were placed at once.
+    it came: the most units of all cliques that were placed at once.
 
     Parameters
     ----------
     lows: the lowest offset of each buffer, units.
-    rule: how the next column is chosen. priority: of the buffers at its floor, the highest comes first.
+    rule: how the next clique is chosen. priority: of the buffers at its floor, the highest comes first.
     most_raises: how often at each node `_raise_over_waste` may act.
     most_nodes: give up after so many nodes. table: 2^k slots for refuted states; empty, or of earlier
         searches of the same part.
@@ -136,8 +136,8 @@ def branch(
                 return FITS, s.low, most_area
             state = _hash(part, s, lo, hi)
             if table[state & np.uint64(len(table) - 1)] != state:
-                column = _choose(part, s, lo, hi, conflicts, rule)
-                u = _lowest_below(part, s, _first_of(part, s, column, priority))
+                clique = _choose(part, s, lo, hi, conflicts, rule)
+                u = _lowest_below(part, s, _first_of(part, s, clique, priority))
                 kind = FORCED if part.plain and _is_base(part, s, u) else PLACE
                 if trace is not None:
                     begin_node(trace, f.depth[0], kind, u, s.low[u])
@@ -179,7 +179,7 @@ def _push(s: State, f: Frames, kind: int, lo: int, hi: int, who: int, state: np.
 
 @kernel(inline=True)
 def _back(part: Part, s: State, f: Frames, table: Hashes, trace: TreeTrace | None) -> tuple[int, int]:
-    """Take back to the latest branching that has its second way left, and take that: the columns that it is
+    """Take back to the latest branching that has its second way left, and take that: the cliques that it is
     about, or none when all is refuted. What has no way left is entered in the table."""
     while f.depth[0] > 0:
         top = f.depth[0] - 1
@@ -225,7 +225,7 @@ def _open_stretch(s: State, f: Frames, lo: int, hi: int) -> tuple[int, int]:
 @kernel(inline=True)
 def _is_base(part: Part, s: State, u: int) -> bool:
     """Whether u may lie under all its unplaced neighbours: moving it there moves them only within its
-    columns, and up by no more than it leaves free."""
+    cliques, and up by no more than it leaves free."""
     for i in range(part.near_of[u], part.near_of[u + 1]):
         v = part.near[i]
         if not s.placed[v] and (s.low[v] < s.low[u] or not is_wider(part, u, v)):
@@ -268,7 +268,7 @@ def _trim(s: State, lo: int, hi: int) -> tuple[int, int]:
 
 @kernel(inline=True)
 def _stretch(s: State, lo: int, hi: int) -> int:
-    """The end of the columns from `lo` that unplaced buffers tie together."""
+    """The end of the cliques from `lo` that unplaced buffers tie together."""
     end = lo + 1
     while end < hi and s.reaching[end - 1] > 0:
         end += 1
@@ -292,7 +292,7 @@ def _fullest_stretch(s: State, lo: int, hi: int) -> tuple[int, int]:
 
 @kernel(inline=True)
 def _hash(part: Part, s: State, lo: int, hi: int) -> np.uint64:
-    """What is left to decide in the columns `[lo, hi)`, as one number."""
+    """What is left to decide in the cliques `[lo, hi)`, as one number."""
     found = np.uint64(0)
     for u in range(part.begins[lo], part.begins[hi]):
         if not s.placed[u]:
@@ -305,63 +305,63 @@ def _hash(part: Part, s: State, lo: int, hi: int) -> np.uint64:
 
 @kernel(inline=True)
 def _remember(s: State, conflicts: Ints) -> None:
-    """Put the column in which the branch has ended before all others."""
-    column, place = s.counts[CONFLICT], 0
-    if column == NOWHERE:
+    """Put the clique in which the branch has ended before all others."""
+    clique, place = s.counts[CONFLICT], 0
+    if clique == NOWHERE:
         return
     s.counts[CONFLICT] = NOWHERE
-    while place < len(conflicts) - 1 and conflicts[place] != column:
+    while place < len(conflicts) - 1 and conflicts[place] != clique:
         place += 1
     conflicts[1 : place + 1] = conflicts[:place].copy()
-    conflicts[0] = column
+    conflicts[0] = clique
 
 
 @kernel(inline=True)
 def _recall(s: State, conflicts: Ints, lo: int, hi: int) -> int:
     """The latest conflict in `[lo, hi)` that still has something to place, which is then forgotten."""
     for i in range(len(conflicts)):
-        column = conflicts[i]
-        if lo <= column < hi and s.unplaced[column] > 0:
+        clique = conflicts[i]
+        if lo <= clique < hi and s.unplaced[clique] > 0:
             conflicts[i:-1] = conflicts[i + 1 :].copy()
             conflicts[-1] = NOWHERE
-            return column
+            return clique
     return NOWHERE
 
 
 @kernel(inline=True)
 def _choose(part: Part, s: State, lo: int, hi: int, conflicts: Ints, rule: int) -> int:
-    """The column of a late conflict, or else the one that `rule` takes."""
+    """The clique of a late conflict, or else the one that `rule` takes."""
     chosen, best, second = _recall(s, conflicts, lo, hi), NEVER, NEVER
     if chosen != NOWHERE:
         return chosen
-    for column in range(lo, hi):
-        if s.unplaced[column] == 0:
+    for clique in range(lo, hi):
+        if s.unplaced[clique] == 0:
             continue
-        slack = part.cap[column] - s.load[column]
-        first, then = slack, s.floor[column]
+        slack = part.cap[clique] - s.load[clique]
+        first, then = slack, s.floor[clique]
         if rule == LOWEST:
-            first, then = s.floor[column], slack
+            first, then = s.floor[clique], slack
         elif rule == FEWEST_WAYS:
-            first, then = s.ways[column] + (slack > 0), slack
+            first, then = s.ways[clique] + (slack > 0), slack
         elif rule == FEWEST_LEVEL:
-            first, then = s.level[column] + (slack > 0), slack
+            first, then = s.level[clique] + (slack > 0), slack
         elif rule == LOWEST_FEWEST_WAYS:
-            first, then = s.floor[column], s.ways[column]
+            first, then = s.floor[clique], s.ways[clique]
         elif rule == LOWEST_FEWEST_LEVEL:
-            first, then = s.floor[column], s.level[column]
+            first, then = s.floor[clique], s.level[clique]
         elif rule == FULLEST_FEWEST_LEVEL:
-            first, then = slack, s.level[column]
+            first, then = slack, s.level[clique]
         if first < best or (first == best and then < second):
-            chosen, best, second = column, first, then
+            chosen, best, second = clique, first, then
     return chosen
 
 
 @kernel(inline=True)
-def _first_of(part: Part, s: State, column: int, priority: Floats) -> int:
-    """The unplaced buffer of highest priority at the floor of `column`."""
-    members, _, _ = sort_unplaced(part, s, column)
+def _first_of(part: Part, s: State, clique: int, priority: Floats) -> int:
+    """The unplaced buffer of highest priority at the floor of `clique`."""
+    members, _, _ = sort_unplaced(part, s, clique)
     buffer = members[0]
-    for u in members[: s.level[column]]:
+    for u in members[: s.level[clique]]:
         if priority[u] > priority[buffer]:
             buffer = u
     return buffer

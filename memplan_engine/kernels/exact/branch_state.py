@@ -14,8 +14,8 @@ from memplan_engine.kernels.jit import kernel
 from memplan_engine.kernels.types import Flags, Ints
 
 TRAIL, PAST, QUEUE, RAISES, CONFLICT, AREA = range(6)
-"""Rows of `State.counts`; CONFLICT is the column in which a branch has ended, or NOWHERE, AREA how many units
-of the columns are placed."""
+"""Rows of `State.counts`; CONFLICT is the clique in which a branch has ended, or NOWHERE, AREA how many units
+of the cliques are placed."""
 NOWHERE = -1
 NEVER = 2**62
 
@@ -23,10 +23,10 @@ NEVER = 2**62
 class Part(NamedTuple):
     """An independent part of a problem; offsets and sizes in units. Buffers are in order of `first`.
 
-    first, last: the columns `[first, last)` of each buffer's lifetime; size, alignment, latest: in units;
-    latest is the highest offset allowed, for fixed buffers their offset. columns: those that a buffer really
-    holds, from `columns_of[u]` to `columns_of[u + 1]`. near: its neighbours in time, likewise. members: the
-    buffers of each column. begins: the first buffer of each column. cap: where each column ends. plain: no
+    first, last: the cliques `[first, last)` of each buffer's lifetime; size, alignment, latest: in units;
+    latest is the highest offset allowed, for fixed buffers their offset. cliques: those that a buffer really
+    holds, from `cliques_of[u]` to `cliques_of[u + 1]`. near: its neighbours in time, likewise. members: the
+    buffers of each clique. begins: the first buffer of each clique. cap: where each clique ends. plain: no
     gaps, fixed offsets or alignments, so that the exchange rules hold.
     """
 
@@ -35,8 +35,8 @@ class Part(NamedTuple):
     size: Ints
     alignment: Ints
     latest: Ints
-    columns_of: Ints
-    columns: Ints
+    cliques_of: Ints
+    cliques: Ints
     near_of: Ints
     near: Ints
     members_of: Ints
@@ -47,10 +47,10 @@ class Part(NamedTuple):
 
 
 class State(NamedTuple):
-    """What is decided: per buffer `low` and `placed`; per column how many are unplaced, how many of them
+    """What is decided: per buffer `low` and `placed`; per clique how many are unplaced, how many of them
     reach into the next, the least end (`load`), the lowest low (`floor`), how many lie there
     (`level`), and how many may be the lowest in the end (`ways`).
-    What must be undone stands on two trails: buffers raised or placed, and `past` values of columns."""
+    What must be undone stands on two trails: buffers raised or placed, and `past` values of cliques."""
 
     low: Ints
     placed: Flags
@@ -71,31 +71,31 @@ class State(NamedTuple):
 
 @kernel(inline=True)
 def begin(part: Part, lows: Ints) -> State:
-    """Nothing placed, every column still to be looked at."""
-    n, columns = len(lows), len(part.cap)
-    unplaced, reaching = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
+    """Nothing placed, every clique still to be looked at."""
+    n, cliques = len(lows), len(part.cap)
+    unplaced, reaching = np.zeros(cliques, np.int64), np.zeros(cliques, np.int64)
     for u in range(n):
-        for i in range(part.columns_of[u], part.columns_of[u + 1]):
-            unplaced[part.columns[i]] += 1
-        for column in range(part.first[u], part.last[u] - 1):
-            reaching[column] += 1
+        for i in range(part.cliques_of[u], part.cliques_of[u + 1]):
+            unplaced[part.cliques[i]] += 1
+        for clique in range(part.first[u], part.last[u] - 1):
+            reaching[clique] += 1
     count = np.zeros(6, np.int64)
-    count[QUEUE], count[CONFLICT] = columns, NOWHERE
+    count[QUEUE], count[CONFLICT] = cliques, NOWHERE
     return State(
         lows.copy(),
         np.zeros(n, np.bool_),
         unplaced,
         reaching,
-        np.zeros(columns, np.int64),
-        np.zeros(columns, np.int64),
-        np.zeros(columns, np.int64),
-        np.zeros(columns, np.int64),
+        np.zeros(cliques, np.int64),
+        np.zeros(cliques, np.int64),
+        np.zeros(cliques, np.int64),
+        np.zeros(cliques, np.int64),
         part.members.copy(),
-        np.ones(columns, np.bool_),
-        np.arange(columns),
+        np.ones(cliques, np.bool_),
+        np.arange(cliques),
         np.empty(256 * n + 4096, np.int64),
         np.empty(256 * n + 4096, np.int64),
-        np.empty((256 * n + 64 * columns + 4096, 5), np.int64),
+        np.empty((256 * n + 64 * cliques + 4096, 5), np.int64),
         count,
     )
 
@@ -109,10 +109,10 @@ def trail_is_full(s: State) -> bool:
 
 
 @kernel(inline=True)
-def _touch(s: State, column: int) -> None:
-    if not s.dirty[column]:
-        s.dirty[column] = True
-        s.queue[s.counts[QUEUE]] = column
+def _touch(s: State, clique: int) -> None:
+    if not s.dirty[clique]:
+        s.dirty[clique] = True
+        s.queue[s.counts[QUEUE]] = clique
         s.counts[QUEUE] += 1
 
 
@@ -123,15 +123,15 @@ def raise_low(part: Part, s: State, u: int, low: int) -> bool:
     s.trail_who[s.counts[TRAIL]], s.trail_low[s.counts[TRAIL]] = u, s.low[u]
     s.counts[TRAIL] += 1
     s.low[u] = low
-    for i in range(part.columns_of[u], part.columns_of[u + 1]):
-        _touch(s, part.columns[i])
+    for i in range(part.cliques_of[u], part.cliques_of[u + 1]):
+        _touch(s, part.cliques[i])
     return low <= part.latest[u]
 
 
 @kernel(inline=True)
 def area(part: Part, u: int) -> int:
-    """The units that u takes in all its columns."""
-    return part.size[u] * (part.columns_of[u + 1] - part.columns_of[u])
+    """The units that u takes in all its cliques."""
+    return part.size[u] * (part.cliques_of[u + 1] - part.cliques_of[u])
 
 
 @kernel(inline=True)
@@ -141,11 +141,11 @@ def place(part: Part, s: State, u: int) -> bool:
     s.counts[TRAIL] += 1
     s.placed[u] = True
     s.counts[AREA] += area(part, u)
-    for i in range(part.columns_of[u], part.columns_of[u + 1]):
-        s.unplaced[part.columns[i]] -= 1
-        _touch(s, part.columns[i])
-    for column in range(part.first[u], part.last[u] - 1):
-        s.reaching[column] -= 1
+    for i in range(part.cliques_of[u], part.cliques_of[u + 1]):
+        s.unplaced[part.cliques[i]] -= 1
+        _touch(s, part.cliques[i])
+    for clique in range(part.first[u], part.last[u] - 1):
+        s.reaching[clique] -= 1
     offset, top = s.low[u], s.low[u] + part.size[u]
     for i in range(part.near_of[u], part.near_of[u + 1]):
         v = part.near[i]
@@ -155,23 +155,23 @@ def place(part: Part, s: State, u: int) -> bool:
         if part.plain and s.low[v] <= offset and is_wider(part, v, u):
             low = _raise_wider(part, s, v, u, top)
         if not raise_low(part, s, v, low):
-            s.counts[CONFLICT] = part.columns[part.columns_of[v]]
+            s.counts[CONFLICT] = part.cliques[part.cliques_of[v]]
             return False
     return True
 
 
 @kernel(inline=True)
 def undo(part: Part, s: State, mark: int, past_mark: int) -> None:
-    """Take everything back to the marks. Columns that still wait to be looked at have changed since only."""
+    """Take everything back to the marks. Cliques that still wait to be looked at have changed since only."""
     while s.counts[QUEUE] > 0:
         s.counts[QUEUE] -= 1
         s.dirty[s.queue[s.counts[QUEUE]]] = False
     while s.counts[PAST] > past_mark:
         s.counts[PAST] -= 1
         past = s.counts[PAST]
-        column = s.past[past, 0]
-        s.load[column], s.floor[column] = s.past[past, 1], s.past[past, 2]
-        s.ways[column], s.level[column] = s.past[past, 3], s.past[past, 4]
+        clique = s.past[past, 0]
+        s.load[clique], s.floor[clique] = s.past[past, 1], s.past[past, 2]
+        s.ways[clique], s.level[clique] = s.past[past, 3], s.past[past, 4]
     while s.counts[TRAIL] > mark:
         s.counts[TRAIL] -= 1
         u = s.trail_who[s.counts[TRAIL]]
@@ -181,10 +181,10 @@ def undo(part: Part, s: State, mark: int, past_mark: int) -> None:
         u = -1 - u
         s.placed[u] = False
         s.counts[AREA] -= area(part, u)
-        for i in range(part.columns_of[u], part.columns_of[u + 1]):
-            s.unplaced[part.columns[i]] += 1
-        for column in range(part.first[u], part.last[u] - 1):
-            s.reaching[column] += 1
+        for i in range(part.cliques_of[u], part.cliques_of[u + 1]):
+            s.unplaced[part.cliques[i]] += 1
+        for clique in range(part.first[u], part.last[u] - 1):
+            s.reaching[clique] += 1
 
 
 @kernel(inline=True)
@@ -214,48 +214,48 @@ def _raise_wider(part: Part, s: State, v: int, u: int, top: int) -> int:
 
 @kernel(inline=True)
 def propagate(part: Part, s: State, most_raises: int) -> bool:
-    """Bring all columns that changed up to date; False when one is too full."""
+    """Bring all cliques that changed up to date; False when one is too full."""
     s.counts[RAISES] = 0
     while s.counts[QUEUE] > 0:
         s.counts[QUEUE] -= 1
-        column = s.queue[s.counts[QUEUE]]
-        s.dirty[column] = False
-        members, end, total = sort_unplaced(part, s, column)
-        if end > part.cap[column]:
-            s.counts[CONFLICT] = column
+        clique = s.queue[s.counts[QUEUE]]
+        s.dirty[clique] = False
+        members, end, total = sort_unplaced(part, s, clique)
+        if end > part.cap[clique]:
+            s.counts[CONFLICT] = clique
             return False
         floor = s.low[members[0]] if len(members) > 0 else 0
-        slack, level = part.cap[column] - floor - total, 0
+        slack, level = part.cap[clique] - floor - total, 0
         while level < len(members) and s.low[members[level]] == floor:
             level += 1
         ways = level
         while ways < len(members) and s.low[members[ways]] <= floor + slack:
             ways += 1
-        _keep_past(s, column)
-        s.load[column], s.floor[column] = end, floor
-        s.ways[column], s.level[column] = ways, level
+        _keep_past(s, clique)
+        s.load[clique], s.floor[clique] = end, floor
+        s.ways[clique], s.level[clique] = ways, level
         if s.counts[RAISES] >= most_raises or len(members) < 2:
             continue
         if not _raise_over_waste(part, s, members, slack):
-            s.counts[CONFLICT] = column
+            s.counts[CONFLICT] = clique
             return False
     return True
 
 
 @kernel(inline=True)
-def _keep_past(s: State, column: int) -> None:
+def _keep_past(s: State, clique: int) -> None:
     row = s.counts[PAST]
-    s.past[row, 0], s.past[row, 1] = column, s.load[column]
-    s.past[row, 2], s.past[row, 3] = s.floor[column], s.ways[column]
-    s.past[row, 4] = s.level[column]
+    s.past[row, 0], s.past[row, 1] = clique, s.load[clique]
+    s.past[row, 2], s.past[row, 3] = s.floor[clique], s.ways[clique]
+    s.past[row, 4] = s.level[clique]
     s.counts[PAST] += 1
 
 
 @kernel(inline=True)
-def sort_unplaced(part: Part, s: State, column: int) -> tuple[Ints, int, int]:
-    """The unplaced members of `column` by low, moved to its front; nearly in order from the last time. Also
+def sort_unplaced(part: Part, s: State, clique: int) -> tuple[Ints, int, int]:
+    """The unplaced members of `clique` by low, moved to its front; nearly in order from the last time. Also
     where they end at least, one above the other, and their sum."""
-    begin, finish = part.members_of[column], part.members_of[column] + s.unplaced[column]
+    begin, finish = part.members_of[clique], part.members_of[clique] + s.unplaced[clique]
     end, i, highest, top, total = begin, begin, -1, 0, 0
     in_order: bool = True
     while end < finish:
@@ -285,7 +285,7 @@ def sort_unplaced(part: Part, s: State, column: int) -> tuple[Ints, int, int]:
 
 @kernel(inline=True)
 def _raise_over_waste(part: Part, s: State, members: Ints, slack: int) -> bool:
-    """Raise members that lie so high above the floor that the column has not the `slack` to leave the room
+    """Raise members that lie so high above the floor that the clique has not the `slack` to leave the room
     under them empty: something lies there, at least that which ends lowest."""
     one, lowest, second = -1, NEVER, NEVER
     for u in members:

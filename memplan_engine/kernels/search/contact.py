@@ -8,6 +8,8 @@ sections of time.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from memplan_engine.kernels.jit import kernel
@@ -16,10 +18,15 @@ from memplan_engine.kernels.search.time_index import ABSENT, TimeIndex, meeting
 from memplan_engine.kernels.types import Flags, Ints
 
 UNPLACED = -1
-CEILING = 0.5
-"""What touching the ceiling counts: the floor is as good as a neighbour, the ceiling better than nothing."""
-TIGHTNESS = 0.1
-"""What a hole of just the right height counts beside contact."""
+
+
+class ContactParams(NamedTuple):
+    """What counts in a choice of place, beside contact with neighbours: all of a life's is 1."""
+
+    ceiling: float = 0.5
+    """Touching the ceiling: the floor is as good as a neighbour, the ceiling better than nothing."""
+    tightness: float = 0.1
+    """A hole of just the right height."""
 
 
 @kernel
@@ -34,6 +41,7 @@ def place_by_contact(
     stop: Flags,
     found: Ints,
     by_low: Sorter,
+    params: ContactParams,
 ) -> Ints:
     """Place plain buffers, over the sections `[start, end)`, in `order`; returns their offsets in bytes.
 
@@ -55,7 +63,15 @@ def place_by_contact(
             by_low.key[i], by_low.value[i] = times.low[found[i]], found[i]
         sort_pairs(by_low, count)
         offset = _best_contact(
-            times, by_low, count, start[buffer], end[buffer], size[buffer], alignment[buffer], ceiling
+            times,
+            by_low,
+            count,
+            start[buffer],
+            end[buffer],
+            size[buffer],
+            alignment[buffer],
+            ceiling,
+            params,
         )
         offsets[buffer] = offset
         times.low[place], times.high[place] = offset, offset + size[buffer]
@@ -72,6 +88,7 @@ def _best_contact(
     size: int,
     alignment: int,
     ceiling: int,
+    params: ContactParams,
 ) -> int:
     """The offset with the most contact below `ceiling`, or else the lowest above; tried are the bottom and
     the top of each hole, the lowest first. `below`: how much of the life touches what ends at `reach`."""
@@ -81,7 +98,8 @@ def _best_contact(
         hole = until - reach
         if hole >= size:
             above = _contact_above(times, by_low, i, count, start, end, until, ceiling)
-            tight = TIGHTNESS * size / hole
+            above += params.ceiling if until == ceiling else 0.0
+            tight = params.tightness * size / hole
             offset = reach + -reach % alignment
             touching = below if offset == reach else 0.0
             if offset + size <= until and touching + tight + (above if hole == size else 0.0) > best:
@@ -108,7 +126,7 @@ def _contact_above(
     times: TimeIndex, by_low: Sorter, i: int, count: int, start: int, end: int, until: int, ceiling: int
 ) -> float:
     """How much of the life `[start, end)` touches what begins at the byte `until`."""
-    above = CEILING if until == ceiling else 0.0
+    above = 0.0
     while i < count and by_low.key[i] == until and until < ceiling:
         above += _shared(times, by_low.value[i], start, end)
         i += 1

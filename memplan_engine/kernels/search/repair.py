@@ -27,17 +27,42 @@ NOWHERE = 2**62
 OUT, KEPT, LOGGED, MOVES, EFFORT = 0, 1, 2, 3, 4
 """Entries of `Repair.counts`: in the pool, in the pool at its best moment, logged since; since the begin:
 moves made, and the neighbours that they looked at."""
-MOST_LOGGED = 4096
-"""Changes, and one for each buffer, that may be made since the best moment: no more are remembered."""
-ENOUGH = 0.95
-"""How far the worth of the pool must have fallen since the last look at the arena that it would give."""
-MOST_COMPLETED = 64
-"""A larger pool is not worth the look at what arena its buffers would give on top."""
+
+
+class RepairParams(NamedTuple):
+    """What repair goes by, whatever the problem."""
+
+    first_fit: float = 0.5
+    """How often a buffer takes the lowest hole with room; else it takes the tightest."""
+    dearer: float = 0.3
+    """By how much the penalty of a buffer rises each time that it must push others out."""
+    noise: float = 0.3
+    """What those in the way cost is raised by a random share of up to this: ties and near ties take turns."""
+    shortest: int = 4
+    """Moves of the shortest excursion from the best moment, before all is undone. The patience limits the
+    others; the square of a random number decides: most are short, now and then one is long."""
+    most_logged: int = 4096
+    """Changes, and one for each buffer, that may be made since the best moment: no more are remembered."""
+    enough: float = 0.95
+    """To what share the weight of the pool must have fallen since the last look at the arena that it would
+    give."""
+    most_completed: int = 64
+    """What arena the buffers of a larger pool would give on top is not looked at: it costs more than it
+    finds."""
+
+
+class RepairLimits(NamedTuple):
+    """Of one repair, from its begin: `moves`, `effort` (neighbours looked at), and for how many moves it
+    goes on from its best moment before it goes back to it."""
+
+    moves: int
+    effort: int
+    patience: int
 
 
 class Columns(NamedTuple):
     """The problem. By buffer: the `first` of its pieces (n + 1 entries), `size`, `alignment`, whether it is
-    `held` by a fixed offset, and the `worth` of having it placed. By piece: `start` and `end` in sections,
+    `held` by a fixed offset, and the `weight` of having it placed. By piece: `start` and `end` in sections,
     `low` and `high` in bytes from the offset.
     """
 
@@ -49,28 +74,29 @@ class Columns(NamedTuple):
     size: Ints
     alignment: Ints
     held: Flags
-    worth: Floats
+    weight: Floats
 
 
 class Repair(NamedTuple):
-    """The state. By buffer: its `offset`, UNPLACED in the pool, and its `price`: how many times its worth it
-    costs to put it out. `times`: which pieces are alive together, and where they lie.
+    """The state. By buffer: its `offset`, UNPLACED in the pool, and its `penalty`: how many times its
+    weight it costs to put it out. `times`: which pieces are alive together, and where they lie.
 
     `pool[: counts[OUT]]` are the buffers without a place, `kept` those at the best moment so far, and `log`
-    the (buffer, offset before) of each change since. `worths`: of the pool now and at its best moment.
+    the (buffer, offset before) of each change since. `weights`: of the pool now and at its best moment.
     `whole` holds offsets of all buffers, when a call has found a better arena. What is found at a look-up:
     the places of the neighbours, the bytes that they forbid, and these sorted by low and by high.
     """
 
+    params: RepairParams
     columns: Columns
     times: TimeIndex
     offset: Ints
-    price: Floats
+    penalty: Floats
     pool: Ints
     kept: Ints
     log: Ints
     counts: Ints
-    worths: Floats
+    weights: Floats
     whole: Ints
     found: Ints
     found_low: Ints
@@ -79,20 +105,21 @@ class Repair(NamedTuple):
     by_high: Sorter
 
 
-def make_repair(columns: Columns, times: TimeIndex, room: int) -> Repair:
+def make_repair(columns: Columns, times: TimeIndex, room: int, params: RepairParams) -> Repair:
     """A state with nothing placed; `room`: at least the most neighbours that a look-up can find."""
-    n = len(columns.size)
+    n, room = len(columns.size), max(room, params.most_completed)
     found, found_low, found_high = np.zeros((3, room + 1), dtype=np.int64)
     return Repair(
+        params,
         columns,
         times,
         offset=np.full(n, UNPLACED, dtype=np.int64),
-        price=np.ones(n),
+        penalty=np.ones(n),
         pool=np.zeros(n + 1, dtype=np.int64),
         kept=np.zeros(n + 1, dtype=np.int64),
-        log=np.zeros((2 * n + MOST_LOGGED + 2, 2), dtype=np.int64),
+        log=np.zeros((2 * n + params.most_logged + 2, 2), dtype=np.int64),
         counts=np.zeros(5, dtype=np.int64),
-        worths=np.zeros(2),
+        weights=np.zeros(2),
         whole=np.full(n, UNPLACED, dtype=np.int64),
         found=found,
         found_low=found_low,
@@ -106,8 +133,8 @@ def make_repair(columns: Columns, times: TimeIndex, room: int) -> Repair:
 def begin(state: Repair, offsets: Ints, ceiling: int) -> None:
     """Start from `offsets` (UNPLACED allowed): what ends above `ceiling` bytes is put out."""
     state.counts[:] = 0
-    state.price[:] = 1.0
-    state.worths[:] = 0.0
+    state.penalty[:] = 1.0
+    state.weights[:] = 0.0
     for buffer in range(len(offsets)):
         offset = offsets[buffer]
         if (
@@ -146,19 +173,19 @@ def _change(state: Repair, buffer: int, offset: int) -> None:
     state.log[logged, 0], state.log[logged, 1] = buffer, state.offset[buffer]
     state.counts[LOGGED] += 1
     _put(state, buffer, offset)
-    state.worths[0] += state.columns.worth[buffer] if offset == UNPLACED else -state.columns.worth[buffer]
+    state.weights[0] += state.columns.weight[buffer] if offset == UNPLACED else -state.columns.weight[buffer]
 
 
 @kernel
 def _keep(state: Repair) -> None:
     """This is the best moment so far."""
     out = state.counts[OUT]
-    worth = 0.0
+    weight = 0.0
     for i in range(out):
         state.kept[i] = state.pool[i]
-        worth += state.columns.worth[state.pool[i]]
+        weight += state.columns.weight[state.pool[i]]
     state.counts[KEPT], state.counts[LOGGED] = out, 0
-    state.worths[:] = worth
+    state.weights[:] = weight
 
 
 @kernel
@@ -169,7 +196,7 @@ def _undo(state: Repair) -> None:
     out = state.counts[KEPT]
     state.pool[:out] = state.kept[:out]
     state.counts[OUT], state.counts[LOGGED] = out, 0
-    state.worths[0] = state.worths[1]
+    state.weights[0] = state.weights[1]
 
 
 @kernel
@@ -177,9 +204,7 @@ def repair(
     state: Repair,
     ceiling: int,
     best: int,
-    moves: int,
-    effort: int,
-    patience: int,
+    allowed: RepairLimits,
     seed: int,
     stop: Flags,
     counter: Ints,
@@ -187,29 +212,30 @@ def repair(
     """Make moves below `ceiling` until something better than an arena of `best` bytes is found.
 
     Returns the arena in bytes of what then lies in `state.whole`, or `best` when there is nothing better.
-    Ends as well when the state has had `moves` moves or `effort` neighbours since its begin, or at `stop`;
-    then it is back at its best moment. `patience`: moves without a better moment until all is undone.
+    Ends as well when the state has had what is `allowed`, or at `stop`; then it is back at its best moment.
     """
     np.random.seed(seed)
-    waited, allowed, seen = 0, patience, np.inf
-    counts = state.counts
-    while counts[OUT] > 0 and counts[MOVES] < moves and counts[EFFORT] < effort and not stop[0]:
+    params, counts = state.params, state.counts
+    waited, excursion, seen = 0, allowed.patience, np.inf
+    while (
+        counts[OUT] > 0 and counts[MOVES] < allowed.moves and counts[EFFORT] < allowed.effort and not stop[0]
+    ):
         _move(state, ceiling)
         counter[0] += 1
         counts[MOVES] += 1
         waited += 1
-        if state.worths[0] <= state.worths[1] * (1.0 + 1e-9) or state.counts[OUT] == 0:
+        if state.weights[0] <= state.weights[1] * (1.0 + 1e-9) or counts[OUT] == 0:
             _keep(state)
             waited = 0
-            if state.worths[1] < seen * ENOUGH and state.counts[OUT] <= MOST_COMPLETED:
-                seen = state.worths[1]
+            if state.weights[1] < seen * params.enough and counts[OUT] <= params.most_completed:
+                seen = state.weights[1]
                 arena = _complete(state, best)
                 if arena < best:
                     return arena
-        elif waited >= allowed or state.counts[LOGGED] > len(state.columns.size) + MOST_LOGGED:
+        elif waited >= excursion or counts[LOGGED] > len(state.columns.size) + params.most_logged:
             _undo(state)
-            # Mostly short excursions, now and then a long one.
-            waited, allowed = 0, 4 + int(patience * np.random.random() ** 2)
+            waited = 0
+            excursion = params.shortest + int(allowed.patience * np.random.random() ** 2)
     _undo(state)
     return best
 
@@ -256,11 +282,11 @@ def _move(state: Repair, ceiling: int) -> None:
     count = _gather(state, buffer)
     _sort(state.by_low, state.found_low, count)
     state.counts[EFFORT] += count
-    offset = _hole(state, buffer, count, ceiling, np.random.random() < 0.5)
+    offset = _hole(state, buffer, count, ceiling, np.random.random() < state.params.first_fit)
     if offset == NOWHERE:
         _sort(state.by_high, state.found_high, count)
         offset = _cheapest(state, buffer, count, ceiling)
-        state.price[buffer] += 0.3
+        state.penalty[buffer] += state.params.dearer
         if offset == NOWHERE:
             return
     state.pool[chosen] = state.pool[out - 1]
@@ -351,17 +377,17 @@ def _cheapest(state: Repair, buffer: int, count: int, ceiling: int) -> int:
                 offset -= offset % alignment
             while begun < count and state.by_low.key[begun] < offset + size:
                 other = state.times.owner[state.found[state.by_low.value[begun]]]
-                cost += state.columns.worth[other] * state.price[other]
+                cost += state.columns.weight[other] * state.penalty[other]
                 held += state.columns.held[other]
                 begun += 1
             while ended < count and state.by_high.key[ended] <= offset:
                 other = state.times.owner[state.found[state.by_high.value[ended]]]
-                cost -= state.columns.worth[other] * state.price[other]
+                cost -= state.columns.weight[other] * state.penalty[other]
                 held -= state.columns.held[other]
                 ended += 1
             if held:
                 continue
-            asked = cost * (1.0 + 0.3 * np.random.random())
+            asked = cost * (1.0 + state.params.noise * np.random.random())
             if asked < best:
                 best, chosen = asked, offset
     return chosen

@@ -18,7 +18,7 @@ from memplan_engine.rewrites.reuse.concat import place_concats
 from memplan_engine.rewrites.reuse.in_place import write_in_place
 from memplan_engine.rewrites.reuse.reused import Reason, Reused, reused_problem
 from memplan_engine.schedule import Schedule, check_schedule, sequential
-from memplan_engine.strategies.base import SolveLimits, Strategy
+from memplan_engine.strategies.base import SolveLimits, Strategy, limits_were_budget
 
 
 def reuse(
@@ -89,12 +89,13 @@ class Saving:
     reused: Reused
 
 
+@limits_were_budget
 def savings(
     graph: Graph,
     schedule: Schedule | None = None,
     *,
     strategy: str | Strategy = "auto",
-    budget: SolveLimits | None = None,
+    limits: SolveLimits | None = None,
     **options: Unpack[PlanningOptions],
 ) -> tuple[Saving, ...]:
     """The graph planned four times: "as it is", "in place", "concat" and "both", in that order.
@@ -116,7 +117,7 @@ def savings(
     for name, in_place, concat in ways:
         reused = reuse(graph, schedule, in_place=in_place, concat=concat, **options)
         problem = reused_problem(reused, **options)
-        plan = make_plan(problem, strategy, budget=SolveLimits(budget.seconds if budget else QUICK_SECONDS))
+        plan = make_plan(problem, strategy, limits=SolveLimits(limits.seconds if limits else QUICK_SECONDS))
         rows.append(
             Saving(
                 name,

@@ -123,7 +123,7 @@ class Slots:
         if slots == self.slots and ops == self.ops:
             return None
         plan = make_plan(
-            make_slots_problem(slots, self.name), self.strategy, budget=SolveLimits(self.seconds)
+            make_slots_problem(slots, self.name), self.strategy, limits=SolveLimits(self.seconds)
         )
         self.slots, self.ops, self.plan = slots, ops, plan
         return tuple(grown)

@@ -58,7 +58,7 @@ class LinearScan:
         offsets = np.array(problem.fixed)
         offsets[free] = scan(
             np.lexsort((end, start)),
-            _ranks(np.lexsort((start, end))),
+            np.argsort(np.lexsort((start, end))),
             start,
             end,
             size + -size % alignment,
@@ -73,9 +73,3 @@ class LinearScan:
                 raise PlanError(f"{problem.name}: {self.name} was stopped before every buffer had its offset")
             raise PlanError(f"{problem.name}: {self.name} moved buffers up until offsets would pass 2^63")
         return offsets
-
-
-def _ranks(order: Ints) -> Ints:
-    ranks = np.empty(len(order), dtype=np.int64)
-    ranks[order] = np.arange(len(order))
-    return ranks

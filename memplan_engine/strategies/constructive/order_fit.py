@@ -8,12 +8,12 @@ from enum import StrEnum
 import numpy as np
 
 from memplan_engine.errors import PlanError
-from memplan_engine.kernels.constructive import online, place, slots
+from memplan_engine.kernels.constructive import online, place
 from memplan_engine.kernels.constructive.gap_tree import effort, tree_place
 from memplan_engine.problem import FREE, Ints, Problem
 from memplan_engine.strategies.base import Placement, SolveLimits
 from memplan_engine.strategies.constructive.orders import Order
-from memplan_engine.strategies.constructive.timeline import Timeline, make_timeline
+from memplan_engine.strategies.constructive.timeline import Timeline, kernel_columns, make_timeline
 
 NO_LIMIT = 2**63 - 1
 
@@ -36,43 +36,28 @@ def place_by(
 
     Returns the offsets in bytes, or None when the arena would pass `limit` bytes or the limits stopped it.
     """
-    problem, pieces, sections = timeline.problem, timeline.pieces, timeline.sections
+    problem = timeline.problem
     if fit is FitRule.FIRST and _is_online(problem, order):
         return None if limits.stopped else place_online(problem, order, limits, limit)
     is_fixed = problem.fixed[order] != FREE
     order = np.concatenate([order[is_fixed], order[~is_fixed]])
-    # Copies: numba compiles once for each mixture of read-only and writable arrays.
-    order_, first, start, end, low, high, size, alignment, fixed = (
-        np.array(column)
-        for column in (
-            order,
-            pieces.first,
-            sections.first,
-            sections.last,
-            pieces.low,
-            pieces.high,
-            problem.size,
-            problem.alignment,
-            problem.fixed,
-        )
-    )
     in_tree = timeline.cell != effort.RUNS
     kernel = tree_place.place_in_tree if in_tree else place.place_in_order
-    offsets: Ints = kernel(
-        order_,
-        first,
-        start,
-        end,
-        low,
-        high,
-        size,
-        alignment,
-        fixed,
-        _KERNEL_FIT[fit],
-        timeline.cell if in_tree else timeline.width,
-        limit,
-        limits.stop,
+    return if_complete(
+        kernel(
+            order,
+            *kernel_columns(timeline),
+            np.array(problem.fixed),
+            _KERNEL_FIT[fit],
+            timeline.cell if in_tree else timeline.width,
+            limit,
+            limits.stop,
+        )
     )
+
+
+def if_complete(offsets: Ints) -> Ints | None:
+    """`offsets` as a kernel gives them, None where it ended before all buffers had theirs."""
     return None if (offsets == place.UNPLACED).any() else offsets
 
 
@@ -89,14 +74,12 @@ def is_plain(problem: Problem) -> bool:
 def place_online(problem: Problem, order: Ints, limits: SolveLimits, limit: int = NO_LIMIT) -> Ints | None:
     """First fit of plain buffers in `order`, which is by start; None as `place_by`, but however little time
     there is, only where it takes seconds."""
-    offsets: Ints = online.first_fit_by_start(*_columns(problem, order), limit, limits.stop)
-    return None if (offsets == online.UNPLACED).any() else offsets
+    return if_complete(online.first_fit_by_start(*_columns(problem, order), limit, limits.stop))
 
 
 def place_in_slots(problem: Problem, order: Ints) -> Ints | None:
     """Slots of fixed sizes for plain buffers in `order`, which is by start; None if they pass 2^63."""
-    offsets: Ints = slots.place_in_slots(*_columns(problem, order))
-    return None if (offsets == slots.UNPLACED).any() else offsets
+    return if_complete(online.place_in_slots(*_columns(problem, order)))
 
 
 def _columns(problem: Problem, order: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:

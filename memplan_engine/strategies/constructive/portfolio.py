@@ -34,6 +34,26 @@ PORTFOLIO = (
 )
 Try = tuple[Order, FitRule]
 TRIES: tuple[Try, ...] = tuple((order, fit) for order in PORTFOLIO for fit in (FitRule.FIRST, FitRule.BEST))
+STARTS: tuple[Try, ...] = (
+    (orders.BY_BREADTH, FitRule.FIRST),
+    (orders.BY_HEAT, FitRule.BEST),
+    (orders.BY_SIZE, FitRule.FIRST),
+    (orders.BY_SIZE_THEN_LIFETIME, FitRule.FIRST),
+    (orders.BY_CONFLICTS, FitRule.FIRST),
+)
+"""What a search repairs: of these orders × fits at least one leaves only a few buffers above the bound."""
+OTHERS: tuple[Try, ...] = (
+    (orders.BY_AREA, FitRule.FIRST),
+    (orders.BY_LIFETIME, FitRule.FIRST),
+    (orders.BY_SIZE, FitRule.BEST),
+    (orders.BY_BREADTH, FitRule.BEST),
+    (orders.BY_SIZE_THEN_LIFETIME, FitRule.BEST),
+    (orders.BY_AREA, FitRule.BEST),
+    (orders.BY_LIFETIME, FitRule.BEST),
+    (orders.BY_CONFLICTS, FitRule.BEST),
+    (orders.BY_START, FitRule.BEST),
+)
+"""The rest, which a search tries only for what each is by itself."""
 
 
 def without_empty(placement: Placement, problem: Problem) -> Placement:
@@ -62,9 +82,9 @@ def place_quickly(problem: Problem, limits: SolveLimits, spent: bool) -> Placeme
         with suppress(PlanError):
             tries.append((LinearScan().place(problem, limits).offsets, "linear scan"))
     for offsets, name in tries:
-        found = best if offsets is None else without_empty(Placement(offsets, name), problem)
-        if found.arena_bytes(problem) < best.arena_bytes(problem):
-            best = found
+        placement = best if offsets is None else without_empty(Placement(offsets, name), problem)
+        if placement.arena_bytes(problem) < best.arena_bytes(problem):
+            best = placement
     limits.report(best, problem)
     return best
 

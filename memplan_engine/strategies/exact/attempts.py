@@ -18,8 +18,8 @@ import numpy as np
 from memplan_engine.kernels.exact import branch
 from memplan_engine.kernels.exact.branch import Floats
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.strategies.exact.independent_parts import Columns, GapRelaxation, make_columns
-from memplan_engine.strategies.limits import SolveLimits
+from memplan_engine.strategies.base import SolveLimits
+from memplan_engine.strategies.exact.independent_parts import Columns, make_columns
 
 
 class Outcome(IntEnum):
@@ -31,14 +31,14 @@ class Outcome(IntEnum):
 
 
 BRANCHING_RULES: tuple[tuple[int, str], ...] = (
-    (branch.FULLEST, "columns"),
+    (branch.FULLEST, "cliques"),
     (branch.FEWEST_WAYS, "length"),
     (branch.LOWEST_FEWEST_LEVEL, "area"),
-    (branch.LOWEST, "columns"),
+    (branch.LOWEST, "cliques"),
     (branch.FEWEST_WAYS, "size"),
     (branch.LOWEST_FEWEST_WAYS, "area"),
-    (branch.FEWEST_LEVEL, "columns"),
-    (branch.LOWEST_FEWEST_LEVEL, "columns"),
+    (branch.FEWEST_LEVEL, "cliques"),
+    (branch.LOWEST_FEWEST_LEVEL, "cliques"),
     (branch.FULLEST_FEWEST_LEVEL, "length"),
     (branch.LOWEST, "area"),
     (branch.FULLEST, "shortness"),
@@ -46,7 +46,7 @@ BRANCHING_RULES: tuple[tuple[int, str], ...] = (
     (branch.LOWEST, "size"),
     (branch.FEWEST_LEVEL, "shortness"),
 )
-"""Column rule and buffer priority of each attempt of a round; neighbours differ as much as they can."""
+"""Clique rule and buffer priority of each attempt of a round; neighbours differ as much as they can."""
 RANK = 0.6
 """Of the rules that came furthest, each is taken so many times as often as the one before it."""
 FIRST_NODES = 200
@@ -85,7 +85,7 @@ def priorities(columns: Columns, name: str) -> Floats:
     values: dict[str, Floats] = {
         "length": length * tie,
         "shortness": 1 / (length * tie),
-        "columns": width * tie,
+        "cliques": width * tie,
         "area": length * size,
         "size": size,
     }
@@ -115,7 +115,7 @@ class PartSearch:
         self.columns = make_columns(self.part)
         self.relaxed = self.columns
         if any(gap.low < gap.high for gaps in self.part.gaps.values() for gap in gaps):
-            self.relaxed = make_columns(self.part, GapRelaxation.EMPTY)
+            self.relaxed = make_columns(self.part, relaxed=True)
 
     @property
     def exact(self) -> bool:
@@ -202,14 +202,14 @@ class PartSearch:
         forgotten."""
         slots = SMALL_TABLE if limit < SMALL_TABLE else LARGE_TABLE
         with self._lock:
-            found = self._tables.pop((capacity, relaxed), None)
-            if found is None or len(found) < slots:
+            table = self._tables.pop((capacity, relaxed), None)
+            if table is None or len(table) < slots:
                 larger = np.zeros(slots, dtype=np.uint64)
-                if found is not None:
-                    larger[(found & np.uint64(slots - 1)).astype(np.int64)] = found
-                found = larger
-            self._tables[capacity, relaxed] = found
+                if table is not None:
+                    larger[(table & np.uint64(slots - 1)).astype(np.int64)] = table
+                table = larger
+            self._tables[capacity, relaxed] = table
             # Only those of late, or memory would grow with every step of the bound.
             if len(self._tables) > MOST_TABLES:
                 del self._tables[next(iter(self._tables))]
-        return found
+        return table

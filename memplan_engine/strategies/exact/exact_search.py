@@ -55,16 +55,16 @@ def raise_bound(problem: Problem, first: Placement, bound: Bound, limits: SolveL
     """`bound`, or a better one where gaps give it at once and `first` leaves something to prove."""
     if limits.stopped or first.arena_bytes(problem) <= bound.nbytes:
         return bound
-    found = heaviest_stack(problem, bound.nbytes)
-    if found is None:
+    stack = heaviest_stack(problem, bound.nbytes)
+    if stack is None:
         return bound
-    limits.prove(found)
-    return found
+    limits.prove(stack)
+    return stack
 
 
 def finish(problem: Problem, race: Race, limits: SolveLimits, threads: int) -> Placement:
     """What `race` has come to, its core made small in what is left of the time."""
-    placement = replace(race.placement, threads=threads)
+    placement = replace(race.best, bound=race.bound, threads=threads)
     # Parts of several placements may be better together than any of them was.
     limits.report(placement, problem)
     seconds = min(SHRINK_SECONDS, limits.left)

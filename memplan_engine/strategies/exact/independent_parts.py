@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 
@@ -14,14 +13,6 @@ from memplan_engine.problem import FREE, Ints, Problem
 
 MOST_BUFFERS = 6_000
 """Parts with more are not searched: neighbours are kept as pairs, and their number is quadratic."""
-
-
-class GapRelaxation(Enum):
-    """What is made of a gap in which a buffer still needs some of its bytes: the kernel knows only whole
-    buffers and none. FULL finds placements that are valid, EMPTY proves bounds that hold."""
-
-    FULL = "full"
-    EMPTY = "empty"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,9 +48,13 @@ def independent(problem: Problem) -> Iterator[Ints]:
         yield from np.split(rows, cuts)
 
 
-def make_columns(problem: Problem, relaxation: GapRelaxation = GapRelaxation.FULL) -> Columns:
-    """The columns of a part, `problem`, whose buffers all have bytes."""
-    pieces = _whole_pieces(problem, relaxation)
+def make_columns(problem: Problem, relaxed: bool = False) -> Columns:
+    """The columns of a part, `problem`, whose buffers all have bytes.
+
+    The kernel knows only whole buffers and none. A gap in which a buffer still needs some of its bytes counts
+    as full, which finds placements that are valid; if `relaxed` as empty, which proves bounds that hold.
+    """
+    pieces = _whole_pieces(problem, relaxed)
     first, last, count = _cliques(pieces)
     begin = np.full(len(problem), count)
     finish = np.zeros(len(problem), dtype=np.int64)
@@ -71,9 +66,9 @@ def make_columns(problem: Problem, relaxation: GapRelaxation = GapRelaxation.FUL
     place = np.full(len(problem), -1)
     place[rows] = np.arange(len(rows))
     owner = np.repeat(place[pieces.owner], last - first)
-    column = np.concatenate([np.arange(a, b) for a, b in zip(first, last, strict=True)] or [first])
-    by_owner, by_column = np.lexsort((column, owner)), np.lexsort((owner, column))
-    near_of, near = _neighbours(begin[rows], finish[rows], column[by_column], owner[by_column])
+    clique = np.concatenate([np.arange(a, b) for a, b in zip(first, last, strict=True)] or [first])
+    by_owner, by_clique = np.lexsort((clique, owner)), np.lexsort((owner, clique))
+    near_of, near = _neighbours(begin[rows], finish[rows], clique[by_clique], owner[by_clique])
     unit, alignment, size = _units(problem, rows)
     fixed = problem.fixed[rows]
     part = Part(
@@ -82,12 +77,12 @@ def make_columns(problem: Problem, relaxation: GapRelaxation = GapRelaxation.FUL
         size=size,
         alignment=alignment,
         latest=np.zeros(len(rows), dtype=np.int64),
-        columns_of=np.searchsorted(owner[by_owner], np.arange(len(rows) + 1)),
-        columns=column[by_owner],
+        cliques_of=np.searchsorted(owner[by_owner], np.arange(len(rows) + 1)),
+        cliques=clique[by_owner],
         near_of=near_of,
         near=near,
-        members_of=np.searchsorted(column[by_column], np.arange(count + 1)),
-        members=owner[by_column],
+        members_of=np.searchsorted(clique[by_clique], np.arange(count + 1)),
+        members=owner[by_clique],
         begins=np.searchsorted(begin[rows], np.arange(count + 1)),
         cap=np.zeros(count, dtype=np.int64),
         # Sizes rounded up to units may end at different heights: nothing could be exchanged there.
@@ -98,18 +93,18 @@ def make_columns(problem: Problem, relaxation: GapRelaxation = GapRelaxation.FUL
     return Columns(problem, rows, unit, part, np.where(fixed != FREE, fixed // unit, 0), step)
 
 
-def _whole_pieces(problem: Problem, relaxation: GapRelaxation) -> Pieces:
+def _whole_pieces(problem: Problem, relaxed: bool) -> Pieces:
     pieces = cut(problem)
     if not problem.gaps:
         return pieces
     whole = pieces.high - pieces.low == problem.size[pieces.owner]
-    kept = whole if relaxation is GapRelaxation.EMPTY else pieces.high > pieces.low
+    kept = whole if relaxed else pieces.high > pieces.low
     columns = (getattr(pieces, key)[kept] for key in ("owner", "start", "end", "low", "high"))
     return Pieces(pieces.first, *columns)
 
 
 def _cliques(pieces: Pieces) -> tuple[Ints, Ints, int]:
-    """First and last column (half-open) of each piece, and how many columns there are: only sections that
+    """First and last clique (half-open) of each piece, and how many cliques there are: only sections that
     begin with a start and end with an end, as all others hold no more than one of these."""
     # Not the sections of the problem: those are cut, too, where a lifetime begins or ends in a gap.
     bounds = np.unique(np.concatenate([pieces.start, pieces.end]))
@@ -122,15 +117,15 @@ def _cliques(pieces: Pieces) -> tuple[Ints, Ints, int]:
     return number[first], number[last], int(largest.sum())
 
 
-def _neighbours(first: Ints, last: Ints, column: Ints, owner: Ints) -> tuple[Ints, Ints]:
-    """Who shares a column with whom: those of buffer u from entry u to entry u + 1."""
+def _neighbours(first: Ints, last: Ints, clique: Ints, owner: Ints) -> tuple[Ints, Ints]:
+    """Who shares a clique with whom: those of buffer u from entry u to entry u + 1."""
     n = len(first)
     if len(owner) == (last - first).sum():
         together = (first[:, None] < last) & (first < last[:, None])
     else:
-        # Columns in which a buffer has a gap do not count.
+        # Cliques in which a buffer has a gap do not count.
         together = np.zeros((n, n), dtype=bool)
-        for members in np.split(owner, np.flatnonzero(np.diff(column)) + 1):
+        for members in np.split(owner, np.flatnonzero(np.diff(clique)) + 1):
             together[np.ix_(members, members)] = True
     np.fill_diagonal(together, False)
     # A column of its own: numba compiles once for each layout, and numpy gives now one, now another.

@@ -9,12 +9,12 @@ import numpy as np
 
 from memplan_engine.bounds import Bound, BoundKind, lower_bound
 from memplan_engine.problem import Ints, Problem, select
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.exact.attempts import Outcome, PartSearch
 from memplan_engine.strategies.exact.independent_parts import independent
 from memplan_engine.strategies.exact.stacks import is_stack
-from memplan_engine.strategies.limits import SolveLimits
 
-TURNS = 6
+ATTEMPTS = 6
 NODES = 3_000
 """Attempts, and nodes of each, after which buffers count as not refuted."""
 
@@ -49,8 +49,8 @@ def is_refuted(problem: Problem, rows: Ints, capacity: int, limits: SolveLimits)
         return True
     for some in independent(alone):
         search = PartSearch(alone, some, select(alone, some))
-        for turn in range(TURNS):
-            outcome, _ = search.attempt(capacity, turn, limits, NODES)
+        for attempt in range(ATTEMPTS):
+            outcome, _ = search.attempt(capacity, attempt, limits, NODES)
             if outcome is Outcome.DOES_NOT_FIT:
                 return True
             if outcome is Outcome.FITS:

@@ -12,10 +12,10 @@ import numpy as np
 
 from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.problem import Ints, Problem, select
+from memplan_engine.strategies.base import Placement, SolveLimits
 from memplan_engine.strategies.constructive.portfolio import without_empty
 from memplan_engine.strategies.exact.attempts import BRANCHING_RULES, Outcome, PartSearch
 from memplan_engine.strategies.exact.independent_parts import MOST_BUFFERS, independent
-from memplan_engine.strategies.limits import Placement, SolveLimits
 
 SPREAD = (5**0.5 - 1) / 2
 """Every other early attempt looks between the target and the best arena, by multiples of the golden ratio. In
@@ -80,12 +80,6 @@ class Race:
     def _refuted(self) -> bool:
         return self.capacity is not None and self.bound.nbytes > self.capacity
 
-    @property
-    def placement(self) -> Placement:
-        """The best placement so far, with the bound."""
-        best = self.best
-        return Placement(best.offsets, best.found_by, bound=self.bound)
-
     def run(self, limits: SolveLimits, threads: int = 1) -> None:
         """Make attempts until all is settled or `limits` are reached, on `threads` threads at once."""
         if threads == 1:
@@ -95,23 +89,18 @@ class Race:
             for work in [pool.submit(self._work, limits) for _ in range(threads)]:
                 work.result()
 
-    def adopt(self, found: Placement) -> None:
+    def adopt(self, placement: Placement) -> None:
         """Take over each part of another placement that is lower there."""
-        offsets = found.offsets
+        offsets = placement.offsets
         with self._lock:
             for index, part in enumerate(self.parts):
-                top = int((offsets[part.rows] + part.part.size).max())
-                if top < self._tops[index]:
-                    self._tops[index] = top
-                    better = self.best.offsets.copy()
-                    better[part.rows] = offsets[part.rows]
-                    self.best = Placement(better, found.found_by)
+                self._lower(index, offsets[part.rows], placement.found_by)
             others = np.ones(len(self.problem), dtype=bool)
             for part in self.parts:
                 others[part.rows] = False
             ends = (offsets + self.problem.size)[others].max(initial=0)
             if ends < (self.best.offsets + self.problem.size)[others].max(initial=0):
-                self.best = Placement(np.where(others, offsets, self.best.offsets), found.found_by)
+                self.best = Placement(np.where(others, offsets, self.best.offsets), placement.found_by)
 
     def _work(self, limits: SolveLimits) -> None:
         for index, capacity, number in self._attempts(limits):
@@ -168,18 +157,24 @@ class Race:
         return ladder * RUNG ** (below + int(random.geometric(0.5)) - 1) / room
 
     def _improve(self, index: int, offsets: Ints, limits: SolveLimits, number: int) -> None:
-        part = self.parts[index]
-        top = int((offsets + part.part.size).max())
         with self._lock:
-            if top >= self._tops[index]:
+            if not self._lower(index, offsets, "branch and bound"):
                 return
-            self._tops[index] = top
             # What fits once with one rule often fits lower with it, too.
             self._again[index] = deque((number, height) for height in LOWER)
-            better = self.best.offsets.copy()
-            better[part.rows] = offsets
-            self.best = Placement(better, "branch and bound")
         limits.report(self.best, self.problem)
+
+    def _lower(self, index: int, offsets: Ints, found_by: str) -> bool:
+        """Take over the `offsets` of a part if its top is lower with them; whether it is. Under the lock."""
+        part = self.parts[index]
+        top = int((offsets + part.part.size).max())
+        if top >= self._tops[index]:
+            return False
+        self._tops[index] = top
+        better = self.best.offsets.copy()
+        better[part.rows] = offsets
+        self.best = Placement(better, found_by)
+        return True
 
     def _refute(self, index: int, capacity: int, limits: SolveLimits) -> None:
         part, rows = self.parts[index], np.sort(self.parts[index].rows)

@@ -34,9 +34,9 @@ def heaviest_stack(problem: Problem, least: int) -> Bound | None:
     best, core = least, np.zeros(0, dtype=np.int64)
     for rows in independent(problem) if problem.gaps else ():
         if len(rows) <= MOST_BUFFERS:
-            found, members = _Search(select(problem, rows)).run(best)
-            if found > best:
-                best, core = found, np.sort(rows[members])
+            nbytes, members = _Search(select(problem, rows)).run(best)
+            if nbytes > best:
+                best, core = nbytes, np.sort(rows[members])
     if best == least:
         return None
     first, last = int(problem.start[core].min()), int(problem.end[core].max())

@@ -11,12 +11,11 @@ from memplan_engine.kernels.search import contact
 from memplan_engine.kernels.search.radix import make_sorter
 from memplan_engine.kernels.search.time_index import make_time_index
 from memplan_engine.problem import Ints
+from memplan_engine.strategies.base import SolveLimits
+from memplan_engine.strategies.constructive.order_fit import if_complete
 from memplan_engine.strategies.constructive.orders import busiest_sections
-from memplan_engine.strategies.constructive.timeline import Timeline
-from memplan_engine.strategies.limits import SolveLimits
-
-PROMOTION = 0.003
-"""By how much of the bound a buffer that ended above it counts as busier in the next round."""
+from memplan_engine.strategies.constructive.timeline import Timeline, kernel_columns
+from memplan_engine.strategies.search.search_params import DEFAULTS, SearchParams
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,36 +43,36 @@ def urgency(timeline: Timeline) -> Urgency:
     return Urgency(live, np.minimum(before, after))
 
 
-def placements(timeline: Timeline, ceiling: int, limits: SolveLimits) -> Iterator[Ints]:
+def placements(
+    timeline: Timeline, ceiling: int, limits: SolveLimits, params: SearchParams = DEFAULTS
+) -> Iterator[Ints]:
     """One placement after the other, in the order of urgency; what ended above `ceiling` bytes comes earlier
     in the next (squeaky wheel optimization, Joslin and Clements 1999). Ends when nothing does, when fewer
     bytes are not to be had in this way, or with the limits; only for problems of plain buffers."""
     problem, ranks = timeline.problem, urgency(timeline)
     least = np.inf
     while True:
-        offsets = _place(timeline, ranks.order(problem.size), ceiling, limits)
+        offsets = _place(timeline, ranks.order(problem.size), ceiling, limits, params.contact)
         if offsets is None:
             return
         yield offsets
         above = offsets + problem.size > ceiling
         outside = int(problem.size[above].sum())
-        busiest = np.where(above, ranks.busiest + int(ceiling * PROMOTION), ranks.busiest)
+        busiest = np.where(above, ranks.busiest + int(ceiling * params.contact_promotion), ranks.busiest)
         busiest = np.minimum(busiest, ranks.busiest.max(initial=0))
         if not outside < least or (busiest == ranks.busiest).all():
             return
         least, ranks = outside, Urgency(busiest, ranks.around)
 
 
-def _place(timeline: Timeline, order: Ints, ceiling: int, limits: SolveLimits) -> Ints | None:
-    problem, sections = timeline.problem, timeline.sections
-    n = len(problem)
-    # Copies: numba compiles once for each mixture of read-only and writable arrays.
-    start, end, size, alignment = (
-        np.array(column) for column in (sections.first, sections.last, problem.size, problem.alignment)
+def _place(
+    timeline: Timeline, order: Ints, ceiling: int, limits: SolveLimits, params: contact.ContactParams
+) -> Ints | None:
+    first, start, end, low, high, size, alignment = kernel_columns(timeline)
+    times = make_time_index(first, start, end, low, high, len(timeline.sections))
+    found, by_low = np.empty(len(first), dtype=np.int64), make_sorter(len(first))
+    return if_complete(
+        contact.place_by_contact(
+            np.array(order), start, end, size, alignment, times, ceiling, limits.stop, found, by_low, params
+        )
     )
-    times = make_time_index(np.arange(n + 1), start, end, np.zeros_like(size), size, len(sections))
-    found, by_low = np.empty(n + 1, dtype=np.int64), make_sorter(n + 1)
-    offsets: Ints = contact.place_by_contact(
-        np.array(order), start, end, size, alignment, times, ceiling, limits.stop, found, by_low
-    )
-    return None if (offsets == contact.UNPLACED).any() else offsets

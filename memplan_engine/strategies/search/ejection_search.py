@@ -8,18 +8,9 @@ import numpy as np
 
 from memplan_engine.kernels.search import repair, time_index
 from memplan_engine.problem import FREE, Ints
-from memplan_engine.strategies.constructive.timeline import Timeline
-from memplan_engine.strategies.limits import SolveLimits
-
-
-@dataclass(frozen=True, slots=True)
-class RepairLimits:
-    """Of one repair, from its begin: `moves`, `effort` (neighbours looked at), and for how many moves it
-    goes on from its best moment before it goes back to it."""
-
-    moves: int
-    effort: int
-    patience: int
+from memplan_engine.strategies.base import SolveLimits
+from memplan_engine.strategies.constructive.timeline import Timeline, kernel_columns
+from memplan_engine.strategies.search.search_params import DEFAULTS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,10 +23,10 @@ class EjectionSearch:
     def begin(self, offsets: Ints, ceiling: int, by_size: float, by_length: float) -> None:
         """Start from `offsets`, with what has none or ends above `ceiling` bytes in the pool.
 
-        A buffer is worth its size to the power `by_size` × its length in sections to the power `by_length`.
+        A buffer weighs its size to the power `by_size` × its length in sections to the power `by_length`.
         """
         columns = self.state.columns
-        columns.worth[:] = (
+        columns.weight[:] = (
             np.maximum(columns.size, 1.0) ** by_size * np.maximum(self.length, 1.0) ** by_length
         )
         repair.begin(self.state, np.array(offsets), ceiling)
@@ -61,53 +52,29 @@ class EjectionSearch:
         return self.state.offset.copy()
 
     def repair(
-        self, ceiling: int, best: int, allowed: RepairLimits, seed: int, limits: SolveLimits
+        self, ceiling: int, best: int, allowed: repair.RepairLimits, seed: int, limits: SolveLimits
     ) -> Ints | None:
         """Go on until an arena below `best` bytes is found; its offsets, or None at what is `allowed`.
 
         To go on afterwards, call again.
         """
-        arena = repair.repair(
-            self.state,
-            ceiling,
-            best,
-            allowed.moves,
-            allowed.effort,
-            allowed.patience,
-            seed,
-            limits.stop,
-            limits.counter,
-        )
+        arena = repair.repair(self.state, ceiling, best, allowed, seed, limits.stop, limits.counter)
         return self.state.whole.copy() if arena < best else None
 
 
-def make_ejection_search(timeline: Timeline) -> EjectionSearch:
-    """A ejection with nothing placed: O(n log n) time, O(n) memory."""
-    problem, pieces, sections = timeline.problem, timeline.pieces, timeline.sections
-    # Copies: numba compiles once for each mixture of read-only and writable arrays.
-    first, start, end, low, high, size, alignment = (
-        np.array(column)
-        for column in (
-            pieces.first,
-            sections.first,
-            sections.last,
-            pieces.low,
-            pieces.high,
-            problem.size,
-            problem.alignment,
-        )
-    )
-    index = time_index.make_time_index(first, start, end, low, high, len(sections))
+def make_ejection_search(timeline: Timeline, params: repair.RepairParams = DEFAULTS.repair) -> EjectionSearch:
+    """An ejection search with nothing placed: O(n log n) time, O(n) memory."""
+    first, start, end, low, high, size, alignment = kernel_columns(timeline)
+    index = time_index.make_time_index(first, start, end, low, high, len(timeline.sections))
     total = np.concatenate([[0], np.cumsum(end - start)])
     length = total[first[1:]] - total[first[:-1]]
-    held = problem.fixed != FREE
+    held = timeline.problem.fixed != FREE
     columns = repair.Columns(first, start, end, low, high, size, alignment, held, np.ones(len(size)))
-    return EjectionSearch(repair.make_repair(columns, index, _room(first, start, end)), length)
+    return EjectionSearch(repair.make_repair(columns, index, _room(first, start, end), params), length)
 
 
 def _room(first: Ints, start: Ints, end: Ints) -> int:
     """The most pieces that one buffer meets, each counted once for each of its own pieces that it meets."""
     meets = np.searchsorted(np.sort(start), end) - np.searchsorted(np.sort(end), start, side="right")
     total = np.concatenate([[0], np.cumsum(meets)])
-    most = int((total[first[1:]] - total[first[:-1]]).max(initial=0))
-    return max(most, repair.MOST_COMPLETED)
+    return int((total[first[1:]] - total[first[:-1]]).max(initial=0))

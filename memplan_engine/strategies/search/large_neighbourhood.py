@@ -9,25 +9,20 @@ import numpy as np
 from memplan_engine.kernels.search.repair import UNPLACED
 from memplan_engine.kernels.search.time_index import meeting
 from memplan_engine.problem import FREE, Ints, Problem, select
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.exact.attempts import PartSearch
 from memplan_engine.strategies.exact.independent_parts import independent
-from memplan_engine.strategies.limits import SolveLimits
 from memplan_engine.strategies.search.ejection_search import EjectionSearch
-
-MOST_OUT = 6
-"""How many of the buffers without a place are tried at a time."""
-FREED = (16, 64, 256)
-"""How many neighbours are freed with each of them, one size after the other."""
-MOST_AROUND = 1_200
-"""A window with more obstacles is left alone: packing it would cost more than it is worth."""
-TURNS = 3
-NODES = 2_000
-WORK = 400_000
-"""Nodes × buffers of a window that one turn may visit: a node looks at all of them."""
+from memplan_engine.strategies.search.search_params import DEFAULTS, WindowParams
 
 
 def pack_windows(
-    problem: Problem, ejection: EjectionSearch, ceiling: int, seed: int, limits: SolveLimits
+    problem: Problem,
+    ejection: EjectionSearch,
+    ceiling: int,
+    seed: int,
+    limits: SolveLimits,
+    params: WindowParams = DEFAULTS.windows,
 ) -> Ints | None:
     """Offsets below `ceiling` bytes of more buffers than `ejection` has placed, UNPLACED for those still out;
     None when no window helped.
@@ -39,10 +34,10 @@ def pack_windows(
     offsets = ejection.offsets
     out = np.flatnonzero(offsets == UNPLACED)
     random = np.random.default_rng((seed, len(out)))
-    for buffer in random.permutation(out)[:MOST_OUT].tolist():
-        for freed in FREED:
+    for buffer in random.permutation(out)[: params.most_out].tolist():
+        for freed in params.freed:
             if limits.stopped or _pack_one(
-                problem, ejection, offsets, buffer, freed, ceiling, random, limits
+                problem, ejection, offsets, buffer, freed, ceiling, random, limits, params
             ):
                 break
     return offsets if (offsets[out] != UNPLACED).any() else None
@@ -57,6 +52,7 @@ def _pack_one(
     ceiling: int,
     random: np.random.Generator,
     limits: SolveLimits,
+    params: WindowParams,
 ) -> bool:
     """Find a place for `buffer` and new ones for `freed` of its neighbours; changes `offsets` if it can."""
     # The ejection does not know those that earlier windows have placed.
@@ -67,13 +63,13 @@ def _pack_one(
     inside = np.concatenate([[buffer], near[np.argsort(length)][:freed]])
     around = np.setdiff1d(np.concatenate([_alive_with(problem, ejection, inside), placed]), inside)
     around = around[offsets[around] != UNPLACED]
-    if len(around) > MOST_AROUND:
+    if len(around) > params.most_around:
         return False
     rows = np.concatenate([inside, around])
-    found = _pack(_with_fixed(problem, rows, len(inside), offsets), ceiling, limits)
-    if found is None:
+    packed = _pack(_with_fixed(problem, rows, len(inside), offsets), ceiling, limits, params)
+    if packed is None:
         return False
-    offsets[inside] = found[: len(inside)]
+    offsets[inside] = packed[: len(inside)]
     return True
 
 
@@ -97,16 +93,17 @@ def _with_fixed(problem: Problem, rows: Ints, inside: int, offsets: Ints) -> Pro
     return replace(alone, fixed=fixed)
 
 
-def _pack(window: Problem, ceiling: int, limits: SolveLimits) -> Ints | None:
+def _pack(window: Problem, ceiling: int, limits: SolveLimits, params: WindowParams) -> Ints | None:
     offsets = np.maximum(window.fixed, 0)
     # The search counts its moves, not these nodes.
     uncounted = SolveLimits(seed=limits.seed, stop=limits.stop)
     for rows in independent(window):
         search = PartSearch(window, rows, select(window, rows), limits.seed)
-        for turn in range(TURNS):
-            _, found = search.attempt(ceiling, turn, uncounted, min(NODES, WORK // len(rows)))
-            if found is not None:
-                offsets[rows] = found
+        nodes = min(params.nodes, params.work // len(rows))
+        for attempt in range(params.attempts):
+            _, placed = search.attempt(ceiling, attempt, uncounted, nodes)
+            if placed is not None:
+                offsets[rows] = placed
                 break
         else:
             return None

@@ -6,24 +6,20 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from memplan_engine.bounds import lower_bound
+from memplan_engine.kernels.search.repair import RepairLimits
 from memplan_engine.problem import Ints, Problem, select
 from memplan_engine.strategies.base import Placement, SolveLimits
 from memplan_engine.strategies.constructive import orders
 from memplan_engine.strategies.constructive.order_fit import NO_LIMIT, FitRule, is_plain, place_by
 from memplan_engine.strategies.constructive.orders import Order
-from memplan_engine.strategies.constructive.portfolio import Try, place_quickly
+from memplan_engine.strategies.constructive.portfolio import OTHERS, STARTS, Try, place_quickly
 from memplan_engine.strategies.constructive.timeline import Timeline, make_timeline
 from memplan_engine.strategies.search.contact_fit import placements
-from memplan_engine.strategies.search.ejection_search import (
-    EjectionSearch,
-    RepairLimits,
-    make_ejection_search,
-)
+from memplan_engine.strategies.search.ejection_search import EjectionSearch, make_ejection_search
 from memplan_engine.strategies.search.large_neighbourhood import pack_windows
 from memplan_engine.strategies.search.peak_first import held_at, peak_window
-from memplan_engine.strategies.search.search_params import SearchParams
+from memplan_engine.strategies.search.search_params import DEFAULTS, SearchParams
 from memplan_engine.strategies.search.skyline_fit import Skylines, fullness
-from memplan_engine.strategies.search.starts import OTHERS, STARTS
 
 CONTACT = "urgency × contact fit"
 SKYLINE = "urgency × skyline"
@@ -45,7 +41,7 @@ class Search:
 
     iterations: int | None = None
     capacity: int | None = None
-    params: SearchParams = field(default=SearchParams(), repr=False)
+    params: SearchParams = field(default=DEFAULTS, repr=False)
 
     anytime: ClassVar[bool] = True
     name: ClassVar[str] = "search"
@@ -86,7 +82,7 @@ class LocalSearch:
     limits: SolveLimits
     bound: int
     iterations: int | None
-    params: SearchParams = field(default=SearchParams())
+    params: SearchParams = DEFAULTS
     best: Placement = field(init=False)
     arena: int = NO_LIMIT
     moves: int = 0
@@ -140,12 +136,9 @@ class LocalSearch:
             return max(0, self.iterations - self.moves)
         if self.limits.seconds is not None:
             return NO_LIMIT
-        return max(
-            0,
-            self.better_at
-            + min(self.params.patient_moves, 1000 + 200 * len(self.timeline.problem))
-            - self.moves,
-        )
+        params, n = self.params, len(self.timeline.problem)
+        patient = params.patient_moves_at_first + params.patient_moves_per_buffer * n
+        return max(0, self.better_at + min(params.patient_moves, patient) - self.moves)
 
     def consider(self, offsets: Ints | None, found_by: str) -> None:
         """Keep and report `offsets` if they are better than the best."""
@@ -209,7 +202,7 @@ class LocalSearch:
         """So many skylines more, or as many as half a second allows, until the arena is `near`."""
         if not is_plain(self.timeline.problem):
             return
-        self.skylines = self.skylines or Skylines(self.timeline, self.bound)
+        self.skylines = self.skylines or Skylines(self.timeline, self.bound, self.params)
         affordable = self.params.skyline_pairs // (
             self.pairs + self.params.pairs_per_buffer * len(self.timeline.problem) + 1
         )
@@ -247,12 +240,11 @@ class LocalSearch:
     def repair_by_contact(self) -> None:
         """Place what is busiest first where it touches most, and repair each placement that is the best so
         far."""
-        if not is_plain(self.timeline.problem) or self.limits.stopped or self.arena <= self.bound:
-            return
-        if CONTACT in self.tried:
+        settled = self.limits.stopped or self.arena <= self.bound
+        if settled or CONTACT in self.tried or not is_plain(self.timeline.problem):
             return
         size, least = self.timeline.problem.size, NO_LIMIT
-        for offsets in placements(self.timeline, self.bound, self.limits):
+        for offsets in placements(self.timeline, self.bound, self.limits, self.params):
             self.consider(offsets, CONTACT)
             outside = int(size[offsets + size > self.bound].sum())
             if outside < least:
@@ -318,8 +310,8 @@ class LocalSearch:
         for order, fit in OTHERS:
             if self.limits.stopped or self.arena <= self.bound:
                 return
-            found = place_by(self.timeline, self.order(order), fit, self.limits, limit=self.arena - 1)
-            self.consider(found, f"{order.name} × {fit} fit")
+            offsets = place_by(self.timeline, self.order(order), fit, self.limits, limit=self.arena - 1)
+            self.consider(offsets, f"{order.name} × {fit} fit")
 
     def repair_in_rounds(self, rounds: int | None = None) -> None:
         """Of six rounds, two go on with a start, one begins at the peak again, and three repair the best
@@ -346,29 +338,30 @@ class LocalSearch:
         """Repair `offsets` below `ceiling` for one round, and report whatever is better on the way.
 
         If `brief`, for a small part of a round, and without windows packed exactly."""
-        ejection = self.ejection = self.ejection or make_ejection_search(self.timeline)
-        least = max(self.params.effort, self.params.effort_per_buffer * len(offsets))
-        effort = min(least << min(turn // 8, 5), max(self.params.most_effort, least))
-        effort = effort // self.params.brief if brief else effort
-        allowed = RepairLimits(
-            self.moves_left, effort, self.params.patiences[turn % len(self.params.patiences)]
-        )
-        ejection.begin(offsets, ceiling, *self.params.weights[turn % len(self.params.weights)])
+        params = self.params
+        ejection = self.ejection = self.ejection or make_ejection_search(self.timeline, params.repair)
+        least = max(params.effort, params.effort_per_buffer * len(offsets))
+        doubled = least << min(turn // params.rounds_each, params.doublings)
+        effort = min(doubled, max(params.most_effort, least))
+        effort = effort // params.brief if brief else effort
+        allowed = RepairLimits(self.moves_left, effort, params.patiences[turn % len(params.patiences)])
+        weights = params.weights[turn % len(params.weights)]
+        ejection.begin(offsets, ceiling, *weights)
         before = self.moves
         while ejection.out and self.arena > ceiling:
             seed = (self.limits.seed * 1_000_003 + self.moves) % 2**32
-            found = ejection.repair(ceiling, self.arena, allowed, seed, self.limits)
+            better = ejection.repair(ceiling, self.arena, allowed, seed, self.limits)
             self.moves = before + ejection.moves
-            self.consider(found, name + REPAIRED)
-            if found is None:
+            self.consider(better, name + REPAIRED)
+            if better is None:
                 break
         if not ejection.out:
             self.consider(ejection.offsets, name + REPAIRED)
         elif self.arena > ceiling and not brief:
             seed = (self.limits.seed + self.moves) % 2**32
-            packed = pack_windows(self.timeline.problem, ejection, ceiling, seed, self.limits)
+            packed = pack_windows(self.timeline.problem, ejection, ceiling, seed, self.limits, params.windows)
             if packed is not None and (packed >= 0).all():
                 self.consider(packed, name + PACKED)
             elif packed is not None:
-                ejection.begin(packed, ceiling, *self.params.weights[turn % len(self.params.weights)])
+                ejection.begin(packed, ceiling, *weights)
         return ejection

@@ -9,19 +9,11 @@ from memplan_engine.kernels.search import skyline
 from memplan_engine.kernels.search.time_index import TimeIndex, make_time_index
 from memplan_engine.problem import Ints
 from memplan_engine.profile import live_bytes
+from memplan_engine.strategies.base import SolveLimits
+from memplan_engine.strategies.constructive.order_fit import if_complete
 from memplan_engine.strategies.constructive.orders import busiest_sections
-from memplan_engine.strategies.constructive.timeline import Timeline
-from memplan_engine.strategies.limits import SolveLimits
-
-WAYS = ((0.0, 0.0), (0.5, 8.0))
-"""Of two urgencies: the powers of a buffer's size, and of the live bytes at its busiest section, by which its
-length is multiplied."""
-PROMOTION = 0.3
-"""By how much the logarithm of a buffer's urgency rises when it ended too high."""
-AIM = 0.5
-"""Too high is what ends above this share of the way from the bound to the best arena."""
-PATIENCE = 12
-"""Rounds in vain after which another urgency has its turn."""
+from memplan_engine.strategies.constructive.timeline import Timeline, kernel_columns
+from memplan_engine.strategies.search.search_params import DEFAULTS, SearchParams
 
 Floats = NDArray[np.float64]
 
@@ -29,20 +21,20 @@ Floats = NDArray[np.float64]
 class Skylines:
     """Placements of one problem of plain buffers, each by an urgency that its predecessor has changed.
 
-    The first are by each of WAYS. Then by turns from each of these, what ended too high more urgent from
-    round to round (squeaky wheel optimization, Joslin and Clements 1999).
+    The first are by each of `params.skyline_urgencies`. Then by turns from each of these, what ended too high
+    more urgent from round to round (squeaky wheel optimization, Joslin and Clements 1999).
     """
 
-    def __init__(self, timeline: Timeline, bound: int) -> None:
-        self.timeline, self.bound = timeline, bound
-        self._times = _index(timeline)
-        self._urgencies = [_urgency(timeline, *way) for way in WAYS]
+    def __init__(self, timeline: Timeline, bound: int, params: SearchParams = DEFAULTS) -> None:
+        self.timeline, self.bound, self.params = timeline, bound, params
+        self._times = make_time_index(*kernel_columns(timeline)[:5], len(timeline.sections))
+        self._urgencies = [_urgency(timeline, *way) for way in params.skyline_urgencies]
         self._arenas: list[int] = []
         self._turn, self._vain = 0, 0
 
     def next(self, limits: SolveLimits) -> Ints | None:
         """Offsets in bytes; None when the limits are reached before."""
-        size, count = self.timeline.problem.size, len(WAYS)
+        size, count = self.timeline.problem.size, len(self._urgencies)
         urgency = self._urgencies[self._turn % count]
         offsets = _place(self.timeline, self._times, urgency, limits)
         if offsets is None:
@@ -55,8 +47,9 @@ class Skylines:
             self._turn = len(self._arenas) if len(self._arenas) < count else int(np.argmin(self._arenas))
             self._vain = 0
             return offsets
-        urgency += PROMOTION * (ends > self.bound + AIM * (min(self._arenas) - self.bound))
-        if self._vain == PATIENCE:
+        height = self.bound + self.params.skyline_aim * (min(self._arenas) - self.bound)
+        urgency += self.params.skyline_promotion * (ends > height)
+        if self._vain == self.params.skyline_patience:
             self._turn, self._vain = self._turn + 1, 0
         return offsets
 
@@ -65,12 +58,6 @@ def fullness(timeline: Timeline) -> float:
     """Live bytes, on average over the sections, as a share of their peak; 0 where there are none."""
     live = live_bytes(timeline.sections, timeline.pieces.high - timeline.pieces.low)
     return float(live.mean() / max(1, live.max())) if len(live) else 0.0
-
-
-def _index(timeline: Timeline) -> TimeIndex:
-    sections, size = timeline.sections, np.array(timeline.problem.size)
-    start, end = np.array(sections.first), np.array(sections.last)
-    return make_time_index(np.arange(len(size) + 1), start, end, np.zeros_like(size), size, len(sections))
 
 
 def _urgency(timeline: Timeline, by_size: float, by_heat: float) -> Floats:
@@ -83,17 +70,16 @@ def _urgency(timeline: Timeline, by_size: float, by_heat: float) -> Floats:
 
 
 def _place(timeline: Timeline, times: TimeIndex, urgency: Floats, limits: SolveLimits) -> Ints | None:
-    # Copies: numba compiles once for each mixture of read-only and writable arrays.
-    start, end, size, alignment = (
-        np.array(column)
-        for column in (
-            timeline.sections.first,
-            timeline.sections.last,
-            timeline.problem.size,
-            timeline.problem.alignment,
+    _, start, end, _, _, size, alignment = kernel_columns(timeline)
+    return if_complete(
+        skyline.place_by_skyline(
+            np.argsort(-urgency, kind="stable"),
+            start,
+            end,
+            size,
+            alignment,
+            times,
+            skyline.PLACED,
+            limits.stop,
         )
     )
-    offsets: Ints = skyline.place_by_skyline(
-        np.argsort(-urgency, kind="stable"), start, end, size, alignment, times, skyline.PLACED, limits.stop
-    )
-    return None if (offsets == skyline.UNPLACED).any() else offsets

@@ -22,9 +22,8 @@ from memplan_engine.kernels.shared_objects.assign import (
     assign_in_order,
     lay_out,
 )
-from memplan_engine.kernels.shared_objects.fullest import assign_to_fullest
 from memplan_engine.kernels.shared_objects.matching import cheapest_successors
-from memplan_engine.kernels.shared_objects.objects import assign_by_distance
+from memplan_engine.kernels.shared_objects.objects import assign_by_distance, assign_to_fullest
 from memplan_engine.kernels.types import Flags
 from memplan_engine.problem import FREE, Ints, Problem
 from memplan_engine.strategies.base import Placement, SolveLimits

@@ -11,11 +11,11 @@ import numpy as np
 
 from memplan_engine.plan import Plan
 from memplan_engine.problem import FREE, Ints, Problem, select
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive import orders
 from memplan_engine.strategies.constructive.order_fit import FitRule, place_by
 from memplan_engine.strategies.constructive.portfolio import TRIES, Try
 from memplan_engine.strategies.constructive.timeline import make_timeline
-from memplan_engine.strategies.limits import SolveLimits
 from memplan_engine.what_if.suggestions.cover import Live, greedy_cover, least_losses
 
 MOST_ROUNDS = 8
@@ -168,9 +168,9 @@ class _Search:
             left = self.deadline + GRACE_SECONDS - time.monotonic()
             if left <= 0:
                 return None
-            budget = SolveLimits(left)
-            with budget.running():
-                offsets = place_by(timeline, order(timeline), fit, budget, limit=self.capacity)
+            limits = SolveLimits(left)
+            with limits.running():
+                offsets = place_by(timeline, order(timeline), fit, limits, limit=self.capacity)
             if offsets is not None:
                 return offsets
         return None

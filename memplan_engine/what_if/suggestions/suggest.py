@@ -10,11 +10,11 @@ from enum import StrEnum
 import numpy as np
 
 from memplan_engine.bounds import contributors
-from memplan_engine.feasibility.feasibility_decision import Decision, Verdict
+from memplan_engine.feasibility.decision import Decision, Verdict
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Buffer, Problem
 from memplan_engine.profile import alive_at
-from memplan_engine.strategies.limits import SolveLimits
+from memplan_engine.strategies.base import SolveLimits, limits_were_budget
 from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
 from memplan_engine.what_if.suggestions.cover import Cover, least_losses, smallest_cover
 from memplan_engine.what_if.suggestions.heuristic import leave_out
@@ -128,17 +128,18 @@ def suggest(
     return FitReport(decision, search.shortage, tuple(ranked), not trials.over)
 
 
+@limits_were_budget
 def fit_into(
-    plan: Plan, capacity: int, *, budget: SolveLimits | None = None, seconds: float = DEFAULT_SECONDS
+    plan: Plan, capacity: int, *, limits: SolveLimits | None = None, seconds: float = DEFAULT_SECONDS
 ) -> FitReport:
-    """Whether the problem of `plan` fits into `capacity` bytes, decided under `budget` (2 s unless given)
+    """Whether the problem of `plan` fits into `capacity` bytes, decided under `limits` (2 s unless given)
     where the plan does not say so already; and, looked for during `seconds`, what would make it.
 
     Raises InputError for a capacity below 0.
     """
-    budget = budget or SolveLimits(DECIDING_SECONDS)
-    decision = decide_from(plan, capacity, budget)
-    return suggest(decision, seconds=seconds, threads=budget.threads, seed=budget.seed)
+    limits = limits or SolveLimits(DECIDING_SECONDS)
+    decision = decide_from(plan, capacity, limits)
+    return suggest(decision, seconds=seconds, threads=limits.threads, seed=limits.seed)
 
 
 def _quickly(decision: Decision, seconds: float) -> list[Suggestion]:

@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from memplan_engine.feasibility.feasibility_decision import Decision, Verdict, decide
+from memplan_engine.feasibility.decision import Decision, Verdict, decide
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
-from memplan_engine.strategies.limits import SolveLimits
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.what_if.apply import apply
 from memplan_engine.what_if.edits import Edit
 
@@ -39,8 +39,8 @@ class Trials:
             left = self.deadline - time.monotonic()
             if left <= 0:
                 return None
-            budget = SolveLimits(min(left, self.seconds), self.seed, self.threads)
-            self.decisions[key] = decide(apply(self.problem, key), self.capacity, budget=budget)
+            limits = SolveLimits(min(left, self.seconds), self.seed, self.threads)
+            self.decisions[key] = decide(apply(self.problem, key), self.capacity, limits=limits)
         return self.decisions[key]
 
     def verdict(self, *edits: Edit) -> Verdict:
@@ -63,12 +63,12 @@ class Trials:
         return decision.plan.arena_bytes
 
 
-def decide_from(plan: Plan, capacity: int, budget: SolveLimits) -> Decision:
+def decide_from(plan: Plan, capacity: int, limits: SolveLimits) -> Decision:
     """Whether the problem of `plan` fits into `capacity` bytes; searched for only where neither the plan nor
     its bound says so already. Raises InputError for a capacity below 0."""
     of_plan = Decision(capacity, plan)
     if capacity >= 0 and of_plan.verdict is not Verdict.UNDECIDED:
         return of_plan
-    decision = decide(plan.problem, capacity, budget=budget)
+    decision = decide(plan.problem, capacity, limits=limits)
     better = decision.plan.arena_bytes <= plan.arena_bytes or decision.verdict is not Verdict.UNDECIDED
     return decision if better else of_plan

@@ -55,11 +55,11 @@ def first_plan(kind):
     """What was found while people waited: nothing good, and not proved."""
 
     class First(kind):
-        def place(self, problem, budget):
-            budget.cancel()
+        def place(self, problem, limits):
+            limits.cancel()
             return Placement(BASE + 130 * UNIT, "first")
 
-    return make_plan(PROBLEM, First(), budget=SolveLimits())
+    return make_plan(PROBLEM, First(), limits=SolveLimits())
 
 
 def make_job(kind=SlowSearch, session="a", until=60.0):

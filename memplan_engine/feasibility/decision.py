@@ -1,18 +1,23 @@
-"""Does a problem fit into a capacity? Yes with offsets, no with a proof, or not decided in time."""
+"""Does a problem fit into a capacity? Yes with offsets, no with a proof, or not decided in time.
+
+A proof names buffers that cannot fit on their own: they are a problem that anybody can solve again.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from enum import StrEnum
 
-from memplan_engine.bounds import Bound
+import numpy as np
+
+from memplan_engine.bounds import Bound, BoundKind, contributors, lower_bound
 from memplan_engine.errors import InputError
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
-from memplan_engine.problem import Problem
+from memplan_engine.problem import Problem, select
 from memplan_engine.strategies import get_strategy, known_strategies
-from memplan_engine.strategies.base import with_capacity
-from memplan_engine.strategies.limits import SolveLimits
+from memplan_engine.strategies.base import SolveLimits, limits_were_budget, with_capacity
 
 
 class Verdict(StrEnum):
@@ -50,8 +55,9 @@ class Decision:
         return self.plan.bound
 
 
+@limits_were_budget
 def decide(
-    problem: Problem, capacity: int, strategy: str = "auto", *, budget: SolveLimits | None = None
+    problem: Problem, capacity: int, strategy: str = "auto", *, limits: SolveLimits | None = None
 ) -> Decision:
     """Look for a placement within `capacity` bytes, or for a proof that there is none.
 
@@ -65,7 +71,7 @@ def decide(
     aimed = with_capacity(get_strategy(strategy), capacity)
     if aimed is None:
         raise InputError("--strategy", "", repr(strategy), f"with a capacity {' or '.join(deciding())}")
-    return Decision(capacity, make_plan(problem, aimed, budget=budget))
+    return Decision(capacity, make_plan(problem, aimed, limits=limits))
 
 
 def decides(strategy: str) -> bool:
@@ -78,3 +84,33 @@ def deciding() -> tuple[str, ...]:
     """The names of the known strategies that can look for a placement within a capacity. `search` never
     proves that there is none."""
     return tuple(filter(decides, known_strategies()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Core:
+    """The buffers of `problem`, alive within the steps `[start, end)`, need `nbytes` bytes by themselves."""
+
+    problem: Problem
+    nbytes: int
+    start: int
+    end: int
+
+
+def find_core(problem: Problem, bound: Bound, capacity: int) -> Core:
+    """Of the buffers that the certificate of `bound` names, enough to pass `capacity` bytes.
+
+    They keep their names, order, sizes, lifetimes, alignments, gaps and fixed offsets. Of a search's core all
+    are taken, for it says nothing of fewer; else the largest, as few as it takes for their own lower bound to
+    pass the capacity. Wants a bound above the capacity. O(n log² n).
+    """
+    rows, name = contributors(problem, bound), f"{problem.name}-core"
+    if bound.kind is BoundKind.CORE:
+        return Core(select(problem, np.sort(rows), name), bound.nbytes, bound.step, bound.until)
+
+    def largest(count: int) -> Problem:
+        return select(problem, np.sort(rows[:count]), name)
+
+    counts = range(1, len(rows) + 1)
+    enough = bisect_left(counts, True, key=lambda count: lower_bound(largest(count)).nbytes > capacity)
+    core = largest(counts[min(enough, len(rows) - 1)])
+    return Core(core, lower_bound(core).nbytes, bound.step, bound.step + 1)
