@@ -20,7 +20,7 @@ from memplan_engine.reporters import graph_tables
 from memplan_engine.symbolic.symbolic_problem import resolve
 
 if TYPE_CHECKING:
-    from memplan_engine.formats.memplan_json.graph_format import About
+    from memplan_engine.formats.memplan_json.graph_format import EstimateEntry
 
 FACTORY = Annotated[
     str, typer.Argument(help="package.module:factory, giving (model, inputs)", show_default=False)
@@ -115,12 +115,10 @@ def capture(
     step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
     if functional and training == "joint":
         raise InputError("--functional", "", "training joint", "another capture: joint graphs are functional")
-    about = None
+    estimates: tuple[EstimateEntry, ...] = ()
     if training == "joint":
-        from memplan_engine.formats.memplan_json.graph_format import About
-
         pair = capture_pair_factory(factory, partition=partition or "default")
-        graph, about = pair.joint, About(estimates=estimate_peaks(pair))
+        graph, estimates = pair.joint, estimate_peaks(pair)
     elif step is not None:
         graph = capture_training_factory(
             factory, "step", gradients=gradients or "held", functional=functional, **step
@@ -129,14 +127,16 @@ def capture(
         graph = capture_factory(factory, functional=functional, dynamic=tuple(dynamic or ()))
     if symbol:
         graph = resolve(graph, parse_symbols(symbol))
-    _write(graph, output, about)
+    _write(graph, output, estimates)
 
 
-def _write(graph: Graph, output: Path, about: About | None) -> None:
+def _write(graph: Graph, output: Path, estimates: tuple[EstimateEntry, ...]) -> None:
     """Write what was captured, and tell of it and of what has no size and hence no place in any plan."""
+    # Here, not above: `--help` need not wait for pydantic.
+    from memplan_engine.formats.memplan_json.graph_format import About
     from memplan_engine.formats.memplan_json.json_writer import write_json
 
-    write_json(graph, output, about)
+    write_json(graph, output, About(estimates=estimates))
     problem = as_problem(graph)
     tell(f"{output}: {len(graph.ops)} ops, {len(problem)} buffers")
     if unknown := left_out(problem):
