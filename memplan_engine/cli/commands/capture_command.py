@@ -136,7 +136,7 @@ def _write(graph: Graph, output: Path, estimates: tuple[EstimateEntry, ...]) -> 
     from memplan_engine.formats.memplan_json.graph_format import About
     from memplan_engine.formats.memplan_json.json_writer import write_json
 
-    write_json(graph, output, About(estimates=estimates))
+    write_json(graph, output, About(estimates=estimates) if estimates else None)
     problem = as_problem(graph)
     tell(f"{output}: {len(graph.ops)} ops, {len(problem)} buffers")
     if unknown := left_out(problem):
