@@ -149,8 +149,8 @@ def judge_all(module: str, chosen: Sequence[Mutant]) -> tuple[int, list[Mutant]]
     known = [line for line in EQUIVALENT.read_text().splitlines() if line.startswith(f"- {module} ")]
     chosen = [mutant for mutant in chosen if not any(f" {mutant}" in line for line in known)]
     judge = Judge(module, chosen)
-    options = ["-p", "no:cacheprovider", "-m", "not slow and not browser", "--hypothesis-seed=0"]
-    options += [f"--timeout={3 * LONGEST_TEST}"]
+    options = ["-p", "no:cacheprovider", "-p", "no:faulthandler", "-m", "not slow and not browser"]
+    options += ["--hypothesis-seed=0", f"--timeout={3 * LONGEST_TEST}"]
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         ended = pytest.main([*options, *TESTS[module].split()], plugins=[judge])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from memplan_engine.bounds import Bound, BoundKind
+from memplan_engine.kernels.verify.sweep import NOBODY, find_collisions
 from memplan_engine.planner import adopt, make_plan
 from memplan_engine.problem import FREE, Gap, make_problem
 from memplan_engine.verify.validate import Report, Rule, Violation, validate_plan
@@ -85,6 +87,16 @@ def test_one_inside_another_and_equal_rectangles_overlap():
         only(validate_plan(adopt(twice, [0, 0]))).message
         == "0 and 1 overlap at steps 1–1 in bytes 0–6 (7 bytes)"
     )
+
+
+@pytest.mark.parametrize("ranges", [1, 2, 3, 5, 8])
+def test_the_sweep_finds_any_two_ranges_that_meet_and_forgets_what_has_ended(ranges):
+    for one, other in product(combinations(range(ranges + 1), 2), repeat=2):
+        # One begins, the other begins, one ends, and one begins once more.
+        low, high = np.array([one, other, one]).T
+        meet = max(one[0], other[0]) < min(one[1], other[1])
+        found = find_collisions(np.array([0, 1, -1, 2]), low, high, ranges)
+        assert found.tolist() == [NOBODY, 0 if meet else NOBODY, NOBODY]
 
 
 def test_buffers_without_bytes_overlap_nothing():
