@@ -111,10 +111,19 @@ class Judge:
                 each.__code__ = code_of(code, mutant.function)
         for node in mutant.tree.body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == mutant.function:
-                value = eval(ast.unparse(node.value), dict(vars(self.module)))
-                for other in list(sys.modules.values()):
-                    if mutant.function in getattr(other, "__dict__", {}):
-                        setattr(other, mutant.function, value)
+                self.set_constant(mutant.function, eval(ast.unparse(node.value), dict(vars(self.module))))
+
+    def set_constant(self, name: str, value: object) -> None:
+        old = getattr(self.module, name)
+        for other in list(sys.modules.values()):
+            if name in getattr(other, "__dict__", {}):
+                setattr(other, name, value)
+        # Defaults of arguments were taken from it before.
+        for each in gc.get_objects():
+            if isinstance(each, FunctionType) and each.__module__ == self.module.__name__:
+                each.__defaults__ = tuple(value if d is old else d for d in each.__defaults__ or ()) or None
+                keywords = each.__kwdefaults__ or {}
+                each.__kwdefaults__ = {key: value if d is old else d for key, d in keywords.items()} or None
 
 
 def code_of(module: CodeType, function: str) -> CodeType:
