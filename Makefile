@@ -23,7 +23,7 @@ TEST_STAMP := $(call stamp,test)
 DOCS_STAMP := $(call stamp,docs)
 PINS := pyproject.toml constraints.txt
 
-.PHONY: help run test test-slow lint format docs changelog bench wheel browser clean
+.PHONY: help run test test-slow mutation lint format docs changelog bench wheel browser clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -40,6 +40,9 @@ test: $(TEST_STAMP) browser ## run the tests but for the slow ones (ARGS="-k nam
 
 test-slow: $(TEST_STAMP) browser ## run the slow tests: large models, long searches
 	$(PYTEST) -m slow $(ARGS)
+
+mutation: $(TEST_STAMP) ## change the core and the checkers, a bit at a time: do tests notice? (ARGS="--sample 20")
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation $(ARGS)
 
 browser: $(TEST_STAMP) ## find or install the browser that the tests drive
 	@scripts/install-browser.sh $(BIN)/python

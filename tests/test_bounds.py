@@ -143,6 +143,28 @@ def test_windows_that_begin_at_whole_units_count_in_units():
     assert contributors(problem, Bound(13, BoundKind.ALIGNED_LOAD, 0, 8)).tolist() == [2, 0]
 
 
+def test_a_fixed_window_begins_at_a_unit_where_offset_and_window_together_do():
+    # a's window begins at byte 6 + 2, b at a multiple of 8: 8 + 7 bytes in units of 8.
+    problem = make_problem(
+        [0, 0], [1, 1], [10, 7], alignment=[1, 8], fixed=[6, FREE], gaps={0: (Gap(0, 1, 2, 10),)}
+    )
+    bound = Bound(15, BoundKind.ALIGNED_LOAD, 0, 8)
+    assert contributors(problem, bound).tolist() == [0, 1]
+    assert proved_bytes(problem, bound) == 15
+
+
+def test_sixteen_alignments_are_counted_in_those_that_most_buffers_have():
+    # Each of 16 primes is asked for at three steps, 59 by two buffers together: 118 + 60 bytes in its units.
+    primes = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53]
+    sizes, alignment = [*(3 * primes), 60, 60], [*(3 * primes), 59, 59]
+    start = [*range(1, 49), 0, 0]
+    end = [step + 1 for step in start]
+    problem = make_problem(start, end, sizes, alignment=alignment)
+    assert lower_bound(problem) == Bound(120, BoundKind.LOAD, 0)
+    without_2 = select(problem, np.flatnonzero(problem.alignment != 2))
+    assert lower_bound(without_2) == Bound(178, BoundKind.ALIGNED_LOAD, 0, 59)
+
+
 # -- holes between fixed offsets
 
 
@@ -160,6 +182,20 @@ def test_a_buffer_larger_than_the_holes_below_lies_above():
         == "optimal for the buffers listed: the arena equals what 3 buffers need at step 0, "
         "some of them at fixed offsets"
     )
+
+
+def test_of_equal_steps_the_first_is_named():
+    # The same four buffers twice, one set behind the other.
+    start, end = [0, 0, 0, 0, 9, 9, 9, 9], [9, 9, 2, 9, 18, 18, 11, 18]
+    problem = make_problem(start, end, 2 * [4, 10, 7, 1], fixed=2 * [4, 14, FREE, FREE])
+    assert lower_bound(problem) == Bound(31, BoundKind.BETWEEN_FIXED, 0, core=(2,))
+
+
+def test_fixed_buffers_without_bytes_part_no_hole():
+    # 8 bytes fit below 10, whatever has no bytes at 5; what holds nothing at the step is in no core.
+    problem = make_problem([0] * 4, [1] * 4, [0, 10, 8, 4], fixed=[5, 10, FREE, FREE], gaps={3: (Gap(0, 1),)})
+    assert proved_bytes(problem, Bound(8, BoundKind.BETWEEN_FIXED, 0, core=(2,))) == 8
+    assert proved_bytes(problem, Bound(8, BoundKind.BETWEEN_FIXED, 0, core=(2, 3))) == 0
 
 
 def test_what_the_large_holes_cannot_take_goes_on_top():

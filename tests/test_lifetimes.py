@@ -6,7 +6,7 @@ import pytest
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Op, Role, Storage, Tensor, check_graph
-from memplan_engine.lifetimes import lifetimes, to_problem
+from memplan_engine.lifetimes import Unread, lifetimes, to_problem
 from memplan_engine.schedule import Schedule, sequential
 
 
@@ -133,7 +133,7 @@ def test_an_input_that_nothing_reads_is_there_at_step_0():
 
 def test_a_graph_without_ops():
     net = graph([], {"x": 7}, inputs=("x",), outputs=("x",))
-    assert len(to_problem(net)) == 0
+    assert (len(to_problem(net)), to_problem(net).steps) == (0, 0)
     problem = to_problem(net, plan_inputs=True)
     assert rows(problem) == {"x": (0, 1, 7)}
     assert problem.steps == 1
@@ -167,6 +167,34 @@ def test_ops_of_one_step_run_together():
 def test_buffers_come_in_the_order_in_which_they_come_alive():
     net = graph([("f", (), ("b",)), ("g", (), ("a",)), ("h", (), ("c",))], {"c": 1, "a": 1, "b": 1})
     assert to_problem(net).names == ("b", "a", "c")
+
+
+def test_what_nobody_reads_is_freed_at_once_or_held_to_the_end():
+    # One output of f is read: the other goes with it. Nobody asks for either output of g.
+    net = graph(
+        [
+            ("f", ("x",), ("a", "b")),
+            ("g", (), ("c", "d")),
+            ("h", ("a",), ("e",)),
+            ("i", (), ("k",)),
+            ("zero_", (), (), ("k",)),
+        ],
+        {"x": 4, "a": 1, "b": 2, "c": 3, "d": 4, "e": 5, "k": 6},
+        inputs=("x",),
+        outputs=("e",),
+    )
+    freed, held = (rows(to_problem(net, unread=unread)) for unread in (Unread.FREED, Unread.HELD))
+    assert freed == {
+        "a": (0, 3, 1), "b": (0, 1, 2), "c": (1, 2, 3), "d": (1, 2, 4), "e": (2, 5, 5), "k": (3, 5, 6)
+    }  # fmt: skip
+    assert held == freed | {"c": (1, 5, 3), "d": (1, 5, 4)}
+
+
+def test_rounded_sizes_are_multiples_of_their_alignment():
+    net = graph([("f", (), ("a", "b", "c"))], {"a": 16, "b": 17, "c": 1})
+    assert rows(to_problem(net, alignment=16, round_sizes=True)) == {
+        "a": (0, 1, 16), "b": (0, 1, 32), "c": (0, 1, 16)
+    }  # fmt: skip
 
 
 def test_lifetimes_covers_every_storage_that_exists():

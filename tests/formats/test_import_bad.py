@@ -17,6 +17,7 @@ from memplan_examples import PATH
 from memplan_engine import Graph, InputError, MemplanError, Problem, load, make_problem
 from memplan_engine.files import importers, recognise, write
 from memplan_engine.formats.memplan_json.json_writer import dumps
+from memplan_engine.formats.read_limits import read_bytes, read_head, read_text
 from memplan_engine.system.write_atomically import write_atomically
 
 MEGABYTES = 25
@@ -42,6 +43,60 @@ def test_the_importers_in_their_order() -> None:
         "onnx",
         "csv",
     ]
+
+
+def told(read: Callable[[], object]) -> str:
+    with pytest.raises(InputError) as caught:
+        read()
+    return str(caught.value)
+
+
+def test_the_largest_file_that_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    assert read_bytes(path, 5) == b"12345"
+    assert told(lambda: read_bytes(path, 4)) == "file: found a file of 5 bytes, expected at most 4"
+    # Of text 512 MiB; a file of one byte more, none of which is on the disk, is refused before it is read.
+    os.truncate(path, 512 * 2**20 + 1)
+    assert (
+        told(lambda: read_text(path))
+        == "file: found a file of 536,870,913 bytes, expected at most 536,870,912"
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\xff", "file: line 1, byte 0: found 0xff, expected text in UTF-8"),
+        (b"\na\xfe", "file: line 2, byte 2: found 0xfe, expected text in UTF-8"),
+        (b"\0a", "file: line 1: found a NUL byte, expected text"),
+        (b"\n\0", "file: line 2: found a NUL byte, expected text"),
+    ],
+)
+def test_where_a_file_is_no_text(tmp_path: Path, data: bytes, message: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    assert told(lambda: read_text(path)) == message
+
+
+@pytest.mark.parametrize("read", [lambda path: read_head(path, 4), lambda path: read_bytes(path, 4)])
+def test_what_the_system_says_is_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], object]
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"a")
+    nameless = told(lambda: read(Path("a\0b")))
+    assert "embedded null byte" in nameless
+    assert nameless.endswith("on reading, expected a readable file")
+
+    def refuse(*given: object, **options: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    assert (
+        told(lambda: read(path)) == f"{path}: found 'Permission denied' on reading, expected a readable file"
+    )
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from memplan_engine import (
 )
 from memplan_engine.files import write
 from memplan_engine.formats.csv_tables.csv_reader import CsvImporter
+from memplan_engine.formats.csv_tables.csv_table import not_whole
 from memplan_engine.formats.csv_tables.csv_writer import to_csv, write_csv
 from memplan_engine.graph import MAX_BYTES
 from memplan_engine.problem import select
@@ -144,6 +145,29 @@ def test_a_plan_needs_all_its_offsets(tmp_path: Path) -> None:
     assert "offset + size below 2^63" in refusal(tmp_path, text, AS_PLAN)
 
 
+def test_numbers_up_to_the_last_below_2_to_the_63(tmp_path: Path) -> None:
+    last = 2**63 - 1
+    read_as_plan = read(tmp_path, f"id,lower,upper,size,offset\na,0,1,1,{last - 1}\n", AS_PLAN)
+    assert isinstance(read_as_plan, Plan)
+    assert read_as_plan.arena_bytes == last
+    zeros = "0" * 30
+    whole = problem(tmp_path, f"id,lower,upper,size,gaps\na,0,{zeros}{last},{last - 1},2-{last}\n")
+    assert columns(whole) == [("a", 0, last, last - 1, 1)]
+    assert whole.gaps == {0: (Gap(2, last),)}
+    inclusive = problem(tmp_path, f"id,start,end,size,gaps\na,0,{last - 1},4,5-{last - 2}\n")
+    assert inclusive.gaps == {0: (Gap(5, last - 1),)}
+    message = refusal(tmp_path, f"id,start,end,size,gaps\na,0,9,4,5-{last}\n")
+    assert message.endswith(f"found '5-{last}', expected gaps as lo-hi or lo-hi@winlo:winhi, below 2^63")
+    assert [not_whole(text) for text in (str(last), zeros + str(last), str(last + 1), "1" + "0" * 19)] == [
+        "", "", "a whole number below 2^63", "a whole number below 2^63"
+    ]  # fmt: skip
+
+
+def test_of_many_unknown_columns_five_are_named(tmp_path: Path) -> None:
+    message = refusal(tmp_path, "id,lower,upper,size,a,b,c,d,e,f,g\n")
+    assert "found unknown columns 'a', 'b', 'c', 'd', 'e' and 2 more, expected columns" in message
+
+
 WHOLE = "expected a whole number"
 BAD_ROWS = {
     "a,0,3,abc": f"line 3, field size: found 'abc', {WHOLE}",
@@ -236,7 +260,8 @@ def test_an_inclusive_end_at_the_limit(tmp_path: Path) -> None:
 
 
 def test_too_many_rows_are_refused_before_they_are_split(tmp_path: Path) -> None:
-    assert "at most 5,000,000" in refusal(tmp_path, b"id,lower,upper,size\n" + b",\n" * 5_000_001)
+    message = refusal(tmp_path, b"id,lower,upper,size\n" + b",\n" * 5_000_001)
+    assert message == "a.csv: found 5,000,002 lines, expected at most 5,000,000"
 
 
 def test_200_000_rows_come_back_equal(tmp_path: Path) -> None:

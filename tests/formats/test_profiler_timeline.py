@@ -308,3 +308,58 @@ def test_damaged_and_endless_compression(
     (tmp_path / "other.gz").write_bytes(gzip.compress(b"hello"))
     with pytest.raises(InputError, match="a kind of file that is not known"):
         load(tmp_path / "other.gz")
+
+
+# JSON in pieces
+
+
+def test_a_json_file_of_the_largest_size(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("[1, 2]")
+    assert json_stream.read_json(path, 6) == [1, 2]
+    with pytest.raises(InputError, match="file: found more than 5 bytes, expected at most 5"):
+        json_stream.read_json(path, 5)
+
+
+@pytest.mark.parametrize("chunk", range(1, 40))
+def test_elements_are_the_same_wherever_a_window_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    path = tmp_path / "file"
+    path.write_text('{"a": "ü€", "list" : [ {"x": 1}, [2, "]"] ,\n"three"], "b": 4}', encoding="utf-8")
+    monkeypatch.setattr(json_stream, "CHUNK", chunk)
+    assert list(json_stream.objects(path, "list")) == [{"x": 1}, [2, "]"], "three"]
+
+
+def test_the_most_that_is_unpacked_and_the_largest_element(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (json_stream.MAX_PLAIN_BYTES, json_stream.MAX_OBJECT) == (64 * 2**30, 16 * 2**20)
+    path = tmp_path / "file"
+    text = '{"k":["12345678"]}'
+    path.write_text(text)
+    monkeypatch.setattr(json_stream, "MAX_PLAIN_BYTES", len(text))
+    assert list(json_stream.objects(path, "k")) == ["12345678"]
+    # The first window ends behind eight characters of the element, which has ten.
+    monkeypatch.setattr(json_stream, "CHUNK", text.index("8"))
+    monkeypatch.setattr(json_stream, "MAX_OBJECT", 8)
+    assert list(json_stream.objects(path, "k")) == ["12345678"]
+    monkeypatch.setattr(json_stream, "MAX_OBJECT", 7)
+    with pytest.raises(InputError, match="file: found broken JSON"):
+        list(json_stream.objects(path, "k"))
+    monkeypatch.setattr(json_stream, "MAX_OBJECT", 8)
+    monkeypatch.setattr(json_stream, "MAX_PLAIN_BYTES", len(text) - 1)
+    with pytest.raises(InputError, match="file: found more than 64 GiB when unpacked"):
+        list(json_stream.objects(path, "k"))
+
+
+def test_a_file_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    path.write_text("[]")
+
+    def refuse(*given: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InputError, match="file: found 'Permission denied' on reading"):
+        json_stream.read_json(path, 5)

@@ -173,12 +173,42 @@ def test_every_lifetime_that_is_too_short_is_refused_and_caught_if_forced(
     assert tried >= 5
 
 
+def with_life(plan: Plan, name: str, start: int, end: int) -> Plan:
+    """`plan` in which the buffer `name` is taken to be alive during `[start, end)`."""
+    problem = plan.problem
+    row = problem.names.index(name)
+    starts, ends = problem.start.copy(), problem.end.copy()
+    starts[row], ends[row] = start, end
+    columns = {"start": starts, "end": ends, "size": problem.size, "names": problem.names}
+    other = make_problem(**columns, alignment=64, steps=problem.steps, origin=problem.origin)
+    return replace(plan, problem=other)
+
+
+def test_what_is_made_too_early_or_returned_too_late_is_caught_if_forced() -> None:
+    program = load_program(Calls(lambda linear, x: (linear(x).exp(), x.sin())), (X,), name="m")
+    plan = replace(planned(program), offsets=np.array([0, 256, 512]))
+    assert plan.problem.names == ("linear", "exp", "sin")
+    with pytest.raises(MemplanError) as raised:
+        run_safely(program, with_life(plan, "exp", 2, 3), (X,), force=True, guard=0)
+    assert str(raised.value).startswith(
+        "m: op 'exp' (aten.exp) at step 1 makes buffer 'exp', bytes 256–511, which is alive only during "
+        "steps 2 to 2"
+    )
+    with pytest.raises(MemplanError) as raised:
+        run_safely(program, with_life(plan, "exp", 1, 2), (X,), force=True, guard=0)
+    assert str(raised.value).startswith(
+        "m: after the last op the graph returns buffer 'exp', bytes 256–511, which is alive only during "
+        "steps 1 to 1"
+    )
+
+
 # Kernels at fault
 
 LIBRARY = torch.library.Library("memplan_test", "DEF")
 LIBRARY.define("spill(Tensor x, int where) -> Tensor")
 LIBRARY.define("spill.out(Tensor x, int where, *, Tensor(a!) out) -> Tensor(a!)")
 LIBRARY.define("meddle(Tensor x) -> Tensor")
+LIBRARY.define("fails(Tensor x) -> Tensor")
 
 
 def spill_out(x: torch.Tensor, where: int, *, out: torch.Tensor) -> torch.Tensor:
@@ -197,9 +227,17 @@ def meddle(x: torch.Tensor) -> torch.Tensor:
 
 LIBRARY.impl("spill", lambda x, where: x * 2, "CPU")
 LIBRARY.impl("spill.out", spill_out, "CPU")
+
+
+def fails(x: torch.Tensor) -> torch.Tensor:
+    raise RuntimeError("no")
+
+
 LIBRARY.impl("meddle", meddle, "CPU")
+LIBRARY.impl("fails", fails, "CPU")
 torch.library.register_fake("memplan_test::spill", lambda x, where: torch.empty_like(x), lib=LIBRARY)
 torch.library.register_fake("memplan_test::meddle", lambda x: torch.empty_like(x), lib=LIBRARY)
+torch.library.register_fake("memplan_test::fails", lambda x: torch.empty_like(x), lib=LIBRARY)
 
 
 @pytest.mark.parametrize(
@@ -242,6 +280,30 @@ def test_without_guards_a_neighbour_is_hit_and_named() -> None:
         MemplanError, match="wrote into bytes 252–255 of the arena, which belong to buffer 'exp'"
     ):
         run_safely(program, replace(plan, offsets=offsets), (X,), guard=0)
+
+
+def test_the_first_byte_of_the_arena_counts_and_free_bytes_have_the_nearest_buffer_below() -> None:
+    torch.manual_seed(0)
+
+    def forward(linear: torch.nn.Module, x: torch.Tensor, where: int) -> torch.Tensor:
+        y = linear(x).exp()
+        return torch.ops.memplan_test.spill(y.sin(), where) + y
+
+    for where, what in ((-128, "bytes 0–3 of the arena, which belong to buffer 'exp'"), (80, "'spill'")):
+        program = load_program(Calls(lambda linear, x, at=where: forward(linear, x, at)), (X,), name="m")
+        plan = planned(program)
+        assert plan.problem.names == ("linear", "exp", "sin", "spill", "add")
+        offsets = np.array([1024, 0, 256, 512, 1024])
+        with pytest.raises(MemplanError) as raised:
+            run_safely(program, replace(plan, offsets=offsets), (X,), guard=0)
+        assert what in str(raised.value)
+        assert ("free bytes 64 behind buffer 'spill' (512–767)" in str(raised.value)) is (where == 80)
+
+
+def test_a_kernel_that_fails_is_named() -> None:
+    program = load_program(Calls(lambda linear, x: torch.ops.memplan_test.fails(linear(x))), (X,), name="m")
+    with pytest.raises(MemplanError, match=r"^m: op 'fails' \(memplan_test.fails\) failed in the arena: "):
+        run_safely(program, planned(program), (X,))
 
 
 def test_a_kernel_that_writes_what_it_only_reads_is_named() -> None:

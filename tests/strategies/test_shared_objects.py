@@ -234,6 +234,25 @@ def test_auto_leaves_the_family_alone():
     assert auto.arena_bytes < make_plan(graph, "shared_objects_by_size_improved").arena_bytes
 
 
+def test_every_object_inside_a_larger_one_is_named_but_not_what_has_no_bytes():
+    problem = make_problem([0, 1, 2, 3], [1, 2, 3, 4], [100, 10, 10, 0], names=list("abcd"))
+    report = validate_plan(adopt(problem, [0, 10, 30, 50], objects=[0, 1, 2, 3]))
+    assert [found.message for found in report.violations] == [
+        "object 1 with b reaches into object 0 with a in bytes 10–19",
+        "object 2 with c reaches into object 0 with a in bytes 30–39",
+    ]
+
+
+def test_an_object_reaches_from_its_first_byte_to_its_last():
+    # a and b, one byte each at both ends of object 0; d of object 2 ends where b does.
+    problem = make_problem([0, 1, 2, 3], [1, 2, 3, 4], [2, 1, 1, 1], names=list("dabc"))
+    report = validate_plan(adopt(problem, [8, 0, 9, 5], objects=[2, 0, 0, 1]))
+    assert [found.message for found in report.violations] == [
+        "object 1 with c reaches into object 0 with b in bytes 5–5",
+        "object 2 with d reaches into object 0 with b in bytes 8–9",
+    ]
+
+
 def test_two_of_one_object_alive_together_are_named():
     problem = make_problem([0, 1], [3, 4], [8, 4], names=["a", "b"])
     report = validate_plan(adopt(problem, [0, 8], objects=[0, 0]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -155,6 +156,33 @@ def test_cores_too_large_to_try_are_not_tried():
     assert replay(huge, whole(huge, 2**61)).reason == "the sizes of its core pass 2^60 bytes"
 
 
+def test_the_largest_cores_that_are_tried(monkeypatch):
+    # Beside each size counts an alignment of 1.
+    most = make_problem([0, 0], [1, 1], [2**59 - 1, 2**59 - 1])
+    assert replay(most, whole(most, 2**60)).offsets == (0, 2**59 - 1)
+    more = make_problem([0, 0], [1, 1], [2**59 - 1, 2**59])
+    assert replay(more, whole(more, 2**60)).reason == "the sizes of its core pass 2^60 bytes"
+    spans = list(zip(TIGHT.start.tolist(), TIGHT.end.tolist(), strict=True))
+    pairs = sum(a[0] < b[1] and b[0] < a[1] for a, b in combinations(spans, 2))
+    monkeypatch.setattr(recheck_cores, "MOST_PAIRS", pairs)
+    assert replay(TIGHT, whole(TIGHT, 11)).outcome is Outcome.PROVED
+    monkeypatch.setattr(recheck_cores, "MOST_PAIRS", pairs - 1)
+    assert replay(TIGHT, whole(TIGHT, 11)).reason == "the 9 buffers of its core are too many"
+
+
+def test_what_is_known_of_cliques_saves_nodes(monkeypatch):
+    problem = crowded(21, 14, 30, 10)
+    asked = problem, whole(problem, 31)
+    found = replay(*asked)
+    find_pairs, nowhere = recheck_cores._pairs, np.full((14, 14), -1)
+    with monkeypatch.context() as without:
+        without.setattr(recheck_cores, "_cliques", lambda pieces: (np.zeros(1, dtype=np.int64), []))
+        assert replay(*asked).nodes > found.nodes
+    with monkeypatch.context() as without:
+        without.setattr(recheck_cores, "_pairs", lambda pieces: (find_pairs(pieces)[0], nowhere))
+        assert replay(*asked).nodes > found.nodes
+
+
 def test_the_largest_claim_there_is_does_not_overflow():
     problem = make_problem([0, 0], [1, 1], [2**58, 2**58])
     assert replay(problem, whole(problem, 2**63 - 1)).offsets == (0, 2**58)
@@ -184,8 +212,13 @@ def test_a_core_that_is_refuted_is_a_violation_with_the_placement_that_refutes_i
     (violation,) = report.violations
     assert violation.buffers == TIGHT.names
     assert violation.message.startswith("the core of 9 buffers needs no 12 bytes, for 11 are enough: a at ")
+    assert violation.message.count(" at ") == 8
     assert violation.message.endswith(", …")
     assert report.replayed == ""
+    eight = make_problem([0] * 8, [1] * 8, [1] * 8)
+    (violation,) = validate_plan(replace(adopt(eight, range(8)), bound=whole(eight, 9))).violations
+    assert violation.message.count(" at ") == 8
+    assert not violation.message.endswith("…")
 
 
 def test_a_core_that_is_not_replayed_is_neither_right_nor_wrong(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from memplan_engine.bounds import Bound, BoundKind
+from memplan_engine.kernels.verify.sweep import NOBODY, find_collisions
 from memplan_engine.planner import adopt, make_plan
 from memplan_engine.problem import FREE, Gap, make_problem
-from memplan_engine.verify.validate import MOST_VIOLATIONS, Report, Rule, Violation, validate_plan
+from memplan_engine.verify.validate import Report, Rule, Violation, validate_plan
 from tests.support import drawn, reference
 
 PAIR = make_problem([0, 2], [5, 8], [64, 32], alignment=16, names=["a", "b"])
@@ -87,6 +89,16 @@ def test_one_inside_another_and_equal_rectangles_overlap():
     )
 
 
+@pytest.mark.parametrize("ranges", [1, 2, 3, 5, 8])
+def test_the_sweep_finds_any_two_ranges_that_meet_and_forgets_what_has_ended(ranges):
+    for one, other in product(combinations(range(ranges + 1), 2), repeat=2):
+        # One begins, the other begins, one ends, and one begins once more.
+        low, high = np.array([one, other, one]).T
+        meet = max(one[0], other[0]) < min(one[1], other[1])
+        found = find_collisions(np.array([0, 1, -1, 2]), low, high, ranges)
+        assert found.tolist() == [NOBODY, 0 if meet else NOBODY, NOBODY]
+
+
 def test_buffers_without_bytes_overlap_nothing():
     assert validate_plan(adopt(make_problem([0, 0, 0], [1, 1, 1], [8, 0, 0]), [0, 4, 4])).valid
 
@@ -116,11 +128,11 @@ def test_what_overlaps_only_a_buffer_that_is_already_wrong_is_named_as_well():
 
 
 def test_many_violations_are_counted_and_the_first_hundred_named():
-    n = 5 * MOST_VIOLATIONS
+    n = 5 * 100
     problem = make_problem([0] * n, [1] * n, [2] * n, alignment=2)
     report = validate_plan(adopt(problem, [1] * n))
     assert report.counts == {Rule.ALIGNMENT: n, Rule.OVERLAP: n - 1}
-    assert len(report.violations) == 2 * MOST_VIOLATIONS
+    assert len(report.violations) == 2 * 100
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,72 @@
+"""Which modules are mutated, and what has to notice."""
+
+BAD_FILES = "tests/formats/test_import_bad.py"
+TESTS = {
+    "memplan_engine.lifetimes": "tests/test_lifetimes.py tests/test_planner.py",
+    "memplan_engine.bounds": "tests/test_bounds.py tests/verify",
+    "memplan_engine.verify.validate": "tests/verify tests/strategies/test_shared_objects.py",
+    "memplan_engine.verify.certificates": "tests/verify tests/test_bounds.py",
+    "memplan_engine.verify.recheck_cores": "tests/verify",
+    "memplan_engine.kernels.verify.recheck": "tests/verify/test_certificates.py",
+    "memplan_engine.kernels.verify.sweep": "tests/verify/test_validate.py tests/kernels/test_kernels.py",
+    "memplan_engine.rewrites.reuse.check_reuse": "tests/rewrites",
+    "memplan_engine.rewrites.reuse.breaches": "tests/rewrites",
+    "memplan_engine.runtime.trial.safety": "tests/runtime/test_runtime_safety.py",
+    "memplan_engine.formats.read_limits": f"tests/formats/test_import_csv.py {BAD_FILES}",
+    "memplan_engine.formats.json_stream": f"tests/formats/test_profiler_timeline.py {BAD_FILES}",
+    "memplan_engine.formats.csv_tables.csv_table": f"tests/formats/test_import_csv.py {BAD_FILES}",
+    "memplan_engine.formats.csv_tables.csv_reader": f"tests/formats/test_import_csv.py {BAD_FILES}",
+}
+BY_HAND = {
+    "memplan_engine.lifetimes": [
+        ("alignment < 1", "alignment < 2"),
+        ("(*op.inputs, *op.mutates, *op.outputs)", "(*op.inputs, *op.outputs)"),
+        ("schedule.steps - 1 for name in kept", "schedule.steps - 2 for name in kept"),
+    ],
+    "memplan_engine.bounds": [
+        ("begin = -(-holes[0] // unit) * unit", "begin = holes[0]"),
+        ("room >= smallest", "room > smallest"),
+    ],
+    "memplan_engine.verify.certificates": [
+        ("int(sum(units) - max(spare, default=0))", "int(sum(units))"),
+        ("gap.start <= step < gap.end", "gap.start <= step <= gap.end"),
+    ],
+    "memplan_engine.verify.validate": [
+        ("(offsets <= np.iinfo(", "(offsets < np.iinfo("),
+        ("offsets >= 0", "offsets > 0"),
+        ("np.concatenate([end, start])", "np.concatenate([start, end])"),
+        ("problem.start[other] < problem.end[one]", "problem.start[other] <= problem.end[one]"),
+        ("low[chosen] < high[reach]", "low[chosen] <= high[reach]"),
+    ],
+    "memplan_engine.verify.recheck_cores": [
+        ("min(bound.nbytes - 1, enough)", "min(bound.nbytes, enough)"),
+        ("start < their_end and", "start <= their_end and"),
+    ],
+    "memplan_engine.rewrites.reuse.check_reuse": [
+        ("if copies is None or name in op.mutates:", "if copies is None:"),
+        ("(*op.inputs, *op.mutates)", "op.inputs"),
+    ],
+    "memplan_engine.rewrites.reuse.breaches": [
+        ("if offsets is None or target in op.mutates:", "if offsets is None:"),
+        ("<= {*one.mutates, *one.inputs}", "<= {*one.mutates, *one.inputs, *one.outputs}"),
+    ],
+    "memplan_engine.runtime.trial.safety": [
+        ("if region.end <= step]", "if region.end < step]"),
+        ("            if low < high:", "            if low <= high:"),
+    ],
+    "memplan_engine.formats.read_limits": [
+        ("size > limit", "size >= limit"),
+    ],
+    "memplan_engine.formats.json_stream": [
+        ("len(data) > limit", "len(data) >= limit"),
+    ],
+    "memplan_engine.formats.csv_tables.csv_table": [
+        ('int(digits or "0") > MAX_BYTES', 'int(digits or "0") >= MAX_BYTES'),
+        ("len(digits) > 19", "len(digits) > 18"),
+    ],
+    "memplan_engine.formats.csv_tables.csv_reader": [
+        ("offsets > MAX_BYTES - problem.size", "offsets >= MAX_BYTES - problem.size"),
+        ("max(numbers) > MAX_BYTES - inclusive", "max(numbers) >= MAX_BYTES - inclusive"),
+    ],
+}
+"""What stands in the source, and what stands there in the mutant."""
