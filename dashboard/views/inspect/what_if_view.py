@@ -13,7 +13,7 @@ from memplan_dashboard.session import scenarios, state
 from memplan_dashboard.session.messages import plain, show_error
 from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.session.scenarios import ScenarioView
-from memplan_dashboard.session.url import mebibytes_text
+from memplan_dashboard.session.state import mebibytes_text
 from memplan_dashboard.widgets.tables import SHARE, WHOLE
 
 from memplan_engine import (
