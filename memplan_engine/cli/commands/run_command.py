@@ -88,7 +88,7 @@ def run_(
     get_strategy(name)
     limits = make_limits(name, seconds, seed, threads)
     wish = {"policy": policy, "check": check, "profile": profile, "force": force}
-    with steps() as tell:
+    with _steps() as tell:
         given = None if plan is None else _read_plan(plan)
         subject = _open(model, functional, step, seed, tell)
         tell("")
@@ -195,7 +195,7 @@ def _show(outcome: RunOutcome, as_json: bool, all_rows: bool) -> None:
 
 
 @contextmanager
-def steps() -> Iterator[Callable[[str], None]]:
+def _steps() -> Iterator[Callable[[str], None]]:
     """Gives what is told of each part of the work as it begins ("" while somebody else shows something): a
     line on a terminal, nothing elsewhere."""
     if not sys.stderr.isatty():
@@ -253,7 +253,7 @@ def observe(
     from memplan_engine.runtime.eager_run import observe_model
     from memplan_engine.torch_capture.torch_factory import build_factory
 
-    with steps() as tell:
+    with _steps() as tell:
         tell("building the model")
         built = build_factory(factory, seed=seed)
         tell("observing a run")
