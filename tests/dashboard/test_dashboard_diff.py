@@ -14,14 +14,16 @@ from memplan_dashboard.session import documents, state
 from memplan_dashboard.session.documents import Options
 from memplan_dashboard.session.plan_facts import make_facts
 from memplan_dashboard.views.diff import diff_sources
-from memplan_dashboard.views.diff.diff_columns import compare_facts, kinds_text, parse_kinds
-from memplan_dashboard.views.diff.diff_panels import (
+from memplan_dashboard.views.diff.diff_columns import (
     BOTH,
     PALETTE,
     PATTERN,
+    compare_facts,
     diff_panels,
     difference_strip,
     filters,
+    kinds_text,
+    parse_kinds,
     toggled,
 )
 

@@ -11,17 +11,19 @@ from memplan_dashboard.session.messages import NOTHING_TO_PLACE, errors_shown, p
 from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.session.searches import Search
 from memplan_dashboard.views.diff import diff_sources
-from memplan_dashboard.views.diff.diff_columns import Comparison, kinds_text, parse_kinds
-from memplan_dashboard.views.diff.diff_headline import show_headline
-from memplan_dashboard.views.diff.diff_panels import (
+from memplan_dashboard.views.diff.diff_columns import (
     PALETTE,
     PATTERN,
+    Comparison,
+    compare_facts,
     diff_panels,
     difference_strip,
     filters,
+    kinds_text,
+    parse_kinds,
     toggled,
 )
-from memplan_dashboard.views.diff.diff_tables_view import show_changes, show_peak
+from memplan_dashboard.views.diff.diff_results import show_changes, show_headline, show_peak
 from memplan_dashboard.widgets import controls
 from memplan_dashboard.widgets.buffer_details import show_buffer
 from memplan_dashboard.widgets.search_panel import settle, show_search
@@ -43,7 +45,7 @@ def _compared() -> tuple[Comparison | None, dict[str, Search]]:
                 settle(search)
                 under_way[side] = search
             several.append(searches.known_facts(document, strategy))
-    return (diff_sources.compare(*several) if len(several) == 2 else None), under_way
+    return (compare_facts(*several) if len(several) == 2 else None), under_way
 
 
 def _chart(comparison: Comparison, kinds: tuple[Change, ...]) -> int | None:

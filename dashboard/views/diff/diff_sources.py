@@ -1,7 +1,4 @@
-"""Which two files the Diff page compares: example pairs, base and head, the strategy, uploads.
-
-What is known of a comparison is worked out once.
-"""
+"""Which two files the Diff page compares: example pairs, base and head, the strategy, uploads."""
 
 from __future__ import annotations
 
@@ -13,9 +10,8 @@ import streamlit as st
 from memplan_dashboard.session import documents, state
 from memplan_dashboard.session.documents import Document, Options
 from memplan_dashboard.session.messages import show_error
-from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.session.state import parse_options
-from memplan_dashboard.views.diff.diff_columns import Comparison, compare_facts
+from memplan_dashboard.views.diff.diff_columns import Comparison
 from memplan_dashboard.widgets import controls, planning_options
 from memplan_dashboard.widgets.controls import bound, chooses, pick_key
 from memplan_dashboard.widgets.planning_options import pick_symbols
@@ -76,13 +72,6 @@ def strategy_of(side: str, document: Document, both: str) -> str:
     own = state.get(f"{side}_strategy")
     chosen = own if own in controls.strategy_names(document) else both
     return "auto" if chosen == controls.IMPORTED and document.plan is None else chosen
-
-
-# By identity: an entry holds its facts, so that their ids cannot become another's.
-@st.cache_resource(max_entries=12, show_spinner="Comparing …", hash_funcs={PlanFacts: id})
-def compare(base: PlanFacts, head: PlanFacts) -> Comparison:
-    """Both sides, compared."""
-    return compare_facts(base, head)
 
 
 def json_of(comparison: Comparison) -> str:

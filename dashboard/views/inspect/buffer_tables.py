@@ -53,7 +53,7 @@ def show_tables(
     if symbols_of(facts.document):
         parts["Sizes"] = lambda: show_sizes(facts)
     if graph is not None and is_training(graph):
-        parts["Training"] = lambda: show_training(facts)
+        parts["Training"] = lambda: show_training(facts, graph)
     controls.show_tabs("tables", parts)
 
 

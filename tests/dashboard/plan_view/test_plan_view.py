@@ -8,8 +8,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from memplan_dashboard.plan_view import Panel, component, packing
-from memplan_dashboard.plan_view.bundle import FEED_MODULES, FRONTEND, MODULES, feed_script, script, styles
-from memplan_dashboard.plan_view.component import _Selection, plan_view
+from memplan_dashboard.plan_view.component import (
+    FEED_MODULES,
+    FRONTEND,
+    MODULES,
+    _Selection,
+    feed_script,
+    plan_view,
+    script,
+    styles,
+)
 from memplan_dashboard.replay_view import component as replay_component
 
 from memplan_engine.plotting.bundling import CHART_MODULES, bundle
