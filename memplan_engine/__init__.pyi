@@ -248,6 +248,7 @@ from .recordings.allocator_recording import Selection as Selection
 from .recordings.allocator_recording import (
     Snapshot as Snapshot,
 )
+from .recordings.allocator_recording import choose_recording as choose_recording
 from .recordings.cost import (
     Cost as Cost,
 )
@@ -278,7 +279,6 @@ from .recordings.recorded_problem import (
 from .recordings.recorded_problem import (
     recording_problem as recording_problem,
 )
-from .recordings.recording_parts import choose_recording as choose_recording
 from .replay.by_hand import agrees as agrees
 from .replay.by_hand import (
     judge as judge,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C: 128 and the number of SIGINT, as shells count."""
+
 
 class MemplanError(Exception):
     """Root of every error that a user can cause; the CLI prints it and exits with `exit_code`."""

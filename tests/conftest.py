@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memplan_engine.cli import run_verb
+from memplan_engine.cli import app as command_line
 from memplan_engine.kernels.jit import compiled_only
 from tests import ROOT
 from tests.support.browser import FLAGS, Tab, find_chromium, open_tab, serve
@@ -110,11 +110,11 @@ def memplan(
 ) -> Callable[..., tuple[int, str, str]]:
     """`memplan("plan", …)` gives (exit code, stdout, stderr) in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(run_verb, "on_first_compilation", lambda tell: None)
+    monkeypatch.setattr(command_line, "on_first_compilation", lambda tell: None)
     (tmp_path / "list.csv").write_text(BUFFERS)
 
     def run(*arguments: object) -> tuple[int, str, str]:
-        code = run_verb.run([str(argument) for argument in arguments])
+        code = command_line.run([str(argument) for argument in arguments])
         out, err = capsys.readouterr()
         assert "Traceback" not in err
         return code, out, err

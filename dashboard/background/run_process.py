@@ -12,7 +12,7 @@ import threading
 import warnings
 from typing import Any, BinaryIO
 
-from memplan_dashboard.background.solver_messages import read_message, write_message
+from memplan_dashboard.background.solver_messages import write_message
 from memplan_dashboard.background.solver_process import take_pipes
 from memplan_examples.small import MODELS
 
@@ -62,13 +62,9 @@ def _end_with_input(commands: BinaryIO) -> None:
 
 def main() -> None:
     """Run what comes in."""
-    commands, answers = take_pipes()
+    asked, _, commands, answers = take_pipes()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    try:
-        asked, _ = read_message(commands)
-    except EOFError:
-        return
     threading.Thread(target=_end_with_input, args=(commands,), daemon=True).start()
     try:
         done = run_model(asked, lambda part: write_message(answers, {"kind": "progress", "part": part}))

@@ -1,20 +1,76 @@
-"""Mounting the chart as a Streamlit v2 component and keeping the selection straight."""
+"""Mounting the chart as a Streamlit v2 component and keeping the selection straight.
+
+What the chart asks the server for while somebody zooms goes through a second component, which draws nothing.
+It sits in a fragment of its own, so that a question runs nothing but its answer, and the chart's own data,
+which holds the whole picture, does not travel again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
-from memplan_dashboard.plan_view.bundle import script, styles
-from memplan_dashboard.plan_view.difference import Difference, Filter
-from memplan_dashboard.plan_view.feed import show_feed
 from memplan_dashboard.plan_view.packing import pack
-from memplan_dashboard.plan_view.panel import Panel
-from memplan_dashboard.plan_view.windows import Crop, first_crops, is_large, scene_of
+from memplan_dashboard.plan_view.panel import Difference, Filter, Panel
+from memplan_dashboard.plan_view.windows import Crop, answers, first_crops, is_large, parse_request, scene_of
 from streamlit.components.v2.types import ComponentRenderer
+
+from memplan_engine.plotting.bundling import CHART_MODULES, bundle
+
+FRONTEND = Path(__file__).parent / "frontend"
+MODULES = (
+    "color.js",
+    "element.js",
+    "decode.js",
+    "layers.js",
+    "limits.js",
+    "layout.js",
+    "raster.js",
+    "patterns.js",
+    "labels.js",
+    "level_names.js",
+    "bands.js",
+    "panel.js",
+    "overlay.js",
+    "neighbours.js",
+    "tooltip.js",
+    "legend.js",
+    "filters.js",
+    "follow.js",
+    "difference.js",
+    "gestures.js",
+    "ports.js",
+    "windows.js",
+    "recall.js",
+    "chart.js",
+    "main.js",
+)
+"""In this order no module runs code that needs a later one."""
+FEED_MODULES = ("ports.js", "feed.js")
+"""Those of the component that only hands on what the server answers."""
+
+
+@cache
+def script() -> str:
+    """The modules in one."""
+    return bundle([*CHART_MODULES, *(FRONTEND / name for name in MODULES)])
+
+
+@cache
+def feed_script() -> str:
+    """The modules of the feed in one."""
+    return bundle(FRONTEND / name for name in FEED_MODULES)
+
+
+@cache
+def styles() -> str:
+    """The style sheet."""
+    return (FRONTEND / "plan_view.css").read_text("utf-8")
+
 
 MAX_PANELS = 4
 _MEMORY = "{}:selection"
@@ -118,7 +174,7 @@ def plan_view(
         on_filter_change=_switched(key, filters, on_filter),
     )
     if "scene" in shared:
-        show_feed(panels, key, shared["scene"])
+        _show_feed(panels, key, shared["scene"])
     selection.clicked(result.selection)
     return ViewEvent(selection.current)
 
@@ -165,6 +221,33 @@ def _check(panels: Sequence[Panel], palette: Sequence[Any], legend: Sequence[tup
         raise ValueError(f"colour {worst} is outside the palette of {len(palette)}")
 
 
+def _show_feed(panels: Sequence[Panel], key: str, scene: int) -> None:
+    """Answer what the chart called `key` asks about `panels`; `scene` says which picture of it is meant."""
+    # Not in the fragment: the style takes it out of the flow, with what a fragment wraps around.
+    with st.container(key=f"unseen_{key}_windows"):
+        st.fragment(_answer)(panels, key, scene)
+
+
+def _answer(panels: Sequence[Panel], key: str, scene: int) -> None:
+    name = f"{key}_windows"
+    kept = st.session_state.get(name)
+    request = parse_request(kept.get("request") if kept else None, len(panels))
+    shared = {"key": key, "scene": scene, "serial": request.serial if request else None}
+    is_new = st.session_state.get(f"{name}:scene") != scene
+    st.session_state[f"{name}:scene"] = scene
+    near, wanted = answers(panels, request, is_new) if request else ([], [])
+    _feed_renderer()(key=name, data=pack(near, shared, wanted=wanted), on_request_change=_heard)
+
+
+def _heard() -> None:
+    """A component's value has a place in the session only when there is a callback for it."""
+
+
 @cache
 def _renderer() -> ComponentRenderer:
     return st.components.v2.component("memplan.plan_view", css=styles(), js=script())
+
+
+@cache
+def _feed_renderer() -> ComponentRenderer:
+    return st.components.v2.component("memplan.plan_windows", js=feed_script())

@@ -9,8 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from memplan_dashboard.plan_view.difference import Difference
-from memplan_dashboard.plan_view.panel import Panel
+from memplan_dashboard.plan_view.panel import Difference, Panel
 from memplan_dashboard.plan_view.windows import Crop
 from numpy.typing import NDArray
 

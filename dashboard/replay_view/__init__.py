@@ -6,7 +6,12 @@
 Plain values in, the step that the reader is at out: every decision and every sentence is the engine's.
 """
 
-from memplan_dashboard.replay_view.component import replay_view
-from memplan_dashboard.replay_view.message import Mode, exercise_values, make_message, trace_json
+from memplan_dashboard.replay_view.component import (
+    Mode,
+    exercise_values,
+    make_message,
+    replay_view,
+    trace_json,
+)
 
 __all__ = ["Mode", "exercise_values", "make_message", "replay_view", "trace_json"]

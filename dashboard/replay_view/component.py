@@ -1,13 +1,59 @@
-"""Mounting the replay as a Streamlit v2 component."""
+"""Mounting the replay as a Streamlit v2 component; its script and style sheet come from frontend/."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
+from enum import StrEnum
 from functools import cache
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import streamlit as st
-from memplan_dashboard.replay_view.bundle import script, styles
+from numpy.typing import NDArray
 from streamlit.components.v2.types import ComponentRenderer
+
+from memplan_engine import Replay, replay_summary
+from memplan_engine.pieces import cut
+from memplan_engine.plotting.bundling import CHART_MODULES, bundle
+from memplan_engine.replay.by_hand import Exercise
+
+FRONTEND = Path(__file__).parent / "frontend"
+PLAN_VIEW = Path(__file__).parents[1] / "plan_view" / "frontend"
+MODULES = (
+    *CHART_MODULES,
+    PLAN_VIEW / "color.js",
+    PLAN_VIEW / "element.js",
+    FRONTEND / "dom.js",
+    FRONTEND / "trace.js",
+    FRONTEND / "geometry.js",
+    FRONTEND / "paint.js",
+    FRONTEND / "candidates.js",
+    FRONTEND / "tree.js",
+    FRONTEND / "picture.js",
+    FRONTEND / "guess.js",
+    FRONTEND / "attempt.js",
+    FRONTEND / "side.js",
+    FRONTEND / "player.js",
+    FRONTEND / "learner.js",
+    FRONTEND / "hand.js",
+    FRONTEND / "view.js",
+    FRONTEND / "main.js",
+)
+"""In this order no module runs code that needs a later one."""
+
+
+@cache
+def script() -> str:
+    """The modules in one."""
+    return bundle(MODULES)
+
+
+@cache
+def styles() -> str:
+    """The style sheet."""
+    return (FRONTEND / "replay_view.css").read_text("utf-8")
 
 
 def replay_view(message: bytes, *, serial: int, key: str, on_step: Callable[[int], None]) -> None:
@@ -30,3 +76,74 @@ def replay_view(message: bytes, *, serial: int, key: str, on_step: Callable[[int
 @cache
 def _renderer() -> ComponentRenderer:
     return st.components.v2.component("memplan.replay_view", css=styles(), js=script())
+
+
+class Mode(StrEnum):
+    """What the reader does with a replay."""
+
+    REPLAY = "replay"
+    PREDICT = "predict"
+    EXERCISE = "exercise"
+
+
+def trace_json(replay: Replay) -> bytes:
+    """All of a replay: the engine's own columns, and what is drawn of each buffer.
+
+    Beside `replay_summary`: `pieces` (the rectangles of a buffer with gaps), `alignment` and `fixed` (−1 for
+    free), one value a buffer; `time_steps`, how many steps there are.
+    """
+    plan, pieces = replay.plan, cut(replay.problem)
+    columns = replay_summary(replay)
+    columns["buffers"]["offset"] = plan.offsets.tolist()
+    return _encode(
+        {
+            **columns,
+            "pieces": {
+                key: getattr(pieces, key).tolist() for key in ("owner", "start", "end", "low", "high")
+            },
+            "alignment": replay.problem.alignment.tolist(),
+            "fixed": replay.problem.fixed.tolist(),
+            "time_steps": replay.problem.steps,
+        }
+    )
+
+
+def exercise_values(exercise: Exercise, key: str) -> dict[str, Any]:
+    """What a placement by hand is measured against, bytes; `key` tells one exercise from another."""
+    greedy = exercise.greedy
+    return {
+        "key": key,
+        "bound": exercise.bound_bytes,
+        "optimum": exercise.optimum_bytes,
+        "greedy": {
+            "strategy": greedy.strategy,
+            "bytes": greedy.arena_bytes,
+            "offsets": greedy.offsets.tolist(),
+        },
+    }
+
+
+def make_message(
+    trace: bytes,
+    *,
+    mode: Mode,
+    step: int,
+    serial: int,
+    color: NDArray[np.uint8],
+    palette: Sequence[tuple[str, str]],
+    exercise: dict[str, Any] | None = None,
+) -> bytes:
+    """`trace` with what the page says of it: the mode, the step (0 …) to begin at, and the colours."""
+    view = {
+        "mode": str(mode),
+        "step": step,
+        "serial": serial,
+        "color": color.tolist(),
+        "palette": [list(pair) for pair in palette],
+        "exercise": exercise,
+    }
+    return b'{"view":' + _encode(view) + b',"trace":' + trace + b"}"
+
+
+def _encode(values: dict[str, Any]) -> bytes:
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

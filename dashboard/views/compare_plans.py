@@ -14,7 +14,7 @@ from memplan_dashboard.session.messages import NOTHING_TO_PLACE, errors_shown, p
 from memplan_dashboard.session.plan_facts import PlanFacts, with_best_bound
 from memplan_dashboard.widgets import controls, planning_options
 from memplan_dashboard.widgets.plan_panels import make_panel
-from memplan_dashboard.widgets.symbol_sliders import pick_symbols
+from memplan_dashboard.widgets.planning_options import pick_symbols
 
 from memplan_engine import Plan
 from memplan_engine.analysis.claims import counted, left_out, verdict

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import streamlit as st
 from memplan_dashboard.plan_view import plan_view
-from memplan_dashboard.session import documents, plan_facts, state, url
+from memplan_dashboard.session import documents, plan_facts, state
 from memplan_dashboard.session.documents import Document, Options
 from memplan_dashboard.session.messages import NOTHING_TO_PLACE, errors_shown, plain, show_error
 from memplan_dashboard.session.plan_facts import PlanFacts
@@ -43,7 +43,7 @@ def _options() -> Options:
             "Open offsets as a finished plan", value=True, help="CSV with an offset column."
         )
         try:
-            pairs = url.parse_dims(dims)
+            pairs = state.parse_dims(dims)
         except MemplanError as error:
             left.error(plain(error), icon=":material/error:")
             pairs = ()

@@ -15,8 +15,8 @@ from memplan_dashboard.widgets.controls import chooses, not_listed, pick_key
 
 from memplan_engine import Problem, make_exercise, make_replay, replayable
 from memplan_engine.plotting.colouring import CATEGORIES, Colouring, by_kind
+from memplan_engine.replay.recorded import MOST_BUFFERS as MOST_IN_A_TREE
 from memplan_engine.replay.replay_values import Family
-from memplan_engine.replay.searching import MOST_BUFFERS as MOST_IN_A_TREE
 from memplan_engine.replay.steps import Replay
 from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import obstacle

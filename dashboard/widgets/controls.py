@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 from memplan_dashboard.session import documents, state
 from memplan_dashboard.session.documents import Document
-from memplan_dashboard.session.url import MOST_MEBIBYTES, mebibytes_text, parse_mebibytes
+from memplan_dashboard.session.state import MOST_MEBIBYTES, mebibytes_text, parse_mebibytes
 
 from memplan_engine import Problem
 from memplan_engine.analysis.training_phases import is_training

@@ -1,17 +1,21 @@
-"""The widgets that change what is planned: streams, reuse, unread values, the part of a recording."""
+"""The widgets that change what is planned: streams, reuse, symbols, the part of a recording and more."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import streamlit as st
-from memplan_dashboard.session import documents, open_recordings
+from memplan_dashboard.session import documents, state
 from memplan_dashboard.session.documents import Document
-from memplan_dashboard.widgets.controls import chooses
+from memplan_dashboard.session.messages import plain
+from memplan_dashboard.session.state import MOST_DIM, pairs_text
+from memplan_dashboard.widgets.controls import bound, chooses
 
-from memplan_engine import MemplanError
+from memplan_engine import Graph, MemplanError, Symbol
 from memplan_engine.preparation import PLANNING_OPTIONS, PlanningOption, Preparation
+from memplan_engine.symbolic.symbol_values import ends
 
 WITH_WIDGET = tuple(option for option in PLANNING_OPTIONS.values() if option.label)
 
@@ -109,4 +113,56 @@ def _parts(key: str) -> dict[str, str]:
 @st.cache_data(max_entries=16, show_spinner="Reading the recording …")
 def _known_parts(key: str, version: tuple[int, int]) -> dict[str, str]:
     path = documents.path_of(key)
-    return open_recordings.parts(path, version) if open_recordings.is_recording(path) else {}
+    return documents.parts(path, version) if documents.is_recording(path) else {}
+
+
+MOST_COLUMNS = 4
+
+
+def symbols_of(document: Document) -> tuple[Symbol, ...]:
+    """The symbols of what was read, () when it has none."""
+    return document.loaded.symbols if isinstance(document.loaded, Graph) else ()
+
+
+def pick_symbols(document: Document, side: str = "") -> None:
+    """A slider for each symbol, at its value or its hint; a field for a size that depends on the data. With
+    `side`, which stands before the name of what they choose, one below the other."""
+    symbols = symbols_of(document)
+    if not symbols:
+        return
+    values = dict(document.options.how.symbols)
+    wide = 1 if side else min(MOST_COLUMNS, len(symbols))
+    columns = st.container(key=f"figures_symbols{side}").columns(wide, gap="medium")
+
+    def take(_: object) -> None:
+        picked = {each: st.session_state.get(f"{side}symbol_{each.name}") for each in symbols}
+        kept = [(each.name, value) for each, value in picked.items() if value not in (None, each.hint)]
+        state.choose(**{f"{side}symbols": pairs_text(tuple(kept))})
+
+    for place, symbol in enumerate(symbols):
+        with columns[place % wide]:
+            _pick(symbol, values.get(symbol.name, symbol.hint), f"{side}symbol_{symbol.name}", take)
+
+
+def _pick(symbol: Symbol, current: int | None, key: str, take: Callable[[object], None]) -> None:
+    if symbol.hint is None:
+        st.number_input(
+            plain(f"{symbol.name} (depends on the data)"),
+            min_value=symbol.low,
+            max_value=symbol.high,
+            value=None,
+            step=1,
+            placeholder="not planned",
+            help="Tensors of this size are left out of the plan until it has a value.",
+            **bound(key, current, take),
+        )
+        return
+    low, high = (min(end, MOST_DIM) for end in ends(symbol))
+    end_words = f" to {symbol.high:,}." if symbol.high is not None else " on, no limit known."
+    st.slider(
+        plain(f"{symbol.name} (hint {symbol.hint:,})"),
+        low,
+        max(high, low + 1),
+        help=f"From {symbol.low:,}{end_words}",
+        **bound(key, min(max(current or low, low), high), take),
+    )

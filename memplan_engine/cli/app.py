@@ -1,13 +1,20 @@
-"""The Typer application that the verbs register with."""
+"""The Typer application that the verbs register with. An error of a command line becomes one line."""
 
 from __future__ import annotations
 
+import io
+import os
+import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command_from_info
+
+from memplan_engine.errors import INTERRUPTED, MemplanError, one_line
+from memplan_engine.kernels import on_first_compilation
 
 VERBS = {
     "plan": ("plan_command", "Place every buffer of FILE in one arena."),
@@ -70,7 +77,7 @@ VERBS = {
         "Run a model inside its plan: predicted against measured bytes, the same bits or not.",
     ),
     "observe": (
-        "observe_command",
+        "run_command",
         "Run a model eagerly and note every allocation: also of a model that cannot be exported.",
     ),
     "dashboard": ("dashboard_command", "Open the dashboard in the browser."),
@@ -126,3 +133,48 @@ def _options(
     ] = False,
 ) -> None:
     """Plan the memory of a neural-network graph: place every buffer, prove how good it is, show it."""
+
+
+USAGE: type[BaseException] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+"""The root of all that Typer raises when a command line cannot be understood; it has no public name."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line `arguments`, and give its exit code; raises KeyboardInterrupt after Ctrl-C."""
+    on_first_compilation(
+        lambda: print(
+            "memplan: compiling kernels that no command needed before; later runs take them from the cache",
+            file=sys.stderr,
+        )
+    )
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A name that the terminal has no letters for is no reason to fail.
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = app(args=list(arguments), prog_name="memplan", standalone_mode=False) or 0
+        sys.stdout.flush()
+    except USAGE as error:
+        return _explain(error)
+    except MemplanError as error:
+        print(f"memplan: {error}", file=sys.stderr)
+        return error.exit_code
+    except OSError as error:
+        print(f"memplan: cannot write: {error.strerror or error}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
+    if code == INTERRUPTED:
+        # What Typer makes of a KeyboardInterrupt.
+        raise KeyboardInterrupt
+    return int(code)
+
+
+def _explain(error: Any) -> int:
+    """Wrong usage in one line, but for a call without a verb, which wants the help; the exit code."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+    else:
+        print(f"memplan: {one_line(error.format_message(), 300)} (see --help)", file=sys.stderr)
+    return 2

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import NoReturn
 
-from memplan_engine.cli.exit_codes import INTERRUPTED
+from memplan_engine.errors import INTERRUPTED
 
 MANY_OBJECTS = 200_000
 HEAVY_VERBS = ("capture", "estimate", "run", "observe", "dashboard")
@@ -23,7 +23,7 @@ def main() -> NoReturn:
     heavy = bool(set(sys.argv[1:2]) & set(HEAVY_VERBS))
     try:
         _start_quickly(heavy)
-        from memplan_engine.cli.run_verb import run
+        from memplan_engine.cli.app import run
 
         code = run(sys.argv[1:])
     except KeyboardInterrupt:

@@ -28,9 +28,6 @@ from memplan_engine.strategies import get_strategy
 from memplan_engine.strategies.base import SolveLimits, is_anytime
 
 FILE = Annotated[Path, typer.Argument(help="memplan JSON, CSV, ONNX, .pt2 or a snapshot", show_default=False)]
-PLAN_FILE = Annotated[
-    Path, typer.Argument(help="memplan JSON, CSV with offsets, a snapshot", show_default=False)
-]
 AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 STRATEGY = Annotated[str, typer.Option(help="See `memplan strategies`.")]
 REUSE = ("in_place", "concat", "round_sizes")
@@ -43,7 +40,6 @@ _FILES: dict[str, str] = {}
 """The file that each graph or problem of this process came from, by the name that it bears."""
 DEFAULT_SECONDS = 10.0
 MOST_SECONDS = 1e9
-OUTPUT = Annotated[Path, typer.Option("-o", "--output", help="Where the graph goes.")]
 
 
 SECONDS = Annotated[
@@ -55,14 +51,6 @@ SECONDS = Annotated[
 ]
 SEED = Annotated[int, typer.Option(min=0, help="Of everything random: the same seed, the same plan.")]
 THREADS = Annotated[int, typer.Option(min=0, help="How many at once; 0 for all cores.")]
-CAPACITY = Annotated[
-    str | None,
-    typer.Option(help="Bytes, or as 512KiB or 100MB: does it fit? Exit code 0 yes, 1 no, 3 undecided."),
-]
-CORE = Annotated[
-    Path | None,
-    typer.Option(help="With --capacity: write the buffers that cannot fit on their own, .json or .csv."),
-]
 
 
 def make_limits(strategy: str, seconds: float | None, seed: int = 0, threads: int = 0) -> SolveLimits:

@@ -15,8 +15,15 @@ from fractions import Fraction
 import numpy as np
 
 from memplan_engine.diffing.matching import RELATED, Matching, match_buffers
-from memplan_engine.diffing.moment import Cause, Moment, compare_moments, counterpart
-from memplan_engine.diffing.timeline import Timeline, lifetime_changes, match_steps
+from memplan_engine.diffing.moment import (
+    Cause,
+    Moment,
+    Timeline,
+    compare_moments,
+    counterpart,
+    lifetime_changes,
+    match_steps,
+)
 from memplan_engine.errors import InputError
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Ints

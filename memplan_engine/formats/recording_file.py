@@ -26,8 +26,8 @@ class RecordingImporter(ABC):
     def load(self, path: Path, options: ImportOptions) -> Problem | Plan:
         """The buffers of the device with the most bytes, or of what `options` choose; raises InputError."""
         # Here, not above: who opens another kind of file need not wait for it.
+        from memplan_engine.recordings.allocator_recording import choose_recording
         from memplan_engine.recordings.recorded_problem import recorded_plan, recording_problem
-        from memplan_engine.recordings.recording_parts import choose_recording
 
         recording = choose_recording(self.read(path, options.progress), options.selection)
         problem = recording_problem(recording)

@@ -13,9 +13,8 @@ from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Ints, Problem
 from memplan_engine.profile import alive_at
-from memplan_engine.recordings.allocator_recording import Action, Recording
-from memplan_engine.recordings.recorded_problem import recording_problem
-from memplan_engine.recordings.recorded_spans import Spans, buffers, reserved_over_time
+from memplan_engine.recordings.allocator_recording import Action, Recording, reserved_over_time
+from memplan_engine.recordings.recorded_problem import Spans, buffers, recording_problem
 from memplan_engine.strategies.base import SolveLimits, Strategy, limits_were_budget
 
 

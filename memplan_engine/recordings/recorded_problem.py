@@ -1,20 +1,228 @@
-"""A recording as a problem, and the allocator's own placement as a plan."""
+"""Events → stretches of memory in time → a problem, and the allocator's own placement as a plan.
+
+Buffers may be older or younger than the recording. What was held is also one space, without the addresses
+that the allocator never had.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
 
-from memplan_engine.callers import Callers
+from memplan_engine.callers import UNKNOWN_STACK, Callers
 from memplan_engine.plan import Plan
-from memplan_engine.planner import adopt
+from memplan_engine.planner import adopt, make_plan
 from memplan_engine.problem import Ints, Problem, make_problem
-from memplan_engine.recordings.allocator_recording import Recording
+from memplan_engine.recordings.allocator_recording import Action, Recording, Rows
 from memplan_engine.recordings.observation import Level, Observation, observation_recording
-from memplan_engine.recordings.recorded_spans import Spans, buffers, offsets
 from memplan_engine.scope import Scope
 from memplan_engine.units import format_bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spans:
+    """Stretches of address space in use over `[start, end)` steps: int64 columns of n, and what did not fit:
+    `double_frees` of what was free already, `lost_frees` of what was handed out again."""
+
+    start: Ints
+    end: Ints
+    address: Ints
+    size: Ints
+    stream: Ints
+    pool: Ints
+    stack: Ints
+    double_frees: int = field(default=0, kw_only=True)
+    lost_frees: int = field(default=0, kw_only=True)
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def select(self, rows: Ints) -> Spans:
+        """Those of `rows`."""
+        columns = (column[rows] for column in self.columns)
+        return Spans(*columns, double_frees=self.double_frees, lost_frees=self.lost_frees)
+
+    @property
+    def columns(self) -> list[Ints]:
+        """The columns in their order."""
+        return [self.start, self.end, self.address, self.size, self.stream, self.pool, self.stack]
+
+
+def buffers(recording: Recording) -> Spans:
+    """Every allocation as a span of the size that was requested, by start, then address: O(n log n) events.
+
+    Memory is free again when the free is completed, or where a file has only requests, when it is requested.
+    What the events free without having made it was there before; so were the blocks at the end of which no
+    event speaks. What they do not free is there after the last event.
+    """
+    events = recording.events
+    completed = (events["action"] == Action.FREE_COMPLETED).any()
+    freed = Action.FREE_COMPLETED if completed else Action.FREE_REQUESTED
+    recorded, last = pair(events, Action.ALLOC, freed, recording.steps)
+    blocks = recording.blocks
+    spoken = np.isin(blocks["address"], last["address"])
+    # A block in use of which the last event says that it is free: its allocation was not recorded.
+    lost = spoken & ~blocks["pending"]
+    if lost.any():
+        place = np.searchsorted(last["address"], blocks["address"][lost])
+        lost[lost] = last["action"][place] != Action.ALLOC
+    older, younger = blocks[~spoken], blocks[lost]
+    since = last["step"][np.searchsorted(last["address"], younger["address"])]
+    parts = [
+        recorded,
+        _of_blocks(older, np.zeros(len(older), dtype=np.int64), recording.steps),
+        _of_blocks(younger, since, recording.steps),
+    ]
+    spans = join(parts)
+    return spans.select(np.lexsort((spans.address, spans.start)))
+
+
+def pair(events: Rows, made: Action, freed: Action, steps: int) -> tuple[Spans, Rows]:
+    """The spans between the events `made` and `freed` at the same address, and the last event of each address
+    (address, action and the step after it), by address."""
+    rows = np.flatnonzero((events["action"] == made) | (events["action"] == freed))
+    order = rows[np.lexsort((rows, events["address"][rows]))]
+    address, is_made = events["address"][order], events["action"][order] == made
+    same = address[1:] == address[:-1]
+    has_next, has_previous = np.append(same, False)[: len(order)], np.append(False, same)[: len(order)]
+    follows = np.append(order[1:], 0)[: len(order)]
+    begins, ends_old = is_made, ~is_made & ~has_previous
+    again = np.append(is_made[1:], False)[: len(order)] & has_next & is_made
+    twice = ~is_made & has_previous & ~np.append(False, is_made[:-1])[: len(order)]
+    chosen = np.concatenate([order[begins], order[ends_old]])
+    columns = events[chosen]
+    start = np.concatenate([order[begins] + 1, np.zeros(int(ends_old.sum()), dtype=np.int64)])
+    end = np.concatenate([np.where(has_next, follows + 1, steps)[begins], order[ends_old] + 1])
+    # Who freed it says nothing of who asked for it.
+    stack = np.where(columns["action"] == made, columns["stack"], UNKNOWN_STACK)
+    numbers = [wide(columns[name]) for name in ("address", "size", "stream", "pool")]
+    spans = Spans(
+        *(start, end, *numbers, wide(stack)), double_frees=int(twice.sum()), lost_frees=int(again.sum())
+    )
+    last = np.zeros(int((~has_next).sum()), dtype=[("address", "<i8"), ("action", "<i4"), ("step", "<i8")])
+    last["address"], last["step"] = address[~has_next], order[~has_next] + 1
+    last["action"] = events["action"][order[~has_next]]
+    return spans, last
+
+
+def join(parts: list[Spans]) -> Spans:
+    """All of them, one after the other."""
+    columns = [np.concatenate(column) for column in zip(*(part.columns for part in parts), strict=True)]
+    double, lost = (sum(getattr(part, name) for part in parts) for name in ("double_frees", "lost_frees"))
+    return Spans(*columns, double_frees=double, lost_frees=lost)
+
+
+def wide(column: Rows) -> Ints:
+    """`column` as int64."""
+    return column.astype(np.int64)
+
+
+def _of_blocks(blocks: Rows, start: Ints, steps: int) -> Spans:
+    names = ("address", "size", "stream", "pool", "stack")
+    ends = np.full(len(blocks), steps, dtype=np.int64)
+    return Spans(start, ends, *(wide(blocks[name]) for name in names))
+
+
+PAGE = 2 << 20
+"""The granularity in which segments are reserved; where a file knows of no segment they are guessed by it."""
+NONE = -1
+PLACED_BY = ("first_fit_by_start", "greedy_by_size")
+
+
+def regions(recording: Recording) -> Spans:
+    """The stretches of address space that were reserved, each from its first to its last step.
+
+    A segment is one region for as long as it was held. What an expandable segment maps and unmaps is one from
+    its lowest to its highest address, for the whole recording.
+    """
+    events, steps = recording.events, recording.steps
+    segments, last = pair(events, Action.SEGMENT_ALLOC, Action.SEGMENT_FREE, steps)
+    fixed = recording.segments[~recording.segments["expandable"]]
+    unknown = fixed[~np.isin(fixed["address"], last["address"])]
+    parts = [segments, _whole(unknown["address"], unknown["size"], steps)]
+    maps = events[np.isin(events["action"], (Action.SEGMENT_MAP, Action.SEGMENT_UNMAP))]
+    stretching = recording.segments[recording.segments["expandable"]]
+    if len(maps) or len(stretching):
+        low = np.concatenate([maps["address"], stretching["address"]])
+        high = low + np.concatenate([maps["size"], stretching["size"]])
+        parts.append(_merged(low, high, steps))
+    return join(parts)
+
+
+def offsets(recording: Recording, spans: Spans) -> Ints:
+    """The place of each span in one space: its region's, plus how far into it the address lies, bytes.
+
+    Regions are placed like buffers: memory that went back to the device may be what it gave the next time,
+    so that the whole is about what was reserved at once, and not all addresses there ever were.
+    """
+    held = regions(recording)
+    home = _homes(held, spans)
+    lost = home == NONE
+    if lost.any():
+        page_low = spans.address[lost] // PAGE * PAGE
+        page_high = -(-(spans.address[lost] + spans.size[lost]) // PAGE) * PAGE
+        guessed = _merged(page_low, np.maximum(page_high, page_low + PAGE), recording.steps)
+        order = np.argsort(guessed.address)
+        place = np.searchsorted(guessed.address[order], spans.address[lost], side="right") - 1
+        home[lost] = len(held) + order[place]
+        held = join([held, guessed])
+    spaces = make_problem(held.start, held.end, held.size, steps=recording.steps, name=recording.name)
+    # In the order in which they came, unless that takes more.
+    plan = min((make_plan(spaces, name) for name in PLACED_BY), key=lambda plan: plan.arena_bytes)
+    return plan.offsets[home] + spans.address - held.address[home]
+
+
+def _homes(regions: Spans, spans: Spans) -> Ints:
+    """The region of each span: the one that holds its bytes at the step in which it begins, or NONE."""
+    home = np.full(len(spans), NONE, dtype=np.int64)
+    if not len(regions):
+        return home
+    edges = np.unique(np.concatenate([regions.start, regions.end]))
+    order = np.argsort(spans.start, kind="stable")
+    cuts = np.searchsorted(spans.start[order], edges)
+    starts = _by_step(regions.start, edges)
+    ends = _by_step(regions.end, edges)
+    held = np.zeros(0, dtype=np.int64)
+    for number, (low, high) in enumerate(zip(cuts, np.append(cuts[1:], len(spans)), strict=True)):
+        if len(ends[number]):
+            held = held[~np.isin(held, ends[number])]
+        if len(starts[number]):
+            new = starts[number][np.argsort(regions.address[starts[number]])]
+            held = np.insert(held, np.searchsorted(regions.address[held], regions.address[new]), new)
+        rows = order[low:high]
+        if len(rows) and len(held):
+            place = held[np.searchsorted(regions.address[held], spans.address[rows], side="right") - 1]
+            inside = (regions.address[place] <= spans.address[rows]) & (
+                spans.address[rows] + spans.size[rows] <= regions.address[place] + regions.size[place]
+            )
+            home[rows[inside]] = place[inside]
+    return home
+
+
+def _by_step(column: Ints, edges: Ints) -> list[Ints]:
+    """For each of `edges` the rows that have it."""
+    order = np.argsort(column, kind="stable")
+    cuts = np.searchsorted(column[order], edges)
+    return [order[low:high] for low, high in zip(cuts, np.append(cuts[1:], len(column)), strict=True)]
+
+
+def _whole(address: Rows, size: Rows, steps: int) -> Spans:
+    n = len(address)
+    zeros, none = np.zeros(n, dtype=np.int64), np.full(n, -1, dtype=np.int64)
+    ends = np.full(n, steps, dtype=np.int64)
+    return Spans(zeros, ends, wide(address), wide(size), zeros, none, none)
+
+
+def _merged(low: Ints, high: Ints, steps: int) -> Spans:
+    """The stretches `[low, high)`, those that touch as one."""
+    order = np.argsort(low)
+    low, reach = low[order], np.maximum.accumulate(high[order])
+    first = np.append(True, low[1:] > reach[:-1])[: len(low)]
+    last = np.append(np.flatnonzero(first)[1:] - 1, len(low) - 1)
+    return _whole(low[first], reach[last] - low[first], steps)
+
 
 GRANULE = 512
 """PyTorch's CUDA allocator hands out multiples of it; kernels may count on addresses that are."""

@@ -26,9 +26,8 @@ from memplan_engine.plan import Plan, naive_offsets
 from memplan_engine.planner import adopt, as_problem
 from memplan_engine.problem import FREE, Ints, Problem
 from memplan_engine.replay import pseudo_code as code
-from memplan_engine.replay.recorded import NO_END, frozen, read_holes, read_objects
+from memplan_engine.replay.recorded import NO_END, frozen, read_holes, read_objects, record_search
 from memplan_engine.replay.replay_values import NOBODY, VERDICTS, Family, Holes, Objects, Verdict
-from memplan_engine.replay.searching import record_search
 from memplan_engine.replay.steps import Replay
 from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import SolveLimits, Strategy, obstacle
@@ -75,7 +74,7 @@ def make_replay(
     ------
     MemplanError: no such strategy, or one that cannot be replayed; the message has those that can.
     PlanError: a problem that the strategy cannot place, fixed offsets that collide, or more buffers than can
-    be replayed (MOST_BUFFERS; for `exact` see `searching.record_search`).
+    be replayed (MOST_BUFFERS; for `exact` see `recorded.record_search`).
     """
     chosen = get_strategy(strategy) if isinstance(strategy, str) else strategy
     record = recorder_of(chosen)

@@ -9,9 +9,16 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from memplan_engine.callers import Stacks
-from memplan_engine.recordings.allocator_recording import Action, Recording, Snapshot
+from memplan_engine.recordings.allocator_recording import (
+    Action,
+    Recording,
+    Snapshot,
+    held,
+    pool_text,
+    pools,
+    streams,
+)
 from memplan_engine.recordings.cost import Cost, Group, Moment, OutOfMemory, thinned
-from memplan_engine.recordings.recording_parts import held, pool_text, pools, streams
 from memplan_engine.reporters.plan_tables import certificate
 from memplan_engine.reporters.rich_tables import folded, label_table, make_table, numbers, plain_text
 from memplan_engine.scope import scope_summary

@@ -117,7 +117,7 @@ sys.meta_path.insert(0, CtrlC())
 """
 
 
-@pytest.mark.parametrize("module", ["memplan_engine.cli.run_verb", "numpy", "memplan_engine.planner"])
+@pytest.mark.parametrize("module", ["memplan_engine.cli.app", "numpy", "memplan_engine.planner"])
 def test_ctrl_c_before_anything_runs_is_one_line(tmp_path, module):
     before = f"exec({CTRL_C_AT_IMPORT.format(module=module)!r}, globals())"
     done = end_of(tmp_path, "plan", "list.csv", before=before)
@@ -140,7 +140,7 @@ def test_the_verbs_are_in_the_modules_that_the_table_says_with_the_help_of_their
         assert command.get_short_help_str(1_000) == text
     registered = {each.name or each.callback.__name__ for each in app.registered_commands}
     assert registered == set(VERBS)
-    heavy = {"capture_command", "run_command", "observe_command", "dashboard_command"}
+    heavy = {"capture_command", "run_command", "dashboard_command"}
     assert set(HEAVY_VERBS) == {verb for verb, (module, _) in VERBS.items() if module in heavy}
 
 
@@ -151,7 +151,7 @@ def test_the_help_waits_for_no_verb(tmp_path):
     assert engine == {
         "memplan_engine",
         *(f"memplan_engine.{name}" for name in ("errors", "kernels", "cli")),
-        *(f"memplan_engine.cli.{name}" for name in ("app", "exit_codes", "main", "run_verb")),
+        *(f"memplan_engine.cli.{name}" for name in ("app", "main")),
     }
 
 

@@ -13,15 +13,17 @@ from memplan_dashboard.plan_view.packing import pack
 from memplan_dashboard.session import documents, state
 from memplan_dashboard.session.documents import Options
 from memplan_dashboard.session.plan_facts import make_facts
-from memplan_dashboard.views.diff import diff_choices
-from memplan_dashboard.views.diff.diff_columns import compare_facts, kinds_text, parse_kinds
-from memplan_dashboard.views.diff.diff_panels import (
+from memplan_dashboard.views.diff import diff_sources
+from memplan_dashboard.views.diff.diff_columns import (
     BOTH,
     PALETTE,
     PATTERN,
+    compare_facts,
     diff_panels,
     difference_strip,
     filters,
+    kinds_text,
+    parse_kinds,
     toggled,
 )
 
@@ -101,7 +103,7 @@ def test_two_files_of_the_command_line_are_compared(tmp_path, monkeypatch):
     for name, text in (("before.csv", BASE), ("after.csv", HEAD)):
         (tmp_path / name).write_text(text)
     monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / "before.csv"), str(tmp_path / "after.csv")])
-    assert diff_choices.default_keys() == ("file:before.csv", "file:after.csv")
+    assert diff_sources.default_keys() == ("file:before.csv", "file:after.csv")
     assert figure(opened(), "= Δ demand") == "+130 B"
 
 
@@ -230,7 +232,7 @@ def test_comment_and_json_say_the_same():
     app = opened(tab="Comment and JSON")
     assert app.code[0].value.startswith("### Memory: arena +4 MiB")
     found = compared()
-    written = json.loads(diff_choices.json_of(found))
+    written = json.loads(diff_sources.json_of(found))
     assert written["demand_delta_bytes"] == 130
     assert found.markdown.startswith("### Memory: arena +130 B")
 

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 from memplan_dashboard.charts import reserved_over_time
-from memplan_dashboard.session import documents, open_recordings, plan_facts, state
+from memplan_dashboard.session import documents, plan_facts, state
 from memplan_dashboard.views.inspect.memory_tabs import reserved_curve
 from memplan_dashboard.widgets.plan_panels import make_panel
 from memplan_examples.make_snapshot import SEGMENT, Allocator, stack
@@ -58,7 +58,7 @@ def test_the_recorded_placement_is_a_strategy_beside_ours():
 def test_the_strip_has_what_was_reserved_whatever_strategy_is_shown():
     document = state.load_document(EXAMPLE, documents.Options())
     curve = reserved_curve(document)
-    over = memory_over_time(open_recordings.read_recording(documents.path_of(EXAMPLE), (0, 0), ""))
+    over = memory_over_time(documents.read_recording(documents.path_of(EXAMPLE), (0, 0), ""))
     # Few enough steps that the curve has all of them.
     assert (curve.steps, curve.reserved) == (tuple(range(len(over.live))), tuple(over.reserved.tolist()))
     facts = plan_facts.facts_of(document, "linear_scan")
@@ -127,13 +127,10 @@ def test_a_pickle_that_calls_something_is_refused_and_not_kept():
 
 def test_parts_as_text_and_back():
     for selection in (Selection(0), Selection(-1), Selection(3, 7)):
-        assert (
-            open_recordings.parse_part(open_recordings.part_text(selection.device, selection.stream), "x")
-            == selection
-        )
-    assert open_recordings.parse_part("", "x") == Selection()
+        assert documents.parse_part(documents.part_text(selection.device, selection.stream), "x") == selection
+    assert documents.parse_part("", "x") == Selection()
     with pytest.raises(InputError, match=r"x: part: found 'stream=1', expected device=0"):
-        open_recordings.parse_part("stream=1", "x")
+        documents.parse_part("stream=1", "x")
     assert state.PARAMETERS["part"] == ""
 
 

@@ -12,7 +12,7 @@ from tests import ROOT
 
 pytest.importorskip("streamlit")
 from memplan_dashboard.charts import arena_seconds, peak_bars
-from memplan_dashboard.session import documents, messages, url
+from memplan_dashboard.session import documents, messages, state
 from memplan_dashboard.session.documents import Document, Options
 from memplan_dashboard.session.plan_facts import make_facts
 from memplan_dashboard.views.inspect import buffer_filter
@@ -224,8 +224,8 @@ def test_the_time_axis_has_ticks_that_are_written_out():
 
 
 def test_dimensions_are_read_as_pairs():
-    assert url.parse_dims(" batch = 1, sequence=128,") == (("batch", 1), ("sequence", 128))
-    assert url.parse_dims("") == ()
+    assert state.parse_dims(" batch = 1, sequence=128,") == (("batch", 1), ("sequence", 128))
+    assert state.parse_dims("") == ()
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_dimensions_are_read_as_pairs():
 )
 def test_dimensions_that_are_none_are_refused(text):
     with pytest.raises(MemplanError, match="expected NAME=VALUE with a whole number of 1 or more"):
-        url.parse_dims(text)
+        state.parse_dims(text)
 
 
 def test_options_survive_the_way_through_the_address():
@@ -248,8 +248,8 @@ def test_options_survive_the_way_through_the_address():
         concat=True,
     )
     options = Options((("batch", 2), ("n", 3)), True, how)
-    assert url.parse_options(url.option_choices(options)) == options
-    assert url.parse_options(url.option_choices(Options())) == Options()
+    assert state.parse_options(state.option_choices(options)) == options
+    assert state.parse_options(state.option_choices(Options())) == Options()
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_options_survive_the_way_through_the_address():
     [("", None), ("x", None), ("nan", None), ("-1", None), ("0", None), ("1.5", 1.5), ("inf", 2.0**40)],
 )
 def test_a_capacity_is_a_number_above_nothing(text, value):
-    assert url.parse_mebibytes(text) == value
+    assert state.parse_mebibytes(text) == value
 
 
 def test_markdown_shows_names_as_they_stand():

@@ -25,10 +25,13 @@ from memplan_engine import (
     validate_plan,
 )
 from memplan_engine.formats.allocator_files.cuda_snapshot import load_snapshot
-from memplan_engine.recordings.allocator_recording import Action, Selection
-from memplan_engine.recordings.recorded_problem import recorded_plan, recording_problem
-from memplan_engine.recordings.recorded_spans import buffers, reserved_over_time
-from memplan_engine.recordings.recording_parts import choose_recording
+from memplan_engine.recordings.allocator_recording import (
+    Action,
+    Selection,
+    choose_recording,
+    reserved_over_time,
+)
+from memplan_engine.recordings.recorded_problem import buffers, recorded_plan, recording_problem
 
 MIB = 1 << 20
 

@@ -28,10 +28,9 @@ from memplan_engine.formats.about import may_have_about
 from memplan_engine.formats.allocator_files import profiler_timeline
 from memplan_engine.formats.allocator_files.profiler_trace import load_trace
 from memplan_engine.planner import make_plan
-from memplan_engine.recordings.allocator_recording import Selection
+from memplan_engine.recordings.allocator_recording import Selection, choose_recording, reserved_over_time
 from memplan_engine.recordings.cost import cost_of, live_over_time
-from memplan_engine.recordings.recorded_spans import buffers, reserved_over_time
-from memplan_engine.recordings.recording_parts import choose_recording
+from memplan_engine.recordings.recorded_problem import buffers
 
 
 @pytest.fixture(scope="module")

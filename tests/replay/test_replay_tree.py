@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memplan_engine import Gap, InputError, PlanError, agrees, load, make_plan, make_problem, validate_plan
-from memplan_engine.replay import searching
+from memplan_engine.replay import recorded
 from memplan_engine.replay.columns import replay_summary
 from memplan_engine.replay.make import make_replay
 from memplan_engine.replay.replay_values import ROOT, Kind, Outcome
@@ -129,19 +129,19 @@ def test_tracing_changes_no_decision():
     problem = load(FOLDER / "teaching_no_way_out.csv")
     columns = make_columns(problem)
     for capacity in (5, 6):
-        _, low, trace = searching._search(columns, capacity, "")
+        _, low, trace = recorded._search(columns, capacity, "")
         counter = np.zeros(8, dtype=np.int64)
         size, length = problem.size[columns.rows], (problem.end - problem.start)[columns.rows]
         priority = length * (1 + size / (1e6 * size.max()))
         rest = (
-            searching.MOST_RAISES[0],
+            recorded.MOST_RAISES[0],
             10**6,
             np.zeros(2**14, dtype=np.uint64),
             counter,
             np.zeros(1, dtype=bool),
         )
         outcome, plain, _ = branch.branch(
-            columns.within(capacity), columns.lows, searching.RULE, priority, *rest
+            columns.within(capacity), columns.lows, recorded.RULE, priority, *rest
         )
         assert (outcome == branch.FITS) == (capacity == 6)
         assert plain.tolist() == low.tolist()
@@ -158,7 +158,7 @@ def test_what_has_no_tree_to_show_says_so(monkeypatch):
     with pytest.raises(PlanError, match="gaps in which some bytes are needed"):
         make_replay(window, "exact")
     problem = load(FOLDER / "teaching_no_way_out.csv")
-    monkeypatch.setattr(searching, "MOST_NODES", 3)
+    monkeypatch.setattr(recorded, "MOST_NODES", 3)
     with pytest.raises(PlanError, match="the search tree at 5 B has more than 3 nodes"):
         make_replay(problem, "exact")
 

@@ -1,17 +1,34 @@
-"""Two plans side by side, as the Diff page shows them: one number for each buffer of both."""
+"""Two plans side by side, as the Diff page shows them: one number for each buffer of both, and two panels.
+
+The panels have colours, patterns, switches and a strip of differences.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 
 import numpy as np
+import streamlit as st
+from memplan_dashboard.plan_view import PATTERNS, Difference, Filter, Panel
 from memplan_dashboard.session.plan_facts import PlanFacts
+from memplan_dashboard.widgets.plan_panels import make_panel
 from numpy.typing import NDArray
 
-from memplan_engine import Problem, changes_by_buffer, diff, diff_markdown, diff_rows, module_rows
+from memplan_engine import (
+    Problem,
+    changes_by_buffer,
+    diff,
+    diff_markdown,
+    diff_rows,
+    module_rows,
+    profile_difference,
+)
+from memplan_engine.analysis.claims import workspace_name
 from memplan_engine.diffing.regression import CHANGES, Change, Diff
 from memplan_engine.diffing.rows import DiffRow, ModuleRow
+from memplan_engine.plotting.colouring import OTHER, Colouring
 
 Ints = NDArray[np.int64]
 
@@ -91,6 +108,8 @@ class Comparison:
         return f"base:{self.base.plan.problem.names[base]}" if base is not None else ""
 
 
+# By identity: an entry holds its facts, so that their ids cannot become another's.
+@st.cache_resource(max_entries=12, show_spinner="Comparing …", hash_funcs={PlanFacts: id})
 def compare_facts(base: PlanFacts, head: PlanFacts) -> Comparison:
     """Compare two plans: O(n log n), a million buffers in seconds."""
     compared = diff(base.plan, head.plan)
@@ -130,3 +149,94 @@ def parse_kinds(text: str) -> tuple[Change, ...]:
 def kinds_text(kinds: tuple[Change, ...]) -> str:
     """What `parse_kinds` reads."""
     return ",".join(change.name.lower() for change in kinds)
+
+
+ORANGE, BLUE, PURPLE = ("#EE7733", "#F28F56"), ("#4477AA", "#6FA3DB"), ("#AA3377", "#D06BA6")
+YELLOW, CYAN = ("#CCBB44", "#D6C75E"), ("#66CCEE", "#66CCEE")
+LOOKS = {
+    Change.ONLY_BASE: (PURPLE, "dots"),
+    Change.ONLY_HEAD: (PURPLE, "dots"),
+    Change.GROWN: (ORANGE, "rising"),
+    Change.SHRUNK: (BLUE, "falling"),
+    Change.LONGER: (YELLOW, "upright"),
+    Change.SHORTER: (CYAN, "level"),
+    Change.SAME: (OTHER, ""),
+}
+"""A colour and a pattern each, of Paul Tol's bright and vibrant schemes."""
+BOTH = tuple(product((Change.GROWN, Change.SHRUNK), (Change.LONGER, Change.SHORTER)))
+"""Changes of size and lifetime at once: the colour of the one with the patterns of both."""
+PALETTE = (*(LOOKS[change][0] for change in CHANGES), *(LOOKS[size][0] for size, _ in BOTH))
+PATTERN = (
+    *(PATTERNS.get(LOOKS[change][1], 0) for change in CHANGES),
+    *(PATTERNS[LOOKS[size][1]] + PATTERNS[LOOKS[life][1]] for size, life in BOTH),
+)
+SHOWN_FIRST = (
+    Change.GROWN,
+    Change.SHRUNK,
+    Change.ONLY_HEAD,
+    Change.ONLY_BASE,
+    Change.LONGER,
+    Change.SHORTER,
+    Change.SAME,
+)
+
+
+def diff_panels(comparison: Comparison, kinds: tuple[Change, ...]) -> list[Panel]:
+    """Base and head; with `kinds` all that changed otherwise is faded."""
+    ids = comparison.base_ids, np.arange(len(comparison.problems[1]))
+    panels = []
+    for place, (side, facts) in enumerate((("base", comparison.base), ("head", comparison.head))):
+        mask = comparison.masks[place]
+        colouring = Colouring(_colours(comparison.kinds[place], mask), PALETTE, ())
+        panel = make_panel(facts, colouring, _dimmed(mask, kinds))
+        owner = ids[place] if panel.owner is None else ids[place][panel.owner]
+        panels.append(
+            replace(
+                panel,
+                title=f"{side}: {facts.plan.problem.name or 'unnamed'}",
+                subtitle=f"{panel.subtitle} · {facts.plan.strategy}",
+                owner=owner.astype(np.int32),
+                names=comparison.names[place],
+                buffers=len(facts.plan.problem),
+            )
+        )
+    return panels
+
+
+def filters(comparison: Comparison, kinds: tuple[Change, ...]) -> list[Filter]:
+    """A switch for each change, with how many buffers changed so."""
+    counts = comparison.diff.counts
+    return [
+        Filter(str(change), CHANGES.index(change), counts[change], change in kinds) for change in SHOWN_FIRST
+    ]
+
+
+def difference_strip(comparison: Comparison) -> Difference:
+    """The difference of the live bytes on the head's steps."""
+    profile = profile_difference(comparison.diff)
+    without = f" without {workspace_name(comparison.diff.head.problem)}" * comparison.diff.has_workspaces
+    return Difference(
+        f"live bytes{without}, head minus base, on the head's steps",
+        profile.bounds,
+        profile.base,
+        profile.head,
+        comparison.diff.head_load.peak_step,
+        CHANGES.index(Change.GROWN),
+        CHANGES.index(Change.SHRUNK),
+    )
+
+
+def toggled(kinds: tuple[Change, ...], label: str) -> tuple[Change, ...]:
+    """`kinds` with the one of this label switched."""
+    return tuple(change for change in CHANGES if (change in kinds) != (str(change) == label))
+
+
+def _colours(kinds: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[np.uint8]:
+    colours = kinds.astype(np.uint8)
+    for place, (size, life) in enumerate(BOTH, len(CHANGES)):
+        colours[(mask & bit(size) != 0) & (mask & bit(life) != 0)] = place
+    return colours
+
+
+def _dimmed(mask: NDArray[np.int64], kinds: tuple[Change, ...]) -> NDArray[np.bool_] | None:
+    return (mask & sum(bit(kind) for kind in kinds)) == 0 if kinds else None

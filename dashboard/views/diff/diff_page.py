@@ -10,19 +10,20 @@ from memplan_dashboard.session import searches, state
 from memplan_dashboard.session.messages import NOTHING_TO_PLACE, errors_shown, plain
 from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.session.searches import Search
-from memplan_dashboard.views.diff import diff_choices
-from memplan_dashboard.views.diff.diff_columns import Comparison, kinds_text, parse_kinds
-from memplan_dashboard.views.diff.diff_headline import show_headline
-from memplan_dashboard.views.diff.diff_panels import (
+from memplan_dashboard.views.diff import diff_sources
+from memplan_dashboard.views.diff.diff_columns import (
     PALETTE,
     PATTERN,
+    Comparison,
+    compare_facts,
     diff_panels,
     difference_strip,
     filters,
+    kinds_text,
+    parse_kinds,
     toggled,
 )
-from memplan_dashboard.views.diff.diff_sources import pick_sides
-from memplan_dashboard.views.diff.diff_tables_view import show_changes, show_peak
+from memplan_dashboard.views.diff.diff_results import show_changes, show_headline, show_peak
 from memplan_dashboard.widgets import controls
 from memplan_dashboard.widgets.buffer_details import show_buffer
 from memplan_dashboard.widgets.search_panel import settle, show_search
@@ -34,17 +35,17 @@ from memplan_engine.reporters.diff_words import change
 def _compared() -> tuple[Comparison | None, dict[str, Search]]:
     """Both files planned and compared, and the searches that go on for better plans, by side; an error where
     a plan cannot be made."""
-    sides = pick_sides()
+    sides = diff_sources.pick_sides()
     several: list[PlanFacts] = []
     under_way: dict[str, Search] = {}
-    for side, (document, strategy) in zip(diff_choices.SIDES, sides, strict=True):
+    for side, (document, strategy) in zip(state.SIDES, sides, strict=True):
         with errors_shown(side):
             search = searches.begin(document, strategy, sides)
             if search is not None:
                 settle(search)
                 under_way[side] = search
             several.append(searches.known_facts(document, strategy))
-    return (diff_choices.compare(*several) if len(several) == 2 else None), under_way
+    return (compare_facts(*several) if len(several) == 2 else None), under_way
 
 
 def _chart(comparison: Comparison, kinds: tuple[Change, ...]) -> int | None:
@@ -78,7 +79,7 @@ def _details(comparison: Comparison, number: int) -> None:
         if len(set(sizes)) == 2:
             st.caption(plain(f"{change(sizes[0], sizes[1])} in size"))
         for column, facts, side, row in zip(
-            st.columns(2), (comparison.base, comparison.head), diff_choices.SIDES, rows, strict=True
+            st.columns(2), (comparison.base, comparison.head), state.SIDES, rows, strict=True
         ):
             with column:
                 st.text(f"{side}: {'not there' if row is None else facts.plan.problem.names[row]}")
@@ -109,7 +110,7 @@ def _exports(comparison: Comparison) -> None:
         )
         st.download_button(
             "JSON",
-            lambda: diff_choices.json_of(comparison),
+            lambda: diff_sources.json_of(comparison),
             f"{name}.json",
             "application/json",
             icon=":material/download:",

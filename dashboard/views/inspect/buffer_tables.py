@@ -14,7 +14,7 @@ from memplan_dashboard.views.inspect.graph_tabs import show_reuse, show_sizes, s
 from memplan_dashboard.views.inspect.memory_tabs import is_recorded, show_layout, show_objects, show_reserved
 from memplan_dashboard.views.inspect.training_tab import show_training
 from memplan_dashboard.widgets import controls
-from memplan_dashboard.widgets.symbol_sliders import symbols_of
+from memplan_dashboard.widgets.planning_options import symbols_of
 from memplan_dashboard.widgets.tables import MOST_ROWS, SHARE, selectable, whole
 from numpy.typing import NDArray
 
@@ -53,7 +53,7 @@ def show_tables(
     if symbols_of(facts.document):
         parts["Sizes"] = lambda: show_sizes(facts)
     if graph is not None and is_training(graph):
-        parts["Training"] = lambda: show_training(facts)
+        parts["Training"] = lambda: show_training(facts, graph)
     controls.show_tabs("tables", parts)
 
 

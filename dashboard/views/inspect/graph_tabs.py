@@ -8,9 +8,9 @@ from memplan_dashboard.charts import size_curve
 from memplan_dashboard.session import plan_facts, state
 from memplan_dashboard.session.messages import errors_shown, plain
 from memplan_dashboard.session.plan_facts import PlanFacts
-from memplan_dashboard.session.url import MOST_DIM
+from memplan_dashboard.session.state import MOST_DIM
 from memplan_dashboard.widgets.controls import chooses
-from memplan_dashboard.widgets.symbol_sliders import symbols_of
+from memplan_dashboard.widgets.planning_options import symbols_of
 from memplan_dashboard.widgets.tables import MOST_ROWS, show_table
 
 from memplan_engine import Graph, MemplanError

@@ -21,8 +21,8 @@ from memplan_dashboard.views.inspect.what_if_view import show_bar, show_what_if
 from memplan_dashboard.widgets import controls, planning_options
 from memplan_dashboard.widgets.buffer_details import show_buffer
 from memplan_dashboard.widgets.plan_panels import make_panel
+from memplan_dashboard.widgets.planning_options import pick_symbols
 from memplan_dashboard.widgets.search_panel import settle, show_search
-from memplan_dashboard.widgets.symbol_sliders import pick_symbols
 from numpy.typing import NDArray
 
 from memplan_engine import FigureStyle, MemplanError, ReportNotes

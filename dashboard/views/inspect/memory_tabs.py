@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 from memplan_dashboard.charts import layout_bar, reserved_over_time
 from memplan_dashboard.charts.reserved_over_time import Curve
-from memplan_dashboard.session import documents, open_recordings
+from memplan_dashboard.session import documents
 from memplan_dashboard.session.documents import Document
 from memplan_dashboard.session.messages import errors_shown, plain
 from memplan_dashboard.session.plan_facts import PlanFacts
@@ -82,7 +82,7 @@ def show_objects(plan: Plan) -> None:
 def is_recorded(document: Document) -> bool:
     """Whether `document` is a recording, so that there is something to show."""
     try:
-        return document.plan is not None and open_recordings.is_recording(documents.path_of(document.key))
+        return document.plan is not None and documents.is_recording(documents.path_of(document.key))
     except MemplanError:
         return False
 
@@ -133,4 +133,4 @@ def summary(over: OverTime) -> str:
 
 @st.cache_resource(max_entries=8, show_spinner="Reading the recording …")
 def _over_time(key: str, part: str, version: tuple[int, int]) -> OverTime:
-    return memory_over_time(open_recordings.read_recording(documents.path_of(key), version, part))
+    return memory_over_time(documents.read_recording(documents.path_of(key), version, part))

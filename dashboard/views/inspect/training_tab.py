@@ -27,11 +27,8 @@ from memplan_engine.units import format_bytes, format_percent
 MOST_ROWS = 1_000
 
 
-def show_training(facts: PlanFacts) -> None:
-    """Saved activations and phases of this graph, then the difference to another one."""
-    graph = facts.document.graph
-    if graph is None:
-        return
+def show_training(facts: PlanFacts, graph: Graph) -> None:
+    """Saved activations and phases of `graph`, that of the document; then the difference to another one."""
     _phases(facts, graph)
     areas = areas_of(facts.plan.problem)
     st.plotly_chart(phase_areas.figure(areas), key="phase_areas", config={"displayModeBar": False})

@@ -13,7 +13,7 @@ from memplan_dashboard.session import scenarios, state
 from memplan_dashboard.session.messages import plain, show_error
 from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.session.scenarios import ScenarioView
-from memplan_dashboard.session.url import mebibytes_text
+from memplan_dashboard.session.state import mebibytes_text
 from memplan_dashboard.widgets.tables import SHARE, WHOLE
 
 from memplan_engine import (
@@ -133,15 +133,16 @@ def _change(view: ScenarioView, facts: PlanFacts, selected: int) -> None:
     action = st.segmented_control("Change", ACTIONS, default=ACTIONS[0], key="what_if_action", required=True)
     key = f"what_if_{action}_{selected}_{hash(view.scenario.edits)}"
     offset = int(facts.plan.offsets[selected])
+    in_bytes: dict[str, tuple[type[Resize | Pin | Align], str, int, str]] = {
+        "Resize": (Resize, "New size", buffer.size, "Bytes, or as 512KiB or 100MB."),
+        "Pin": (Pin, "Offset", offset, "Bytes, or as 512KiB or 100MB. It lies there now."),
+        "Align": (Align, "Alignment", buffer.alignment, "Bytes, or as 4KiB."),
+    }
     make: Callable[[], Edit]
-    if action == "Resize":
-        text = st.text_input("New size", str(buffer.size), key=key, help="Bytes, or as 512KiB or 100MB.")
-        make = lambda: Resize(buffer.name, parse_bytes(text, "new size"))  # noqa: E731
-    elif action == "Pin":
-        text = st.text_input(
-            "Offset", str(offset), key=key, help="Bytes, or as 512KiB or 100MB. It lies there now."
-        )
-        make = lambda: Pin(buffer.name, parse_bytes(text, "offset"))  # noqa: E731
+    if action in in_bytes:
+        kind, label, now, told = in_bytes[action]
+        text = st.text_input(label, str(now), key=key, help=told)
+        make = lambda: kind(buffer.name, parse_bytes(text, label.lower()))  # noqa: E731
     elif action == "Split":
         parts = int(st.number_input("Parts", 2, MOST_PARTS, 2, key=key))
         make = lambda: Split(buffer.name, parts)  # noqa: E731
@@ -150,9 +151,6 @@ def _change(view: ScenarioView, facts: PlanFacts, selected: int) -> None:
         start = int(first.number_input("First step", 0, None, buffer.start, key=f"{key}_first"))
         end = int(last.number_input("Last step", 0, None, buffer.end - 1, key=f"{key}_last"))
         make = lambda: Shorten(buffer.name, start, end + 1)  # noqa: E731
-    elif action == "Align":
-        text = st.text_input("Alignment", str(buffer.alignment), key=key, help="Bytes, or as 4KiB.")
-        make = lambda: Align(buffer.name, parse_bytes(text, "alignment"))  # noqa: E731
     else:
         make = lambda: Drop(buffer.name)  # noqa: E731
     with st.container(horizontal=True, gap="small"):

@@ -9,7 +9,7 @@ import typer
 
 from memplan_engine.analysis.claims import left_out
 from memplan_engine.cli.app import app
-from memplan_engine.cli.options import AS_JSON, OUTPUT, SYMBOLS, parse_symbols
+from memplan_engine.cli.options import AS_JSON, SYMBOLS, parse_symbols
 from memplan_engine.cli.output import show, tell
 from memplan_engine.errors import InputError
 from memplan_engine.files import check_target
@@ -71,7 +71,7 @@ def step_options(
 @app.command()
 def capture(
     factory: FACTORY,
-    output: OUTPUT,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where the graph goes.")],
     symbol: SYMBOLS = None,
     functional: Annotated[bool, typer.Option(help="Without in-place ops.")] = False,
     dynamic: Annotated[

@@ -3,6 +3,7 @@ finished plan holds, and which strategies there are."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from memplan_engine.analysis.layout import make_layout
 from memplan_engine.analysis.peak import find_peak
 from memplan_engine.cli.app import app
-from memplan_engine.cli.options import AS_JSON, FILE, PLAN_FILE, STRATEGY, open_problem, with_preparation
+from memplan_engine.cli.options import AS_JSON, FILE, STRATEGY, open_problem, with_preparation
 from memplan_engine.cli.output import show
 from memplan_engine.errors import InputError
 from memplan_engine.files import ImportOptions, load
@@ -63,7 +64,12 @@ def layout(
 
 
 @app.command(name="validate")
-def validate_(file: PLAN_FILE, as_json: AS_JSON = False) -> None:
+def validate_(
+    file: Annotated[
+        Path, typer.Argument(help="memplan JSON, CSV with offsets, a snapshot", show_default=False)
+    ],
+    as_json: AS_JSON = False,
+) -> None:
     """Check a finished plan against every rule."""
     loaded = load(file, ImportOptions(offsets_as_plan=True))
     if not isinstance(loaded, Plan):

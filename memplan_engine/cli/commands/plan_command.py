@@ -11,8 +11,6 @@ from rich.console import RenderableType
 from memplan_engine.cli.app import app
 from memplan_engine.cli.options import (
     AS_JSON,
-    CAPACITY,
-    CORE,
     FILE,
     SECONDS,
     SEED,
@@ -41,8 +39,14 @@ def plan(
     seconds: SECONDS = None,
     seed: SEED = 0,
     threads: THREADS = 0,
-    capacity: CAPACITY = None,
-    core: CORE = None,
+    capacity: Annotated[
+        str | None,
+        typer.Option(help="Bytes, or as 512KiB or 100MB: does it fit? Exit code 0 yes, 1 no, 3 undecided."),
+    ] = None,
+    core: Annotated[
+        Path | None,
+        typer.Option(help="With --capacity: write the buffers that cannot fit on their own, .json or .csv."),
+    ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write .json or .csv.")] = None,
     as_json: AS_JSON = False,
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
@@ -43,9 +42,6 @@ COMPARED_SECONDS = 2.0
 """The limit of each search in the table of strategies, unless a shorter one is asked for."""
 
 
-PAGE = Annotated[Path | None, typer.Option("-o", "--output", help="One .html file that needs nothing else.")]
-PNG = Annotated[Path | None, typer.Option(help="The figure as pixels; needs Pillow.")]
-SVG = Annotated[Path | None, typer.Option(help="The figure as vectors.")]
 PLANNED_BY = Annotated[
     str | None,
     typer.Option(
@@ -53,11 +49,6 @@ PLANNED_BY = Annotated[
         show_default=False,
     ),
 ]
-COMPARED = Annotated[str, typer.Option(help="Strategies in the page's table: comma-separated, all or none.")]
-WIDTH = Annotated[str, typer.Option(help="Of the figure: pixels (1/96 inch), or as 85mm, 3.5in.")]
-HEIGHT = Annotated[str, typer.Option(help="As the width.")]
-DPI = Annotated[int, typer.Option(help="Device pixels per inch of the PNG.")]
-THEME = Annotated[Literal["light", "dark"], typer.Option(help="Of the figure; the page follows the browser.")]
 COLOUR_BY = Annotated[
     str | None,
     typer.Option(
@@ -65,42 +56,6 @@ COLOUR_BY = Annotated[
         show_default=False,
     ),
 ]
-TITLE = Annotated[
-    str | None, typer.Option(help="Of the figure; the graph's name unless given.", show_default=False)
-]
-DATE = Annotated[bool, typer.Option("--date", help="Put today's date (UTC) on the page.")]
-TIMINGS = Annotated[
-    bool, typer.Option("--timings/--no-timings", help="Say how long planning took, which always differs.")
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Targets:
-    """The files to write, None for those that nobody asked for."""
-
-    page: Path | None
-    png: Path | None
-    svg: Path | None
-
-    def check(self, source: Path) -> None:
-        """Raise, before long work, when one of them could not be written, or when there is none."""
-        if not (self.page or self.png or self.svg):
-            raise InputError("report", "", "nothing to write", "-o report.html, --svg or --png")
-        for path, suffixes in ((self.page, (".html", ".htm")), (self.png, (".png",)), (self.svg, (".svg",))):
-            if path:
-                check_target(path, suffixes, source if source.exists() else None)
-        if self.png:
-            need_pillow()
-
-    def write(self, plan: Plan, others: list[Plan], style: FigureStyle, notes: ReportNotes) -> list[Path]:
-        """Write them; the paths of what was written."""
-        if self.page:
-            write_report(plan, self.page, others, notes)
-        if self.png:
-            write_png(plan, self.png, style)
-        if self.svg:
-            write_svg(plan, self.svg, style)
-        return [path for path in (self.page, self.png, self.svg) if path]
 
 
 @app.command()
@@ -108,28 +63,37 @@ class Targets:
 def report(
     file: FILE,
     how: Preparation,
-    output: PAGE = None,
-    png: PNG = None,
-    svg: SVG = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="One .html file that needs nothing else.")
+    ] = None,
+    png: Annotated[Path | None, typer.Option(help="The figure as pixels; needs Pillow.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="The figure as vectors.")] = None,
     strategy: PLANNED_BY = None,
     seconds: SECONDS = None,
     seed: SEED = 0,
     threads: THREADS = 0,
-    compare: COMPARED = "all",
-    width: WIDTH = "960",
-    height: HEIGHT = "600",
-    dpi: DPI = 192,
-    theme: THEME = "light",
+    compare: Annotated[
+        str, typer.Option(help="Strategies in the page's table: comma-separated, all or none.")
+    ] = "all",
+    width: Annotated[str, typer.Option(help="Of the figure: pixels (1/96 inch), or as 85mm, 3.5in.")] = "960",
+    height: Annotated[str, typer.Option(help="As the width.")] = "600",
+    dpi: Annotated[int, typer.Option(help="Device pixels per inch of the PNG.")] = 192,
+    theme: Annotated[
+        Literal["light", "dark"], typer.Option(help="Of the figure; the page follows the browser.")
+    ] = "light",
     colour_by: COLOUR_BY = None,
-    title: TITLE = None,
-    date: DATE = False,
-    timings: TIMINGS = True,
+    title: Annotated[
+        str | None, typer.Option(help="Of the figure; the graph's name unless given.", show_default=False)
+    ] = None,
+    date: Annotated[bool, typer.Option("--date", help="Put today's date (UTC) on the page.")] = False,
+    timings: Annotated[
+        bool, typer.Option("--timings/--no-timings", help="Say how long planning took, which always differs.")
+    ] = True,
 ) -> None:
     """Write a plan as a page that opens anywhere, offline, or as a figure for a paper."""
     sizes = parse_length(width, "--width"), parse_length(height, "--height")
     style = FigureStyle(*sizes, dpi, theme, colour_by, title)
-    targets = Targets(output, png, svg)
-    targets.check(file)
+    _check_targets(output, png, svg, file)
     wanted = _wanted(compare if output else "none")
     chosen = strategy or "auto"
     loaded, prepared = open_file(file, how)
@@ -143,8 +107,25 @@ def report(
         others = _compared(problem, plan, wanted, seconds, seed, threads)
     today = datetime.now(UTC).strftime("%Y-%m-%d") if date else ""
     notes = ReportNotes(file.name, _command(), today, timings)
-    for path in targets.write(plan, others, style, notes):
+    if output:
+        write_report(plan, output, others, notes)
+    if png:
+        write_png(plan, png, style)
+    if svg:
+        write_svg(plan, svg, style)
+    for path in filter(None, (output, png, svg)):
         put(f"{path}: {format_bytes(path.stat().st_size)}\n")
+
+
+def _check_targets(page: Path | None, png: Path | None, svg: Path | None, source: Path) -> None:
+    """Raise, before long work, when one of the files to write could not be written, or when there is none."""
+    if not (page or png or svg):
+        raise InputError("report", "", "nothing to write", "-o report.html, --svg or --png")
+    for path, suffixes in ((page, (".html", ".htm")), (png, (".png",)), (svg, (".svg",))):
+        if path:
+            check_target(path, suffixes, source if source.exists() else None)
+    if png:
+        need_pillow()
 
 
 def _wanted(text: str) -> tuple[str, ...] | None:

@@ -14,10 +14,9 @@ from memplan_engine.cli.output import check_targets, show
 from memplan_engine.cli.progress import reading, solve_in_sight
 from memplan_engine.errors import InputError
 from memplan_engine.files import load_recording, write
-from memplan_engine.recordings.allocator_recording import Selection
+from memplan_engine.recordings.allocator_recording import Selection, choose_recording
 from memplan_engine.recordings.cost import cost_of
 from memplan_engine.recordings.recorded_problem import recorded_plan
-from memplan_engine.recordings.recording_parts import choose_recording
 from memplan_engine.reporters.recording_tables import cost_summary, cost_tables
 
 

@@ -17,14 +17,15 @@ from memplan_engine.formats.allocator_files.snapshot_rows import EVENT_KEPT, Sna
 from memplan_engine.graph import MAX_BYTES
 from memplan_engine.recordings.allocator_recording import (
     BLOCK,
+    DEFAULT_POOL,
     EVENT,
     SEGMENT,
     Recording,
     Rows,
     Snapshot,
     checked_events,
+    pools_by_address,
 )
-from memplan_engine.recordings.recording_parts import DEFAULT_POOL, pools_by_address
 
 KIND = "a memory snapshot of PyTorch, with segments and device_traces"
 IN_USE = ("active_allocated", "active_pending_free", "active_awaiting_free")

@@ -8,9 +8,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from memplan_dashboard.plan_view import Panel, component, packing
-from memplan_dashboard.plan_view.bundle import FEED_MODULES, FRONTEND, MODULES, feed_script, script, styles
-from memplan_dashboard.plan_view.component import _Selection, plan_view
-from memplan_dashboard.replay_view import bundle as replay_bundle
+from memplan_dashboard.plan_view.component import (
+    FEED_MODULES,
+    FRONTEND,
+    MODULES,
+    _Selection,
+    feed_script,
+    plan_view,
+    script,
+    styles,
+)
+from memplan_dashboard.replay_view import component as replay_component
 
 from memplan_engine.plotting.bundling import CHART_MODULES, bundle
 from memplan_engine.plotting.columns import Columns
@@ -255,7 +263,7 @@ def test_report_page_and_replay_share_one_module_for_what_all_charts_have(module
     """Bytes, ticks and contrast; scales, axes, levels and the strip."""
     functions = re.findall(r"^function \w+\(", bundle([module]), re.MULTILINE)
     assert functions
-    for text in (script(), replay_bundle.script(), report_html._script()):
+    for text in (script(), replay_component.script(), report_html._script()):
         assert [text.count(f"\n{each}") for each in functions] == [1] * len(functions)
     own = "|".join(each.removeprefix("function ")[:-1] for each in functions)
     for path in ROOT.glob("*/**/*.js"):

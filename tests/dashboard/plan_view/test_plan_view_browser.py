@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("playwright")
-from memplan_dashboard.plan_view.bundle import FRONTEND
+from memplan_dashboard.plan_view.component import FRONTEND
 
 from memplan_engine.plotting.bundling import SHARED, bundle
 from tests.support.browser import serve

@@ -12,7 +12,7 @@ from tests import ROOT
 
 pytest.importorskip("streamlit")
 from memplan_dashboard.replay_view import Mode, exercise_values, make_message, trace_json
-from memplan_dashboard.replay_view.bundle import MODULES, script
+from memplan_dashboard.replay_view.component import MODULES, script
 from memplan_dashboard.views import replay_choices
 from memplan_dashboard.widgets.lessons import LESSONS, course_markdown, parse_lesson
 from memplan_examples import PATH

@@ -17,7 +17,7 @@ pytest.importorskip("playwright")
 pytest.importorskip("streamlit")
 
 from memplan_dashboard.replay_view import Mode, exercise_values, make_message, trace_json
-from memplan_dashboard.replay_view.bundle import script, styles
+from memplan_dashboard.replay_view.component import script, styles
 from memplan_examples import PATH
 
 from memplan_engine import agrees, judge, load, make_exercise, make_problem, make_replay
