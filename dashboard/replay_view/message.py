@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memplan_engine import Replay, replay_summary
-from memplan_engine.pieces import cut
+from memplan_engine.problem import cut
 from memplan_engine.replay.by_hand import Exercise
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from memplan_engine import make_plan, make_problem, validate_plan
 from memplan_engine.kernels.search.repair import UNPLACED
 from memplan_engine.strategies.base import SolveLimits
-from memplan_engine.strategies.constructive.timeline import make_timeline
+from memplan_engine.strategies.constructive.orders import make_timeline
 from memplan_engine.strategies.search.ejection_search import make_ejection_search
 from memplan_engine.strategies.search.large_neighbourhood import pack_windows
 

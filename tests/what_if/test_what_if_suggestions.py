@@ -24,8 +24,15 @@ from memplan_engine import (
 from memplan_engine.reporters.what_if_words import proof_words, suggestion_words
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.what_if.suggestions import cover, suggest
-from memplan_engine.what_if.suggestions.cover import Live, greedy_cover, least_losses, smallest_cover
-from memplan_engine.what_if.suggestions.shortage import Member, Stretch, find_shortage
+from memplan_engine.what_if.suggestions.cover import (
+    Live,
+    Member,
+    Stretch,
+    find_shortage,
+    greedy_cover,
+    least_losses,
+    smallest_cover,
+)
 from memplan_engine.what_if.suggestions.suggest import Kind
 from tests.support import drawn, reference, tight
 from tests.what_if.test_what_if import ABC, WINDOWS

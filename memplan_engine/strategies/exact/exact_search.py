@@ -8,10 +8,9 @@ from typing import ClassVar
 from memplan_engine.bounds import Bound, lower_bound
 from memplan_engine.problem import Problem
 from memplan_engine.strategies.base import Placement, SolveLimits
-from memplan_engine.strategies.constructive.portfolio import place_by_portfolio, place_quickly
-from memplan_engine.strategies.exact.minimal_core import shrink_core
+from memplan_engine.strategies.constructive.order_fit import place_by_portfolio, place_quickly
+from memplan_engine.strategies.exact.cores import heaviest_stack, shrink_core
 from memplan_engine.strategies.exact.race import Race
-from memplan_engine.strategies.exact.stacks import heaviest_stack
 
 SHRINK_SECONDS = 2.0
 """How long a core is made smaller at most, once all else is done."""

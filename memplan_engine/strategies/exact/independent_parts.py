@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from memplan_engine.kernels.exact.branch_state import Part
-from memplan_engine.pieces import Pieces, cut
-from memplan_engine.problem import FREE, Ints, Problem
+from memplan_engine.problem import FREE, Ints, Pieces, Problem, cut
 
 MOST_BUFFERS = 6_000
 """Parts with more are not searched: neighbours are kept as pairs, and their number is quadratic."""

@@ -13,7 +13,7 @@ import numpy as np
 from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.problem import Ints, Problem, select
 from memplan_engine.strategies.base import Placement, SolveLimits
-from memplan_engine.strategies.constructive.portfolio import without_empty
+from memplan_engine.strategies.constructive.order_fit import without_empty
 from memplan_engine.strategies.exact.attempts import BRANCHING_RULES, Outcome, PartSearch
 from memplan_engine.strategies.exact.independent_parts import MOST_BUFFERS, independent
 

@@ -9,7 +9,7 @@ import numpy as np
 from memplan_engine.kernels.search import repair, time_index
 from memplan_engine.problem import FREE, Ints
 from memplan_engine.strategies.base import SolveLimits
-from memplan_engine.strategies.constructive.timeline import Timeline, kernel_columns
+from memplan_engine.strategies.constructive.orders import Timeline, kernel_columns
 from memplan_engine.strategies.search.search_params import DEFAULTS
 
 

@@ -1,4 +1,4 @@
-"""Large-neighbourhood moves: free the buffers around one that has no place, and pack them exactly."""
+"""Parts packed by themselves: the buffers around the busiest step, or around one that has no place."""
 
 from __future__ import annotations
 
@@ -9,11 +9,39 @@ import numpy as np
 from memplan_engine.kernels.search.repair import UNPLACED
 from memplan_engine.kernels.search.time_index import meeting
 from memplan_engine.problem import FREE, Ints, Problem, select
+from memplan_engine.profile import live_bytes
 from memplan_engine.strategies.base import SolveLimits
+from memplan_engine.strategies.constructive.orders import Timeline, make_timeline
 from memplan_engine.strategies.exact.attempts import PartSearch
 from memplan_engine.strategies.exact.independent_parts import independent
 from memplan_engine.strategies.search.ejection_search import EjectionSearch
 from memplan_engine.strategies.search.search_params import DEFAULTS, WindowParams
+
+
+def distances(timeline: Timeline) -> Ints:
+    """How many sections lie between each buffer's lifetime and the busiest section, 0 for those alive there.
+
+    For plain buffers: O(n log n).
+    """
+    sections, pieces = timeline.sections, timeline.pieces
+    peak = int(live_bytes(sections, pieces.high - pieces.low).argmax())
+    apart = np.maximum(sections.first - peak, peak + 1 - sections.last)
+    return np.maximum(apart, 0)
+
+
+def peak_window(timeline: Timeline, share: float) -> Ints:
+    """The buffers nearest to the busiest section: `share` times as many as are alive there, and all that are
+    as near as the farthest of them."""
+    apart = distances(timeline)
+    wanted = min(len(apart), int((apart == 0).sum() * share))
+    return np.flatnonzero(apart <= np.partition(apart, wanted - 1)[wanted - 1])
+
+
+def held_at(problem: Problem, rows: Ints, offsets: Ints) -> Timeline:
+    """`problem` with the buffers `rows` fixed at `offsets` (bytes): what remains is to place the others."""
+    fixed = np.full(len(problem), FREE, dtype=np.int64)
+    fixed[rows] = offsets
+    return make_timeline(replace(problem, fixed=fixed))
 
 
 def pack_windows(

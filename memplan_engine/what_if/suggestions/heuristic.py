@@ -13,9 +13,8 @@ from memplan_engine.plan import Plan
 from memplan_engine.problem import FREE, Ints, Problem, select
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive import orders
-from memplan_engine.strategies.constructive.order_fit import FitRule, place_by
-from memplan_engine.strategies.constructive.portfolio import TRIES, Try
-from memplan_engine.strategies.constructive.timeline import make_timeline
+from memplan_engine.strategies.constructive.order_fit import TRIES, Try, place_by
+from memplan_engine.strategies.constructive.orders import FitRule, make_timeline
 from memplan_engine.what_if.suggestions.cover import Live, greedy_cover, least_losses
 
 MOST_ROUNDS = 8
