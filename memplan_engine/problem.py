@@ -6,19 +6,16 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memplan_engine.callers import Callers
 from memplan_engine.errors import InputError
-from memplan_engine.graph import MAX_BYTES
+from memplan_engine.graph import MAX_BYTES, Graph
+from memplan_engine.schedule import Schedule
 from memplan_engine.scope import Scope
-
-if TYPE_CHECKING:
-    from memplan_engine.callers import Callers
-    from memplan_engine.graph import Graph
-    from memplan_engine.schedule import Schedule
 
 Ints = NDArray[np.int64]
 T = TypeVar("T")

@@ -1,6 +1,7 @@
 """Is a bound proved? Each certificate worked out anew, with nothing of the code that found it.
 
-Of the kind CORE the claim is decided a second time, by another kind of search."""
+Of the kind CORE the claim is decided a second time, by another kind of search.
+"""
 
 from __future__ import annotations
 

@@ -81,10 +81,6 @@ class Part:
     low: int
     high: int
 
-    def shifted(self, nbytes: int) -> Part:
-        """The same part of a storage that lies `nbytes` bytes inside another."""
-        return Part(self.start, self.end, self.low + nbytes, self.high + nbytes)
-
 
 def hulls(parts: Sequence[Part]) -> list[Gap]:
     """The bytes needed over time, from the lowest to the highest part alive: one Gap for each stretch of
@@ -103,20 +99,10 @@ def hulls(parts: Sequence[Part]) -> list[Gap]:
     return stretches
 
 
-def windows_of(parts: Sequence[Part], nbytes: int) -> tuple[Gap, ...]:
-    """The stretches in which less than all `nbytes` bytes of a storage are needed."""
-    return tuple(gap for gap in hulls(parts) if (gap.low, gap.high) != (0, nbytes))
-
-
 def add_load(load: Ints, parts: Sequence[Part], sign: int) -> None:
     """Add to `load`, bytes a step, what a storage of these parts holds (take it away with `sign` −1)."""
     for gap in hulls(parts):
         load[gap.start : gap.end] += sign * (gap.high - gap.low)
-
-
-def empty_load(steps: int) -> Ints:
-    """No bytes at any of `steps` steps."""
-    return np.zeros(steps, dtype=np.int64)
 
 
 def place_concats(
@@ -171,7 +157,7 @@ class _Draft(Draft):
             for storage in graph.storages
             if storage.name in alive and storage.role in (Role.ACTIVATION, Role.OUTPUT)
         }
-        self.load = empty_load(max((end for _, end in alive.values()), default=0))
+        self.load = np.zeros(max((end for _, end in alive.values()), default=0), dtype=np.int64)
         for parts in self.parts.values():
             add_load(self.load, parts, 1)
 
@@ -203,13 +189,15 @@ class _Draft(Draft):
         return rewrites, kept
 
     def windows(self) -> dict[str, tuple[Gap, ...]]:
-        """The windows of every storage that something was moved into."""
-        found = {
-            name: windows_of(parts, self.storages[name].nbytes)
-            for name, parts in self.parts.items()
-            if len(parts) > 1
-        }
-        return {name: own for name, own in found.items() if own}
+        """Of every storage that something was moved into, the stretches in which less than all its bytes are
+        needed."""
+        windows = {}
+        for name, parts in self.parts.items():
+            whole = (0, self.storages[name].nbytes)
+            own = tuple(gap for gap in hulls(parts) if (gap.low, gap.high) != whole)
+            if len(parts) > 1 and own:
+                windows[name] = own
+        return windows
 
     def _keep(self, place: int, block: Block, reason: Reason, other: str = "") -> Kept:
         op, step = self.source.ops[place], self.schedule.step_of_op[place]
@@ -282,7 +270,7 @@ class _Draft(Draft):
 
     def _joined(self, whole: str, chosen: list[Block]) -> list[Part]:
         moved = [
-            part.shifted(block.low)
+            Part(part.start, part.end, part.low + block.low, part.high + block.low)
             for block in chosen
             for part in self.parts[self.tensors[block.tensor].storage]
         ]

@@ -41,7 +41,8 @@ def place_by(
     Returns the offsets in bytes, or None when the arena would pass `limit` bytes or the limits stopped it.
     """
     problem = timeline.problem
-    if fit is FitRule.FIRST and _is_online(problem, order):
+    # Of plain rectangles in the order of time, holes can be kept.
+    if fit is FitRule.FIRST and is_plain(problem) and (np.diff(problem.start[order]) >= 0).all():
         return None if limits.stopped else place_online(problem, order, limits, limit)
     is_fixed = problem.fixed[order] != FREE
     order = np.concatenate([order[is_fixed], order[~is_fixed]])
@@ -63,11 +64,6 @@ def place_by(
 def if_complete(offsets: Ints) -> Ints | None:
     """`offsets` as a kernel gives them, None where it ended before all buffers had theirs."""
     return None if (offsets == place.UNPLACED).any() else offsets
-
-
-def _is_online(problem: Problem, order: Ints) -> bool:
-    """Whether `order` is that of time and every buffer is a plain rectangle: then holes can be kept."""
-    return is_plain(problem) and bool((np.diff(problem.start[order]) >= 0).all())
 
 
 def is_plain(problem: Problem) -> bool:

@@ -10,8 +10,7 @@ import numpy as np
 from memplan_engine.bounds import Bound, BoundKind, lower_bound
 from memplan_engine.problem import Ints, Problem, cut, select
 from memplan_engine.strategies.base import SolveLimits
-from memplan_engine.strategies.exact.attempts import Outcome, PartSearch
-from memplan_engine.strategies.exact.independent_parts import independent
+from memplan_engine.strategies.exact.independent_parts import Outcome, PartSearch, independent
 
 MOST_BUFFERS = 400
 """Parts with more are left alone."""

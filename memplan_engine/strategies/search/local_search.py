@@ -26,8 +26,13 @@ from memplan_engine.strategies.constructive.orders import (
     conflicts,
     make_timeline,
 )
-from memplan_engine.strategies.search.ejection_search import EjectionSearch, make_ejection_search
-from memplan_engine.strategies.search.large_neighbourhood import held_at, pack_windows, peak_window
+from memplan_engine.strategies.search.moves import (
+    EjectionSearch,
+    held_at,
+    make_ejection_search,
+    pack_windows,
+    peak_window,
+)
 from memplan_engine.strategies.search.search_params import DEFAULTS, SearchParams
 from memplan_engine.strategies.search.urgency_fit import Skylines, fullness, placements
 
