@@ -232,7 +232,7 @@ def _replayed(problem: Problem, bound: Bound) -> Judgement:
 def proved_bytes(problem: Problem, bound: Bound) -> int:
     """The bytes that no placement can stay below, worked out anew from the certificate alone: O(n).
 
-    Of a core this is not known without a search (`recheck.replay`), and what it claims is given back.
+    Of a core this is not known without a search (`replay`), and what it claims is given back.
     """
     if bound.kind is BoundKind.CORE:
         return 0 if core_fault(problem, bound) else bound.nbytes
