@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from memplan_examples import PATH
 
-from memplan_engine.system.write_atomically import write_atomically
+from memplan_engine.system import write_atomically
 
 if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto

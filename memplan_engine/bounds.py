@@ -11,8 +11,7 @@ import numpy as np
 
 from memplan_engine.kernels.plotting.paint import cover_max
 from memplan_engine.kernels.types import Flags
-from memplan_engine.pieces import Pieces
-from memplan_engine.problem import FREE, Ints, Problem
+from memplan_engine.problem import FREE, Ints, Pieces, Problem
 from memplan_engine.profile import Sections, alive_at, live_bytes, load_of, peak_step, windows_at
 
 MOST_UNITS = 16

@@ -18,7 +18,7 @@ from memplan_engine.formats.recording_file import RecordingImporter
 from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
-from memplan_engine.system.by_name import find
+from memplan_engine.system import by_name
 
 if TYPE_CHECKING:
     from memplan_engine.recordings.allocator_recording import Snapshot
@@ -54,7 +54,7 @@ WRITERS = {
 @cache
 def importers() -> tuple[Importer, ...]:
     """All readers, in the order of READERS."""
-    return tuple(find(name)() for name in READERS)
+    return tuple(by_name(name)() for name in READERS)
 
 
 def recognise(path: Path | str) -> Importer:
@@ -130,7 +130,7 @@ def write(value: Graph | Problem | Plan, path: Path | str) -> None:
     """
     path = Path(path)
     _check_suffix(path, (".json",) if isinstance(value, Graph) else tuple(WRITERS))
-    find(WRITERS[path.suffix.lower()])(value, path)
+    by_name(WRITERS[path.suffix.lower()])(value, path)
 
 
 def _check_suffix(path: Path, suffixes: tuple[str, ...]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from memplan_engine.bounds import Bound
 from memplan_engine.kernels.constructive.stack import stack_up
 from memplan_engine.problem import FREE, Ints, Problem, int_column
-from memplan_engine.system.by_name import find
+from memplan_engine.system import by_name
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -112,20 +112,20 @@ class Plan:
         ------
         MissingDependencyError: Plotly is not installed. InputError: no such colouring or theme.
         """
-        return find(DISPLAYS["figure"])(self, colour_by, theme)
+        return by_name(DISPLAYS["figure"])(self, colour_by, theme)
 
     def __rich__(self) -> RenderableType:
         """The table that `memplan plan` prints."""
-        table: RenderableType = find(DISPLAYS["table"])(self)
+        table: RenderableType = by_name(DISPLAYS["table"])(self)
         return table
 
     def _repr_html_(self) -> str:
         """The picture and the figures of the plan, for notebooks."""
-        return str(find(DISPLAYS["html"])(self))
+        return str(by_name(DISPLAYS["html"])(self))
 
     def _repr_mimebundle_(self, **asked: Any) -> dict[str, str]:
         """The same in every form that a notebook may ask for."""
-        return dict(find(DISPLAYS["bundle"])(self))
+        return dict(by_name(DISPLAYS["bundle"])(self))
 
 
 def naive_offsets(problem: Problem) -> Ints:

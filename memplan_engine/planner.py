@@ -29,10 +29,13 @@ from memplan_engine.strategies.base import (
     obstacle,
     parameters_of,
 )
-from memplan_engine.strategies.constructive.order_fit import FitRule, place_by, place_in_slots
-from memplan_engine.strategies.constructive.orders import BY_SIZE, BY_START
-from memplan_engine.strategies.constructive.portfolio import place_by_portfolio, place_quickly
-from memplan_engine.strategies.constructive.timeline import make_timeline
+from memplan_engine.strategies.constructive.order_fit import (
+    place_by,
+    place_by_portfolio,
+    place_in_slots,
+    place_quickly,
+)
+from memplan_engine.strategies.constructive.orders import BY_SIZE, BY_START, FitRule, make_timeline
 from memplan_engine.verify.validate import Rule, validate_plan
 
 SEARCH_KERNELS = ("branch.branch", "repair.repair", "contact.place_by_contact", "skyline.place_by_skyline")
@@ -268,8 +271,7 @@ def _try_portfolio(problem: Problem, target: int, quick: Placement) -> tuple[boo
 @cache
 def use_rare_kernels() -> None:
     """Those that problems as small as `hard_problem` are packed without."""
-    from memplan_engine.strategies.search.contact_fit import placements
-    from memplan_engine.strategies.search.skyline_fit import Skylines
+    from memplan_engine.strategies.search.urgency_fit import Skylines, placements
 
     timeline = make_timeline(hard_problem())
     with compiled_only():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
@@ -111,18 +111,10 @@ class Preparation:
     ] = False
 
     @property
-    def graph_alignment(self) -> int:
-        """The alignment of a graph's buffers that ask for none of their own, in bytes."""
-        return DEFAULT_ALIGNMENT if self.alignment is None else self.alignment
-
-    @property
     def options(self) -> PlanningOptions:
         """What of it holds at whatever sizes."""
-        return {"alignment": self.graph_alignment, "plan_inputs": self.plan_inputs, "unread": self.unread}
-
-    def without_symbols(self) -> Preparation:
-        """The same, of a graph whose symbols have their values already."""
-        return replace(self, symbols=())
+        alignment = DEFAULT_ALIGNMENT if self.alignment is None else self.alignment
+        return {"alignment": alignment, "plan_inputs": self.plan_inputs, "unread": self.unread}
 
 
 def _planning_options() -> dict[str, PlanningOption]:

@@ -9,8 +9,7 @@ import numpy as np
 
 from memplan_engine.graph import NO_WORKSPACE, Op, Workspace
 from memplan_engine.kernels.plotting.paint import cover_max
-from memplan_engine.pieces import Pieces, cut
-from memplan_engine.problem import Ints, Problem
+from memplan_engine.problem import Ints, Pieces, Problem, cut
 
 
 @dataclass(frozen=True, slots=True, eq=False)

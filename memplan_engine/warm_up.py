@@ -17,7 +17,7 @@ from memplan_engine.problem import Gap, make_problem
 from memplan_engine.profile import make_profile
 from memplan_engine.strategies import BUILT_IN, built_in
 from memplan_engine.strategies.base import is_anytime
-from memplan_engine.verify.recheck_cores import replay
+from memplan_engine.verify.certificates import replay
 
 
 def compile_kernels() -> None:

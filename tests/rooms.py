@@ -25,10 +25,9 @@ ROOMS: dict[str, str] = {
     "callers": "kernels graph",
     "schedule": "errors graph",
     "problem": "errors scope graph callers schedule",
-    "pieces": "problem",
-    "profile": "kernels.plotting graph problem pieces",
+    "profile": "kernels.plotting graph problem",
     "lifetimes": "errors graph schedule problem",
-    "bounds": "kernels kernels.plotting problem pieces profile",
+    "bounds": "kernels kernels.plotting problem profile",
     "plan": "kernels.constructive system problem profile bounds",
     "verify": "kernels.verify problem bounds plan",
     "analysis": (
@@ -37,9 +36,9 @@ ROOMS: dict[str, str] = {
     "strategies": "errors system problem bounds plan",
     "strategies.constructive": (
         "kernels.constructive kernels.constructive.gap_tree errors units graph "
-        "problem pieces profile plan strategies"
+        "problem profile plan strategies"
     ),
-    "strategies.exact": ("kernels.exact problem pieces bounds strategies strategies.constructive"),
+    "strategies.exact": ("kernels.exact problem bounds strategies strategies.constructive"),
     "strategies.search": (
         "kernels.search problem profile bounds strategies strategies.constructive strategies.exact"
     ),
@@ -59,7 +58,7 @@ ROOMS: dict[str, str] = {
     ),
     "replay": (
         "kernels kernels.constructive kernels.exact kernels.shared_objects errors "
-        "units graph problem pieces bounds plan verify analysis strategies "
+        "units graph problem bounds plan verify analysis strategies "
         "strategies.constructive strategies.exact strategies.shared_objects planner"
     ),
     "rewrites": "",
@@ -69,7 +68,7 @@ ROOMS: dict[str, str] = {
     "feasibility": "errors problem bounds plan strategies planner",
     "what_if": "errors graph problem",
     "what_if.suggestions": (
-        "problem pieces profile bounds plan strategies strategies.constructive feasibility what_if"
+        "problem profile bounds plan strategies strategies.constructive feasibility what_if"
     ),
     "formats": "errors graph problem plan recordings symbolic",
     "formats.allocator_files": ("errors scope graph callers problem plan recordings formats"),
@@ -99,13 +98,13 @@ ROOMS: dict[str, str] = {
         "errors units graph schedule problem lifetimes plan strategies planner "
         "torch_capture runtime runtime.slab runtime.trial"
     ),
-    "plotting": ("kernels.plotting errors units system graph problem pieces profile plan analysis"),
+    "plotting": ("kernels.plotting errors units system graph problem profile plan analysis"),
     "reporters": (
         "errors units scope graph callers problem profile bounds plan verify analysis "
         "strategies diffing recordings symbolic replay rewrites.reuse feasibility "
         "what_if what_if.suggestions formats.memplan_json fx_estimator plotting"
     ),
-    "reporters.html": ("errors units system problem pieces profile plan verify analysis plotting reporters"),
+    "reporters.html": ("errors units system problem profile plan verify analysis plotting reporters"),
     "warm_up": "kernels problem profile bounds verify strategies planner diffing plotting",
     "cli": ("kernels errors units graph problem plan strategies formats files preparation"),
     "cli.commands": (
@@ -126,14 +125,14 @@ ROOMS: dict[str, str] = {
     ),
     "memplan_dashboard.launch": "errors",
     "memplan_dashboard.plan_view": "plotting",
-    "memplan_dashboard.replay_view": "pieces replay plotting",
+    "memplan_dashboard.replay_view": "problem replay plotting",
     "memplan_dashboard.session": (
         "units problem bounds plan analysis strategies planner recordings symbolic "
         "rewrites.reuse feasibility what_if formats formats.allocator_files "
         "formats.memplan_json files preparation plotting warm_up memplan_dashboard.background"
     ),
     "memplan_dashboard.widgets": (
-        "units pieces profile analysis strategies planner recordings symbolic "
+        "units problem profile analysis strategies planner recordings symbolic "
         "preparation plotting memplan_dashboard.background memplan_dashboard.charts "
         "memplan_dashboard.plan_view memplan_dashboard.session"
     ),

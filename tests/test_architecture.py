@@ -139,7 +139,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
 
 
 def test_who_is_asked_by_name_is_there_and_only_registries_ask() -> None:
-    """`system.by_name.find` sees no arrow; what it is given is looked at here instead."""
+    """`system.by_name` sees no arrow; what it is given is looked at here instead."""
     asking = {}
     for module in ENGINE:
         texts = (node.value for node in ast.walk(tree(module)) if isinstance(node, ast.Constant))
@@ -266,7 +266,7 @@ def test_the_validator_shares_no_code_with_the_strategies() -> None:
 def test_the_checker_of_reuse_shares_no_code_with_the_transforms() -> None:
     rooms = {
         "checker": ("check_reuse", "breaches"),
-        "transforms": ("in_place", "concat", "touches", "concat_blocks"),
+        "transforms": ("in_place", "concat", "reused"),
     }
     checker, transforms = (
         {f"memplan_engine.rewrites.reuse.{name}" for name in names} for names in rooms.values()

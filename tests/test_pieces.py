@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from memplan_engine.pieces import cut
-from memplan_engine.problem import Gap, make_problem
+from memplan_engine.problem import Gap, cut, make_problem
 from memplan_engine.profile import cut_time
 from tests.support import drawn, reference
 

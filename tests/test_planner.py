@@ -17,7 +17,7 @@ from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.auto import Auto
 from memplan_engine.strategies.base import SolveLimits, Strategy
 from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
-from memplan_engine.strategies.constructive.order_fit import FitRule
+from memplan_engine.strategies.constructive.orders import FitRule
 from memplan_engine.verify.validate import Rule, validate_plan
 from tests.test_lifetimes import CHAIN
 

@@ -19,7 +19,7 @@ from memplan_engine.planner import make_plan
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.profile import alive_at, bytes_at, load_of, make_profile
 from memplan_engine.schedule import multi_stream
-from memplan_engine.what_if.suggestions.shortage import find_shortage
+from memplan_engine.what_if.suggestions.cover import find_shortage
 from tests.analysis.test_layout import NET
 from tests.support import drawn, reference
 from tests.support.graphs import graphs

@@ -9,7 +9,7 @@ from ortools.sat.python import cp_model
 
 from benchmarks.solvers.protocol import Request
 from benchmarks.solvers.question import timed, to_problem
-from memplan_engine.pieces import cut
+from memplan_engine.problem import cut
 
 
 class Model:

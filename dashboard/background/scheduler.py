@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from memplan_dashboard.background.jobs import Job, State
 from memplan_dashboard.background.run_job import RunJob
 
-from memplan_engine.system.machine import count_cores
+from memplan_engine.system import count_cores
 
 AnyJob = Job | RunJob
 """What a scheduler keeps: searches that can be held, and runs that cannot."""

@@ -12,9 +12,9 @@ from memplan_engine import Problem
 from memplan_engine.analysis.claims import over_bound, workspace_name
 from memplan_engine.analysis.provenance import step_labels
 from memplan_engine.analysis.training_phases import phase_steps
-from memplan_engine.pieces import cut
 from memplan_engine.plotting.colouring import PHASE_COLOURS, Colouring
 from memplan_engine.plotting.strip_lines import RESERVED, StripLine, strip_lines
+from memplan_engine.problem import cut
 from memplan_engine.profile import shared_by_step
 from memplan_engine.units import format_bytes
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -112,7 +113,7 @@ def open_file(file: Path, how: Preparation, keep_symbols: bool = False) -> tuple
             return _known(load(file, ImportOptions(progress=progress)), file), how
     values = dict(how.symbols)
     options = ImportOptions(hints=values) if keep_symbols else ImportOptions(dims=values)
-    return _known(load(file, options), file), how.without_symbols()
+    return _known(load(file, options), file), replace(how, symbols=())
 
 
 def _known(loaded: Loaded, file: Path) -> Loaded:

@@ -16,7 +16,7 @@ from memplan_engine.plotting.figure_style import PIXELS_PER_INCH, FigureStyle
 from memplan_engine.plotting.rasterize import paint
 from memplan_engine.plotting.scene import Scene, make_scene, rect_labels
 from memplan_engine.plotting.shapes import Area, Box, Floats, Frame, Line, Path, Shape, Text
-from memplan_engine.system.write_atomically import write_atomically
+from memplan_engine.system import write_atomically
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memplan_engine.analysis.claims import over_bound
-from memplan_engine.pieces import cut
 from memplan_engine.plan import Plan
 from memplan_engine.plotting.axis_ticks import byte_ticks, step_ticks
 from memplan_engine.plotting.figure_style import FigureStyle, ink_on, shorten, text_width
 from memplan_engine.plotting.shapes import TITLE, WORDS, Area, Box, Floats, Frame, Line, Path, Shape, Text
 from memplan_engine.plotting.strip_lines import StripLine, strip_lines, top_of_strip
-from memplan_engine.problem import Ints
+from memplan_engine.problem import Ints, cut
 from memplan_engine.profile import Profile, make_profile
 from memplan_engine.units import format_bytes
 

@@ -14,7 +14,7 @@ from memplan_engine.plotting.figure_style import PIXELS_PER_INCH, FigureStyle
 from memplan_engine.plotting.rasterize import paint, png_bytes
 from memplan_engine.plotting.scene import Rects, Scene, make_scene, rect_labels
 from memplan_engine.plotting.shapes import Area, Box, Line, Path, Shape, Text
-from memplan_engine.system.write_atomically import write_atomically
+from memplan_engine.system import write_atomically
 
 FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 MOST_RECTS = 20_000

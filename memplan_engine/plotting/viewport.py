@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from memplan_engine.kernels.plotting.window import inside, owners_of_cells, paint_cells
 from memplan_engine.problem import Ints
-from memplan_engine.system.machine import count_cores
+from memplan_engine.system import count_cores
 
 Rows = NDArray[np.int32]
 MOST_VECTORS = 200_000

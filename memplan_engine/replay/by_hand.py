@@ -13,14 +13,13 @@ from enum import StrEnum
 import numpy as np
 
 from memplan_engine.errors import InputError, PlanError
-from memplan_engine.pieces import cut
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
-from memplan_engine.problem import FREE, Ints, Problem, int_column, select
+from memplan_engine.problem import FREE, Ints, Problem, cut, int_column, select
 from memplan_engine.replay.replay_values import UNPLACED, Family, Hole, Step
 from memplan_engine.replay.steps import meet
 from memplan_engine.strategies.base import SolveLimits
-from memplan_engine.strategies.constructive.order_fit import FitRule
+from memplan_engine.strategies.constructive.orders import FitRule
 from memplan_engine.units import format_bytes, format_percent, format_span
 
 MOST_BUFFERS = 500

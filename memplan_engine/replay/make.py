@@ -31,11 +31,9 @@ from memplan_engine.replay.replay_values import NOBODY, VERDICTS, Family, Holes,
 from memplan_engine.replay.steps import Replay
 from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import SolveLimits, Strategy, obstacle
-from memplan_engine.strategies.constructive.linear_scan import LinearScan
-from memplan_engine.strategies.constructive.naive import Naive
-from memplan_engine.strategies.constructive.order_fit import NO_LIMIT, FitRule, OrderFit
-from memplan_engine.strategies.constructive.orders import Key
-from memplan_engine.strategies.constructive.timeline import make_timeline
+from memplan_engine.strategies.constructive.linear_scan import LinearScan, Naive
+from memplan_engine.strategies.constructive.order_fit import NO_LIMIT, OrderFit
+from memplan_engine.strategies.constructive.orders import FitRule, Key, make_timeline
 from memplan_engine.strategies.exact.exact_search import Exact
 from memplan_engine.strategies.shared_objects.assignment import ObjectRule, SharedObjects
 from memplan_engine.verify.validate import validate_plan

@@ -5,8 +5,7 @@ A line is found by its number; the constants say which one acts in which decisio
 
 from __future__ import annotations
 
-from memplan_engine.strategies.constructive.order_fit import FitRule
-from memplan_engine.strategies.constructive.orders import Order
+from memplan_engine.strategies.constructive.orders import FitRule, Order
 from memplan_engine.strategies.shared_objects.assignment import ObjectRule
 
 FIXED, IN_HOLE, ABOVE = 0, 4, 5

@@ -12,8 +12,7 @@ import numpy as np
 
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.strategies.constructive.order_fit import FitRule
-from memplan_engine.strategies.constructive.orders import Key
+from memplan_engine.strategies.constructive.orders import FitRule, Key
 from memplan_engine.strategies.shared_objects.assignment import ObjectRule
 
 ROOT = -1

@@ -26,7 +26,7 @@ from memplan_engine.replay.replay_values import (
     SharedObject,
     Step,
 )
-from memplan_engine.strategies.constructive.order_fit import FitRule
+from memplan_engine.strategies.constructive.orders import FitRule
 from memplan_engine.strategies.shared_objects.assignment import ObjectRule
 from memplan_engine.units import format_bytes
 

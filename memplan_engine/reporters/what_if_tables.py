@@ -20,7 +20,7 @@ from memplan_engine.reporters.rich_tables import MOST_ROWS, folded, make_table, 
 from memplan_engine.reporters.what_if_words import edit_words, proof_words, shortage_words, suggestion_words
 from memplan_engine.units import exact, format_bytes, format_percent
 from memplan_engine.what_if.edits import Edit
-from memplan_engine.what_if.suggestions.shortage import Shortage
+from memplan_engine.what_if.suggestions.cover import Shortage
 from memplan_engine.what_if.suggestions.suggest import FitReport
 
 ROWS = {"arena": "arena", "demand": "demand", "packing loss": "loss", "lower bound": "bound"}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from memplan_engine.problem import Problem
 from memplan_engine.units import exact, format_bytes, format_span
 from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
-from memplan_engine.what_if.suggestions.shortage import Shortage
+from memplan_engine.what_if.suggestions.cover import Shortage
 from memplan_engine.what_if.suggestions.suggest import Kind, Suggestion
 
 MOST_NAMES = 4

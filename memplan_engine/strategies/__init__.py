@@ -13,7 +13,7 @@ from typing import Any
 
 from memplan_engine.errors import MemplanError
 from memplan_engine.strategies.base import Strategy
-from memplan_engine.system.by_name import find
+from memplan_engine.system import by_name
 
 ENTRY_POINTS = "memplan.strategies"
 BUILT_IN = {
@@ -28,7 +28,7 @@ BUILT_IN = {
     "best_fit_decreasing": "constructive.greedy:BEST_FIT_DECREASING",
     "linear_scan": "constructive.linear_scan:LinearScan",
     "first_fit_by_start": "constructive.greedy:FIRST_FIT_BY_START",
-    "naive": "constructive.naive:Naive",
+    "naive": "constructive.linear_scan:Naive",
     "shared_objects_by_size": "shared_objects.assignment:SHARED_OBJECTS_BY_SIZE",
     "shared_objects_by_size_improved": "shared_objects.assignment:SHARED_OBJECTS_BY_SIZE_IMPROVED",
     "shared_objects_by_breadth": "shared_objects.assignment:SHARED_OBJECTS_BY_BREADTH",
@@ -43,7 +43,7 @@ when somebody asks for that strategy, so that one plan does not wait for all of 
 @cache
 def built_in(name: str) -> Strategy:
     """Our own strategy called `name`, one of BUILT_IN."""
-    return _instance(find(f"{__name__}.{BUILT_IN[name]}"))
+    return _instance(by_name(f"{__name__}.{BUILT_IN[name]}"))
 
 
 def _instance(entry: Any) -> Strategy:

@@ -10,8 +10,8 @@ from typing import ClassVar
 from memplan_engine.bounds import lower_bound
 from memplan_engine.problem import Problem
 from memplan_engine.strategies.base import Placement, SolveLimits
-from memplan_engine.strategies.constructive.portfolio import place_by_portfolio, place_quickly
-from memplan_engine.strategies.constructive.timeline import make_timeline
+from memplan_engine.strategies.constructive.order_fit import place_by_portfolio, place_quickly
+from memplan_engine.strategies.constructive.orders import make_timeline
 from memplan_engine.strategies.exact.exact_search import finish, raise_bound
 from memplan_engine.strategies.exact.independent_parts import MOST_BUFFERS, independent
 from memplan_engine.strategies.exact.race import Race

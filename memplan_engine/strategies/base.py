@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from memplan_engine.bounds import Bound
 from memplan_engine.plan import Parameter
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.system.machine import count_cores
+from memplan_engine.system import count_cores
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
-from memplan_engine.system.machine import memory_bytes
+from memplan_engine.system import memory_bytes
 from memplan_engine.torch_capture.capture_module import capture
 from memplan_engine.torch_capture.torch_run import as_input_error, brief
 from memplan_engine.torch_capture.torch_version import require_torch

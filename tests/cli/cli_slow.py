@@ -13,7 +13,7 @@ from memplan_engine import strategies
 from memplan_engine.bounds import lower_bound
 from memplan_engine.errors import PlanError
 from memplan_engine.strategies.base import Placement, SolveLimits
-from memplan_engine.strategies.constructive.naive import Naive
+from memplan_engine.strategies.constructive.linear_scan import Naive
 
 MOST_SECONDS = 60
 TELLS = "MEMPLAN_TEST_AT_WORK"

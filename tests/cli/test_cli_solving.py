@@ -21,7 +21,7 @@ from memplan_engine.cli.options import DEFAULT_SECONDS, make_limits
 from memplan_engine.cli.progress import describe, solve, solve_in_sight
 from memplan_engine.errors import InputError
 from memplan_engine.strategies.base import Progress, SolveLimits
-from memplan_engine.system.machine import count_cores
+from memplan_engine.system import count_cores
 from tests import ROOT
 from tests.cli import cli_slow
 from tests.support.buffer_list import BUFFERS

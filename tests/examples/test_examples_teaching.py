@@ -13,7 +13,7 @@ from memplan_examples.make_unet_csv import buffers
 from memplan_engine import FREE, Graph, Problem, load, lower_bound, make_plan, to_problem
 from memplan_engine.formats.about import read_about
 from memplan_engine.strategies.constructive.greedy import FIRST_FIT_BY_START, GREEDY_BY_SIZE
-from memplan_engine.strategies.constructive.order_fit import FitRule
+from memplan_engine.strategies.constructive.orders import FitRule
 
 TEACHING = sorted(PATH.glob("teaching_*"))
 

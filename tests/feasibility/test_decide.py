@@ -17,7 +17,7 @@ from memplan_engine.files import load
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import FREE, Gap, make_problem, select
 from memplan_engine.strategies.base import SolveLimits
-from memplan_engine.verify.recheck_cores import Outcome, replay
+from memplan_engine.verify.certificates import Outcome, replay
 from memplan_engine.verify.validate import validate_plan
 from tests import ROOT
 from tests.support import drawn, reference, tight

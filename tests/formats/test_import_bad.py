@@ -18,7 +18,7 @@ from memplan_engine import Graph, InputError, MemplanError, Problem, load, make_
 from memplan_engine.files import importers, recognise, write
 from memplan_engine.formats.memplan_json.json_writer import dumps
 from memplan_engine.formats.read_limits import read_bytes, read_head, read_text
-from memplan_engine.system.write_atomically import write_atomically
+from memplan_engine.system import write_atomically
 
 MEGABYTES = 25
 

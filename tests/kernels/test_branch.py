@@ -14,7 +14,7 @@ from memplan_engine.bounds import lower_bound
 from memplan_engine.kernels.exact import branch, branch_state
 from memplan_engine.problem import FREE, Gap, make_problem, select
 from memplan_engine.strategies.base import SolveLimits
-from memplan_engine.strategies.exact.attempts import (
+from memplan_engine.strategies.exact.independent_parts import (
     BRANCHING_RULES,
     LARGE_TABLE,
     MOST_RAISES,
@@ -22,8 +22,9 @@ from memplan_engine.strategies.exact.attempts import (
     SMALL_TABLE,
     Outcome,
     PartSearch,
+    independent,
+    make_columns,
 )
-from memplan_engine.strategies.exact.independent_parts import independent, make_columns
 from tests.support import drawn, reference, tight
 
 TURNS = len(BRANCHING_RULES) * len(MOST_RAISES)

@@ -13,12 +13,11 @@ from memplan_engine.kernels.search.time_index import make_time_index
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies.base import SolveLimits
-from memplan_engine.strategies.constructive.order_fit import place_by
-from memplan_engine.strategies.constructive.portfolio import OTHERS, STARTS
-from memplan_engine.strategies.constructive.timeline import make_timeline
+from memplan_engine.strategies.constructive.order_fit import OTHERS, STARTS, place_by
+from memplan_engine.strategies.constructive.orders import make_timeline
 from memplan_engine.strategies.search import local_search
-from memplan_engine.strategies.search.contact_fit import placements, urgency
 from memplan_engine.strategies.search.local_search import CONTACT, LocalSearch, Search
+from memplan_engine.strategies.search.urgency_fit import placements, urgency
 from tests.support import drawn, reference, tight
 
 

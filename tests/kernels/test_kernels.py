@@ -20,8 +20,8 @@ from memplan_engine.kernels.plotting.paint import cover_max
 from memplan_engine.kernels.verify.sweep import NOBODY, find_collisions
 from memplan_engine.problem import FREE, Gap, make_problem
 from memplan_engine.strategies.base import SolveLimits
-from memplan_engine.strategies.constructive.order_fit import FitRule, place_by
-from memplan_engine.strategies.constructive.timeline import make_timeline
+from memplan_engine.strategies.constructive.order_fit import place_by
+from memplan_engine.strategies.constructive.orders import FitRule, make_timeline
 from tests.support import drawn, reference
 
 FITS = st.sampled_from(list(FitRule))

@@ -23,7 +23,7 @@ from memplan_engine.plan import Plan
 from memplan_engine.planner import adopt, as_problem, strategies_for
 from memplan_engine.strategies import get_strategy
 from memplan_engine.strategies.base import SolveLimits, is_anytime
-from memplan_engine.strategies.constructive.portfolio import place_by_portfolio, place_quickly
+from memplan_engine.strategies.constructive.order_fit import place_by_portfolio, place_quickly
 from memplan_engine.verify.validate import validate_plan
 from tests import ROOT
 from tests.support import drawn

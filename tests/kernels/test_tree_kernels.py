@@ -30,8 +30,8 @@ from memplan_engine.kernels.constructive.gap_tree.size_codes import (
 from memplan_engine.kernels.constructive.gap_tree.time_tree import CELLS
 from memplan_engine.problem import FREE, Gap, Problem, make_problem
 from memplan_engine.strategies.base import SolveLimits
-from memplan_engine.strategies.constructive.order_fit import FitRule, place_by
-from memplan_engine.strategies.constructive.timeline import make_timeline
+from memplan_engine.strategies.constructive.order_fit import place_by
+from memplan_engine.strategies.constructive.orders import FitRule, make_timeline
 from tests.support import drawn, reference
 
 END = 2**63 - 1

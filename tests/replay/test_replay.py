@@ -21,8 +21,8 @@ from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import SolveLimits, obstacle
 from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
 from memplan_engine.strategies.constructive.linear_scan import LinearScan
-from memplan_engine.strategies.constructive.order_fit import FitRule, OrderFit
-from memplan_engine.strategies.constructive.orders import Key, Order, Unit
+from memplan_engine.strategies.constructive.order_fit import OrderFit
+from memplan_engine.strategies.constructive.orders import FitRule, Key, Order, Unit
 from tests import ROOT
 from tests.support import drawn, reference
 

@@ -23,7 +23,7 @@ from memplan_engine import (
 from memplan_engine.replay.by_hand import MOST_BUFFERS, Agreement, Conflict
 from memplan_engine.replay.replay_values import UNPLACED
 from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
-from memplan_engine.strategies.constructive.order_fit import FitRule
+from memplan_engine.strategies.constructive.orders import FitRule
 from tests import ROOT
 from tests.support import drawn, reference
 

@@ -20,7 +20,7 @@ from memplan_engine.planner import as_problem, compare, make_plan, strategies_fo
 from memplan_engine.problem import make_problem
 from memplan_engine.strategies import auto, get_strategy
 from memplan_engine.strategies.base import Placement, Progress, SolveLimits, is_anytime
-from memplan_engine.strategies.constructive.portfolio import place_by_portfolio
+from memplan_engine.strategies.constructive.order_fit import place_by_portfolio
 from memplan_engine.strategies.search import local_search
 from memplan_engine.verify.validate import validate_plan
 from tests import ROOT

@@ -17,12 +17,11 @@ from memplan_engine.planner import make_plan
 from memplan_engine.problem import FREE, Gap, make_problem, select
 from memplan_engine.strategies import get_strategy
 from memplan_engine.strategies.base import Placement, Progress, SolveLimits
-from memplan_engine.strategies.constructive.naive import Naive
-from memplan_engine.strategies.constructive.portfolio import place_by_portfolio
-from memplan_engine.strategies.exact.exact_search import Exact
-from memplan_engine.strategies.exact.minimal_core import is_refuted, shrink_core
+from memplan_engine.strategies.constructive.linear_scan import Naive
+from memplan_engine.strategies.constructive.order_fit import place_by_portfolio
+from memplan_engine.strategies.exact.exact_search import Exact, is_refuted, shrink_core
 from memplan_engine.strategies.exact.race import EARLY_ATTEMPTS, RUNG, TARGET_SHARE, Race
-from memplan_engine.verify.recheck_cores import Outcome, replay
+from memplan_engine.verify.certificates import Outcome, replay
 from memplan_engine.verify.validate import validate_plan
 from tests.support import drawn, reference, tight
 

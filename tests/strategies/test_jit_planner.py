@@ -19,7 +19,7 @@ from memplan_engine.reporters.shared_object_tables import object_summary
 from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.linear_scan import LinearScan
-from memplan_engine.strategies.constructive.order_fit import FitRule
+from memplan_engine.strategies.constructive.orders import FitRule
 from memplan_engine.verify.validate import validate_plan
 from tests.support import drawn, reference
 from tests.support import reference_objects as plain

@@ -11,10 +11,10 @@ from memplan_engine.bounds import lower_bound
 from memplan_engine.planner import adopt
 from memplan_engine.problem import FREE, make_problem
 from memplan_engine.strategies.base import SolveLimits
-from memplan_engine.strategies.constructive.timeline import make_timeline
+from memplan_engine.strategies.constructive.orders import make_timeline
 from memplan_engine.strategies.search import local_search
 from memplan_engine.strategies.search.local_search import LocalSearch
-from memplan_engine.strategies.search.peak_first import distances, held_at, peak_window
+from memplan_engine.strategies.search.moves import distances, held_at, peak_window
 from memplan_engine.strategies.search.search_params import SearchParams
 from memplan_engine.verify.validate import validate_plan
 from tests.support import tight

@@ -17,12 +17,10 @@ from memplan_engine.planner import adopt, make_plan
 from memplan_engine.problem import FREE, Gap, make_problem
 from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import Progress, SolveLimits
-from memplan_engine.strategies.constructive.order_fit import FitRule, OrderFit, place_by
-from memplan_engine.strategies.constructive.orders import BY_HEAT
-from memplan_engine.strategies.constructive.portfolio import OTHERS, STARTS
-from memplan_engine.strategies.constructive.timeline import make_timeline
-from memplan_engine.strategies.search.ejection_search import make_ejection_search
+from memplan_engine.strategies.constructive.order_fit import OTHERS, STARTS, OrderFit, place_by
+from memplan_engine.strategies.constructive.orders import BY_HEAT, FitRule, make_timeline
 from memplan_engine.strategies.search.local_search import Search
+from memplan_engine.strategies.search.moves import make_ejection_search
 from memplan_engine.verify.validate import validate_plan
 from tests.support import drawn, reference
 

@@ -12,10 +12,10 @@ from memplan_engine.feasibility.decision import Verdict, decide
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies.base import SolveLimits
-from memplan_engine.strategies.exact import minimal_core, stacks
+from memplan_engine.strategies.exact import exact_search
+from memplan_engine.strategies.exact.exact_search import heaviest_stack, is_stack
 from memplan_engine.strategies.exact.independent_parts import make_columns
-from memplan_engine.strategies.exact.stacks import heaviest_stack, is_stack
-from memplan_engine.verify.recheck_cores import Outcome, replay
+from memplan_engine.verify.certificates import Outcome, replay
 from memplan_engine.verify.validate import validate_plan
 from tests.support import drawn
 
@@ -92,16 +92,16 @@ def test_bytes_that_a_gap_leaves_out_are_not_counted():
 
 
 def test_a_stack_is_not_shrunk_by_search(monkeypatch):
-    monkeypatch.setattr(minimal_core, "is_refuted", lambda *_: 1 / 0)
+    monkeypatch.setattr(exact_search, "is_refuted", lambda *_: 1 / 0)
     bound = heaviest_stack(TRIANGLE, 9)
-    assert minimal_core.shrink_core(TRIANGLE, bound, SolveLimits(), 2.0) == bound
+    assert exact_search.shrink_core(TRIANGLE, bound, SolveLimits(), 2.0) == bound
 
 
 def test_large_parts_and_long_searches_are_left_alone(monkeypatch):
-    monkeypatch.setattr(stacks, "MOST_BUFFERS", 2)
+    monkeypatch.setattr(exact_search, "MOST_BUFFERS", 2)
     assert heaviest_stack(TRIANGLE, 9) is None
-    monkeypatch.setattr(stacks, "MOST_BUFFERS", 400)
-    monkeypatch.setattr(stacks, "MOST_NODES", 1)
+    monkeypatch.setattr(exact_search, "MOST_BUFFERS", 400)
+    monkeypatch.setattr(exact_search, "MOST_NODES", 1)
     assert heaviest_stack(TRIANGLE, 9) is None
 
 

@@ -24,9 +24,8 @@ from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import Placement, Progress, SolveLimits, is_anytime, parameters_of
 from memplan_engine.strategies.constructive.greedy import GREEDY_BY_CONFLICTS, GREEDY_BY_SIZE
-from memplan_engine.strategies.constructive.order_fit import FitRule, OrderFit
-from memplan_engine.strategies.constructive.portfolio import place_by_portfolio
-from memplan_engine.strategies.constructive.timeline import make_timeline
+from memplan_engine.strategies.constructive.order_fit import OrderFit, place_by_portfolio
+from memplan_engine.strategies.constructive.orders import FitRule, make_timeline
 from memplan_engine.strategies.shared_objects.assignment import SharedObjects
 from memplan_engine.verify.validate import validate_plan
 from tests.support import drawn, reference

@@ -5,9 +5,8 @@ import numpy as np
 from memplan_engine import make_plan, make_problem, validate_plan
 from memplan_engine.kernels.search.repair import UNPLACED
 from memplan_engine.strategies.base import SolveLimits
-from memplan_engine.strategies.constructive.timeline import make_timeline
-from memplan_engine.strategies.search.ejection_search import make_ejection_search
-from memplan_engine.strategies.search.large_neighbourhood import pack_windows
+from memplan_engine.strategies.constructive.orders import make_timeline
+from memplan_engine.strategies.search.moves import make_ejection_search, pack_windows
 
 
 def _ejection(problem, offsets, ceiling):

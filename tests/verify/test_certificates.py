@@ -17,9 +17,8 @@ from memplan_engine.formats.memplan_json.json_reader import loads
 from memplan_engine.formats.memplan_json.json_writer import dumps
 from memplan_engine.planner import adopt, make_plan
 from memplan_engine.problem import FREE, Gap, Problem, make_problem
-from memplan_engine.verify import recheck_cores
-from memplan_engine.verify.certificates import check_certificate, proved_bytes
-from memplan_engine.verify.recheck_cores import Outcome, replay
+from memplan_engine.verify import certificates
+from memplan_engine.verify.certificates import Outcome, check_certificate, proved_bytes, replay
 from memplan_engine.verify.validate import Rule, validate_plan
 from tests.support import drawn, reference, tight
 
@@ -110,7 +109,7 @@ def test_alike_buffers_are_not_tried_in_every_order(monkeypatch):
     problem = make_problem(*zip(*(rows[:2] + rows[3:6] + rows[7:] + halves), strict=True))
     found = replay(problem, whole(problem, 11))
     monkeypatch.setattr(
-        recheck_cores, "_known", lambda problem, core, pairs: np.zeros(len(pairs), dtype=np.int8)
+        certificates, "_known", lambda problem, core, pairs: np.zeros(len(pairs), dtype=np.int8)
     )
     slower = replay(problem, whole(problem, 11))
     assert found.outcome is slower.outcome is Outcome.PROVED
@@ -133,7 +132,7 @@ def test_gaps_let_others_in_and_windows_do_not():
 
 def test_a_buffer_larger_than_the_claim_proves_it_without_a_search():
     problem = make_problem([0, 5], [5, 9], [8, 0], fixed=[FREE, 20])
-    assert replay(problem, whole(problem, 20)) == recheck_cores.Replay(Outcome.PROVED)
+    assert replay(problem, whole(problem, 20)) == certificates.Replay(Outcome.PROVED)
     assert replay(problem, whole(problem, 21)).outcome is Outcome.REFUTED
 
 
@@ -149,7 +148,7 @@ def test_a_replay_ends_at_its_limit_and_says_so():
 def test_cores_too_large_to_try_are_not_tried():
     many = make_problem([0] * 201, [1] * 201, [1] * 201)
     assert replay(many, whole(many, 200)).reason == "the 201 buffers of its core are too many"
-    n = recheck_cores.MOST_BUFFERS + 1
+    n = certificates.MOST_BUFFERS + 1
     row = make_problem(np.arange(n), np.arange(n) + 1, [1] * n)
     assert replay(row, whole(row, 2)).reason == f"the {n:,} buffers of its core are too many"
     huge = make_problem([0, 0], [1, 1], [2**60, 2**60])

@@ -24,8 +24,14 @@ from memplan_engine import (
 from memplan_engine.reporters.what_if_words import proof_words, suggestion_words
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.what_if.suggestions import cover, suggest
-from memplan_engine.what_if.suggestions.cover import Live, greedy_cover, least_losses, smallest_cover
-from memplan_engine.what_if.suggestions.shortage import Member, Stretch, find_shortage
+from memplan_engine.what_if.suggestions.cover import (
+    Member,
+    Stretch,
+    find_shortage,
+    greedy_cover,
+    least_losses,
+    smallest_cover,
+)
 from memplan_engine.what_if.suggestions.suggest import Kind
 from tests.support import drawn, reference, tight
 from tests.what_if.test_what_if import ABC, WINDOWS
@@ -181,7 +187,7 @@ def test_the_cover_is_the_smallest_there_is(problem, share):
     capacity = int(reference.load(problem) * share)
     found = smallest_cover(problem, capacity)
     assert found.exact
-    greedy = greedy_cover(problem, Live.of(problem), capacity, lambda: False)
+    greedy = greedy_cover(problem, capacity, lambda: False)
     for rows in (found.rows, greedy):
         assert reference.load(apply(problem, [Drop(problem.names[row]) for row in rows])) <= capacity
     for row in greedy:

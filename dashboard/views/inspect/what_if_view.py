@@ -37,7 +37,7 @@ from memplan_engine.reporters.what_if_tables import ROWS, signed, verdict_words
 from memplan_engine.reporters.what_if_words import edit_words, proof_words, shortage_words, suggestion_words
 from memplan_engine.units import format_bytes, parse_bytes
 from memplan_engine.what_if.edits import MOST_EDITS, MOST_PARTS
-from memplan_engine.what_if.suggestions.shortage import Shortage
+from memplan_engine.what_if.suggestions.cover import Shortage
 
 HELP = {
     "arena": "What must be allocated.",

@@ -28,7 +28,7 @@ from memplan_engine.planner import make_plan
 from memplan_engine.preparation import Preparation, prepare
 from memplan_engine.reporters.diff_markdown import diff_markdown
 from memplan_engine.reporters.diff_tables import diff_summary, diff_tables
-from memplan_engine.system.write_atomically import write_atomically
+from memplan_engine.system import write_atomically
 from memplan_engine.verify.validate import validate_plan
 
 FILE_WIDTH = 160

@@ -16,7 +16,7 @@ from memplan_engine.preparation import Preparation
 from memplan_engine.replay.columns import replay_summary, step_summary
 from memplan_engine.replay.make import make_replay
 from memplan_engine.reporters import replay_tables
-from memplan_engine.system.write_atomically import write_atomically
+from memplan_engine.system import write_atomically
 
 
 @app.command()

@@ -9,7 +9,7 @@ from pathlib import Path
 from memplan_engine.errors import InputError
 from memplan_engine.plan import Plan
 from memplan_engine.problem import FREE, Gap, Problem
-from memplan_engine.system.write_atomically import write_atomically
+from memplan_engine.system import write_atomically
 
 _SPECIAL = re.compile(r'^#|[",]')
 """Names that would be taken for a comment or for two fields."""

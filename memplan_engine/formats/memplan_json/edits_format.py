@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from memplan_engine.formats.memplan_json.json_base import Count, Strict, load_as, render
-from memplan_engine.system.write_atomically import write_atomically
+from memplan_engine.system import write_atomically
 from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
 
 

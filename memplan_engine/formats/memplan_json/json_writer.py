@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
-from memplan_engine.system.write_atomically import write_atomically
+from memplan_engine.system import write_atomically
 
 if TYPE_CHECKING:
     from memplan_engine.formats.memplan_json.graph_format import About

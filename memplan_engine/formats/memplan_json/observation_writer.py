@@ -11,7 +11,7 @@ import numpy as np
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.allocator_recording import Rows
 from memplan_engine.recordings.observation import Level, Observation, older
-from memplan_engine.system.write_atomically import write_atomically
+from memplan_engine.system import write_atomically
 
 _NS = 1000
 PROCESS, THREAD = 1, 1

@@ -10,7 +10,7 @@ from memplan_engine.formats.importer import says_format
 from memplan_engine.formats.memplan_json.observation_reader import is_observation, load_observation
 from memplan_engine.formats.read_limits import read_text
 from memplan_engine.recordings.observation import CPU, Level, LiveBytes, Observation, observed_live
-from memplan_engine.system.write_atomically import write_atomically
+from memplan_engine.system import write_atomically
 
 if TYPE_CHECKING:
     from memplan_engine.formats.memplan_json.run_format import RunFile

@@ -13,7 +13,7 @@ from memplan_engine.formats.memplan_json.plan_format import PlanFile
 from memplan_engine.formats.memplan_json.problem_format import ProblemFile
 from memplan_engine.formats.memplan_json.run_format import RunFile
 from memplan_engine.formats.memplan_json.schedule_format import ScheduleFile
-from memplan_engine.system.write_atomically import write_atomically
+from memplan_engine.system import write_atomically
 
 FOLDER = Path(__file__).parents[2] / "schema"
 _FILES: dict[str, type[Strict]] = {

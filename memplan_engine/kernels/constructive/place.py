@@ -55,7 +55,7 @@ def place_in_order(
     Parameters
     ----------
     order: the buffers in the order in which they are placed; those with a fixed offset must come first.
-    first, start, end, low, high: the pieces of each buffer (`pieces.Pieces`), in sections of time and bytes
+    first, start, end, low, high: the pieces of each buffer (`problem.Pieces`), in sections of time and bytes
         from the offset.
     size, alignment, fixed: per buffer; `fixed` is FREE or an offset in bytes.
     fit: FIRST_FIT, BEST_FIT or TOP.

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from memplan_engine.analysis.provenance import find_provenance
-from memplan_engine.pieces import cut
 from memplan_engine.plan import Plan
 from memplan_engine.plotting.colouring import COLOURINGS
 from memplan_engine.plotting.columns import Columns
 from memplan_engine.plotting.figure_style import default_colouring
 from memplan_engine.plotting.scene import coarse
 from memplan_engine.plotting.strip_lines import strip_lines, top_of_strip
-from memplan_engine.problem import Problem
+from memplan_engine.problem import Problem, cut
 from memplan_engine.profile import make_profile
 
 MOST_SECTIONS = 100_000

@@ -25,7 +25,7 @@ from memplan_engine.reporters.html import report_sections as sections
 from memplan_engine.reporters.html.report_data import chart_json
 from memplan_engine.reporters.html.report_sections import ReportNotes
 from memplan_engine.reporters.plan_tables import certificate
-from memplan_engine.system.write_atomically import write_atomically
+from memplan_engine.system import write_atomically
 from memplan_engine.units import format_bytes
 from memplan_engine.verify.validate import validate_plan
 

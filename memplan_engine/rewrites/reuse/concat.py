@@ -2,25 +2,107 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import lcm
 
+import numpy as np
+
 from memplan_engine.errors import InputError
-from memplan_engine.graph import Graph, Op, Role, Storage
+from memplan_engine.graph import Graph, Op, Role, Storage, Tensor
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread, lifetimes
 from memplan_engine.problem import Gap, Ints
-from memplan_engine.rewrites.reuse.concat_blocks import (
-    Block,
-    Part,
-    add_load,
-    blocks_of,
-    empty_load,
-    windows_of,
-)
 from memplan_engine.rewrites.reuse.kinds import is_concat
-from memplan_engine.rewrites.reuse.reused import Kept, Reason, Reused, Rewrite
-from memplan_engine.rewrites.reuse.touches import Draft, covers, in_order, is_contiguous
+from memplan_engine.rewrites.reuse.reused import (
+    Draft,
+    Kept,
+    Reason,
+    Reused,
+    Rewrite,
+    covers,
+    in_order,
+    is_contiguous,
+)
 from memplan_engine.schedule import Schedule, sequential
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The input `tensor` is the bytes `[low, high)` of the output."""
+
+    tensor: str
+    low: int
+    high: int
+
+
+def blocks_of(op: Op, tensors: Mapping[str, Tensor]) -> list[Block] | None:
+    """The blocks of the concatenation `op` in the order of its inputs; None when they do not lie one behind
+    another: a dimension before the axis is not 1, or the shapes are not those of a concatenation.
+
+    The axis is read off the shapes: the one dimension in which the output differs. Inputs after the first
+    that do not fit (a scalar axis given as a tensor) make it None as well.
+    """
+    output = tensors[op.outputs[0]]
+    inputs = [tensors[name] for name in op.inputs]
+    axis = _axis([tensor.shape for tensor in inputs], output.shape)
+    if axis is None or any(size != 1 for size in output.shape[:axis]):
+        return None
+    if any(tensor.dtype != output.dtype for tensor in inputs):
+        return None
+    blocks, low = [], 0
+    for tensor in inputs:
+        blocks.append(Block(tensor.name, low, low + tensor.nbytes))
+        low += tensor.nbytes
+    return blocks if low == output.nbytes else None
+
+
+def _axis(shapes: list[tuple[int, ...]], whole: tuple[int, ...]) -> int | None:
+    """The concat axis; for a single input, which is only copied, 0. None when no axis gives `whole`."""
+    if any(len(shape) != len(whole) for shape in shapes) or not whole:
+        return None
+    if len(shapes) == 1:
+        return 0 if shapes[0] == whole else None
+    for axis, size in enumerate(whole):
+        rest = whole[:axis] + whole[axis + 1 :]
+        if sum(shape[axis] for shape in shapes) == size and all(
+            shape[:axis] + shape[axis + 1 :] == rest for shape in shapes
+        ):
+            return axis
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The bytes `[low, high)` of a storage, needed in the steps `[start, end)`."""
+
+    start: int
+    end: int
+    low: int
+    high: int
+
+
+def hulls(parts: Sequence[Part]) -> list[Gap]:
+    """The bytes needed over time, from the lowest to the highest part alive: one Gap for each stretch of
+    steps in which they stay the same, in order, from the first start to the last end."""
+    edges = sorted({edge for part in parts for edge in (part.start, part.end)})
+    stretches: list[Gap] = []
+    for start, end in pairwise(edges):
+        alive = [part for part in parts if part.start <= start and end <= part.end]
+        low = min((part.low for part in alive), default=0)
+        high = max((part.high for part in alive), default=0)
+        last = stretches[-1] if stretches else None
+        if last is not None and (last.low, last.high) == (low, high):
+            stretches[-1] = Gap(last.start, end, low, high)
+        else:
+            stretches.append(Gap(start, end, low, high))
+    return stretches
+
+
+def add_load(load: Ints, parts: Sequence[Part], sign: int) -> None:
+    """Add to `load`, bytes a step, what a storage of these parts holds (take it away with `sign` −1)."""
+    for gap in hulls(parts):
+        load[gap.start : gap.end] += sign * (gap.high - gap.low)
 
 
 def place_concats(
@@ -75,7 +157,7 @@ class _Draft(Draft):
             for storage in graph.storages
             if storage.name in alive and storage.role in (Role.ACTIVATION, Role.OUTPUT)
         }
-        self.load = empty_load(max((end for _, end in alive.values()), default=0))
+        self.load = np.zeros(max((end for _, end in alive.values()), default=0), dtype=np.int64)
         for parts in self.parts.values():
             add_load(self.load, parts, 1)
 
@@ -107,13 +189,15 @@ class _Draft(Draft):
         return rewrites, kept
 
     def windows(self) -> dict[str, tuple[Gap, ...]]:
-        """The windows of every storage that something was moved into."""
-        found = {
-            name: windows_of(parts, self.storages[name].nbytes)
-            for name, parts in self.parts.items()
-            if len(parts) > 1
-        }
-        return {name: own for name, own in found.items() if own}
+        """Of every storage that something was moved into, the stretches in which less than all its bytes are
+        needed."""
+        windows = {}
+        for name, parts in self.parts.items():
+            whole = (0, self.storages[name].nbytes)
+            own = tuple(gap for gap in hulls(parts) if (gap.low, gap.high) != whole)
+            if len(parts) > 1 and own:
+                windows[name] = own
+        return windows
 
     def _keep(self, place: int, block: Block, reason: Reason, other: str = "") -> Kept:
         op, step = self.source.ops[place], self.schedule.step_of_op[place]
@@ -186,7 +270,7 @@ class _Draft(Draft):
 
     def _joined(self, whole: str, chosen: list[Block]) -> list[Part]:
         moved = [
-            part.shifted(block.low)
+            Part(part.start, part.end, part.low + block.low, part.high + block.low)
             for block in chosen
             for part in self.parts[self.tensors[block.tensor].storage]
         ]

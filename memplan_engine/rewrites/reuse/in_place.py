@@ -6,9 +6,12 @@ from dataclasses import replace
 
 from memplan_engine.graph import Graph, Op, Role, Storage, Tensor
 from memplan_engine.rewrites.reuse.kinds import has_in_place_form, is_elementwise
-from memplan_engine.rewrites.reuse.reused import Kept, Reason, Reused, Rewrite
-from memplan_engine.rewrites.reuse.touches import (
+from memplan_engine.rewrites.reuse.reused import (
     Draft,
+    Kept,
+    Reason,
+    Reused,
+    Rewrite,
     covers,
     in_order,
     same_layout,

@@ -37,7 +37,7 @@ from memplan_engine.runtime.slab.slab_choice import (
 )
 from memplan_engine.runtime.slab.slab_order import Order, find_order, freeze
 from memplan_engine.runtime.slab.slab_report import SlabReport, Way
-from memplan_engine.system.machine import memory_bytes
+from memplan_engine.system import memory_bytes
 from memplan_engine.torch_capture.torch_run import is_item, tensor_of
 from memplan_engine.units import format_bytes
 

@@ -1,4 +1,4 @@
-"""Buffers as they come alive, from a free list; what fits nowhere may drive out what ends later."""
+"""The two that sort nothing: no reuse at all, and linear scan from a free list."""
 
 from __future__ import annotations
 
@@ -10,11 +10,24 @@ import numpy as np
 from memplan_engine.errors import PlanError
 from memplan_engine.kernels.constructive.free_list import UNPLACED, scan
 from memplan_engine.kernels.constructive.trace import Trace
+from memplan_engine.plan import naive_offsets
 from memplan_engine.problem import FREE, Ints, Problem
 from memplan_engine.strategies.base import Placement, SolveLimits
-from memplan_engine.strategies.constructive import orders
-from memplan_engine.strategies.constructive.order_fit import FitRule
-from memplan_engine.strategies.constructive.orders import Order
+from memplan_engine.strategies.constructive.orders import AS_GIVEN, BY_START_THEN_END, FitRule, Order
+
+
+@dataclass(frozen=True, slots=True)
+class Naive:
+    """What memory would cost if nothing were ever freed; fixed offsets stay, the rest is stacked above."""
+
+    name: ClassVar[str] = "naive"
+    description: ClassVar[str] = "no reuse: every buffer its own bytes"
+    source: ClassVar[str] = "the baseline of every paper"
+    by: ClassVar[Order] = AS_GIVEN
+
+    def place(self, problem: Problem, limits: SolveLimits) -> Placement:
+        """Stack the buffers in the problem's order."""
+        return Placement(naive_offsets(problem))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +47,7 @@ class LinearScan:
     name: ClassVar[str] = "linear_scan"
     description: ClassVar[str] = "as buffers come alive, tightest free range, later ends give way"
     source: ClassVar[str] = "Wimmer & Mössenböck 2005; PyTorch's JIT memory planner (pull request 64347)"
-    by: ClassVar[Order] = orders.BY_START_THEN_END
+    by: ClassVar[Order] = BY_START_THEN_END
 
     def place(self, problem: Problem, limits: SolveLimits) -> Placement:
         """Scan once: O(n × holes).

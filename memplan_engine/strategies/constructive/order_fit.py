@@ -1,9 +1,9 @@
-"""Order × fit: the frame that all constructive strategies share."""
+"""Order × fit: the frame that all constructive strategies share, and all of them together as a portfolio."""
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
-from enum import StrEnum
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 import numpy as np
 
@@ -12,20 +12,24 @@ from memplan_engine.kernels.constructive import online, place
 from memplan_engine.kernels.constructive.gap_tree import effort, tree_place
 from memplan_engine.problem import FREE, Ints, Problem
 from memplan_engine.strategies.base import Placement, SolveLimits
-from memplan_engine.strategies.constructive.orders import Order
-from memplan_engine.strategies.constructive.timeline import Timeline, kernel_columns, make_timeline
+from memplan_engine.strategies.constructive.linear_scan import LinearScan, Naive
+from memplan_engine.strategies.constructive.orders import (
+    BY_AREA,
+    BY_BREADTH,
+    BY_CONFLICTS,
+    BY_HEAT,
+    BY_LIFETIME,
+    BY_SIZE,
+    BY_SIZE_THEN_LIFETIME,
+    BY_START,
+    FitRule,
+    Order,
+    Timeline,
+    kernel_columns,
+    make_timeline,
+)
 
 NO_LIMIT = 2**63 - 1
-
-
-class FitRule(StrEnum):
-    """The rule for choosing a hole."""
-
-    FIRST = "first"
-    BEST = "best"
-    TOP = "top"
-
-
 _KERNEL_FIT = {FitRule.FIRST: place.FIRST_FIT, FitRule.BEST: place.BEST_FIT, FitRule.TOP: place.TOP}
 
 
@@ -37,7 +41,8 @@ def place_by(
     Returns the offsets in bytes, or None when the arena would pass `limit` bytes or the limits stopped it.
     """
     problem = timeline.problem
-    if fit is FitRule.FIRST and _is_online(problem, order):
+    # Of plain rectangles in the order of time, holes can be kept.
+    if fit is FitRule.FIRST and is_plain(problem) and (np.diff(problem.start[order]) >= 0).all():
         return None if limits.stopped else place_online(problem, order, limits, limit)
     is_fixed = problem.fixed[order] != FREE
     order = np.concatenate([order[is_fixed], order[~is_fixed]])
@@ -59,11 +64,6 @@ def place_by(
 def if_complete(offsets: Ints) -> Ints | None:
     """`offsets` as a kernel gives them, None where it ended before all buffers had theirs."""
     return None if (offsets == place.UNPLACED).any() else offsets
-
-
-def _is_online(problem: Problem, order: Ints) -> bool:
-    """Whether `order` is that of time and every buffer is a plain rectangle: then holes can be kept."""
-    return is_plain(problem) and bool((np.diff(problem.start[order]) >= 0).all())
 
 
 def is_plain(problem: Problem) -> bool:
@@ -117,3 +117,93 @@ class OrderFit:
         if offsets is None:
             raise PlanError(f"{problem.name}: {self.name} was stopped before every buffer had its offset")
         return Placement(offsets)
+
+
+PORTFOLIO = (
+    BY_SIZE,
+    BY_BREADTH,
+    BY_AREA,
+    BY_LIFETIME,
+    BY_CONFLICTS,
+    BY_SIZE_THEN_LIFETIME,
+    BY_START,
+)
+Try = tuple[Order, FitRule]
+TRIES: tuple[Try, ...] = tuple((order, fit) for order in PORTFOLIO for fit in (FitRule.FIRST, FitRule.BEST))
+STARTS: tuple[Try, ...] = (
+    (BY_BREADTH, FitRule.FIRST),
+    (BY_HEAT, FitRule.BEST),
+    (BY_SIZE, FitRule.FIRST),
+    (BY_SIZE_THEN_LIFETIME, FitRule.FIRST),
+    (BY_CONFLICTS, FitRule.FIRST),
+)
+"""What a search repairs: of these orders × fits at least one leaves only a few buffers above the bound."""
+OTHERS: tuple[Try, ...] = (
+    (BY_AREA, FitRule.FIRST),
+    (BY_LIFETIME, FitRule.FIRST),
+    (BY_SIZE, FitRule.BEST),
+    (BY_BREADTH, FitRule.BEST),
+    (BY_SIZE_THEN_LIFETIME, FitRule.BEST),
+    (BY_AREA, FitRule.BEST),
+    (BY_LIFETIME, FitRule.BEST),
+    (BY_CONFLICTS, FitRule.BEST),
+    (BY_START, FitRule.BEST),
+)
+"""The rest, which a search tries only for what each is by itself."""
+
+
+def without_empty(placement: Placement, problem: Problem) -> Placement:
+    """`placement` with buffers of no bytes at 0, where they cannot raise the arena."""
+    offsets = np.where((problem.size == 0) & (problem.fixed == FREE), 0, placement.offsets)
+    return replace(placement, offsets=offsets)
+
+
+def place_quickly(problem: Problem, limits: SolveLimits, spent: bool) -> Placement:
+    """The better of first fit by start and linear scan, each far quicker than any other order × fit; no reuse
+    where there are gaps or fixed offsets, or where the limits were `spent` from the beginning.
+
+    However little time there is, each has about a second; where the limits end first fit after that, slots
+    of fixed sizes are what is quick.
+    """
+    best = without_empty(Placement(Naive().place(problem, limits).offsets, "no reuse"), problem)
+    if spent or not len(problem) or not is_plain(problem):
+        limits.report(best, problem)
+        return best
+    by_start = np.argsort(problem.start, kind="stable")
+    first_fit = place_online(problem, by_start, limits)
+    if first_fit is None:
+        tries = [(place_in_slots(problem, by_start), "slots")]
+    else:
+        tries = [(first_fit, "start × first fit")]
+        with suppress(PlanError):
+            tries.append((LinearScan().place(problem, limits).offsets, "linear scan"))
+    for offsets, name in tries:
+        placement = best if offsets is None else without_empty(Placement(offsets, name), problem)
+        if placement.arena_bytes(problem) < best.arena_bytes(problem):
+            best = placement
+    limits.report(best, problem)
+    return best
+
+
+def place_by_portfolio(
+    problem: Problem, limits: SolveLimits, target: int, first: Placement | None = None
+) -> Placement:
+    """The best of 7 orders × 2 fits, or the first with an arena of at most `target` bytes.
+
+    Never worse than `first` (that of `place_quickly` unless given), where it starts. Each try is abandoned
+    when it cannot beat the best so far. When the limits are reached, the best so far counts.
+    """
+    best = first or place_quickly(problem, limits, limits.stopped)
+    timeline, arena = make_timeline(problem), best.arena_bytes(problem)
+    ordered: dict[str, Ints] = {}
+    for order, fit in TRIES:
+        if limits.stopped or arena <= target:
+            break
+        if order.name not in ordered:
+            ordered[order.name] = order(timeline)
+        offsets = place_by(timeline, ordered[order.name], fit, limits, limit=arena - 1)
+        if offsets is not None:
+            best = without_empty(Placement(offsets, f"{order.name} × {fit} fit"), problem)
+            arena = best.arena_bytes(problem)
+            limits.report(best, problem)
+    return best

@@ -13,9 +13,14 @@ import numpy as np
 from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.problem import Ints, Problem, select
 from memplan_engine.strategies.base import Placement, SolveLimits
-from memplan_engine.strategies.constructive.portfolio import without_empty
-from memplan_engine.strategies.exact.attempts import BRANCHING_RULES, Outcome, PartSearch
-from memplan_engine.strategies.exact.independent_parts import MOST_BUFFERS, independent
+from memplan_engine.strategies.constructive.order_fit import without_empty
+from memplan_engine.strategies.exact.independent_parts import (
+    BRANCHING_RULES,
+    MOST_BUFFERS,
+    Outcome,
+    PartSearch,
+    independent,
+)
 
 SPREAD = (5**0.5 - 1) / 2
 """Every other early attempt looks between the target and the best arena, by multiples of the golden ratio. In

@@ -9,17 +9,32 @@ from memplan_engine.bounds import lower_bound
 from memplan_engine.kernels.search.repair import RepairLimits
 from memplan_engine.problem import Ints, Problem, select
 from memplan_engine.strategies.base import Placement, SolveLimits
-from memplan_engine.strategies.constructive import orders
-from memplan_engine.strategies.constructive.order_fit import NO_LIMIT, FitRule, is_plain, place_by
-from memplan_engine.strategies.constructive.orders import Order
-from memplan_engine.strategies.constructive.portfolio import OTHERS, STARTS, Try, place_quickly
-from memplan_engine.strategies.constructive.timeline import Timeline, make_timeline
-from memplan_engine.strategies.search.contact_fit import placements
-from memplan_engine.strategies.search.ejection_search import EjectionSearch, make_ejection_search
-from memplan_engine.strategies.search.large_neighbourhood import pack_windows
-from memplan_engine.strategies.search.peak_first import held_at, peak_window
+from memplan_engine.strategies.constructive.order_fit import (
+    NO_LIMIT,
+    OTHERS,
+    STARTS,
+    Try,
+    is_plain,
+    place_by,
+    place_quickly,
+)
+from memplan_engine.strategies.constructive.orders import (
+    BY_START,
+    FitRule,
+    Order,
+    Timeline,
+    conflicts,
+    make_timeline,
+)
+from memplan_engine.strategies.search.moves import (
+    EjectionSearch,
+    held_at,
+    make_ejection_search,
+    pack_windows,
+    peak_window,
+)
 from memplan_engine.strategies.search.search_params import DEFAULTS, SearchParams
-from memplan_engine.strategies.search.skyline_fit import Skylines, fullness
+from memplan_engine.strategies.search.urgency_fit import Skylines, fullness, placements
 
 CONTACT = "urgency × contact fit"
 SKYLINE = "urgency × skyline"
@@ -161,7 +176,7 @@ class LocalSearch:
         # What keeps holes is quick enough to be waited for, unless they were reached before we began.
         limits = SolveLimits() if is_plain(self.timeline.problem) and not self.limits.stopped else self.limits
         if self.arena > self.bound:
-            order = self.order(orders.BY_START)
+            order = self.order(BY_START)
             self.consider(
                 place_by(self.timeline, order, FitRule.FIRST, limits), f"start × {FitRule.FIRST} fit"
             )
@@ -230,7 +245,7 @@ class LocalSearch:
     @property
     def pairs(self) -> int:
         """How many pairs of buffers are alive together."""
-        return int(orders.conflicts(self.timeline.problem).sum()) // 2
+        return int(conflicts(self.timeline.problem).sum()) // 2
 
     def contact_pays(self, most: int) -> bool:
         """Whether contact fit comes before what is slower: the quick starts are far off, and it is quick,

@@ -27,9 +27,17 @@ from memplan_engine.kernels.shared_objects.objects import assign_by_distance, as
 from memplan_engine.kernels.types import Flags
 from memplan_engine.problem import FREE, Ints, Problem
 from memplan_engine.strategies.base import Placement, SolveLimits
-from memplan_engine.strategies.constructive import orders
-from memplan_engine.strategies.constructive.orders import Key, Order, Unit
-from memplan_engine.strategies.constructive.timeline import Timeline, make_timeline
+from memplan_engine.strategies.constructive.orders import (
+    BY_BREADTH,
+    BY_SIZE,
+    BY_SIZE_ALONE,
+    BY_START,
+    Key,
+    Order,
+    Timeline,
+    Unit,
+    make_timeline,
+)
 
 SOURCE = "Pisarchyk & Lee 2020 (arXiv 2001.03288), shared objects; TFLite's GPU delegate"
 MOST_MATCHED = 10_000
@@ -181,9 +189,9 @@ def _chains(by_start: Ints, before: Ints) -> Ints:
 SHARED_OBJECTS_BY_SIZE = SharedObjects(
     name="shared_objects_by_size",
     description="whole objects: largest buffer first, smallest free object",
-    by=orders.BY_SIZE,
+    by=BY_SIZE,
     rule=ObjectRule.SMALLEST,
-    kernel=_smallest_by(orders.BY_SIZE),
+    kernel=_smallest_by(BY_SIZE),
 )
 """Pisarchyk and Lee's greedy by size for shared objects. No object ever grows."""
 SHARED_OBJECTS_BY_SIZE_IMPROVED = SharedObjects(
@@ -201,15 +209,15 @@ SHARED_OBJECTS_BY_SIZE_IMPROVED = SharedObjects(
 SHARED_OBJECTS_BY_BREADTH = SharedObjects(
     name="shared_objects_by_breadth",
     description="whole objects: busiest step first, the free object that fits best",
-    by=orders.BY_BREADTH,
+    by=BY_BREADTH,
     rule=ObjectRule.SMALLEST,
-    kernel=_smallest_by(orders.BY_BREADTH),
+    kernel=_smallest_by(BY_BREADTH),
 )
 """Pisarchyk and Lee's greedy by breadth for shared objects: objects may grow."""
 SHARED_OBJECTS_IN_ORDER = SharedObjects(
     name="shared_objects_in_order",
     description="whole objects: as buffers come alive, free object of the closest size",
-    by=orders.BY_START,
+    by=BY_START,
     rule=ObjectRule.CLOSEST,
     kernel=_closest,
 )
@@ -226,7 +234,7 @@ PARTITION = SharedObjects(
     name="partition",
     description="whole partitions: largest buffer first, fullest free one; holds for all sizes",
     source="tract (DeviceMemSchema)",
-    by=orders.BY_SIZE_ALONE,
+    by=BY_SIZE_ALONE,
     rule=ObjectRule.FULLEST,
     kernel=_fullest,
 )

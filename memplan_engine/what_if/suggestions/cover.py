@@ -1,80 +1,149 @@
-"""Buffers whose absence leaves no step overfull: chosen greedily, or the fewest, exactly while that is small.
-
-Also how little each of them need shrink instead.
-"""
+"""Where more is alive than a capacity holds, and the buffers whose absence leaves no step overfull."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from memplan_engine.pieces import Pieces
-from memplan_engine.problem import Ints, Problem
-from memplan_engine.profile import Sections, alive_at, bytes_at, load_of
+from memplan_engine.problem import Ints, Pieces, Problem
+from memplan_engine.profile import Load, Sections, alive_at, bytes_at, load_of
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Live:
-    """The live bytes of each section, `nbytes`, and the pieces that they are the sum of."""
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """In the steps `[start, end)` more is alive than fits at each; `nbytes` live bytes at the worst."""
 
-    pieces: Pieces
-    sections: Sections
-    nbytes: Ints
-
-    @classmethod
-    def of(cls, problem: Problem) -> Live:
-        """Of all buffers."""
-        load = load_of(problem)
-        return cls(load.pieces, load.sections, load.live if len(load.live) else np.zeros(1, dtype=np.int64))
-
-    def worst(self) -> int:
-        """The section where most is alive."""
-        return int(np.argmax(self.nbytes))
-
-    def without(self, rows: Sequence[int]) -> Live:
-        """When the buffers `rows` are left out."""
-        nbytes = self.nbytes.copy()
-        for row in rows:
-            for first, last, held in self.stretches(row):
-                nbytes[first:last] -= held
-        return replace(self, nbytes=nbytes)
-
-    def stretches(self, row: int) -> list[tuple[int, int, int]]:
-        """Where the buffer is alive: sections `[first, last)` and the bytes that it holds there."""
-        own = slice(int(self.pieces.first[row]), int(self.pieces.first[row + 1]))
-        held = self.pieces.high[own] - self.pieces.low[own]
-        first, last = self.sections.first[own], self.sections.last[own]
-        return list(zip(first.tolist(), last.tolist(), held.tolist(), strict=True))
+    start: int
+    end: int
+    nbytes: int
 
 
-def greedy_cover(
-    problem: Problem, live: Live, capacity: int, stop: Callable[[], bool]
-) -> tuple[int, ...] | None:
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A buffer alive at some overfull step: its index, size in bytes, and at how many of them it is alive."""
+
+    buffer: int
+    nbytes: int
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """The live bytes pass `capacity`: whatever the packing, they must fall by `nbytes` at `step`, the worst.
+
+    `stretches` are all overfull steps, in order of time, `steps` how many there are; `members` whoever is
+    alive at one of them, those at most steps first, then the largest. `single` has the buffers (ascending)
+    that alone could make room: alive at every overfull step with enough bytes.
+    """
+
+    capacity: int
+    nbytes: int
+    step: int
+    stretches: tuple[Stretch, ...]
+    members: tuple[Member, ...]
+    single: tuple[int, ...]
+
+    @property
+    def steps(self) -> int:
+        """The number of overfull steps."""
+        return sum(stretch.end - stretch.start for stretch in self.stretches)
+
+
+def find_shortage(problem: Problem, capacity: int) -> Shortage | None:
+    """The shortage of `capacity` bytes; None when the live bytes never pass it. O(n log n)."""
+    load = load_of(problem)
+    pieces, sections, live = load.pieces, load.sections, load.live
+    over = np.flatnonzero(live > capacity)
+    if not len(over):
+        return None
+    worst = over[int(np.argmax(live[over]))]
+    return Shortage(
+        capacity,
+        int(live[worst]) - capacity,
+        int(sections.bounds[worst]),
+        _stretches(sections, live, over),
+        _members(problem, pieces, sections, over),
+        tuple(_single(problem, load, over, live - capacity).tolist()),
+    )
+
+
+def _stretches(sections: Sections, live: Ints, over: Ints) -> tuple[Stretch, ...]:
+    """Overfull sections, those next to each other as one."""
+    runs = np.split(over, np.flatnonzero(np.diff(over) > 1) + 1)
+    bounds = sections.bounds
+    return tuple(Stretch(int(bounds[run[0]]), int(bounds[run[-1] + 1]), int(live[run].max())) for run in runs)
+
+
+def _members(problem: Problem, pieces: Pieces, sections: Sections, over: Ints) -> tuple[Member, ...]:
+    widths = np.zeros(len(sections) + 1, dtype=np.int64)
+    widths[over + 1] = np.diff(sections.bounds)[over]
+    before = np.cumsum(widths)
+    steps = np.zeros(len(problem), dtype=np.int64)
+    held = (pieces.high > pieces.low) * (before[sections.last] - before[sections.first])
+    np.add.at(steps, pieces.owner, held)
+    rows = np.flatnonzero(steps)
+    rows = rows[np.lexsort((rows, -problem.size[rows], -steps[rows]))]
+    return tuple(Member(row, int(problem.size[row]), int(steps[row])) for row in rows.tolist())
+
+
+def _single(problem: Problem, load: Load, over: Ints, excess: Ints) -> Ints:
+    """Who holds, in every overfull section, at least what is too much there."""
+    pieces, sections = load.pieces, load.sections
+    first, last = int(sections.bounds[over[0]]), int(sections.bounds[over[-1]])
+    spanning = (problem.start <= first) & (problem.end > last) & (problem.size >= excess[over].max())
+    for buffer in [each for each in problem.gaps if spanning[each]]:
+        own = range(int(pieces.first[buffer]), int(pieces.first[buffer + 1]))
+        held = np.zeros(len(sections), dtype=np.int64)
+        for piece in own:
+            held[sections.first[piece] : sections.last[piece]] = pieces.high[piece] - pieces.low[piece]
+        spanning[buffer] = bool((held[over] >= excess[over]).all())
+    return np.flatnonzero(spanning)
+
+
+def _stretches_of(load: Load, row: int) -> list[tuple[int, int, int]]:
+    """Where a buffer is alive: sections `[first, last)` and the bytes that it holds there."""
+    pieces, sections = load.pieces, load.sections
+    own = slice(int(pieces.first[row]), int(pieces.first[row + 1]))
+    held = pieces.high[own] - pieces.low[own]
+    return list(zip(sections.first[own].tolist(), sections.last[own].tolist(), held.tolist(), strict=True))
+
+
+def _without(load: Load, rows: Sequence[int]) -> Ints:
+    """The live bytes of each section when the buffers `rows` are left out."""
+    left = load.live.copy()
+    for row in rows:
+        for first, last, held in _stretches_of(load, row):
+            left[first:last] -= held
+    return left
+
+
+def greedy_cover(problem: Problem, capacity: int, stop: Callable[[], bool]) -> tuple[int, ...] | None:
     """Buffers (ascending) to leave out: at the worst step whoever holds most bytes over most overfull
     sections, again and again; at last without those not needed. None when `stop` ended it."""
     chosen: dict[int, None] = {}
-    left = live.without(())
-    while left.nbytes[worst := left.worst()] > capacity:
+    load = load_of(problem)
+    left, bounds = load.live.copy(), load.sections.bounds
+    while left.max(initial=0) > capacity:
         if stop():
             return None
-        alive = alive_at(problem, int(live.sections.bounds[worst]))
+        alive = alive_at(problem, int(bounds[np.argmax(left)]))
         alive = alive[[row not in chosen for row in alive.tolist()]]
-        before = np.concatenate([[0], np.cumsum(left.nbytes > capacity)])
-        first = np.searchsorted(live.sections.bounds, problem.start[alive])
-        last = np.searchsorted(live.sections.bounds, problem.end[alive])
+        before = np.concatenate([[0], np.cumsum(left > capacity)])
+        first = np.searchsorted(bounds, problem.start[alive])
+        last = np.searchsorted(bounds, problem.end[alive])
         gain = problem.size[alive].astype(np.float64) * (before[last] - before[first])
         row = int(alive[int(np.argmax(gain))])
         chosen[row] = None
-        for begin, end, held in live.stretches(row):
-            left.nbytes[begin:end] -= held
+        for begin, end, held in _stretches_of(load, row):
+            left[begin:end] -= held
     for row in sorted(chosen, key=lambda row: (-int(problem.size[row]), row)):
-        stretches = live.stretches(row)
-        if all(int(left.nbytes[begin:end].max()) + held <= capacity for begin, end, held in stretches):
+        stretches = _stretches_of(load, row)
+        if all(int(left[begin:end].max()) + held <= capacity for begin, end, held in stretches):
             del chosen[row]
             for begin, end, held in stretches:
-                left.nbytes[begin:end] += held
+                left[begin:end] += held
     return tuple(sorted(chosen))
 
 
@@ -82,18 +151,16 @@ def least_losses(problem: Problem, rows: Sequence[int], capacity: int) -> dict[i
     """Row → by how many bytes it must shrink, where leaving all `rows` out brings the live bytes down to
     `capacity`: the largest first take back as much as there is room for. No loss can be made smaller alone.
     """
-    live = Live.of(problem)
-    left = live.without(rows)
+    load = load_of(problem)
+    left = _without(load, rows)
     losses = {}
     for row in sorted(rows, key=lambda row: (-int(problem.size[row]), row)):
-        size, stretches = int(problem.size[row]), live.stretches(row)
-        room = min(
-            (capacity - int(left.nbytes[begin:end].max()) for begin, end, _ in stretches), default=size
-        )
+        size, stretches = int(problem.size[row]), _stretches_of(load, row)
+        room = min((capacity - int(left[begin:end].max()) for begin, end, _ in stretches), default=size)
         # A window of a gap gets smaller with its buffer, or not at all: such a buffer stays out.
         back = 0 if row in problem.gaps else min(room, size)
         for begin, end, _ in stretches:
-            left.nbytes[begin:end] += back
+            left[begin:end] += back
         if back < size:
             losses[row] = size - back
     return losses
@@ -126,20 +193,20 @@ def smallest_cover(problem: Problem, capacity: int, stop: Callable[[], bool] = l
 
     Steps enter one by one, the worst of those that the choice so far leaves overfull: few of them matter.
     """
-    live = Live.of(problem)
+    load = load_of(problem)
     rows: list[_Row] = []
     chosen: tuple[int, ...] = ()
     search = _Search(problem, MOST_LOOKS)
     while search.exact:
-        left = live.without(chosen)
-        worst = left.worst()
-        if left.nbytes[worst] <= capacity:
+        left = _without(load, chosen)
+        if left.max(initial=0) <= capacity:
             return Cover(tuple(sorted(chosen)), True)
-        step = int(live.sections.bounds[worst])
+        worst = int(np.argmax(left))
+        step = int(load.sections.bounds[worst])
         held = {buffer: bytes_at(problem, buffer, step) for buffer in alive_at(problem, step).tolist()}
-        rows.append(_Row(int(live.nbytes[worst]) - capacity, held))
+        rows.append(_Row(int(load.live[worst]) - capacity, held))
         chosen = search.solve(rows)
-    greedy = greedy_cover(problem, live, capacity, stop)
+    greedy = greedy_cover(problem, capacity, stop)
     return None if greedy is None else Cover(greedy, False)
 
 

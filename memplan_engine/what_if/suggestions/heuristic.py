@@ -11,12 +11,12 @@ import numpy as np
 
 from memplan_engine.plan import Plan
 from memplan_engine.problem import FREE, Ints, Problem, select
+from memplan_engine.profile import load_of
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive import orders
-from memplan_engine.strategies.constructive.order_fit import FitRule, place_by
-from memplan_engine.strategies.constructive.portfolio import TRIES, Try
-from memplan_engine.strategies.constructive.timeline import make_timeline
-from memplan_engine.what_if.suggestions.cover import Live, greedy_cover, least_losses
+from memplan_engine.strategies.constructive.order_fit import TRIES, Try, place_by
+from memplan_engine.strategies.constructive.orders import FitRule, make_timeline
+from memplan_engine.what_if.suggestions.cover import greedy_cover, least_losses
 
 MOST_ROUNDS = 8
 """How many targets for the live bytes are tried."""
@@ -75,10 +75,6 @@ class _Search:
     plan: Plan
     capacity: int
     deadline: float
-    live: Live = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.live = Live.of(self.problem)
 
     @property
     def problem(self) -> Problem:
@@ -94,7 +90,7 @@ class _Search:
         offsets = place_by(timeline, order(timeline), fit, SolveLimits())
         assert offsets is not None
         arena = int((offsets + self.problem.size).max(initial=1))
-        return self.capacity * int(self.live.nbytes.max(initial=0)) // max(1, arena)
+        return self.capacity * load_of(self.problem).peak // max(1, arena)
 
     def tries(self) -> list[Try]:
         """First what made the plan."""
@@ -135,7 +131,7 @@ class _Search:
 
     def covered(self, target: int, tries: Sequence[Try]) -> Reduction | None:
         """The buffers that bring the live bytes down to `target`, where the rest could be packed."""
-        rows = greedy_cover(self.problem, self.live, target, lambda: self.over(GRACE_SECONDS))
+        rows = greedy_cover(self.problem, target, lambda: self.over(GRACE_SECONDS))
         if rows is None:
             return None
         out = np.array(rows, dtype=np.int64)

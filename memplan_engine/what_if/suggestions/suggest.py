@@ -16,9 +16,14 @@ from memplan_engine.problem import Buffer, Problem
 from memplan_engine.profile import alive_at
 from memplan_engine.strategies.base import SolveLimits, limits_were_budget
 from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
-from memplan_engine.what_if.suggestions.cover import Cover, least_losses, smallest_cover
+from memplan_engine.what_if.suggestions.cover import (
+    Cover,
+    Shortage,
+    find_shortage,
+    least_losses,
+    smallest_cover,
+)
 from memplan_engine.what_if.suggestions.heuristic import leave_out
-from memplan_engine.what_if.suggestions.shortage import Shortage, find_shortage
 from memplan_engine.what_if.suggestions.trials import Trials, decide_from
 
 DEFAULT_SECONDS = 5.0
