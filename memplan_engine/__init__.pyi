@@ -140,12 +140,12 @@ from .files import (
 )
 from .files import load_recording as load_recording
 from .formats.csv_tables.csv_writer import write_csv as write_csv
-from .formats.memplan_json.json_writer import write_json as write_json
-from .formats.memplan_json.observation_reader import load_observation as load_observation
-from .formats.memplan_json.observation_writer import (
+from .formats.memplan_json.json_file import write_json as write_json
+from .formats.memplan_json.observation_file import load_observation as load_observation
+from .formats.memplan_json.observation_file import (
     write_observation as write_observation,
 )
-from .formats.memplan_json.observation_writer import (
+from .formats.memplan_json.observation_file import (
     write_observation_trace as write_observation_trace,
 )
 from .formats.memplan_json.run_files import (

@@ -29,7 +29,7 @@ from memplan_engine import (
 from memplan_engine.formats.about import read_about
 from memplan_engine.formats.importer import HEAD_BYTES, Loaded
 from memplan_engine.formats.memplan_json.graph_format import About
-from memplan_engine.formats.memplan_json.observation_reader import is_observation
+from memplan_engine.formats.memplan_json.observation_file import is_observation
 from memplan_engine.formats.memplan_json.run_files import is_run
 from memplan_engine.formats.read_limits import read_head
 from memplan_engine.preparation import Preparation, prepare

@@ -15,7 +15,7 @@ from memplan_engine import (
     load_recording,
 )
 from memplan_engine.files import recognise
-from memplan_engine.formats.allocator_files.profiler_file import is_trace
+from memplan_engine.formats.allocator_files.allocator_readers import is_trace
 from memplan_engine.formats.importer import HEAD_BYTES
 from memplan_engine.formats.json_stream import head_of
 from memplan_engine.formats.read_limits import read_head

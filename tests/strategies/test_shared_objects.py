@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from memplan_engine import load
 from memplan_engine.analysis.positional import breadth_at, breadths, positional_maxima, shared_objects_bound
 from memplan_engine.errors import InputError, PlanError
-from memplan_engine.formats.memplan_json.json_writer import write_json
+from memplan_engine.formats.memplan_json.json_file import write_json
 from memplan_engine.planner import adopt, compare, make_plan, strategies_for
 from memplan_engine.problem import FREE, Gap, make_problem
 from memplan_engine.reporters.shared_object_tables import ObjectRow, object_summary, object_table

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.errors import InputError
-from memplan_engine.formats.memplan_json.json_reader import loads
-from memplan_engine.formats.memplan_json.json_writer import dumps
+from memplan_engine.formats.memplan_json.json_file import dumps, loads
 from memplan_engine.planner import adopt, make_plan
 from memplan_engine.problem import FREE, Gap, Problem, make_problem
 from memplan_engine.verify import recheck_cores

@@ -48,7 +48,7 @@ def observe(
     require_torch("observing a model")
     step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
     check_targets((".json",), None, trace, output)
-    from memplan_engine.formats.memplan_json.observation_writer import (
+    from memplan_engine.formats.memplan_json.observation_file import (
         write_observation,
         write_observation_trace,
     )

@@ -166,7 +166,7 @@ def _try(
 
 
 def _write(outcome: RunOutcome, trace: Path | None, observation: Path | None, output: Path | None) -> None:
-    from memplan_engine.formats.memplan_json.observation_writer import (
+    from memplan_engine.formats.memplan_json.observation_file import (
         write_observation,
         write_observation_trace,
     )
