@@ -295,8 +295,8 @@ from .replay.make import (
 )
 from .replay.steps import Replay as Replay
 from .reporters.diff_markdown import diff_markdown as diff_markdown
+from .reporters.html.report_html import ReportNotes as ReportNotes
 from .reporters.html.report_html import write_report as write_report
-from .reporters.html.report_sections import ReportNotes as ReportNotes
 from .reporters.shared_object_tables import (
     object_summary as object_summary,
 )

@@ -35,6 +35,13 @@ from memplan_engine.recordings.recording_parts import DEFAULT_POOL, pools_by_add
 
 KIND = "a memory snapshot of PyTorch, with segments and device_traces"
 IN_USE = ("active_allocated", "active_pending_free", "active_awaiting_free")
+ACTIONS = {action.name.lower(): int(action) for action in Action if action is not Action.OTHER}
+MOST_LAYOUTS = 256
+MOST_EVENTS, MOST_CALLS = 50_000_000, 50_000_000
+"""Events, and calls in all different stacks together: what 3 GiB hold."""
+MOST_LINES = 1 << 31
+_EVENT = struct.Struct("<qqqqiii").pack
+Close = Callable[[list[Any]], Any]
 
 
 def load_snapshot(path: Path | str, progress: Progress | None = None) -> Snapshot:
@@ -148,14 +155,6 @@ class _Segments:
         return value
 
 
-ACTIONS = {action.name.lower(): int(action) for action in Action if action is not Action.OTHER}
-MOST_LAYOUTS = 256
-MOST_EVENTS, MOST_CALLS = 50_000_000, 50_000_000
-"""Events, and calls in all different stacks together: what 3 GiB hold."""
-MOST_LINES = 1 << 31
-_EVENT = struct.Struct("<qqqqiii").pack
-
-
 class _Marker:
     """Stands for an event whose row has been kept."""
 
@@ -178,9 +177,6 @@ class StackRef(FrameRef):
     """Stands for a list of frames: its number."""
 
     __slots__ = ()
-
-
-Close = Callable[[list[Any]], Any]
 
 
 class SnapshotRows:

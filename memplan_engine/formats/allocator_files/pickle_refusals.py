@@ -29,6 +29,11 @@ TEXT_CODES = b"ILSVFgp"
 """Instructions of protocols 0 and 1, which have their arguments as text."""
 WHOLE = "a pickle that is not damaged"
 PLAIN = "plain data: nothing in a file is looked up or called"
+MAX_TUPLE_DEPTH = 100
+MAX_KEY_ITEMS = 8
+MAX_KEY_NUMBER = 1 << 60
+"""Beyond, numbers are hashed modulo 2^61 − 1: a file could choose keys that all collide."""
+_SCALARS = (str, bytes, bool, float, type(None))
 
 
 class Refusals:
@@ -77,13 +82,6 @@ def brief(value: Any) -> str:
     if isinstance(value, str | bytes):
         return repr(value) if len(value) <= 40 else f"{value[:39]!r}…"
     return f"a {type(value).__name__}"
-
-
-MAX_TUPLE_DEPTH = 100
-MAX_KEY_ITEMS = 8
-MAX_KEY_NUMBER = 1 << 60
-"""Beyond, numbers are hashed modulo 2^61 − 1: a file could choose keys that all collide."""
-_SCALARS = (str, bytes, bool, float, type(None))
 
 
 def as_key(key: Any, machine: Refusals, at: int) -> Hashable:

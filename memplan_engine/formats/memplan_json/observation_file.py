@@ -16,6 +16,11 @@ from memplan_engine.recordings.allocator_recording import Rows, Snapshot
 from memplan_engine.recordings.observation import Level, Observation, observation_snapshot, older
 from memplan_engine.system.write_atomically import write_atomically
 
+_NS = 1000
+PROCESS, THREAD = 1, 1
+_TORCH_CPU, _TORCH_CUDA = 0, 1
+"""torch's numbers of kinds of devices, as its profiler writes them."""
+
 
 @dataclass(frozen=True, slots=True)
 class ObservationImporter(RecordingImporter):
@@ -55,12 +60,6 @@ def load_observation(path: Path | str) -> Observation:
 
     path = Path(path)
     return observation_from(load_as(ObservationFile, path, "memplan/observation"), path.name)
-
-
-_NS = 1000
-PROCESS, THREAD = 1, 1
-_TORCH_CPU, _TORCH_CUDA = 0, 1
-"""torch's numbers of kinds of devices, as its profiler writes them."""
 
 
 def write_observation(observation: Observation, path: Path | str) -> None:

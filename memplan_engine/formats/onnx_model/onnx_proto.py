@@ -26,6 +26,28 @@ _RANDOM = frozenset(
 _VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
 _DROPOUT_IS_INFERENCE = 7
 """Before this version of the operator set Dropout had a mode of its own (`is_test`)."""
+ELEMENTS: dict[str, tuple[str, int]] = {
+    "FLOAT": ("float32", 32),
+    "DOUBLE": ("float64", 64),
+    "FLOAT16": ("float16", 16),
+    "BFLOAT16": ("bfloat16", 16),
+    "COMPLEX64": ("complex64", 64),
+    "COMPLEX128": ("complex128", 128),
+    "BOOL": ("bool", 8),
+    **{
+        f"{sign}INT{bits}": (f"{sign.lower()}int{bits}", bits)
+        for sign in ("", "U")
+        for bits in (2, 4, 8, 16, 32, 64)
+    },
+    **{
+        f"FLOAT8{kind}": (f"float8{kind.lower()}", 8)
+        for kind in ("E4M3FN", "E4M3FNUZ", "E5M2", "E5M2FNUZ", "E8M0")
+    },
+    "FLOAT4E2M1": ("float4e2m1", 4),
+    "FLOAT6E2M3": ("float6e2m3", 6),
+    "FLOAT6E3M2": ("float6e3m2", 6),
+}
+"""ONNX's name of an element type → ours, and its bits. Elements under a byte are packed."""
 
 
 def subgraphs(node: Any) -> Iterator[Any]:
@@ -161,30 +183,6 @@ def _kinds(node: Any) -> Iterator[str]:
     for graph in subgraphs(node):
         for inner in graph.node:
             yield from _kinds(inner)
-
-
-ELEMENTS: dict[str, tuple[str, int]] = {
-    "FLOAT": ("float32", 32),
-    "DOUBLE": ("float64", 64),
-    "FLOAT16": ("float16", 16),
-    "BFLOAT16": ("bfloat16", 16),
-    "COMPLEX64": ("complex64", 64),
-    "COMPLEX128": ("complex128", 128),
-    "BOOL": ("bool", 8),
-    **{
-        f"{sign}INT{bits}": (f"{sign.lower()}int{bits}", bits)
-        for sign in ("", "U")
-        for bits in (2, 4, 8, 16, 32, 64)
-    },
-    **{
-        f"FLOAT8{kind}": (f"float8{kind.lower()}", 8)
-        for kind in ("E4M3FN", "E4M3FNUZ", "E5M2", "E5M2FNUZ", "E8M0")
-    },
-    "FLOAT4E2M1": ("float4e2m1", 4),
-    "FLOAT6E2M3": ("float6e2m3", 6),
-    "FLOAT6E3M2": ("float6e3m2", 6),
-}
-"""ONNX's name of an element type → ours, and its bits. Elements under a byte are packed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,12 @@ from memplan_engine.errors import InputError
 from memplan_engine.formats.importer import ImportOptions
 from memplan_engine.graph import Graph
 
+_MODEL_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
+"""Field number → wire type (0 a number, 2 a length and bytes) in ModelProto."""
+_IR_VERSION, _GRAPH = 1, 7
+_GRAPH_TAGS = frozenset(field << 3 | 2 for field in (1, 2, 5, 10, 11, 12, 13, 14, 15))
+_MOST_FIELDS = 4096
+
 
 @dataclass(frozen=True, slots=True)
 class OnnxImporter:
@@ -44,13 +50,6 @@ class OnnxImporter:
         if not looks_like_onnx(path):
             raise InputError(path.name, "", "bytes that are no ONNX model", "an ONNX model")
         return load_model(path, options)
-
-
-_MODEL_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
-"""Field number → wire type (0 a number, 2 a length and bytes) in ModelProto."""
-_IR_VERSION, _GRAPH = 1, 7
-_GRAPH_TAGS = frozenset(field << 3 | 2 for field in (1, 2, 5, 10, 11, 12, 13, 14, 15))
-_MOST_FIELDS = 4096
 
 
 def looks_like_onnx(path: Path) -> bool:

@@ -49,6 +49,25 @@ _DATA_FIELDS = (
     "uint64_data",
     "string_data",
 )
+MOST_ELEMENTS = 1024
+"""What is larger is no shape."""
+MOST_ROUNDS = 200
+_EVALUATED = frozenset(
+    """Abs Add And Cast Ceil Concat ConstantOfShape Div Equal Expand Flatten Floor Gather Greater
+    GreaterOrEqual Identity Less LessOrEqual Max Min Mod Mul Neg Not Or Range ReduceMax ReduceMin ReduceProd
+    ReduceSum Reshape Slice Sqrt Squeeze Sub Transpose Unsqueeze Where""".split()  # noqa: SIM905
+)
+_REFUSALS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What the reference implementation raises on damaged tensors and attributes: then nothing is concluded."""
+Array = NDArray[Any]
 
 
 def load_model(path: Path, options: ImportOptions) -> Graph:
@@ -142,28 +161,6 @@ def _infer(model: Any, source: str) -> Any:
         raise InputError(
             source, "shape inference", str(error), "shapes and types that fit each other"
         ) from None
-
-
-MOST_ELEMENTS = 1024
-"""What is larger is no shape."""
-MOST_ROUNDS = 200
-_EVALUATED = frozenset(
-    """Abs Add And Cast Ceil Concat ConstantOfShape Div Equal Expand Flatten Floor Gather Greater
-    GreaterOrEqual Identity Less LessOrEqual Max Min Mod Mul Neg Not Or Range ReduceMax ReduceMin ReduceProd
-    ReduceSum Reshape Slice Sqrt Squeeze Sub Transpose Unsqueeze Where""".split()  # noqa: SIM905
-)
-_REFUSALS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
-"""What the reference implementation raises on damaged tensors and attributes: then nothing is concluded."""
-
-Array = NDArray[Any]
 
 
 def infer_fixed(model: Any, infer: Callable[[Any], Any], dims: Mapping[str, int]) -> Any:
