@@ -4,7 +4,16 @@ from .analysis.layout import (
     Layout as Layout,
 )
 from .analysis.layout import (
+    UsageRecord as UsageRecord,
+)
+from .analysis.layout import (
     make_layout as make_layout,
+)
+from .analysis.layout import (
+    records_problem as records_problem,
+)
+from .analysis.layout import (
+    usage_records as usage_records,
 )
 from .analysis.managed_values import (
     ManagedValue as ManagedValue,
@@ -20,6 +29,12 @@ from .analysis.peak import (
 )
 from .analysis.peak import (
     find_peak as find_peak,
+)
+from .analysis.positional import (
+    object_summary as object_summary,
+)
+from .analysis.positional import (
+    object_table as object_table,
 )
 from .analysis.positional import (
     positional_maxima as positional_maxima,
@@ -41,15 +56,6 @@ from .analysis.training_phases import (
 )
 from .analysis.training_phases import (
     saved_activations as saved_activations,
-)
-from .analysis.usage_records import (
-    UsageRecord as UsageRecord,
-)
-from .analysis.usage_records import (
-    records_problem as records_problem,
-)
-from .analysis.usage_records import (
-    usage_records as usage_records,
 )
 from .analysis.workspaces import (
     predicted_live as predicted_live,
@@ -297,12 +303,6 @@ from .replay.steps import Replay as Replay
 from .reporters.diff_markdown import diff_markdown as diff_markdown
 from .reporters.html.report_html import ReportNotes as ReportNotes
 from .reporters.html.report_html import write_report as write_report
-from .reporters.shared_object_tables import (
-    object_summary as object_summary,
-)
-from .reporters.shared_object_tables import (
-    object_table as object_table,
-)
 from .runtime.eager_run import observe_model as observe_model
 from .runtime.observer.observe_run import (
     Observer as Observer,

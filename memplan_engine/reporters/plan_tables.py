@@ -71,7 +71,7 @@ def _objects(plan: Plan) -> list[tuple[str, str]]:
     if plan.objects is None:
         return []
     # Here, not above: most plans need not wait for what few of them have.
-    from memplan_engine.reporters.shared_object_tables import object_summary
+    from memplan_engine.analysis.positional import object_summary
 
     found = object_summary(plan)
     over = "which they meet" if found.optimal else f"{format_percent(found.gap)} over"
@@ -256,7 +256,7 @@ def _object_facts(plan: Plan) -> dict[str, Any]:
     if plan.objects is None:
         return {}
     # Here, not above: most plans need not wait for what few of them have.
-    from memplan_engine.reporters.shared_object_tables import object_summary
+    from memplan_engine.analysis.positional import object_summary
 
     found = object_summary(plan)
     return {
