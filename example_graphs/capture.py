@@ -19,7 +19,7 @@ import transformers
 
 from memplan_engine import Graph
 from memplan_engine.formats.memplan_json.graph_format import About
-from memplan_engine.formats.memplan_json.json_writer import write_json
+from memplan_engine.formats.memplan_json.json_file import write_json
 from memplan_engine.fx_estimator.fx_estimates import estimate_peaks
 from memplan_engine.torch_capture.capture_module import capture
 from memplan_engine.torch_capture.training.torch_step import capture_step

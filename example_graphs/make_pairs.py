@@ -22,7 +22,7 @@ from torch import nn
 
 from memplan_engine import Graph
 from memplan_engine.formats.memplan_json.graph_format import About
-from memplan_engine.formats.memplan_json.json_writer import write_json
+from memplan_engine.formats.memplan_json.json_file import write_json
 from memplan_engine.torch_capture.capture_module import capture
 
 HERE = Path(__file__).resolve().parent

@@ -4,7 +4,16 @@ from .analysis.layout import (
     Layout as Layout,
 )
 from .analysis.layout import (
+    UsageRecord as UsageRecord,
+)
+from .analysis.layout import (
     make_layout as make_layout,
+)
+from .analysis.layout import (
+    records_problem as records_problem,
+)
+from .analysis.layout import (
+    usage_records as usage_records,
 )
 from .analysis.managed_values import (
     ManagedValue as ManagedValue,
@@ -20,6 +29,12 @@ from .analysis.peak import (
 )
 from .analysis.peak import (
     find_peak as find_peak,
+)
+from .analysis.positional import (
+    object_summary as object_summary,
+)
+from .analysis.positional import (
+    object_table as object_table,
 )
 from .analysis.positional import (
     positional_maxima as positional_maxima,
@@ -41,15 +56,6 @@ from .analysis.training_phases import (
 )
 from .analysis.training_phases import (
     saved_activations as saved_activations,
-)
-from .analysis.usage_records import (
-    UsageRecord as UsageRecord,
-)
-from .analysis.usage_records import (
-    records_problem as records_problem,
-)
-from .analysis.usage_records import (
-    usage_records as usage_records,
 )
 from .analysis.workspaces import (
     predicted_live as predicted_live,
@@ -140,12 +146,12 @@ from .files import (
 )
 from .files import load_recording as load_recording
 from .formats.csv_tables.csv_writer import write_csv as write_csv
-from .formats.memplan_json.json_writer import write_json as write_json
-from .formats.memplan_json.observation_reader import load_observation as load_observation
-from .formats.memplan_json.observation_writer import (
+from .formats.memplan_json.json_file import write_json as write_json
+from .formats.memplan_json.observation_file import load_observation as load_observation
+from .formats.memplan_json.observation_file import (
     write_observation as write_observation,
 )
-from .formats.memplan_json.observation_writer import (
+from .formats.memplan_json.observation_file import (
     write_observation_trace as write_observation_trace,
 )
 from .formats.memplan_json.run_files import (
@@ -295,14 +301,8 @@ from .replay.make import (
 )
 from .replay.steps import Replay as Replay
 from .reporters.diff_markdown import diff_markdown as diff_markdown
+from .reporters.html.report_html import ReportNotes as ReportNotes
 from .reporters.html.report_html import write_report as write_report
-from .reporters.html.report_sections import ReportNotes as ReportNotes
-from .reporters.shared_object_tables import (
-    object_summary as object_summary,
-)
-from .reporters.shared_object_tables import (
-    object_table as object_table,
-)
 from .runtime.eager_run import observe_model as observe_model
 from .runtime.observer.observe_run import (
     Observer as Observer,

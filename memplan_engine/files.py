@@ -9,19 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from memplan_engine.errors import InputError
-from memplan_engine.formats.importer import HEAD_BYTES, Importer, ImportOptions, Loaded
+from memplan_engine.formats.importer import HEAD_BYTES, Importer, ImportOptions, Loaded, RecordingImporter
 from memplan_engine.formats.read_limits import read_head
-from memplan_engine.formats.recording_file import RecordingImporter
 from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
+from memplan_engine.recordings.allocator_recording import Snapshot
 from memplan_engine.system import by_name
-
-if TYPE_CHECKING:
-    from memplan_engine.recordings.allocator_recording import Snapshot
 
 __all__ = [
     "ImportOptions",
@@ -37,16 +33,16 @@ __all__ = [
 
 READERS = (
     "memplan_engine.torch_capture.pt2_reader:Pt2Importer",
-    "memplan_engine.formats.allocator_files.profiler_file:ProfilerImporter",
-    "memplan_engine.formats.memplan_json.observation_reader:ObservationImporter",
-    "memplan_engine.formats.memplan_json.json_reader:JsonImporter",
-    "memplan_engine.formats.allocator_files.snapshot_reader:SnapshotImporter",
+    "memplan_engine.formats.allocator_files.allocator_readers:ProfilerImporter",
+    "memplan_engine.formats.memplan_json.observation_file:ObservationImporter",
+    "memplan_engine.formats.memplan_json.json_file:JsonImporter",
+    "memplan_engine.formats.allocator_files.allocator_readers:SnapshotImporter",
     "memplan_engine.formats.onnx_model.onnx_reader:OnnxImporter",
     "memplan_engine.formats.csv_tables.csv_reader:CsvImporter",
 )
 """In the order in which they are asked whether a file is theirs: the strictest first."""
 WRITERS = {
-    ".json": "memplan_engine.formats.memplan_json.json_writer:write_json",
+    ".json": "memplan_engine.formats.memplan_json.json_file:write_json",
     ".csv": "memplan_engine.formats.csv_tables.csv_writer:write_csv",
 }
 

@@ -100,7 +100,7 @@ ROOMS: dict[str, str] = {
     ),
     "plotting": ("kernels.plotting errors units system graph problem profile plan analysis"),
     "reporters": (
-        "errors units scope graph callers problem profile bounds plan verify analysis "
+        "units scope graph callers problem profile bounds plan verify analysis "
         "strategies diffing recordings symbolic replay rewrites.reuse feasibility "
         "what_if what_if.suggestions formats.memplan_json fx_estimator plotting"
     ),

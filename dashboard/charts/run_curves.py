@@ -10,7 +10,7 @@ from memplan_dashboard.charts.peak_bars import escape
 
 from memplan_engine.formats.memplan_json.run_format import RunFile, peak_of
 from memplan_engine.plotting.axis_ticks import byte_axis
-from memplan_engine.reporters.run_words import CURVES, signed
+from memplan_engine.reporters.run_tables import CURVES, signed
 from memplan_engine.units import format_bytes
 
 MOST_POINTS = 4_000

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from streamlit.components.v2.types import ComponentRenderer
 
 from memplan_engine import Replay, replay_summary
-from memplan_engine.problem import cut
 from memplan_engine.plotting.bundling import CHART_MODULES, bundle
+from memplan_engine.problem import cut
 from memplan_engine.replay.by_hand import Exercise
 
 FRONTEND = Path(__file__).parent / "frontend"

@@ -34,11 +34,11 @@ from memplan_engine import (
 )
 from memplan_engine.files import recognise
 from memplan_engine.formats.about import read_about
-from memplan_engine.formats.allocator_files.profiler_file import is_trace
+from memplan_engine.formats.allocator_files.allocator_readers import is_trace
 from memplan_engine.formats.importer import HEAD_BYTES, Loaded
 from memplan_engine.formats.json_stream import head_of
 from memplan_engine.formats.memplan_json.graph_format import About
-from memplan_engine.formats.memplan_json.observation_reader import is_observation
+from memplan_engine.formats.memplan_json.observation_file import is_observation
 from memplan_engine.formats.memplan_json.run_files import is_run
 from memplan_engine.formats.read_limits import read_head
 from memplan_engine.preparation import Preparation, prepare

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memplan_engine.formats.allocator_files.profiler_file import is_trace
+from memplan_engine.formats.allocator_files.allocator_readers import is_trace
 from memplan_engine.formats.importer import HEAD_BYTES
 from memplan_engine.formats.read_limits import MAX_TEXT_BYTES, read_head, read_text
 

@@ -14,7 +14,7 @@ from memplan_engine.errors import MissingDependencyError
 from memplan_engine.plan import Plan
 from memplan_engine.plotting.axis_ticks import byte_ticks
 from memplan_engine.plotting.figure_style import FigureStyle
-from memplan_engine.plotting.rasterize import paint, png_bytes
+from memplan_engine.plotting.png_figure import paint, png_bytes
 from memplan_engine.plotting.scene import coarse, make_scene
 from memplan_engine.plotting.strip_lines import StripLine, strip_lines, top_of_strip
 from memplan_engine.problem import Ints, cut

@@ -11,7 +11,7 @@ import numpy as np
 
 from memplan_engine.plan import Plan
 from memplan_engine.plotting.figure_style import PIXELS_PER_INCH, FigureStyle
-from memplan_engine.plotting.rasterize import paint, png_bytes
+from memplan_engine.plotting.png_figure import paint, png_bytes
 from memplan_engine.plotting.scene import Rects, Scene, make_scene, rect_labels
 from memplan_engine.plotting.shapes import Area, Box, Line, Path, Shape, Text
 from memplan_engine.system import write_atomically

@@ -36,9 +36,14 @@ from memplan_engine.replay.replay_values import (
     Verdict,
 )
 from memplan_engine.replay.steps import Replay
-from memplan_engine.strategies.exact.attempts import MOST_RAISES, priorities
 from memplan_engine.strategies.exact.exact_search import Exact
-from memplan_engine.strategies.exact.independent_parts import Columns, independent, make_columns
+from memplan_engine.strategies.exact.independent_parts import (
+    MOST_RAISES,
+    Columns,
+    independent,
+    make_columns,
+    priorities,
+)
 from memplan_engine.units import format_bytes
 
 NO_END = -1

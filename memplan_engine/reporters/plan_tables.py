@@ -1,23 +1,23 @@
-"""Tables for people: finished values in, Rich renderables out."""
+"""Plans, peaks, layouts and findings: for machines, what `--json` prints; for people, as Rich renderables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from memplan_engine.analysis.claims import beside, counted, left_out, optimal_for, verdict
+from memplan_engine.analysis.claims import beside, claim_summary, counted, left_out, optimal_for, verdict
 from memplan_engine.analysis.plan_figures import figures_of
 from memplan_engine.bounds import BoundKind, contributors
+from memplan_engine.graph import unknown_sizes
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
-from memplan_engine.reporters.figure_list import figure_rows
-from memplan_engine.reporters.peak_columns import shown_columns
+from memplan_engine.reporters.figure_list import contributor_facts, figure_facts, figure_rows, shown_columns
 from memplan_engine.reporters.rich_tables import MOST_ROWS, label_table, make_table, more, numbers, plain_text
-from memplan_engine.scope import scope_words
+from memplan_engine.scope import scope_summary, scope_words
 from memplan_engine.units import exact, format_bytes, format_percent, format_seconds, format_span
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from memplan_engine.formats.memplan_json.graph_format import About
     from memplan_engine.strategies.base import Strategy
     from memplan_engine.verify.validate import Report
+
 
 MOST_ENTRIES = 8
 
@@ -69,8 +70,8 @@ def effort(plan: Plan) -> str:
 def _objects(plan: Plan) -> list[tuple[str, str]]:
     if plan.objects is None:
         return []
-    # Here, not above, as are the other rows that few plans have: most need not wait for what they take.
-    from memplan_engine.reporters.shared_object_tables import object_summary
+    # Here, not above: most plans need not wait for what few of them have.
+    from memplan_engine.analysis.positional import object_summary
 
     found = object_summary(plan)
     over = "which they meet" if found.optimal else f"{format_percent(found.gap)} over"
@@ -222,3 +223,107 @@ def strategies_table(known: Mapping[str, Strategy]) -> Table:
     """All strategies with what they do and where they come from."""
     rows = ((strategy.name, strategy.description, strategy.source) for strategy in known.values())
     return make_table(("strategy", "what it does", "source"), rows)
+
+
+def plan_summary(plan: Plan, cut_by: str = "") -> dict[str, Any]:
+    """The figures of a plan; byte counts are exact integers. `cut_by` says what cut it short, if that is
+    known."""
+    problem = plan.problem
+    figures, origin = figures_of(plan), problem.origin
+    return {
+        "graph": problem.name,
+        **claim_summary(problem),
+        "strategy": plan.strategy,
+        "parameters": dict(plan.parameters),
+        "buffers": len(problem),
+        "steps": problem.steps,
+        **figure_facts(figures),
+        "symbols": {symbol.name: symbol.hint for symbol in origin.graph.symbols} if origin else {},
+        "unique_workspaces_bytes": figures.scratch.unique,
+        "shared_workspace_bytes": figures.scratch.shared,
+        "unknown_sizes": sorted(unknown_sizes(origin.graph)) if origin else [],
+        "seconds": plan.seconds,
+        "nodes": plan.nodes,
+        "threads": plan.threads,
+        "cut_short": plan.cut_short,
+        **({"cut_by": cut_by} if plan.cut_short and cut_by else {}),
+        **_object_facts(plan),
+    }
+
+
+def _object_facts(plan: Plan) -> dict[str, Any]:
+    """Of a plan with shared objects: how many, how large, and their own bound; bytes."""
+    if plan.objects is None:
+        return {}
+    # Here, not above: most plans need not wait for what few of them have.
+    from memplan_engine.analysis.positional import object_summary
+
+    found = object_summary(plan)
+    return {
+        "objects": found.objects,
+        "objects_bytes": found.objects_bytes,
+        "objects_bound_bytes": found.objects_bound,
+    }
+
+
+def peak_summary(peak: Peak) -> dict[str, Any]:
+    """What the peak is made of."""
+    return {
+        "peak_step": peak.step,
+        "peak_bytes": peak.nbytes,
+        **scope_summary(peak.scope, peak.counted),
+        "workspace_bytes": peak.workspace_bytes,
+        "ops": [op.name for op in peak.ops],
+        "contributors": [contributor_facts(each, peak) for each in peak.contributors],
+    }
+
+
+def offsets(plan: Plan) -> dict[str, int]:
+    """The offset in bytes of every buffer, by name."""
+    return dict(zip(plan.problem.names, plan.offsets.tolist(), strict=True))
+
+
+def layout_summary(layout: Layout) -> dict[str, Any]:
+    """The regions with their entries; offsets count from the start of each region, bytes."""
+    return {
+        "bytes": layout.nbytes,
+        **scope_summary(layout.scope),
+        "regions": [
+            {
+                "kind": str(region.kind),
+                "start": region.start,
+                "bytes": region.nbytes,
+                "entries": [
+                    {"name": entry.name, "offset": entry.offset, "bytes": entry.nbytes}
+                    for entry in region.entries
+                ],
+            }
+            for region in layout.regions
+        ],
+    }
+
+
+def report_summary(plan: Plan, report: Report) -> dict[str, Any]:
+    """The validator's findings on `plan`."""
+    return {
+        "valid": report.valid,
+        "arena_bytes": plan.arena_bytes,
+        "workspace_bytes": plan.workspace_bytes,
+        "total_bytes": plan.total_bytes,
+        "lower_bound_bytes": plan.bound.nbytes,
+        "optimal": report.valid and plan.optimal,
+        **claim_summary(plan.problem),
+        "replayed": report.replayed,
+        "unchecked": list(report.unchecked),
+        "counts": {rule.name.lower(): count for rule, count in report.counts.items()},
+        "violations": [
+            {
+                "rule": violation.rule.name.lower(),
+                "buffers": list(violation.buffers),
+                "steps": violation.steps,
+                "bytes": violation.byte_range,
+                "message": violation.message,
+            }
+            for violation in report.violations
+        ],
+    }

@@ -1,4 +1,4 @@
-"""A scenario's plan beside the original, and what would make it fit: for machines and for people."""
+"""Does it fit, and what if: for machines, as Rich renderables for people, and in words."""
 
 from __future__ import annotations
 
@@ -11,22 +11,29 @@ from rich.table import Table
 
 from memplan_engine.analysis.claims import fits_words
 from memplan_engine.analysis.plan_figures import figures_of
-from memplan_engine.feasibility.decision import Verdict
+from memplan_engine.feasibility.decision import Core, Decision, Verdict, find_core
 from memplan_engine.plan import Plan
-from memplan_engine.reporters.decision_tables import decision_summary
-from memplan_engine.reporters.plan_json import offsets, plan_summary
-from memplan_engine.reporters.plan_tables import certificate, counted_lines, cut_short
+from memplan_engine.problem import FREE, Problem
+from memplan_engine.reporters.plan_tables import (
+    certificate,
+    counted_lines,
+    cut_short,
+    effort,
+    offsets,
+    plan_summary,
+    plan_table,
+)
 from memplan_engine.reporters.rich_tables import MOST_ROWS, folded, make_table, more, numbers, plain_text
-from memplan_engine.reporters.what_if_words import edit_words, proof_words, shortage_words, suggestion_words
-from memplan_engine.units import exact, format_bytes, format_percent
-from memplan_engine.what_if.edits import Edit
+from memplan_engine.units import exact, format_bytes, format_percent, format_seconds, format_span
+from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
 from memplan_engine.what_if.suggestions.cover import Shortage
-from memplan_engine.what_if.suggestions.suggest import FitReport
+from memplan_engine.what_if.suggestions.suggest import FitReport, Kind, Suggestion
 
 ROWS = {"arena": "arena", "demand": "demand", "packing loss": "loss", "lower bound": "bound"}
 """The figures as people read them → the field that each has."""
 BESIDE = {"workspace": "workspace", "total": "total"}
 """The same of what ops hold beside the arena, where they hold anything."""
+MOST_NAMES = 4
 
 
 def what_if_summary(
@@ -181,3 +188,183 @@ def _suggestions(fit: FitReport) -> Table:
 
 def _entry(edit: Edit) -> dict[str, Any]:
     return {"kind": edit.kind, **asdict(edit)}
+
+
+def decision_summary(decision: Decision, cut_by: str = "") -> dict[str, Any]:
+    """The verdict, the figures of the best plan found, and the core where there is one; bytes and half-open
+    steps. `core` is null unless it is proved that nothing fits."""
+    plan, bound = decision.plan, decision.bound
+    proved = decision.verdict is Verdict.DOES_NOT_FIT
+    return {
+        "verdict": str(decision.verdict),
+        "capacity_bytes": decision.capacity,
+        **plan_summary(plan, cut_by),
+        "core": _core(find_core(plan.problem, bound, decision.capacity)) if proved else None,
+    }
+
+
+def _core(core: Core) -> dict[str, Any]:
+    return {
+        "needs_bytes": core.nbytes,
+        "start": core.start,
+        "end": core.end,
+        "buffers": [
+            {
+                "name": buffer.name,
+                "bytes": buffer.size,
+                "start": buffer.start,
+                "end": buffer.end,
+                "alignment": buffer.alignment,
+                "offset": buffer.fixed,
+            }
+            for buffer in (core.problem[row] for row in range(len(core.problem)))
+        ],
+    }
+
+
+def decision_tables(decision: Decision, cut_by: str = "") -> list[RenderableType]:
+    """The verdict, and what it rests on: the plan, the core, or how far the search came."""
+    plan = decision.plan
+    capacity = exact(decision.capacity)
+    if decision.verdict is Verdict.DOES_NOT_FIT:
+        return _refusal(decision, capacity)
+    if decision.verdict is Verdict.FITS:
+        style = "green" if decision.whole else "yellow"
+        found = plain_text(fits_words(plan, decision.capacity), style)
+    else:
+        needed = f"at least {exact(decision.bound.nbytes)} are needed"
+        found = plain_text(
+            f"undecided in {format_seconds(plan.seconds)} whether the arena fits into {capacity}: {needed}",
+            "yellow",
+        )
+    return [plan_table(plan, cut_by), found]
+
+
+def _refusal(decision: Decision, capacity: str) -> list[RenderableType]:
+    plan, bound = decision.plan, decision.bound
+    core = find_core(plan.problem, bound, decision.capacity)
+    over = f", {format_percent(plan.gap)} over that" if plan.packing_loss else ""
+    return [
+        plain_text(f"the arena does not fit into {capacity}, as was proved in {effort(plan)}", "bold red"),
+        plain_text(f"at least {exact(bound.nbytes)} are needed ({bound.kind})"),
+        plain_text(f"the best plan found takes {exact(plan.arena_bytes)}{over}"),
+        plain_text(_why(core)),
+        _core_table(core.problem),
+    ]
+
+
+def _why(core: Core) -> str:
+    count = len(core.problem)
+    who = "1 buffer cannot fit on its own" if count == 1 else f"{count:,} buffers cannot fit on their own"
+    where = f"{'at' if core.end == core.start + 1 else 'within'} {format_span(core.start, core.end)}"
+    return f"{who}: {exact(core.nbytes)} {where}"
+
+
+def _core_table(core: Problem) -> Table:
+    """Largest first; MOST_ROWS rows."""
+    aligned, fixed = bool((core.alignment != 1).any()), bool((core.fixed != FREE).any())
+    constraints = numbers(*["alignment"] * aligned, *["fixed at"] * fixed)
+    buffers = sorted((core[row] for row in range(len(core))), key=lambda buffer: -buffer.size)
+    shown = buffers[:MOST_ROWS]
+    rows = (
+        (
+            buffer.name,
+            f"{buffer.size:,}",
+            format_bytes(buffer.size),
+            format_span(buffer.start, buffer.end),
+            *[f"{buffer.alignment:,}"] * aligned,
+            *["" if buffer.fixed is None else f"{buffer.fixed:,}"] * fixed,
+        )
+        for buffer in shown
+    )
+    rest = more(buffers, shown)
+    if rest:
+        size = sum(buffer.size for buffer in buffers[MOST_ROWS:])
+        rest += (f"{size:,}", format_bytes(size))
+    return make_table(("buffer", *numbers("bytes", "size"), "alive", *constraints), rows, rest=rest)
+
+
+def edit_words(edit: Edit) -> str:
+    """ "resize conv1 to 64 KiB (65,536 B)"."""
+    match edit:
+        case Pin(name, None):
+            return f"let {name} lie anywhere"
+        case Pin(name, offset):
+            return f"pin {name} at byte {offset:,}"
+        case Resize(name, nbytes):
+            return f"resize {name} to {exact(nbytes)}"
+        case Split(name, parts):
+            return f"split {name} into {parts}"
+        case Drop(name):
+            return f"drop {name}"
+        case Shorten(name, start, end):
+            return f"{name} lives in {format_span(start, end)}"
+        case Align(name, alignment):
+            return f"align {name} to {exact(alignment)}"
+
+
+def suggestion_words(suggestion: Suggestion, problem: Problem) -> str:
+    """What to do, of the buffers of `problem`: one clause."""
+    edit = suggestion.edits[0]
+    if suggestion.kind in (Kind.DROP_SEVERAL, Kind.SHRINK_SEVERAL):
+        verb = "drop" if suggestion.kind is Kind.DROP_SEVERAL else "shrink"
+        by = "," if suggestion.kind is Kind.DROP_SEVERAL else " by"
+        names = _names([each.buffer for each in suggestion.edits])
+        return f"{verb} {len(suggestion.edits)} buffers{by} {exact(suggestion.nbytes)} in all: {names}"
+    row = problem.names.index(edit.buffer)
+    match edit:
+        case Drop(name):
+            return f"drop {name}, {exact(suggestion.nbytes)}"
+        case Resize(name, nbytes):
+            return f"shrink {name} by {exact(suggestion.nbytes)}, to {exact(nbytes)}"
+        case Shorten(name, _, end):
+            last = int(problem.end[row]) - 1
+            return f"end {name} ({format_bytes(suggestion.nbytes)}) after step {end - 1} instead of {last}"
+        case Pin(name, None):
+            return f"free the offset of {name}"
+        case _:
+            return edit_words(edit)
+
+
+def proof_words(suggestion: Suggestion) -> str:
+    """How sure it is that nothing smaller of the kind will do."""
+    if suggestion.kind is Kind.RELAX:
+        return "changes no bytes"
+    if suggestion.heuristic:
+        return "not proved: a quick guess, for which a packing was found; far less may do"
+    if suggestion.kind is Kind.SHRINK_SEVERAL:
+        return "found; the same buffers, no further than needed"
+    if suggestion.kind is Kind.DROP_SEVERAL and not suggestion.exact:
+        return "chosen greedily; fewer may do"
+    if suggestion.short_of_all:
+        return "proved: no buffer can do with a smaller loss, short of all its bytes"
+    if not suggestion.proved:
+        return "found; something smaller may do"
+    says = {
+        Kind.SHRINK: "proved: no buffer can do with a smaller loss",
+        Kind.DROP: "proved: no smaller buffer will do",
+        Kind.CUT: "proved: no smaller buffer will do; later readers need it made again",
+        Kind.DROP_SEVERAL: "proved: no fewer buffers will do, nor as many smaller ones",
+    }
+    return says[suggestion.kind]
+
+
+def shortage_words(shortage: Shortage) -> str:
+    """Why no packing will do, and whether one buffer could be enough."""
+    first = shortage.stretches[0]
+    steps, where = shortage.steps, f"at {format_span(first.start, first.end)}"
+    if len(shortage.stretches) > 1:
+        where = f"in {len(shortage.stretches)} stretches of steps, {steps} steps in all"
+    told = (
+        f"whatever the packing, live bytes must fall by {exact(shortage.nbytes)} at step {shortage.step}; "
+        f"too much is alive {where}"
+    )
+    able = len(shortage.single)
+    if able:
+        return f"{told}; {able} buffer{'s' * (able != 1)} could make room alone"
+    return f"{told}; no single buffer is alive at all of them with enough bytes"
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more

@@ -18,8 +18,8 @@ from memplan_engine.feasibility.decision import Decision, Verdict, decide, find_
 from memplan_engine.files import load
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Gap, make_problem, select
-from memplan_engine.reporters.decision_tables import decision_summary, decision_tables
 from memplan_engine.reporters.plan_tables import certificate
+from memplan_engine.reporters.what_if_tables import decision_summary, decision_tables
 from memplan_engine.units import format_seconds, parse_bytes
 from tests.support.buffer_list import BUFFERS
 

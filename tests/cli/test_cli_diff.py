@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 
 from memplan_engine import adopt, diff, diff_markdown, load, make_plan, make_problem
 from memplan_engine.files import write
-from memplan_engine.formats.memplan_json.json_writer import write_json
+from memplan_engine.formats.memplan_json.json_file import write_json
 from memplan_engine.reporters.diff_markdown import code, text
 from tests.support.traced import Node, doubled, traced, transformer
 

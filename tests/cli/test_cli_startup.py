@@ -27,7 +27,7 @@ NOT_WAITED_FOR = {
     "memplan_engine.formats.memplan_json.json_base",
     "memplan_engine.formats.onnx_model.onnx_shapes",
     "memplan_engine.analysis.layout",
-    "memplan_engine.reporters.shared_object_tables",
+    "memplan_engine.analysis.positional",
     "memplan_engine.analysis.peak",
     "memplan_engine.rewrites.reuse",
     "memplan_engine.strategies.shared_objects.assignment",

@@ -20,7 +20,7 @@ from memplan_engine import (
 )
 from memplan_engine.callers import Callers, Frame, Stacks
 from memplan_engine.formats.memplan_json import callers_format
-from memplan_engine.formats.memplan_json.json_writer import dumps
+from memplan_engine.formats.memplan_json.json_file import dumps
 from memplan_engine.problem import select
 from tests import ROOT
 

@@ -16,7 +16,7 @@ from memplan_examples import PATH
 
 from memplan_engine import Graph, InputError, MemplanError, Problem, load, make_problem
 from memplan_engine.files import importers, recognise, write
-from memplan_engine.formats.memplan_json.json_writer import dumps
+from memplan_engine.formats.memplan_json.json_file import dumps
 from memplan_engine.formats.read_limits import read_bytes, read_head, read_text
 from memplan_engine.system import write_atomically
 

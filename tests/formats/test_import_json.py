@@ -33,8 +33,7 @@ from memplan_engine import (
 )
 from memplan_engine.files import write
 from memplan_engine.formats.memplan_json.json_base import Head
-from memplan_engine.formats.memplan_json.json_reader import loads
-from memplan_engine.formats.memplan_json.json_writer import dumps, write_json
+from memplan_engine.formats.memplan_json.json_file import dumps, loads, write_json
 from memplan_engine.formats.memplan_json.schema import FOLDER, schemas
 from memplan_engine.graph import Phase, Symbol, Workspace
 from memplan_engine.plan import make_offsets

@@ -13,8 +13,7 @@ from onnx import TensorProto, helper
 
 from memplan_engine import Graph, InputError, Role, load, lower_bound, to_problem
 from memplan_engine.formats.onnx_model.onnx_graph import module_path
-from memplan_engine.formats.onnx_model.onnx_reader import OnnxImporter
-from memplan_engine.formats.onnx_model.onnx_wire import looks_like_onnx
+from memplan_engine.formats.onnx_model.onnx_reader import OnnxImporter, looks_like_onnx
 from memplan_engine.graph import storage_bytes
 from tests.formats.onnx_models import F, X, Y, model, node, read, refusal, value, weight
 

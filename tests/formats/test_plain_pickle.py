@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from memplan_engine import InputError
 from memplan_engine.formats.allocator_files import plain_pickle
 from memplan_engine.formats.allocator_files.pickle_codes import MAX_NUMBER_BYTES
+from memplan_engine.formats.allocator_files.pickle_refusals import check_tree
 from memplan_engine.formats.allocator_files.plain_pickle import Machine, load_plain, read_pickle
-from memplan_engine.formats.allocator_files.plain_values import check_tree
 
 PROTOCOLS = (2, 3, 4, 5)
 PLAIN = (type(None), bool, int, float, str, bytes, list, tuple, dict, set)

@@ -11,7 +11,7 @@ import pytest
 from memplan_examples.make_snapshot import BASE, Allocator, frame, stack, write_snapshot
 
 from memplan_engine import ImportOptions, InputError, Plan, load, validate_plan
-from memplan_engine.formats.allocator_files import snapshot_rows
+from memplan_engine.formats.allocator_files import cuda_snapshot
 from memplan_engine.formats.allocator_files.cuda_snapshot import load_snapshot
 
 
@@ -82,14 +82,14 @@ def test_more_events_and_calls_than_fit(written: Any, monkeypatch: pytest.Monkey
     for line in range(5):
         allocator.alloc(512, stack(line))
     path = written(allocator.snapshot())
-    monkeypatch.setattr(snapshot_rows, "MOST_EVENTS", 5)
+    monkeypatch.setattr(cuda_snapshot, "MOST_EVENTS", 5)
     with pytest.raises(InputError, match="more than 5 events"):
         load(path)
-    monkeypatch.setattr(snapshot_rows, "MOST_EVENTS", 6)
-    monkeypatch.setattr(snapshot_rows, "MOST_CALLS", 29)
+    monkeypatch.setattr(cuda_snapshot, "MOST_EVENTS", 6)
+    monkeypatch.setattr(cuda_snapshot, "MOST_CALLS", 29)
     with pytest.raises(InputError, match="more than 29 calls"):
         load(path)
-    monkeypatch.setattr(snapshot_rows, "MOST_CALLS", 30)
+    monkeypatch.setattr(cuda_snapshot, "MOST_CALLS", 30)
     assert len(load_snapshot(path).recordings[0].events) == 6
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memplan_engine import Graph, InputError
-from memplan_engine.formats.memplan_json.json_reader import loads
+from memplan_engine.formats.memplan_json.json_file import loads
 from memplan_engine.lifetimes import lifetimes
 from memplan_engine.schedule import sequential
 

@@ -6,7 +6,6 @@ TESTS = {
     "memplan_engine.bounds": "tests/test_bounds.py tests/verify",
     "memplan_engine.verify.validate": "tests/verify tests/strategies/test_shared_objects.py",
     "memplan_engine.verify.certificates": "tests/verify tests/test_bounds.py",
-    "memplan_engine.verify.recheck_cores": "tests/verify",
     "memplan_engine.kernels.verify.recheck": "tests/verify/test_certificates.py",
     "memplan_engine.kernels.verify.sweep": "tests/verify/test_validate.py tests/kernels/test_kernels.py",
     "memplan_engine.rewrites.reuse.check_reuse": "tests/rewrites",
@@ -30,6 +29,8 @@ BY_HAND = {
     "memplan_engine.verify.certificates": [
         ("int(sum(units) - max(spare, default=0))", "int(sum(units))"),
         ("gap.start <= step < gap.end", "gap.start <= step <= gap.end"),
+        ("min(bound.nbytes - 1, enough)", "min(bound.nbytes, enough)"),
+        ("start < their_end and", "start <= their_end and"),
     ],
     "memplan_engine.verify.validate": [
         ("(offsets <= np.iinfo(", "(offsets < np.iinfo("),
@@ -37,10 +38,6 @@ BY_HAND = {
         ("np.concatenate([end, start])", "np.concatenate([start, end])"),
         ("problem.start[other] < problem.end[one]", "problem.start[other] <= problem.end[one]"),
         ("low[chosen] < high[reach]", "low[chosen] <= high[reach]"),
-    ],
-    "memplan_engine.verify.recheck_cores": [
-        ("min(bound.nbytes - 1, enough)", "min(bound.nbytes, enough)"),
-        ("start < their_end and", "start <= their_end and"),
     ],
     "memplan_engine.rewrites.reuse.check_reuse": [
         ("if copies is None or name in op.mutates:", "if copies is None:"),

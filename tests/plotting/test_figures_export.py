@@ -23,8 +23,7 @@ from memplan_engine import (
 )
 from memplan_engine.plotting.axis_ticks import byte_ticks, step_ticks
 from memplan_engine.plotting.figure_style import THEMES, ink_on, parse_length, rgb, shorten, text_width
-from memplan_engine.plotting.png_figure import to_png
-from memplan_engine.plotting.rasterize import paint, png_bytes
+from memplan_engine.plotting.png_figure import paint, png_bytes, to_png
 from memplan_engine.plotting.scene import Rects, coarse, make_scene
 from memplan_engine.plotting.shapes import Frame
 from memplan_engine.plotting.svg_figure import to_svg, write_svg

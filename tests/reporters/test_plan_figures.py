@@ -9,12 +9,10 @@ from rich.console import Console
 from memplan_engine import adopt, find_peak, make_plan, make_problem
 from memplan_engine.analysis.plan_figures import figures_of
 from memplan_engine.files import load
-from memplan_engine.reporters import figure_list, peak_columns
-from memplan_engine.reporters.figure_list import FIGURES, Figure, figure_facts
+from memplan_engine.reporters import figure_list
+from memplan_engine.reporters.figure_list import FIGURES, PEAK_COLUMNS, Figure, PeakColumn, figure_facts
 from memplan_engine.reporters.html.report_html import to_html
-from memplan_engine.reporters.peak_columns import PEAK_COLUMNS, PeakColumn
-from memplan_engine.reporters.plan_json import peak_summary, plan_summary
-from memplan_engine.reporters.plan_tables import peak_table, plan_table
+from memplan_engine.reporters.plan_tables import peak_summary, peak_table, plan_summary, plan_table
 from tests import ROOT
 from tests.support.apptest import open_app
 
@@ -84,7 +82,7 @@ def test_no_two_figures_have_one_name():
 
 def test_a_new_column_of_the_peak_appears_in_table_json_report_and_page(monkeypatch):
     new = PeakColumn(heading="letters", key="letters", value=lambda part, _: len(part.name), text=str)
-    monkeypatch.setattr(peak_columns, "PEAK_COLUMNS", (*PEAK_COLUMNS, new))
+    monkeypatch.setattr(figure_list, "PEAK_COLUMNS", (*PEAK_COLUMNS, new))
     peak = find_peak(PROBLEM)
     assert [each["letters"] for each in peak_summary(peak)["contributors"]] == [1, 1]
     assert "letters" in printed(peak_table(peak, "three")).splitlines()[2]

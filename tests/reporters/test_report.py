@@ -31,8 +31,7 @@ from memplan_engine import (
 from memplan_engine.plotting import strip_lines
 from memplan_engine.reporters.html import report_data
 from memplan_engine.reporters.html.report_data import script_json, shortened
-from memplan_engine.reporters.html.report_html import to_html
-from memplan_engine.reporters.html.report_sections import MOST_CONTRIBUTORS
+from memplan_engine.reporters.html.report_html import MOST_CONTRIBUTORS, to_html
 from tests import ROOT
 from tests.support.scratch_graphs import HELD, scratch_plan
 

@@ -102,7 +102,7 @@ def test_a_run_says_what_is_predicted_and_what_is_measured(memplan: Any, tmp_pat
 def test_a_run_that_was_only_observed_predicts_nothing(seen: Path) -> None:
     from memplan_engine import load_run
     from memplan_engine.formats.memplan_json.run_format import run_summary
-    from memplan_engine.reporters.run_words import counted_sentence
+    from memplan_engine.reporters.run_tables import counted_sentence
 
     run = load_run(seen)
     assert (run.scope, run_summary(run)["scope"]) == ("eager", "eager")

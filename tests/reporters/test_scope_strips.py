@@ -32,7 +32,7 @@ from memplan_engine.plotting.svg_figure import to_svg
 from memplan_engine.profile import Held, make_profile
 from memplan_engine.reporters.html import report_data
 from memplan_engine.reporters.html.report_html import to_html
-from memplan_engine.reporters.plan_json import plan_summary
+from memplan_engine.reporters.plan_tables import plan_summary
 from tests.dashboard.plan_view.test_plan_view import unpack
 from tests.reporters.test_report import data_of
 from tests.support.scratch_graphs import HELD, scratch_plan

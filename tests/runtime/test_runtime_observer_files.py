@@ -29,7 +29,7 @@ from memplan_engine import (
 )
 from memplan_engine.callers import Frame, Stacks
 from memplan_engine.files import recognise
-from memplan_engine.formats.memplan_json.observation_writer import observation_bytes, trace_of
+from memplan_engine.formats.memplan_json.observation_file import observation_bytes, trace_of
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 from memplan_engine.recordings.observation import CHANGE, ObservedOps

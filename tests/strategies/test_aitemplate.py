@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import Graph, Op, make_plan
-from memplan_engine.analysis.usage_records import UsageRecord, records_problem, usage_records
+from memplan_engine.analysis.layout import UsageRecord, records_problem, usage_records
 from memplan_engine.schedule import Schedule, multi_stream, sequential
 from tests.support.graphs import graphs, make_graph
 

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from memplan_examples.make_mobilenet import mobilenet_v1, mobilenet_v2
 
 from memplan_engine import load
-from memplan_engine.analysis.positional import shared_objects_bound
+from memplan_engine.analysis.positional import object_summary, shared_objects_bound
 from memplan_engine.errors import PlanError
 from memplan_engine.lifetimes import to_problem
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import FREE, make_problem
-from memplan_engine.reporters.shared_object_tables import object_summary
 from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.constructive.linear_scan import LinearScan

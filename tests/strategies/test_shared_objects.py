@@ -12,12 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memplan_engine import load
-from memplan_engine.analysis.positional import breadth_at, breadths, positional_maxima, shared_objects_bound
+from memplan_engine.analysis.positional import (
+    ObjectRow,
+    breadth_at,
+    breadths,
+    object_summary,
+    object_table,
+    positional_maxima,
+    shared_objects_bound,
+)
 from memplan_engine.errors import InputError, PlanError
-from memplan_engine.formats.memplan_json.json_writer import write_json
+from memplan_engine.formats.memplan_json.json_file import write_json
 from memplan_engine.planner import adopt, compare, make_plan, strategies_for
 from memplan_engine.problem import FREE, Gap, make_problem
-from memplan_engine.reporters.shared_object_tables import ObjectRow, object_summary, object_table
 from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.shared_objects.assignment import MOST_MATCHED

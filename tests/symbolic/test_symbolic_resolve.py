@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memplan_engine import Graph, InputError, check_graph, to_problem
-from memplan_engine.formats.memplan_json.json_reader import loads
-from memplan_engine.formats.memplan_json.json_writer import dumps
+from memplan_engine.formats.memplan_json.json_file import dumps, loads
 from memplan_engine.graph import Symbol
 from memplan_engine.symbolic import check_values, corners, resolve, samples, symbolic_problem
 from memplan_engine.symbolic.symbol_values import HINT_MULTIPLE, ends, steps_between

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.errors import InputError
-from memplan_engine.formats.memplan_json.json_reader import loads
-from memplan_engine.formats.memplan_json.json_writer import dumps
+from memplan_engine.formats.memplan_json.json_file import dumps, loads
 from memplan_engine.planner import adopt, make_plan
 from memplan_engine.problem import FREE, Gap, Problem, make_problem
 from memplan_engine.verify import certificates
@@ -163,9 +162,9 @@ def test_the_largest_cores_that_are_tried(monkeypatch):
     assert replay(more, whole(more, 2**60)).reason == "the sizes of its core pass 2^60 bytes"
     spans = list(zip(TIGHT.start.tolist(), TIGHT.end.tolist(), strict=True))
     pairs = sum(a[0] < b[1] and b[0] < a[1] for a, b in combinations(spans, 2))
-    monkeypatch.setattr(recheck_cores, "MOST_PAIRS", pairs)
+    monkeypatch.setattr(certificates, "MOST_PAIRS", pairs)
     assert replay(TIGHT, whole(TIGHT, 11)).outcome is Outcome.PROVED
-    monkeypatch.setattr(recheck_cores, "MOST_PAIRS", pairs - 1)
+    monkeypatch.setattr(certificates, "MOST_PAIRS", pairs - 1)
     assert replay(TIGHT, whole(TIGHT, 11)).reason == "the 9 buffers of its core are too many"
 
 
@@ -173,12 +172,12 @@ def test_what_is_known_of_cliques_saves_nodes(monkeypatch):
     problem = crowded(21, 14, 30, 10)
     asked = problem, whole(problem, 31)
     found = replay(*asked)
-    find_pairs, nowhere = recheck_cores._pairs, np.full((14, 14), -1)
+    find_pairs, nowhere = certificates._pairs, np.full((14, 14), -1)
     with monkeypatch.context() as without:
-        without.setattr(recheck_cores, "_cliques", lambda pieces: (np.zeros(1, dtype=np.int64), []))
+        without.setattr(certificates, "_cliques", lambda pieces: (np.zeros(1, dtype=np.int64), []))
         assert replay(*asked).nodes > found.nodes
     with monkeypatch.context() as without:
-        without.setattr(recheck_cores, "_pairs", lambda pieces: (find_pairs(pieces)[0], nowhere))
+        without.setattr(certificates, "_pairs", lambda pieces: (find_pairs(pieces)[0], nowhere))
         assert replay(*asked).nodes > found.nodes
 
 

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from memplan_engine import Drop, Gap, Resize, SolveLimits, apply, fit_into, make_plan, make_problem
-from memplan_engine.reporters.what_if_tables import fit_summary
-from memplan_engine.reporters.what_if_words import proof_words, suggestion_words
+from memplan_engine.reporters.what_if_tables import fit_summary, proof_words, suggestion_words
 from memplan_engine.what_if.suggestions import suggest
 from memplan_engine.what_if.suggestions.heuristic import Reduction, leave_out
 from memplan_engine.what_if.suggestions.suggest import Kind

@@ -21,7 +21,7 @@ from memplan_engine import (
     make_plan,
     make_problem,
 )
-from memplan_engine.reporters.what_if_words import proof_words, suggestion_words
+from memplan_engine.reporters.what_if_tables import proof_words, suggestion_words
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.what_if.suggestions import cover, suggest
 from memplan_engine.what_if.suggestions.cover import (

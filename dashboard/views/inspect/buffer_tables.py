@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from memplan_engine import Graph, Peak, Plan, find_provenance
 from memplan_engine.analysis.training_phases import is_training
-from memplan_engine.reporters.peak_columns import shown_columns
+from memplan_engine.reporters.figure_list import shown_columns
 from memplan_engine.units import format_bytes
 
 PEAK_FIRST = ["buffer", "size", "bytes", "share", "source"]

@@ -14,8 +14,8 @@ from memplan_dashboard.widgets.tables import MOST_ROWS, show_table, whole
 
 from memplan_engine import MemplanError, Plan
 from memplan_engine.analysis.layout import Layout, make_layout
+from memplan_engine.analysis.positional import object_summary, object_table
 from memplan_engine.recordings.cost import OverTime, memory_over_time
-from memplan_engine.reporters.shared_object_tables import object_summary, object_table
 from memplan_engine.units import format_bytes, format_percent
 
 STRIP_POINTS = 8192

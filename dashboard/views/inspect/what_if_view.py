@@ -32,9 +32,16 @@ from memplan_engine import (
 )
 from memplan_engine.formats.csv_tables.csv_writer import to_csv
 from memplan_engine.formats.memplan_json.edits_format import dump_edits
-from memplan_engine.formats.memplan_json.json_writer import dumps
-from memplan_engine.reporters.what_if_tables import ROWS, signed, verdict_words
-from memplan_engine.reporters.what_if_words import edit_words, proof_words, shortage_words, suggestion_words
+from memplan_engine.formats.memplan_json.json_file import dumps
+from memplan_engine.reporters.what_if_tables import (
+    ROWS,
+    edit_words,
+    proof_words,
+    shortage_words,
+    signed,
+    suggestion_words,
+    verdict_words,
+)
 from memplan_engine.units import format_bytes, parse_bytes
 from memplan_engine.what_if.edits import MOST_EDITS, MOST_PARTS
 from memplan_engine.what_if.suggestions.cover import Shortage

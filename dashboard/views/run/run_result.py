@@ -13,7 +13,7 @@ from memplan_dashboard.widgets.tables import MOST_ROWS, SHARE, WHOLE, show_table
 
 from memplan_engine.formats.memplan_json.run_files import run_bytes
 from memplan_engine.formats.memplan_json.run_format import ProfileEntry, RunFile, SlabEntry, peak_of
-from memplan_engine.reporters.run_words import (
+from memplan_engine.reporters.run_tables import (
     WAYS,
     check_sentence,
     counted_sentence,

@@ -12,8 +12,8 @@ from memplan_engine.errors import InputError
 from memplan_engine.feasibility.decision import Decision, Verdict, decide, decides, deciding, find_core
 from memplan_engine.files import write
 from memplan_engine.problem import Problem
-from memplan_engine.reporters import plan_json
-from memplan_engine.reporters.decision_tables import decision_summary, decision_tables
+from memplan_engine.reporters.plan_tables import offsets
+from memplan_engine.reporters.what_if_tables import decision_summary, decision_tables
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.units import format_bytes, parse_bytes
 
@@ -50,7 +50,7 @@ def answer(
         _write_core(decision, core)
     show(
         as_json,
-        lambda: decision_summary(decision, cut_by) | {"offsets": plan_json.offsets(decision.plan)},
+        lambda: decision_summary(decision, cut_by) | {"offsets": offsets(decision.plan)},
         lambda: decision_tables(decision, cut_by),
     )
     raise typer.Exit(EXIT_CODES[decision.verdict])

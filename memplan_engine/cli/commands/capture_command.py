@@ -134,7 +134,7 @@ def _write(graph: Graph, output: Path, estimates: tuple[EstimateEntry, ...]) -> 
     """Write what was captured, and tell of it and of what has no size and hence no place in any plan."""
     # Here, not above: `--help` need not wait for pydantic.
     from memplan_engine.formats.memplan_json.graph_format import About
-    from memplan_engine.formats.memplan_json.json_writer import write_json
+    from memplan_engine.formats.memplan_json.json_file import write_json
 
     write_json(graph, output, About(estimates=estimates) if estimates else None)
     problem = as_problem(graph)

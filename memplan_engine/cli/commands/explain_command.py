@@ -19,7 +19,7 @@ from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.preparation import Preparation
-from memplan_engine.reporters import plan_json, plan_tables
+from memplan_engine.reporters import plan_tables
 from memplan_engine.strategies import known_strategies
 from memplan_engine.verify.validate import validate_plan
 
@@ -37,7 +37,7 @@ def peak(
     contents = find_peak(problem)
     show(
         as_json,
-        lambda: plan_json.peak_summary(contents),
+        lambda: plan_tables.peak_summary(contents),
         lambda: [
             plan_tables.peak_table(contents, problem.name, all_rows),
             *plan_tables.counted_lines(problem),
@@ -58,7 +58,7 @@ def layout(
     regions = make_layout(make_plan(open_problem(file, how), strategy))
     show(
         as_json,
-        lambda: plan_json.layout_summary(regions),
+        lambda: plan_tables.layout_summary(regions),
         lambda: [plan_tables.layout_table(regions, all_rows)],
     )
 
@@ -78,7 +78,7 @@ def validate_(
     report = validate_plan(loaded)
     show(
         as_json,
-        lambda: plan_json.report_summary(loaded, report),
+        lambda: plan_tables.report_summary(loaded, report),
         lambda: plan_tables.report_lines(loaded, report),
     )
     if not report.valid:

@@ -26,7 +26,7 @@ from memplan_engine.files import write
 from memplan_engine.formats.about import may_have_about, read_about
 from memplan_engine.planner import compare, make_plan
 from memplan_engine.preparation import Preparation
-from memplan_engine.reporters import plan_json, plan_tables
+from memplan_engine.reporters import plan_tables
 from memplan_engine.strategies import get_strategy
 
 
@@ -68,7 +68,7 @@ def plan(
         write(best, output)
     show(
         as_json,
-        lambda: plan_json.plan_summary(best, cut_by) | {"offsets": plan_json.offsets(best)},
+        lambda: plan_tables.plan_summary(best, cut_by) | {"offsets": plan_tables.offsets(best)},
         lambda: [plan_tables.plan_table(best, cut_by), *_lesson(file)],
     )
 
@@ -93,6 +93,6 @@ def compare_(
     plans = compare(problem, chosen)
     show(
         as_json,
-        lambda: [plan_json.plan_summary(each) for each in plans],
+        lambda: [plan_tables.plan_summary(each) for each in plans],
         lambda: [plan_tables.compare_table(plans), *plan_tables.counted_lines(problem)],
     )

@@ -32,8 +32,7 @@ from memplan_engine.plotting.png_figure import need_pillow, write_png
 from memplan_engine.plotting.svg_figure import write_svg
 from memplan_engine.preparation import Preparation, prepare
 from memplan_engine.problem import Problem
-from memplan_engine.reporters.html.report_html import write_report
-from memplan_engine.reporters.html.report_sections import ReportNotes
+from memplan_engine.reporters.html.report_html import ReportNotes, write_report
 from memplan_engine.strategies import get_strategy
 from memplan_engine.strategies.base import SolveLimits, is_anytime
 from memplan_engine.units import format_bytes

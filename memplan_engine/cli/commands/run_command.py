@@ -173,7 +173,7 @@ def _try(
 
 
 def _write(outcome: RunOutcome, trace: Path | None, observation: Path | None, output: Path | None) -> None:
-    from memplan_engine.formats.memplan_json.observation_writer import (
+    from memplan_engine.formats.memplan_json.observation_file import (
         write_observation,
         write_observation_trace,
     )
@@ -245,11 +245,11 @@ def observe(
     require_torch("observing a model")
     step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
     check_targets((".json",), None, trace, output)
-    from memplan_engine.formats.memplan_json.observation_writer import (
+    from memplan_engine.formats.memplan_json.observation_file import (
         write_observation,
         write_observation_trace,
     )
-    from memplan_engine.reporters.observation_tables import observation_summary, observation_tables
+    from memplan_engine.reporters.recording_tables import observation_summary, observation_tables
     from memplan_engine.runtime.eager_run import observe_model
     from memplan_engine.torch_capture.torch_factory import build_factory
 

@@ -6,8 +6,15 @@ import struct
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from memplan_engine.formats.allocator_files.pickle_refusals import CALLS, TEXT_CODES, WHOLE, Refusals, brief
-from memplan_engine.formats.allocator_files.plain_values import MAX_TUPLE_DEPTH, as_key
+from memplan_engine.formats.allocator_files.pickle_refusals import (
+    CALLS,
+    MAX_TUPLE_DEPTH,
+    TEXT_CODES,
+    WHOLE,
+    Refusals,
+    as_key,
+    brief,
+)
 
 MAX_NUMBER_BYTES = 4096
 MAX_STRING_BYTES = 64 << 20
@@ -25,11 +32,9 @@ class Reducer(Protocol):
 
     def close_dict(self, items: list[Any]) -> Any | None:
         """`items` are keys and values in turns. None keeps the dict as it is."""
-        ...
 
     def close_list(self, items: list[Any]) -> Any | None:
         """None keeps the list as it is."""
-        ...
 
 
 class Codes(Refusals):

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from memplan_engine.errors import InputError
 from memplan_engine.formats.allocator_files.pickle_codes import BATCH, Codes, Reducer
-from memplan_engine.formats.allocator_files.plain_values import check_tree
+from memplan_engine.formats.allocator_files.pickle_refusals import check_tree
 from memplan_engine.formats.read_limits import file_size, unreadable
 
 CHUNK = 1 << 20

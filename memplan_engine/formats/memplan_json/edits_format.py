@@ -11,7 +11,7 @@ from pydantic import Field
 
 from memplan_engine.formats.memplan_json.json_base import Count, Strict, load_as, render
 from memplan_engine.system import write_atomically
-from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
+from memplan_engine.what_if.edits import KINDS, Edit
 
 
 class PinEntry(Strict):
@@ -84,23 +84,7 @@ def file_of_edits(edits: Sequence[Edit]) -> EditsFile:
 
 def edits_from(file: EditsFile) -> tuple[Edit, ...]:
     """The edits of a file."""
-    return tuple(_edit(entry) for entry in file.edits)
-
-
-def _edit(entry: Entry) -> Edit:
-    match entry:
-        case PinEntry():
-            return Pin(entry.buffer, entry.offset)
-        case ResizeEntry():
-            return Resize(entry.buffer, entry.nbytes)
-        case SplitEntry():
-            return Split(entry.buffer, entry.parts)
-        case LifetimeEntry():
-            return Shorten(entry.buffer, entry.start, entry.end)
-        case AlignEntry():
-            return Align(entry.buffer, entry.alignment)
-        case DropEntry():
-            return Drop(entry.buffer)
+    return tuple(KINDS[entry.kind](**entry.model_dump(exclude={"kind"})) for entry in file.edits)
 
 
 def dump_edits(edits: Sequence[Edit]) -> bytes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
 from memplan_engine.formats.importer import says_format
-from memplan_engine.formats.memplan_json.observation_reader import is_observation, load_observation
+from memplan_engine.formats.memplan_json.observation_file import is_observation, load_observation
 from memplan_engine.formats.read_limits import read_text
 from memplan_engine.recordings.observation import CPU, Level, LiveBytes, Observation, observed_live
 from memplan_engine.system import write_atomically

@@ -7,20 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from memplan_engine.errors import InputError
-from memplan_engine.formats.onnx_model.onnx_nodes import (
+from memplan_engine.formats.onnx_model.onnx_proto import (
     STANDARD_DOMAINS,
+    Value,
+    element_name,
     false_values,
+    fixed_shape,
     initializers,
+    input_symbols,
     is_view,
     makes_constant,
     node_names,
     reads,
-)
-from memplan_engine.formats.onnx_model.onnx_values import (
-    Value,
-    element_name,
-    fixed_shape,
-    input_symbols,
     symbols,
     value_of,
 )

@@ -1,24 +1,38 @@
-"""A model that onnx has read → Graph: weights dropped, shapes inferred, dimensions bound."""
+"""A model that onnx has read → Graph: weights dropped, shapes inferred, dimensions bound.
+
+ONNX's inference follows the arithmetic on shapes only through a few operators. Exporters write more
+(Div, Equal, Where, ConstantOfShape, Range …), so such nodes are evaluated with ONNX's reference
+implementation, put back as Constant nodes, and inference runs again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from memplan_engine.errors import InputError, MissingDependencyError
 from memplan_engine.formats.importer import ImportOptions
-from memplan_engine.formats.onnx_model.onnx_evaluate import infer_fixed, shapes_of
 from memplan_engine.formats.onnx_model.onnx_graph import to_graph
-from memplan_engine.formats.onnx_model.onnx_nodes import check_order, check_text, node_names
+from memplan_engine.formats.onnx_model.onnx_proto import (
+    STANDARD_DOMAINS,
+    bind,
+    check_order,
+    check_text,
+    fixed_shape,
+    input_symbols,
+    node_names,
+)
 from memplan_engine.formats.onnx_model.onnx_symbols import (
     check_hints,
     hints_refused,
     symbol_names,
     with_formulas,
 )
-from memplan_engine.formats.onnx_model.onnx_values import bind, input_symbols
-from memplan_engine.formats.onnx_model.onnx_wire import looks_like_onnx
 from memplan_engine.formats.read_limits import read_bytes
 from memplan_engine.graph import Graph
 
@@ -35,10 +49,29 @@ _DATA_FIELDS = (
     "uint64_data",
     "string_data",
 )
+MOST_ELEMENTS = 1024
+"""What is larger is no shape."""
+MOST_ROUNDS = 200
+_EVALUATED = frozenset(
+    """Abs Add And Cast Ceil Concat ConstantOfShape Div Equal Expand Flatten Floor Gather Greater
+    GreaterOrEqual Identity Less LessOrEqual Max Min Mod Mul Neg Not Or Range ReduceMax ReduceMin ReduceProd
+    ReduceSum Reshape Slice Sqrt Squeeze Sub Transpose Unsqueeze Where""".split()  # noqa: SIM905
+)
+_REFUSALS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What the reference implementation raises on damaged tensors and attributes: then nothing is concluded."""
+Array = NDArray[Any]
 
 
 def load_model(path: Path, options: ImportOptions) -> Graph:
-    """What `OnnxImporter.load` gives, and raises."""
+    """What `OnnxImporter.load` gives, and raises, for a file that has the frame of a model."""
     model = _read(path)
     check_order(model.graph, node_names(model.graph), path.name)
     _drop_weights(model.graph)
@@ -75,8 +108,6 @@ def _symbolic(model: Any, hints: Mapping[str, int], dims: Mapping[str, int], pat
 
 def _read(path: Path) -> Any:
     """The ModelProto in the file, with calls of its own functions replaced by what they do."""
-    if not looks_like_onnx(path):
-        raise InputError(path.name, "", "bytes that are no ONNX model", "an ONNX model")
     try:
         import onnx
         import onnx.inliner
@@ -130,3 +161,135 @@ def _infer(model: Any, source: str) -> Any:
         raise InputError(
             source, "shape inference", str(error), "shapes and types that fit each other"
         ) from None
+
+
+def infer_fixed(model: Any, infer: Callable[[Any], Any], dims: Mapping[str, int]) -> Any:
+    """`infer(model)`, repeated while evaluating constant nodes of `model` (in place) brings more shapes."""
+    inferred = infer(model)
+    for _ in range(MOST_ROUNDS):
+        shapes = shapes_of(inferred.graph, dims)
+        missing = any(out and out not in shapes for node in model.graph.node for out in node.output)
+        if not missing or not _evaluate(model.graph, shapes, _opset(model)):
+            return inferred
+        inferred = infer(model)
+    return inferred
+
+
+def _opset(model: Any) -> int:
+    return next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
+
+
+def shapes_of(graph: Any, dims: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """The shapes of all values that have a fixed one, symbolic dimensions looked up in `dims`."""
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    for values in (graph.value_info, graph.output, graph.input):
+        for value in values:
+            shape = fixed_shape(value.type.tensor_type, dims)
+            if shape is not None:
+                shapes[value.name] = shape
+    return shapes
+
+
+def _evaluate(graph: Any, shapes: Mapping[str, tuple[int, ...]], opset: int) -> bool:
+    """Replace what can be evaluated by Constant nodes; whether there was anything."""
+    from onnx import helper, numpy_helper
+
+    known: dict[str, Array] = {}
+    for tensor in graph.initializer:
+        known.update(_array(tensor.name, tensor))
+    found = False
+    for node in graph.node:
+        if node.op_type == "Constant" and node.domain in STANDARD_DOMAINS and node.output:
+            known.update(_constant(node))
+            continue
+        result = _result(node, known, shapes, opset)
+        if result is None:
+            continue
+        output = node.output[0]
+        known[output] = result
+        value = numpy_helper.from_array(result, output)
+        node.CopyFrom(helper.make_node("Constant", [], [output], name=node.name, value=value))
+        found = True
+    return found
+
+
+def _array(name: str, tensor: Any) -> dict[str, Array]:
+    """The tensor's numbers under its name; nothing when it is large, damaged, or in another file."""
+    from onnx import TensorProto, numpy_helper
+
+    if math.prod(tensor.dims) > MOST_ELEMENTS or tensor.data_location == TensorProto.EXTERNAL:
+        return {}
+    try:
+        return {name: numpy_helper.to_array(tensor)}
+    except _REFUSALS:
+        return {}
+
+
+def _constant(node: Any) -> dict[str, Array]:
+    for attribute in node.attribute:
+        if attribute.name == "value":
+            return _array(node.output[0], attribute.t)
+        if attribute.name in ("value_int", "value_float"):
+            number = attribute.i if attribute.name == "value_int" else attribute.f
+            kind = np.int64 if attribute.name == "value_int" else np.float32
+            return {node.output[0]: np.array(number, dtype=kind)}
+        if attribute.name == "value_ints":
+            return {node.output[0]: np.array(attribute.ints, dtype=np.int64)}
+    return {}
+
+
+def _result(
+    node: Any, known: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]], opset: int
+) -> Array | None:
+    if node.domain not in STANDARD_DOMAINS or len(node.output) != 1:
+        return None
+    if node.op_type in ("Shape", "Size") and len(node.input) == 1 and node.input[0] in shapes:
+        return _measure(node, shapes[node.input[0]])
+    inputs = [name for name in node.input if name]
+    if node.op_type not in _EVALUATED or not inputs or any(name not in known for name in inputs):
+        return None
+    return _run(node, {name: known[name] for name in inputs}, opset)
+
+
+def _measure(node: Any, shape: tuple[int, ...]) -> Array:
+    if node.op_type == "Size":
+        return np.array(math.prod(shape), dtype=np.int64)
+    cut = {attribute.name: attribute.i for attribute in node.attribute}
+    return np.array(shape[cut.get("start", 0) : cut.get("end", len(shape))], dtype=np.int64)
+
+
+def _elements(node: Any, inputs: list[Array]) -> float:
+    """At most how many elements the result can have, where it can be more than what goes in."""
+    if node.op_type == "ConstantOfShape":
+        return float(math.prod(inputs[0].ravel().tolist()))
+    if node.op_type == "Expand":
+        return float(math.prod(inputs[1].ravel().tolist())) * max(inputs[0].size, 1)
+    if node.op_type == "Range":
+        start, limit, delta = (float(value.ravel()[0]) if value.size else 0.0 for value in inputs)
+        return abs(limit - start) / abs(delta) if delta else math.inf
+    return math.prod(max(value.size, 1) for value in inputs) if node.op_type != "Concat" else 0
+
+
+def _run(node: Any, feeds: dict[str, Array], opset: int) -> Array | None:
+    """The node's value by ONNX's reference implementation; None when it has none, refuses
+    the inputs, or would be too large."""
+    from onnx import helper
+    from onnx.reference import ReferenceEvaluator
+
+    try:
+        if _elements(node, list(feeds.values())) > MOST_ELEMENTS:
+            return None
+        values = [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+            for name, array in feeds.items()
+        ]
+        graph = helper.make_graph(
+            [node], "one", values, [helper.make_empty_tensor_value_info(node.output[0])]
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+        with np.errstate(all="ignore"):
+            result = ReferenceEvaluator(model).run(None, feeds)
+    except _REFUSALS:
+        return None
+    first = result[0] if isinstance(result, list) else None
+    return np.asarray(first) if isinstance(first, np.ndarray | np.generic) else None

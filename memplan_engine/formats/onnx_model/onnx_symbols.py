@@ -9,12 +9,12 @@ from typing import Any
 from memplan_engine.errors import InputError
 from memplan_engine.formats.formula_text import is_symbol_name, size_text
 from memplan_engine.formats.onnx_model.onnx_fit_formulas import FormulaFit, Known, Numbers, Window
-from memplan_engine.formats.onnx_model.onnx_values import ELEMENTS
+from memplan_engine.formats.onnx_model.onnx_proto import ELEMENTS
 from memplan_engine.graph import Graph, Symbol, Tensor, check_graph
 
 DEFAULT_HINT = 2
 LADDER = (37, 54, 83, 120, 171, 233, 301, 350, 431, 510)
-"""Values at which shapes are inferred: far apart, even and odd, and small enough for `onnx_evaluate`."""
+"""Values at which shapes are inferred: far apart, even and odd, and small enough for `onnx_shapes`."""
 STEPS = (1, 3, 7, 9)
 SMALL = (1, 2, 3, 5)
 FEWEST_POINTS = 8

@@ -1,21 +1,17 @@
-"""What PyTorch's profiler writes of memory, as a file to open: traces and timelines."""
+"""What PyTorch writes of memory, as files to open: snapshots, traces and timelines."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from memplan_engine.errors import InputError
-from memplan_engine.formats.importer import HEAD_BYTES, ImportOptions
+from memplan_engine.formats.importer import HEAD_BYTES, ImportOptions, RecordingImporter
 from memplan_engine.formats.read_limits import read_head
-from memplan_engine.formats.recording_file import RecordingImporter
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
-
-if TYPE_CHECKING:
-    from memplan_engine.recordings.allocator_recording import Snapshot
+from memplan_engine.recordings.allocator_recording import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +44,26 @@ class ProfilerImporter(RecordingImporter):
         if not is_trace(_begin(path, read_head(path, HEAD_BYTES))):
             return load_timeline(path)
         return RecordingImporter.load(self, path, options)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotImporter(RecordingImporter):
+    """Reads memory snapshots with an unpickler that can make nothing but plain data."""
+
+    name: str = "pickle"
+    description: str = "CUDA memory snapshot (a pickle of plain data)"
+    binds_dimensions: bool = False
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Whether it is a pickle at all: what else may be in it is refused by name."""
+        return head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5")
+
+    def read(self, path: Path, progress: Callable[[int, int], None] | None = None) -> Snapshot:
+        """All devices of the snapshot; raises InputError."""
+        # Here, not above: who opens another kind of file need not wait for it.
+        from memplan_engine.formats.allocator_files.cuda_snapshot import load_snapshot
+
+        return load_snapshot(path, progress)
 
 
 def is_trace(begin: bytes) -> bool:

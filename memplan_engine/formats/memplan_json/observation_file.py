@@ -1,22 +1,65 @@
-"""Observations → memplan JSON, and → traces that Perfetto and chrome://tracing open."""
+"""Observations as files: memplan JSON, which opens as buffers, and traces for Perfetto and chrome://tracing."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from memplan_engine.errors import InputError
-from memplan_engine.recordings.allocator_recording import Rows
-from memplan_engine.recordings.observation import Level, Observation, older
+from memplan_engine.formats.importer import RecordingImporter, says_format
+from memplan_engine.recordings.allocator_recording import Rows, Snapshot
+from memplan_engine.recordings.observation import Level, Observation, observation_snapshot, older
 from memplan_engine.system import write_atomically
 
 _NS = 1000
 PROCESS, THREAD = 1, 1
 _TORCH_CPU, _TORCH_CUDA = 0, 1
 """torch's numbers of kinds of devices, as its profiler writes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationImporter(RecordingImporter):
+    """Reads memplan/observation, version 1, as `write_observation` writes it."""
+
+    name: str = "observation"
+    description: str = "memplan JSON of an observed run"
+    binds_dimensions: bool = False
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """By its format, which stands first."""
+        return is_observation(head)
+
+    def read(self, path: Path, progress: Callable[[int, int], None] | None = None) -> Snapshot:
+        """A recording for each device, at the level that knows most; raises InputError."""
+        try:
+            return observation_snapshot(load_observation(path))
+        except InputError as error:
+            raise InputError(path.name, error.place, error.found, error.expected) from None
+
+
+def is_observation(head: bytes) -> bool:
+    """Whether a file that begins like this is one."""
+    return says_format(head, "memplan/observation")
+
+
+def load_observation(path: Path | str) -> Observation:
+    """Read an observation back; equal to what was written.
+
+    Raises
+    ------
+    InputError: another file, or one that is not sound, with the path of the first field that is wrong.
+    """
+    # Here, not above: who opens another kind of file need not wait for pydantic.
+    from memplan_engine.formats.memplan_json.json_base import load_as
+    from memplan_engine.formats.memplan_json.observation_format import ObservationFile, observation_from
+
+    path = Path(path)
+    return observation_from(load_as(ObservationFile, path, "memplan/observation"), path.name)
 
 
 def write_observation(observation: Observation, path: Path | str) -> None:
@@ -31,7 +74,6 @@ def write_observation(observation: Observation, path: Path | str) -> None:
 
 def observation_bytes(observation: Observation) -> bytes:
     """`observation` as memplan JSON in UTF-8, with one line break at the end."""
-    # Here, not above: who writes another kind of file need not wait for pydantic.
     from memplan_engine.formats.memplan_json.json_base import render
     from memplan_engine.formats.memplan_json.observation_format import file_of_observation
 
