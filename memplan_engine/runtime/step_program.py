@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from memplan_engine.errors import InputError
 from memplan_engine.runtime.program import Program, program_from_module
 from memplan_engine.torch_capture.torch_fake import tensors_of
-from memplan_engine.torch_capture.training.torch_recipe import Loss, Recipe
+from memplan_engine.torch_capture.training.torch_recipe import Loss, Recipe, Step
 from memplan_engine.torch_capture.training.torch_step import (
     Argument,
     Gradients,
@@ -19,9 +19,6 @@ from memplan_engine.torch_capture.training.torch_step import (
     trace_step,
 )
 from memplan_engine.torch_capture.training.torch_trainer import attribute_at
-
-if TYPE_CHECKING:
-    from memplan_engine.torch_capture.training.torch_recipe import Step
 
 
 def load_step(

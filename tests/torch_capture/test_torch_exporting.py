@@ -20,8 +20,7 @@ from memplan_engine.runtime.trial.run_in_plan import run_in_plan
 from memplan_engine.runtime.trial.run_targets import run_target
 from memplan_engine.torch_capture.capture_module import capture
 from memplan_engine.torch_capture.torch_caches import as_given
-from memplan_engine.torch_capture.torch_exporting import FUSED
-from memplan_engine.torch_capture.torch_transformers import TRANSFORMERS
+from memplan_engine.torch_capture.torch_exporting import FUSED, TRANSFORMERS
 from memplan_engine.torch_capture.training.torch_step import capture_step
 
 transformers = pytest.importorskip("transformers")

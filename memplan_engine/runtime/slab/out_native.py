@@ -11,8 +11,8 @@ from torch._ops import OpOverload
 from torch.fx import Node
 
 from memplan_engine.runtime.slab.out_site import Asked
+from memplan_engine.torch_capture.torch_operators import gives_views, out_overload
 from memplan_engine.torch_capture.torch_storages import is_composite
-from memplan_engine.torch_capture.torch_writes import gives_views, out_overload
 
 COMPOSITES = frozenset({"aten::linear.out", "aten::matmul.out"})
 """`out` overloads made of other operators that nevertheless write in place and give the bits of their

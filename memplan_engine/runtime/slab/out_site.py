@@ -10,7 +10,7 @@ import torch
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
-from memplan_engine.torch_capture.torch_writes import arguments_of
+from memplan_engine.torch_capture.torch_operators import arguments_of
 
 
 class Asked:

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from memplan_engine.graph import Graph as MemplanGraph
 from memplan_engine.torch_capture.torch_fake import quiet, storage_of, tensors_of
 from memplan_engine.torch_capture.torch_graph import assemble
+from memplan_engine.torch_capture.torch_operators import is_repeatable, written_nodes
 from memplan_engine.torch_capture.torch_run import (
     Run,
     Slot,
@@ -23,7 +24,6 @@ from memplan_engine.torch_capture.torch_run import (
     labels,
     look_up,
 )
-from memplan_engine.torch_capture.torch_writes import is_repeatable, written_nodes
 
 OWN = ("aten", "prims")
 """Namespaces of torch's own operators, which do what their schemas say."""

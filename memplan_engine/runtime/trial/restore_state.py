@@ -11,8 +11,8 @@ import torch
 from memplan_engine.runtime.node_run import run_nodes
 from memplan_engine.runtime.program import Program
 from memplan_engine.torch_capture.torch_fake import FakeTwins, fake_mode, quiet, storage_of
+from memplan_engine.torch_capture.torch_operators import written_values
 from memplan_engine.torch_capture.torch_storages import OperatorMode, tensors_in
-from memplan_engine.torch_capture.torch_writes import written_values
 
 
 @contextmanager
