@@ -303,13 +303,15 @@ from .reporters.shared_object_tables import (
 from .reporters.shared_object_tables import (
     object_table as object_table,
 )
-from .runtime.eager_run import observe_model as observe_model
+from .runtime.loading import load_pt2 as load_pt2
+from .runtime.loading import load_step as load_step
 from .runtime.observer.observe_run import (
     Observer as Observer,
 )
 from .runtime.observer.observe_run import (
     observe as observe,
 )
+from .runtime.observer.observe_run import observe_model as observe_model
 from .runtime.observer.observe_run import (
     observe_result as observe_result,
 )
@@ -325,7 +327,6 @@ from .runtime.program import (
 from .runtime.program import (
     program_from_module as program_from_module,
 )
-from .runtime.pt2_program import load_pt2 as load_pt2
 from .runtime.slab.insert_slab import (
     insert_slab as insert_slab,
 )
@@ -335,7 +336,6 @@ from .runtime.slab.insert_slab import (
 from .runtime.slab.slab_order import check_order as check_order
 from .runtime.slab.slab_report import SlabReport as SlabReport
 from .runtime.static.static_runtime import StaticRuntime as StaticRuntime
-from .runtime.step_program import load_step as load_step
 from .runtime.trial.comparison import (
     Measured as Measured,
 )

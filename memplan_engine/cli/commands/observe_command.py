@@ -53,7 +53,7 @@ def observe(
         write_observation_trace,
     )
     from memplan_engine.reporters.observation_tables import observation_summary, observation_tables
-    from memplan_engine.runtime.eager_run import observe_model
+    from memplan_engine.runtime.observer.observe_run import observe_model
     from memplan_engine.torch_capture.torch_factory import build_factory
 
     with steps() as tell:

@@ -128,6 +128,12 @@ def slab_report(module: GraphModule) -> SlabReport:
     return found
 
 
+def slab_device_of(module: GraphModule) -> Any:
+    """Where a graph of `insert_slab` allocates its slab."""
+    target = memplan.allocate_slab.default
+    return module.graph.find_nodes(op="call_function", target=target)[0].args[2]
+
+
 def _check_memory(binding: Binding, device: torch.device) -> None:
     """Raise InputError for an arena that the machine cannot hold."""
     nbytes = binding.arena_bytes

@@ -1,4 +1,9 @@
-"""One node that shall write into the slab: what it was called with, and what it is replaced by."""
+"""One node that shall write into the slab: what it was called with, and what it is replaced by; writes into a
+part of a tensor and products with a vector, in place with the same bits.
+
+The kernels of `slice_scatter` and its like copy the whole storage that their argument shows: of a tensor in a
+slab that is the slab.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ import torch
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
+from memplan_engine.runtime.slab.operators import done
 from memplan_engine.torch_capture.torch_operators import arguments_of
 
 
@@ -76,3 +82,71 @@ class Site:
     def call(self, target: Any, *args: Any, **kwargs: Any) -> Node:
         """A new node."""
         return self.graph.call_function(target, args, kwargs)
+
+
+aten = torch.ops.aten
+
+PARTS: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "aten::slice_scatter": (aten.slice.Tensor, ("dim", "start", "end", "step")),
+    "aten::select_scatter": (aten.select.int, ("dim", "index")),
+    "aten::diagonal_scatter": (aten.diagonal.default, ("offset", "dim1", "dim2")),
+    "aten::copy": (None, ()),
+}
+"""By the operator's name: what shows the part that is written, and its arguments; None for all of it."""
+
+
+def write_part(site: Site) -> Node:
+    """A copy of `self` with `src` written into a part of it."""
+    view, names = PARTS[site.asked.node.target._schema.name]  # type: ignore[union-attr]
+    if view is None:
+        return site.call(aten.copy_.default, site.memory(), site.given("src"))
+    whole = site.call(aten.copy_.default, site.memory(), site.given("self"))
+    part = site.call(view, whole, *(site.given(name) for name in names))
+    written = site.call(aten.copy_.default, part, site.given("src"))
+    # What the node returns must come after both copies.
+    return site.memory(after=[site.call(done, written)])
+
+
+def write_joined(site: Site, made_there: frozenset[int]) -> Node:
+    """A concatenation of which the inputs `made_there`, by number, lie where they belong: the others are
+    copied beside them."""
+    asked = site.asked
+    memory = site.memory()
+    begin, written = 0, [site.call(done, memory)]
+    for number, node in enumerate(asked.given["tensors"]):
+        value, source = node.meta["val"], site.env[node]
+        size = value.shape[asked.given["dim"]] if value.numel() else 0
+        if number not in made_there and size:
+            part = site.call(aten.narrow.default, memory, asked.given["dim"], begin, size)
+            source = site.call(aten.copy_.default, part, source)
+        written.append(site.call(done, source))
+        begin += size
+    return site.memory(after=written)
+
+
+def is_vector_product(asked: Asked) -> bool:
+    """Whether `matmul` or `linear` multiplies a vector by a matrix. Their `out` overloads give the result
+    another shape meanwhile, of which torch warns."""
+    left, right = operands(asked)
+    return left.dim() == 1 and right.dim() == 2
+
+
+def write_vector_product(site: Site) -> Node:
+    """The product of matrices that the operator calls, and the bias added to it."""
+    asked = site.asked
+    is_linear = asked.is_tensor("weight")
+    length = asked.result.shape[0]
+    left = site.call(aten.unsqueeze.default, site.given("input" if is_linear else "self"), 0)
+    right = site.given("weight" if is_linear else "other")
+    right = site.call(aten.t.default, right) if is_linear else right
+    made = site.call(aten.mm.out, left, right, out=site.memory([1, length], [length, 1]))
+    made = site.call(aten.view.default, made, [length])
+    if not is_linear or not asked.is_tensor("bias"):
+        return made
+    return site.call(aten.add_.Tensor, made, site.given("bias"))
+
+
+def operands(asked: Asked) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both factors of `matmul` or `linear`, as captured."""
+    names = ("input", "weight") if asked.is_tensor("weight") else ("self", "other")
+    return asked.tensor(names[0]), asked.tensor(names[1])

@@ -26,8 +26,7 @@ from memplan_engine.runtime.slab.out_native import (
     native_out,
     qualified_name,
 )
-from memplan_engine.runtime.slab.out_parts import PARTS, write_joined
-from memplan_engine.runtime.slab.out_site import Asked
+from memplan_engine.runtime.slab.out_site import PARTS, Asked, write_joined
 from memplan_engine.runtime.slab.slab_report import Made, Way
 from memplan_engine.torch_capture.torch_run import attribute_of, kind_of, tensor_of
 

@@ -26,8 +26,7 @@ from memplan_engine.runtime.slab.insert_slab import insert_slab, slab_report
 from memplan_engine.runtime.slab.slab_report import IN_PLACE, SlabReport
 from memplan_engine.runtime.trial.bench import Bench
 from memplan_engine.runtime.trial.comparison import Measured, compare_run
-from memplan_engine.runtime.trial.equality import Equality
-from memplan_engine.runtime.trial.restore_state import restoring
+from memplan_engine.runtime.trial.equality import Equality, restoring
 from memplan_engine.runtime.trial.run_targets import SEED, RunTarget
 from memplan_engine.torch_capture.torch_run import as_input_error
 

@@ -12,9 +12,8 @@ from typing import Any
 import torch
 
 from memplan_engine.runtime.eager_step import TakeEagerStep, take_on_copy
+from memplan_engine.runtime.loading import example_inputs, load_pt2, program_of_step
 from memplan_engine.runtime.program import Program, load_program
-from memplan_engine.runtime.pt2_program import example_inputs, load_pt2
-from memplan_engine.runtime.step_program import program_of_step
 from memplan_engine.torch_capture.torch_fake import tensors_of
 from memplan_engine.torch_capture.training.torch_recipe import Recipe
 from memplan_engine.torch_capture.training.torch_step import SEED, trace_step
