@@ -303,8 +303,14 @@ from .reporters.shared_object_tables import (
 from .reporters.shared_object_tables import (
     object_table as object_table,
 )
+from .runtime.loading import (
+    RunTarget as RunTarget,
+)
 from .runtime.loading import load_pt2 as load_pt2
 from .runtime.loading import load_step as load_step
+from .runtime.loading import (
+    run_target as run_target,
+)
 from .runtime.observer.observe_run import (
     Observer as Observer,
 )
@@ -359,12 +365,6 @@ from .runtime.trial.run_in_plan import (
 )
 from .runtime.trial.run_in_plan import (
     run_in_plan as run_in_plan,
-)
-from .runtime.trial.run_targets import (
-    RunTarget as RunTarget,
-)
-from .runtime.trial.run_targets import (
-    run_target as run_target,
 )
 from .runtime.trial.safety import (
     SafeRun as SafeRun,

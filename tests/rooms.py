@@ -120,7 +120,7 @@ ROOMS: dict[str, str] = {
     "memplan_dashboard": "",
     "memplan_dashboard.background": (
         "errors system problem bounds plan strategies planner formats.memplan_json "
-        "torch_capture runtime.trial"
+        "torch_capture torch_capture.training runtime runtime.trial"
     ),
     "memplan_dashboard.charts": (
         "units profile analysis strategies diffing recordings symbolic "

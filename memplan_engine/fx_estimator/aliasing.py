@@ -23,6 +23,10 @@ SizeOf = Callable[["Node"], int]
 
 IsReleasable = Callable[["Node"], bool]
 """Whether the memory of a node's value may be given back during the graph."""
+log = logging.getLogger(__name__)
+PRIMALS = "primals"
+"""How AOTAutograd's names of the forward's inputs (parameters, buffers and arguments) begin."""
+FORWARD, BACKWARD = "forward graph", "backward graph"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -84,13 +88,6 @@ class Aliasing(Protocol):
     def pair(self, forward: Graph, backward: Graph, size_of: SizeOf) -> Pair:
         """All that is to be known of both."""
         ...
-
-
-log = logging.getLogger(__name__)
-
-PRIMALS = "primals"
-"""How AOTAutograd's names of the forward's inputs (parameters, buffers and arguments) begin."""
-FORWARD, BACKWARD = "forward graph", "backward graph"
 
 
 def size_of_node(node: Node) -> int:

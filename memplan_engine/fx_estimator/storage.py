@@ -31,6 +31,8 @@ from memplan_engine.torch_capture.torch_run import brief, fresh, is_higher_order
 if TYPE_CHECKING:
     import torch
     from torch.fx import Graph, Node
+OUTSIDE = ("placeholder", "get_attr")
+"""Nodes whose values are there before the first op runs."""
 
 
 @dataclass(slots=True)
@@ -114,10 +116,6 @@ def _placeholder(node: Node, source: str, handed: Mapping[str, Any], twins: Fake
         return twins.twin(value)
     except InputError as error:
         raise InputError(source, f"node {node.name}", error.found, error.expected) from None
-
-
-OUTSIDE = ("placeholder", "get_attr")
-"""Nodes whose values are there before the first op runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Programs with real weights, made ready to run: a whole training step (forward, backward, optimizer), and a
-saved exported program (`.pt2`), of which nothing is unpickled.
+saved exported program (`.pt2`), of which nothing is unpickled; with what each is called with, and held
+against, in a plan.
 
 `torch.export.load` unpickles weights, constants and example inputs, which can run code. Here the graph goes
 through the same vetted reader as for planning, weights are taken as the raw bytes that they are, and example
@@ -8,7 +9,10 @@ inputs are not read: they are made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +21,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError
-from memplan_engine.runtime.program import Program, program_from_exported, program_from_module
+from memplan_engine.runtime.eager_step import TakeEagerStep, take_on_copy
+from memplan_engine.runtime.program import Program, load_program, program_from_exported, program_from_module
 from memplan_engine.runtime.signature import Expected
 from memplan_engine.torch_capture.pt2_reader import read_weights
 from memplan_engine.torch_capture.torch_fake import tensors_of
@@ -25,13 +30,14 @@ from memplan_engine.torch_capture.torch_run import as_input_error
 from memplan_engine.torch_capture.torch_serde import read_program, stored_tensors
 from memplan_engine.torch_capture.training.torch_recipe import Loss, Recipe, Step
 from memplan_engine.torch_capture.training.torch_step import (
+    SEED,
     Argument,
     Gradients,
     StepModule,
     step_graph,
     trace_step,
 )
-from memplan_engine.torch_capture.training.torch_trainer import attribute_at
+from memplan_engine.torch_capture.training.torch_trainer import Returned, attribute_at
 
 
 def load_step(
@@ -172,3 +178,78 @@ def _storage(data: bytes) -> torch.UntypedStorage:
     if not data:
         return torch.empty(0, dtype=torch.uint8).untyped_storage()
     return torch.frombuffer(bytearray(data), dtype=torch.uint8).untyped_storage()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunTarget:
+    """What is run: `program(*args, **kwargs)`. `eager` is the model itself, None where there is only the
+    graph; `training` says that it is in training mode, `functional` that the graph has no in-place ops.
+    `seconds` is what exporting took. `step` is there for a whole training step: what it is held against."""
+
+    program: Program
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    eager: Callable[..., Any] | None
+    training: bool = False
+    functional: bool = False
+    seconds: float = 0.0
+    step: SteppedEagerly | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SteppedEagerly:
+    """How an eager step is taken to compare with. The program returns what the step does, by the names
+    `results`, and the gradients of the parameters `held`; `outputs` are what the model returns inside."""
+
+    take: TakeEagerStep
+    results: tuple[str, ...]
+    held: tuple[str, ...]
+    outputs: tuple[Returned, ...]
+
+
+def run_target(
+    model: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    functional: bool = False,
+    name: str | None = None,
+) -> RunTarget:
+    """`model`, exported as `load_program` does it. Raises InputError as that does."""
+    begun = time.perf_counter()
+    program = load_program(model, args, kwargs, functional=functional, name=name)
+    taken = time.perf_counter() - begun
+    return RunTarget(program, tuple(args), dict(kwargs or {}), model, model.training, functional, taken)
+
+
+def run_target_of_step(
+    model: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    recipe: Recipe | None = None,
+    *,
+    functional: bool = False,
+    name: str | None = None,
+    take: TakeEagerStep | None = None,
+) -> RunTarget:
+    """A whole training step of `model`, which is held against an eager step: `take` takes it; without, a copy
+    of the model does. Raises InputError as `load_step` does."""
+    recipe = recipe or Recipe()
+    begun = time.perf_counter()
+    traced = trace_step(model, args, kwargs, recipe, functional=functional, name=name)
+    program = program_of_step(traced, model, args, kwargs)
+    seconds = time.perf_counter() - begun
+    tensors = tuple(tensors_of((tuple(args), dict(kwargs or {}))))
+    if take is None:
+        take = partial(take_on_copy, model, args, kwargs or {}, recipe, program.name, seed=SEED)
+    step = SteppedEagerly(take, traced.results, traced.held, traced.outputs)
+    return RunTarget(program, tensors, {}, None, True, functional, seconds, step)
+
+
+def run_target_of_file(path: Path | str) -> RunTarget:
+    """The program in a .pt2 file, on inputs that are made (`example_inputs`); there is no model beside it.
+    Raises InputError as `load_pt2` does."""
+    begun = time.perf_counter()
+    program = load_pt2(path)
+    inputs = example_inputs(program, SEED)
+    return RunTarget(program, inputs, {}, None, seconds=time.perf_counter() - begun)

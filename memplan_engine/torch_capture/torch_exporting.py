@@ -26,6 +26,18 @@ if TYPE_CHECKING:
 
 TRANSFORMERS = "transformers.utils.import_utils"
 """Where transformers says whether it is being traced, which it takes any fake tensor for."""
+COMPILES = "transformers.integrations.flex_attention"
+"""It compiles itself where it is not being compiled, which is no way for a trace."""
+KEEPS = ("transformers.cache_utils", "transformers.pytorch_utils")
+"""Without a tracer these keep tensors for the next call."""
+WARNS = "transformers.modeling_utils"
+"""It only asks to warn of padding."""
+FUSED = ("aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention")
+"""Operators that eager mode runs where a tracer gets their parts; what they hold inside nobody sees but the
+allocator."""
+NEEDS_WEIGHTS = 10
+"""The place of that argument of the latter."""
+log = logging.getLogger(__name__)
 
 
 class Values(Protocol):
@@ -85,20 +97,6 @@ def replaced(name: str, stand_in: Callable[..., Any], but: Sequence[str] = ()) -
     finally:
         # Also where it was imported meanwhile.
         swap(function, original)
-
-
-COMPILES = "transformers.integrations.flex_attention"
-"""It compiles itself where it is not being compiled, which is no way for a trace."""
-KEEPS = ("transformers.cache_utils", "transformers.pytorch_utils")
-"""Without a tracer these keep tensors for the next call."""
-WARNS = "transformers.modeling_utils"
-"""It only asks to warn of padding."""
-FUSED = ("aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention")
-"""Operators that eager mode runs where a tracer gets their parts; what they hold inside nobody sees but the
-allocator."""
-NEEDS_WEIGHTS = 10
-"""The place of that argument of the latter."""
-log = logging.getLogger(__name__)
 
 
 def export_as_eager(

@@ -2,7 +2,7 @@
 write into memory that they are given, and what the CPU kernels of torch allocate.
 
 A fake result lies in a storage of just its size; some kernels allocate more, others less. All facts here were
-measured on the CPU with the torch that `torch_version` names, real results against fake ones;
+measured on the CPU with the torch that `torch_fake.MEASURED` names, real results against fake ones;
 tests/torch_capture/test_torch_kernels.py fails where torch changes.
 """
 
@@ -25,6 +25,9 @@ WRITES_UNSAID = {
     "aten::mkldnn_rnn_layer_backward": ("workspace",),
 }
 """Arguments written in training although the operator's schema does not say so."""
+Arguments = Mapping[str, Any]
+"""What an operator was called with, by the names of its schema; defaults included."""
+NO_REDUCTION = 0
 
 
 def written_values(
@@ -126,12 +129,6 @@ def out_overload(target: Any, generated: bool) -> torch._ops.OpOverload | None:
         if right_kind and taken == wanted and len(written) == len(schema.returns):
             return overload
     return None
-
-
-Arguments = Mapping[str, Any]
-"""What an operator was called with, by the names of its schema; defaults included."""
-
-NO_REDUCTION = 0
 
 
 def as_on_cpu(target: Any, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

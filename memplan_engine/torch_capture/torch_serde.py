@@ -26,6 +26,29 @@ if TYPE_CHECKING:
 
 _one_at_a_time = threading.Lock()
 """torch's reader keeps itself in a global variable."""
+IDENTIFIER = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)?")
+SYMBOL = re.compile(r"[a-z]+\d+")
+NUMBER = re.compile(r"-?[0-9.]{1,40}(e[-+]?[0-9]{1,3})?")
+HIGHER_ORDER = frozenset(
+    {
+        "associative_scan", "auto_functionalized", "auto_functionalized_v2", "cond", "flex_attention",
+        "map_impl", "scan", "while_loop", "wrap_with_autocast", "wrap_with_set_grad_enabled",
+    }
+)  # fmt: skip
+TOUCHES_FILES = frozenset({"aten::from_file", "aten::save"})
+FUNCTIONS = frozenset(
+    {
+        "Abs", "Add", "And", "CeilDiv", "CeilToInt", "CleanDiv", "Eq", "Equality", "Float", "FloatPow",
+        "FloatTrueDiv", "FloorDiv", "FloorToInt", "GreaterThan", "Identity", "IntTrueDiv", "Integer",
+        "LessThan", "Max", "Min", "Mod", "ModularIndexing", "Mul", "Ne", "Not", "Or", "Pow", "PowByNatural",
+        "PythonMod", "Rational", "RoundDecimal", "RoundToInt", "StrictGreaterThan", "StrictLessThan",
+        "Symbol", "ToFloat", "TruncToFloat", "TruncToInt", "Unequality", "Where", "ceiling", "floor",
+    }
+)  # fmt: skip
+POWERS = ("Pow", "PowByNatural", "FloatPow")
+OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.USub, ast.UAdd)
+MAX_EXPRESSION = 2000
+MAX_EXPONENT = 8
 
 
 def read_program(model: Any, payloads: Mapping[str, tuple[Any, Mapping[str, int]]], source: str) -> Program:
@@ -150,31 +173,6 @@ def stored_tensors(config: Any) -> dict[str, StoredTensor]:
         for name, entry in entries.items()
         if (meta := entry.tensor_meta) is not None
     }
-
-
-IDENTIFIER = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)?")
-SYMBOL = re.compile(r"[a-z]+\d+")
-NUMBER = re.compile(r"-?[0-9.]{1,40}(e[-+]?[0-9]{1,3})?")
-HIGHER_ORDER = frozenset(
-    {
-        "associative_scan", "auto_functionalized", "auto_functionalized_v2", "cond", "flex_attention",
-        "map_impl", "scan", "while_loop", "wrap_with_autocast", "wrap_with_set_grad_enabled",
-    }
-)  # fmt: skip
-TOUCHES_FILES = frozenset({"aten::from_file", "aten::save"})
-FUNCTIONS = frozenset(
-    {
-        "Abs", "Add", "And", "CeilDiv", "CeilToInt", "CleanDiv", "Eq", "Equality", "Float", "FloatPow",
-        "FloatTrueDiv", "FloorDiv", "FloorToInt", "GreaterThan", "Identity", "IntTrueDiv", "Integer",
-        "LessThan", "Max", "Min", "Mod", "ModularIndexing", "Mul", "Ne", "Not", "Or", "Pow", "PowByNatural",
-        "PythonMod", "Rational", "RoundDecimal", "RoundToInt", "StrictGreaterThan", "StrictLessThan",
-        "Symbol", "ToFloat", "TruncToFloat", "TruncToInt", "Unequality", "Where", "ceiling", "floor",
-    }
-)  # fmt: skip
-POWERS = ("Pow", "PowByNatural", "FloatPow")
-OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.USub, ast.UAdd)
-MAX_EXPRESSION = 2000
-MAX_EXPONENT = 8
 
 
 def vet_program(model: Any, source: str) -> None:

@@ -43,7 +43,7 @@ def observe(
     The factory is that of `memplan capture`; the model runs on the CPU, with random weights where it makes
     them. What is written with -o can be planned, drawn and compared like any recording.
     """
-    from memplan_engine.torch_capture.torch_version import require_torch
+    from memplan_engine.torch_capture.torch_fake import require_torch
 
     require_torch("observing a model")
     step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)

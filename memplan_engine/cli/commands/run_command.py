@@ -23,8 +23,8 @@ from memplan_engine.planner import make_plan
 from memplan_engine.strategies import get_strategy
 
 if TYPE_CHECKING:
+    from memplan_engine.runtime.loading import RunTarget
     from memplan_engine.runtime.trial.run_in_plan import RunOutcome
-    from memplan_engine.runtime.trial.run_targets import RunTarget
 
 DEFAULT_STRATEGY = "auto"
 POLICY = Annotated[
@@ -72,7 +72,7 @@ def run_(
     The factory is that of `memplan capture`; here it runs on the CPU, with random weights where it makes
     them. A .pt2 file runs with its weights, on inputs that are made; nothing in it is unpickled.
     """
-    from memplan_engine.torch_capture.torch_version import require_torch
+    from memplan_engine.torch_capture.torch_fake import require_torch
 
     require_torch("running a model")
     _check_options(plan, force, strategy, (trace, observation, output))
@@ -117,7 +117,7 @@ def _open(
 ) -> RunTarget:
     """What is run; `step` holds the options of a whole training step."""
     from memplan_engine.runtime.eager_step import take_in_process
-    from memplan_engine.runtime.trial.run_targets import run_target, run_target_of_file, run_target_of_step
+    from memplan_engine.runtime.loading import run_target, run_target_of_file, run_target_of_step
     from memplan_engine.torch_capture.torch_factory import build_factory
 
     if ":" not in model and (model.endswith(".pt2") or Path(model).is_file()):

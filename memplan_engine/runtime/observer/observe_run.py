@@ -19,10 +19,17 @@ from memplan_engine.callers import UNKNOWN_STACK, Frame
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.observation import Level, Observation
 from memplan_engine.runtime.node_run import run_nodes
-from memplan_engine.runtime.observer.allocations import MARK, AllocatorLog, CudaHistory
-from memplan_engine.runtime.observer.op_log import OpLog, Position, StorageLog, python_stack
+from memplan_engine.runtime.observer.allocations import (
+    MARK,
+    AllocatorLog,
+    CudaHistory,
+    OpLog,
+    Position,
+    StorageLog,
+    python_stack,
+)
 from memplan_engine.runtime.program import Program, flat_outputs
-from memplan_engine.torch_capture.torch_caches import as_given, register_caches
+from memplan_engine.torch_capture.capture_module import as_given, register_caches
 from memplan_engine.torch_capture.torch_run import as_input_error
 from memplan_engine.torch_capture.torch_storages import OperatorMode
 from memplan_engine.torch_capture.training.torch_recipe import (

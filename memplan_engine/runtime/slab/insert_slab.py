@@ -23,9 +23,8 @@ from memplan_engine.plan import Plan
 from memplan_engine.runtime.program import Program, graph_of_module
 from memplan_engine.runtime.slab.binding import Binding, bind
 from memplan_engine.runtime.slab.operators import allocate_tensor, done
+from memplan_engine.runtime.slab.out_calls import Asked, Site, out_arguments
 from memplan_engine.runtime.slab.out_equivalents import Equivalent
-from memplan_engine.runtime.slab.out_native import out_arguments
-from memplan_engine.runtime.slab.out_site import Asked, Site
 from memplan_engine.runtime.slab.slab_choice import (
     Choice,
     Choices,

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from memplan_engine.graph import is_contiguous
 from memplan_engine.runtime.slab.operators import done
-from memplan_engine.runtime.slab.out_site import (
+from memplan_engine.runtime.slab.out_calls import (
     PARTS,
     Asked,
     Site,

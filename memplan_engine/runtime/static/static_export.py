@@ -23,8 +23,8 @@ from memplan_engine.runtime.program import (
     program_from_module,
 )
 from memplan_engine.runtime.signature import Expected, call_form, check_inputs, flatten_call
-from memplan_engine.runtime.static.static_sizes import Symbols
 from memplan_engine.torch_capture.capture_module import dynamic_shapes_of, exporting, fake_inputs
+from memplan_engine.torch_capture.torch_dims import Symbols
 from memplan_engine.torch_capture.torch_exporting import export_as_eager
 from memplan_engine.torch_capture.torch_fake import FakeTwins, fake_mode, quiet, storage_of, tensors_of
 from memplan_engine.torch_capture.torch_graph import assemble, plain_operators
@@ -40,6 +40,8 @@ from memplan_engine.torch_capture.torch_run import (
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+OWN = ("aten", "prims")
+"""Namespaces of torch's own operators, which do what their schemas say."""
 
 
 def call_of(
@@ -195,10 +197,6 @@ def _export(program: Program, values: tuple[Any, ...], symbols: Symbols) -> Expo
 def _count(values: Iterable[Any]) -> int:
     """How many of `values` are tensors."""
     return sum(1 for value in values if isinstance(value, torch.Tensor))
-
-
-OWN = ("aten", "prims")
-"""Namespaces of torch's own operators, which do what their schemas say."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

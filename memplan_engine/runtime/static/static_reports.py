@@ -17,6 +17,9 @@ from memplan_engine.runtime.static.static_records import Tape
 from memplan_engine.runtime.trial.bench import time_by_turns
 from memplan_engine.units import format_bytes, format_percent
 
+MILLISECOND = 1e6
+WAYS = ("runtime", "eager", "interpreter", "watched")
+
 
 @dataclass(frozen=True, slots=True)
 class Grown:
@@ -87,10 +90,6 @@ class MemoryReport:
             f"{format_bytes(self.slots_bytes)}: {format_percent(self.saved_share)} saved, bound "
             f"{format_bytes(self.bound_bytes)}; {format_percent(self.share)} of the bytes made lie there"
         )
-
-
-MILLISECOND = 1e6
-WAYS = ("runtime", "eager", "interpreter", "watched")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from memplan_engine.formats.memplan_json.run_format import CheckEntry, KindEntry
 from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
 from memplan_engine.runtime.eager_step import EagerStep, named_step
+from memplan_engine.runtime.loading import RunTarget
 from memplan_engine.runtime.node_run import run_nodes
 from memplan_engine.runtime.program import Program
 from memplan_engine.runtime.slab.insert_slab import OP
@@ -33,9 +34,13 @@ from memplan_engine.runtime.trial.equality import (
     restoring,
     written_tensors,
 )
-from memplan_engine.runtime.trial.run_targets import SEED, RunTarget
 from memplan_engine.runtime.trial.safety import run_safely
 from memplan_engine.torch_capture.torch_storages import tensors_in
+from memplan_engine.torch_capture.training.torch_step import SEED
+
+MOST_RUNS, LEAST_RUNS, WARMUP = 50, 3, 2
+MOST_SECONDS = 3.0
+KIND_RUNS = 5
 
 
 class Bench:
@@ -200,11 +205,6 @@ class Bench:
         modules = (self.program.module, self.in_slab.module)
         kinds = time_kinds(self.program.graph, *modules, self.inputs, restore)
         return ProfileEntry(runs=runs, setup=setup, kinds=kinds, **seconds)
-
-
-MOST_RUNS, LEAST_RUNS, WARMUP = 50, 3, 2
-MOST_SECONDS = 3.0
-KIND_RUNS = 5
 
 
 def time_by_turns(

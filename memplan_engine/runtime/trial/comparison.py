@@ -23,7 +23,7 @@ from memplan_engine.runtime.trial.equality import (
     written_tensors,
 )
 from memplan_engine.scope import Scope
-from memplan_engine.torch_capture.torch_caches import as_given
+from memplan_engine.torch_capture.capture_module import as_given
 
 EAGER, INTERPRETER = "eager", "interpreter"
 

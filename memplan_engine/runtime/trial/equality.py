@@ -19,6 +19,14 @@ from memplan_engine.torch_capture.torch_fake import FakeTwins, fake_mode, quiet,
 from memplan_engine.torch_capture.torch_operators import written_values
 from memplan_engine.torch_capture.torch_storages import OperatorMode, operator_name, tensors_in
 
+NO_RESULT = {
+    "aten::_local_scalar_dense",
+    "aten::is_nonzero",
+    "profiler::_record_function_enter_new",
+    "profiler::_record_function_exit",
+}
+"""Operators that make no tensor: no op of a graph."""
+
 
 @contextmanager
 def restoring(written: Sequence[torch.Tensor], seed: int) -> Iterator[Callable[[], None]]:
@@ -68,15 +76,6 @@ class _Writes(OperatorMode):  # type: ignore[no-untyped-call]
         written = written_values(operator, args, kwargs)
         self.storages |= {storage_of(tensor) for tensor in tensors_in(list(written))}
         return operator(*args, **kwargs)
-
-
-NO_RESULT = {
-    "aten::_local_scalar_dense",
-    "aten::is_nonzero",
-    "profiler::_record_function_enter_new",
-    "profiler::_record_function_exit",
-}
-"""Operators that make no tensor: no op of a graph."""
 
 
 @dataclass(frozen=True, slots=True)

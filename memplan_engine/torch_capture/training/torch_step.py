@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Phase
 from memplan_engine.torch_capture.capture_module import tracing
-from memplan_engine.torch_capture.torch_fake import STEP_RECORDED, FakeTwins, fake_mode
+from memplan_engine.torch_capture.torch_fake import STEP_RECORDED, FakeTwins, fake_mode, require_torch
 from memplan_engine.torch_capture.torch_graph import assemble
 from memplan_engine.torch_capture.torch_operators import written_nodes
 from memplan_engine.torch_capture.torch_run import Held, Run
 from memplan_engine.torch_capture.torch_source import source_of
-from memplan_engine.torch_capture.torch_version import require_torch
 from memplan_engine.torch_capture.training.torch_eager_ops import as_eager, with_own_ops
 from memplan_engine.torch_capture.training.torch_origins import TAG
 from memplan_engine.torch_capture.training.torch_recipe import (

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
 from memplan_engine.torch_capture.capture_module import exporting, fake_inputs, fake_model, tracing
-from memplan_engine.torch_capture.torch_fake import FakeTwins, fake_mode, patched, tensors_of
+from memplan_engine.torch_capture.torch_fake import FakeTwins, fake_mode, patched, require_torch, tensors_of
 from memplan_engine.torch_capture.torch_source import is_users, portable_path
-from memplan_engine.torch_capture.torch_version import require_torch
 from memplan_engine.torch_capture.training.torch_joint import (
     Given,
     Halves,
@@ -36,6 +35,8 @@ PARTITIONS = {"default": "default_partition", "min_cut": "min_cut_rematerializat
 """How the joint graph is cut in two: at the end of the forward pass as written, or so that little is saved
 and cheap ops run again (`torch.compile`'s choice)."""
 TRACEABLE = "a model whose gradients AOTAutograd can trace"
+STEP = "a whole step (capture_step, --training step), which has it as eager mode runs it"
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +220,6 @@ def _name_modules(joint: GraphModule) -> None:
     for node in joint.graph.nodes:
         if "nn_module_stack" not in node.meta and node.meta.get("fwd_nn_module_stack"):
             node.meta["nn_module_stack"] = node.meta["fwd_nn_module_stack"]
-
-
-STEP = "a whole step (capture_step, --training step), which has it as eager mode runs it"
-log = logging.getLogger(__name__)
 
 
 @contextmanager
