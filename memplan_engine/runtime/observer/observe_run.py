@@ -18,7 +18,6 @@ from torch.utils import _pytree as pytree
 from memplan_engine.callers import UNKNOWN_STACK, Frame
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.observation import Level, Observation
-from memplan_engine.runtime.node_run import run_nodes
 from memplan_engine.runtime.observer.allocations import (
     MARK,
     AllocatorLog,
@@ -28,7 +27,7 @@ from memplan_engine.runtime.observer.allocations import (
     StorageLog,
     python_stack,
 )
-from memplan_engine.runtime.program import Program, flat_outputs
+from memplan_engine.runtime.program import Program, flat_outputs, run_nodes
 from memplan_engine.torch_capture.capture_module import as_given, register_caches
 from memplan_engine.torch_capture.torch_run import as_input_error
 from memplan_engine.torch_capture.torch_storages import OperatorMode

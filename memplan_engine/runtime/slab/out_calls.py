@@ -152,7 +152,8 @@ def write_joined(site: Site, made_there: frozenset[int]) -> Node:
 def is_vector_product(asked: Asked) -> bool:
     """Whether `matmul` or `linear` multiplies a vector by a matrix. Their `out` overloads give the result
     another shape meanwhile, of which torch warns."""
-    left, right = operands(asked)
+    names = ("input", "weight") if asked.is_tensor("weight") else ("self", "other")
+    left, right = map(asked.tensor, names)
     return left.dim() == 1 and right.dim() == 2
 
 
@@ -169,12 +170,6 @@ def write_vector_product(site: Site) -> Node:
     if not is_linear or not asked.is_tensor("bias"):
         return made
     return site.call(aten.add_.Tensor, made, site.given("bias"))
-
-
-def operands(asked: Asked) -> tuple[torch.Tensor, torch.Tensor]:
-    """Both factors of `matmul` or `linear`, as captured."""
-    names = ("input", "weight") if asked.is_tensor("weight") else ("self", "other")
-    return asked.tensor(names[0]), asked.tensor(names[1])
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
@@ -17,12 +17,11 @@ from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
 from memplan_engine.runtime.program import (
     Program,
-    check_call,
     load_program,
     program_and_inputs,
     program_from_module,
 )
-from memplan_engine.runtime.signature import Expected, call_form, check_inputs, flatten_call
+from memplan_engine.runtime.signature import Expected, call_form, check_call, check_inputs, flatten_call
 from memplan_engine.torch_capture.capture_module import dynamic_shapes_of, exporting, fake_inputs
 from memplan_engine.torch_capture.torch_dims import Symbols
 from memplan_engine.torch_capture.torch_exporting import export_as_eager
@@ -38,8 +37,6 @@ from memplan_engine.torch_capture.torch_run import (
     look_up,
 )
 
-if TYPE_CHECKING:
-    from torch.export import ExportedProgram
 OWN = ("aten", "prims")
 """Namespaces of torch's own operators, which do what their schemas say."""
 
@@ -175,7 +172,7 @@ def export(
         return _dynamic(plain_operators(exported), model, label)
 
 
-def _dynamic(exported: ExportedProgram, model: torch.nn.Module, name: str) -> Export:
+def _dynamic(exported: torch.export.ExportedProgram, model: torch.nn.Module, name: str) -> Export:
     """The Export of a program with symbols. Its `program` can be called only once it is specialised; its
     Graph is a stub."""
     form = call_form(model, exported.call_spec.in_spec)

@@ -20,8 +20,7 @@ from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
 from memplan_engine.runtime.eager_step import EagerStep, named_step
 from memplan_engine.runtime.loading import RunTarget
-from memplan_engine.runtime.node_run import run_nodes
-from memplan_engine.runtime.program import Program
+from memplan_engine.runtime.program import Program, run_nodes
 from memplan_engine.runtime.slab.insert_slab import OP
 from memplan_engine.runtime.slab.slab_report import counted
 from memplan_engine.runtime.trial.comparison import EAGER, INTERPRETER, reference_of

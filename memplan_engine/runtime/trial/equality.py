@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from memplan_engine.runtime.node_run import run_nodes
-from memplan_engine.runtime.program import Program
+from memplan_engine.runtime.program import Program, run_nodes
 from memplan_engine.torch_capture.torch_fake import FakeTwins, fake_mode, quiet, storage_of
 from memplan_engine.torch_capture.torch_operators import written_values
 from memplan_engine.torch_capture.torch_storages import OperatorMode, operator_name, tensors_in
