@@ -162,8 +162,8 @@ def programs(name: str, full: bool) -> Iterator[tuple[str, Any, tuple[Any, ...],
     """The graphs of a model or a step: what kind of graph, the program, how to call it, and the model."""
     import torch
 
+    from memplan_engine.runtime.loading import load_step
     from memplan_engine.runtime.program import load_program
-    from memplan_engine.runtime.step_program import load_step
 
     for functional in (False, True):
         kind = "functional" if functional else "raw"

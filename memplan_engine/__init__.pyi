@@ -303,13 +303,21 @@ from .replay.steps import Replay as Replay
 from .reporters.diff_markdown import diff_markdown as diff_markdown
 from .reporters.html.report_html import ReportNotes as ReportNotes
 from .reporters.html.report_html import write_report as write_report
-from .runtime.eager_run import observe_model as observe_model
+from .runtime.loading import (
+    RunTarget as RunTarget,
+)
+from .runtime.loading import load_pt2 as load_pt2
+from .runtime.loading import load_step as load_step
+from .runtime.loading import (
+    run_target as run_target,
+)
 from .runtime.observer.observe_run import (
     Observer as Observer,
 )
 from .runtime.observer.observe_run import (
     observe as observe,
 )
+from .runtime.observer.observe_run import observe_model as observe_model
 from .runtime.observer.observe_run import (
     observe_result as observe_result,
 )
@@ -325,7 +333,6 @@ from .runtime.program import (
 from .runtime.program import (
     program_from_module as program_from_module,
 )
-from .runtime.pt2_program import load_pt2 as load_pt2
 from .runtime.slab.insert_slab import (
     insert_slab as insert_slab,
 )
@@ -335,7 +342,6 @@ from .runtime.slab.insert_slab import (
 from .runtime.slab.slab_order import check_order as check_order
 from .runtime.slab.slab_report import SlabReport as SlabReport
 from .runtime.static.static_runtime import StaticRuntime as StaticRuntime
-from .runtime.step_program import load_step as load_step
 from .runtime.trial.comparison import (
     Measured as Measured,
 )
@@ -359,12 +365,6 @@ from .runtime.trial.run_in_plan import (
 )
 from .runtime.trial.run_in_plan import (
     run_in_plan as run_in_plan,
-)
-from .runtime.trial.run_targets import (
-    RunTarget as RunTarget,
-)
-from .runtime.trial.run_targets import (
-    run_target as run_target,
 )
 from .runtime.trial.safety import (
     SafeRun as SafeRun,

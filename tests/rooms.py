@@ -85,8 +85,10 @@ ROOMS: dict[str, str] = {
         "formats formats.memplan_json"
     ),
     "fx_estimator": ("errors scope lifetimes formats.memplan_json torch_capture torch_capture.training"),
-    "runtime": "errors graph recordings torch_capture torch_capture.training",
-    "runtime.observer": ("errors callers recordings formats.allocator_files torch_capture runtime"),
+    "runtime": "errors graph torch_capture torch_capture.training",
+    "runtime.observer": (
+        "errors callers recordings formats.allocator_files torch_capture torch_capture.training runtime"
+    ),
     "runtime.slab": (
         "errors units system graph schedule lifetimes plan verify rewrites.reuse torch_capture runtime"
     ),
@@ -111,13 +113,13 @@ ROOMS: dict[str, str] = {
         "errors units system scope graph problem plan verify analysis strategies "
         "planner diffing recordings symbolic replay rewrites.reuse feasibility "
         "what_if what_if.suggestions formats formats.memplan_json torch_capture files "
-        "preparation fx_estimator runtime runtime.trial plotting reporters "
+        "preparation fx_estimator runtime runtime.observer runtime.trial plotting reporters "
         "reporters.html cli"
     ),
     "memplan_dashboard": "",
     "memplan_dashboard.background": (
         "errors system problem bounds plan strategies planner formats.memplan_json "
-        "torch_capture runtime.trial"
+        "torch_capture torch_capture.training runtime runtime.trial"
     ),
     "memplan_dashboard.charts": (
         "units profile analysis strategies diffing recordings symbolic "

@@ -31,13 +31,14 @@ def run_model(asked: dict[str, Any], tell: Any) -> bytes:
     if build is None:
         raise InputError("run", "model", repr(asked["model"]), f"one of {', '.join(MODELS)}")
     tell("loading torch")
-    from memplan_engine.torch_capture.torch_version import require_torch
+    from memplan_engine.torch_capture.torch_fake import require_torch
 
     require_torch("running a model")
     import torch
 
+    from memplan_engine.runtime.loading import run_target
     from memplan_engine.runtime.trial.run_in_plan import run_in_plan
-    from memplan_engine.runtime.trial.run_targets import SEED, run_target
+    from memplan_engine.torch_capture.training.torch_step import SEED
 
     tell("building the model")
     torch.manual_seed(SEED)

@@ -1,7 +1,15 @@
 """The memory of fx graphs, estimated as PyTorch's FX memory estimator does: by a published rule for what
 shares memory, or by storages."""
 
-from memplan_engine.fx_estimator.aliasing import Aliasing, FxStorage, Interactions, Pair, Storages
+from memplan_engine.fx_estimator.aliasing import (
+    Aliasing,
+    FxStorage,
+    Interactions,
+    Pair,
+    Storages,
+    is_not_primal,
+    size_of_node,
+)
 from memplan_engine.fx_estimator.fx_estimates import (
     Estimate,
     build_memory_profile,
@@ -9,7 +17,6 @@ from memplan_engine.fx_estimator.fx_estimates import (
     get_fwd_bwd_interactions,
     get_peak_memory,
 )
-from memplan_engine.fx_estimator.fx_graphs import is_not_primal, size_of_node
 from memplan_engine.fx_estimator.published import PublishedAliasing
 from memplan_engine.fx_estimator.storage import StorageAliasing
 

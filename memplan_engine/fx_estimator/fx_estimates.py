@@ -6,8 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from memplan_engine.fx_estimator.aliasing import Aliasing, FxStorage, IsReleasable, SizeOf, Storages
-from memplan_engine.fx_estimator.fx_graphs import is_not_primal, size_of_node
+from memplan_engine.fx_estimator.aliasing import (
+    Aliasing,
+    FxStorage,
+    IsReleasable,
+    SizeOf,
+    Storages,
+    is_not_primal,
+    size_of_node,
+)
 from memplan_engine.fx_estimator.published import PublishedAliasing
 from memplan_engine.fx_estimator.storage import StorageAliasing
 from memplan_engine.lifetimes import Unread

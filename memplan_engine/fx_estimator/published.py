@@ -13,8 +13,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from memplan_engine.errors import InputError
-from memplan_engine.fx_estimator.aliasing import FxStorage, Interactions, Pair, SizeOf, Storages
-from memplan_engine.fx_estimator.fx_graphs import BACKWARD, FORWARD, PRIMALS, matched
+from memplan_engine.fx_estimator.aliasing import (
+    BACKWARD,
+    FORWARD,
+    PRIMALS,
+    FxStorage,
+    Interactions,
+    Pair,
+    SizeOf,
+    Storages,
+    matched,
+)
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
@@ -57,7 +66,7 @@ class PublishedAliasing:
 
         Raises
         ------
-        InputError: graphs that do not match (see `fx_graphs.matched`).
+        InputError: graphs that do not match (see `matched`).
         """
         returned, taken = matched(forward, backward, size_of)
         views = torch_views()

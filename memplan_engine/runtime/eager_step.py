@@ -20,7 +20,7 @@ import torch
 
 from memplan_engine.errors import InputError, MemplanError
 from memplan_engine.runtime.trial.equality import OperatorDigests
-from memplan_engine.torch_capture.torch_caches import register_caches
+from memplan_engine.torch_capture.capture_module import register_caches
 from memplan_engine.torch_capture.torch_factory import build_factory
 from memplan_engine.torch_capture.torch_run import as_input_error
 from memplan_engine.torch_capture.training.torch_recipe import (

@@ -1,14 +1,17 @@
-"""A model made ready to run node by node: its flat graph, its Graph, its weights, and how it is called."""
+"""A model made ready to run node by node: its flat graph, its Graph, its weights, and how it is called; and
+such a run with somebody looking on, in which values go with their last reader."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError
@@ -17,24 +20,32 @@ from memplan_engine.runtime.signature import (
     CallForm,
     Expected,
     call_form,
+    check_call,
     check_inputs,
     expected_input,
     flatten_call,
 )
-from memplan_engine.torch_capture.capture_module import check_module, exporting, fake_inputs
+from memplan_engine.torch_capture.capture_module import exporting, fake_inputs
 from memplan_engine.torch_capture.torch_exporting import export_as_eager
-from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, fake_mode
+from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, as_exported, fake_mode
 from memplan_engine.torch_capture.torch_graph import (
     assemble,
     graph_from_exported,
     plain_operators,
     same_strides,
 )
-from memplan_engine.torch_capture.torch_run import Run
+from memplan_engine.torch_capture.torch_run import (
+    INLINED,
+    Run,
+    attribute_of,
+    is_arithmetic_on_sizes,
+    kind_of,
+    takes_item,
+    wrapped_mode,
+)
 
-if TYPE_CHECKING:
-    from torch.export import ExportedProgram
-    from torch.fx import GraphModule
+Around = Callable[[str, str, Callable[[], Any]], Any]
+"""`around(name, kind, call)` runs `call()` for the op `name` and gives what it gave."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,14 +163,6 @@ def load_program(
     return replace(program, expected=_with_decisive(program, given, decisive))
 
 
-def check_call(model: Any, args: Any, kwargs: Any, source: str) -> None:
-    """Raise InputError for what is no module, or not called with a tuple and a dict."""
-    check_module(model, source)
-    if not isinstance(args, (tuple, list)) or not isinstance(kwargs or {}, Mapping):
-        found = f"{type(args).__name__} and {type(kwargs).__name__}"
-        raise InputError(source, "args and kwargs", found, "a tuple and a dict")
-
-
 def _with_decisive(program: Program, given: Any, decisive: Sequence[torch.Tensor]) -> tuple[Expected, ...]:
     """What `program` expects, with the content of the tensors in the call `given` that are decisive."""
     places = {id(tensor) for tensor in decisive}
@@ -171,7 +174,7 @@ def _with_decisive(program: Program, given: Any, decisive: Sequence[torch.Tensor
 
 
 def program_from_exported(
-    exported: ExportedProgram, *, name: str = "exported", form: CallForm | None = None
+    exported: torch.export.ExportedProgram, *, name: str = "exported", form: CallForm | None = None
 ) -> Program:
     """The Program of an exported program with real weights.
 
@@ -217,7 +220,7 @@ def _laid_out(value: Any, tensor: Tensor | None) -> Any:
 
 
 def program_and_inputs(
-    exported: ExportedProgram, graph: Graph, name: str, form: CallForm
+    exported: torch.export.ExportedProgram, graph: Graph, name: str, form: CallForm
 ) -> tuple[Program, tuple[Any, ...]]:
     """The Program of an exported program whose Graph is `graph`, which takes any inputs, and the captured
     value of each of these. Raises InputError for state that is no tensor."""
@@ -335,3 +338,60 @@ def _check_sizes(graph: Graph, source: str) -> None:
     if graph.symbols:
         found = f"the dynamic size {graph.symbols[0].name!r}"
         raise InputError(source, "shapes", found, "a program captured with plain sizes")
+
+
+def run_nodes(
+    module: GraphModule,
+    inputs: Sequence[Any],
+    around: Around,
+    *,
+    read: Callable[[Any], Any] = lambda value: value,
+    prefix: str = "",
+) -> Any:
+    """What `module` returns for `inputs`, one for each placeholder. Ops are called through `around` by the
+    names that they have in a memplan Graph: a `getitem` and arithmetic on sizes are none, and sub-graphs that
+    only set a mode are run node by node. A value is let go after its last reader, one without readers at
+    once; inputs are the caller's to hold. `read` makes the value of a `get_attr` node of the attribute."""
+    last = last_readers(module)
+    env: dict[Node, Any] = {}
+    pending = iter(inputs)
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            env[node] = next(pending)
+        elif node.op == "get_attr":
+            env[node] = read(attribute_of(module, node))
+        elif node.op == "output":
+            return map_arg(node.args[0], lambda used: env[used])
+        else:
+            env[node] = _call(node, env, around, read, prefix + node.name)
+        for dead in last.get(node, ()):
+            env.pop(dead, None)
+    return None
+
+
+def last_readers(module: GraphModule) -> dict[Node, list[Node]]:
+    """Each node → the nodes whose values nobody needs after it has run; itself where nobody reads it."""
+    reader: dict[Node, Node] = {}
+    for node in module.graph.nodes:
+        reader[node] = node
+        reader.update(dict.fromkeys(node.all_input_nodes, node))
+    gone: dict[Node, list[Node]] = {}
+    for node, last in reader.items():
+        gone.setdefault(last, []).append(node)
+    return gone
+
+
+def _call(node: Node, env: dict[Node, Any], around: Around, read: Callable[[Any], Any], name: str) -> Any:
+    arguments: Any = map_arg((node.args, node.kwargs), lambda used: env[used])
+    args, kwargs = arguments
+    del arguments
+    target: Any = node.target
+    kind = kind_of(node)
+    if kind in INLINED:
+        given: list[Any] = list(args)
+        at = next(index for index, arg in enumerate(given) if isinstance(arg, GraphModule))
+        with wrapped_mode(kind, given[:at]):
+            return run_nodes(given[at], given[at + 1 :], around, read=read, prefix=f"{name}.")
+    if takes_item(node, env.__getitem__) or is_arithmetic_on_sizes(node):
+        return target(*args, **kwargs)
+    return around(name, kind, lambda: as_exported(lambda: target(*args, **kwargs)))

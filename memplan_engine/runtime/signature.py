@@ -11,6 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError, one_line
+from memplan_engine.torch_capture.capture_module import check_module
 from memplan_engine.torch_capture.torch_graph import same_strides
 
 
@@ -53,6 +54,14 @@ def call_form(model: torch.nn.Module, spec: pytree.TreeSpec) -> CallForm:
         return CallForm(spec)
     by_place = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return CallForm(spec, tuple(p.name for p in by_place))
+
+
+def check_call(model: Any, args: Any, kwargs: Any, source: str) -> None:
+    """Raise InputError for what is no module, or not called with a tuple and a dict."""
+    check_module(model, source)
+    if not isinstance(args, (tuple, list)) or not isinstance(kwargs or {}, Mapping):
+        found = f"{type(args).__name__} and {type(kwargs).__name__}"
+        raise InputError(source, "args and kwargs", found, "a tuple and a dict")
 
 
 def flatten_call(form: CallForm, source: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
-from memplan_engine.torch_capture.torch_version import require_torch
+from memplan_engine.torch_capture.torch_fake import require_torch
 
 if TYPE_CHECKING:
     from memplan_engine.formats.importer import ImportOptions

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from memplan_engine.errors import InputError
 from memplan_engine.system import memory_bytes
 from memplan_engine.torch_capture.capture_module import capture
+from memplan_engine.torch_capture.torch_fake import require_torch
 from memplan_engine.torch_capture.torch_run import as_input_error, brief
-from memplan_engine.torch_capture.torch_version import require_torch
 from memplan_engine.torch_capture.training.torch_recipe import Recipe
 from memplan_engine.torch_capture.training.torch_step import step_graph, trace_step
 from memplan_engine.torch_capture.training.torch_training import TrainingCapture, capture_training

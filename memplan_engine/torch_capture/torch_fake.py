@@ -1,4 +1,5 @@
-"""Fake twins of tensors: the same shapes and the same sharing of storages, and no bytes."""
+"""Fake twins of tensors: the same shapes and the same sharing of storages, and no bytes; and which PyTorch
+makes them, and whether it is the one that memplan was measured on."""
 
 from __future__ import annotations
 
@@ -7,9 +8,10 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from memplan_engine.errors import InputError
+from memplan_engine.errors import InputError, MissingDependencyError
 
 if TYPE_CHECKING:
     import torch
@@ -19,6 +21,8 @@ Given = TypeVar("Given")
 RECORDED = "or, if it runs eagerly, a plan of a recorded run (memplan observe; in Python observe_model)"
 """The way out for whatever cannot be captured: it runs as it is, and what it allocated is planned."""
 STEP_RECORDED = "or, if it runs eagerly, a recorded run (memplan observe --training step; observe_model)"
+MEASURED = "2.13"
+"""What kernels allocate was measured on this release, and its private interfaces are the ones in use."""
 MOST_ELEMENTS = 2**20
 """Of a tensor that is worked out: masks and positions are far below, activations are seldom."""
 EXPORTABLE = f"a model that torch.export can trace with these inputs, {RECORDED}"
@@ -205,3 +209,23 @@ def concrete(value: Any) -> int:
     if hint is None:
         raise InputError("torch", "shape", f"symbol {value} without a value", "sizes known before the run")
     return int(hint)
+
+
+def require_torch(purpose: str) -> None:
+    """Raise MissingDependencyError where torch is not installed; warn once of releases but MEASURED."""
+    try:
+        import torch
+    except ImportError:
+        raise MissingDependencyError("torch", "torch", purpose) from None
+    _warn_unless_measured(str(torch.__version__))
+
+
+@cache
+def _warn_unless_measured(version: str) -> None:
+    if version.split(".")[:2] != MEASURED.split("."):
+        warnings.warn(
+            f"memplan was measured on torch {MEASURED}, and this is torch {version}: the bytes that kernels "
+            "allocate may be others, and what rests on torch's private interfaces may fail; "
+            "`memplan run --check` compares a plan with a real run",
+            stacklevel=3,
+        )

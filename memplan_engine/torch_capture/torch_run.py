@@ -25,9 +25,8 @@ from memplan_engine.torch_capture.torch_fake import (
     quiet,
     storage_of,
 )
-from memplan_engine.torch_capture.torch_kernels import as_on_cpu
+from memplan_engine.torch_capture.torch_operators import as_on_cpu, out_variant_of, written_values
 from memplan_engine.torch_capture.torch_source import located, source_of
-from memplan_engine.torch_capture.torch_writes import out_variant_of, written_values
 
 if TYPE_CHECKING:
     import torch

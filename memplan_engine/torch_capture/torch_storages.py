@@ -14,8 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from memplan_engine.torch_capture.torch_fake import storage_of
-from memplan_engine.torch_capture.torch_kernels import as_on_cpu
-from memplan_engine.torch_capture.torch_writes import gives_views
+from memplan_engine.torch_capture.torch_operators import as_on_cpu, gives_views
 
 GIVES_BACK_NEW = {"aten::lift_fresh", "aten::lift"}
 """Operators that give back their argument, which nobody else has seen before: `torch.tensor(…)`."""

@@ -215,7 +215,7 @@ def test_real_graphs_lose_exactly_what_is_returned_when_nothing_is_known_of_out_
     assert make_plan(left.problem).bound.nbytes <= make_plan(whole).bound.nbytes
 
 
-torch_writes = pytest.importorskip("memplan_engine.torch_capture.torch_writes")
+torch_operators = pytest.importorskip("memplan_engine.torch_capture.torch_operators")
 
 
 def test_out_overloads_are_matched_by_name_and_type():
@@ -237,15 +237,15 @@ def test_out_overloads_are_matched_by_name_and_type():
         aten.view.default: False,
         aten.relu_.default: False,
     }
-    assert {target: torch_writes.out_variant_of(target) for target in known} == known
-    assert torch_writes.out_variant_of(torch.ops.higher_order.cond) is False
-    assert torch_writes.out_variant_of(len) is None
+    assert {target: torch_operators.out_variant_of(target) for target in known} == known
+    assert torch_operators.out_variant_of(torch.ops.higher_order.cond) is False
+    assert torch_operators.out_variant_of(len) is None
 
 
 def test_an_operator_that_is_said_to_have_an_out_variant_really_writes_there():
     torch = pytest.importorskip("torch")
     left, right, out = torch.ones(2, 3), torch.full((3, 4), 2.0), torch.zeros(2, 4)
-    assert torch_writes.out_variant_of(torch.ops.aten.mm.default)
+    assert torch_operators.out_variant_of(torch.ops.aten.mm.default)
     address = out.data_ptr()
     torch.ops.aten.mm.out(left, right, out=out)
     assert out.data_ptr() == address

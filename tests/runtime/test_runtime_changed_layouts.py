@@ -19,8 +19,8 @@ from memplan_engine import (
     make_plan,
     run_safely,
 )
+from memplan_engine.runtime.loading import run_target_of_step
 from memplan_engine.runtime.trial.run_in_plan import run_in_plan
-from memplan_engine.runtime.trial.run_targets import run_target_of_step
 from tests.support.runtime import same_bits
 
 

@@ -11,8 +11,8 @@ import torch
 
 from memplan_engine import load_program, make_plan
 from memplan_engine.runtime.slab.insert_slab import insert_slab, slab_report
+from memplan_engine.runtime.slab.out_calls import FOLDS, native_out
 from memplan_engine.runtime.slab.out_equivalents import EQUIVALENTS
-from memplan_engine.runtime.slab.out_native import FOLDS, native_out
 from memplan_engine.runtime.slab.slab_report import Way
 from tests.support.runtime import Calls, same_bits
 

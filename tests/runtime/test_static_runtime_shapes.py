@@ -16,9 +16,8 @@ from torch import nn
 from memplan_engine import InputError, StaticRuntime, load_program
 from memplan_engine.runtime.program import graph_of_module
 from memplan_engine.runtime.slab.operators import aligned
-from memplan_engine.runtime.static.static_benchmark import Benchmark, NodeTime
-from memplan_engine.runtime.static.static_reports import Grown, Replan
-from memplan_engine.runtime.static.static_specialise import specialise
+from memplan_engine.runtime.static.static_export import specialise
+from memplan_engine.runtime.static.static_reports import Benchmark, Grown, NodeTime, Replan
 from tests.support.runtime import Blocks, Calls, Pixels, same_bits
 
 DIMS = "x:0=rows[2:64],x:1=columns[2:32]"

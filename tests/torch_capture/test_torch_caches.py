@@ -40,7 +40,7 @@ from memplan_engine import (
     observed_peak,
     run_safely,
 )
-from memplan_engine.torch_capture.torch_caches import as_given, register_caches
+from memplan_engine.torch_capture.capture_module import as_given, register_caches
 from memplan_engine.torch_capture.training.torch_step import capture_step
 
 PROMPT = torch.arange(8).reshape(1, 8)

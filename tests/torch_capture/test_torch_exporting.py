@@ -15,13 +15,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from memplan_engine import StaticRuntime, make_plan, to_problem
 from memplan_engine.errors import InputError
+from memplan_engine.runtime.loading import run_target
 from memplan_engine.runtime.program import load_program
 from memplan_engine.runtime.trial.run_in_plan import run_in_plan
-from memplan_engine.runtime.trial.run_targets import run_target
-from memplan_engine.torch_capture.capture_module import capture
-from memplan_engine.torch_capture.torch_caches import as_given
-from memplan_engine.torch_capture.torch_exporting import FUSED
-from memplan_engine.torch_capture.torch_transformers import TRANSFORMERS
+from memplan_engine.torch_capture.capture_module import as_given, capture
+from memplan_engine.torch_capture.torch_exporting import FUSED, TRANSFORMERS
 from memplan_engine.torch_capture.training.torch_step import capture_step
 
 transformers = pytest.importorskip("transformers")

@@ -1,7 +1,7 @@
 """Storages that CPU kernels of torch really allocate, against those planned: all sizes to the byte.
 
 Where a new version of torch changes a kernel, or what fake tensors say of it, these tests fail; the table in
-`torch_capture/torch_kernels.py` is then to be measured again.
+`torch_capture/torch_operators.py` is then to be measured again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from memplan_engine.analysis.peak import find_peak
 from memplan_engine.fx_estimator import StorageAliasing, estimate_training
 from memplan_engine.lifetimes import Unread, to_problem
 from memplan_engine.torch_capture.capture_module import capture
-from memplan_engine.torch_capture.torch_kernels import KERNELS
+from memplan_engine.torch_capture.torch_operators import KERNELS
 from memplan_engine.torch_capture.torch_run import Run
 from memplan_engine.torch_capture.training.torch_recipe import Recipe
 from memplan_engine.torch_capture.training.torch_step import step_graph, trace_step

@@ -16,8 +16,8 @@ from torch import nn
 
 from memplan_engine import make_plan
 from memplan_engine.errors import InputError
+from memplan_engine.runtime.loading import run_target_of_step
 from memplan_engine.runtime.trial.run_in_plan import run_in_plan
-from memplan_engine.runtime.trial.run_targets import run_target_of_step
 from memplan_engine.torch_capture.training.torch_recipe import Recipe
 from memplan_engine.torch_capture.training.torch_step import capture_step
 

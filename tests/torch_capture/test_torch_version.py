@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from memplan_engine import capture
-from memplan_engine.torch_capture.torch_version import MEASURED, require_torch
+from memplan_engine.torch_capture.torch_fake import MEASURED, require_torch
 from tests import ROOT
 from tests.test_packaging import PROJECT, pins
 

@@ -30,8 +30,8 @@ from memplan_engine.planner import make_plan
 from memplan_engine.strategies import get_strategy
 
 if TYPE_CHECKING:
+    from memplan_engine.runtime.loading import RunTarget
     from memplan_engine.runtime.trial.run_in_plan import RunOutcome
-    from memplan_engine.runtime.trial.run_targets import RunTarget
 
 DEFAULT_STRATEGY = "auto"
 POLICY = Annotated[
@@ -79,7 +79,7 @@ def run_(
     The factory is that of `memplan capture`; here it runs on the CPU, with random weights where it makes
     them. A .pt2 file runs with its weights, on inputs that are made; nothing in it is unpickled.
     """
-    from memplan_engine.torch_capture.torch_version import require_torch
+    from memplan_engine.torch_capture.torch_fake import require_torch
 
     require_torch("running a model")
     _check_options(plan, force, strategy, (trace, observation, output))
@@ -124,7 +124,7 @@ def _open(
 ) -> RunTarget:
     """What is run; `step` holds the options of a whole training step."""
     from memplan_engine.runtime.eager_step import take_in_process
-    from memplan_engine.runtime.trial.run_targets import run_target, run_target_of_file, run_target_of_step
+    from memplan_engine.runtime.loading import run_target, run_target_of_file, run_target_of_step
     from memplan_engine.torch_capture.torch_factory import build_factory
 
     if ":" not in model and (model.endswith(".pt2") or Path(model).is_file()):
@@ -240,7 +240,7 @@ def observe(
     The factory is that of `memplan capture`; the model runs on the CPU, with random weights where it makes
     them. What is written with -o can be planned, drawn and compared like any recording.
     """
-    from memplan_engine.torch_capture.torch_version import require_torch
+    from memplan_engine.torch_capture.torch_fake import require_torch
 
     require_torch("observing a model")
     step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
@@ -250,7 +250,7 @@ def observe(
         write_observation_trace,
     )
     from memplan_engine.reporters.recording_tables import observation_summary, observation_tables
-    from memplan_engine.runtime.eager_run import observe_model
+    from memplan_engine.runtime.observer.observe_run import observe_model
     from memplan_engine.torch_capture.torch_factory import build_factory
 
     with _steps() as tell:

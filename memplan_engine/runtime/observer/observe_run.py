@@ -1,4 +1,5 @@
-"""Watching a real run: every allocation and free, with the op that caused it, at two levels."""
+"""Watching a real run: every allocation and free, with the op that caused it, at two levels; of a program, of
+a model or one training step of it as eager PyTorch takes it, or of whatever else runs."""
 
 from __future__ import annotations
 
@@ -17,13 +18,26 @@ from torch.utils import _pytree as pytree
 from memplan_engine.callers import UNKNOWN_STACK, Frame
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.observation import Level, Observation
-from memplan_engine.runtime.node_run import run_nodes
-from memplan_engine.runtime.observer.allocations import MARK, AllocatorLog, CudaHistory
-from memplan_engine.runtime.observer.op_log import OpLog
-from memplan_engine.runtime.observer.storage_log import Position, StorageLog, python_stack
-from memplan_engine.runtime.program import Program, flat_outputs
-from memplan_engine.torch_capture.torch_caches import register_caches
+from memplan_engine.runtime.observer.allocations import (
+    MARK,
+    AllocatorLog,
+    CudaHistory,
+    OpLog,
+    Position,
+    StorageLog,
+    python_stack,
+)
+from memplan_engine.runtime.program import Program, flat_outputs, run_nodes
+from memplan_engine.torch_capture.capture_module import as_given, register_caches
+from memplan_engine.torch_capture.torch_run import as_input_error
 from memplan_engine.torch_capture.torch_storages import OperatorMode
+from memplan_engine.torch_capture.training.torch_recipe import (
+    Recipe,
+    check_recipe,
+    drop_gradients,
+    make_optimizer,
+    take_step,
+)
 
 BOTH = (Level.DISPATCH, Level.ALLOCATOR)
 
@@ -256,3 +270,52 @@ def _warm() -> None:
     """The first operator under a mode has torch import what takes a second: not within the run."""
     with OperatorMode():
         torch.empty(0)
+
+
+def observe_model(
+    model: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    recipe: Recipe | None = None,
+    name: str | None = None,
+) -> Observation:
+    """Run `model(*args, **kwargs)` once without gradients, observed at both levels with the lines of Python;
+    with a `recipe` a training step instead: forward, backward, optimizer.
+
+    Of training the second step is observed: the first one makes what the optimizer keeps. There are no
+    gradients before it, and they live to its end. The weights are those that the steps leave behind.
+
+    Raises
+    ------
+    InputError: a recipe that makes no sense, a model without a loss, a profiler that is running already, and
+        whatever the model itself raises, with its line.
+    """
+    label = name or type(model).__name__
+    register_caches()
+    args, kwargs = as_given((tuple(args), dict(kwargs or {})))
+    there = [*model.parameters(), *model.buffers(), *pytree.tree_leaves((args, kwargs))]
+    with as_input_error(label, "run", "a model that runs on these inputs", lines=True):
+        if recipe is None:
+            return _observed(lambda: model(*args, **kwargs), there, label, gradients=False)
+        check_recipe(recipe, label)
+        optimizer = make_optimizer(recipe, model, label)
+
+        def step() -> Any:
+            places, names = as_given((args, kwargs))
+            return take_step(recipe, model, optimizer, places, names, label)
+
+        step()
+        drop_gradients(model)
+        there += pytree.tree_leaves(list(optimizer.state.values()))
+        return _observed(step, there, label, gradients=True)
+
+
+def _observed(call: Callable[[], Any], there: Sequence[Any], name: str, gradients: bool) -> Observation:
+    """What `call()` allocates beside the tensors among `there`; what it gives is held to the end."""
+    observer = Observer(stacks=True, name=name)
+    observer.given(there)
+    with torch.set_grad_enabled(gradients), observer:
+        result = call()
+    del result
+    return observer.observation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -234,9 +235,7 @@ def _check_lifetimes(regions: Mapping[str, Region], alive: Mapping[str, tuple[in
 
 def item_size(tensor: Tensor) -> int:
     """Bytes of one item of `tensor`; 1 for one without items."""
-    items = 1
-    for size in tensor.shape:
-        items *= size
+    items = math.prod(tensor.shape)
     return tensor.nbytes // items if items else 1
 
 
@@ -285,7 +284,8 @@ def _lines(graph: Graph) -> list[str]:
         number = numbers.setdefault(tensor.storage, len(numbers))
         storage = storages[tensor.storage]
         size = "" if tensor.storage in given else f":{storage.nbytes}:{storage.role is Role.OUTPUT}"
-        return f"{_layout(tensor)}@{number}{size}"
+        layout = f"{tensor.dtype}{list(tensor.shape)}{tensor.strides}+{tensor.offset}"
+        return f"{layout}@{number}{size}"
 
     lines = [_op_line(op, text) for op in graph.ops]
     return [*lines, "outputs " + " ".join(map(text, graph.outputs))]
@@ -294,7 +294,3 @@ def _lines(graph: Graph) -> list[str]:
 def _op_line(op: Op, text: Callable[[str], str]) -> str:
     parts = (" ".join(map(text, names)) for names in (op.inputs, op.outputs, op.mutates))
     return "|".join((op.name, op.kind, *parts))
-
-
-def _layout(tensor: Tensor) -> str:
-    return f"{tensor.dtype}{list(tensor.shape)}{tensor.strides}+{tensor.offset}"

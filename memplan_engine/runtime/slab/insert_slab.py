@@ -23,9 +23,8 @@ from memplan_engine.plan import Plan
 from memplan_engine.runtime.program import Program, graph_of_module
 from memplan_engine.runtime.slab.binding import Binding, bind
 from memplan_engine.runtime.slab.operators import allocate_tensor, done
+from memplan_engine.runtime.slab.out_calls import Asked, Site, out_arguments
 from memplan_engine.runtime.slab.out_equivalents import Equivalent
-from memplan_engine.runtime.slab.out_native import out_arguments
-from memplan_engine.runtime.slab.out_site import Asked, Site
 from memplan_engine.runtime.slab.slab_choice import (
     Choice,
     Choices,
@@ -126,6 +125,12 @@ def slab_report(module: GraphModule) -> SlabReport:
     if not isinstance(found, SlabReport):
         raise InputError("slab report", "graph", "no slab", "a graph that insert_slab made")
     return found
+
+
+def slab_device_of(module: GraphModule) -> Any:
+    """Where a graph of `insert_slab` allocates its slab."""
+    target = memplan.allocate_slab.default
+    return module.graph.find_nodes(op="call_function", target=target)[0].args[2]
 
 
 def _check_memory(binding: Binding, device: torch.device) -> None:

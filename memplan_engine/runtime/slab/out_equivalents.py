@@ -19,8 +19,14 @@ from torch.utils import _pytree as pytree
 
 from memplan_engine.graph import is_contiguous
 from memplan_engine.runtime.slab.operators import done
-from memplan_engine.runtime.slab.out_parts import PARTS, is_vector_product, write_part, write_vector_product
-from memplan_engine.runtime.slab.out_site import Asked, Site
+from memplan_engine.runtime.slab.out_calls import (
+    PARTS,
+    Asked,
+    Site,
+    is_vector_product,
+    write_part,
+    write_vector_product,
+)
 
 aten = torch.ops.aten
 

@@ -14,20 +14,21 @@ from torch.utils import _pytree as pytree
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Op, Role, Tensor, span
 from memplan_engine.runtime.slab.binding import Binding
-from memplan_engine.runtime.slab.out_equivalents import Equivalent, find_equivalent
-from memplan_engine.runtime.slab.out_native import (
+from memplan_engine.runtime.slab.out_calls import (
     COMPOSITES,
     FOLDS,
     ONE_TYPE,
+    PARTS,
     UNTRUSTED,
+    Asked,
     folds_otherwise,
     generated_out,
     mixes_types,
     native_out,
     qualified_name,
+    write_joined,
 )
-from memplan_engine.runtime.slab.out_parts import PARTS, write_joined
-from memplan_engine.runtime.slab.out_site import Asked
+from memplan_engine.runtime.slab.out_equivalents import Equivalent, find_equivalent
 from memplan_engine.runtime.slab.slab_report import Made, Way
 from memplan_engine.torch_capture.torch_run import attribute_of, kind_of, tensor_of
 

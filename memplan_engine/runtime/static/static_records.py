@@ -14,11 +14,11 @@ from torch.fx import GraphModule, Node
 
 from memplan_engine.errors import MemplanError
 from memplan_engine.runtime.slab.operators import done
-from memplan_engine.runtime.slab.out_native import out_arguments
-from memplan_engine.runtime.static.static_specialise import OWN
+from memplan_engine.runtime.slab.out_calls import out_arguments
+from memplan_engine.runtime.static.static_export import OWN
 from memplan_engine.torch_capture.torch_fake import storage_of, tensors_of
+from memplan_engine.torch_capture.torch_operators import arguments_of, gives_views
 from memplan_engine.torch_capture.torch_run import attribute_of, brief, changes_layout, is_item, kind_of
-from memplan_engine.torch_capture.torch_writes import arguments_of, gives_views
 
 memplan = torch.ops.memplan
 Step = tuple[Callable[..., Any], Callable[[list[Any]], Sequence[Any]], dict[str, Any], int, tuple[int, ...]]

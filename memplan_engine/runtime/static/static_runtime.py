@@ -22,18 +22,19 @@ from memplan_engine.lifetimes import DEFAULT_ALIGNMENT
 from memplan_engine.plan import Plan
 from memplan_engine.runtime.program import Program
 from memplan_engine.runtime.signature import check_inputs
-from memplan_engine.runtime.slab.insert_slab import OP, insert_slab
+from memplan_engine.runtime.slab.insert_slab import OP, insert_slab, slab_device_of
 from memplan_engine.runtime.slab.operators import allocate_slab
 from memplan_engine.runtime.slab.slab_report import IN_PLACE, share_in_place
-from memplan_engine.runtime.static.static_benchmark import (
+from memplan_engine.runtime.static.static_export import Export, call_of, export, returned
+from memplan_engine.runtime.static.static_records import Record, Tape, make_tape
+from memplan_engine.runtime.static.static_reports import (
     Benchmark,
+    MemoryReport,
+    Replan,
     WatchedNodes,
     check_turns,
     run_benchmark,
 )
-from memplan_engine.runtime.static.static_export import Export, call_of, export, returned
-from memplan_engine.runtime.static.static_records import Record, Tape, make_tape
-from memplan_engine.runtime.static.static_reports import MemoryReport, Replan
 from memplan_engine.runtime.static.static_storages import (
     ODD,
     FirstRun,
@@ -44,7 +45,7 @@ from memplan_engine.runtime.static.static_storages import (
     part_of,
     without,
 )
-from memplan_engine.runtime.trial.restore_state import restoring, written_tensors
+from memplan_engine.runtime.trial.equality import restoring, written_tensors
 from memplan_engine.strategies import get_strategy
 from memplan_engine.strategies.base import Strategy
 
@@ -392,9 +393,3 @@ def _lasting() -> Iterator[None]:
     """Tensors made here can be written by later runs, inside of inference mode and outside."""
     with torch.inference_mode(False), torch.no_grad():
         yield
-
-
-def slab_device_of(module: torch.fx.GraphModule) -> Any:
-    """Where a graph of `insert_slab` allocates its slab."""
-    target = torch.ops.memplan.allocate_slab.default
-    return module.graph.find_nodes(op="call_function", target=target)[0].args[2]

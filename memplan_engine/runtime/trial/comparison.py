@@ -15,10 +15,15 @@ from memplan_engine.problem import Ints
 from memplan_engine.recordings.observation import Level, LiveBytes, Observation, observed_live
 from memplan_engine.runtime.observer.observe_run import observe_inputs
 from memplan_engine.runtime.program import Program
-from memplan_engine.runtime.trial.equality import Equality, compare_results, locate
-from memplan_engine.runtime.trial.restore_state import restoring, written_tensors
+from memplan_engine.runtime.trial.equality import (
+    Equality,
+    compare_results,
+    locate,
+    restoring,
+    written_tensors,
+)
 from memplan_engine.scope import Scope
-from memplan_engine.torch_capture.torch_caches import as_given
+from memplan_engine.torch_capture.capture_module import as_given
 
 EAGER, INTERPRETER = "eager", "interpreter"
 

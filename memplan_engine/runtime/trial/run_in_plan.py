@@ -21,15 +21,15 @@ from memplan_engine.formats.memplan_json.run_format import (
 from memplan_engine.plan import Plan
 from memplan_engine.recordings.observation import Observation
 from memplan_engine.runtime.eager_step import EagerStep
+from memplan_engine.runtime.loading import RunTarget
 from memplan_engine.runtime.program import Program
 from memplan_engine.runtime.slab.insert_slab import insert_slab, slab_report
 from memplan_engine.runtime.slab.slab_report import IN_PLACE, SlabReport
 from memplan_engine.runtime.trial.bench import Bench
 from memplan_engine.runtime.trial.comparison import Measured, compare_run
-from memplan_engine.runtime.trial.equality import Equality
-from memplan_engine.runtime.trial.restore_state import restoring
-from memplan_engine.runtime.trial.run_targets import SEED, RunTarget
+from memplan_engine.runtime.trial.equality import Equality, restoring
 from memplan_engine.torch_capture.torch_run import as_input_error
+from memplan_engine.torch_capture.training.torch_step import SEED
 
 Tell = Callable[[str], None]
 """Hears what begins now: "observing a run"."""

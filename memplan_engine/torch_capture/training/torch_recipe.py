@@ -20,9 +20,8 @@ from memplan_engine.torch_capture.torch_fake import part_of_path
 if TYPE_CHECKING:
     import torch
 
-    Step = Callable[..., Any]
-    Listen = Callable[[Any], None]
-
+Step = Callable[..., Any]
+Listen = Callable[[Any], None]
 Loss = Callable[[Any], Any]
 OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
 """Names on the command line → classes of `torch.optim`, which are made with their own defaults."""

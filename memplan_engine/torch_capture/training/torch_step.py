@@ -13,36 +13,28 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
-from memplan_engine.graph import Graph
+from memplan_engine.graph import Graph, Phase
 from memplan_engine.torch_capture.capture_module import tracing
-from memplan_engine.torch_capture.torch_fake import STEP_RECORDED, FakeTwins, fake_mode
+from memplan_engine.torch_capture.torch_fake import STEP_RECORDED, FakeTwins, fake_mode, require_torch
 from memplan_engine.torch_capture.torch_graph import assemble
+from memplan_engine.torch_capture.torch_operators import written_nodes
 from memplan_engine.torch_capture.torch_run import Held, Run
-from memplan_engine.torch_capture.torch_version import require_torch
+from memplan_engine.torch_capture.torch_source import source_of
 from memplan_engine.torch_capture.training.torch_eager_ops import as_eager, with_own_ops
+from memplan_engine.torch_capture.training.torch_origins import TAG
 from memplan_engine.torch_capture.training.torch_recipe import (
     Loss,
     Recipe,
+    Step,
     check_recipe,
     check_trainable,
     random_state,
-)
-from memplan_engine.torch_capture.training.torch_step_nodes import (
-    drop_profiling,
-    end_with_optimizer,
-    give_modules,
-    phase_of,
-    refuse_what_is_kept_elsewhere,
-    tell_apart,
-    without_writes,
 )
 from memplan_engine.torch_capture.training.torch_trainer import Argument, Gradients, Returned, Trainer
 
 if TYPE_CHECKING:
     import torch
     from torch.fx import GraphModule, Node
-
-    from memplan_engine.torch_capture.training.torch_recipe import Step
 
 __all__ = ["SEED", "Argument", "Gradients", "StepModule", "capture_step", "step_graph", "trace_step"]
 
@@ -172,3 +164,105 @@ def step_graph(step: StepModule) -> Graph:
     phases = {node.name: phase_of(node) for node in step.module.graph.nodes}
     run.ops = [replace(op, phase=phases.get(op.name)) for op in run.ops]
     return assemble(run, returned)
+
+
+def phase_of(node: Node) -> Phase:
+    """The phase in which `node` was traced; the copies that end a functional step belong to the optimizer."""
+    return Phase((node.meta.get("custom") or {}).get(TAG, Phase.OPTIMIZER))
+
+
+def drop_profiling(module: GraphModule) -> None:
+    """Take out the marks for profilers that optimizers set; nothing reads them."""
+    for node in reversed(module.graph.nodes):
+        if str(node.target).startswith("profiler.") and not node.users:
+            module.graph.erase_node(node)
+    module.recompile()
+
+
+def end_with_optimizer(module: GraphModule) -> None:
+    """What comes after the last backward pass (clipping) belongs to the optimizer."""
+    for node in reversed(module.graph.nodes):
+        if node.op != "call_function":
+            continue
+        if phase_of(node) is Phase.BACKWARD:
+            return
+        node.meta["custom"] = {TAG: Phase.OPTIMIZER.value}
+
+
+def refuse_what_is_kept_elsewhere(module: GraphModule, source: str) -> None:
+    """Raise InputError for a step that reads or writes what neither the model nor the optimizer knows of,
+    with the line: the next step would begin with something else than the graph."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    for node in module.graph.nodes:
+        generator = node.op == "call_function" and node.kwargs.get("generator") is not None
+        if generator:
+            expected = "torch's default generator, whose state is known before a step"
+            raise InputError(source, "training step", f"a torch.Generator{_at(node)}", expected)
+        if node.op != "get_attr":
+            continue
+        value = getattr(module, str(node.target), None)
+        written = [user for user in node.users if node in written_nodes(user)]
+        if isinstance(value, FakeTensor) or written:
+            line = _at(next(iter(written or node.users), node))
+            expected = (
+                "a buffer, a submodule of the model (an average of weights: docs/training.md), or state "
+                "of the optimizer for a parameter"
+            )
+            raise InputError(source, "training step", f"a tensor kept outside of the model{line}", expected)
+
+
+def _at(node: Node) -> str:
+    """Where the user's code makes `node`, as the end of a sentence."""
+    line = source_of(node.meta.get("stack_trace"))
+    return f" at {line.file}:{line.line}" if line else ""
+
+
+def give_modules(module: GraphModule, owners: Sequence[str | None]) -> None:
+    """Give each op of the optimizer the module whose parameter it works on, where it is one: `owners` has it
+    for each placeholder, None for inputs. What the loss hands back for a parameter has it already."""
+    known: dict[Node, str | None] = dict(zip(module.graph.find_nodes(op="placeholder"), owners, strict=True))
+    for node in module.graph.nodes:
+        if node.op != "call_function":
+            continue
+        stack = node.meta.get("nn_module_stack")
+        if phase_of(node) is not Phase.OPTIMIZER:
+            known[node] = next(iter(stack)) if stack else None
+            continue
+        found = {known[source] for source in node.all_input_nodes if known.get(source) is not None}
+        if len(found) == 1:
+            (owner,) = found
+            known[node] = owner
+            node.meta["nn_module_stack"] = {owner: (owner, "")}
+
+
+def without_writes(
+    module: GraphModule, values: Sequence[torch.Tensor], owners: Sequence[str | None]
+) -> GraphModule:
+    """`module` without in-place ops, but for the copies at the end, which belong to what they write."""
+    import torch
+    from torch.func import functionalize
+    from torch.fx import Interpreter, traceback
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    def run(*tensors: torch.Tensor) -> Any:
+        with traceback.preserve_node_meta(), torch.no_grad():
+            return Interpreter(module).run(*tensors)
+
+    plain = [value.detach() for value in values]
+    made = make_fx(functionalize(run), tracing_mode="fake", _allow_non_fake_inputs=True)(*plain)
+    made.graph.eliminate_dead_code()
+    made.recompile()
+    known = dict(zip(made.graph.find_nodes(op="placeholder"), owners, strict=True))
+    for node in made.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default):
+        owner = known.get(node.args[0]) or ""
+        node.meta.setdefault("nn_module_stack", {owner: (owner, "")})
+    return made
+
+
+def tell_apart(module: GraphModule, given: set[str]) -> None:
+    """Give the nodes other names that have those of parameters or inputs: an input `t`, and aten.t."""
+    for node in module.graph.nodes:
+        while node.op != "placeholder" and node.name in given:
+            node._rename(f"{node.name}_op")
+    module.recompile()

@@ -3,19 +3,20 @@ these keep, the second to be traced."""
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
 from memplan_engine.torch_capture.capture_module import fake_inputs, fake_model
-from memplan_engine.torch_capture.torch_fake import FakeTwins, storage_of
+from memplan_engine.torch_capture.torch_fake import FakeTwins, part_of_path, storage_of
+from memplan_engine.torch_capture.torch_operators import written_nodes
 from memplan_engine.torch_capture.torch_run import tensor_of
-from memplan_engine.torch_capture.torch_writes import written_nodes
 from memplan_engine.torch_capture.training.torch_origins import Origins
 from memplan_engine.torch_capture.training.torch_recipe import (
     Recipe,
@@ -27,7 +28,6 @@ from memplan_engine.torch_capture.training.torch_recipe import (
     optimizers_in,
     take_step,
 )
-from memplan_engine.torch_capture.training.torch_step_nodes import input_names, unlike
 from memplan_engine.torch_capture.training.torch_values import KnownValues, answering
 
 if TYPE_CHECKING:
@@ -292,3 +292,32 @@ def _last_write(node: Node, storage: int) -> Node | None:
                 each = each.args[0]
             return None if each.op == "placeholder" else each
     return None
+
+
+def input_names(
+    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    """A name for each leaf of a call, from the signature of `forward`: `x`, or `batch_ids` for the part `ids`
+    of `batch`."""
+    from torch.utils import _pytree as pytree
+
+    try:
+        named = list(inspect.signature(model.forward).parameters)
+    except (TypeError, ValueError):
+        named = []
+    named += [f"arg_{place}" for place in range(len(named), len(args))]
+    # In the order of the call, as its leaves are, not in that of the signature.
+    for name, value in (*zip(named, args, strict=False), *kwargs.items()):
+        for path, leaf in pytree.tree_flatten_with_path(value)[0]:
+            yield "_".join([name, *map(part_of_path, path)]).replace(".", "_"), leaf
+
+
+def unlike(found: Sequence[Any]) -> Iterator[Any]:
+    """`found`, dataclasses with a name each, with names that are all different."""
+    taken: set[str] = set()
+    for each in found:
+        name = each.name
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        yield replace(each, name=name)

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
+from memplan_engine.torch_capture.torch_exporting import is_tracing, replaced
 from memplan_engine.torch_capture.torch_fake import MOST_ELEMENTS, STEP_RECORDED, storage_of, tensors_of
-from memplan_engine.torch_capture.torch_transformers import is_tracing, replaced
-from memplan_engine.torch_capture.torch_writes import is_repeatable, written_values
+from memplan_engine.torch_capture.torch_operators import is_repeatable, written_values
 from memplan_engine.torch_capture.training.torch_origins import who_asks, who_makes
 
 if TYPE_CHECKING:

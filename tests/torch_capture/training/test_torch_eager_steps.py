@@ -27,8 +27,8 @@ from memplan_engine.errors import InputError
 from memplan_engine.graph import Phase
 from memplan_engine.lifetimes import to_problem
 from memplan_engine.runtime.eager_step import take_on_copy
+from memplan_engine.runtime.loading import run_target_of_step
 from memplan_engine.runtime.trial.run_in_plan import run_in_plan
-from memplan_engine.runtime.trial.run_targets import run_target_of_step
 from memplan_engine.torch_capture.training.torch_recipe import (
     Recipe,
     carry_hooks,

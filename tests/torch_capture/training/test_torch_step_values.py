@@ -18,8 +18,8 @@ from memplan_engine.formats.memplan_json.run_format import RunFile
 from memplan_engine.reporters.recording_tables import observation_summary
 from memplan_engine.reporters.run_tables import equality_sentence
 from memplan_engine.runtime.eager_step import take_on_copy
+from memplan_engine.runtime.loading import run_target_of_step
 from memplan_engine.runtime.trial.run_in_plan import run_in_plan
-from memplan_engine.runtime.trial.run_targets import run_target_of_step
 from memplan_engine.torch_capture.torch_run import brief
 from memplan_engine.torch_capture.training.torch_recipe import Recipe, kept_by_optimizers
 from memplan_engine.torch_capture.training.torch_step import capture_step
