@@ -131,6 +131,21 @@ def test_a_concatenation_beside_another_op_of_its_step(home: str, at: int) -> No
     assert (Rule.RACE, "u!", "t", "out!") in found(graph, moved(graph, t=(home, at)), together)
 
 
+def test_what_an_op_mutates_is_read_and_wholly_written() -> None:
+    net = Builder()
+    net.input("x", 4)
+    for name, size in (("a", 2), ("b", 2), ("m", 8), ("t", 1)):
+        net.op("conv", "x", name, size)
+    net.op("cat", "a b", "out", 4, mutates=("m",))
+    net.op("conv", "t", "u", 1)
+    graph = net.graph("out", "u", "m")
+    assert found(graph, graph) == []
+    # t lies in m behind what the inputs of the concatenation would take: byte 24 of 32.
+    breaches = found(graph, moved(graph, t=("m", 24)))
+    assert (Rule.READ, "out!", "m", "t!") in breaches
+    assert (Rule.READ, "u!", "t", "out!") in breaches
+
+
 def test_every_output_is_held_against_what_is_read() -> None:
     net = Builder()
     net.input("x", 4)
