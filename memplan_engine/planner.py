@@ -40,6 +40,8 @@ from memplan_engine.verify.validate import Rule, validate_plan
 
 SEARCH_KERNELS = ("branch.branch", "repair.repair", "contact.place_by_contact", "skyline.place_by_skyline")
 """What takes longest to compile of anytime strategies."""
+SEARCHES = ("auto", "exact", "search")
+"""Strategies that use them; another anytime strategy waits for none of them."""
 PORTFOLIO = ("greedy_by_size", "greedy_by_breadth")
 """Strategies that use all kernels of orders × fits between them."""
 TREE_KERNEL = "tree_place.place_in_tree"
@@ -202,7 +204,7 @@ def _warm_up(chosen: Strategy, problem: Problem, short: bool) -> None:
     takes half a second, which only a `short` limit would feel: else they wait until they are needed. A small
     problem is placed by kernels that are interpreted.
     """
-    if chosen.name not in BUILT_IN:
+    if chosen.name not in BUILT_IN or (is_anytime(chosen) and chosen.name not in SEARCHES):
         return
     if not is_anytime(chosen):
         _warm_for(problem, chosen.name)

@@ -28,6 +28,8 @@ class PlanningOption(NamedTuple):
     most: int = 0
     """The largest number that a page takes, in `unit`; 0 where it is no number."""
     unit: str = ""
+    at_one_size: bool = False
+    """Decided at one set of sizes: verbs and pages that look at several do not take it."""
     name: str = ""
     default: Any = None
     kind: Any = None
@@ -90,7 +92,10 @@ class Preparation:
     round_sizes: Annotated[
         bool,
         PlanningOption(
-            "Round sizes up to the alignment, as AITemplate does.", label="Round sizes up", parameter="round"
+            "Round sizes up to the alignment, as AITemplate does.",
+            label="Round sizes up",
+            parameter="round",
+            at_one_size=True,
         ),
     ] = False
     in_place: Annotated[
@@ -99,6 +104,7 @@ class Preparation:
             "Let elementwise ops write into an input that dies.",
             label="Write in place",
             parameter="in_place",
+            at_one_size=True,
         ),
     ] = False
     concat: Annotated[
@@ -107,6 +113,7 @@ class Preparation:
             "Make the inputs of concatenations inside their output.",
             label="Concatenate without copies",
             parameter="concat",
+            at_one_size=True,
         ),
     ] = False
 
@@ -183,7 +190,7 @@ def prepared_schedule(graph: Graph, how: Preparation) -> Schedule:
 
 def range_options(graph: Graph, how: Preparation) -> dict[str, Any]:
     """What of `how` plans over a range of sizes take, as `sweep`, `plan_buckets` and `schema_of` name it.
-    Reuse and rounding are not among it: they are decided at one set of sizes."""
+    What is `at_one_size` is not among it."""
     return {"schedule": prepared_schedule(graph, how), **how.options}
 
 

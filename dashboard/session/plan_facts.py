@@ -27,7 +27,7 @@ from memplan_engine import (
 )
 from memplan_engine.analysis.plan_figures import PlanFigures, figures_of
 from memplan_engine.bounds import Bound
-from memplan_engine.preparation import prepared_graph, range_options
+from memplan_engine.preparation import PLANNING_OPTIONS, prepared_graph, range_options
 from memplan_engine.rewrites.reuse import Saving, savings
 from memplan_engine.strategies import known_strategies
 from memplan_engine.symbolic import (
@@ -166,9 +166,9 @@ def _over(document: Document, symbol: str = "") -> tuple[Graph, dict[str, int], 
     """The graph, the values of all symbols but `symbol`, and what of the options a problem over a range can
     take; raises MemplanError for what it cannot."""
     graph, how = _graph(document), document.options.how
-    if how.in_place or how.concat or how.round_sizes:
-        raise MemplanError(
-            "sizes: found reuse or rounding switched on, expected options that hold for every value"
-        )
+    asked = [each.label for each in PLANNING_OPTIONS.values() if each.at_one_size and each.asked(how)]
+    if asked:
+        found = ", ".join(asked)
+        raise MemplanError(f"sizes: found {found} switched on, expected options that hold for every value")
     at = {name: value for name, value in how.symbols if name != symbol}
     return graph, at, dict(range_options(graph, how))

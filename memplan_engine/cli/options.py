@@ -31,7 +31,7 @@ from memplan_engine.strategies.base import SolveLimits, is_anytime
 FILE = Annotated[Path, typer.Argument(help="memplan JSON, CSV, ONNX, .pt2 or a snapshot", show_default=False)]
 AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 STRATEGY = Annotated[str, typer.Option(help="See `memplan strategies`.")]
-REUSE = ("in_place", "concat", "round_sizes")
+REUSE = tuple(name for name, option in PLANNING_OPTIONS.items() if option.at_one_size)
 """Options that are no choice of verbs which look at several sizes or ways at once."""
 SYMBOLS = Annotated[
     list[str] | None,

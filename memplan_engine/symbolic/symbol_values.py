@@ -111,7 +111,9 @@ def samples(symbols: Sequence[Symbol], count: int, seed: int = 0) -> list[Values
 
 def steps_between(low: int, high: int, count: int) -> list[int]:
     """At most `count` whole numbers from `low` to `high`, both among them, about evenly spaced by ratio; all
-    of them where there are no more."""
+    of them where there are no more. Of one it is `high`."""
+    if count == 1:
+        return [high]
     if high - low < count:
         return list(range(low, high + 1))
     ratio = (max(high, 1) / max(low, 1)) ** (1 / (count - 1))

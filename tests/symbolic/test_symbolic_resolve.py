@@ -67,6 +67,8 @@ def test_corners_and_samples() -> None:
 
 def test_steps_are_even_by_ratio_and_keep_both_ends() -> None:
     assert steps_between(1, 5, 10) == [1, 2, 3, 4, 5]
+    assert steps_between(1, 5, 2) == [1, 5]
+    assert steps_between(1, 5, 1) == [5]
     assert steps_between(1, 1024, 11) == [2**i for i in range(11)]
     assert steps_between(0, 10**6, 7) == [0, 1, 10, 100, 1000, 10**4, 10**5, 10**6]
 
