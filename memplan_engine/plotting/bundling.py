@@ -33,5 +33,6 @@ def _unlinked(path: Path) -> str:
     text = path.read_text("utf-8")
     # Before the exports are gone: those have one name everywhere.
     for name in _CONSTANT.findall(text):
-        text = re.sub(rf"(?<![\w.]){name}\b(?!:)", f"{path.stem}_{name}", text)
+        # Not what is read of an object, `one.NAME`, but what is spread, `...NAME`.
+        text = re.sub(rf"(?<!\w)(?<!(?<!\.\.)\.){name}\b(?!:)", f"{path.stem}_{name}", text)
     return _EXPORT.sub("", _IMPORT.sub("", text))

@@ -169,15 +169,18 @@ def test_the_largest_cores_that_are_tried(monkeypatch):
 
 
 def test_what_is_known_of_cliques_saves_nodes(monkeypatch):
+    def unknown(pairs, pair_of):
+        return pairs, np.full_like(pair_of, -1)
+
     problem = crowded(21, 14, 30, 10)
     asked = problem, whole(problem, 31)
     found = replay(*asked)
-    find_pairs, nowhere = certificates._pairs, np.full((14, 14), -1)
+    find_pairs = certificates._pairs
     with monkeypatch.context() as without:
         without.setattr(certificates, "_cliques", lambda pieces: (np.zeros(1, dtype=np.int64), []))
         assert replay(*asked).nodes > found.nodes
     with monkeypatch.context() as without:
-        without.setattr(certificates, "_pairs", lambda pieces: (find_pairs(pieces)[0], nowhere))
+        without.setattr(certificates, "_pairs", lambda pieces: unknown(*find_pairs(pieces)))
         assert replay(*asked).nodes > found.nodes
 
 
