@@ -20,7 +20,7 @@ from memplan_dashboard.widgets import search_panel
 
 from memplan_engine import Verdict, known_strategies, make_plan, make_problem, write_csv
 from memplan_engine.strategies.base import Progress
-from tests.dashboard.background.test_jobs import PROBLEM, improved, until
+from tests.dashboard.background.test_jobs import PROBLEM, improved, make_job, until
 from tests.support.apptest import address, check, figure, open_app, widget
 from tests.support.slow_strategies import ALL, STEPS, UNIT, write_distribution
 
@@ -147,7 +147,7 @@ def test_a_search_whose_process_is_killed_says_so_and_keeps_its_best():
 
 def test_a_search_that_waits_for_others_says_so(monkeypatch):
     monkeypatch.setattr(solving.scheduler(), "most", 1)
-    other = Job("another session", make_plan(PROBLEM, "naive"), 60.0)
+    other = make_job(session="another session")
     solving.scheduler().submit(other)
     app = open_app(strategy="slow_search")
     assert headline(app) == "Waiting for 1 other search to end"
