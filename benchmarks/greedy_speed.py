@@ -34,10 +34,12 @@ from memplan_engine.bounds import lower_bound  # noqa: E402
 from memplan_engine.files import load  # noqa: E402
 from memplan_engine.planner import adopt  # noqa: E402
 from memplan_engine.problem import Problem, make_problem  # noqa: E402
+from memplan_engine.strategies import get_strategy  # noqa: E402
 from memplan_engine.strategies.base import SolveLimits  # noqa: E402
-from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE  # noqa: E402
 from memplan_engine.verify.validate import validate_plan  # noqa: E402
 from memplan_engine.warm_up import compile_kernels  # noqa: E402
+
+GREEDY_BY_SIZE = get_strategy("greedy_by_size")
 
 COUNTS = (1_000, 10_000, 100_000)
 MOST_FOR_THE_LOOPS = 10_000

@@ -13,13 +13,14 @@ from memplan_engine.errors import InputError, MemplanError, PlanError
 from memplan_engine.kernels import is_compiled
 from memplan_engine.planner import adopt, as_problem, compare, hard_problem, make_plan
 from memplan_engine.problem import FREE, Gap, Problem, make_problem
-from memplan_engine.strategies import known_strategies
+from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.auto import Auto
 from memplan_engine.strategies.base import SolveLimits, Strategy
-from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
 from memplan_engine.strategies.constructive.orders import FitRule
 from memplan_engine.verify.validate import Rule, validate_plan
 from tests.test_lifetimes import CHAIN
+
+GREEDY_BY_SIZE = get_strategy("greedy_by_size")
 
 
 def test_a_plan_of_a_graph_by_hand():

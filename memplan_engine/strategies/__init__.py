@@ -1,6 +1,6 @@
 """All strategies, in the order in which people see them.
 
-To add an order × fit: a row in `constructive/greedy.py`, named in BUILT_IN. Any other: a frozen dataclass
+To add an order × fit: a row in `constructive/greedy.py`. Any other, named in BUILT_IN: a frozen dataclass
 that has `name`, `description`, `source` and `place` (see `base.Strategy`). From another package: an entry
 point in the group `memplan.strategies` that names the strategy or its class.
 """
@@ -13,21 +13,16 @@ from typing import Any
 
 from memplan_engine.errors import MemplanError
 from memplan_engine.strategies.base import Strategy
+from memplan_engine.strategies.constructive.greedy import GREEDY
 from memplan_engine.system import by_name
 
 ENTRY_POINTS = "memplan.strategies"
-BUILT_IN = {
+BUILT_IN: dict[str, str | Strategy] = {
     "auto": "auto:Auto",
     "exact": "exact.exact_search:Exact",
     "search": "search.local_search:Search",
-    "greedy_by_size": "constructive.greedy:GREEDY_BY_SIZE",
-    "greedy_by_breadth": "constructive.greedy:GREEDY_BY_BREADTH",
-    "greedy_by_area": "constructive.greedy:GREEDY_BY_AREA",
-    "greedy_by_lifetime": "constructive.greedy:GREEDY_BY_LIFETIME",
-    "greedy_by_conflicts": "constructive.greedy:GREEDY_BY_CONFLICTS",
-    "best_fit_decreasing": "constructive.greedy:BEST_FIT_DECREASING",
+    **{strategy.name: strategy for strategy in GREEDY},
     "linear_scan": "constructive.linear_scan:LinearScan",
-    "first_fit_by_start": "constructive.greedy:FIRST_FIT_BY_START",
     "naive": "constructive.linear_scan:Naive",
     "shared_objects_by_size": "shared_objects.assignment:SHARED_OBJECTS_BY_SIZE",
     "shared_objects_by_size_improved": "shared_objects.assignment:SHARED_OBJECTS_BY_SIZE_IMPROVED",
@@ -36,14 +31,15 @@ BUILT_IN = {
     "shared_objects_min_cost_flow": "shared_objects.assignment:SHARED_OBJECTS_MIN_COST_FLOW",
     "partition": "shared_objects.assignment:PARTITION",
 }
-"""Where each strategy stands below this package, as module:name of a strategy or of its class: it is imported
-when somebody asks for that strategy, so that one plan does not wait for all of them."""
+"""Each strategy, or where it stands below this package, as module:name of a strategy or of its class: that is
+imported when somebody asks for it, so that one plan does not wait for all of them."""
 
 
 @cache
 def built_in(name: str) -> Strategy:
     """Our own strategy called `name`, one of BUILT_IN."""
-    return _instance(by_name(f"{__name__}.{BUILT_IN[name]}"))
+    entry = BUILT_IN[name]
+    return _instance(by_name(f"{__name__}.{entry}")) if isinstance(entry, str) else entry
 
 
 def _instance(entry: Any) -> Strategy:

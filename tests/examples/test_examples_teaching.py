@@ -12,8 +12,10 @@ from memplan_examples.make_unet_csv import buffers
 
 from memplan_engine import FREE, Graph, Problem, load, lower_bound, make_plan, to_problem
 from memplan_engine.formats.about import read_about
-from memplan_engine.strategies.constructive.greedy import FIRST_FIT_BY_START, GREEDY_BY_SIZE
+from memplan_engine.strategies.constructive.greedy import GREEDY
 from memplan_engine.strategies.constructive.orders import FitRule
+
+ORDER_FITS = {strategy.name: strategy for strategy in GREEDY}
 
 TEACHING = sorted(PATH.glob("teaching_*"))
 
@@ -103,16 +105,16 @@ def test_greedy_by_size_fails_and_breadth_does_not() -> None:
 
 def test_best_fit_loses_to_first_fit() -> None:
     made = problem("best_fit")
-    assert make_plan(made, replace(GREEDY_BY_SIZE, fit=FitRule.BEST)).arena_bytes == 12
-    lowest = make_plan(made, replace(GREEDY_BY_SIZE, fit=FitRule.FIRST))
+    assert make_plan(made, replace(ORDER_FITS["greedy_by_size"], fit=FitRule.BEST)).arena_bytes == 12
+    lowest = make_plan(made, replace(ORDER_FITS["greedy_by_size"], fit=FitRule.FIRST))
     assert lowest.arena_bytes == 10 == lower_bound(made).nbytes
 
 
 def test_first_fit_loses_to_best_fit() -> None:
     made = problem("first_fit")
-    assert make_plan(made, replace(FIRST_FIT_BY_START, fit=FitRule.FIRST)).arena_bytes == 10
+    assert make_plan(made, replace(ORDER_FITS["first_fit_by_start"], fit=FitRule.FIRST)).arena_bytes == 10
     assert (
-        make_plan(made, replace(FIRST_FIT_BY_START, fit=FitRule.BEST)).arena_bytes
+        make_plan(made, replace(ORDER_FITS["first_fit_by_start"], fit=FitRule.BEST)).arena_bytes
         == 7
         == lower_bound(made).nbytes
     )

@@ -17,14 +17,15 @@ from memplan_engine.kernels.constructive.trace import LISTED
 from memplan_engine.replay.columns import replay_summary
 from memplan_engine.replay.make import MOST_BUFFERS, make_replay, recorder_of, replayable
 from memplan_engine.replay.replay_values import NOBODY, UNPLACED, VERDICTS, Verdict
-from memplan_engine.strategies import known_strategies
+from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import SolveLimits, obstacle
-from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
 from memplan_engine.strategies.constructive.linear_scan import LinearScan
 from memplan_engine.strategies.constructive.order_fit import OrderFit
 from memplan_engine.strategies.constructive.orders import FitRule, Key, Order, Unit
 from tests import ROOT
 from tests.support import drawn, reference
+
+GREEDY_BY_SIZE = get_strategy("greedy_by_size")
 
 FOLDER = ROOT / "example_graphs"
 CONSTRUCTIVE = [name for name in replayable() if name != "exact"]

@@ -22,10 +22,12 @@ from memplan_engine import (
 )
 from memplan_engine.replay.by_hand import MOST_BUFFERS, Agreement, Conflict
 from memplan_engine.replay.replay_values import UNPLACED
-from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
+from memplan_engine.strategies import get_strategy
 from memplan_engine.strategies.constructive.orders import FitRule
 from tests import ROOT
 from tests.support import drawn, reference
+
+GREEDY_BY_SIZE = get_strategy("greedy_by_size")
 
 FOLDER = ROOT / "example_graphs"
 

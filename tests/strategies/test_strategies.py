@@ -23,12 +23,14 @@ from memplan_engine.planner import DEFAULT_SECONDS, adopt, compare, make_plan, s
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.strategies import get_strategy, known_strategies
 from memplan_engine.strategies.base import Placement, Progress, SolveLimits, is_anytime, parameters_of
-from memplan_engine.strategies.constructive.greedy import GREEDY_BY_CONFLICTS, GREEDY_BY_SIZE
 from memplan_engine.strategies.constructive.order_fit import OrderFit, place_by_portfolio
 from memplan_engine.strategies.constructive.orders import FitRule, make_timeline
 from memplan_engine.strategies.shared_objects.assignment import SharedObjects
 from memplan_engine.verify.validate import validate_plan
 from tests.support import drawn, reference
+
+GREEDY_BY_CONFLICTS = get_strategy("greedy_by_conflicts")
+GREEDY_BY_SIZE = get_strategy("greedy_by_size")
 
 # The package's own function of this name hides the module from `import … as`.
 registry = import_module("memplan_engine.strategies")
@@ -50,8 +52,8 @@ def test_the_strategies_that_people_know_are_there():
         "greedy_by_lifetime",
         "greedy_by_conflicts",
         "best_fit_decreasing",
-        "linear_scan",
         "first_fit_by_start",
+        "linear_scan",
         "naive",
         "shared_objects_by_size",
         "shared_objects_by_size_improved",

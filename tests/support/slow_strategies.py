@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from memplan_engine.bounds import lower_bound
+from memplan_engine.strategies import get_strategy
 from memplan_engine.strategies.base import Placement, SolveLimits
-from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
+
+GREEDY_BY_SIZE = get_strategy("greedy_by_size")
 
 BETTER_EVERY = 0.1
 STEPS = 100

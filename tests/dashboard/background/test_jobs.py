@@ -28,10 +28,12 @@ from memplan_dashboard.background.solver_messages import (
 
 from memplan_engine import Gap, SolveLimits, make_plan, make_problem, validate_plan
 from memplan_engine.bounds import Bound, BoundKind
+from memplan_engine.strategies import get_strategy
 from memplan_engine.strategies.base import Placement
-from memplan_engine.strategies.constructive.greedy import GREEDY_BY_SIZE
 from tests import ROOT
 from tests.support.slow_strategies import UNIT, Deaf, LateProof, SlowSearch, write_distribution
+
+GREEDY_BY_SIZE = get_strategy("greedy_by_size")
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals")
 PROBLEM = make_problem(range(12), range(3, 15), [64] * 12, name="twelve")
