@@ -14,6 +14,7 @@ EXTRAS ?= all
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check -q
 comma := ,
 
 # One stamp for each set of extras: a second run finds it fresh and starts at once.
@@ -21,9 +22,9 @@ stamp = $(VENV)/.installed-$(subst $(comma),-,$(1))
 RUN_STAMP := $(call stamp,$(EXTRAS))
 TEST_STAMP := $(call stamp,test)
 DOCS_STAMP := $(call stamp,docs)
-PINS := pyproject.toml constraints.txt
+PINS := pyproject.toml requirements.lock
 
-.PHONY: help run test test-slow mutation lint format docs changelog bench wheel browser clean
+.PHONY: help run test test-slow mutation lint format docs changelog bench lock wheel browser clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r target text; do \
@@ -67,6 +68,13 @@ changelog: $(DOCS_STAMP) ## move changes/ into CHANGELOG.md (VERSION=0.2.0)
 bench: $(TEST_STAMP) ## run the benchmarks and print their tables
 	$(BIN)/python -m benchmarks $(ARGS)
 
+lock: $(TEST_STAMP) $(DOCS_STAMP) ## write requirements.lock and docs/licences.md anew, from constraints.txt
+	$(BIN)/python -m venv $(VENV)/lock
+	$(VENV)/lock/bin/python -m pip install -q pip-tools
+	$(VENV)/lock/bin/pip-compile -q --generate-hashes --allow-unsafe --no-annotate --no-emit-options \
+		-o $(VENV)/hashed.txt constraints.txt
+	$(BIN)/python scripts/lock.py --write $(VENV)/hashed.txt
+
 wheel: $(TEST_STAMP) ## build the wheel and try it outside the checkout
 	@scripts/check-wheel.sh $(BIN)/python
 
@@ -77,13 +85,16 @@ clean: ## remove the virtual environment, caches and build leftovers
 $(BIN)/python:
 	@scripts/make-venv.sh $(VENV) $(PYTHON)
 
-# setuptools is pinned and installed first: pip's build isolation would fetch one that no constraint reaches.
+# Only files with a hash in the lock, setuptools for the build among them. Some builds need packages that the lock
+# does not know, such as the CUDA libraries of a torch for GPUs: those come by constraints.txt.
 # The documentation is read from the sources: it needs no kernels.
 $(VENV)/.installed-%: $(PINS) | $(BIN)/python
 	@echo "memplan: installing into $(VENV) (the first time takes a few minutes)"
-	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt setuptools
-	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt --no-build-isolation \
-		-e '.[$(subst -,$(comma),$*)]'
+	$(BIN)/python scripts/lock.py $(subst -, ,$*) >$(VENV)/pins.txt
+	$(PIP) --no-deps --require-hashes -r $(VENV)/pins.txt
+	$(PIP) --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip check >/dev/null || { echo "memplan: installing what these packages need besides"; \
+		$(PIP) -c constraints.txt --no-build-isolation -e '.[$(subst -,$(comma),$*)]'; }
 	@$(if $(filter docs,$*),,echo "memplan: compiling the kernels, once")
 	@$(if $(filter test,$*),$(BIN)/python -m tests.support.compile_replays & )$(if $(filter docs,$*),,$(BIN)/python -c \
 		'from memplan_engine.warm_up import compile_kernels; compile_kernels()';) wait

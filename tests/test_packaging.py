@@ -197,3 +197,39 @@ def test_scripts_run_and_stop_at_the_first_error(script: str) -> None:
     assert path.stat().st_mode & 0o111, f"{script} is not executable"
     assert "\nset -euo pipefail\n" in path.read_text()
     subprocess.run(["bash", "-n", str(path)], check=True)
+
+
+def locked(*extras: str) -> dict[str, str]:
+    """What `make` installs for memplan with these extras: package → version."""
+    command = [sys.executable, str(ROOT / "scripts" / "lock.py"), *extras]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert re.fullmatch(r"(\S+==\S+( \\\n    --hash=sha256:[0-9a-f]{64})+\n)+", printed)
+    return dict(line.split(" ")[0].split("==") for line in printed.splitlines() if "==" in line)
+
+
+def test_the_lock_holds_the_constraints() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    assert locked(*extras).items() <= pins().items()
+    assert "streamlit" not in locked("torch")
+    assert locked().items() < locked("torch").items() < locked("all").items() < locked("test").items()
+
+
+def test_the_lock_has_all_that_the_installed_packages_need() -> None:
+    """`make` installs without looking at what needs what: nothing may be missing."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        closure = importlib.import_module("lock").closure
+    finally:
+        sys.path.remove(str(ROOT / "scripts"))
+    for extra in ("torch", "dashboard", "test"):
+        needed = closure("memplan", {extra})
+        assert {"numpy", "llvmlite"} < needed
+        assert needed - set(locked(extra)) == set(), "run `make lock`"
+
+
+def test_the_licence_of_every_locked_package_is_listed() -> None:
+    table = (ROOT / "docs" / "licences.md").read_text()
+    rows = re.findall(r"(?m)^\| (\S+) \| (\S+) \| ([^|]+) \| [^|]+ \|$", table)
+    extras = PROJECT["project"]["optional-dependencies"]
+    assert {name: version for name, version, _ in rows if name != "package"} == locked(*extras)
+    assert all(licence.strip() for _, _, licence in rows)
