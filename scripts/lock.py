@@ -1,8 +1,8 @@
 """lock.py EXTRA …: print the pins of `requirements.lock` that memplan with these extras needs, for pip.
 
 lock.py --write HASHED: make `requirements.lock` and `docs/licences.md` from HASHED, the constraints with
-hashes as pip-compile writes them. What needs what, and the licences, it takes from the environment that it runs
-in, in which all extras have to be installed.
+hashes as pip-compile writes them. What needs what, and the licences, it takes from the environment that it
+runs in, in which all extras have to be installed.
 """
 
 from __future__ import annotations
