@@ -1,6 +1,6 @@
-"""What becomes of two properties of an op that `memplan_engine/graph.py` alone declares, as JSON. Each is a
-line more in it, written in before it is imported. To be run in a process of its own, with a path to write to.
-"""
+"""What becomes of three properties of an op that `graph.py` alone declares, as JSON: that of the docs, a
+number, and one that people are not told of. Each is a line more in it, written in before it is imported. To
+be run in a process of its own, with a path to write to."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from pathlib import Path
 import memplan_engine
 
 LAST = "    out_variant: bool | None = None\n"
-NEW = (
-    '    overload: Annotated[str, OpProperty("called", lambda name: f"the {name} one")] = ""\n'
-    "    deterministic: bool | None = None\n"
-)
+DOCS = Path("docs/extending.md").read_text(encoding="utf-8")
+NEW = f"""    {next(line.strip() for line in DOCS.splitlines() if "OpProperty(" in line)}
+    flops: Annotated[int, OpProperty("FLOPs", "{{:,}}".format)] = 0
+    deterministic: bool | None = None
+"""
 
 
 def declare() -> None:
@@ -33,7 +34,7 @@ def example(named=True):
     """x [n] → add → h → mul, which may be written in place → y; both ops have all that an op may have."""
     from memplan_engine.graph import Graph, Op, Role, Source, Storage, Symbol, Tensor, Workspace
 
-    said = {"overload": "Tensor", "deterministic": False} if named else {}
+    said = {"overload": "Tensor", "flops": 4096, "deterministic": False} if named else {}
     roles = {"x": Role.INPUT, "h": Role.ACTIVATION, "y": Role.OUTPUT}
     line = Source("net.py", 3, "x + x")
     return Graph(
@@ -71,7 +72,7 @@ def files_and_rewrites(graph):
     assert ways["file"] == graph
     assert small.ops[0].workspace == graph.ops[0].workspace
     assert ways["in place"] != graph
-    return {way: [(op.overload, op.deterministic) for op in each.ops] for way, each in ways.items()}
+    return {way: [(op.overload, op.flops, op.deterministic) for op in each.ops] for way, each in ways.items()}
 
 
 def tables(graph, unnamed):
@@ -84,14 +85,17 @@ def tables(graph, unnamed):
     from memplan_engine.reporters.plan_tables import peak_summary, peak_table
 
     plan, other = make_plan(graph, "greedy_by_size"), make_plan(unnamed, "greedy_by_size")
-    peak = find_peak(plan.problem)
+    peak, pages = find_peak(plan.problem), (to_html(plan), to_html(other))
+    changed = diff_summary(diff(other, plan))["modules"][0]["buffers"][0]
     return {
-        "peak": [(each["name"], each["overload"]) for each in peak_summary(peak)["contributors"]],
+        "peak": [
+            (each["name"], each["overload"], each["flops"]) for each in peak_summary(peak)["contributors"]
+        ],
         "headings": [str(column.header) for column in peak_table(peak, "net").columns],
-        "column": [str(cell) for cell in peak_table(peak, "net").columns[5].cells],
-        "diff": diff_summary(diff(other, plan))["modules"][0]["buffers"][0]["overload"],
-        "report": [page.count(">called</th>") for page in (to_html(plan), to_html(other))],
-        "cells": to_html(plan).count('<td class="name">the Tensor one</td>'),
+        "cells": [[str(cell) for cell in column.cells] for column in peak_table(peak, "net").columns[5:7]],
+        "diff": {key: changed[key] for key in ("overload", "flops")},
+        "report": [page.count(f">{label}</th>") for page in pages for label in ("overload", "FLOPs")],
+        "report cells": pages[0].count('<td class="name">4,096</td>'),
     }
 
 
@@ -113,10 +117,10 @@ def page(graph, path):
     sys.argv[1:] = [path]
     shown = open_app(selected="h")
     return {
-        "details": [each.value for each in shown.text if "Tensor" in each.value],
-        "labels": [each.value for each in shown.caption if each.value in ("module", "called")],
-        "peak": list(shown.dataframe[0].value["called"]),
-        "all": list(open_app(tab="All buffers").dataframe[0].value["called"]),
+        "details": [each.value for each in shown.text if each.value in ("body", "Tensor", "4,096")],
+        "labels": [each.value for each in shown.caption if each.value in ("module", "overload", "FLOPs")],
+        "peak": shown.dataframe[0].value[["overload", "FLOPs"]].values.tolist(),
+        "all": open_app(tab="All buffers").dataframe[0].value[["overload", "FLOPs"]].values.tolist(),
     }
 
 
