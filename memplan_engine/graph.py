@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from math import prod
-from typing import TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from memplan_engine.errors import InputError
 from memplan_engine.scope import Scope
@@ -116,18 +116,37 @@ class Source:
         return f"{self.file}:{self.line}"
 
 
+class OpProperty(NamedTuple):
+    """How people are told of a field of `Op`: tables, facts for machines and details are made from it."""
+
+    label: str
+    text: Callable[[Any], str] = str
+    """Its value in words; the default says nothing."""
+    name: str = ""
+    default: Any = None
+
+    def of(self, maker: object) -> Any:
+        """The value of `maker`, as machines read it; the default where it has no such field."""
+        return getattr(maker, self.name, self.default)
+
+    def words(self, value: Any) -> str:
+        """The value as people read it."""
+        return "" if value == self.default else self.text(value)
+
+
 @dataclass(frozen=True, slots=True)
 class Op:
     """One operation. `inputs`, `outputs` and `mutates` are tensor names; `mutates` are inputs written in
     place. `module` is the dotted `nn.Module` path, "" when there is none. `out_variant` says whether the op
-    can write into memory that it is given; None when that is not known."""
+    can write into memory that it is given; None when that is not known. People are told of what is
+    annotated with an `OpProperty`."""
 
     name: str
     kind: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     mutates: tuple[str, ...] = ()
-    module: str = ""
+    module: Annotated[str, OpProperty("module")] = ""
     source: Source | None = None
     workspace: Workspace = NO_WORKSPACE
     phase: Phase | None = None

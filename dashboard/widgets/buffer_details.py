@@ -9,7 +9,7 @@ from memplan_dashboard.session.plan_facts import PlanFacts
 from streamlit.delta_generator import DeltaGenerator
 
 from memplan_engine import Problem, find_provenance
-from memplan_engine.analysis.provenance import ops_at
+from memplan_engine.analysis.provenance import OP_PROPERTIES, ops_at
 from memplan_engine.plotting.neighbours import find_neighbours
 from memplan_engine.units import format_bytes
 
@@ -46,7 +46,7 @@ def _lines(facts: PlanFacts, selected: int) -> list[tuple[str, str]]:
         ("shared by", _names(origin.tensors[1:])),
         ("producer", " · ".join(filter(None, (origin.producer, origin.kind if origin.producer else "")))),
         ("readers", _names(origin.readers)),
-        ("module", origin.module),
+        *((each.label, each.words(each.of(origin.maker))) for each in OP_PROPERTIES),
         ("source", str(origin.source) if origin.source else ""),
         ("above", _near(near.above, near.room_above, names, "the arena's end")),
         ("below", _near(near.below, near.room_below, names, "the arena's start")),

@@ -73,7 +73,6 @@ def _scratch(problem: Problem, step: int) -> Iterator[Contributor]:
     kind = "temporaries" if problem.scope is Scope.WITH_TEMPORARIES else "workspace"
     for op, at in scratching(problem):
         if at == step:
-            origin = Provenance(kind, producer=op.name, module=op.module, source=op.source)
-            yield Contributor(None, op.name + SUFFIX, op.workspace.shared, origin)
+            yield Contributor(None, op.name + SUFFIX, op.workspace.shared, Provenance(kind, maker=op))
     if unique := workspace_of(problem).unique:
         yield Contributor(None, "unique workspaces", unique, Provenance("workspace"))

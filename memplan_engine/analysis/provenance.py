@@ -2,36 +2,63 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, get_type_hints
 
-from memplan_engine.graph import Graph, Op, Role, Source
+from memplan_engine.graph import Graph, Op, OpProperty, Role, Source
 from memplan_engine.problem import Problem
 
 if TYPE_CHECKING:
-    from memplan_engine.callers import Callers
+    from memplan_engine.callers import Caller, Callers
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
     """What the graph knows of one buffer. For buffers that come from no graph all but `kind` is empty.
 
-    `kind`, `module` and `source` are those of the first op that makes one of its tensors; `readers` are the
-    other ops that touch it, in order; `tensors` the tensors that share it, the first one first.
+    `maker` is the first op that makes one of its tensors, or who asked for it in a recording, and `kind` the
+    maker's; `readers` are the other ops that touch it, in order; `tensors` the tensors that share it, the
+    first one first.
     """
 
     kind: str = "buffer"
     role: Role | None = None
-    producer: str = ""
+    maker: Op | Caller | None = None
     readers: tuple[str, ...] = ()
     tensors: tuple[str, ...] = ()
     shape: tuple[int, ...] = ()
     dtype: str = ""
-    module: str = ""
-    source: Source | None = None
+
+    @property
+    def producer(self) -> str:
+        """The name of the op that makes it."""
+        return self.maker.name if isinstance(self.maker, Op) else ""
+
+    @property
+    def module(self) -> str:
+        """The module that the maker stands in."""
+        return self.maker.module if self.maker else ""
+
+    @property
+    def source(self) -> Source | None:
+        """The line of code that the maker comes from."""
+        return self.maker.source if self.maker else None
 
 
 UNKNOWN = Provenance()
+
+
+def _op_properties() -> tuple[OpProperty, ...]:
+    hints = get_type_hints(Op, include_extras=True)
+    return tuple(
+        told._replace(name=each.name, default=each.default)
+        for each in fields(Op)
+        for told in getattr(hints[each.name], "__metadata__", ())
+    )
+
+
+OP_PROPERTIES = _op_properties()
+"""What people are told of the op that makes a buffer, in the order of its fields."""
 
 
 def find_provenance(problem: Problem) -> tuple[Provenance, ...]:
@@ -50,9 +77,7 @@ def _find_provenance(problem: Problem) -> tuple[Provenance, ...]:
 
 def _of_callers(callers: Callers) -> tuple[Provenance, ...]:
     """The operation and the line of code that asked for each buffer of a recording."""
-    known = [
-        Provenance(kind=each.kind, module=each.module, source=each.source) for each in callers.stacks.callers
-    ]
+    known = [Provenance(each.kind, maker=each) for each in callers.stacks.callers]
     return tuple(known[stack] if stack >= 0 else UNKNOWN for stack in callers.stack.tolist())
 
 
@@ -97,12 +122,10 @@ def _of_storages(graph: Graph) -> dict[str, Provenance]:
         found[storage] = Provenance(
             kind=maker.kind if maker else roles[storage].value,
             role=roles[storage],
-            producer=maker.name if maker else "",
+            maker=maker,
             readers=tuple(readers.get(storage, ())),
             tensors=tuple(graph.tensors[index].name for index in members),
             shape=first.shape,
             dtype=first.dtype,
-            module=maker.module if maker else "",
-            source=maker.source if maker else None,
         )
     return found

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from memplan_engine.analysis.claims import claim_summary
-from memplan_engine.analysis.provenance import Provenance, ops_at
+from memplan_engine.analysis.provenance import OP_PROPERTIES, Provenance, ops_at
 from memplan_engine.diffing.regression import Diff, Limit
 from memplan_engine.diffing.rows import DiffRow, ModuleRow, diff_rows, module_rows
 from memplan_engine.plan import Plan
@@ -136,7 +136,7 @@ def _row(row: DiffRow) -> dict[str, Any]:
 def _origin(known: Provenance) -> dict[str, Any]:
     return {
         "kind": known.kind,
-        "module": known.module,
+        **{each.name: each.of(known.maker) for each in OP_PROPERTIES},
         "source": str(known.source) if known.source else "",
         "code": known.source.code if known.source else "",
     }

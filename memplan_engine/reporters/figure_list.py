@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from memplan_engine.analysis.plan_figures import PlanFigures
+from memplan_engine.analysis.provenance import OP_PROPERTIES
+from memplan_engine.graph import OpProperty
 from memplan_engine.units import exact, format_bytes, format_percent
 
 if TYPE_CHECKING:
@@ -208,6 +210,18 @@ class PeakColumn:
         return self.text(self.value(part, peak_bytes))
 
 
+def _told(each: OpProperty) -> PeakColumn:
+    """The column of something that people are told of the op that makes a buffer."""
+    return PeakColumn(
+        heading=each.label,
+        key=each.name,
+        value=lambda part, _: each.of(part.provenance.maker),
+        text=each.words,
+        style="name",
+        group=each.name,
+    )
+
+
 PEAK_COLUMNS: tuple[PeakColumn, ...] = (
     PeakColumn(heading="buffer", key="name", value=lambda part, _: part.name, style="name"),
     PeakColumn(
@@ -221,19 +235,13 @@ PEAK_COLUMNS: tuple[PeakColumn, ...] = (
     PeakColumn(key="readers", value=lambda part, _: list(part.provenance.readers)),
     PeakColumn(key="shape", value=lambda part, _: list(part.provenance.shape)),
     PeakColumn(key="dtype", value=lambda part, _: part.provenance.dtype),
-    PeakColumn(
-        heading="module",
-        key="module",
-        value=lambda part, _: part.provenance.module,
-        style="name",
-        group="source",
-    ),
+    *map(_told, OP_PROPERTIES),
     PeakColumn(
         heading="source",
         key="source",
         value=lambda part, _: str(part.provenance.source or ""),
         style="source",
-        group="source",
+        group="module",
     ),
     PeakColumn(
         key="code", value=lambda part, _: part.provenance.source.code if part.provenance.source else ""

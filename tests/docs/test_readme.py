@@ -27,10 +27,14 @@ from memplan_engine import (
     to_problem,
 )
 from memplan_engine.files import ImportOptions
+from memplan_engine.plotting import strip_lines
+from memplan_engine.profile import make_profile
+from memplan_engine.reporters.html.report_html import to_html
 from memplan_engine.strategies.base import Progress, SolveLimits
 from tests import ROOT
 from tests.support.apptest import check
 from tests.support.graphs import make_graph
+from tests.support.scratch_graphs import scratch_plan
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 EXTENDING = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -148,6 +152,19 @@ def test_the_page_of_the_docs_shows_the_largest_buffers(monkeypatch: pytest.Monk
     assert [metric.value for metric in app.metric] == ["51 MiB"]
     assert app.markdown[0].value.endswith("12 MiB")
     assert len(app.markdown) == 10
+
+
+def test_the_curve_of_the_docs_is_what_is_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three steps the last makes what is returned, 10 bytes; a list of buffers returns nothing."""
+    curve = written_as_told(tmp_path, "returned", 7).returned_line
+    monkeypatch.setattr(strip_lines, "SOURCES", (*strip_lines.SOURCES, curve))
+    assert '"label":"returned"' in to_html(scratch_plan())
+    plain = make_plan(make_problem([0, 1], [2, 3], [10, 20]), "naive")
+    assert '"label":"returned"' not in to_html(plain)
+    plan = scratch_plan()
+    line = curve(plan, make_profile(plan.problem, plan.offsets), 100)
+    assert (line.start.tolist(), line.nbytes.tolist(), line.exact) == ([0, 1, 2], [0, 0, 10], True)
+    assert len(curve(plan, make_profile(plan.problem, plan.offsets), 2).start) <= 2
 
 
 def test_every_file_the_readme_links_exists() -> None:

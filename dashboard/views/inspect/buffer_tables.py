@@ -19,6 +19,7 @@ from memplan_dashboard.widgets.tables import MOST_ROWS, SHARE, selectable, whole
 from numpy.typing import NDArray
 
 from memplan_engine import Graph, Peak, Plan, find_provenance
+from memplan_engine.analysis.provenance import OP_PROPERTIES
 from memplan_engine.analysis.training_phases import is_training
 from memplan_engine.reporters.figure_list import shown_columns
 from memplan_engine.units import format_bytes
@@ -123,7 +124,10 @@ def _rows_of(plan: Plan, buffers: Sequence[int]) -> pd.DataFrame:
             "start": problem.start[buffers],
             "end": problem.end[buffers],
             "kind": [origins[buffer].kind for buffer in buffers],
-            "module": [origins[buffer].module for buffer in buffers],
+            **{
+                each.label: [each.words(each.of(origins[buffer].maker)) for buffer in buffers]
+                for each in OP_PROPERTIES
+            },
         }
     )
     return _without_empty(rows)
@@ -131,9 +135,6 @@ def _rows_of(plan: Plan, buffers: Sequence[int]) -> pd.DataFrame:
 
 def _without_empty(rows: pd.DataFrame) -> pd.DataFrame:
     """Leave out what the file does not say of any buffer."""
-    says_nothing = [
-        name
-        for name in ("source", "module", "kind")
-        if name in rows and rows[name].isin(["", "buffer"]).all()
-    ]
+    names = [column.heading for column in shown_columns() if column.group]
+    says_nothing = [name for name in names if name in rows and rows[name].isin(["", "buffer"]).all()]
     return rows.drop(columns=says_nothing)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, FailFast, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from memplan_engine.errors import InputError
 from memplan_engine.formats.memplan_json.json_base import Count, Counts, Names, ScopeName, Strict
 from memplan_engine.graph import (
     Graph,
     Op,
-    Phase,
     Source,
     Storage,
     Symbol,
@@ -22,8 +22,6 @@ from memplan_engine.graph import (
     storage_role,
 )
 from memplan_engine.scope import Scope
-
-PhaseName = Literal["forward", "backward", "optimizer"]
 
 
 class SymbolEntry(Strict):
@@ -71,29 +69,28 @@ class SourceEntry(Strict):
     code: str = ""
 
 
-class WorkspaceEntry(Strict):
+@dataclass(frozen=True, slots=True)
+class WorkspaceEntry(Workspace):
     """Scratch of one op in bytes: `shared` with other ops, or `unique`; `formula` is what is shared in the
     graph's symbols, null where it is known at their hints only."""
 
     shared: Count = 0
     unique: Count = 0
-    formula: str | None = ""
 
 
-class OpEntry(Strict):
+@dataclass(frozen=True, slots=True)
+class OpEntry(Op):
     """One op; `source` is a place in the file's table `sources`. `out_variant` says whether it can write into
     memory that it is given."""
 
-    name: str
+    # The fields of `Op`; here stand those that may be left out in a file, or are written in another way.
+    __pydantic_config__: ClassVar[ConfigDict] = {**Strict.model_config, "revalidate_instances": "always"}
+
     kind: str = "op"
     inputs: Names = ()
     outputs: Names = ()
-    mutates: Names = ()
-    module: str = ""
-    source: Count | None = None
+    source: Count | None = None  # type: ignore[assignment]
     workspace: WorkspaceEntry = WorkspaceEntry()
-    phase: PhaseName | None = None
-    out_variant: bool | None = None
 
 
 class GraphBody(Strict):
@@ -213,18 +210,11 @@ def _op(body: GraphBody, entry: OpEntry, source: str) -> Op:
             )
         where = body.sources[entry.source]
         line = Source(where.file, where.line, where.code)
-    return Op(
-        entry.name,
-        entry.kind,
-        entry.inputs,
-        entry.outputs,
-        entry.mutates,
-        entry.module,
-        line,
-        Workspace(entry.workspace.shared, entry.workspace.unique, entry.workspace.formula),
-        Phase(entry.phase) if entry.phase else None,
-        entry.out_variant,
-    )
+    return Op(**{**_values(entry), "source": line, "workspace": Workspace(**_values(entry.workspace))})
+
+
+def _values(value: Op | Workspace) -> dict[str, Any]:
+    return {each.name: getattr(value, each.name) for each in fields(value)}
 
 
 def _largest(tensors: Iterable[Tensor]) -> tuple[StorageEntry, ...]:
@@ -277,18 +267,11 @@ def _fields(graph: Graph) -> dict[str, object]:
         "storages": () if storages == _largest(graph.tensors) else storages,
         "ops": tuple(
             OpEntry(
-                name=op.name,
-                kind=op.kind,
-                inputs=op.inputs,
-                outputs=op.outputs,
-                mutates=op.mutates,
-                module=op.module,
-                source=sources[op.source] if op.source else None,
-                workspace=WorkspaceEntry(
-                    shared=op.workspace.shared, unique=op.workspace.unique, formula=op.workspace.formula
-                ),
-                phase=op.phase.value if op.phase else None,
-                out_variant=op.out_variant,
+                **{
+                    **_values(op),
+                    "source": sources[op.source] if op.source else None,
+                    "workspace": WorkspaceEntry(**_values(op.workspace)),
+                }
             )
             for op in graph.ops
         ),

@@ -114,7 +114,7 @@ def explain(error: ValidationError, source: str) -> InputError:
     place = f"field {path(first['loc'])}" if first["loc"] else ""
     if first["type"] == "missing":
         return InputError(source, place, "nothing", "a value")
-    if first["type"] == "extra_forbidden":
+    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return InputError(source, place, "an unknown field", "only the fields of the schema")
     return InputError(source, place, shown(first["input"]), message.removeprefix("Input should be "))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from memplan_engine.analysis.provenance import find_provenance
+from memplan_engine.analysis.provenance import OP_PROPERTIES, find_provenance
 from memplan_engine.plan import Plan
 from memplan_engine.plotting.colouring import COLOURINGS
 from memplan_engine.plotting.columns import Columns
@@ -104,7 +104,7 @@ def _facts(problem: Problem, columns: Columns) -> list[dict[str, Any]]:
     facts_of = (
         [f"{each.dtype} {list(each.shape)}" if each.dtype else "" for each in origins],
         ["" if each.kind == "buffer" else each.kind for each in origins],
-        [each.module for each in origins],
+        *([told.words(told.of(each.maker)) for each in origins] for told in OP_PROPERTIES),
         ["" if each.source is None else f"{each.source} {each.source.code}".strip() for each in origins],
     )
     facts = []
