@@ -97,9 +97,9 @@ def _aligned(problem: Problem, pieces: Pieces, sections: Sections, least: int) -
             continue
         # The topmost buffer need not fill its unit: grant each step the largest padding that is alive.
         needed -= cover_max(sections.first, sections.last, padding, len(sections))
-        found = int(needed.max(initial=0))
-        if found > least:
-            best, least = Bound(found, BoundKind.ALIGNED_LOAD, peak_step(sections, needed), unit), found
+        nbytes = int(needed.max(initial=0))
+        if nbytes > least:
+            best, least = Bound(nbytes, BoundKind.ALIGNED_LOAD, peak_step(sections, needed), unit), nbytes
     return best
 
 
@@ -111,8 +111,8 @@ def _begins(problem: Problem, pieces: Pieces) -> Ints:
 
 def _units(problem: Problem) -> list[int]:
     """Units worth counting in: the alignments that are asked for and what divides several of them."""
-    asked, counts = np.unique(problem.alignment[problem.fixed == FREE], return_counts=True)
-    units = set(asked[np.argsort(-counts, kind="stable")][:MOST_UNITS].tolist())
+    alignments, counts = np.unique(problem.alignment[problem.fixed == FREE], return_counts=True)
+    units = set(alignments[np.argsort(-counts, kind="stable")][:MOST_UNITS].tolist())
     units |= {gcd(one, other) for one, other in combinations(units, 2)}
     return sorted({*sorted(units, reverse=True)[:MOST_UNITS], offset_unit(problem)} - {1})
 
@@ -145,12 +145,12 @@ def _between_fixed(problem: Problem, pieces: Pieces, sections: Sections, least: 
         loose = loose[np.argsort(-size[loose], kind="stable")]
         for count in np.unique(np.geomspace(1, len(loose), MOST_GROUPS).astype(np.int64)):
             group = loose[:count]
-            found = _fill(holes, size[group], int(np.gcd.reduce(begins[group])))
-            if found > least:
+            nbytes = _fill(holes, size[group], int(np.gcd.reduce(begins[group])))
+            if nbytes > least:
                 core = tuple(np.sort(pieces.owner[group]).tolist())
                 best, least = (
-                    Bound(found, BoundKind.BETWEEN_FIXED, int(sections.bounds[section]), 1, core),
-                    found,
+                    Bound(nbytes, BoundKind.BETWEEN_FIXED, int(sections.bounds[section]), 1, core),
+                    nbytes,
                 )
     return best
 

@@ -57,8 +57,8 @@ class Stacks:
     callers: tuple[Caller, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        found = [find_caller([self.frames[frame] for frame in stack]) for stack in self.stacks]
-        object.__setattr__(self, "callers", tuple(found))
+        callers = [find_caller([self.frames[frame] for frame in stack]) for stack in self.stacks]
+        object.__setattr__(self, "callers", tuple(callers))
 
     def caller(self, stack: int) -> Caller:
         """The caller of a stack; NOBODY for UNKNOWN_STACK."""
@@ -92,9 +92,11 @@ def find_caller(frames: Sequence[Frame]) -> Caller:
     chosen = next((frame for frame in python if not _is_library(frame.file)), None) or next(
         iter(python), None
     )
-    found = [name for name in (_first(_ATEN, frame.function) for frame in frames) if name]
+    operations = [name for name in (_first(_ATEN, frame.function) for frame in frames) if name]
     # What allocates within an operation is "empty" and its relatives.
-    operation = next((name for name in found if not name.startswith("empty")), next(iter(found), ""))
+    operation = next(
+        (name for name in operations if not name.startswith("empty")), next(iter(operations), "")
+    )
     if chosen:
         short = PurePosixPath(chosen.file.replace("\\", "/")).name
         label = f"{short}:{chosen.line} {chosen.function}"
@@ -119,5 +121,5 @@ def _is_library(file: str) -> bool:
 
 @lru_cache(65536)
 def _first(pattern: re.Pattern[str], function: str) -> str:
-    found = pattern.search(function)
-    return found[1] if found else ""
+    match = pattern.search(function)
+    return match[1] if match else ""

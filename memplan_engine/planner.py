@@ -138,8 +138,8 @@ def compare(
     chosen = strategies_for(problem) if names is None else names
     strategies = [get_strategy(name) for name in chosen]
     return [
-        make_plan(problem, each, limits=SolveLimits(seconds if is_anytime(each) else None))
-        for each in strategies
+        make_plan(problem, strategy, limits=SolveLimits(seconds if is_anytime(strategy) else None))
+        for strategy in strategies
     ]
 
 
@@ -148,7 +148,7 @@ def strategies_for(problem: Problem) -> tuple[str, ...]:
 
     Shared objects, for one, have no place for buffers with fixed offsets.
     """
-    return tuple(name for name, known in known_strategies().items() if not obstacle(known, problem))
+    return tuple(name for name, strategy in known_strategies().items() if not obstacle(strategy, problem))
 
 
 def as_problem(
@@ -167,13 +167,15 @@ def as_problem(
     if alignment < 1:
         raise InputError(source.name, "alignment", str(alignment), "1 or more bytes")
     # Through Python's integers: a product that passes 2^63 is then an error and not another number.
-    asked, rows = np.unique(source.alignment, return_inverse=True)
+    alignments, rows = np.unique(source.alignment, return_inverse=True)
     return make_problem(
         source.start,
         source.end,
         source.size,
         names=source.names,
-        alignment=np.array([lcm(each, alignment) for each in asked.tolist()])[rows] if len(source) else 1,
+        alignment=np.array([lcm(value, alignment) for value in alignments.tolist()])[rows]
+        if len(source)
+        else 1,
         fixed=source.fixed,
         gaps=source.gaps,
         steps=source.steps,
