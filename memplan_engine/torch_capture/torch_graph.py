@@ -161,8 +161,8 @@ def _tensor(sizes: Sizes, name: str, run: Run, traced: Run, storage: str) -> Ten
     offset = offset * item if isinstance(offset, int) else 0
     layout = layout_of(traced.tensors[name], dims, sizes, place)
     if layout:
-        *found, start = layout
-        numbers = tuple(size.number for size in found)
+        *stride_sizes, start = layout
+        numbers = tuple(size.number for size in stride_sizes)
         # Operators in Python, which know formulas, may lay out otherwise than those in C++, which are run.
         if same_strides(shape, strides, numbers) and start.number == offset:
             strides = numbers

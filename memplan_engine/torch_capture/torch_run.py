@@ -314,9 +314,9 @@ def brief(error: BaseException) -> str:
     """An error's kind and the first line of its message that says something; a tensor is written on several
     lines."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = ": ".join([type(error).__name__, *lines[:1]])
+    text = ": ".join([type(error).__name__, *lines[:1]])
     for line in lines[1:]:
-        if told.count("(") <= told.count(")"):
+        if text.count("(") <= text.count(")"):
             break
-        told += f" {line}"
-    return one_line(told, 300)
+        text += f" {line}"
+    return one_line(text, 300)
