@@ -187,8 +187,10 @@ def limits_were_budget(function: Callable[P, T]) -> Callable[P, T]:
     @wraps(function)
     def called(*args: P.args, **named: P.kwargs) -> T:
         if "budget" in named:
-            told = f"budget= of {function.__name__} is now called limits=; the old name goes with version 1.0"
-            warnings.warn(told, DeprecationWarning, stacklevel=2)
+            message = (
+                f"budget= of {function.__name__} is now called limits=; the old name goes with version 1.0"
+            )
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
             named["limits"] = named.pop("budget")
         return function(*args, **named)
 
