@@ -64,11 +64,11 @@ def _span(node: Node, name: str, ranges: Mapping[str, Symbol]) -> Span:
     return span
 
 
-def _both(one: Trend, other: Trend) -> Trend:
+def _both(left: Trend, right: Trend) -> Trend:
     """The trend of what follows both."""
-    if Trend.CONSTANT in (one, other):
-        return other if one is Trend.CONSTANT else one
-    return one if one is other else Trend.UNKNOWN
+    if Trend.CONSTANT in (left, right):
+        return right if left is Trend.CONSTANT else left
+    return left if left is right else Trend.UNKNOWN
 
 
 def _endless(value: Bound) -> bool:
@@ -210,9 +210,9 @@ def _polynomial(node: Node, symbols: Mapping[str, Polynomial]) -> Polynomial | N
     return result
 
 
-def _sum(one: Polynomial, other: Polynomial | None = None, factor: int = 1) -> Polynomial:
-    terms = dict(one)
-    for monomial, value in (other or {}).items():
+def _sum(left: Polynomial, right: Polynomial | None = None, factor: int = 1) -> Polynomial:
+    terms = dict(left)
+    for monomial, value in (right or {}).items():
         terms[monomial] = terms.get(monomial, Fraction(0)) + factor * value
     return {monomial: value for monomial, value in terms.items() if value}
 
