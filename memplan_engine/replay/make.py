@@ -97,7 +97,7 @@ def make_replay(
 
 def replayable() -> tuple[str, ...]:
     """The names of the known strategies that can be replayed, in their order."""
-    return tuple(name for name, known in known_strategies().items() if recorder_of(known))
+    return tuple(name for name, strategy in known_strategies().items() if recorder_of(strategy))
 
 
 def recorder_of(strategy: Strategy) -> _Recorder | None:
@@ -183,13 +183,13 @@ def record_linear_scan(strategy: LinearScan, problem: Problem) -> Replay:
     )
     # What has no bytes never moves.
     own = free[steps[:, BUFFER]]
-    got = np.where(steps[:, KIND] == free_list.EMPTY, offsets[own], steps[:, RESULT])
+    results = np.where(steps[:, KIND] == free_list.EMPTY, offsets[own], steps[:, RESULT])
     mover = np.where(steps[:, OTHER] == NOBODY, NOBODY, free[steps[:, OTHER]] if len(free) else NOBODY)
     return _replay(
         adopt(problem, offsets, strategy.name),
         Family.LINEAR_SCAN,
         np.concatenate([fixed, own]),
-        np.concatenate([problem.fixed[fixed], got]),
+        np.concatenate([problem.fixed[fixed], results]),
         line=np.concatenate([none + code.SCAN_FIXED, lines[steps[:, KIND]]]),
         code=code.linear_scan(strategy.fit),
         keys=strategy.by.keys(make_timeline(problem)),
@@ -227,9 +227,9 @@ def record_shared_objects(strategy: SharedObjects, problem: Problem) -> Replay:
 
 def _without_end(holes: Holes) -> Flags:
     """For each step whether it took the hole above everything."""
-    taken = np.flatnonzero((holes.verdict == VERDICTS.index(Verdict.TAKEN)) & (holes.high == NO_END))
+    topmost = np.flatnonzero((holes.verdict == VERDICTS.index(Verdict.TAKEN)) & (holes.high == NO_END))
     above = np.zeros(len(holes.more), dtype=np.bool_)
-    above[np.searchsorted(holes.first, taken, side="right") - 1] = True
+    above[np.searchsorted(holes.first, topmost, side="right") - 1] = True
     return above
 
 

@@ -66,14 +66,14 @@ def values_tables(graph: str, values: Sequence[ManagedValue], every_row: bool) -
     return [reasons, *([listing] if left else []), plain_text(f"counted: {MANAGED}")]
 
 
-def estimates_table(title: str, found: Sequence[EstimateEntry]) -> Table:
+def estimates_table(title: str, estimates: Sequence[EstimateEntry]) -> Table:
     """A row a rule: forward peak, baseline and backward peak."""
     headings = ("forward peak", "baseline", "backward peak", "peak", "bytes")
     columns = ("aliasing rule", "values that nobody reads", *numbers(*headings))
     rows = []
-    for each in found:
-        sizes = (each.forward_peak, each.baseline, each.backward_peak, each.peak)
-        rows.append((each.rule, each.unread, *map(format_bytes, sizes), f"{each.peak:,}"))
+    for estimate in estimates:
+        sizes = (estimate.forward_peak, estimate.baseline, estimate.backward_peak, estimate.peak)
+        rows.append((estimate.rule, estimate.unread, *map(format_bytes, sizes), f"{estimate.peak:,}"))
     return make_table(columns, rows, title, caption=f"counted: {COUNTED}")
 
 

@@ -189,17 +189,21 @@ def _counts(cost: Cost) -> str:
 def _others(snapshot: Snapshot, chosen: Recording) -> list[tuple[str, str]]:
     """The devices beside the chosen one, and the streams of it, where there are several."""
     rows = [
-        (f"device {each.device}", f"{len(each.events):,} events, {format_bytes(held(each)[0])} reserved")
-        for each in snapshot.recordings
-        if each.device != chosen.device
+        (
+            f"device {recording.device}",
+            f"{len(recording.events):,} events, {format_bytes(held(recording)[0])} reserved",
+        )
+        for recording in snapshot.recordings
+        if recording.device != chosen.device
     ]
-    known = streams(chosen)
-    if len(known) > 1:
+    ids = streams(chosen)
+    if len(ids) > 1:
         memory = chosen.events[chosen.rows(Action.ALLOC)]
-        told = [
-            f"{each} ({format_bytes(int(memory['size'][memory['stream'] == each].sum()))})" for each in known
+        texts = [
+            f"{stream} ({format_bytes(int(memory['size'][memory['stream'] == stream].sum()))})"
+            for stream in ids
         ]
-        rows.append(("streams", f"{', '.join(told)} allocated"))
+        rows.append(("streams", f"{', '.join(texts)} allocated"))
     if len(several := pools(chosen)) > 1:
         rows.append(("pools", ", ".join(map(pool_text, several))))
     return rows
