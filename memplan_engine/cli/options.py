@@ -84,22 +84,24 @@ def with_preparation(
     `without`. Errors that name a graph name the file that it came from."""
     if verb is None:
         return partial(with_preparation, without=without)
-    shared = [_parameter_of(each) for name, each in PLANNING_OPTIONS.items() if name not in without]
+    shared = [_parameter_of(entry) for name, entry in PLANNING_OPTIONS.items() if name not in without]
 
     @wraps(verb)
-    def run(**given: Any) -> None:
-        asked = {parameter.name: given.pop(parameter.name) for parameter in shared}
-        asked["symbols"] = tuple(parse_symbols(asked["symbols"] or []).items())
-        how = Preparation(**asked)
+    def run(**kwargs: Any) -> None:
+        options = {parameter.name: kwargs.pop(parameter.name) for parameter in shared}
+        options["symbols"] = tuple(parse_symbols(options["symbols"] or []).items())
+        how = Preparation(**options)
         try:
-            verb(**given, how=how)
+            verb(**kwargs, how=how)
         except InputError as error:
             source = _FILES.get(error.source, error.source)
             raise InputError(source, error.place, error.found, error.expected) from error
 
     hints = get_type_hints(verb, include_extras=True)
     own = inspect.signature(verb).parameters.values()
-    parameters = [each.replace(annotation=hints[each.name]) for each in own if each.name != "how"] + shared
+    parameters = [
+        parameter.replace(annotation=hints[parameter.name]) for parameter in own if parameter.name != "how"
+    ] + shared
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run

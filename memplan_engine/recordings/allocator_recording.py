@@ -142,7 +142,7 @@ def choose_recording(snapshot: Snapshot, selection: Selection) -> Recording:
     if not devices:
         raise InputError(snapshot.name, "", "no device with segments or events", "a recording of one")
     if selection.device is None:
-        recording = max(snapshot.recordings, key=lambda each: (*held(each), -each.device))
+        recording = max(snapshot.recordings, key=lambda candidate: (*held(candidate), -candidate.device))
     elif selection.device in devices:
         recording = devices[selection.device]
     else:
@@ -238,8 +238,8 @@ def pools_by_address(events: Rows, segments: Rows) -> Ints:
     order = np.argsort(segments["address"])
     sorted_segments = segments[order]
     address = events["address"][unknown]
-    place = np.searchsorted(sorted_segments["address"], address, side="right") - 1
-    at = sorted_segments[np.maximum(place, 0)]
-    inside = (place >= 0) & (address < at["address"] + at["size"])
+    index = np.searchsorted(sorted_segments["address"], address, side="right") - 1
+    at = sorted_segments[np.maximum(index, 0)]
+    inside = (index >= 0) & (address < at["address"] + at["size"])
     pool[unknown] = np.where(inside, at["pool"], -1)
     return pool

@@ -132,9 +132,11 @@ def _side(
     return solve_in_sight(lambda: make_plan(problem, chosen, limits=limits), limits)[0]
 
 
-def _written(found: Diff, limit: Limit | None, chosen: Format, every_row: bool, width: int | None) -> str:
+def _written(
+    comparison: Diff, limit: Limit | None, chosen: Format, every_row: bool, width: int | None
+) -> str:
     if chosen == "json":
-        return as_json_text(diff_summary(found, limit))
+        return as_json_text(diff_summary(comparison, limit))
     if chosen == "markdown":
-        return diff_markdown(found, limit)
-    return as_text(diff_tables(found, limit, every_row), width)
+        return diff_markdown(comparison, limit)
+    return as_text(diff_tables(comparison, limit, every_row), width)

@@ -93,7 +93,7 @@ def _single(problem: Problem, load: Load, over: Ints, excess: Ints) -> Ints:
     pieces, sections = load.pieces, load.sections
     first, last = int(sections.bounds[over[0]]), int(sections.bounds[over[-1]])
     spanning = (problem.start <= first) & (problem.end > last) & (problem.size >= excess[over].max())
-    for buffer in [each for each in problem.gaps if spanning[each]]:
+    for buffer in [row for row in problem.gaps if spanning[row]]:
         own = range(int(pieces.first[buffer]), int(pieces.first[buffer + 1]))
         held = np.zeros(len(sections), dtype=np.int64)
         for piece in own:
@@ -260,6 +260,6 @@ class _Search:
             if alike in tried:
                 continue
             tried.add(alike)
-            rest = tuple(need - got for need, got in zip(needs, alike[1:], strict=True))
+            rest = tuple(need - held_bytes for need, held_bytes in zip(needs, alike[1:], strict=True))
             if more > 1 or max(rest) <= 0:
                 self._deepen((*chosen, buffer), rest, banned, more - 1)
