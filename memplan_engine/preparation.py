@@ -162,7 +162,7 @@ def prepare(loaded: Loaded, how: Preparation, source: str = "") -> Problem:
             place = option.name.replace("_", " ")
             kind = "a finished plan stays as it is" if isinstance(loaded, Plan) else "buffers have no ops"
             raise InputError(
-                source or problem.name, place, _shown(getattr(how, option.name)), f"a graph: {kind}"
+                source or problem.name, place, _setting_text(getattr(how, option.name)), f"a graph: {kind}"
             )
     return as_problem(problem, alignment=how.alignment)
 
@@ -194,7 +194,7 @@ def range_options(graph: Graph, how: Preparation) -> dict[str, Any]:
     return {"schedule": prepared_schedule(graph, how), **how.options}
 
 
-def _shown(setting: object) -> str:
+def _setting_text(setting: object) -> str:
     if setting is True:
         return "switched on"
     if isinstance(setting, tuple):

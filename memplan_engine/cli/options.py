@@ -112,13 +112,13 @@ def open_file(file: Path, how: Preparation, keep_symbols: bool = False) -> tuple
     when `keep_symbols`; every other kind of graph keeps its symbols."""
     if not recognise(file).binds_dimensions:
         with reading(file) as progress:
-            return _known(load(file, ImportOptions(progress=progress)), file), how
+            return _with_file_name(load(file, ImportOptions(progress=progress)), file), how
     values = dict(how.symbols)
     options = ImportOptions(hints=values) if keep_symbols else ImportOptions(dims=values)
-    return _known(load(file, options), file), replace(how, symbols=())
+    return _with_file_name(load(file, options), file), replace(how, symbols=())
 
 
-def _known(loaded: Loaded, file: Path) -> Loaded:
+def _with_file_name(loaded: Loaded, file: Path) -> Loaded:
     """`loaded`, whose name errors will give as that of `file`."""
     name = loaded.problem.name if isinstance(loaded, Plan) else loaded.name
     _FILES[name] = file.name

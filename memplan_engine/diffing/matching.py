@@ -232,7 +232,7 @@ def _in_order(matches: _Matches, codes: Ints, mask: Flags | None = None) -> _Mat
 
 def _in_equal_number(matches: _Matches, codes: Ints, mask: Flags | None = None) -> _Matches:
     """Match what is there equally often on both sides, wherever it stands: the first with the first …"""
-    left = _left(matches, codes, mask)
+    left = _unmatched(matches, codes, mask)
     sides = left.base_codes, left.head_codes
     room = max(int(codes.max(initial=-1)) + 1, 1)
     often = [np.bincount(side, minlength=room) for side in sides]
@@ -246,7 +246,7 @@ def _in_equal_number(matches: _Matches, codes: Ints, mask: Flags | None = None) 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Left:
+class _Unmatched:
     """What has no match yet, of both sides: its places, its codes, and the stretch between two anchors in
     which it lies, ascending."""
 
@@ -258,24 +258,24 @@ class _Left:
     head_stretch: Ints
 
 
-def _left(matches: _Matches, codes: Ints, mask: Flags | None) -> _Left:
+def _unmatched(matches: _Matches, codes: Ints, mask: Flags | None) -> _Unmatched:
     split = len(matches.mate)
     free = [matches.mate == NOBODY, ~matches.paired]
     if mask is not None:
         free = [free[0] & mask[:split], free[1] & mask[split:]]
     base, head = map(np.flatnonzero, free)
     nowhere = np.zeros(0, dtype=np.int64)
-    return _Left(base, head, codes[:split][base], codes[split:][head], nowhere, nowhere)
+    return _Unmatched(base, head, codes[:split][base], codes[split:][head], nowhere, nowhere)
 
 
-def _stretches(matches: _Matches, codes: Ints, mask: Flags | None) -> _Left:
+def _stretches(matches: _Matches, codes: Ints, mask: Flags | None) -> _Unmatched:
     """What is left, the stretches numbered without those that are empty on one side."""
-    left, (base, head) = _left(matches, codes, mask), matches.anchors()
+    left, (base, head) = _unmatched(matches, codes, mask), matches.anchors()
     base_stretch, head_stretch = np.searchsorted(base, left.base), np.searchsorted(head, left.head)
     in_base, in_head = np.isin(base_stretch, head_stretch), np.isin(head_stretch, base_stretch)
     shared = base_stretch[in_base]
     shared = shared[np.diff(shared, prepend=-1) > 0]
-    return _Left(
+    return _Unmatched(
         left.base[in_base],
         left.head[in_head],
         left.base_codes[in_base],
@@ -285,7 +285,7 @@ def _stretches(matches: _Matches, codes: Ints, mask: Flags | None) -> _Left:
     )
 
 
-def _once_on_both_sides(left: _Left) -> tuple[Ints, Ints]:
+def _once_on_both_sides(left: _Unmatched) -> tuple[Ints, Ints]:
     """What has a code that is there once in its stretch, on either side; in the base's order."""
     split = len(left.base)
     stretch = np.concatenate([left.base_stretch, left.head_stretch])

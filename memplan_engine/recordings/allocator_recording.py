@@ -155,7 +155,7 @@ def choose_recording(snapshot: Snapshot, selection: Selection) -> Recording:
         raise InputError(
             snapshot.name,
             f"device {recording.device}",
-            " and ".join(_asked(selection)),
+            " and ".join(_selection_words(selection)),
             f"what has events: streams {', '.join(map(str, streams(recording)))}; "
             f"pools {', '.join(map(pool_text, pools(recording)))}",
         )
@@ -199,7 +199,7 @@ def pool_text(pool: tuple[int, int]) -> str:
     return f"{pool[0]}:{pool[1]}"
 
 
-def _asked(selection: Selection) -> list[str]:
+def _selection_words(selection: Selection) -> list[str]:
     stream = [] if selection.stream is None else [f"stream {selection.stream}"]
     return stream + ([] if selection.pool is None else [f"pool {pool_text(selection.pool)}"])
 

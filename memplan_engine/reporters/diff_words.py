@@ -92,10 +92,10 @@ def peak_sentence(diff: Diff) -> str:
         sentence = f"the peaks{of} have nothing to do with each other"
     else:
         sentence = f"the peak{of} moved" if diff.peak_moved else f"the peak{of} has not moved"
-    return f"{sentence}: {base} in base, {head} in head{_held(diff)}"
+    return f"{sentence}: {base} in base, {head} in head{_peaks_with_scratch(diff)}"
 
 
-def _held(diff: Diff) -> str:
+def _peaks_with_scratch(diff: Diff) -> str:
     if not diff.has_workspaces:
         return ""
     base, head = (

@@ -62,17 +62,17 @@ def figure_facts(figures: PlanFigures) -> dict[str, Any]:
 
 def figure_rows(figures: PlanFigures, place: Place = "table") -> list[tuple[str, str]]:
     """Label and text of each figure that says anything of this plan."""
-    rows = (figure.row(figures, place) for figure in _shown(place))
+    rows = (figure.row(figures, place) for figure in _figures_of(place))
     return [row for row in rows if row[1]]
 
 
 def figure_cards(figures: PlanFigures, place: Place) -> list[tuple[Card, str]]:
     """The cards of the figures that say anything of this plan, each with its help, the arena's first."""
-    shown = sorted(_shown(place), key=lambda figure: figure.last)
+    shown = sorted(_figures_of(place), key=lambda figure: figure.last)
     return [(figure.card(figures, place), figure.help) for figure in shown if figure.text(figures)]
 
 
-def _shown(place: Place) -> list[Figure]:
+def _figures_of(place: Place) -> list[Figure]:
     return [figure for figure in FIGURES if place not in figure.without]
 
 

@@ -96,14 +96,14 @@ def reuse_tables(graph: str, rows: Sequence[reuse.Saving], every_row: bool = Fal
         f"counted in the peak: {scope_words(both.graph.scope)}; the arena holds storages only"
     )
     return [
-        _ways(graph, rows),
+        _savings_table(graph, rows),
         counts,
         _rewrites(reuse.rewrites_table(both), every_row),
         _reasons_kept(rows[-1]),
     ]
 
 
-def _ways(graph: str, rows: Sequence[reuse.Saving]) -> Table:
+def _savings_table(graph: str, rows: Sequence[reuse.Saving]) -> Table:
     first = rows[0].arena
     cells = (
         (

@@ -136,7 +136,7 @@ def cost_tables(snapshot: Snapshot, cost: Cost, every_row: bool = False) -> list
     title = f"alive at the peak, {format_bytes(cost.peak.live)} at step {cost.peak.step:,}"
     parts.append(_groups(title, cost.peak, every_row))
     for failure in cost.failures if every_row else cost.failures[:MOST_FAILURES]:
-        parts += [*_told(cost, failure), _groups("alive then", failure.moment, every_row)]
+        parts += [*_out_of_memory(cost, failure), _groups("alive then", failure.moment, every_row)]
     left = len(cost.failures) - MOST_FAILURES
     if left > 0 and not every_row:
         parts.append(plain_text(f"and {left:,} more failures (--all)"))
@@ -156,7 +156,7 @@ def _figures(snapshot: Snapshot, cost: Cost) -> Table:
         ("planned ahead", f"{exact(cost.plan.arena_bytes)} ({cost.plan.strategy}){saved}"),
         *([("out of memory", f"{len(cost.failures):,} ×")] if cost.failures else []),
         *([("do not match", f"{cost.unmatched:,} events: frees were lost")] if cost.unmatched else []),
-        *_others(snapshot, recording),
+        *_other_devices(snapshot, recording),
     ]
     return label_table(rows)
 
@@ -186,7 +186,7 @@ def _counts(cost: Cost) -> str:
     return f"{counts}, {cost.younger:,} alive at its end"
 
 
-def _others(snapshot: Snapshot, chosen: Recording) -> list[tuple[str, str]]:
+def _other_devices(snapshot: Snapshot, chosen: Recording) -> list[tuple[str, str]]:
     """The devices beside the chosen one, and the streams of it, where there are several."""
     rows = [
         (
@@ -209,7 +209,7 @@ def _others(snapshot: Snapshot, chosen: Recording) -> list[tuple[str, str]]:
     return rows
 
 
-def _told(cost: Cost, failure: OutOfMemory) -> list[RenderableType]:
+def _out_of_memory(cost: Cost, failure: OutOfMemory) -> list[RenderableType]:
     moment = failure.moment
     verdict = (
         "the bytes were there, but in pieces: fragmentation"

@@ -44,9 +44,9 @@ def run_tables(run: RunFile, all_rows: bool = False) -> list[RenderableType]:
     """The figures of a run; what came into the slab; temporaries, what was left out, and times."""
     parts: list[RenderableType] = [_figures(run)]
     if run.slab and (run.slab.ways or run.slab.views):
-        parts += ["", _ways(run.slab)]
+        parts += ["", _slab_table(run.slab)]
         if run.slab.left:
-            parts += ["", _left(run.slab, all_rows)]
+            parts += ["", _left_out_table(run.slab, all_rows)]
     if run.temporaries:
         parts += ["", _temporaries(run, all_rows)]
     if run.profile and run.profile.kinds:
@@ -95,7 +95,7 @@ def _peaks(run: RunFile) -> list[tuple[str, str]]:
     return rows
 
 
-def _ways(slab: SlabEntry) -> Table:
+def _slab_table(slab: SlabEntry) -> Table:
     whole = sum(way.storages for way in slab.ways), sum(way.bytes for way in slab.ways)
     rows: list[tuple[str, ...]] = []
     for way in slab.ways:
@@ -112,7 +112,7 @@ def _ways(slab: SlabEntry) -> Table:
     return make_table(columns, rows, "What ops make", **BARE)
 
 
-def _left(slab: SlabEntry, all_rows: bool) -> Table:
+def _left_out_table(slab: SlabEntry, all_rows: bool) -> Table:
     rows = reasons(slab.left)
     title = _title("Not written in place", len(rows), all_rows)
     columns = ("kind", "way", *numbers("storages", "bytes"), *folded("reason"))

@@ -83,14 +83,14 @@ class Sizes:
 
     def __init__(self, graph: Graph, values: Values) -> None:
         self.source, self.values = graph.name, values
-        self._known: dict[str, int] = {}
+        self._numbers: dict[str, int] = {}
 
     def size(self, text: str, place: str) -> int:
         """The value of `text`, 0 … 2^63−1; raises InputError naming `place`."""
-        if text not in self._known:
+        if text not in self._numbers:
             formula = parse(text, self.values, self.source, place)
-            self._known[text] = size_at(formula, self.values, self.source, place)
-        return self._known[text]
+            self._numbers[text] = size_at(formula, self.values, self.source, place)
+        return self._numbers[text]
 
 
 def size_at(formula: Formula, values: Mapping[str, int], source: str, place: str) -> int:

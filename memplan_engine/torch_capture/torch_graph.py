@@ -86,11 +86,11 @@ def _run_program(program: Program, run: Run) -> Slot:
     for node in program.module.graph.find_nodes(op="placeholder"):
         spec = specs.get(node.name) or specs.get(str(node.target))
         kept = spec is not None and spec.kind.name != "USER_INPUT"
-        slots.append(run.take(node.name, _given(node, spec, program.state), kept))
+        slots.append(run.take(node.name, _placeholder_value(node, spec, program.state), kept))
     return run.run(program.module, slots)
 
 
-def _given(node: Node, spec: InputSpec | None, state: Mapping[str, Any]) -> Any:
+def _placeholder_value(node: Node, spec: InputSpec | None, state: Mapping[str, Any]) -> Any:
     """What the placeholder `node` stands for: a tensor, or the value of a plain argument."""
     value = node.meta.get("val")
     if spec is None:

@@ -46,8 +46,8 @@ class StorageWatch:
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, _Ref] = {}
-        self._held: dict[int, tuple[int, Any]] = {}
+        self._refs: dict[int, _Ref] = {}
+        self._entries: dict[int, tuple[int, Any]] = {}
 
     def allocated(self, storage: torch.UntypedStorage) -> Any:
         """What to be told of when `storage` is gone; None for one that does not count."""
@@ -69,10 +69,10 @@ class StorageWatch:
                 continue
             storage = tensor.untyped_storage()
             key = storage._cdata
-            if key in self._known:
-                if key in self._held and storage.nbytes() != self._held[key][0]:
+            if key in self._refs:
+                if key in self._entries and storage.nbytes() != self._entries[key][0]:
                     # Resized: the old bytes went when the new ones came.
-                    self._freed(self._known[key])
+                    self._freed(self._refs[key])
                     self._allocated(key, storage)
             elif _may_give_back(operator) and _is_argument(key, args, kwargs):
                 self._keep(storage)
@@ -81,25 +81,25 @@ class StorageWatch:
 
     def close(self) -> None:
         """Look no further: what is still there is there after the run."""
-        self._known.clear()
-        self._held.clear()
+        self._refs.clear()
+        self._entries.clear()
 
     def _keep(self, storage: torch.UntypedStorage) -> None:
         """Know `storage` until it is gone."""
-        self._known[storage._cdata] = _ref(storage, self._freed)
+        self._refs[storage._cdata] = _ref(storage, self._freed)
 
     def _allocated(self, key: int, storage: torch.UntypedStorage) -> None:
         self._keep(storage)
         entry = self.allocated(storage)
         if entry is not None:
-            self._held[key] = (storage.nbytes(), entry)
+            self._entries[key] = (storage.nbytes(), entry)
 
     def _freed(self, ref: Any) -> None:
         key: int = ref.key
-        if self._known.get(key) is not ref:
+        if self._refs.get(key) is not ref:
             return
-        del self._known[key]
-        entry = self._held.pop(key, None)
+        del self._refs[key]
+        entry = self._entries.pop(key, None)
         if entry is not None:
             self.freed(entry[1])
 

@@ -80,7 +80,7 @@ def diff_(
             check_target(output, (output.suffix.lower(),), source if source.exists() else None)
     plans = [_side(file, how, strategy, seconds, seed, threads) for file in (base, head)]
     changes = diff(*_told_apart(plans, (base, head)))
-    text = _written(changes, limit, chosen, all_rows, FILE_WIDTH if output else None)
+    text = _as_format(changes, limit, chosen, all_rows, FILE_WIDTH if output else None)
     if output:
         write_atomically(output, text.encode("utf-8", "surrogatepass"))
     else:
@@ -132,7 +132,7 @@ def _side(
     return solve_in_sight(lambda: make_plan(problem, chosen, limits=limits), limits)[0]
 
 
-def _written(
+def _as_format(
     comparison: Diff, limit: Limit | None, chosen: Format, every_row: bool, width: int | None
 ) -> str:
     if chosen == "json":

@@ -262,12 +262,12 @@ def _first_difference(first: Graph, second: Graph) -> str:
                     strict=True,
                 )
                 here, there, part = next(part for part in parts if part[0] != part[1])
-                return f"op {names[0]!r} {part} {_told(here)} here and {_told(there)} there"
+                return f"op {names[0]!r} {part} {_layout_text(here)} here and {_layout_text(there)} there"
             return f"op {index} is {names[0]!r} here and {names[1]!r} there"
     return ""
 
 
-def _told(part: str) -> str:
+def _layout_text(part: str) -> str:
     """Types and shapes alone: the rest seldom differs by itself."""
     return re.sub(r"None\+0|@\d+", "", part) or "nothing"
 

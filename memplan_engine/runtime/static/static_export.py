@@ -269,12 +269,12 @@ class _Looked:
         """The new graph, in which `constants` are placeholders behind the weights."""
         graph, env = torch.fx.Graph(), {}
         for node in (*self.placeholders[: self.state], *constants, *self.placeholders[self.state :]):
-            env[node] = self._noted(graph.placeholder(node.name), node)
+            env[node] = self._with_value(graph.placeholder(node.name), node)
         for node in self.module.graph.nodes:
             if node.op == "output":
                 graph.output(map_arg(node.args[0], lambda used: self._read(used, env)))
             elif node in needed and node not in env and not self._is_number(node):
-                env[node] = self._noted(graph.node_copy(node, lambda used: self._read(used, env)), node)
+                env[node] = self._with_value(graph.node_copy(node, lambda used: self._read(used, env)), node)
         graph.lint()
         module = GraphModule(self.module, graph)
         module.meta.update(self.module.meta)
@@ -297,7 +297,7 @@ class _Looked:
     def _is_number(self, node: Node) -> bool:
         return node.op == "call_function" and self._is_plain(node)
 
-    def _noted(self, new: Node, node: Node) -> Node:
+    def _with_value(self, new: Node, node: Node) -> Node:
         # In the shape and strides of that moment: an op may change them in place later on.
         slot, tensors = self.slots[node], self.run.tensors
         value = pytree.tree_map(lambda leaf, name: tensors.get(name, leaf), slot.value, slot.names)

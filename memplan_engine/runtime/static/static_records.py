@@ -290,13 +290,13 @@ class _Recorder:
         return self._register()
 
     def _step(self, record: Record) -> Step:
-        places, call = record.args, record.call
+        indices, call = record.args, record.call
         standing = {key: self.registers[i] for key, i in record.keywords if i in self.constant}
         moving = [(key, index) for key, index in record.keywords if index not in self.constant]
         if moving:
-            call = _with_keywords(call, len(places), [key for key, _ in moving])
-            places = (*places, *(index for _, index in moving))
-        return call, _taker(places), standing, record.result, record.dies
+            call = _with_keywords(call, len(indices), [key for key, _ in moving])
+            indices = (*indices, *(index for _, index in moving))
+        return call, _getter(indices), standing, record.result, record.dies
 
 
 def _with_ends(records: Sequence[Record], constant: set[int], kept: set[int]) -> tuple[Record, ...]:
@@ -313,19 +313,19 @@ def _touched(record: Record) -> set[int]:
     return {*record.args, *(index for _, index in record.keywords), record.result}
 
 
-def _taker(places: tuple[int, ...]) -> Callable[[list[Any]], Sequence[Any]]:
+def _getter(indices: tuple[int, ...]) -> Callable[[list[Any]], Sequence[Any]]:
     """What takes the arguments out of the registers, as a sequence."""
-    if len(places) > 1:
-        return operator.itemgetter(*places)
-    first = places[0] if places else 0
-    return operator.itemgetter(slice(first, first + len(places)))
+    if len(indices) > 1:
+        return operator.itemgetter(*indices)
+    first = indices[0] if indices else 0
+    return operator.itemgetter(slice(first, first + len(indices)))
 
 
 def _with_keywords(call: Callable[..., Any], count: int, names: Sequence[str]) -> Callable[..., Any]:
-    def called(*values: Any, **others: Any) -> Any:
-        return call(*values[:count], **dict(zip(names, values[count:], strict=True)), **others)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return call(*args[:count], **dict(zip(names, args[count:], strict=True)), **kwargs)
 
-    return called
+    return wrapper
 
 
 def _parts(value: Any) -> tuple[list[Any], Callable[..., Any]]:

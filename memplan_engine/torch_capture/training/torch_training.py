@@ -259,27 +259,27 @@ def _listening(wrong: list[str], left_out: list[str]) -> AbstractContextManager[
     from torch.utils import checkpoint
 
     def noting(function: Callable[..., Any], into: list[str], name: Callable[..., str]) -> Callable[..., Any]:
-        def called(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
             line = _users_line(sys._getframe(1))
             if line is not None:
                 into.append(f"{name(*args)} at {line}")
             return function(*args, **kwargs)
 
-        return called
+        return wrapper
 
     def function_name(kind: type, *args: Any) -> str:
         reentrant = issubclass(kind, checkpoint.CheckpointFunction)
         return "a re-entrant checkpoint" if reentrant else f"the custom autograd.Function {kind.__name__}"
 
-    def noted(owner: Any, name: str, into: list[str], label: str) -> tuple[Any, str, Any]:
+    def patch_of(owner: Any, name: str, into: list[str], label: str) -> tuple[Any, str, Any]:
         return owner, name, noting(getattr(owner, name), into, lambda *args: label)
 
     apply = vars(torch.autograd.Function)["apply"].__func__
     return patched(
         (torch.autograd.Function, "apply", classmethod(noting(apply, wrong, function_name))),
-        noted(torch.Tensor, "register_hook", wrong, "a hook of a tensor"),
-        noted(torch.autograd, "grad", wrong, "an inner autograd.grad"),
-        noted(checkpoint, "_checkpoint_without_reentrant_generator", left_out, "a checkpoint"),
+        patch_of(torch.Tensor, "register_hook", wrong, "a hook of a tensor"),
+        patch_of(torch.autograd, "grad", wrong, "an inner autograd.grad"),
+        patch_of(checkpoint, "_checkpoint_without_reentrant_generator", left_out, "a checkpoint"),
     )
 
 
