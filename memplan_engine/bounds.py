@@ -171,8 +171,8 @@ def _fill(holes: tuple[Ints, Ints], size: Ints, unit: int) -> int:
     useful = np.flatnonzero(room >= smallest)
     filled = np.cumsum(np.minimum(room[useful], total))
     last = int(np.searchsorted(filled, total))
-    left = total - (int(filled[last - 1]) if last else 0)
-    return int(begin[useful[last]]) + max(left, smallest)
+    remaining = total - (int(filled[last - 1]) if last else 0)
+    return int(begin[useful[last]]) + max(remaining, smallest)
 
 
 def contributors(problem: Problem, bound: Bound) -> Ints:
@@ -180,12 +180,12 @@ def contributors(problem: Problem, bound: Bound) -> Ints:
     if bound.kind in (BoundKind.CORE, BoundKind.BETWEEN_FIXED):
         core = np.array(bound.core, dtype=np.int64)
         if bound.kind is BoundKind.BETWEEN_FIXED:
-            held = alive_at(problem, bound.step)
-            core = np.sort(np.concatenate([core, held[problem.fixed[held] != FREE]]))
+            buffers = alive_at(problem, bound.step)
+            core = np.sort(np.concatenate([core, buffers[problem.fixed[buffers] != FREE]]))
         return core[np.argsort(-problem.size[core], kind="stable")]
     if bound.kind in (BoundKind.LOAD, BoundKind.ALIGNED_LOAD):
-        held = alive_at(problem, bound.step)
-        return held if bound.unit == 1 else held[_in_units(problem, bound)[held]]
+        buffers = alive_at(problem, bound.step)
+        return buffers if bound.unit == 1 else buffers[_in_units(problem, bound)[buffers]]
     # Not `alive_at`: a buffer without bytes, or one that begins in a gap, bounds the arena as well.
     alive = (problem.start <= bound.step) & (bound.step < problem.end)
     ends = np.where(problem.fixed != FREE, problem.fixed + problem.size, FREE)

@@ -89,7 +89,7 @@ def find_caller(frames: Sequence[Frame]) -> Caller:
     """The innermost line of Python outside PyTorch, else of Python, else the operation or the node of the
     autograd graph: backward passes run in threads of C++ alone."""
     python = [frame for frame in frames if _is_python(frame.file)]
-    chosen = next((frame for frame in python if not _is_library(frame.file)), None) or next(
+    innermost = next((frame for frame in python if not _is_library(frame.file)), None) or next(
         iter(python), None
     )
     operations = [name for name in (_first(_ATEN, frame.function) for frame in frames) if name]
@@ -97,11 +97,11 @@ def find_caller(frames: Sequence[Frame]) -> Caller:
     operation = next(
         (name for name in operations if not name.startswith("empty")), next(iter(operations), "")
     )
-    if chosen:
-        short = PurePosixPath(chosen.file.replace("\\", "/")).name
-        label = f"{short}:{chosen.line} {chosen.function}"
-        module = f"{PurePosixPath(short).stem}.{chosen.function}"
-        return Caller(operation or chosen.function, label, Source(chosen.file, chosen.line), module)
+    if innermost:
+        short = PurePosixPath(innermost.file.replace("\\", "/")).name
+        label = f"{short}:{innermost.line} {innermost.function}"
+        module = f"{PurePosixPath(short).stem}.{innermost.function}"
+        return Caller(operation or innermost.function, label, Source(innermost.file, innermost.line), module)
     node = next(filter(None, (_first(_NODE, frame.function) for frame in frames)), "")
     outside = next((frame.function for frame in frames if not _PLUMBING.search(frame.function)), "")
     label = node or operation or outside

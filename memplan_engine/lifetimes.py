@@ -92,18 +92,18 @@ def to_problem(
     alive = lifetimes(graph, schedule, unread)
     planned = PRODUCED | ({Role.INPUT} if plan_inputs else set())
     storages = {s.name: s for s in graph.storages if s.role in planned and s.nbytes}
-    chosen = [storages[name] for name in sorted(alive, key=lambda name: alive[name][0]) if name in storages]
-    alignments = [s.alignment or alignment for s in chosen]
+    buffers = [storages[name] for name in sorted(alive, key=lambda name: alive[name][0]) if name in storages]
+    alignments = [s.alignment or alignment for s in buffers]
     return make_problem(
-        [alive[s.name][0] for s in chosen],
-        [alive[s.name][1] for s in chosen],
+        [alive[s.name][0] for s in buffers],
+        [alive[s.name][1] for s in buffers],
         [
             -(-s.nbytes // unit) * unit if round_sizes else s.nbytes
-            for s, unit in zip(chosen, alignments, strict=True)
+            for s, unit in zip(buffers, alignments, strict=True)
         ],
-        names=[s.name for s in chosen],
+        names=[s.name for s in buffers],
         alignment=alignments,
-        steps=max(schedule.steps, max((alive[s.name][1] for s in chosen), default=0)),
+        steps=max(schedule.steps, max((alive[s.name][1] for s in buffers), default=0)),
         name=graph.name,
         origin=Origin(graph, schedule),
     )

@@ -127,9 +127,9 @@ def managed_problem(
     """
     values = managed_values(graph)
     home = {tensor.name: tensor.storage for tensor in graph.tensors}
-    kept = {home[value.tensor] for value in values if value.managed}
+    managed = {home[value.tensor] for value in values if value.managed}
     whole = to_problem(graph, schedule, alignment=alignment)
-    rows = np.flatnonzero([name in kept for name in whole.names])
+    rows = np.flatnonzero([name in managed for name in whole.names])
     problem = make_problem(
         whole.start[rows],
         whole.end[rows],

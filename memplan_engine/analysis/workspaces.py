@@ -80,8 +80,8 @@ def workspaces_as_tensors(graph: Graph) -> Graph:
                 Tensor(name, (nbytes,), "uint8", nbytes, name, formulas=(formula,) if formula else ())
             )
             storages.append(Storage(name, nbytes, Role.ACTIVATION, formula=formula))
-            kept = replace(op.workspace, shared=0, formula="")
-            op = replace(op, outputs=(*op.outputs, name), workspace=kept)
+            workspace = replace(op.workspace, shared=0, formula="")
+            op = replace(op, outputs=(*op.outputs, name), workspace=workspace)
         ops.append(op)
     return check_graph(
         replace(graph, tensors=tuple(tensors), storages=tuple(storages), ops=tuple(ops)), graph.name

@@ -141,8 +141,8 @@ class _Matches:
     def anchors(self) -> tuple[Ints, Ints]:
         """As many matches as possible that keep the order, of base and of head."""
         base = np.flatnonzero(self.mate != NOBODY)
-        kept = longest_increasing(self.mate[base])
-        return base[kept], self.mate[base[kept]]
+        increasing = longest_increasing(self.mate[base])
+        return base[increasing], self.mate[base[increasing]]
 
     @property
     def complete(self) -> bool:
@@ -214,32 +214,32 @@ def _in_order(matches: _Matches, codes: Ints, mask: Flags | None = None) -> _Mat
         base, head = _once_on_both_sides(_stretches(matches, codes, mask))
         if not len(base):
             break
-        kept = longest_increasing(head)
-        matches = matches.add(base[kept], head[kept])
-    left = _stretches(matches, codes, mask)
-    stretches = int(max(left.base_stretch.max(initial=-1), left.head_stretch.max(initial=-1))) + 1
+        increasing = longest_increasing(head)
+        matches = matches.add(base[increasing], head[increasing])
+    unmatched = _stretches(matches, codes, mask)
+    stretches = int(max(unmatched.base_stretch.max(initial=-1), unmatched.head_stretch.max(initial=-1))) + 1
     every = np.arange(stretches + 1)
     place = align_stretches(
-        left.base_codes,
-        left.head_codes,
-        np.searchsorted(left.base_stretch, every),
-        np.searchsorted(left.head_stretch, every),
+        unmatched.base_codes,
+        unmatched.head_codes,
+        np.searchsorted(unmatched.base_stretch, every),
+        np.searchsorted(unmatched.head_stretch, every),
         MOST_EDITS,
     )
     matched = np.flatnonzero(place != NOBODY)
-    return matches.add(left.base[matched], left.head[place[matched]])
+    return matches.add(unmatched.base[matched], unmatched.head[place[matched]])
 
 
 def _in_equal_number(matches: _Matches, codes: Ints, mask: Flags | None = None) -> _Matches:
     """Match what is there equally often on both sides, wherever it stands: the first with the first …"""
-    left = _unmatched(matches, codes, mask)
-    sides = left.base_codes, left.head_codes
+    unmatched = _unmatched(matches, codes, mask)
+    sides = unmatched.base_codes, unmatched.head_codes
     room = max(int(codes.max(initial=-1)) + 1, 1)
     often = [np.bincount(side, minlength=room) for side in sides]
     equal = (often[0] == often[1]) & (often[0] > 0)
     base, head = (
         rows[order[equal[side[order]]]]
-        for rows, side in zip((left.base, left.head), sides, strict=True)
+        for rows, side in zip((unmatched.base, unmatched.head), sides, strict=True)
         for order in (np.argsort(side, kind="stable"),)
     )
     return matches.add(base, head)
@@ -270,31 +270,31 @@ def _unmatched(matches: _Matches, codes: Ints, mask: Flags | None) -> _Unmatched
 
 def _stretches(matches: _Matches, codes: Ints, mask: Flags | None) -> _Unmatched:
     """What is left, the stretches numbered without those that are empty on one side."""
-    left, (base, head) = _unmatched(matches, codes, mask), matches.anchors()
-    base_stretch, head_stretch = np.searchsorted(base, left.base), np.searchsorted(head, left.head)
+    unmatched, (base, head) = _unmatched(matches, codes, mask), matches.anchors()
+    base_stretch, head_stretch = np.searchsorted(base, unmatched.base), np.searchsorted(head, unmatched.head)
     in_base, in_head = np.isin(base_stretch, head_stretch), np.isin(head_stretch, base_stretch)
     shared = base_stretch[in_base]
     shared = shared[np.diff(shared, prepend=-1) > 0]
     return _Unmatched(
-        left.base[in_base],
-        left.head[in_head],
-        left.base_codes[in_base],
-        left.head_codes[in_head],
+        unmatched.base[in_base],
+        unmatched.head[in_head],
+        unmatched.base_codes[in_base],
+        unmatched.head_codes[in_head],
         np.searchsorted(shared, base_stretch[in_base]),
         np.searchsorted(shared, head_stretch[in_head]),
     )
 
 
-def _once_on_both_sides(left: _Unmatched) -> tuple[Ints, Ints]:
+def _once_on_both_sides(unmatched: _Unmatched) -> tuple[Ints, Ints]:
     """What has a code that is there once in its stretch, on either side; in the base's order."""
-    split = len(left.base)
-    stretch = np.concatenate([left.base_stretch, left.head_stretch])
-    codes = fold(stretch, np.concatenate([left.base_codes, left.head_codes]))
+    split = len(unmatched.base)
+    stretch = np.concatenate([unmatched.base_stretch, unmatched.head_stretch])
+    codes = fold(stretch, np.concatenate([unmatched.base_codes, unmatched.head_codes]))
     room = max(int(codes.max(initial=-1)) + 1, 1)
     once = (np.bincount(codes[:split], minlength=room) == 1) & (
         np.bincount(codes[split:], minlength=room) == 1
     )
     base, head = np.flatnonzero(once[codes[:split]]), np.flatnonzero(once[codes[split:]])
-    where = np.zeros(room, dtype=np.int64)
-    where[codes[split:][head]] = head
-    return left.base[base], left.head[where[codes[:split][base]]]
+    row_of = np.zeros(room, dtype=np.int64)
+    row_of[codes[split:][head]] = head
+    return unmatched.base[base], unmatched.head[row_of[codes[:split][base]]]

@@ -68,9 +68,9 @@ def to_png(plan: Plan, style: FigureStyle | None = None) -> bytes:
         expected = f"{MOST_PIXELS:,} device pixels at most: a smaller size or fewer dpi"
         raise InputError("figure", "", f"{width:,} × {height:,} device pixels", expected)
     image = _drawn(make_scene(plan, style), width, height, scale)
-    kept = io.BytesIO()
-    image.save(kept, "PNG", dpi=(style.dpi, style.dpi))
-    return kept.getvalue()
+    stream = io.BytesIO()
+    image.save(stream, "PNG", dpi=(style.dpi, style.dpi))
+    return stream.getvalue()
 
 
 def _drawn(scene: Scene, width: int, height: int, scale: float) -> Image:

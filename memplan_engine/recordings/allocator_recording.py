@@ -206,9 +206,9 @@ def _selection_words(selection: Selection) -> list[str]:
 
 def part_of(recording: Recording, stream: int | None, pool: tuple[int, int] | None) -> Recording:
     """The recording of one stream or pool, on the same time axis: events of others become OTHER."""
-    chosen = _mask(recording, recording.events, stream, pool)
+    mask = _mask(recording, recording.events, stream, pool)
     events = recording.events.copy()
-    events["action"][~chosen] = Action.OTHER
+    events["action"][~mask] = Action.OTHER
     return replace(
         recording,
         events=events,
@@ -218,15 +218,15 @@ def part_of(recording: Recording, stream: int | None, pool: tuple[int, int] | No
 
 
 def _mask(recording: Recording, rows: Rows, stream: int | None, pool: tuple[int, int] | None) -> Rows:
-    chosen = np.ones(len(rows), dtype=bool)
+    mask = np.ones(len(rows), dtype=bool)
     if stream is not None:
-        chosen &= rows["stream"] == stream
+        mask &= rows["stream"] == stream
     if pool is not None:
         numbers = [number for number, each in enumerate(recording.pools) if each == pool]
         # What is of no known pool is of the one that everything is of.
         numbers += [-1] if pool == DEFAULT_POOL else []
-        chosen &= np.isin(rows["pool"], numbers)
-    return chosen
+        mask &= np.isin(rows["pool"], numbers)
+    return mask
 
 
 def pools_by_address(events: Rows, segments: Rows) -> Ints:

@@ -184,16 +184,16 @@ def _homes(regions: Spans, spans: Spans) -> Ints:
     cuts = np.searchsorted(spans.start[order], edges)
     starts = _by_step(regions.start, edges)
     ends = _by_step(regions.end, edges)
-    held = np.zeros(0, dtype=np.int64)
+    alive = np.zeros(0, dtype=np.int64)
     for number, (low, high) in enumerate(zip(cuts, np.append(cuts[1:], len(spans)), strict=True)):
         if len(ends[number]):
-            held = held[~np.isin(held, ends[number])]
+            alive = alive[~np.isin(alive, ends[number])]
         if len(starts[number]):
             new = starts[number][np.argsort(regions.address[starts[number]])]
-            held = np.insert(held, np.searchsorted(regions.address[held], regions.address[new]), new)
+            alive = np.insert(alive, np.searchsorted(regions.address[alive], regions.address[new]), new)
         rows = order[low:high]
-        if len(rows) and len(held):
-            region = held[np.searchsorted(regions.address[held], spans.address[rows], side="right") - 1]
+        if len(rows) and len(alive):
+            region = alive[np.searchsorted(regions.address[alive], spans.address[rows], side="right") - 1]
             inside = (regions.address[region] <= spans.address[rows]) & (
                 spans.address[rows] + spans.size[rows] <= regions.address[region] + regions.size[region]
             )

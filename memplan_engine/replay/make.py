@@ -74,21 +74,21 @@ def make_replay(
     PlanError: a problem that the strategy cannot place, fixed offsets that collide, or more buffers than can
     be replayed (MOST_BUFFERS; for `exact` see `recorded.record_search`).
     """
-    chosen = get_strategy(strategy) if isinstance(strategy, str) else strategy
-    record = recorder_of(chosen)
+    strategy = get_strategy(strategy) if isinstance(strategy, str) else strategy
+    record = recorder_of(strategy)
     if record is None:
         able = ", ".join(replayable())
-        raise MemplanError(f"{chosen.name} cannot be replayed step by step; these can: {able}")
+        raise MemplanError(f"{strategy.name} cannot be replayed step by step; these can: {able}")
     problem = as_problem(source, alignment=alignment, plan_inputs=plan_inputs)
     if len(problem) > MOST_BUFFERS:
         raise PlanError(
-            f"{problem.name}: {len(problem):,} buffers, and a replay of {chosen.name} "
+            f"{problem.name}: {len(problem):,} buffers, and a replay of {strategy.name} "
             f"shows {MOST_BUFFERS:,} at most"
         )
-    reason = obstacle(chosen, problem)
+    reason = obstacle(strategy, problem)
     if reason:
-        raise PlanError(f"{problem.name}: {chosen.name} cannot place it: {reason}")
-    replay = record(chosen, problem)
+        raise PlanError(f"{problem.name}: {strategy.name} cannot place it: {reason}")
+    replay = record(strategy, problem)
     report = validate_plan(replay.plan, replay=False)
     if not report.valid:
         raise PlanError(f"{problem.name}: {report.violations[0].message}")

@@ -77,13 +77,13 @@ def _figures(diff: Diff) -> list[str]:
 
 def _peak(diff: Diff) -> list[str]:
     rows = ["| module and buffer | base | head | change | why | source |", "|-|-:|-:|-:|-|-|"]
-    left = MOST_ROWS
+    remaining = MOST_ROWS
     for module in module_rows(diff, diff.moment):
-        if left <= 0:
+        if remaining <= 0:
             break
-        rows += _module(module, left)
-        left = max(0, left - len(module.parts))
-    rows += _rest(len(diff.moment.base) - (MOST_ROWS - left), 6)
+        rows += _module(module, remaining)
+        remaining = max(0, remaining - len(module.parts))
+    rows += _rest(len(diff.moment.base) - (MOST_ROWS - remaining), 6)
     lines = [text(_sentence(moment_sentence(diff))), "", *rows]
     return _folded("What the peak holds, by module", lines)
 
@@ -92,9 +92,9 @@ def _module(module: ModuleRow, most: int) -> list[str]:
     sums = f"{format_bytes(module.base_bytes)} | {format_bytes(module.head_bytes)} | {signed(module.delta)}"
     rows = [f"| **{text(module.module or '(no module)')}** | {sums} | | |"]
     for part in module.parts[:most]:
-        held = f"{format_bytes(part.base_bytes)} | {format_bytes(part.head_bytes)} | {signed(part.delta)}"
+        sizes = f"{format_bytes(part.base_bytes)} | {format_bytes(part.head_bytes)} | {signed(part.delta)}"
         rows.append(
-            f"| {code(part.name)} | {held} | {part.cause or ''} | {_source(part.provenance.source)} |"
+            f"| {code(part.name)} | {sizes} | {part.cause or ''} | {_source(part.provenance.source)} |"
         )
     return rows
 

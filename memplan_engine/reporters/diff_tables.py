@@ -180,18 +180,18 @@ def _peak_table(diff: Diff, every_row: bool) -> Table:
     """The moment that is explained, by module."""
     columns = ("module and buffer", *numbers("base", "head", "change"), "why", *folded("source"))
     table = make_table(columns, (), "at this peak, by module")
-    left = total = len(diff.moment.base) if every_row else MOST_ROWS
+    remaining = total = len(diff.moment.base) if every_row else MOST_ROWS
     for module in module_rows(diff, diff.moment):
-        if left <= 0:
+        if remaining <= 0:
             break
         cells = (format_bytes(module.base_bytes), format_bytes(module.head_bytes), signed(module.delta))
         table.add_row(plain_text(module.module or "(no module)"), *cells, "", "", style="bold")
-        for part in module.parts[:left]:
-            held = (format_bytes(part.base_bytes), format_bytes(part.head_bytes), signed(part.delta))
+        for part in module.parts[:remaining]:
+            sizes = (format_bytes(part.base_bytes), format_bytes(part.head_bytes), signed(part.delta))
             source = plain_text(str(part.provenance.source or ""))
-            table.add_row(plain_text(f"  {part.name}"), *held, str(part.cause or ""), source)
-        left = max(0, left - len(module.parts))
-    _add_rest(table, len(diff.moment.base) - (total - left))
+            table.add_row(plain_text(f"  {part.name}"), *sizes, str(part.cause or ""), source)
+        remaining = max(0, remaining - len(module.parts))
+    _add_rest(table, len(diff.moment.base) - (total - remaining))
     return table
 
 

@@ -59,11 +59,11 @@ def values_tables(graph: str, values: Sequence[ManagedValue], every_row: bool) -
         title,
     )
     listed = [v for v in values if not v.managed and (every_row or v.reason not in UNLISTED)]
-    left = sorted(listed, key=lambda value: -value.nbytes)
-    shown = left if every_row else left[:MOST_ROWS]
+    unplanned = sorted(listed, key=lambda value: -value.nbytes)
+    shown = unplanned if every_row else unplanned[:MOST_ROWS]
     rows = ((value.tensor, value.explanation, format_bytes(value.nbytes)) for value in shown)
-    listing = make_table(("not planned", "why", *numbers("size")), rows, rest=more(left, shown))
-    return [reasons, *([listing] if left else []), plain_text(f"counted: {MANAGED}")]
+    listing = make_table(("not planned", "why", *numbers("size")), rows, rest=more(unplanned, shown))
+    return [reasons, *([listing] if unplanned else []), plain_text(f"counted: {MANAGED}")]
 
 
 def estimates_table(title: str, estimates: Sequence[EstimateEntry]) -> Table:

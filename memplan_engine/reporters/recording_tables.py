@@ -137,9 +137,9 @@ def cost_tables(snapshot: Snapshot, cost: Cost, every_row: bool = False) -> list
     parts.append(_groups(title, cost.peak, every_row))
     for failure in cost.failures if every_row else cost.failures[:MOST_FAILURES]:
         parts += [*_out_of_memory(cost, failure), _groups("alive then", failure.moment, every_row)]
-    left = len(cost.failures) - MOST_FAILURES
-    if left > 0 and not every_row:
-        parts.append(plain_text(f"and {left:,} more failures (--all)"))
+    more = len(cost.failures) - MOST_FAILURES
+    if more > 0 and not every_row:
+        parts.append(plain_text(f"and {more:,} more failures (--all)"))
     return parts
 
 
@@ -244,11 +244,11 @@ def _groups(title: str, moment: Moment, every_row: bool) -> Table:
         )
         for group in shown
     )
-    left = moment.groups[len(shown) :]
+    hidden = moment.groups[len(shown) :]
     rest: tuple[str, ...] = ()
-    if left:
-        nbytes, count = sum(group.nbytes for group in left), sum(group.count for group in left)
-        rest = (f"and {len(left)} more lines", f"{count:,}", format_bytes(nbytes), _share(nbytes, moment))
+    if hidden:
+        nbytes, count = sum(group.nbytes for group in hidden), sum(group.count for group in hidden)
+        rest = (f"and {len(hidden)} more lines", f"{count:,}", format_bytes(nbytes), _share(nbytes, moment))
     return make_table(columns, rows, title, rest)
 
 

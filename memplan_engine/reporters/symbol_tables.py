@@ -82,11 +82,11 @@ def symbols_tables(
     ]
     here = schema.problem.at(at)
     if workspace := _most(here):
-        name, held = workspace_name(here), find_peak(here)
+        name, peak = workspace_name(here), find_peak(here)
         total = format_bytes(schema.memory_bytes(at) + workspace)
         lines.append(
             f"with {name}: {total} here, {format_bytes(workspace)} of it beside the partitions; "
-            f"at most {format_bytes(held.nbytes)} live at step {held.step}"
+            f"at most {format_bytes(peak.nbytes)} live at step {peak.step}"
         )
     lines.append(f"counted: {_counted(here)}")
     steps = [] if names is None else [Text(schema.table(names=names))]

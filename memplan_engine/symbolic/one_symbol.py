@@ -81,14 +81,14 @@ def sweep(
     if not 2 - (values is not None) <= count <= MOST_POINTS:
         raise InputError(graph.name, f"values of {symbol!r}", f"{count} of them", f"2 to {MOST_POINTS}")
     base = check_values(graph.symbols, at, graph.name)
-    chosen = sorted({*steps_between(*ends(swept), points - 1), base[symbol]} if values is None else {*values})
+    sizes = sorted({*steps_between(*ends(swept), points - 1), base[symbol]} if values is None else {*values})
     problem = symbolic_problem(graph, schedule, **options)
     schema = schema_of(graph, base, schedule, **options)
     columns: list[tuple[int, int, int, int, int, int]] = []
     scopes = set()
     skipped: dict[int, ImpossibleSizeError] = {}
     name = strategy if isinstance(strategy, str) else strategy.name
-    for value in chosen:
+    for value in sizes:
         here = check_values(graph.symbols, {**base, symbol: value}, graph.name)
         try:
             plan = make_plan(problem.at(here), strategy, limits=SolveLimits(QUICK_SECONDS))
@@ -100,12 +100,12 @@ def sweep(
         columns.append((value, plan.bound.nbytes, plan.arena_bytes, *shared, plan.workspace_bytes))
     if not columns:
         raise next(iter(skipped.values()))
-    kept, bound, arena, partition, peak, workspace = zip(*columns, strict=True)
+    planned, bound, arena, partition, peak, workspace = zip(*columns, strict=True)
     scope = scopes.pop()
     if scopes:
-        scope, workspace = Scope.GRAPH, (0,) * len(kept)
+        scope, workspace = Scope.GRAPH, (0,) * len(planned)
     others = tuple((other, value) for other, value in base.items() if other != symbol)
-    figures = (kept, bound, arena, partition, peak, workspace)
+    figures = (planned, bound, arena, partition, peak, workspace)
     return Sweep(symbol, base[symbol], others, name, *figures, scope, tuple(skipped))
 
 

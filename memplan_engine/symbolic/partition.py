@@ -53,13 +53,13 @@ def symbolic_max(expressions: Iterable[sympy.Expr], symbols: Sequence[Symbol]) -
     if len(distinct) > MOST_COMPARED:
         return sympy.Max(*distinct, evaluate=False)
     terms = [(_unit(expression), _terms(expression, symbols)) for expression in distinct]
-    kept: list[int] = []
+    maximal: list[int] = []
     for index in range(len(distinct)):
-        if any(_covers(*terms[other], *terms[index]) for other in kept):
+        if any(_covers(*terms[other], *terms[index]) for other in maximal):
             continue
-        kept = [other for other in kept if not _covers(*terms[index], *terms[other])] + [index]
+        maximal = [other for other in maximal if not _covers(*terms[index], *terms[other])] + [index]
     # Not evaluated: sympy would ask of every pair once more which is larger, which takes seconds.
-    remaining = [distinct[index] for index in kept]
+    remaining = [distinct[index] for index in maximal]
     return sympy.Max(*remaining, evaluate=False) if len(remaining) > 1 else sympy.Add(*remaining)
 
 
@@ -76,8 +76,8 @@ def symbolic_peak(problem: SymbolicProblem) -> sympy.Expr:
             factor, unit = sizes[formula]
             load[unit] = load.get(unit, 0) + count * factor
         loads.append(load)
-    kept = [load for load in loads if not any(_holds(other, load) for other in loads)]
-    sums = (sympy.Add(*(factor * unit for unit, factor in load.items())) for load in kept)
+    maximal = [load for load in loads if not any(_holds(other, load) for other in loads)]
+    sums = (sympy.Add(*(factor * unit for unit, factor in load.items())) for load in maximal)
     return symbolic_max(sums, problem.graph.symbols)
 
 

@@ -124,9 +124,9 @@ def _model_member(archive: zipfile.ZipFile, source: str) -> str:
     names = [name for name in archive.namelist() if MODEL.fullmatch(name)]
     if OLD_MODEL in archive.namelist():
         return OLD_MODEL
-    chosen = [name for name in names if name.endswith("/models/model.json")] if len(names) > 1 else names
-    if len(chosen) == 1:
-        return chosen[0]
+    candidates = [name for name in names if name.endswith("/models/model.json")] if len(names) > 1 else names
+    if len(candidates) == 1:
+        return candidates[0]
     if not names:
         raise InputError(
             source, "", "a zip without models/*.json", "an exported program of torch.export.save"

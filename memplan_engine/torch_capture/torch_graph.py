@@ -85,8 +85,8 @@ def _run_program(program: Program, run: Run) -> Slot:
     slots: list[Slot] = []
     for node in program.module.graph.find_nodes(op="placeholder"):
         spec = specs.get(node.name) or specs.get(str(node.target))
-        kept = spec is not None and spec.kind.name != "USER_INPUT"
-        slots.append(run.take(node.name, _placeholder_value(node, spec, program.state), kept))
+        constant = spec is not None and spec.kind.name != "USER_INPUT"
+        slots.append(run.take(node.name, _placeholder_value(node, spec, program.state), constant))
     return run.run(program.module, slots)
 
 

@@ -94,11 +94,11 @@ class Run:
         """What the Graph calls `node`; nodes of sub-graphs have the name of their caller for a prefix."""
         return prefix + node.name
 
-    def take(self, name: str, value: Any, kept: bool = False) -> Slot:
-        """What to give a placeholder for `value`: fake twins, which are inputs, or constants where they are
-        `kept` between runs."""
+    def take(self, name: str, value: Any, constant: bool = False) -> Slot:
+        """What to give a placeholder for `value`: fake twins, which are inputs, or `constant`, as they
+        are kept between runs."""
         slot = self.keep(name, self.twins.twin(value))
-        (self.constants if kept else self.inputs).extend(labels(slot.names))
+        (self.constants if constant else self.inputs).extend(labels(slot.names))
         return slot
 
     def nbytes(self, tensor: str) -> int | torch.SymInt:

@@ -80,15 +80,15 @@ class Sizes:
         if not symbolic:
             return Size(number)
         node = next(iter(symbolic.values()))
-        kept: list[Any] = []
+        maximal: list[Any] = []
         for candidate in (number, *symbolic):
             settled = self._settled(symbolic[candidate]) if candidate in symbolic else {}
             expression = sympify(candidate).xreplace(settled)
-            if not any(_never_less(other, expression) for other in kept):
-                kept = [other for other in kept if not _never_less(expression, other)] + [expression]
-        if len(kept) > MOST_CASES:
+            if not any(_never_less(other, expression) for other in maximal):
+                maximal = [other for other in maximal if not _never_less(expression, other)] + [expression]
+        if len(maximal) > MOST_CASES:
             return None
-        most: Any = Max(*kept) if len(kept) > 1 else kept[0]  # type: ignore[no-untyped-call]
+        most: Any = Max(*maximal) if len(maximal) > 1 else maximal[0]  # type: ignore[no-untyped-call]
         if most.is_Integer:
             return Size(int(most))
         hints = node.shape_env.backed_var_to_val

@@ -247,7 +247,7 @@ def proved_bytes(problem: Problem, bound: Bound) -> int:
         base = problem.fixed[alive] if bound.kind is BoundKind.FIXED else 0
         ends = base + problem.size[alive]
         return bound.nbytes if (ends == bound.nbytes).any() else int(ends.max(initial=0))
-    held = high - low
+    sizes = high - low
     if bound.kind is BoundKind.ALIGNED_LOAD and bound.unit >= 1:
         fixed = problem.fixed[alive]
         whole = np.where(
@@ -255,10 +255,10 @@ def proved_bytes(problem: Problem, bound: Bound) -> int:
             (problem.alignment[alive] % bound.unit == 0) & (low % bound.unit == 0),
             (fixed + low) % bound.unit == 0,
         )
-        units = [-(-size // bound.unit) * bound.unit for size in held[whole].tolist()]
-        spare = [full - size for full, size in zip(units, held[whole].tolist(), strict=True)]
+        units = [-(-size // bound.unit) * bound.unit for size in sizes[whole].tolist()]
+        spare = [full - size for full, size in zip(units, sizes[whole].tolist(), strict=True)]
         return int(sum(units) - max(spare, default=0))
-    return int(held.sum())
+    return int(sizes.sum())
 
 
 def _windows(problem: Problem, step: int) -> tuple[Ints, Ints, Ints]:
@@ -275,16 +275,16 @@ def _windows(problem: Problem, step: int) -> tuple[Ints, Ints, Ints]:
 def _between(problem: Problem, bound: Bound, alive: Ints, low: Ints, high: Ints) -> int:
     """Walk up through the bytes that the fixed offsets leave free at the step, skipping what has no room for
     the smallest of the core, until all its bytes have found some."""
-    held = {int(b): (int(begin), int(end)) for b, begin, end in zip(alive, low, high, strict=True)}
+    spans = {int(b): (int(begin), int(end)) for b, begin, end in zip(alive, low, high, strict=True)}
     if len(set(bound.core)) < len(bound.core) or any(
-        buffer not in held or problem.fixed[buffer] != FREE for buffer in bound.core
+        buffer not in spans or problem.fixed[buffer] != FREE for buffer in bound.core
     ):
         return 0
-    windows = [held[buffer] for buffer in bound.core]
+    windows = [spans[buffer] for buffer in bound.core]
     sizes = [end - begin for begin, end in windows if begin < end]
     if len(sizes) < len(bound.core) or not sizes:
         return 0
-    fixed = [(int(problem.fixed[b]), *held[b]) for b in held if problem.fixed[b] != FREE]
+    fixed = [(int(problem.fixed[b]), *spans[b]) for b in spans if problem.fixed[b] != FREE]
     occupied = sorted((offset + begin, offset + end) for offset, begin, end in fixed if begin < end)
     # Where the windows may begin: at multiples of all that divides them.
     unit = gcd(*problem.alignment[list(bound.core)].tolist(), *(begin for begin, _ in windows))

@@ -95,12 +95,12 @@ def validate_plan(plan: Plan, *, replay: bool = True) -> Report:
 
 def _column_rules(problem: Problem, offsets: Ints) -> list[tuple[Rule, Ints, str]]:
     aligned = offsets % problem.alignment == 0
-    kept = (problem.fixed == FREE) | (problem.fixed == offsets)
+    unmoved = (problem.fixed == FREE) | (problem.fixed == offsets)
     in_range = (offsets >= 0) & (offsets <= np.iinfo(np.int64).max - problem.size)
     return [
         (Rule.RANGE, ~in_range, "offset {offset} with size {size}"),
         (Rule.ALIGNMENT, ~aligned, "offset {offset} is no multiple of alignment {alignment}"),
-        (Rule.FIXED, ~kept, "offset {offset}, fixed at {fixed}"),
+        (Rule.FIXED, ~unmoved, "offset {offset}, fixed at {fixed}"),
     ]
 
 

@@ -57,8 +57,8 @@ def places_in(original: Graph, reused: Graph, bases: Mapping[str, tuple[str, int
 def writes(op: Op, expected: Mapping[str, Place]) -> list[str]:
     """The tensors that `op` writes, given the places they have in the original graph: those it mutates, and
     its outputs, unless they are views of what it reads."""
-    read = {expected[name].memory for name in (*op.inputs, *op.mutates)}
-    fresh = [name for name in op.outputs if expected[name].memory not in read or is_concat(op.kind)]
+    inputs = {expected[name].memory for name in (*op.inputs, *op.mutates)}
+    fresh = [name for name in op.outputs if expected[name].memory not in inputs or is_concat(op.kind)]
     return list(dict.fromkeys((*op.mutates, *fresh)))
 
 
@@ -180,8 +180,10 @@ def misplaced(original: Graph, reused: Graph, places: Mapping[str, Place], align
             breaches.append(Breach(Rule.RANGE, 0, "", tensor.name, storage.name))
         needed = alignments[base[tensor.name].storage]
         on_its_own = place.memory == storage.name
-        kept = place.low % needed == 0 and (not on_its_own or (storage.alignment or alignment) % needed == 0)
-        if base[tensor.name].offset == 0 and not kept:
+        aligned = place.low % needed == 0 and (
+            not on_its_own or (storage.alignment or alignment) % needed == 0
+        )
+        if base[tensor.name].offset == 0 and not aligned:
             breaches.append(Breach(Rule.ALIGNMENT, 0, "", tensor.name, storage.name))
     return breaches
 

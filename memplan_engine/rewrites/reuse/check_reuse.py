@@ -198,8 +198,8 @@ class _Machine:
 
     def run(self, op: Op, step: int) -> list[Breach]:
         """Let `op` read, then write; what it does not find as it should."""
-        read = list(dict.fromkeys((*op.inputs, *op.mutates)))
-        breaches = [breach for name in read for breach in self._compare(Rule.READ, name, op.name, step)]
+        inputs = list(dict.fromkeys((*op.inputs, *op.mutates)))
+        breaches = [breach for name in inputs for breach in self._compare(Rule.READ, name, op.name, step)]
         copies = self._joined(op)
         for name in writes(op, self.places[0]):
             if copies is None or name in op.mutates:

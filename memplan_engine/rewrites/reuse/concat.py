@@ -171,20 +171,20 @@ class _Draft(Draft):
             name, nbytes = (output.name, output.nbytes) if output else ("", 0)
             return [], [Kept(op.name, op.kind, step, "", name, nbytes, obstacle or Reason.AXIS)]
         kept: list[Kept] = []
-        chosen: list[Block] = []
+        placed: list[Block] = []
         for block in blocks:
             refusal = self._block_reason(index, block, blocks)
             if refusal is None:
-                chosen.append(block)
+                placed.append(block)
             else:
                 kept.append(self._keep(index, block, *refusal))
-        if chosen and not self._lowers(op.outputs[0], chosen):
-            return [], kept + [self._keep(index, block, Reason.PEAK) for block in chosen]
-        for block in chosen:
+        if placed and not self._lowers(op.outputs[0], placed):
+            return [], kept + [self._keep(index, block, Reason.PEAK) for block in placed]
+        for block in placed:
             self._move(block, op.outputs[0])
         rewrites = [
             Rewrite(op.name, op.kind, step, block.tensor, op.outputs[0], block.high - block.low, block.low)
-            for block in chosen
+            for block in placed
         ]
         return rewrites, kept
 
@@ -256,22 +256,22 @@ class _Draft(Draft):
                     return Reason.WRITTEN_LATER, self.source.ops[touch.op].name
         return None
 
-    def _lowers(self, output: str, chosen: list[Block]) -> bool:
-        """Whether the peak does not rise when the `chosen` blocks are made inside `output`."""
+    def _lowers(self, output: str, blocks: list[Block]) -> bool:
+        """Whether the peak does not rise when `blocks` are made inside `output`."""
         whole = self.tensors[output].storage
         load: Ints = self.load.copy()
-        for name in (whole, *(self.tensors[block.tensor].storage for block in chosen)):
+        for name in (whole, *(self.tensors[block.tensor].storage for block in blocks)):
             add_load(load, self.parts[name], -1)
-        add_load(load, self._joined(whole, chosen), 1)
+        add_load(load, self._joined(whole, blocks), 1)
         if load.max(initial=0) > self.load.max(initial=0):
             return False
         self.load = load
         return True
 
-    def _joined(self, whole: str, chosen: list[Block]) -> list[Part]:
+    def _joined(self, whole: str, blocks: list[Block]) -> list[Part]:
         moved = [
             Part(part.start, part.end, part.low + block.low, part.high + block.low)
-            for block in chosen
+            for block in blocks
             for part in self.parts[self.tensors[block.tensor].storage]
         ]
         return [*self.parts[whole], *moved]

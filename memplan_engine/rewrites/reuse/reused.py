@@ -206,8 +206,8 @@ def in_order(schedule: Schedule) -> list[int]:
 
 def written_by(op: Op, home: dict[str, str]) -> tuple[str, ...]:
     """The tensors whose bytes `op` writes: what it mutates, and outputs that are no views of an input."""
-    read = {home[name] for name in (*op.inputs, *op.mutates)}
-    fresh = tuple(name for name in op.outputs if home[name] not in read or is_concat(op.kind))
+    inputs = {home[name] for name in (*op.inputs, *op.mutates)}
+    fresh = tuple(name for name in op.outputs if home[name] not in inputs or is_concat(op.kind))
     return (*op.mutates, *fresh)
 
 
@@ -236,9 +236,9 @@ def unknown_layouts(graph: Graph) -> frozenset[str]:
     home = {tensor.name: tensor.storage for tensor in graph.tensors}
     unknown: set[str] = set()
     for op in graph.ops:
-        read = {home[name] for name in op.inputs}
+        inputs = {home[name] for name in op.inputs}
         for name in op.outputs:
-            is_view = home[name] in read
+            is_view = home[name] in inputs
             spreads = is_view or is_elementwise(op.kind)
             reorders = is_view and plain_kind(op.kind) in REORDERING
             if reorders or (spreads and unknown.intersection(op.inputs)):

@@ -282,12 +282,12 @@ class _Looked:
 
     def describe(self, constants: Collection[Node], needed: set[Node]) -> Graph:
         """The new graph as memplan sees it."""
-        run, kept = self.run, {node.name for node in (*self.placeholders, *constants, *needed)}
-        run.ops = [op for op in run.ops if _root(op.name) in kept - {node.name for node in constants}]
-        run.tensors = {label: tensor for label, tensor in run.tensors.items() if _root(label) in kept}
+        run, names = self.run, {node.name for node in (*self.placeholders, *constants, *needed)}
+        run.ops = [op for op in run.ops if _root(op.name) in names - {node.name for node in constants}]
+        run.tensors = {label: tensor for label, tensor in run.tensors.items() if _root(label) in names}
         run.storages = {label: run.storages[label] for label in run.tensors}
         results = [label for node in constants for label in labels(self.slots[node].names)]
-        run.constants = [label for label in (*run.constants, *results) if _root(label) in kept]
+        run.constants = [label for label in (*run.constants, *results) if _root(label) in names]
         return assemble(run, look_up(self.module.graph.output_node().args[0], self.slots))
 
     def _read(self, node: Node, env: Mapping[Node, Node]) -> Any:

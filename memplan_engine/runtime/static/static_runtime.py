@@ -105,12 +105,12 @@ class StaticRuntime:
         name: str | None = None,
     ) -> None:
         args, kwargs = call_of(example_inputs, example_kwargs)
-        chosen = get_strategy(strategy) if isinstance(strategy, str) else strategy
+        strategy = get_strategy(strategy) if isinstance(strategy, str) else strategy
         self.export: Export = export(module, args, kwargs, dynamic_shapes, name)
         self.module = module
         self.cleanup_activations, self.enable_out_variants = cleanup_activations, enable_out_variants
         self.runs = 0
-        self.slots = Slots(self.export.name, chosen, seconds)
+        self.slots = Slots(self.export.name, strategy, seconds)
         self._replans: list[Replan] = []
         self._shaped: dict[Any, Shaped] = {}
         self._odd: frozenset[str] = frozenset()

@@ -232,5 +232,5 @@ def without(managed: Managed, names: Collection[str], reason: str) -> Managed:
 
 def part_of(plan: Plan, names: Collection[str]) -> Plan:
     """`plan` with the buffers `names` alone, where they are."""
-    chosen = np.flatnonzero([name in names for name in plan.problem.names])
-    return replace(plan, problem=select(plan.problem, chosen), offsets=plan.offsets[chosen], objects=None)
+    rows = np.flatnonzero([name in names for name in plan.problem.names])
+    return replace(plan, problem=select(plan.problem, rows), offsets=plan.offsets[rows], objects=None)

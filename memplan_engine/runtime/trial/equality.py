@@ -31,12 +31,12 @@ NO_RESULT = {
 def restoring(written: Sequence[torch.Tensor], seed: int) -> Iterator[Callable[[], None]]:
     """Gives what puts `written` back as they are now, and the random state at `seed`; at the end all of it is
     as it was before."""
-    kept = [tensor.detach().clone() for tensor in written]
+    copies = [tensor.detach().clone() for tensor in written]
 
     def restore() -> None:
         torch.manual_seed(seed)
         with torch.no_grad():
-            for tensor, value in zip(written, kept, strict=True):
+            for tensor, value in zip(written, copies, strict=True):
                 tensor.copy_(value)
 
     with torch.random.fork_rng():

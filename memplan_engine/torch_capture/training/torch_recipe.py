@@ -51,13 +51,13 @@ class Recipe:
 
 def check_recipe(recipe: Recipe, source: str) -> None:
     """Raise InputError for an unknown optimizer, or options that make no sense together."""
-    chosen = recipe.optimizer
-    named = isinstance(chosen, str)
-    if named and chosen not in OPTIMIZERS:
-        raise InputError(source, "optimizer", repr(chosen), f"one of {', '.join(OPTIMIZERS)}")
-    if not named and not callable(chosen):
+    optimizer = recipe.optimizer
+    named = isinstance(optimizer, str)
+    if named and optimizer not in OPTIMIZERS:
+        raise InputError(source, "optimizer", repr(optimizer), f"one of {', '.join(OPTIMIZERS)}")
+    if not named and not callable(optimizer):
         expected = "a name, a function of the parameters, or a torch.optim.Optimizer"
-        _check_optimizers(chosen, recipe, source, f"a {type(chosen).__name__}", expected)
+        _check_optimizers(optimizer, recipe, source, f"a {type(optimizer).__name__}", expected)
     if recipe.foreach is not None and not named:
         raise InputError(source, "foreach", "an optimizer made elsewhere", "an optimizer given by name")
     if type(recipe.accumulate) is not int or recipe.accumulate < 1:
