@@ -230,7 +230,7 @@ class _Pass:
         if choice.way is Way.COPIED:
             return self._copied(node, choice)
 
-        def place(
+        def allocate(
             result: int, size: Sequence[int] | None, strides: Sequence[int] | None, after: Sequence[Node]
         ) -> Node:
             return self._memory(node, choice.results[result], size, strides, after)
@@ -240,7 +240,7 @@ class _Pass:
             if choice.over is None
             else ChainMap({choice.over: self._as(node, choice.over)}, self.env)
         )
-        site = Site(OpCall(node), self.graph, env, place, self.shared)
+        site = Site(OpCall(node), self.graph, env, allocate, self.shared)
         write = choice.write
         output = write.write(site) if isinstance(write, Equivalent) else self._out(site, choice)
         output.meta = {**node.meta}

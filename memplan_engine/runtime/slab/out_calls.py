@@ -82,14 +82,14 @@ class OpCall:
 
 @dataclass(slots=True)
 class Site:
-    """Where the nodes that replace one are made: at the end of `graph`. `place(result, size, strides, after)`
-    makes the view of the slab for one of the node's results, laid out as captured unless told otherwise.
-    `shared` holds nodes that several sites use."""
+    """Where the nodes that replace one are made: at the end of `graph`. `allocate(result, size, strides,
+    after)` makes the view of the slab for one of the node's results, laid out as captured unless told
+    otherwise. `shared` holds nodes that several sites use."""
 
     op_call: OpCall
     graph: Graph
     env: Mapping[Node, Node]
-    place: Callable[[int, Sequence[int] | None, Sequence[int] | None, Sequence[Node]], Node]
+    allocate: Callable[[int, Sequence[int] | None, Sequence[int] | None, Sequence[Node]], Node]
     shared: dict[Any, Node]
 
     def argument(self, name: str) -> Any:
@@ -105,7 +105,7 @@ class Site:
         after: Sequence[Node] = (),
     ) -> Node:
         """The node's place in the slab, as a tensor of this size and these strides."""
-        return self.place(result, size, strides, after)
+        return self.allocate(result, size, strides, after)
 
     def empty(self, dtype: torch.dtype, device: torch.device) -> Node:
         """A tensor without elements, one for all of its kind."""
@@ -131,8 +131,8 @@ def write_part(site: Site) -> Node:
     return site.memory(after=[site.call(done, written)])
 
 
-def write_joined(site: Site, made_there: frozenset[int]) -> Node:
-    """A concatenation of which the inputs `made_there`, by number, lie where they belong: the others are
+def write_joined(site: Site, in_place: frozenset[int]) -> Node:
+    """A concatenation of which the inputs `in_place`, by number, lie where they belong: the others are
     copied beside them."""
     op_call = site.op_call
     memory = site.memory()
@@ -140,7 +140,7 @@ def write_joined(site: Site, made_there: frozenset[int]) -> Node:
     for number, node in enumerate(op_call.arguments["tensors"]):
         value, source = node.meta["val"], site.env[node]
         size = value.shape[op_call.arguments["dim"]] if value.numel() else 0
-        if number not in made_there and size:
+        if number not in in_place and size:
             part = site.call(aten.narrow.default, memory, op_call.arguments["dim"], begin, size)
             source = site.call(aten.copy_.default, part, source)
         written.append(site.call(done, source))
