@@ -132,7 +132,7 @@ def _tensor(tensor: Tensor, sizes: Sizes) -> Tensor:
 
 
 def _laid_out(tensor: Tensor, at_hints: Tensor, sizes: Sizes) -> Tensor:
-    """`tensor`, which has its new shape, with new strides and offset; `known` is the same at the hints."""
+    """`tensor`, which has its new shape, with new strides and offset; `at_hints` is the same at the hints."""
     if not tensor.layout:
         return tensor if tensor is at_hints else replace(tensor, strides=_strides(at_hints, tensor.shape))
     place = f"tensor {tensor.name!r}, layout"

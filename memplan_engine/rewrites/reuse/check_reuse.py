@@ -186,7 +186,7 @@ def _run(
 
 
 class _Machine:
-    """Two memories side by side: `meant` as the original graph has it, `real` as it is laid out now."""
+    """Two memories side by side: `expected` as the original graph has it, `actual` as it is laid out now."""
 
     def __init__(self, graph: Graph, expected: Mapping[str, Place], actual: Mapping[str, Place]) -> None:
         self.graph, self.places = graph, (expected, actual)

@@ -104,7 +104,7 @@ class _Search:
         return self._left_out(np.flatnonzero(above), self.plan.offsets)
 
     def refilled(self, reduction: Reduction) -> Reduction:
-        """`found` with those left out put back that have room beside the others: the largest first, then
+        """`reduction` with those left out put back that have room beside the others: the largest first, then
         the smallest."""
         for sign in (-1, 1):
             if not reduction.losses:
