@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
         import warnings
 
         now = _FORMER[name]
-        told = f"memplan_engine.{name} is now called {now}; the old name goes with version 1.0"
-        warnings.warn(told, DeprecationWarning, stacklevel=2)
+        message = f"memplan_engine.{name} is now called {now}; the old name goes with version 1.0"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
         return _find(now)
     return _find(name)

@@ -97,9 +97,9 @@ def _aligned(problem: Problem, pieces: Pieces, sections: Sections, least: int) -
             continue
         # The topmost buffer need not fill its unit: grant each step the largest padding that is alive.
         needed -= cover_max(sections.first, sections.last, padding, len(sections))
-        found = int(needed.max(initial=0))
-        if found > least:
-            best, least = Bound(found, BoundKind.ALIGNED_LOAD, peak_step(sections, needed), unit), found
+        nbytes = int(needed.max(initial=0))
+        if nbytes > least:
+            best, least = Bound(nbytes, BoundKind.ALIGNED_LOAD, peak_step(sections, needed), unit), nbytes
     return best
 
 
@@ -111,8 +111,8 @@ def _begins(problem: Problem, pieces: Pieces) -> Ints:
 
 def _units(problem: Problem) -> list[int]:
     """Units worth counting in: the alignments that are asked for and what divides several of them."""
-    asked, counts = np.unique(problem.alignment[problem.fixed == FREE], return_counts=True)
-    units = set(asked[np.argsort(-counts, kind="stable")][:MOST_UNITS].tolist())
+    alignments, counts = np.unique(problem.alignment[problem.fixed == FREE], return_counts=True)
+    units = set(alignments[np.argsort(-counts, kind="stable")][:MOST_UNITS].tolist())
     units |= {gcd(one, other) for one, other in combinations(units, 2)}
     return sorted({*sorted(units, reverse=True)[:MOST_UNITS], offset_unit(problem)} - {1})
 
@@ -145,12 +145,12 @@ def _between_fixed(problem: Problem, pieces: Pieces, sections: Sections, least: 
         loose = loose[np.argsort(-size[loose], kind="stable")]
         for count in np.unique(np.geomspace(1, len(loose), MOST_GROUPS).astype(np.int64)):
             group = loose[:count]
-            found = _fill(holes, size[group], int(np.gcd.reduce(begins[group])))
-            if found > least:
+            nbytes = _fill(holes, size[group], int(np.gcd.reduce(begins[group])))
+            if nbytes > least:
                 core = tuple(np.sort(pieces.owner[group]).tolist())
                 best, least = (
-                    Bound(found, BoundKind.BETWEEN_FIXED, int(sections.bounds[section]), 1, core),
-                    found,
+                    Bound(nbytes, BoundKind.BETWEEN_FIXED, int(sections.bounds[section]), 1, core),
+                    nbytes,
                 )
     return best
 
@@ -171,8 +171,8 @@ def _fill(holes: tuple[Ints, Ints], size: Ints, unit: int) -> int:
     useful = np.flatnonzero(room >= smallest)
     filled = np.cumsum(np.minimum(room[useful], total))
     last = int(np.searchsorted(filled, total))
-    left = total - (int(filled[last - 1]) if last else 0)
-    return int(begin[useful[last]]) + max(left, smallest)
+    remaining = total - (int(filled[last - 1]) if last else 0)
+    return int(begin[useful[last]]) + max(remaining, smallest)
 
 
 def contributors(problem: Problem, bound: Bound) -> Ints:
@@ -180,12 +180,12 @@ def contributors(problem: Problem, bound: Bound) -> Ints:
     if bound.kind in (BoundKind.CORE, BoundKind.BETWEEN_FIXED):
         core = np.array(bound.core, dtype=np.int64)
         if bound.kind is BoundKind.BETWEEN_FIXED:
-            held = alive_at(problem, bound.step)
-            core = np.sort(np.concatenate([core, held[problem.fixed[held] != FREE]]))
+            buffers = alive_at(problem, bound.step)
+            core = np.sort(np.concatenate([core, buffers[problem.fixed[buffers] != FREE]]))
         return core[np.argsort(-problem.size[core], kind="stable")]
     if bound.kind in (BoundKind.LOAD, BoundKind.ALIGNED_LOAD):
-        held = alive_at(problem, bound.step)
-        return held if bound.unit == 1 else held[_in_units(problem, bound)[held]]
+        buffers = alive_at(problem, bound.step)
+        return buffers if bound.unit == 1 else buffers[_in_units(problem, bound)[buffers]]
     # Not `alive_at`: a buffer without bytes, or one that begins in a gap, bounds the arena as well.
     alive = (problem.start <= bound.step) & (bound.step < problem.end)
     ends = np.where(problem.fixed != FREE, problem.fixed + problem.size, FREE)

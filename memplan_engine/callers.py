@@ -57,8 +57,8 @@ class Stacks:
     callers: tuple[Caller, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        found = [find_caller([self.frames[frame] for frame in stack]) for stack in self.stacks]
-        object.__setattr__(self, "callers", tuple(found))
+        callers = [find_caller([self.frames[frame] for frame in stack]) for stack in self.stacks]
+        object.__setattr__(self, "callers", tuple(callers))
 
     def caller(self, stack: int) -> Caller:
         """The caller of a stack; NOBODY for UNKNOWN_STACK."""
@@ -89,17 +89,19 @@ def find_caller(frames: Sequence[Frame]) -> Caller:
     """The innermost line of Python outside PyTorch, else of Python, else the operation or the node of the
     autograd graph: backward passes run in threads of C++ alone."""
     python = [frame for frame in frames if _is_python(frame.file)]
-    chosen = next((frame for frame in python if not _is_library(frame.file)), None) or next(
+    innermost = next((frame for frame in python if not _is_library(frame.file)), None) or next(
         iter(python), None
     )
-    found = [name for name in (_first(_ATEN, frame.function) for frame in frames) if name]
+    operations = [name for name in (_first(_ATEN, frame.function) for frame in frames) if name]
     # What allocates within an operation is "empty" and its relatives.
-    operation = next((name for name in found if not name.startswith("empty")), next(iter(found), ""))
-    if chosen:
-        short = PurePosixPath(chosen.file.replace("\\", "/")).name
-        label = f"{short}:{chosen.line} {chosen.function}"
-        module = f"{PurePosixPath(short).stem}.{chosen.function}"
-        return Caller(operation or chosen.function, label, Source(chosen.file, chosen.line), module)
+    operation = next(
+        (name for name in operations if not name.startswith("empty")), next(iter(operations), "")
+    )
+    if innermost:
+        short = PurePosixPath(innermost.file.replace("\\", "/")).name
+        label = f"{short}:{innermost.line} {innermost.function}"
+        module = f"{PurePosixPath(short).stem}.{innermost.function}"
+        return Caller(operation or innermost.function, label, Source(innermost.file, innermost.line), module)
     node = next(filter(None, (_first(_NODE, frame.function) for frame in frames)), "")
     outside = next((frame.function for frame in frames if not _PLUMBING.search(frame.function)), "")
     label = node or operation or outside
@@ -119,5 +121,5 @@ def _is_library(file: str) -> bool:
 
 @lru_cache(65536)
 def _first(pattern: re.Pattern[str], function: str) -> str:
-    found = pattern.search(function)
-    return found[1] if found else ""
+    match = pattern.search(function)
+    return match[1] if match else ""

@@ -79,8 +79,8 @@ def load(path: Path | str, options: ImportOptions | None = None) -> Loaded:
     for option, values in (("--dim", options.dims), ("hints", options.hints)):
         if values and not importer.binds_dimensions:
             # Taken silently, what binds nothing would give a plan of other sizes than were asked for.
-            given = ", ".join(f"{name}={value}" for name, value in values.items())
-            raise InputError(path.name, option, given, "no dimensions to bind: only ONNX files have them")
+            found = ", ".join(f"{name}={value}" for name, value in values.items())
+            raise InputError(path.name, option, found, "no dimensions to bind: only ONNX files have them")
     return importer.load(path, options)
 
 
@@ -95,7 +95,7 @@ def load_recording(path: Path | str, progress: Callable[[int, int], None] | None
     """
     path = Path(path)
     head = read_head(path, HEAD_BYTES)
-    importer = next((each for each in importers() if each.recognises(head, path)), None)
+    importer = next((importer for importer in importers() if importer.recognises(head, path)), None)
     if not isinstance(importer, RecordingImporter):
         expected = "a CUDA memory snapshot, a profiler trace, or an observation"
         raise InputError(path.name, "", "no recording", expected)

@@ -27,6 +27,10 @@ class Role(StrEnum):
     OUTPUT = "output"
 
 
+PRODUCED = frozenset({Role.ACTIVATION, Role.OUTPUT})
+"""The roles of storages that ops make."""
+
+
 class Phase(StrEnum):
     """The part of a training step that an op belongs to."""
 
@@ -180,12 +184,12 @@ def unknown_sizes(graph: Graph) -> dict[str, str]:
     """The storages whose size depends on the data, by name, each with the first such symbol in its formula:
     symbols without a hint. They count as 0 bytes until their symbols have values."""
     unknown = {symbol.name for symbol in graph.symbols if symbol.hint is None}
-    found: dict[str, str] = {}
+    symbol_of: dict[str, str] = {}
     for storage in graph.storages if unknown else ():
         symbol = next((name for name in re.findall(r"[^\W\d]\w*", storage.formula) if name in unknown), None)
         if symbol is not None:
-            found[storage.name] = symbol
-    return found
+            symbol_of[storage.name] = symbol
+    return symbol_of
 
 
 def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
@@ -255,13 +259,13 @@ def check_graph(graph: Graph, source: str = "graph") -> Graph:
     return graph
 
 
-def _by_name(items: Iterable[Named], what: str, source: str) -> dict[str, Named]:
-    found: dict[str, Named] = {}
+def _by_name(items: Iterable[Named], noun: str, source: str) -> dict[str, Named]:
+    by_name: dict[str, Named] = {}
     for item in items:
-        if item.name in found:
-            raise InputError(source, f"{what} {item.name!r}", "the name twice", "unique names")
-        found[item.name] = item
-    return found
+        if item.name in by_name:
+            raise InputError(source, f"{noun} {item.name!r}", "the name twice", "unique names")
+        by_name[item.name] = item
+    return by_name
 
 
 def _check_bytes(nbytes: int, place: str, source: str) -> None:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TypedDict
 
 from memplan_engine.errors import InputError
-from memplan_engine.graph import Graph, Role
+from memplan_engine.graph import PRODUCED, Graph, Role
 from memplan_engine.problem import Origin, Problem, make_problem
 from memplan_engine.schedule import Schedule, check_reads, sequential
 
@@ -50,8 +50,8 @@ def lifetimes(graph: Graph, schedule: Schedule, unread: Unread = Unread.FREED) -
 def _unread(graph: Graph) -> list[str]:
     """The outputs of the ops none of whose outputs is read or returned: of several outputs together, those
     that nobody asks for go with the others."""
-    wanted = {name for op in graph.ops for name in (*op.inputs, *op.mutates)} | set(graph.outputs)
-    return [name for op in graph.ops if not wanted.intersection(op.outputs) for name in op.outputs]
+    read = {name for op in graph.ops for name in (*op.inputs, *op.mutates)} | set(graph.outputs)
+    return [name for op in graph.ops if not read.intersection(op.outputs) for name in op.outputs]
 
 
 class PlanningOptions(TypedDict, total=False):
@@ -90,20 +90,20 @@ def to_problem(
         raise InputError(graph.name, "alignment", str(alignment), "1 or more bytes")
     schedule = sequential(graph) if schedule is None else check_reads(graph, schedule, graph.name)
     alive = lifetimes(graph, schedule, unread)
-    planned = {Role.ACTIVATION, Role.OUTPUT} | ({Role.INPUT} if plan_inputs else set())
+    planned = PRODUCED | ({Role.INPUT} if plan_inputs else set())
     storages = {s.name: s for s in graph.storages if s.role in planned and s.nbytes}
-    chosen = [storages[name] for name in sorted(alive, key=lambda name: alive[name][0]) if name in storages]
-    alignments = [s.alignment or alignment for s in chosen]
+    buffers = [storages[name] for name in sorted(alive, key=lambda name: alive[name][0]) if name in storages]
+    alignments = [s.alignment or alignment for s in buffers]
     return make_problem(
-        [alive[s.name][0] for s in chosen],
-        [alive[s.name][1] for s in chosen],
+        [alive[s.name][0] for s in buffers],
+        [alive[s.name][1] for s in buffers],
         [
             -(-s.nbytes // unit) * unit if round_sizes else s.nbytes
-            for s, unit in zip(chosen, alignments, strict=True)
+            for s, unit in zip(buffers, alignments, strict=True)
         ],
-        names=[s.name for s in chosen],
+        names=[s.name for s in buffers],
         alignment=alignments,
-        steps=max(schedule.steps, max((alive[s.name][1] for s in chosen), default=0)),
+        steps=max(schedule.steps, max((alive[s.name][1] for s in buffers), default=0)),
         name=graph.name,
         origin=Origin(graph, schedule),
     )

@@ -85,23 +85,23 @@ def make_plan(
     the problem, or whose placement is not valid (a defect of the strategy, named).
     """
     problem = as_problem(source, alignment=alignment, plan_inputs=plan_inputs)
-    chosen = get_strategy(strategy) if isinstance(strategy, str) else strategy
-    limits = limits or SolveLimits(DEFAULT_SECONDS if is_anytime(chosen) else None)
+    strategy = get_strategy(strategy) if isinstance(strategy, str) else strategy
+    limits = limits or SolveLimits(DEFAULT_SECONDS if is_anytime(strategy) else None)
     _check_fixed(problem)
-    _warm_up(chosen, problem, limits.seconds is not None and limits.seconds < SHORT_SECONDS)
+    _warm_up(strategy, problem, limits.seconds is not None and limits.seconds < SHORT_SECONDS)
     if limits.seconds is not None:
         limits.reserve = min(CHECKING_SECONDS * len(problem), MOST_RESERVED * limits.seconds)
     with limits.running():
-        placement = chosen.place(problem, limits)
+        placement = strategy.place(problem, limits)
         seconds = limits.elapsed
-    parameters: tuple[tuple[str, Parameter], ...] = parameters_of(chosen)
+    parameters: tuple[tuple[str, Parameter], ...] = parameters_of(strategy)
     if placement.found_by:
         parameters = (*parameters, ("found_by", placement.found_by))
     offsets, objects = make_offsets(placement.offsets), make_objects(placement.objects)
     plan = Plan(
         problem,
         offsets,
-        chosen.name,
+        strategy.name,
         better(lower_bound(problem), placement.bound),
         parameters,
         seconds,
@@ -114,7 +114,9 @@ def make_plan(
     # Replaying a core may take seconds past the limit: `validate` does it when it is asked.
     report = validate_plan(plan, replay=False)
     if not report.valid:
-        raise PlanError(f"{problem.name}: {chosen.name} gave an invalid plan: {report.violations[0].message}")
+        raise PlanError(
+            f"{problem.name}: {strategy.name} gave an invalid plan: {report.violations[0].message}"
+        )
     return plan
 
 
@@ -135,11 +137,11 @@ def compare(
     MemplanError: no such strategy. PlanError: one that is named cannot place the problem.
     """
     problem = as_problem(source, alignment=alignment, plan_inputs=plan_inputs)
-    chosen = strategies_for(problem) if names is None else names
-    strategies = [get_strategy(name) for name in chosen]
+    names = strategies_for(problem) if names is None else names
+    strategies = [get_strategy(name) for name in names]
     return [
-        make_plan(problem, each, limits=SolveLimits(seconds if is_anytime(each) else None))
-        for each in strategies
+        make_plan(problem, strategy, limits=SolveLimits(seconds if is_anytime(strategy) else None))
+        for strategy in strategies
     ]
 
 
@@ -148,7 +150,7 @@ def strategies_for(problem: Problem) -> tuple[str, ...]:
 
     Shared objects, for one, have no place for buffers with fixed offsets.
     """
-    return tuple(name for name, known in known_strategies().items() if not obstacle(known, problem))
+    return tuple(name for name, strategy in known_strategies().items() if not obstacle(strategy, problem))
 
 
 def as_problem(
@@ -167,13 +169,15 @@ def as_problem(
     if alignment < 1:
         raise InputError(source.name, "alignment", str(alignment), "1 or more bytes")
     # Through Python's integers: a product that passes 2^63 is then an error and not another number.
-    asked, rows = np.unique(source.alignment, return_inverse=True)
+    alignments, rows = np.unique(source.alignment, return_inverse=True)
     return make_problem(
         source.start,
         source.end,
         source.size,
         names=source.names,
-        alignment=np.array([lcm(each, alignment) for each in asked.tolist()])[rows] if len(source) else 1,
+        alignment=np.array([lcm(value, alignment) for value in alignments.tolist()])[rows]
+        if len(source)
+        else 1,
         fixed=source.fixed,
         gaps=source.gaps,
         steps=source.steps,
@@ -197,23 +201,23 @@ def adopt(
     return Plan(problem, make_offsets(offsets), strategy, bound, (), seconds, make_objects(objects))
 
 
-def _warm_up(chosen: Strategy, problem: Problem, short: bool) -> None:
+def _warm_up(strategy: Strategy, problem: Problem, short: bool) -> None:
     """Have the kernels compiled or loaded before the clock starts: seconds and limits are the strategy's.
 
     Compiling those of a search takes half a minute, which a problem that needs none is spared. Loading them
     takes half a second, which only a `short` limit would feel: else they wait until they are needed. A small
     problem is placed by kernels that are interpreted.
     """
-    if chosen.name not in BUILT_IN or (is_anytime(chosen) and chosen.name not in SEARCHES):
+    if strategy.name not in BUILT_IN or (is_anytime(strategy) and strategy.name not in SEARCHES):
         return
-    if not is_anytime(chosen):
-        _warm_for(problem, chosen.name)
+    if not is_anytime(strategy):
+        _warm_for(problem, strategy.name)
     elif is_compiled(*SEARCH_KERNELS):
         # The portfolio stops at the bound, before it has used all its kernels.
         _warm_for(problem, *PORTFOLIO)
         if short:
             _warm_search()
-    elif chosen.name != "auto" or not _settled_at_once(problem, getattr(chosen, "capacity", None) or 0):
+    elif strategy.name != "auto" or not _settled_at_once(problem, getattr(strategy, "capacity", None) or 0):
         _warm(*PORTFOLIO)
         _warm_search()
     if not is_compiled(TREE_KERNEL) and make_timeline(problem).cell != effort.RUNS:

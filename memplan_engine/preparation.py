@@ -128,9 +128,9 @@ def _planning_options() -> dict[str, PlanningOption]:
     """The fields of `Preparation` by name, each with what its annotation says of it."""
     hints = get_type_hints(Preparation, include_extras=True)
     options = {}
-    for each in fields(Preparation):
-        kind, option = get_args(hints[each.name])
-        options[each.name] = option._replace(name=each.name, default=each.default, kind=kind)
+    for field in fields(Preparation):
+        kind, option = get_args(hints[field.name])
+        options[field.name] = option._replace(name=field.name, default=field.default, kind=kind)
     return options
 
 
@@ -162,7 +162,7 @@ def prepare(loaded: Loaded, how: Preparation, source: str = "") -> Problem:
             place = option.name.replace("_", " ")
             kind = "a finished plan stays as it is" if isinstance(loaded, Plan) else "buffers have no ops"
             raise InputError(
-                source or problem.name, place, _shown(getattr(how, option.name)), f"a graph: {kind}"
+                source or problem.name, place, _setting_text(getattr(how, option.name)), f"a graph: {kind}"
             )
     return as_problem(problem, alignment=how.alignment)
 
@@ -194,9 +194,9 @@ def range_options(graph: Graph, how: Preparation) -> dict[str, Any]:
     return {"schedule": prepared_schedule(graph, how), **how.options}
 
 
-def _shown(asked: object) -> str:
-    if asked is True:
+def _setting_text(setting: object) -> str:
+    if setting is True:
         return "switched on"
-    if isinstance(asked, tuple):
-        return ", ".join(f"{name}={value}" for name, value in asked)
-    return str(asked)
+    if isinstance(setting, tuple):
+        return ", ".join(f"{name}={value}" for name, value in setting)
+    return str(setting)

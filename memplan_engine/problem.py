@@ -191,18 +191,18 @@ def make_problem(
 def select(problem: Problem, rows: Ints, name: str = "") -> Problem:
     """The buffers `rows` (indices, in any order) of `problem` on the same time axis, as a problem of their
     own, called `name` or as the whole. Nothing is checked again."""
-    chosen = rows.tolist()
+    indices = rows.tolist()
     columns = {key: getattr(problem, key)[rows] for key in ("start", "end", "size", "alignment", "fixed")}
     for column in columns.values():
         column.flags.writeable = False
     return replace(
         problem,
         name=name or problem.name,
-        names=tuple(problem.names[row] for row in chosen),
-        gaps={place: problem.gaps[row] for place, row in enumerate(chosen) if row in problem.gaps},
+        names=tuple(problem.names[row] for row in indices),
+        gaps={position: problem.gaps[row] for position, row in enumerate(indices) if row in problem.gaps},
         origin=None,
         callers=problem.callers.select(rows) if problem.callers else None,
-        ids=None if problem.ids is None else tuple(problem.ids[row] for row in chosen),
+        ids=None if problem.ids is None else tuple(problem.ids[row] for row in indices),
         **columns,
     )
 
@@ -256,10 +256,10 @@ def _check_columns(columns: dict[str, Ints], names: tuple[str, ...], source: str
         )
 
 
-def _check_unique(labels: Sequence[str], what: str, source: str) -> None:
+def _check_unique(labels: Sequence[str], noun: str, source: str) -> None:
     if len(set(labels)) != len(labels):
         twice = Counter(labels).most_common(1)[0][0]
-        raise InputError(source, f"buffer {twice!r}", f"the {what} twice", f"unique {what}s")
+        raise InputError(source, f"buffer {twice!r}", f"the {noun} twice", f"unique {noun}s")
 
 
 def _exact_sum(column: Ints) -> int:

@@ -241,10 +241,10 @@ def workspace_of(problem: Problem) -> Workspace:
 
 def shared_by_step(problem: Problem) -> dict[int, int]:
     """The shared scratch in use, bytes, at each step that uses any: ops of one step run at once."""
-    found: dict[int, int] = {}
+    by_step: dict[int, int] = {}
     for op, step in scratching(problem):
-        found[step] = found.get(step, 0) + op.workspace.shared
-    return found
+        by_step[step] = by_step.get(step, 0) + op.workspace.shared
+    return by_step
 
 
 def scratching(problem: Problem) -> Iterator[tuple[Op, int]]:

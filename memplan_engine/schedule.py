@@ -46,8 +46,8 @@ def multi_stream(graph: Graph, streams: int) -> Schedule:
     steps = 0
     for level in sorted(by_level):
         ops = by_level[level]
-        for place, op in enumerate(ops):
-            step_of_op[op] = steps + place // streams
+        for position, op in enumerate(ops):
+            step_of_op[op] = steps + position // streams
         steps += -(-len(ops) // streams)
     return Schedule(tuple(step_of_op), steps)
 
@@ -83,7 +83,7 @@ def by_streams(graph: Graph, streams: Sequence[Sequence[str]], source: str = "sc
             raise InputError(source, f"op {name!r}", "the op twice", "one place on one stream")
         seen[name] = None
     _check_names(graph, seen, source)
-    index = {op.name: place for place, op in enumerate(graph.ops)}
+    index = {op.name: number for number, op in enumerate(graph.ops)}
     before = [dict.fromkeys(earlier) for earlier in dependencies(graph)]
     for stream in streams:
         for first, second in pairwise(stream):
@@ -101,12 +101,12 @@ def check_reads(graph: Graph, schedule: Schedule, source: str = "schedule") -> S
     """Return `schedule` if it has a step for every op and none runs before its inputs are made; raise
     InputError naming both ops. Whether ops that write in place come in order is `check_schedule`'s to say."""
     _check_length(graph, schedule, source)
-    made: dict[str, int] = {}
+    maker_of: dict[str, int] = {}
     for index, op in enumerate(graph.ops):
-        made |= dict.fromkeys(op.outputs, index)
+        maker_of |= dict.fromkeys(op.outputs, index)
     for op, step in zip(graph.ops, schedule.step_of_op, strict=True):
         for name in (*op.inputs, *op.mutates):
-            maker = made.get(name)
+            maker = maker_of.get(name)
             if maker is not None and schedule.step_of_op[maker] > step:
                 raise InputError(
                     source,
@@ -151,12 +151,12 @@ def _levels(before: Sequence[Iterable[int]]) -> list[int]:
     return level
 
 
-def _check_names(graph: Graph, given: Iterable[str], source: str) -> None:
+def _check_names(graph: Graph, ops: Iterable[str], source: str) -> None:
     names = {op.name for op in graph.ops}
-    unknown = [name for name in given if name not in names]
+    unknown = [name for name in ops if name not in names]
     if unknown:
         raise InputError(source, f"op {unknown[0]!r}", "no such op", f"an op of {graph.name}")
-    missing = names.difference(given)
+    missing = names.difference(ops)
     if missing:
         first = next(op.name for op in graph.ops if op.name in missing)
         raise InputError(source, f"op {first!r}", "no step", "a step for every op")
@@ -172,7 +172,7 @@ def dependencies(graph: Graph) -> list[tuple[int, ...]]:
     maker: dict[str, int] = {}
     writer: dict[str, int] = {}
     readers: dict[str, list[int]] = {}
-    found: list[tuple[int, ...]] = []
+    predecessors: list[tuple[int, ...]] = []
     for index, op in enumerate(graph.ops):
         before: dict[int, None] = {}
         for name in (*op.inputs, *op.mutates):
@@ -183,5 +183,5 @@ def dependencies(graph: Graph) -> list[tuple[int, ...]]:
             readers[home[name]], writer[home[name]] = [index], index
         maker |= dict.fromkeys(op.outputs, index)
         before.pop(index, None)
-        found.append(tuple(before))
-    return found
+        predecessors.append(tuple(before))
+    return predecessors

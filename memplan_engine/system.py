@@ -82,5 +82,5 @@ if sys.platform == "win32":
 
     def _windows_memory() -> int | None:
         status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
-        known = ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))
-        return status.physical if known else None
+        succeeded = ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))
+        return status.physical if succeeded else None

@@ -56,8 +56,8 @@ def parse_bytes(text: str, source: str = "size") -> int:
         number: str = match["number"]
         whole, _, decimals = number.partition(".")
         one: int = 10 ** len(decimals)
-        scaled, rest = divmod(int(whole + decimals) * _FACTORS[unit], one)
-        if not rest and scaled < 2**63:
+        scaled, remainder = divmod(int(whole + decimals) * _FACTORS[unit], one)
+        if not remainder and scaled < 2**63:
             return scaled
     shown = repr(text if len(text) <= 40 else f"{text[:39]}…")
     raise InputError(source, "", shown, f"bytes below 2^63, or {UNITS_TAKEN}")

@@ -19,15 +19,15 @@ CELLS = {"GRU", "LSTM", "RNN"}
 
 def counted(problem: Problem) -> str:
     """What the figures of `problem` count, and which ops hold more than is known."""
-    told = scope_words(problem.scope)
+    sentence = scope_words(problem.scope)
     kinds = {op.kind for op in problem.origin.graph.ops} if problem.origin else set()
     if problem.scope is Scope.WITH_TEMPORARIES:
         # Operators that call graphs have names without a dot; what happens inside these nobody has seen.
         calls = sorted(kind for kind in kinds if "." not in kind)
-        return f"{told}; the insides of {', '.join(calls)} are not known" if calls else told
+        return f"{sentence}; the insides of {', '.join(calls)} are not known" if calls else sentence
     if problem.scope is Scope.GRAPH and (cells := sorted(CELLS & kinds)):
-        return f"{told}, those of {', '.join(cells)} may be several times as large"
-    return told
+        return f"{sentence}, those of {', '.join(cells)} may be several times as large"
+    return sentence
 
 
 def claim_summary(problem: Problem) -> dict[str, str]:
@@ -60,8 +60,8 @@ def optimal_for(problem: Problem) -> str:
     """What an arena is optimal for when it meets its bound: "the graph's storages"."""
     if problem.origin is None:
         return "what the run allocated" if problem.scope is Scope.EAGER else "the buffers listed"
-    known = " of known size" if unknown_sizes(problem.origin.graph) else ""
-    return f"the graph's storages{known}"
+    qualifier = " of known size" if unknown_sizes(problem.origin.graph) else ""
+    return f"the graph's storages{qualifier}"
 
 
 def verdict(plan: Plan) -> str:
@@ -80,32 +80,32 @@ def over_bound(plan: Plan) -> str:
 def beside(plan: Plan) -> str:
     """What the arena's size does not say: "temporaries inside ops need up to 3 KiB more, beside it"; "" where
     there is nothing of that kind."""
-    problem, found = plan.problem, []
+    problem, parts = plan.problem, []
     if plan.workspace_bytes:
         name, most = workspace_name(problem), format_bytes(plan.workspace_bytes)
-        found.append(f"{name} inside ops need up to {most} more, beside it")
+        parts.append(f"{name} inside ops need up to {most} more, beside it")
     elif problem.scope is Scope.GRAPH:
-        found.append("temporaries inside ops are not known and not counted")
+        parts.append("temporaries inside ops are not known and not counted")
     if problem.origin and (unknown := unknown_sizes(problem.origin.graph)):
         verb = "is" if len(unknown) == 1 else "are"
-        found.append(f"{_storages(len(unknown))} of unknown size {verb} not counted")
-    return "; ".join(found)
+        parts.append(f"{_storages(len(unknown))} of unknown size {verb} not counted")
+    return "; ".join(parts)
 
 
 def fits_words(plan: Plan, capacity: int) -> str:
     """ "the arena fits into 4 MiB (4,194,304 B), 0 B to spare", and what lies beside it."""
-    told = f"the arena fits into {exact(capacity)}, {exact(capacity - plan.arena_bytes)} to spare"
-    found = []
+    sentence = f"the arena fits into {exact(capacity)}, {exact(capacity - plan.arena_bytes)} to spare"
+    parts = []
     if plan.workspace_bytes:
         over = ", more than that" if plan.total_bytes > capacity else ""
         name, most = workspace_name(plan.problem), format_bytes(plan.workspace_bytes)
-        found.append(
+        parts.append(
             f"{name} inside ops, up to {most} (reserved side by side {exact(plan.total_bytes)}{over})"
         )
     origin = plan.problem.origin
     if origin and (constants := storage_bytes(origin.graph, Role.CONSTANT)):
-        found.append(f"constants, {format_bytes(constants)}")
-    return f"{told}; beside it: {'; '.join(found)}" if found else told
+        parts.append(f"constants, {format_bytes(constants)}")
+    return f"{sentence}; beside it: {'; '.join(parts)}" if parts else sentence
 
 
 def _storages(count: int) -> str:

@@ -105,15 +105,15 @@ def managed_values(graph: Graph) -> tuple[ManagedValue, ...]:
             returned[home[name]] = name
     unknown = unknown_sizes(graph)
     whole = len(graph.outputs) == 1
-    found: dict[str, ManagedValue] = {}
+    values: dict[str, ManagedValue] = {}
     for storage, name in owner.items():
         reason, other = _reason(storages[storage], maker.get(name), returned.get(storage), whole, unknown)
-        found[name] = ManagedValue(name, reason in MANAGED, reason, storages[storage].nbytes, other)
+        values[name] = ManagedValue(name, reason in MANAGED, reason, storages[storage].nbytes, other)
     for tensor in graph.tensors:
-        if tensor.name not in found:
+        if tensor.name not in values:
             other = owner[tensor.storage]
-            found[tensor.name] = ManagedValue(tensor.name, found[other].managed, Reason.ALIAS, 0, other)
-    return tuple(found[tensor.name] for tensor in graph.tensors)
+            values[tensor.name] = ManagedValue(tensor.name, values[other].managed, Reason.ALIAS, 0, other)
+    return tuple(values[tensor.name] for tensor in graph.tensors)
 
 
 def managed_problem(
@@ -127,9 +127,9 @@ def managed_problem(
     """
     values = managed_values(graph)
     home = {tensor.name: tensor.storage for tensor in graph.tensors}
-    kept = {home[value.tensor] for value in values if value.managed}
+    managed = {home[value.tensor] for value in values if value.managed}
     whole = to_problem(graph, schedule, alignment=alignment)
-    rows = np.flatnonzero([name in kept for name in whole.names])
+    rows = np.flatnonzero([name in managed for name in whole.names])
     problem = make_problem(
         whole.start[rows],
         whole.end[rows],

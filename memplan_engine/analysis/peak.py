@@ -58,9 +58,9 @@ def find_peak(problem: Problem) -> Peak:
 
 def contents_of(problem: Problem, step: int) -> Peak:
     """Everything that is alive at `step`, as for the peak."""
-    known = find_provenance(problem)
+    provenances = find_provenance(problem)
     alive = [
-        Contributor(buffer, problem.names[buffer], bytes_at(problem, buffer, step), known[buffer])
+        Contributor(buffer, problem.names[buffer], bytes_at(problem, buffer, step), provenances[buffer])
         for buffer in alive_at(problem, step).tolist()
     ]
     contributors = sorted([*alive, *_scratch(problem, step)], key=lambda part: -part.nbytes)

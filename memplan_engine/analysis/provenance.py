@@ -71,14 +71,14 @@ def _find_provenance(problem: Problem) -> tuple[Provenance, ...]:
         return _of_callers(problem.callers)
     if problem.origin is None:
         return (UNKNOWN,) * len(problem)
-    known = _of_storages(problem.origin.graph)
-    return tuple(known.get(name, UNKNOWN) for name in problem.names)
+    by_storage = _of_storages(problem.origin.graph)
+    return tuple(by_storage.get(name, UNKNOWN) for name in problem.names)
 
 
 def _of_callers(callers: Callers) -> tuple[Provenance, ...]:
     """The operation and the line of code that asked for each buffer of a recording."""
-    known = [Provenance(each.kind, maker=each) for each in callers.stacks.callers]
-    return tuple(known[stack] if stack >= 0 else UNKNOWN for stack in callers.stack.tolist())
+    provenances = [Provenance(caller.kind, maker=caller) for caller in callers.stacks.callers]
+    return tuple(provenances[stack] if stack >= 0 else UNKNOWN for stack in callers.stack.tolist())
 
 
 def ops_at(problem: Problem, step: int) -> tuple[Op, ...]:
@@ -116,10 +116,10 @@ def _of_storages(graph: Graph) -> dict[str, Provenance]:
     sharing: dict[str, list[int]] = {}
     for index, tensor in enumerate(graph.tensors):
         sharing.setdefault(tensor.storage, []).append(index)
-    found = {}
+    provenances = {}
     for storage, members in sharing.items():
         maker, first = makers.get(storage), graph.tensors[members[0]]
-        found[storage] = Provenance(
+        provenances[storage] = Provenance(
             kind=maker.kind if maker else roles[storage].value,
             role=roles[storage],
             maker=maker,
@@ -128,4 +128,4 @@ def _of_storages(graph: Graph) -> dict[str, Provenance]:
             shape=first.shape,
             dtype=first.dtype,
         )
-    return found
+    return provenances

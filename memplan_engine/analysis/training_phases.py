@@ -67,16 +67,18 @@ def saved_activations(graph: Graph) -> tuple[str, ...]:
     there anyway.
     """
     home = {tensor.name: tensor.storage for tensor in graph.tensors}
-    given = {storage.name for storage in graph.storages if storage.role in (Role.INPUT, Role.CONSTANT)}
-    made: dict[str, Phase | None] = {}
+    external = {storage.name for storage in graph.storages if storage.role in (Role.INPUT, Role.CONSTANT)}
+    phase_of: dict[str, Phase | None] = {}
     read: set[str] = set()
     for op in graph.ops:
         for name in op.outputs:
-            made.setdefault(home[name], op.phase)
+            phase_of.setdefault(home[name], op.phase)
         if op.phase is Phase.BACKWARD:
             read.update(home[name] for name in (*op.inputs, *op.mutates))
     return tuple(
-        name for name, phase in made.items() if phase is Phase.FORWARD and name in read and name not in given
+        name
+        for name, phase in phase_of.items()
+        if phase is Phase.FORWARD and name in read and name not in external
     )
 
 
@@ -95,9 +97,9 @@ def phase_steps(graph: Graph, schedule: Schedule) -> dict[Phase, tuple[tuple[int
     before: set[Phase] = set()
     for step in sorted(phases):
         for phase in phases[step]:
-            known = ranges.setdefault(phase, [])
-            start = known.pop()[0] if phase in before else step
-            known.append((start, step + 1))
+            spans = ranges.setdefault(phase, [])
+            start = spans.pop()[0] if phase in before else step
+            spans.append((start, step + 1))
         before = phases[step]
     return {phase: tuple(ranges[phase]) for phase in Phase if phase in ranges}
 

@@ -41,10 +41,10 @@ def workspace_bytes(graph: Graph, schedule: Schedule | None = None) -> Ints:
     """The scratch in use at each step, bytes: the shared one of the ops that run then, and all that is kept
     for single ops, which is there at every step."""
     schedule = sequential(graph) if schedule is None else schedule
-    taken = np.zeros(schedule.steps, dtype=np.int64)
+    scratch = np.zeros(schedule.steps, dtype=np.int64)
     shared = np.array([op.workspace.shared for op in graph.ops], dtype=np.int64)
-    np.add.at(taken, np.array(schedule.step_of_op, dtype=np.int64), shared)
-    return taken + sum(op.workspace.unique for op in graph.ops)
+    np.add.at(scratch, np.array(schedule.step_of_op, dtype=np.int64), shared)
+    return scratch + sum(op.workspace.unique for op in graph.ops)
 
 
 def predicted_live(graph: Graph, schedule: Schedule | None = None, *, unread: Unread = Unread.FREED) -> Ints:
@@ -80,8 +80,8 @@ def workspaces_as_tensors(graph: Graph) -> Graph:
                 Tensor(name, (nbytes,), "uint8", nbytes, name, formulas=(formula,) if formula else ())
             )
             storages.append(Storage(name, nbytes, Role.ACTIVATION, formula=formula))
-            kept = replace(op.workspace, shared=0, formula="")
-            op = replace(op, outputs=(*op.outputs, name), workspace=kept)
+            workspace = replace(op.workspace, shared=0, formula="")
+            op = replace(op, outputs=(*op.outputs, name), workspace=workspace)
         ops.append(op)
     return check_graph(
         replace(graph, tensors=tuple(tensors), storages=tuple(storages), ops=tuple(ops)), graph.name

@@ -88,8 +88,8 @@ VERBS = {
 class LazyVerbs(TyperGroup):
     """Knows its verbs from VERBS: the module of one is imported when it is run or asked for its options."""
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.commands = {verb: TyperCommand(verb, help=text) for verb, (_, text) in VERBS.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -118,8 +118,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(value: bool) -> None:
+    if value:
         from importlib.metadata import version
 
         print(f"memplan {version('memplan')}")

@@ -84,22 +84,24 @@ def with_preparation(
     `without`. Errors that name a graph name the file that it came from."""
     if verb is None:
         return partial(with_preparation, without=without)
-    shared = [_parameter_of(each) for name, each in PLANNING_OPTIONS.items() if name not in without]
+    shared = [_parameter_of(entry) for name, entry in PLANNING_OPTIONS.items() if name not in without]
 
     @wraps(verb)
-    def run(**given: Any) -> None:
-        asked = {parameter.name: given.pop(parameter.name) for parameter in shared}
-        asked["symbols"] = tuple(parse_symbols(asked["symbols"] or []).items())
-        how = Preparation(**asked)
+    def run(**kwargs: Any) -> None:
+        options = {parameter.name: kwargs.pop(parameter.name) for parameter in shared}
+        options["symbols"] = tuple(parse_symbols(options["symbols"] or []).items())
+        how = Preparation(**options)
         try:
-            verb(**given, how=how)
+            verb(**kwargs, how=how)
         except InputError as error:
             source = _FILES.get(error.source, error.source)
             raise InputError(source, error.place, error.found, error.expected) from error
 
     hints = get_type_hints(verb, include_extras=True)
     own = inspect.signature(verb).parameters.values()
-    parameters = [each.replace(annotation=hints[each.name]) for each in own if each.name != "how"] + shared
+    parameters = [
+        parameter.replace(annotation=hints[parameter.name]) for parameter in own if parameter.name != "how"
+    ] + shared
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
@@ -110,13 +112,13 @@ def open_file(file: Path, how: Preparation, keep_symbols: bool = False) -> tuple
     when `keep_symbols`; every other kind of graph keeps its symbols."""
     if not recognise(file).binds_dimensions:
         with reading(file) as progress:
-            return _known(load(file, ImportOptions(progress=progress)), file), how
+            return _with_file_name(load(file, ImportOptions(progress=progress)), file), how
     values = dict(how.symbols)
     options = ImportOptions(hints=values) if keep_symbols else ImportOptions(dims=values)
-    return _known(load(file, options), file), replace(how, symbols=())
+    return _with_file_name(load(file, options), file), replace(how, symbols=())
 
 
-def _known(loaded: Loaded, file: Path) -> Loaded:
+def _with_file_name(loaded: Loaded, file: Path) -> Loaded:
     """`loaded`, whose name errors will give as that of `file`."""
     name = loaded.problem.name if isinstance(loaded, Plan) else loaded.name
     _FILES[name] = file.name

@@ -57,10 +57,10 @@ class Matching:
         """A row of base and one of head for all that there is, NOBODY for none: the pairs, then what only
         base has, then what only head has."""
         base, head = self.pairs
-        gone, new = np.flatnonzero(self.head_of == NOBODY), np.flatnonzero(self.base_of == NOBODY)
+        removed, added = np.flatnonzero(self.head_of == NOBODY), np.flatnonzero(self.base_of == NOBODY)
         return (
-            np.concatenate([base, gone, np.full(len(new), NOBODY)]),
-            np.concatenate([head, np.full(len(gone), NOBODY), new]),
+            np.concatenate([base, removed, np.full(len(added), NOBODY)]),
+            np.concatenate([head, np.full(len(removed), NOBODY), added]),
         )
 
     @property
@@ -130,24 +130,24 @@ class _Matches:
     taken."""
 
     mate: Ints
-    taken: Flags
+    paired: Flags
 
     def add(self, base: Ints, head: Ints) -> _Matches:
         """These matches, too."""
-        mate, taken = self.mate.copy(), self.taken.copy()
-        mate[base], taken[head] = head, True
-        return _Matches(mate, taken)
+        mate, paired = self.mate.copy(), self.paired.copy()
+        mate[base], paired[head] = head, True
+        return _Matches(mate, paired)
 
     def anchors(self) -> tuple[Ints, Ints]:
         """As many matches as possible that keep the order, of base and of head."""
         base = np.flatnonzero(self.mate != NOBODY)
-        kept = longest_increasing(self.mate[base])
-        return base[kept], self.mate[base[kept]]
+        increasing = longest_increasing(self.mate[base])
+        return base[increasing], self.mate[base[increasing]]
 
     @property
     def complete(self) -> bool:
         """Whether one side has nothing left to match."""
-        return bool((self.mate != NOBODY).all() or self.taken.all())
+        return bool((self.mate != NOBODY).all() or self.paired.all())
 
 
 def _search(traits: Traits) -> _Matches:
@@ -156,14 +156,14 @@ def _search(traits: Traits) -> _Matches:
         return matches
     alike = fold(traits.same, traits.stem)
     matches = _in_order(matches, alike)
-    matches = _in_equal_number(matches, alike, traits.made | traits.telling)
+    matches = _in_equal_number(matches, alike, traits.has_op | traits.telling)
     # Without an op a stem says little: then its name has to be telling, or its lifetime the same.
-    matches = _in_order(matches, fold(traits.op, traits.stem), traits.made | traits.telling)
-    matches = _in_equal_number(matches, fold(traits.op, traits.name, traits.context), ~traits.made)
+    matches = _in_order(matches, fold(traits.op, traits.stem), traits.has_op | traits.telling)
+    matches = _in_equal_number(matches, fold(traits.op, traits.name, traits.context), ~traits.has_op)
     # Names that hold a line number are new when a line was added above: then size and lifetime tell more.
-    matches = _in_order(matches, fold(traits.same, traits.context), traits.made)
+    matches = _in_order(matches, fold(traits.same, traits.context), traits.has_op)
     matches = _in_order(matches, traits.op, traits.in_module)
-    matches = _in_order(matches, fold(traits.kind, traits.shape, traits.size), traits.made)
+    matches = _in_order(matches, fold(traits.kind, traits.shape, traits.size), traits.has_op)
     return _in_equal_number(matches, fold(traits.kind, traits.name), traits.telling)
 
 
@@ -171,16 +171,16 @@ def _first(traits: Traits) -> _Matches:
     """The best of three ways to begin: by names, by what is alike in order, by ops in order of any size."""
     matches = _by_name(traits)
     best = _score(matches, traits)
-    if best == 3 * min(len(matches.mate), len(matches.taken)):
+    if best == 3 * min(len(matches.mate), len(matches.paired)):
         return matches
     alike = fold(traits.same, traits.stem), None
-    ops = fold(traits.op, traits.stem), traits.made | traits.telling
-    for way in ((alike, ops), (ops,)):
+    ops = fold(traits.op, traits.stem), traits.has_op | traits.telling
+    for stages in ((alike, ops), (ops,)):
         other = _nothing(traits)
-        for codes, wanted in way:
-            other = _in_order(other, fold(codes, traits.context), wanted)
-        for codes, wanted in way:
-            other = _in_order(other, codes, wanted)
+        for codes, mask in stages:
+            other = _in_order(other, fold(codes, traits.context), mask)
+        for codes, mask in stages:
+            other = _in_order(other, codes, mask)
         score = _score(other, traits)
         if score > best:
             matches, best = other, score
@@ -192,7 +192,7 @@ def _by_name(traits: Traits) -> _Matches:
     a name that says enough."""
     matches = _in_equal_number(_nothing(traits), fold(traits.same, traits.name))
     named = fold(traits.kind, traits.module, traits.name)
-    return _in_equal_number(matches, named, traits.made | traits.telling)
+    return _in_equal_number(matches, named, traits.has_op | traits.telling)
 
 
 def _nothing(traits: Traits) -> _Matches:
@@ -208,45 +208,45 @@ def _score(matches: _Matches, traits: Traits) -> int:
     return len(base) + sum(int((column[base] == column[head]).sum()) for column in columns)
 
 
-def _in_order(matches: _Matches, codes: Ints, wanted: Flags | None = None) -> _Matches:
-    """Match what has equal `codes`, in order, between the anchors there are; only of those `wanted`."""
+def _in_order(matches: _Matches, codes: Ints, mask: Flags | None = None) -> _Matches:
+    """Match what has equal `codes`, in order, between the anchors there are; only of those `mask`."""
     for _ in range(MOST_ROUNDS):
-        base, head = _once_on_both_sides(_stretches(matches, codes, wanted))
+        base, head = _once_on_both_sides(_stretches(matches, codes, mask))
         if not len(base):
             break
-        kept = longest_increasing(head)
-        matches = matches.add(base[kept], head[kept])
-    left = _stretches(matches, codes, wanted)
-    stretches = int(max(left.base_stretch.max(initial=-1), left.head_stretch.max(initial=-1))) + 1
+        increasing = longest_increasing(head)
+        matches = matches.add(base[increasing], head[increasing])
+    unmatched = _stretches(matches, codes, mask)
+    stretches = int(max(unmatched.base_stretch.max(initial=-1), unmatched.head_stretch.max(initial=-1))) + 1
     every = np.arange(stretches + 1)
     place = align_stretches(
-        left.base_codes,
-        left.head_codes,
-        np.searchsorted(left.base_stretch, every),
-        np.searchsorted(left.head_stretch, every),
+        unmatched.base_codes,
+        unmatched.head_codes,
+        np.searchsorted(unmatched.base_stretch, every),
+        np.searchsorted(unmatched.head_stretch, every),
         MOST_EDITS,
     )
     matched = np.flatnonzero(place != NOBODY)
-    return matches.add(left.base[matched], left.head[place[matched]])
+    return matches.add(unmatched.base[matched], unmatched.head[place[matched]])
 
 
-def _in_equal_number(matches: _Matches, codes: Ints, wanted: Flags | None = None) -> _Matches:
+def _in_equal_number(matches: _Matches, codes: Ints, mask: Flags | None = None) -> _Matches:
     """Match what is there equally often on both sides, wherever it stands: the first with the first …"""
-    left = _left(matches, codes, wanted)
-    sides = left.base_codes, left.head_codes
+    unmatched = _unmatched(matches, codes, mask)
+    sides = unmatched.base_codes, unmatched.head_codes
     room = max(int(codes.max(initial=-1)) + 1, 1)
     often = [np.bincount(side, minlength=room) for side in sides]
     equal = (often[0] == often[1]) & (often[0] > 0)
     base, head = (
         rows[order[equal[side[order]]]]
-        for rows, side in zip((left.base, left.head), sides, strict=True)
+        for rows, side in zip((unmatched.base, unmatched.head), sides, strict=True)
         for order in (np.argsort(side, kind="stable"),)
     )
     return matches.add(base, head)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Left:
+class _Unmatched:
     """What has no match yet, of both sides: its places, its codes, and the stretch between two anchors in
     which it lies, ascending."""
 
@@ -258,43 +258,43 @@ class _Left:
     head_stretch: Ints
 
 
-def _left(matches: _Matches, codes: Ints, wanted: Flags | None) -> _Left:
+def _unmatched(matches: _Matches, codes: Ints, mask: Flags | None) -> _Unmatched:
     split = len(matches.mate)
-    free = [matches.mate == NOBODY, ~matches.taken]
-    if wanted is not None:
-        free = [free[0] & wanted[:split], free[1] & wanted[split:]]
+    free = [matches.mate == NOBODY, ~matches.paired]
+    if mask is not None:
+        free = [free[0] & mask[:split], free[1] & mask[split:]]
     base, head = map(np.flatnonzero, free)
     nowhere = np.zeros(0, dtype=np.int64)
-    return _Left(base, head, codes[:split][base], codes[split:][head], nowhere, nowhere)
+    return _Unmatched(base, head, codes[:split][base], codes[split:][head], nowhere, nowhere)
 
 
-def _stretches(matches: _Matches, codes: Ints, wanted: Flags | None) -> _Left:
+def _stretches(matches: _Matches, codes: Ints, mask: Flags | None) -> _Unmatched:
     """What is left, the stretches numbered without those that are empty on one side."""
-    left, (base, head) = _left(matches, codes, wanted), matches.anchors()
-    base_stretch, head_stretch = np.searchsorted(base, left.base), np.searchsorted(head, left.head)
+    unmatched, (base, head) = _unmatched(matches, codes, mask), matches.anchors()
+    base_stretch, head_stretch = np.searchsorted(base, unmatched.base), np.searchsorted(head, unmatched.head)
     in_base, in_head = np.isin(base_stretch, head_stretch), np.isin(head_stretch, base_stretch)
     shared = base_stretch[in_base]
     shared = shared[np.diff(shared, prepend=-1) > 0]
-    return _Left(
-        left.base[in_base],
-        left.head[in_head],
-        left.base_codes[in_base],
-        left.head_codes[in_head],
+    return _Unmatched(
+        unmatched.base[in_base],
+        unmatched.head[in_head],
+        unmatched.base_codes[in_base],
+        unmatched.head_codes[in_head],
         np.searchsorted(shared, base_stretch[in_base]),
         np.searchsorted(shared, head_stretch[in_head]),
     )
 
 
-def _once_on_both_sides(left: _Left) -> tuple[Ints, Ints]:
+def _once_on_both_sides(unmatched: _Unmatched) -> tuple[Ints, Ints]:
     """What has a code that is there once in its stretch, on either side; in the base's order."""
-    split = len(left.base)
-    stretch = np.concatenate([left.base_stretch, left.head_stretch])
-    codes = fold(stretch, np.concatenate([left.base_codes, left.head_codes]))
+    split = len(unmatched.base)
+    stretch = np.concatenate([unmatched.base_stretch, unmatched.head_stretch])
+    codes = fold(stretch, np.concatenate([unmatched.base_codes, unmatched.head_codes]))
     room = max(int(codes.max(initial=-1)) + 1, 1)
     once = (np.bincount(codes[:split], minlength=room) == 1) & (
         np.bincount(codes[split:], minlength=room) == 1
     )
     base, head = np.flatnonzero(once[codes[:split]]), np.flatnonzero(once[codes[split:]])
-    where = np.zeros(room, dtype=np.int64)
-    where[codes[split:][head]] = head
-    return left.base[base], left.head[where[codes[:split][base]]]
+    row_of = np.zeros(room, dtype=np.int64)
+    row_of[codes[split:][head]] = head
+    return unmatched.base[base], unmatched.head[row_of[codes[:split][base]]]

@@ -191,7 +191,7 @@ class Moment:
     def causes(self) -> dict[Cause, int]:
         """The difference in bytes by cause: all of them, 0 where there is none."""
         deltas = self.head_held - self.base_held
-        return {cause: int(deltas[self.cause == place].sum()) for place, cause in enumerate(CAUSES)}
+        return {cause: int(deltas[self.cause == index].sum()) for index, cause in enumerate(CAUSES)}
 
 
 def counterpart(step: int, timeline: Timeline, base: Load) -> tuple[int, Footing]:

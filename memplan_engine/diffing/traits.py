@@ -38,8 +38,8 @@ class Things:
 class Traits:
     """The things of both sides, base's `split` first and then head's, as columns of whole numbers: equal
     numbers, equal traits. `stem` is the name without the number at its end; `op` is kind, module and rank
-    together, `same` kind, module, shape and size. `telling` says whose name says
-    more than a number would; `in_module` who has a module path; `made` who comes from an op that is known."""
+    together, `same` kind, module, shape and size. `telling` says whose name says more than a number would;
+    `in_module` who has a module path; `has_op` who comes from an op that is known."""
 
     split: int
     name: Ints
@@ -53,7 +53,7 @@ class Traits:
     same: Ints
     telling: Flags
     in_module: Flags
-    made: Flags
+    has_op: Flags
 
 
 def buffers_of(problem: Problem, with_origin: bool = True) -> Things:
@@ -68,13 +68,13 @@ def buffers_of(problem: Problem, with_origin: bool = True) -> Things:
     origins = [provenance[row] for row in order]
     if problem.origin is not None:
         ops = {op.name: op.kind for op in problem.origin.graph.ops}
-        context = [tuple(ops[reader] for reader in each.readers) for each in origins]
+        context = [tuple(ops[reader] for reader in origin.readers) for origin in origins]
     return Things(
         rows,
         names,
-        [each.module for each in origins],
-        [(each.kind, each.dtype) for each in origins],
-        [each.shape for each in origins],
+        [origin.module for origin in origins],
+        [(origin.kind, origin.dtype) for origin in origins],
+        [origin.shape for origin in origins],
         sizes,
         context,
     )
@@ -114,7 +114,7 @@ def compare_traits(base: Things, head: Things) -> Traits:
     stems = [[_stem(name) for name in side.names] for side in (base, head)]
     stem = number(*stems)
     both = len(stem)
-    made = base.kinds is not None and head.kinds is not None
+    has_op = base.kinds is not None and head.kinds is not None
     kind, module = _column(base.kinds, head.kinds, both), _column(base.modules, head.modules, both)
     shape, size = _column(base.shapes, head.shapes, both), dense(np.concatenate([base.sizes, head.sizes]))
     in_module = np.zeros(both, dtype=np.bool_)
@@ -131,18 +131,18 @@ def compare_traits(base: Things, head: Things) -> Traits:
         context=number(base.context, head.context),
         op=fold(kind, module, _column(_ranks(base), _ranks(head), both)),
         same=fold(kind, module, shape, size),
-        telling=_telling(stem, made) & np.fromiter(map(bool, chain(*stems)), np.bool_),
+        telling=_telling(stem, has_op) & np.fromiter(map(bool, chain(*stems)), np.bool_),
         in_module=in_module,
-        made=np.full(both, made),
+        has_op=np.full(both, has_op),
     )
 
 
-def _telling(stem: Ints, made: bool) -> Flags:
+def _telling(stem: Ints, has_op: bool) -> Flags:
     """Which stems say something. Names that a tracer gives (view_17) are no more than numbers, unless hardly
     any other is like them; those in lists of buffers are people's own, unless most of them are alike."""
     bearers = np.bincount(stem)[stem] if len(stem) else stem
     few = bearers <= 2 * FEW
-    return few if made else few | (2 * bearers <= len(stem))
+    return few if has_op else few | (2 * bearers <= len(stem))
 
 
 def _column(base: Sequence[Hashable] | None, head: Sequence[Hashable] | None, both: int) -> Ints:

@@ -41,13 +41,13 @@ class FxStorage:
 class Storages:
     """The storages of one graph.
 
-    made: node → the storages that are new with it.
+    produced: node → the storages that are new with it.
     read: node → the storages that those read who read the node.
     unread: the storages that a value without readers holds, by the rule's own idea of holding.
     fixed: storages that belong to the module and are never released.
     """
 
-    made: Mapping[Node, tuple[FxStorage, ...]]
+    produced: Mapping[Node, tuple[FxStorage, ...]]
     read: Mapping[Node, tuple[FxStorage, ...]]
     unread: frozenset[FxStorage]
     fixed: frozenset[FxStorage] = field(default=frozenset())
@@ -121,11 +121,11 @@ def matched(forward: Graph, backward: Graph, size_of: SizeOf) -> tuple[dict[str,
     """
     returned = {node.name: node for node in returned_nodes(forward, FORWARD)}
     returned_nodes(backward, BACKWARD)
-    taken = {node.name: node for node in backward.nodes if node.op == "placeholder"}
-    if taken and all(name.startswith(PRIMALS) for name in taken):
+    placeholders = {node.name: node for node in backward.nodes if node.op == "placeholder"}
+    if placeholders and all(name.startswith(PRIMALS) for name in placeholders):
         expected = "tangents, or what the forward graph saves: a backward graph"
         raise InputError(BACKWARD, "placeholders", "nothing but primals", expected)
-    for name, node in taken.items():
+    for name, node in placeholders.items():
         place = f"placeholder {name}"
         if name in returned:
             here, there = size_of(node), size_of(returned[name])
@@ -136,7 +136,7 @@ def matched(forward: Graph, backward: Graph, size_of: SizeOf) -> tuple[dict[str,
             raise InputError(
                 BACKWARD, place, "a saved view that the forward graph does not return", "one of its outputs"
             )
-    return returned, taken
+    return returned, placeholders
 
 
 def returned_nodes(graph: Graph, source: str) -> list[Node]:

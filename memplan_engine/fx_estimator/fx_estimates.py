@@ -71,9 +71,9 @@ def profile_of(
     calls = [node for node in graph.nodes if node.op in CALLS]
     released = _released(graph, storages, unread)
     before = [node for node in graph.nodes if node.op not in CALLS]
-    profile = [sum(storage.nbytes for node in before for storage in storages.made.get(node, ()))]
+    profile = [sum(storage.nbytes for node in before for storage in storages.produced.get(node, ()))]
     for node in calls:
-        profile.append(profile[-1] + sum(storage.nbytes for storage in storages.made.get(node, ())))
+        profile.append(profile[-1] + sum(storage.nbytes for storage in storages.produced.get(node, ())))
         free = [s for s in released.get(node, ()) if all(is_releasable(owner) for owner in s.owners)]
         profile.append(profile[-1] - sum(storage.nbytes for storage in free))
     return profile
@@ -84,9 +84,9 @@ def _released(graph: Graph, storages: Storages, unread: Unread) -> dict[Node, li
     last: dict[FxStorage, Node] = {}
     if unread is Unread.FREED:
         first_call = next((node for node in graph.nodes if node.op in CALLS), None)
-        for node, made in storages.made.items():
+        for node, produced in storages.produced.items():
             maker = node if node.op in CALLS else first_call
-            last |= {storage: maker for storage in made if maker is not None}
+            last |= {storage: maker for storage in produced if maker is not None}
     for node in graph.nodes:
         for used in node.all_input_nodes:
             last |= dict.fromkeys(storages.read[used], node)
@@ -218,4 +218,4 @@ def estimate_peaks(capture: TrainingCapture) -> tuple[EstimateEntry, ...]:
 def estimates_summary(estimates: Sequence[EstimateEntry]) -> list[dict[str, Any]]:
     """The estimates as plain values for machines, bytes, with what they count."""
     counted = scope_summary(Scope.GRAPH, COUNTED)
-    return [{**counted, **each.model_dump(), "peak": each.peak} for each in estimates]
+    return [{**counted, **estimate.model_dump(), "peak": estimate.peak} for estimate in estimates]

@@ -53,11 +53,11 @@ class PublishedAliasing:
         }
         for origin, items in aliases.items.items():
             read |= _outputs(source, origin, items, size_of)
-        made = {node: storages for node, storages in read.items() if node not in aliases.item_of}
+        produced = {node: storages for node, storages in read.items() if node not in aliases.item_of}
         read |= {view: read[origin] for view, origin in aliases.view_of.items()}
         readers = {storage for node in graph.nodes for used in node.all_input_nodes for storage in read[used]}
-        unread = {storage for storages in made.values() for storage in storages} - readers
-        return Storages({n: s for n, s in made.items() if n.op != "get_attr"}, read, frozenset(unread))
+        unread = {storage for storages in produced.values() for storage in storages} - readers
+        return Storages({n: s for n, s in produced.items() if n.op != "get_attr"}, read, frozenset(unread))
 
     def interactions(self, forward: Graph, backward: Graph, size_of: SizeOf) -> Interactions:
         """As `Aliasing.interactions`: all by name. A returned node that the backward graph does not take
@@ -68,15 +68,15 @@ class PublishedAliasing:
         ------
         InputError: graphs that do not match (see `matched`).
         """
-        returned, taken = matched(forward, backward, size_of)
+        returned, placeholders = matched(forward, backward, size_of)
         views = torch_views()
-        held = {name for name in taken if name not in returned}
+        held = {name for name in placeholders if name not in returned}
         for name, node in returned.items():
-            if name in taken and name.startswith("view") and views.is_view(node):
+            if name in placeholders and name.startswith("view") and views.is_view(node):
                 origin = first_argument(node)
                 if origin is not None and origin.name.startswith(PRIMALS):
                     held.add(name)
-        return Interactions(sum(size_of(n) for name, n in returned.items() if name not in taken), held)
+        return Interactions(sum(size_of(n) for name, n in returned.items() if name not in placeholders), held)
 
     def pair(self, forward: Graph, backward: Graph, size_of: SizeOf) -> Pair:
         """As `Aliasing.pair`: this rule looks at one graph at a time."""
@@ -134,18 +134,18 @@ class Aliases:
         index: Any = node.args[1]
         if not isinstance(index, Hashable):
             raise self._error(node, f"a getitem of {origin.name} at {index!r}", "a single index")
-        taken = self.items.setdefault(origin, {})
-        if index in taken:
-            found = f"index {index!r} of {origin.name}, which {taken[index].name} has taken"
+        getitems = self.items.setdefault(origin, {})
+        if index in getitems:
+            found = f"index {index!r} of {origin.name}, which {getitems[index].name} has taken"
             raise self._error(node, found, "one getitem for each output")
-        taken[index] = node
+        getitems[index] = node
         self.item_of[node] = origin
 
-    def _origin(self, node: Node, what: str) -> Node:
+    def _origin(self, node: Node, noun: str) -> Node:
         origin = first_argument(node)
         if origin is None:
             found = repr(node.args[0]) if node.args else "no arguments"
-            raise self._error(node, f"{what} of {found}", f"{what} of a node")
+            raise self._error(node, f"{noun} of {found}", f"{noun} of a node")
         return origin
 
     def _value(self, node: Node) -> Any:
@@ -161,13 +161,15 @@ def _outputs(
     source: str, origin: Node, items: dict[Hashable, Node], size_of: SizeOf
 ) -> dict[Node, tuple[FxStorage, ...]]:
     """A storage for each getitem of `origin`, and one for what they leave; `origin` reads all of them."""
-    each = {node: FxStorage(size_of(node), (origin,)) for node in items.values()}
-    claimed, whole = sum(storage.nbytes for storage in each.values()), size_of(origin)
+    by_getitem = {node: FxStorage(size_of(node), (origin,)) for node in items.values()}
+    claimed, whole = sum(storage.nbytes for storage in by_getitem.values()), size_of(origin)
     if claimed > whole:
         found = f"{whole} bytes, of which getitems take {claimed}"
         raise InputError(source, f"node {origin.name}", found, "no more than the whole")
     unclaimed = FxStorage(whole - claimed, (origin,))
-    return {origin: (unclaimed, *each.values())} | {node: (storage,) for node, storage in each.items()}
+    return {origin: (unclaimed, *by_getitem.values())} | {
+        node: (storage,) for node, storage in by_getitem.items()
+    }
 
 
 def torch_views() -> Any:

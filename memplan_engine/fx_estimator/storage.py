@@ -40,12 +40,12 @@ class Rerun:
     """Values and storages of a run. Everything is kept alive, so that no storage is seen twice.
 
     values: node → what it gave.
-    shown: node → identities of the storages in that value when it was made, each once, in order.
+    storages: node → identities of the storages in that value when it was made, each once, in order.
     nbytes: identity → bytes of the storage.
     """
 
     values: dict[Node, Any] = field(default_factory=dict)
-    shown: dict[Node, tuple[int, ...]] = field(default_factory=dict)
+    storages: dict[Node, tuple[int, ...]] = field(default_factory=dict)
     nbytes: dict[int, int] = field(default_factory=dict)
     kept: list[torch.UntypedStorage] = field(default_factory=list)
 
@@ -54,7 +54,7 @@ class Rerun:
         storages = [leaf.untyped_storage() for leaf in tensors_of(value)]
         self.values[node] = value
         self.kept += storages
-        self.shown[node] = tuple(dict.fromkeys(storage._cdata for storage in storages))
+        self.storages[node] = tuple(dict.fromkeys(storage._cdata for storage in storages))
         self.nbytes |= {storage._cdata: concrete(storage.nbytes()) for storage in storages}
 
 
@@ -71,7 +71,7 @@ def rerun(graph: Graph, source: str, handed: Mapping[str, Any] | None = None) ->
 
     mode = fake_mode()
     twins = FakeTwins(mode)
-    done = Rerun()
+    result = Rerun()
 
     class Interpreter(torch.fx.Interpreter):
         """Notes what each node gives, and says which node fails."""
@@ -95,7 +95,7 @@ def rerun(graph: Graph, source: str, handed: Mapping[str, Any] | None = None) ->
                 elif is_higher_order(n):
                     value = fresh(value)
             try:
-                done.note(n, value)
+                result.note(n, value)
             except InputError as error:
                 raise InputError(source, f"node {n.name}", error.found, error.expected) from None
             return value
@@ -105,7 +105,7 @@ def rerun(graph: Graph, source: str, handed: Mapping[str, Any] | None = None) ->
     interpreter.extra_traceback = False
     with torch.no_grad(), quiet():
         interpreter.run(enable_io_processing=False)
-    return done
+    return result
 
 
 def _placeholder(node: Node, source: str, handed: Mapping[str, Any], twins: FakeTwins) -> Any:
@@ -143,8 +143,8 @@ class StorageAliasing:
         ------
         InputError: graphs that do not match (see `matched`) or cannot be run under fake tensors.
         """
-        returned, taken = matched(forward, backward, size_of)
-        return _interactions(rerun(forward, FORWARD), returned, taken)
+        returned, placeholders = matched(forward, backward, size_of)
+        return _interactions(rerun(forward, FORWARD), returned, placeholders)
 
     def pair(self, forward: Graph, backward: Graph, size_of: SizeOf) -> Pair:
         """As `Aliasing.pair`: what the forward saves shares storages in the backward as it does where it was
@@ -154,13 +154,13 @@ class StorageAliasing:
         ------
         InputError: as `interactions`.
         """
-        returned, taken = matched(forward, backward, size_of)
+        returned, placeholders = matched(forward, backward, size_of)
         run = rerun(forward, FORWARD)
         saved = {name: run.values[node] for name, node in returned.items()}
         return Pair(
             _storages(forward, run),
             _storages(backward, rerun(backward, BACKWARD, saved)),
-            _interactions(run, returned, taken),
+            _interactions(run, returned, placeholders),
         )
 
 
@@ -168,34 +168,34 @@ def _storages(graph: Graph, run: Rerun) -> Storages:
     inner = [node for node in graph.nodes if node.op != "output"]
     owners: dict[int, list[Node]] = {}
     for node in inner:
-        for identity in run.shown[node]:
-            known = owners.setdefault(identity, [])
-            if not known or node.op in OUTSIDE:
-                known.append(node)
+        for identity in run.storages[node]:
+            entry = owners.setdefault(identity, [])
+            if not entry or node.op in OUTSIDE:
+                entry.append(node)
     storages = {key: FxStorage(run.nbytes[key], tuple(nodes)) for key, nodes in owners.items()}
-    made: dict[Node, tuple[FxStorage, ...]] = {}
+    produced: dict[Node, tuple[FxStorage, ...]] = {}
     for key, nodes in owners.items():
-        made[nodes[0]] = (*made.get(nodes[0], ()), storages[key])
+        produced[nodes[0]] = (*produced.get(nodes[0], ()), storages[key])
     return Storages(
-        made,
-        {node: tuple(storages[key] for key in run.shown[node]) for node in inner},
-        frozenset(storages[key] for node in inner if not node.users for key in run.shown[node]),
+        produced,
+        {node: tuple(storages[key] for key in run.storages[node]) for node in inner},
+        frozenset(storages[key] for node in inner if not node.users for key in run.storages[node]),
         frozenset(s for s in storages.values() if any(owner.op == "get_attr" for owner in s.owners)),
     )
 
 
-def _interactions(run: Rerun, returned: dict[str, Node], taken: dict[str, Node]) -> Interactions:
-    inputs = (node for node in run.shown if node.op == "placeholder")
-    primals = _shown(run, (node for node in inputs if node.name.startswith(PRIMALS)))
-    caller = _shown(run, (node for name, node in returned.items() if name not in taken))
-    handed = _shown(run, (node for name, node in returned.items() if name in taken))
+def _interactions(run: Rerun, returned: dict[str, Node], placeholders: dict[str, Node]) -> Interactions:
+    inputs = (node for node in run.storages if node.op == "placeholder")
+    primals = _storage_ids(run, (node for node in inputs if node.name.startswith(PRIMALS)))
+    caller = _storage_ids(run, (node for name, node in returned.items() if name not in placeholders))
+    handed = _storage_ids(run, (node for name, node in returned.items() if name in placeholders))
     held = {
         name
-        for name in taken
-        if name not in returned or (primals | caller).intersection(run.shown[returned[name]])
+        for name in placeholders
+        if name not in returned or (primals | caller).intersection(run.storages[returned[name]])
     }
     return Interactions(sum(run.nbytes[key] for key in caller - handed), held)
 
 
-def _shown(run: Rerun, nodes: Iterable[Node]) -> set[int]:
-    return {identity for node in nodes for identity in run.shown[node]}
+def _storage_ids(run: Rerun, nodes: Iterable[Node]) -> set[int]:
+    return {identity for node in nodes for identity in run.storages[node]}

@@ -24,12 +24,12 @@ listeners: list[Callable[[], None]] = []
 
 def _find_sources(folder: Path = _HERE, package: str = __name__) -> dict[str, str]:
     """The text of each kernel by its module, those of sub-folders as well."""
-    found = {}
+    sources = {}
     for path in folder.rglob("[!_]*.py"):
         name = ".".join((package, *path.relative_to(folder).with_suffix("").parts))
         if name != _MACHINERY:
-            found[name] = path.read_text(encoding="utf-8")
-    return found
+            sources[name] = path.read_text(encoding="utf-8")
+    return sources
 
 
 def _digests(sources: dict[str, str]) -> dict[str, str]:
@@ -38,11 +38,12 @@ def _digests(sources: dict[str, str]) -> dict[str, str]:
     from graphlib import TopologicalSorter
 
     imports = {
-        name: [each for each in _IMPORT.findall(text) if each != _MACHINERY] for name, text in sources.items()
+        name: [module for module in _IMPORT.findall(text) if module != _MACHINERY]
+        for name, text in sources.items()
     }
     digests: dict[str, str] = {}
     for name in TopologicalSorter(imports).static_order():
-        parts = [sources[name], *sorted(digests[each] for each in imports[name])]
+        parts = [sources[name], *sorted(digests[module] for module in imports[name])]
         digests[name] = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     return digests
 

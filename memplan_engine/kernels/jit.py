@@ -74,7 +74,7 @@ class Kernel(Generic[P, R]):
     def _is_quick_in_python(self, args: tuple[Any, ...]) -> bool:
         if _tiers.compiled_only or _tiers.spent >= COMPILING_SECONDS:
             return False
-        if not all(_is_small(each, self.small) for each in args):
+        if not all(_is_small(arg, self.small) for arg in args):
             return False
         return _tiers.spent < LOADING_SECONDS or not self._lies_compiled
 
@@ -143,18 +143,18 @@ def _as_python(result: Any) -> Any:
     if isinstance(result, np.generic):
         return result.item()
     if type(result) is tuple:
-        return tuple(_as_python(each) for each in result)
+        return tuple(_as_python(item) for item in result)
     return result
 
 
 def _with_globals(function: FunctionType, of_tier: Callable[[Kernel[..., Any]], Any]) -> FunctionType:
     """A copy of `function` in whose globals each kernel that it calls is what `of_tier` makes of it."""
-    known = dict(function.__globals__)
+    namespace = dict(function.__globals__)
     for name in function.__code__.co_names:
-        if isinstance(known.get(name), Kernel):
-            known[name] = of_tier(known[name])
+        if isinstance(namespace.get(name), Kernel):
+            namespace[name] = of_tier(namespace[name])
     copy = FunctionType(
-        function.__code__, known, function.__name__, function.__defaults__, function.__closure__
+        function.__code__, namespace, function.__name__, function.__defaults__, function.__closure__
     )
     copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
     return copy

@@ -58,12 +58,12 @@ class Colouring:
 
 def by_kind(problem: Problem) -> Colouring:
     """By the kind of the op that makes the buffer."""
-    return _categories([each.kind for each in find_provenance(problem)], problem)
+    return _categories([provenance.kind for provenance in find_provenance(problem)], problem)
 
 
 def by_role(problem: Problem) -> Colouring:
     """By role: activation, output, input."""
-    return _categories([str(each.role or "buffer") for each in find_provenance(problem)], problem)
+    return _categories([str(provenance.role or "buffer") for provenance in find_provenance(problem)], problem)
 
 
 def by_module(problem: Problem) -> Colouring:
@@ -84,11 +84,11 @@ def by_lifetime(problem: Problem) -> Colouring:
 def by_phase(problem: Problem) -> Colouring:
     """By the phase of a training step that makes the buffer; what forward saves for backward is apart."""
     labels = _phases(problem)
-    found = [label for label in PHASE_ORDER if label in labels]
-    index = np.array([found.index(label) for label in labels], dtype=np.uint8)
+    phases = [label for label in PHASE_ORDER if label in labels]
+    index = np.array([phases.index(label) for label in labels], dtype=np.uint8)
     palette = dict(zip(PHASE_ORDER, CATEGORIES, strict=False))
-    legend = tuple((label, place) for place, label in enumerate(found))
-    return Colouring(index, tuple(palette[label] for label in found), legend)
+    legend = tuple((label, colour) for colour, label in enumerate(phases))
+    return Colouring(index, tuple(palette[label] for label in phases), legend)
 
 
 COLOURINGS: dict[str, Callable[[Problem], Colouring]] = {
@@ -106,12 +106,12 @@ def _phases(problem: Problem) -> list[str]:
         return [NO_PHASE] * len(problem)
     graph = problem.origin.graph
     home = {tensor.name: tensor.storage for tensor in graph.tensors}
-    found: dict[str, str] = {}
+    phase_of: dict[str, str] = {}
     for op in graph.ops:
         for name in op.outputs:
-            found.setdefault(home[name], str(op.phase or NO_PHASE))
-    found |= dict.fromkeys(saved_activations(graph), SAVED)
-    return [found.get(name, NO_PHASE) for name in problem.names]
+            phase_of.setdefault(home[name], str(op.phase or NO_PHASE))
+    phase_of |= dict.fromkeys(saved_activations(graph), SAVED)
+    return [phase_of.get(name, NO_PHASE) for name in problem.names]
 
 
 def _categories(labels: Sequence[str], problem: Problem) -> Colouring:
@@ -121,10 +121,10 @@ def _categories(labels: Sequence[str], problem: Problem) -> Colouring:
     for label, area in zip(labels, areas.tolist(), strict=True):
         weight[label] += area
     ranked = [label for label, _ in weight.most_common()]
-    own = {label: place for place, label in enumerate(ranked[: len(CATEGORIES)])}
+    own = {label: colour for colour, label in enumerate(ranked[: len(CATEGORIES)])}
     rest = len(own)
     index = np.array([own.get(label, rest) for label in labels], dtype=np.uint8)
-    legend = [(label or "no module", place) for label, place in own.items()]
+    legend = [(label or "no module", colour) for label, colour in own.items()]
     if len(ranked) > rest:
         legend.append((f"{len(ranked) - rest} others", rest))
     return Colouring(index, (*CATEGORIES[:rest], OTHER), tuple(legend))
@@ -138,14 +138,17 @@ def _magnitudes(values: NDArray[np.int64], text: Callable[[int], str]) -> Colour
     index = np.minimum((logs - low) / span * bins, bins - 1).astype(np.uint8)
     # The smallest value of each colour; colours that nothing has are left out.
     legend = [
-        (f"from {text(int(values[index == place].min()))}", place) for place in np.unique(index).tolist()
+        (f"from {text(int(values[index == colour].min()))}", colour) for colour in np.unique(index).tolist()
     ]
     return Colouring(index, MAGNITUDES[:bins], tuple(legend))
 
 
-def _module_groups(known: Sequence[Provenance]) -> list[str]:
+def _module_groups(provenances: Sequence[Provenance]) -> list[str]:
     """Module paths cut at the greatest depth that leaves ten groups or fewer; layers count as one: `h.*`."""
-    paths = [tuple("*" if part.isdigit() else part for part in each.module.split(".")) for each in known]
+    paths = [
+        tuple("*" if part.isdigit() else part for part in provenance.module.split("."))
+        for provenance in provenances
+    ]
     best = [".".join(path[:1]) for path in paths]
     for depth in range(2, max(map(len, paths), default=1) + 1):
         groups = [".".join(path[:depth]) for path in paths]

@@ -90,9 +90,9 @@ class FigureStyle:
         colouring = chosen(problem)
         return colouring, tuple(map(self.of_theme, colouring.palette))
 
-    def of_theme(self, pair: tuple[str, str]) -> str:
+    def of_theme(self, colours: tuple[str, str]) -> str:
         """Of a colour on light and one on dark ground that of the theme."""
-        return pair[self.theme == "dark"]
+        return colours[self.theme == "dark"]
 
 
 def parse_length(text: str, source: str) -> int:

@@ -82,9 +82,9 @@ def _add_bars(chart: Any, plan: Plan, style: FigureStyle) -> None:
     colouring, palette = style.colouring(problem)
     index, low = colouring.index[pieces.owner], plan.offsets[pieces.owner] + pieces.low
     names = [_plain(name) for name in problem.names]
-    for label, place in colouring.legend:
-        own = np.flatnonzero(index == place)
-        said = [
+    for label, colour in colouring.legend:
+        own = np.flatnonzero(index == colour)
+        customdata = [
             [names[owner], format_bytes(size), format_bytes(offset), end]
             for owner, size, offset, end in zip(
                 pieces.owner[own].tolist(),
@@ -101,8 +101,8 @@ def _add_bars(chart: Any, plan: Plan, style: FigureStyle) -> None:
             base=low[own],
             y=(pieces.high - pieces.low)[own],
             name=_plain(label),
-            marker={"color": palette[place], "line": {"width": 0.5, "color": style.colours.background}},
-            customdata=said,
+            marker={"color": palette[colour], "line": {"width": 0.5, "color": style.colours.background}},
+            customdata=customdata,
             hovertemplate="%{customdata[0]}<br>%{customdata[1]} at offset %{customdata[2]}"
             "<br>live [%{x}, %{customdata[3]})<extra></extra>",
             row=1,

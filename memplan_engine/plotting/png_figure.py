@@ -68,9 +68,9 @@ def to_png(plan: Plan, style: FigureStyle | None = None) -> bytes:
         expected = f"{MOST_PIXELS:,} device pixels at most: a smaller size or fewer dpi"
         raise InputError("figure", "", f"{width:,} × {height:,} device pixels", expected)
     image = _drawn(make_scene(plan, style), width, height, scale)
-    kept = io.BytesIO()
-    image.save(kept, "PNG", dpi=(style.dpi, style.dpi))
-    return kept.getvalue()
+    stream = io.BytesIO()
+    image.save(stream, "PNG", dpi=(style.dpi, style.dpi))
+    return stream.getvalue()
 
 
 def _drawn(scene: Scene, width: int, height: int, scale: float) -> Image:
@@ -127,16 +127,16 @@ class _Pen:
 
     def _dashed(self, path: Path) -> None:
         """Line by line; the pattern goes on around the corners."""
-        gone = 0.0
+        drawn = 0.0
         for (x0, y0), (x1, y1) in pairwise(path.points.tolist()):
-            self._line(Line(x0, y0, x1, y1, path.colour, path.width, path.dash), gone)
-            gone += hypot(x1 - x0, y1 - y0)
+            self._line(Line(x0, y0, x1, y1, path.colour, path.width, path.dash), drawn)
+            drawn += hypot(x1 - x0, y1 - y0)
 
-    def _line(self, line: Line, gone: float = 0.0) -> None:
-        """Straight along an axis, as all are; dashes one by one, of which `gone` pixels are drawn already."""
+    def _line(self, line: Line, drawn: float = 0.0) -> None:
+        """Straight along an axis, as all are; dashes one by one; `drawn` pixels are drawn already."""
         length = hypot(line.x1 - line.x0, line.y1 - line.y0)
         pattern = line.dash or (length or 1.0,)
-        at, number = -(gone % sum(pattern)), 0
+        at, number = -(drawn % sum(pattern)), 0
         while at < length:
             begin, end = max(0.0, at), min(length, at + pattern[number % len(pattern)])
             if number % 2 == 0 and begin < end:

@@ -76,7 +76,7 @@ def make_scene(plan: Plan, style: FigureStyle) -> Scene:
     profile = make_profile(problem, plan.offsets)
     title = problem.name if style.title is None else style.title
     keys = _keys(plan, profile, style)
-    entries = [(label, palette[place]) for label, place in colouring.legend]
+    entries = [(label, palette[colour]) for label, colour in colouring.legend]
     rows = _legend_rows(entries, keys, style)
     lines = strip_lines(plan, profile, MOST_POINTS)
     most = float(top_of_strip(plan, profile, lines))
@@ -205,15 +205,15 @@ def _axes(plan: Plan, scale: Scale, deep: Scale, style: FigureStyle) -> list[Sha
 def _levels(plan: Plan, profile: Profile, scale: Scale, deep: Scale, style: FigureStyle) -> list[Shape]:
     """Arena, lower bound and peak step, through plot and strip."""
     shapes: list[Shape] = []
-    for each in (deep, scale):
-        left, right = each.frame.left, each.frame.right
+    for panel in (deep, scale):
+        left, right = panel.frame.left, panel.frame.right
         levels: list[tuple[int, str, tuple[float, ...]]] = [(plan.arena_bytes, style.colours.text, ())]
         if not plan.optimal:
             levels.append((plan.bound.nbytes, style.colours.bound, (6, 4)))
         for value, colour, dash in levels:
-            shapes.append(Line(left, each.y(value), right, each.y(value), colour, 1.5, dash))
-        x = each.x(profile.peak_step + 0.5)
-        shapes.append(Line(x, each.frame.top, x, each.frame.bottom, style.colours.peak, 1.0, (4, 3)))
+            shapes.append(Line(left, panel.y(value), right, panel.y(value), colour, 1.5, dash))
+        x = panel.x(profile.peak_step + 0.5)
+        shapes.append(Line(x, panel.frame.top, x, panel.frame.bottom, style.colours.peak, 1.0, (4, 3)))
     return shapes
 
 
@@ -342,11 +342,11 @@ def rect_labels(rects: Rects) -> list[Text]:
     roomy = np.flatnonzero((width >= LEAST_WIDTH) & (height >= LEAST_HEIGHT))
     largest = roomy[np.argsort(-(width * height)[roomy], kind="stable")[:MOST_LABELS]]
     labels = []
-    for place in np.sort(largest).tolist():
-        name = rects.names[rects.owner[place]]
-        words = shorten(name, width[place] - 2 * LABEL_INSET, LABEL_SIZE)
+    for rect in np.sort(largest).tolist():
+        name = rects.names[rects.owner[rect]]
+        words = shorten(name, width[rect] - 2 * LABEL_INSET, LABEL_SIZE)
         if words == name or len(words) > LEAST_LETTERS:
-            middle = (rects.top[place] + rects.bottom[place]) / 2
-            ink = ink_on(rects.palette[rects.colour[place]])
-            labels.append(Text(rects.left[place] + LABEL_INSET, middle, words, ink, size=LABEL_SIZE))
+            middle = (rects.top[rect] + rects.bottom[rect]) / 2
+            ink = ink_on(rects.palette[rects.colour[rect]])
+            labels.append(Text(rects.left[rect] + LABEL_INSET, middle, words, ink, size=LABEL_SIZE))
     return labels

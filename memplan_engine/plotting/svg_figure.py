@@ -66,8 +66,8 @@ def _rects(rects: Rects) -> list[str]:
     top = rects.bottom - shown
     named = len(rects) <= MOST_TITLES
     lines = []
-    for place, colour in enumerate(rects.palette):
-        own = np.flatnonzero(rects.colour == place)
+    for code, colour in enumerate(rects.palette):
+        own = np.flatnonzero(rects.colour == code)
         if not len(own):
             continue
         columns = (rects.left[own], top[own], width[own], shown[own], rects.owner[own])

@@ -142,7 +142,7 @@ def choose_recording(snapshot: Snapshot, selection: Selection) -> Recording:
     if not devices:
         raise InputError(snapshot.name, "", "no device with segments or events", "a recording of one")
     if selection.device is None:
-        recording = max(snapshot.recordings, key=lambda each: (*held(each), -each.device))
+        recording = max(snapshot.recordings, key=lambda candidate: (*held(candidate), -candidate.device))
     elif selection.device in devices:
         recording = devices[selection.device]
     else:
@@ -155,7 +155,7 @@ def choose_recording(snapshot: Snapshot, selection: Selection) -> Recording:
         raise InputError(
             snapshot.name,
             f"device {recording.device}",
-            " and ".join(_asked(selection)),
+            " and ".join(_selection_words(selection)),
             f"what has events: streams {', '.join(map(str, streams(recording)))}; "
             f"pools {', '.join(map(pool_text, pools(recording)))}",
         )
@@ -199,16 +199,16 @@ def pool_text(pool: tuple[int, int]) -> str:
     return f"{pool[0]}:{pool[1]}"
 
 
-def _asked(selection: Selection) -> list[str]:
+def _selection_words(selection: Selection) -> list[str]:
     stream = [] if selection.stream is None else [f"stream {selection.stream}"]
     return stream + ([] if selection.pool is None else [f"pool {pool_text(selection.pool)}"])
 
 
 def part_of(recording: Recording, stream: int | None, pool: tuple[int, int] | None) -> Recording:
     """The recording of one stream or pool, on the same time axis: events of others become OTHER."""
-    chosen = _mask(recording, recording.events, stream, pool)
+    mask = _mask(recording, recording.events, stream, pool)
     events = recording.events.copy()
-    events["action"][~chosen] = Action.OTHER
+    events["action"][~mask] = Action.OTHER
     return replace(
         recording,
         events=events,
@@ -218,15 +218,15 @@ def part_of(recording: Recording, stream: int | None, pool: tuple[int, int] | No
 
 
 def _mask(recording: Recording, rows: Rows, stream: int | None, pool: tuple[int, int] | None) -> Rows:
-    chosen = np.ones(len(rows), dtype=bool)
+    mask = np.ones(len(rows), dtype=bool)
     if stream is not None:
-        chosen &= rows["stream"] == stream
+        mask &= rows["stream"] == stream
     if pool is not None:
         numbers = [number for number, each in enumerate(recording.pools) if each == pool]
         # What is of no known pool is of the one that everything is of.
         numbers += [-1] if pool == DEFAULT_POOL else []
-        chosen &= np.isin(rows["pool"], numbers)
-    return chosen
+        mask &= np.isin(rows["pool"], numbers)
+    return mask
 
 
 def pools_by_address(events: Rows, segments: Rows) -> Ints:
@@ -238,8 +238,8 @@ def pools_by_address(events: Rows, segments: Rows) -> Ints:
     order = np.argsort(segments["address"])
     sorted_segments = segments[order]
     address = events["address"][unknown]
-    place = np.searchsorted(sorted_segments["address"], address, side="right") - 1
-    at = sorted_segments[np.maximum(place, 0)]
-    inside = (place >= 0) & (address < at["address"] + at["size"])
+    index = np.searchsorted(sorted_segments["address"], address, side="right") - 1
+    at = sorted_segments[np.maximum(index, 0)]
+    inside = (index >= 0) & (address < at["address"] + at["size"])
     pool[unknown] = np.where(inside, at["pool"], -1)
     return pool

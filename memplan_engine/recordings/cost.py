@@ -182,9 +182,9 @@ def groups_at(problem: Problem, step: int) -> tuple[Group, ...]:
     rows = alive_at(problem, step)
     stack = callers.stack[rows] if callers else np.full(len(rows), -1, dtype=np.int64)
     stacks = callers.stacks if callers else Stacks()
-    numbers, place = np.unique(stack, return_inverse=True)
-    counts, nbytes = np.bincount(place, minlength=len(numbers)), np.zeros(len(numbers), dtype=np.int64)
-    np.add.at(nbytes, place, problem.size[rows])
+    numbers, inverse = np.unique(stack, return_inverse=True)
+    counts, nbytes = np.bincount(inverse, minlength=len(numbers)), np.zeros(len(numbers), dtype=np.int64)
+    np.add.at(nbytes, inverse, problem.size[rows])
     several: dict[str, list[tuple[Caller, int, int]]] = defaultdict(list)
     for number, count, size in zip(numbers.tolist(), counts.tolist(), nbytes.tolist(), strict=True):
         caller = stacks.caller(number)

@@ -100,7 +100,7 @@ class Observation:
         ------
         InputError: a level that was not observed, a device of which nothing was.
         """
-        chosen = next((one for one in self.levels if level is None or one == level), None)
+        chosen = next((recorded for recorded in self.levels if level is None or recorded == level), None)
         if chosen is None:
             observed = ", ".join(self.levels) or "none"
             raise InputError(self.name, "level", repr(str(level)), f"one that was observed: {observed}")
@@ -149,9 +149,9 @@ def observed_live(
     order = np.argsort(2 * rows["op"].astype(np.int64) + ~rows["inside"], kind="stable")
     rows = rows[order]
     running = np.concatenate([[0], np.cumsum(rows["size"], dtype=np.int64)])
-    place = 2 * rows["op"].astype(np.int64) + ~rows["inside"]
-    first = np.searchsorted(place, 2 * np.arange(n), side="left")
-    last = np.searchsorted(place, 2 * np.arange(n), side="right")
+    key = 2 * rows["op"].astype(np.int64) + ~rows["inside"]
+    first = np.searchsorted(key, 2 * np.arange(n), side="left")
+    last = np.searchsorted(key, 2 * np.arange(n), side="right")
     during = running[first]
     inside = rows["inside"]
     np.maximum.at(during, rows["op"][inside], running[1:][inside])

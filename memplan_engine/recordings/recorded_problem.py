@@ -66,8 +66,8 @@ def buffers(recording: Recording) -> Spans:
     # A block in use of which the last event says that it is free: its allocation was not recorded.
     lost = spoken & ~blocks["pending"]
     if lost.any():
-        place = np.searchsorted(last["address"], blocks["address"][lost])
-        lost[lost] = last["action"][place] != Action.ALLOC
+        index = np.searchsorted(last["address"], blocks["address"][lost])
+        lost[lost] = last["action"][index] != Action.ALLOC
     older, younger = blocks[~spoken], blocks[lost]
     since = last["step"][np.searchsorted(last["address"], younger["address"])]
     parts = [
@@ -79,24 +79,24 @@ def buffers(recording: Recording) -> Spans:
     return spans.select(np.lexsort((spans.address, spans.start)))
 
 
-def pair(events: Rows, made: Action, freed: Action, steps: int) -> tuple[Spans, Rows]:
-    """The spans between the events `made` and `freed` at the same address, and the last event of each address
-    (address, action and the step after it), by address."""
-    rows = np.flatnonzero((events["action"] == made) | (events["action"] == freed))
+def pair(events: Rows, alloc: Action, freed: Action, steps: int) -> tuple[Spans, Rows]:
+    """The spans between the events `alloc` and `freed` at the same address, and the last event of each
+    address (address, action and the step after it), by address."""
+    rows = np.flatnonzero((events["action"] == alloc) | (events["action"] == freed))
     order = rows[np.lexsort((rows, events["address"][rows]))]
-    address, is_made = events["address"][order], events["action"][order] == made
+    address, is_alloc = events["address"][order], events["action"][order] == alloc
     same = address[1:] == address[:-1]
     has_next, has_previous = np.append(same, False)[: len(order)], np.append(False, same)[: len(order)]
     follows = np.append(order[1:], 0)[: len(order)]
-    begins, ends_old = is_made, ~is_made & ~has_previous
-    again = np.append(is_made[1:], False)[: len(order)] & has_next & is_made
-    twice = ~is_made & has_previous & ~np.append(False, is_made[:-1])[: len(order)]
+    begins, ends_old = is_alloc, ~is_alloc & ~has_previous
+    again = np.append(is_alloc[1:], False)[: len(order)] & has_next & is_alloc
+    twice = ~is_alloc & has_previous & ~np.append(False, is_alloc[:-1])[: len(order)]
     chosen = np.concatenate([order[begins], order[ends_old]])
     columns = events[chosen]
     start = np.concatenate([order[begins] + 1, np.zeros(int(ends_old.sum()), dtype=np.int64)])
     end = np.concatenate([np.where(has_next, follows + 1, steps)[begins], order[ends_old] + 1])
     # Who freed it says nothing of who asked for it.
-    stack = np.where(columns["action"] == made, columns["stack"], UNKNOWN_STACK)
+    stack = np.where(columns["action"] == alloc, columns["stack"], UNKNOWN_STACK)
     numbers = [wide(columns[name]) for name in ("address", "size", "stream", "pool")]
     spans = Spans(
         *(start, end, *numbers, wide(stack)), double_frees=int(twice.sum()), lost_frees=int(again.sum())
@@ -165,8 +165,8 @@ def offsets(recording: Recording, spans: Spans) -> Ints:
         page_high = -(-(spans.address[lost] + spans.size[lost]) // PAGE) * PAGE
         guessed = _merged(page_low, np.maximum(page_high, page_low + PAGE), recording.steps)
         order = np.argsort(guessed.address)
-        place = np.searchsorted(guessed.address[order], spans.address[lost], side="right") - 1
-        home[lost] = len(held) + order[place]
+        index = np.searchsorted(guessed.address[order], spans.address[lost], side="right") - 1
+        home[lost] = len(held) + order[index]
         held = join([held, guessed])
     spaces = make_problem(held.start, held.end, held.size, steps=recording.steps, name=recording.name)
     # In the order in which they came, unless that takes more.
@@ -184,20 +184,20 @@ def _homes(regions: Spans, spans: Spans) -> Ints:
     cuts = np.searchsorted(spans.start[order], edges)
     starts = _by_step(regions.start, edges)
     ends = _by_step(regions.end, edges)
-    held = np.zeros(0, dtype=np.int64)
+    alive = np.zeros(0, dtype=np.int64)
     for number, (low, high) in enumerate(zip(cuts, np.append(cuts[1:], len(spans)), strict=True)):
         if len(ends[number]):
-            held = held[~np.isin(held, ends[number])]
+            alive = alive[~np.isin(alive, ends[number])]
         if len(starts[number]):
             new = starts[number][np.argsort(regions.address[starts[number]])]
-            held = np.insert(held, np.searchsorted(regions.address[held], regions.address[new]), new)
+            alive = np.insert(alive, np.searchsorted(regions.address[alive], regions.address[new]), new)
         rows = order[low:high]
-        if len(rows) and len(held):
-            place = held[np.searchsorted(regions.address[held], spans.address[rows], side="right") - 1]
-            inside = (regions.address[place] <= spans.address[rows]) & (
-                spans.address[rows] + spans.size[rows] <= regions.address[place] + regions.size[place]
+        if len(rows) and len(alive):
+            region = alive[np.searchsorted(regions.address[alive], spans.address[rows], side="right") - 1]
+            inside = (regions.address[region] <= spans.address[rows]) & (
+                spans.address[rows] + spans.size[rows] <= regions.address[region] + regions.size[region]
             )
-            home[rows[inside]] = place[inside]
+            home[rows[inside]] = region[inside]
     return home
 
 

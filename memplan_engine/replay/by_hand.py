@@ -197,15 +197,15 @@ def _sentence(
 
 def _finished(exercise: Exercise, arena: int) -> str:
     greedy, optimum = exercise.greedy.arena_bytes, exercise.optimum_bytes
-    told = f"Complete, with {format_bytes(arena)}"
+    sentence = f"Complete, with {format_bytes(arena)}"
     if arena == optimum:
-        return f"{told}: that is the optimum."
+        return f"{sentence}: that is the optimum."
     against = f"{format_bytes(abs(arena - greedy))} {'less' if arena < greedy else 'more'} than"
     against = "as much as" if arena == greedy else against
     least = exercise.bound_bytes if optimum is None else optimum
     over = f"{format_percent(arena / least - 1)} over" if least else "over"
     what = "the bound" if optimum is None else "the optimum"
-    return f"{told}: {against} {exercise.greedy.strategy}, and {over} {what} of {format_bytes(least)}."
+    return f"{sentence}: {against} {exercise.greedy.strategy}, and {over} {what} of {format_bytes(least)}."
 
 
 class Agreement(StrEnum):
@@ -260,10 +260,10 @@ def agrees(step: Step, offset: int) -> Judgement:
     alignment = int(problem.alignment[step.buffer])
     if offset % alignment:
         near = offset - offset % alignment
-        told = (
+        explanation = (
             f"No: offsets of {step.name} are multiples of {alignment:,} B; the next one below is {near:,} B."
         )
-        return Judgement(Agreement.MISALIGNED, told)
+        return Judgement(Agreement.MISALIGNED, explanation)
     met = in_the_way(step, offset)
     if met:
         return Judgement(Agreement.OVERLAPS, _overlapping(step, offset, met), met)
@@ -296,11 +296,11 @@ def in_the_way(step: Step, offset: int) -> tuple[int, ...]:
 def _overlapping(step: Step, offset: int, met: tuple[int, ...]) -> str:
     names = step.replay.problem.names
     others = f" and {len(met) - 1} more" if len(met) > 1 else ""
-    told = f"No: there it overlaps {names[met[0]]}{others}, alive at the same time."
+    sentence = f"No: there it overlaps {names[met[0]]}{others}, alive at the same time."
     hole = next((hole for hole in step.holes if hole.short and _holds(hole, offset, 1)), None)
     if hole is None or hole.size is None:
-        return told
-    return f"{told} The hole of {format_bytes(hole.size)} is too small by {hole.short:,} B."
+        return sentence
+    return f"{sentence} The hole of {format_bytes(hole.size)} is too small by {hole.short:,} B."
 
 
 def _holds(hole: Hole, offset: int, nbytes: int) -> bool:
@@ -336,16 +336,16 @@ def _side(step: Step, offset: int) -> Agreement:
 
 
 def _why_not(step: Step, at: Hole) -> str:
-    taken = step.hole
-    assert taken is not None
+    hole = step.hole
+    assert hole is not None
     if at.size is None:
-        return f"a hole of {format_bytes(taken.size or 0)} at {format_bytes(taken.low)} holds it, too"
+        return f"a hole of {format_bytes(hole.size or 0)} at {format_bytes(hole.low)} holds it, too"
     if step.replay.fit is FitRule.FIRST:
-        return f"that is not the lowest hole that holds it, which begins at {format_bytes(taken.low)}"
-    if at.size == taken.size:
-        return f"the hole at {format_bytes(taken.low)} is as tight, and lower"
-    wider, tighter = format_bytes(at.size), format_bytes(taken.size or 0)
-    return f"that hole has {wider}, and the one at {format_bytes(taken.low)} is tighter with {tighter}"
+        return f"that is not the lowest hole that holds it, which begins at {format_bytes(hole.low)}"
+    if at.size == hole.size:
+        return f"the hole at {format_bytes(hole.low)} is as tight, and lower"
+    wider, tighter = format_bytes(at.size), format_bytes(hole.size or 0)
+    return f"that hole has {wider}, and the one at {format_bytes(hole.low)} is tighter with {tighter}"
 
 
 def _object(step: Step, offset: int) -> Judgement:
@@ -358,6 +358,6 @@ def _object(step: Step, offset: int) -> Judgement:
     if not len(hits):
         return Judgement(Agreement.OTHER_OBJECT, f"No: no object is there. {step.sentence}")
     number = int(objects[hits[0]])
-    seen = next((each for each in step.objects if each.number == number), None)
-    why = str(seen.verdict) if seen else "not free, or not made yet"
+    shared_object = next((candidate for candidate in step.objects if candidate.number == number), None)
+    why = str(shared_object.verdict) if shared_object else "not free, or not made yet"
     return Judgement(Agreement.OTHER_OBJECT, f"No: object {number} is {why}. {step.sentence}")

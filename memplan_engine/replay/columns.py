@@ -66,7 +66,7 @@ def step_summary(step: Step) -> dict[str, Any]:
         "buffer": step.name,
         "offset": step.offset,
         "key": dict(step.key),
-        "alive": [problem.names[each] for each in step.alive],
+        "alive": [problem.names[buffer] for buffer in step.alive],
         "holes": [
             {
                 "low": hole.low,
@@ -80,13 +80,13 @@ def step_summary(step: Step) -> dict[str, Any]:
         ],
         "objects": [
             {
-                "object": each.number,
-                "bytes": each.size,
-                "value": each.value,
-                "taken": each is step.joined,
-                "reason": each.reason,
+                "object": shared_object.number,
+                "bytes": shared_object.size,
+                "value": shared_object.value,
+                "taken": shared_object is step.joined,
+                "reason": shared_object.reason,
             }
-            for each in step.objects
+            for shared_object in step.objects
         ],
         "more": step.more,
         "object": step.object,

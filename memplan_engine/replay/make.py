@@ -74,21 +74,21 @@ def make_replay(
     PlanError: a problem that the strategy cannot place, fixed offsets that collide, or more buffers than can
     be replayed (MOST_BUFFERS; for `exact` see `recorded.record_search`).
     """
-    chosen = get_strategy(strategy) if isinstance(strategy, str) else strategy
-    record = recorder_of(chosen)
+    strategy = get_strategy(strategy) if isinstance(strategy, str) else strategy
+    record = recorder_of(strategy)
     if record is None:
         able = ", ".join(replayable())
-        raise MemplanError(f"{chosen.name} cannot be replayed step by step; these can: {able}")
+        raise MemplanError(f"{strategy.name} cannot be replayed step by step; these can: {able}")
     problem = as_problem(source, alignment=alignment, plan_inputs=plan_inputs)
     if len(problem) > MOST_BUFFERS:
         raise PlanError(
-            f"{problem.name}: {len(problem):,} buffers, and a replay of {chosen.name} "
+            f"{problem.name}: {len(problem):,} buffers, and a replay of {strategy.name} "
             f"shows {MOST_BUFFERS:,} at most"
         )
-    reason = obstacle(chosen, problem)
+    reason = obstacle(strategy, problem)
     if reason:
-        raise PlanError(f"{problem.name}: {chosen.name} cannot place it: {reason}")
-    replay = record(chosen, problem)
+        raise PlanError(f"{problem.name}: {strategy.name} cannot place it: {reason}")
+    replay = record(strategy, problem)
     report = validate_plan(replay.plan, replay=False)
     if not report.valid:
         raise PlanError(f"{problem.name}: {report.violations[0].message}")
@@ -97,7 +97,7 @@ def make_replay(
 
 def replayable() -> tuple[str, ...]:
     """The names of the known strategies that can be replayed, in their order."""
-    return tuple(name for name, known in known_strategies().items() if recorder_of(known))
+    return tuple(name for name, strategy in known_strategies().items() if recorder_of(strategy))
 
 
 def recorder_of(strategy: Strategy) -> _Recorder | None:
@@ -183,13 +183,13 @@ def record_linear_scan(strategy: LinearScan, problem: Problem) -> Replay:
     )
     # What has no bytes never moves.
     own = free[steps[:, BUFFER]]
-    got = np.where(steps[:, KIND] == free_list.EMPTY, offsets[own], steps[:, RESULT])
+    results = np.where(steps[:, KIND] == free_list.EMPTY, offsets[own], steps[:, RESULT])
     mover = np.where(steps[:, OTHER] == NOBODY, NOBODY, free[steps[:, OTHER]] if len(free) else NOBODY)
     return _replay(
         adopt(problem, offsets, strategy.name),
         Family.LINEAR_SCAN,
         np.concatenate([fixed, own]),
-        np.concatenate([problem.fixed[fixed], got]),
+        np.concatenate([problem.fixed[fixed], results]),
         line=np.concatenate([none + code.SCAN_FIXED, lines[steps[:, KIND]]]),
         code=code.linear_scan(strategy.fit),
         keys=strategy.by.keys(make_timeline(problem)),
@@ -227,9 +227,9 @@ def record_shared_objects(strategy: SharedObjects, problem: Problem) -> Replay:
 
 def _without_end(holes: Holes) -> Flags:
     """For each step whether it took the hole above everything."""
-    taken = np.flatnonzero((holes.verdict == VERDICTS.index(Verdict.TAKEN)) & (holes.high == NO_END))
+    topmost = np.flatnonzero((holes.verdict == VERDICTS.index(Verdict.TAKEN)) & (holes.high == NO_END))
     above = np.zeros(len(holes.more), dtype=np.bool_)
-    above[np.searchsorted(holes.first, taken, side="right") - 1] = True
+    above[np.searchsorted(holes.first, topmost, side="right") - 1] = True
     return above
 
 

@@ -54,18 +54,21 @@ def read_holes(trace: Trace, size: Ints, fits: Verdict, above: Verdict) -> Holes
 
     `fits` is the verdict of a hole with room that was not taken, `above` that of the one without an end.
     """
-    first, step, taken, rows = _listed(trace)
+    first, step, is_taken, rows = _listed(trace)
     more, possible = _counts(trace, first)
-    kept = taken | ~_inside_another(step, rows[:, 0], rows[:, 1])
-    step, taken, rows = step[kept], taken[kept], rows[kept]
+    kept = is_taken | ~_inside_another(step, rows[:, 0], rows[:, 1])
+    step, is_taken, rows = step[kept], is_taken[kept], rows[kept]
     first = np.searchsorted(step, np.arange(len(first)))
     low, high, offset = (rows[:, column] for column in range(3))
     needed = size[trace.steps[: trace.begun[0], BUFFER]][step]
     short = np.maximum(0, offset - (high - needed))
-    as_tight = (high - low == _of_taken(high - low, taken, step)) & (fits is Verdict.NOT_TIGHTEST)
+    as_tight = (high - low == _of_taken(high - low, is_taken, step)) & (fits is Verdict.NOT_TIGHTEST)
     verdict = np.select(
-        [taken, short > 0, high == MOST, as_tight],
-        [VERDICTS.index(each) for each in (Verdict.TAKEN, Verdict.TOO_SMALL, above, Verdict.NOT_LOWEST)],
+        [is_taken, short > 0, high == MOST, as_tight],
+        [
+            VERDICTS.index(verdict)
+            for verdict in (Verdict.TAKEN, Verdict.TOO_SMALL, above, Verdict.NOT_LOWEST)
+        ],
         VERDICTS.index(fits),
     )
     columns = (first, more, possible, low, np.where(high == MOST, NO_END, high), offset, short, verdict)
@@ -78,13 +81,13 @@ def read_objects(trace: Trace, size: Ints, smaller: Verdict, enough: Verdict) ->
     `smaller` and `enough` are the verdicts of one that was free and not taken, by whether it is smaller than
     the buffer.
     """
-    first, step, taken, rows = _listed(trace)
+    first, step, is_taken, rows = _listed(trace)
     number, nbytes, value, free = (rows[:, column] for column in range(4))
     needed = size[trace.steps[: trace.begun[0], BUFFER]][step]
-    equal = value == _of_taken(value, taken, step)
+    equal = value == _of_taken(value, is_taken, step)
     verdict = np.select(
-        [taken, free == 0, equal, nbytes < needed],
-        [VERDICTS.index(each) for each in (Verdict.TAKEN, Verdict.IN_USE, Verdict.NO_BETTER, smaller)],
+        [is_taken, free == 0, equal, nbytes < needed],
+        [VERDICTS.index(verdict) for verdict in (Verdict.TAKEN, Verdict.IN_USE, Verdict.NO_BETTER, smaller)],
         VERDICTS.index(enough),
     )
     more, possible = _counts(trace, first)
@@ -133,10 +136,10 @@ def _inside_another(step: Ints, low: Ints, high: Ints) -> NDArray[np.bool_]:
     return inside
 
 
-def _of_taken(value: Ints, taken: NDArray[np.bool_], step: Ints) -> Ints:
+def _of_taken(value: Ints, is_taken: NDArray[np.bool_], step: Ints) -> Ints:
     """For each row the `value` of the row that its step took; −1 where it took none."""
     of_step = np.full(int(step.max(initial=-1)) + 1, -1, dtype=np.int64)
-    of_step[step[taken]] = value[taken]
+    of_step[step[is_taken]] = value[is_taken]
     return of_step[step]
 
 
@@ -263,8 +266,8 @@ def _search(columns: Columns, capacity: int, name: str) -> tuple[bool, Ints, not
         trace,
     )
     if outcome == branch.UNDECIDED:
-        told = f"{name}: the search tree at {format_bytes(capacity)} has more than {MOST_NODES:,} nodes"
-        raise PlanError(f"{told}, too many to be shown")
+        message = f"{name}: the search tree at {format_bytes(capacity)} has more than {MOST_NODES:,} nodes"
+        raise PlanError(f"{message}, too many to be shown")
     return outcome == branch.FITS, low, trace
 
 

@@ -226,12 +226,12 @@ class Step:
     @property
     def hole(self) -> Hole | None:
         """The hole that was taken; None where none was, or none was asked for."""
-        return next((each for each in self.holes if each.verdict is Verdict.TAKEN), None)
+        return next((hole for hole in self.holes if hole.verdict is Verdict.TAKEN), None)
 
     @property
     def joined(self) -> SharedObject | None:
         """The object that was taken; None for a new one."""
-        return next((each for each in self.objects if each.verdict is Verdict.TAKEN), None)
+        return next((candidate for candidate in self.objects if candidate.verdict is Verdict.TAKEN), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,6 +284,6 @@ class ReplayColumns:
                 step = node.parent
             return placed
         placed[self.buffer[: step + 1]] = self.offset[: step + 1]
-        for each in np.flatnonzero(self.moved[: step + 1] != NOBODY):
-            placed[self.moved[each]] = self.moved_to[each]
+        for change in np.flatnonzero(self.moved[: step + 1] != NOBODY):
+            placed[self.moved[change]] = self.moved_to[change]
         return placed

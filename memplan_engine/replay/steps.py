@@ -72,7 +72,9 @@ def _opening(step: Step) -> str:
 
 
 def _outcome(step: Step) -> str:
-    at, before, after = (format_bytes(each) for each in (step.offset, step.arena_before, step.arena_after))
+    at, before, after = (
+        format_bytes(nbytes) for nbytes in (step.offset, step.arena_before, step.arena_after)
+    )
     arena = (
         f"stays at {after}" if step.arena_before == step.arena_after else f"grows from {before} to {after}"
     )
@@ -80,11 +82,11 @@ def _outcome(step: Step) -> str:
 
 
 def _aligning(step: Step) -> list[str]:
-    taken = step.hole
-    if not taken or taken.offset == taken.low:
+    hole = step.hole
+    if not hole or hole.offset == hole.low:
         return []
     alignment = format_bytes(int(step.replay.problem.alignment[step.buffer]))
-    return [f"Its alignment of {alignment} moves it up from {format_bytes(taken.low)}."]
+    return [f"Its alignment of {alignment} moves it up from {format_bytes(hole.low)}."]
 
 
 def _meeting(step: Step) -> str:
@@ -103,20 +105,20 @@ def _meeting(step: Step) -> str:
 
 def _fitting(step: Step) -> str:
     bounded = len(step.holes) + step.more - 1
-    taken = step.hole
-    if taken and taken.size is not None:
-        return _in_hole(step, taken, bounded, step.possible - 1, "hole")
+    hole = step.hole
+    if hole and hole.size is not None:
+        return _in_hole(step, hole, bounded, step.possible - 1, "hole")
     if step.replay.fit is FitRule.TOP and bounded:
         return f"This rule leaves holes empty ({bounded:,} here): it goes above all that is alive with it."
     if bounded:
         return f"{_none_holds(step, bounded, 'hole')}, so it goes above what is alive with it."
-    if not taken or not taken.low:
+    if not hole or not hole.low:
         return "Nothing is in its way: it goes to the bottom."
     return "There is no hole, so it goes above what is alive with it."
 
 
-def _in_hole(step: Step, taken: Hole, holes: int, possible: int, word: str) -> str:
-    where = f"of {format_bytes(taken.size or 0)} at {format_bytes(taken.low)}"
+def _in_hole(step: Step, hole: Hole, holes: int, possible: int, word: str) -> str:
+    where = f"of {format_bytes(hole.size or 0)} at {format_bytes(hole.low)}"
     if holes == 1:
         return f"The only {word}, {where}, holds it."
     if possible == 1:
@@ -170,16 +172,16 @@ def _joining(step: Step) -> str:
         none = "No object is free" if step.number else "There is no object yet"
         return f"{none}: it gets object {step.object}."
     counted = _count(objects, "free object") if rule is ObjectRule.CLOSEST else ""
-    told = f"There {'is' if objects == 1 else 'are'} {counted}." if counted else _free_of(objects, free)
-    taken = step.joined
-    if not taken:
-        return f"{told[:-1]}: it gets a new one, number {step.object}."
+    opening = f"There {'is' if objects == 1 else 'are'} {counted}." if counted else _free_of(objects, free)
+    joined = step.joined
+    if not joined:
+        return f"{opening[:-1]}: it gets a new one, number {step.object}."
     size = int(step.replay.problem.size[step.buffer])
-    default = "the smallest that is large enough" if taken.size >= size else "the largest"
+    default = "the smallest that is large enough" if joined.size >= size else "the largest"
     why = _WHY_THIS.get(rule, default) if free > 1 else ""
-    grows = f", which grows to {format_bytes(size)}" if taken.size < size else ""
-    given = f"{format_bytes(taken.size)}{', ' + why if why else ''}"
-    return f"{told} It joins object {taken.number} ({given}){grows}."
+    grows = f", which grows to {format_bytes(size)}" if joined.size < size else ""
+    details = f"{format_bytes(joined.size)}{', ' + why if why else ''}"
+    return f"{opening} It joins object {joined.number} ({details}){grows}."
 
 
 def _free_of(objects: int, free: int) -> str:
@@ -221,10 +223,10 @@ def _node_outcome(step: Step, node: Node) -> str:
         return "Refuted: nothing is left that it could rest on."
     if node.outcome is Outcome.REFUTED_BEFORE:
         return "Refuted before: the same buffers were left, with the same lows."
-    told = f"The arena then has at least {format_bytes(node.bound)}."
+    lead = f"The arena then has at least {format_bytes(node.bound)}."
     if node.independent > 1:
-        return f"{told} What is left falls into {node.independent} stretches of time that never meet."
-    return told
+        return f"{lead} What is left falls into {node.independent} stretches of time that never meet."
+    return lead
 
 
 class Replay(ReplayColumns):

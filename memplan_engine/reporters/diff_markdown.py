@@ -43,16 +43,16 @@ def diff_markdown(diff: Diff, limit: Limit | None = None) -> str:
     they hold."""
     mark = "🔴 " if limit and limit.exceeded(diff) else ""
     parts = [f"### {mark}Memory: {text(headline(diff))}", ""]
-    if told := warning(diff):
-        parts += [f"> ⚠️ {text(_sentence(told))}", ""]
+    if sentence := warning(diff):
+        parts += [f"> ⚠️ {text(_sentence(sentence))}", ""]
     parts += [*_figures(diff), ""]
     if limit:
         parts += [f"**{text(_sentence(verdict(diff, limit)))}**", ""]
     if made_of := reasons(diff):
-        added = " ".join(f"{signed(nbytes)} {what}," for what, nbytes in made_of).rstrip(",")
+        added = " ".join(f"{signed(nbytes)} {cause}," for cause, nbytes in made_of).rstrip(",")
         parts += [f"Demand {signed(diff.demand_delta)}: {text(added)}.", ""]
-    told_too = (peak_sentence(diff), *notes(diff), *counted_sentences(diff))
-    parts += [*(text(_sentence(told)) for told in told_too), ""]
+    sentences = (peak_sentence(diff), *notes(diff), *counted_sentences(diff))
+    parts += [*(text(_sentence(sentence)) for sentence in sentences), ""]
     if not diff.same:
         parts += [*_peak(diff), *_changes(diff)]
     planned = (
@@ -62,39 +62,39 @@ def diff_markdown(diff: Diff, limit: Limit | None = None) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _sentence(told: str) -> str:
-    return f"{told[:1].upper()}{told[1:]}."
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def _figures(diff: Diff) -> list[str]:
     rows = ["| | base | head | change |", "|-|-:|-:|-:|"]
-    for what, before, after in figures(diff):
-        bold = "**" * (what in ("arena", "total"))
-        cells = (what, format_bytes(before), format_bytes(after), change(before, after))
+    for label, before, after in figures(diff):
+        bold = "**" * (label in ("arena", "total"))
+        cells = (label, format_bytes(before), format_bytes(after), change(before, after))
         rows.append("|".join(["", *(f" {bold}{cell}{bold} " for cell in cells), ""]))
     return rows
 
 
 def _peak(diff: Diff) -> list[str]:
     rows = ["| module and buffer | base | head | change | why | source |", "|-|-:|-:|-:|-|-|"]
-    left = MOST_ROWS
+    remaining = MOST_ROWS
     for module in module_rows(diff, diff.moment):
-        if left <= 0:
+        if remaining <= 0:
             break
-        rows += _module(module, left)
-        left = max(0, left - len(module.parts))
-    rows += _rest(len(diff.moment.base) - (MOST_ROWS - left), 6)
-    told = [text(_sentence(moment_sentence(diff))), "", *rows]
-    return _folded("What the peak holds, by module", told)
+        rows += _module(module, remaining)
+        remaining = max(0, remaining - len(module.parts))
+    rows += _rest(len(diff.moment.base) - (MOST_ROWS - remaining), 6)
+    lines = [text(_sentence(moment_sentence(diff))), "", *rows]
+    return _folded("What the peak holds, by module", lines)
 
 
 def _module(module: ModuleRow, most: int) -> list[str]:
     sums = f"{format_bytes(module.base_bytes)} | {format_bytes(module.head_bytes)} | {signed(module.delta)}"
     rows = [f"| **{text(module.module or '(no module)')}** | {sums} | | |"]
     for part in module.parts[:most]:
-        held = f"{format_bytes(part.base_bytes)} | {format_bytes(part.head_bytes)} | {signed(part.delta)}"
+        sizes = f"{format_bytes(part.base_bytes)} | {format_bytes(part.head_bytes)} | {signed(part.delta)}"
         rows.append(
-            f"| {code(part.name)} | {held} | {part.cause or ''} | {_source(part.provenance.source)} |"
+            f"| {code(part.name)} | {sizes} | {part.cause or ''} | {_source(part.provenance.source)} |"
         )
     return rows
 

@@ -133,12 +133,12 @@ def _row(row: DiffRow) -> dict[str, Any]:
     }
 
 
-def _origin(known: Provenance) -> dict[str, Any]:
+def _origin(provenance: Provenance) -> dict[str, Any]:
     return {
-        "kind": known.kind,
-        **{each.name: each.of(known.maker) for each in OP_PROPERTIES},
-        "source": str(known.source) if known.source else "",
-        "code": known.source.code if known.source else "",
+        "kind": provenance.kind,
+        **{told.name: told.of(provenance.maker) for told in OP_PROPERTIES},
+        "source": str(provenance.source) if provenance.source else "",
+        "code": provenance.source.code if provenance.source else "",
     }
 
 
@@ -146,8 +146,8 @@ def diff_tables(diff: Diff, limit: Limit | None = None, every_row: bool = False)
     """The headline, what Δdemand is made of, the peak by module, and the buffers that changed."""
     both = f"{diff.base.problem.name} → {diff.head.problem.name}"
     parts: list[RenderableType] = [plain_text(f"{both}: {headline(diff)}", style="bold")]
-    if told := warning(diff):
-        parts.append(plain_text(f"warning: {told}", style="yellow"))
+    if sentence := warning(diff):
+        parts.append(plain_text(f"warning: {sentence}", style="yellow"))
     parts += [_headline_table(diff), *(plain_text(note, style="yellow") for note in notes(diff))]
     parts += map(plain_text, counted_sentences(diff))
     parts.append(plain_text(peak_sentence(diff)))
@@ -164,13 +164,13 @@ def diff_tables(diff: Diff, limit: Limit | None = None, every_row: bool = False)
 
 def _headline_table(diff: Diff) -> Table:
     rows = (
-        (what, exact(before), exact(after), change(before, after)) for what, before, after in figures(diff)
+        (label, exact(before), exact(after), change(before, after)) for label, before, after in figures(diff)
     )
     return make_table(("", *numbers("base", "head", "change")), rows, box=None, pad_edge=False)
 
 
 def _reasons_table(diff: Diff, made_of: tuple[tuple[str, int], ...]) -> Table:
-    rows = ((what, signed(nbytes)) for what, nbytes in made_of)
+    rows = ((cause, signed(nbytes)) for cause, nbytes in made_of)
     table = make_table(("", *numbers("")), rows, box=None, pad_edge=False, show_header=False)
     table.add_row("demand", signed(diff.demand_delta), style="bold")
     return table
@@ -180,18 +180,18 @@ def _peak_table(diff: Diff, every_row: bool) -> Table:
     """The moment that is explained, by module."""
     columns = ("module and buffer", *numbers("base", "head", "change"), "why", *folded("source"))
     table = make_table(columns, (), "at this peak, by module")
-    left = total = len(diff.moment.base) if every_row else MOST_ROWS
+    remaining = total = len(diff.moment.base) if every_row else MOST_ROWS
     for module in module_rows(diff, diff.moment):
-        if left <= 0:
+        if remaining <= 0:
             break
         cells = (format_bytes(module.base_bytes), format_bytes(module.head_bytes), signed(module.delta))
         table.add_row(plain_text(module.module or "(no module)"), *cells, "", "", style="bold")
-        for part in module.parts[:left]:
-            held = (format_bytes(part.base_bytes), format_bytes(part.head_bytes), signed(part.delta))
+        for part in module.parts[:remaining]:
+            sizes = (format_bytes(part.base_bytes), format_bytes(part.head_bytes), signed(part.delta))
             source = plain_text(str(part.provenance.source or ""))
-            table.add_row(plain_text(f"  {part.name}"), *held, str(part.cause or ""), source)
-        left = max(0, left - len(module.parts))
-    _add_rest(table, len(diff.moment.base) - (total - left))
+            table.add_row(plain_text(f"  {part.name}"), *sizes, str(part.cause or ""), source)
+        remaining = max(0, remaining - len(module.parts))
+    _add_rest(table, len(diff.moment.base) - (total - remaining))
     return table
 
 

@@ -34,16 +34,16 @@ def change(before: int, after: int) -> str:
 
 def headline(diff: Diff) -> str:
     """One line: what became of the arena, and of all with what ops hold beside it."""
-    told = _changed("arena", diff.base.arena_bytes, diff.head.arena_bytes)
+    arena = _changed("arena", diff.base.arena_bytes, diff.head.arena_bytes)
     if not diff.has_workspaces:
-        return told
-    return f"{told}; {_changed('with workspace', diff.base.total_bytes, diff.head.total_bytes)}"
+        return arena
+    return f"{arena}; {_changed('with workspace', diff.base.total_bytes, diff.head.total_bytes)}"
 
 
-def _changed(what: str, before: int, after: int) -> str:
+def _changed(label: str, before: int, after: int) -> str:
     if before == after:
-        return f"{what} unchanged: {format_bytes(before)}"
-    return f"{what} {change(before, after)}: {format_bytes(before)} → {format_bytes(after)}"
+        return f"{label} unchanged: {format_bytes(before)}"
+    return f"{label} {change(before, after)}: {format_bytes(before)} → {format_bytes(after)}"
 
 
 def figures(diff: Diff) -> tuple[tuple[str, int, int], ...]:
@@ -77,9 +77,9 @@ def counted_sentences(diff: Diff) -> tuple[str, ...]:
 def reasons(diff: Diff) -> tuple[tuple[str, int], ...]:
     """What Δdemand is made of, bytes each; together they are Δdemand. What adds nothing is left out."""
     other = "head" if diff.demand_delta < 0 else "base"
-    found = [(str(cause), nbytes) for cause, nbytes in diff.causes.items()]
-    found.append((f"the {other}'s peak is at another step", diff.elsewhere))
-    return tuple((what, nbytes) for what, nbytes in found if nbytes)
+    parts = [(str(cause), nbytes) for cause, nbytes in diff.causes.items()]
+    parts.append((f"the {other}'s peak is at another step", diff.elsewhere))
+    return tuple((what, nbytes) for what, nbytes in parts if nbytes)
 
 
 def peak_sentence(diff: Diff) -> str:
@@ -89,13 +89,13 @@ def peak_sentence(diff: Diff) -> str:
     head = place(diff.head.problem, diff.head_load.peak_step)
     of = " of the storages" * diff.has_workspaces
     if diff.head_moment.footing is Footing.NOTHING:
-        told = f"the peaks{of} have nothing to do with each other"
+        sentence = f"the peaks{of} have nothing to do with each other"
     else:
-        told = f"the peak{of} moved" if diff.peak_moved else f"the peak{of} has not moved"
-    return f"{told}: {base} in base, {head} in head{_held(diff)}"
+        sentence = f"the peak{of} moved" if diff.peak_moved else f"the peak{of} has not moved"
+    return f"{sentence}: {base} in base, {head} in head{_peaks_with_scratch(diff)}"
 
 
-def _held(diff: Diff) -> str:
+def _peaks_with_scratch(diff: Diff) -> str:
     if not diff.has_workspaces:
         return ""
     base, head = (
@@ -136,8 +136,8 @@ def names(row: DiffRow) -> str:
 
 def lifetimes(row: DiffRow) -> str:
     """The steps in which a buffer is alive, first and last: "3–7", "3–7 → 4–40"."""
-    known = [life for life in (row.base_lifetime, row.head_lifetime) if life is not None]
-    return " → ".join(dict.fromkeys(f"{start}–{end - 1}" for start, end in known))
+    spans = [life for life in (row.base_lifetime, row.head_lifetime) if life is not None]
+    return " → ".join(dict.fromkeys(f"{start}–{end - 1}" for start, end in spans))
 
 
 def matched_sentence(diff: Diff) -> str:
@@ -165,15 +165,15 @@ def warning(diff: Diff) -> str:
 
 def notes(diff: Diff) -> tuple[str, ...]:
     """What makes the two plans, or their packing losses, hard to compare, a sentence each."""
-    found = []
+    sentences = []
     if not diff.same_scope:
-        found.append("base and head do not count the same: compare their arenas, not their totals")
+        sentences.append("base and head do not count the same: compare their arenas, not their totals")
     if diff.base.strategy != diff.head.strategy:
-        found.append(f"base was placed by {diff.base.strategy}, head by {diff.head.strategy}")
+        sentences.append(f"base was placed by {diff.base.strategy}, head by {diff.head.strategy}")
     for side, plan in (("base", diff.base), ("head", diff.head)):
         if plan.cut_short:
-            found.append(f"the search for {side} was cut short: its packing loss may not be the least")
-    return tuple(found)
+            sentences.append(f"the search for {side} was cut short: its packing loss may not be the least")
+    return tuple(sentences)
 
 
 def verdict(diff: Diff, limit: Limit | None) -> str:

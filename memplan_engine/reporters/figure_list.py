@@ -59,37 +59,37 @@ class Figure:
 
 def figure_facts(figures: PlanFigures) -> dict[str, Any]:
     """All figures for machines: exact integers of bytes and steps, shares of 1."""
-    return {key: value for each in FIGURES for key, value in each.facts(figures).items()}
+    return {key: value for figure in FIGURES for key, value in figure.facts(figures).items()}
 
 
 def figure_rows(figures: PlanFigures, place: Place = "table") -> list[tuple[str, str]]:
     """Label and text of each figure that says anything of this plan."""
-    rows = (each.row(figures, place) for each in _shown(place))
+    rows = (figure.row(figures, place) for figure in _figures_of(place))
     return [row for row in rows if row[1]]
 
 
 def figure_cards(figures: PlanFigures, place: Place) -> list[tuple[Card, str]]:
     """The cards of the figures that say anything of this plan, each with its help, the arena's first."""
-    shown = sorted(_shown(place), key=lambda each: each.last)
-    return [(each.card(figures, place), each.help) for each in shown if each.text(figures)]
+    shown = sorted(_figures_of(place), key=lambda figure: figure.last)
+    return [(figure.card(figures, place), figure.help) for figure in shown if figure.text(figures)]
 
 
-def _shown(place: Place) -> list[Figure]:
-    return [each for each in FIGURES if place not in each.without]
+def _figures_of(place: Place) -> list[Figure]:
+    return [figure for figure in FIGURES if place not in figure.without]
 
 
 def _workspace(f: PlanFigures) -> str:
     shared = "shared" if f.workspace_name == "workspaces" else f.workspace_name
     parts = ((f.scratch.unique, "unique"), (f.scratch.shared, shared))
-    told = ", ".join(f"{exact(nbytes)} {name}" for nbytes, name in parts if nbytes)
-    return told and f"{told}, beside the arena"
+    text = ", ".join(f"{exact(nbytes)} {name}" for nbytes, name in parts if nbytes)
+    return text and f"{text}, beside the arena"
 
 
 def _peak(f: PlanFigures) -> str:
     """ "6 KiB (6,144 B) live at step 3", and how much of it is scratch of ops, beside the arena."""
     beside = f.peak_bytes - f.live_at_peak
-    told = f", {exact(beside)} of it {f.workspace_name}" if beside else ""
-    return f"{exact(f.peak_bytes)} live at step {f.peak_step}{told}"
+    note = f", {exact(beside)} of it {f.workspace_name}" if beside else ""
+    return f"{exact(f.peak_bytes)} live at step {f.peak_step}{note}"
 
 
 FIGURES: tuple[Figure, ...] = (

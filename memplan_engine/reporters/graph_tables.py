@@ -59,21 +59,21 @@ def values_tables(graph: str, values: Sequence[ManagedValue], every_row: bool) -
         title,
     )
     listed = [v for v in values if not v.managed and (every_row or v.reason not in UNLISTED)]
-    left = sorted(listed, key=lambda value: -value.nbytes)
-    shown = left if every_row else left[:MOST_ROWS]
+    unplanned = sorted(listed, key=lambda value: -value.nbytes)
+    shown = unplanned if every_row else unplanned[:MOST_ROWS]
     rows = ((value.tensor, value.explanation, format_bytes(value.nbytes)) for value in shown)
-    listing = make_table(("not planned", "why", *numbers("size")), rows, rest=more(left, shown))
-    return [reasons, *([listing] if left else []), plain_text(f"counted: {MANAGED}")]
+    listing = make_table(("not planned", "why", *numbers("size")), rows, rest=more(unplanned, shown))
+    return [reasons, *([listing] if unplanned else []), plain_text(f"counted: {MANAGED}")]
 
 
-def estimates_table(title: str, found: Sequence[EstimateEntry]) -> Table:
+def estimates_table(title: str, estimates: Sequence[EstimateEntry]) -> Table:
     """A row a rule: forward peak, baseline and backward peak."""
     headings = ("forward peak", "baseline", "backward peak", "peak", "bytes")
     columns = ("aliasing rule", "values that nobody reads", *numbers(*headings))
     rows = []
-    for each in found:
-        sizes = (each.forward_peak, each.baseline, each.backward_peak, each.peak)
-        rows.append((each.rule, each.unread, *map(format_bytes, sizes), f"{each.peak:,}"))
+    for estimate in estimates:
+        sizes = (estimate.forward_peak, estimate.baseline, estimate.backward_peak, estimate.peak)
+        rows.append((estimate.rule, estimate.unread, *map(format_bytes, sizes), f"{estimate.peak:,}"))
     return make_table(columns, rows, title, caption=f"counted: {COUNTED}")
 
 
@@ -96,14 +96,14 @@ def reuse_tables(graph: str, rows: Sequence[reuse.Saving], every_row: bool = Fal
         f"counted in the peak: {scope_words(both.graph.scope)}; the arena holds storages only"
     )
     return [
-        _ways(graph, rows),
+        _savings_table(graph, rows),
         counts,
         _rewrites(reuse.rewrites_table(both), every_row),
         _reasons_kept(rows[-1]),
     ]
 
 
-def _ways(graph: str, rows: Sequence[reuse.Saving]) -> Table:
+def _savings_table(graph: str, rows: Sequence[reuse.Saving]) -> Table:
     first = rows[0].arena
     cells = (
         (

@@ -73,11 +73,11 @@ def _objects(plan: Plan) -> list[tuple[str, str]]:
     # Here, not above: most plans need not wait for what few of them have.
     from memplan_engine.analysis.positional import object_summary
 
-    found = object_summary(plan)
-    over = "which they meet" if found.optimal else f"{format_percent(found.gap)} over"
+    summary = object_summary(plan)
+    over = "which they meet" if summary.optimal else f"{format_percent(summary.gap)} over"
     return [
-        ("shared objects", f"{found.objects}, {exact(found.objects_bytes)}"),
-        ("their bound", f"{exact(found.objects_bound)}, the sum of positional maxima, {over}"),
+        ("shared objects", f"{summary.objects}, {exact(summary.objects_bytes)}"),
+        ("their bound", f"{exact(summary.objects_bound)}, the sum of positional maxima, {over}"),
     ]
 
 
@@ -111,7 +111,7 @@ def certificate(plan: Plan) -> str:
         proof = f"what {count} need at step {bound.step}, some of them at fixed offsets"
     elif bound.kind is BoundKind.CORE:
         proof = f"what {count} alive within {format_span(bound.step, bound.until)} need (as a search proved)"
-    rest = f"; {told}" if (told := beside(plan)) else ""
+    rest = f"; {note}" if (note := beside(plan)) else ""
     if plan.optimal:
         return f"optimal for {optimal_for(problem)}: the arena equals {proof}{rest}"
     return f"not proved optimal: no arena can be smaller than {proof}, {format_bytes(bound.nbytes)}{rest}"
@@ -146,8 +146,8 @@ def _headline(plan: Plan) -> str:
 def counted_lines(problem: Problem) -> list[Text]:
     """What the figures of `problem` count, and what they leave out, a line each."""
     unknown = left_out(problem)
-    told = [f"counted: {counted(problem)}", *([f"not planned: {unknown}"] if unknown else [])]
-    return [plain_text(line) for line in told]
+    lines = [f"counted: {counted(problem)}", *([f"not planned: {unknown}"] if unknown else [])]
+    return [plain_text(line) for line in lines]
 
 
 def peak_table(peak: Peak, graph: str, every_row: bool = False) -> Table:
@@ -209,8 +209,8 @@ def report_lines(plan: Plan, report: Report) -> Iterable[Text]:
         yield plain_text(f"valid: {len(plan.problem)} buffers in {size}; {certificate(plan)}", style="green")
         if report.replayed:
             yield plain_text(f"replayed: {report.replayed}", style="green")
-        for told in report.unchecked:
-            yield plain_text(f"warning: {told}", style="yellow")
+        for warning in report.unchecked:
+            yield plain_text(f"warning: {warning}", style="yellow")
         return
     yield plain_text("not valid", style="bold red")
     for rule, count in report.counts.items():
@@ -219,9 +219,9 @@ def report_lines(plan: Plan, report: Report) -> Iterable[Text]:
         yield plain_text(f"  {violation.message}")
 
 
-def strategies_table(known: Mapping[str, Strategy]) -> Table:
+def strategies_table(strategies: Mapping[str, Strategy]) -> Table:
     """All strategies with what they do and where they come from."""
-    rows = ((strategy.name, strategy.description, strategy.source) for strategy in known.values())
+    rows = ((strategy.name, strategy.description, strategy.source) for strategy in strategies.values())
     return make_table(("strategy", "what it does", "source"), rows)
 
 
@@ -258,11 +258,11 @@ def _object_facts(plan: Plan) -> dict[str, Any]:
     # Here, not above: most plans need not wait for what few of them have.
     from memplan_engine.analysis.positional import object_summary
 
-    found = object_summary(plan)
+    summary = object_summary(plan)
     return {
-        "objects": found.objects,
-        "objects_bytes": found.objects_bytes,
-        "objects_bound_bytes": found.objects_bound,
+        "objects": summary.objects,
+        "objects_bytes": summary.objects_bytes,
+        "objects_bound_bytes": summary.objects_bound,
     }
 
 
@@ -274,7 +274,7 @@ def peak_summary(peak: Peak) -> dict[str, Any]:
         **scope_summary(peak.scope, peak.counted),
         "workspace_bytes": peak.workspace_bytes,
         "ops": [op.name for op in peak.ops],
-        "contributors": [contributor_facts(each, peak) for each in peak.contributors],
+        "contributors": [contributor_facts(contributor, peak) for contributor in peak.contributors],
     }
 
 

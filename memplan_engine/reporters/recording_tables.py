@@ -136,10 +136,10 @@ def cost_tables(snapshot: Snapshot, cost: Cost, every_row: bool = False) -> list
     title = f"alive at the peak, {format_bytes(cost.peak.live)} at step {cost.peak.step:,}"
     parts.append(_groups(title, cost.peak, every_row))
     for failure in cost.failures if every_row else cost.failures[:MOST_FAILURES]:
-        parts += [*_told(cost, failure), _groups("alive then", failure.moment, every_row)]
-    left = len(cost.failures) - MOST_FAILURES
-    if left > 0 and not every_row:
-        parts.append(plain_text(f"and {left:,} more failures (--all)"))
+        parts += [*_out_of_memory(cost, failure), _groups("alive then", failure.moment, every_row)]
+    more = len(cost.failures) - MOST_FAILURES
+    if more > 0 and not every_row:
+        parts.append(plain_text(f"and {more:,} more failures (--all)"))
     return parts
 
 
@@ -156,7 +156,7 @@ def _figures(snapshot: Snapshot, cost: Cost) -> Table:
         ("planned ahead", f"{exact(cost.plan.arena_bytes)} ({cost.plan.strategy}){saved}"),
         *([("out of memory", f"{len(cost.failures):,} ×")] if cost.failures else []),
         *([("do not match", f"{cost.unmatched:,} events: frees were lost")] if cost.unmatched else []),
-        *_others(snapshot, recording),
+        *_other_devices(snapshot, recording),
     ]
     return label_table(rows)
 
@@ -186,26 +186,30 @@ def _counts(cost: Cost) -> str:
     return f"{counts}, {cost.younger:,} alive at its end"
 
 
-def _others(snapshot: Snapshot, chosen: Recording) -> list[tuple[str, str]]:
+def _other_devices(snapshot: Snapshot, chosen: Recording) -> list[tuple[str, str]]:
     """The devices beside the chosen one, and the streams of it, where there are several."""
     rows = [
-        (f"device {each.device}", f"{len(each.events):,} events, {format_bytes(held(each)[0])} reserved")
-        for each in snapshot.recordings
-        if each.device != chosen.device
+        (
+            f"device {recording.device}",
+            f"{len(recording.events):,} events, {format_bytes(held(recording)[0])} reserved",
+        )
+        for recording in snapshot.recordings
+        if recording.device != chosen.device
     ]
-    known = streams(chosen)
-    if len(known) > 1:
+    ids = streams(chosen)
+    if len(ids) > 1:
         memory = chosen.events[chosen.rows(Action.ALLOC)]
-        told = [
-            f"{each} ({format_bytes(int(memory['size'][memory['stream'] == each].sum()))})" for each in known
+        texts = [
+            f"{stream} ({format_bytes(int(memory['size'][memory['stream'] == stream].sum()))})"
+            for stream in ids
         ]
-        rows.append(("streams", f"{', '.join(told)} allocated"))
+        rows.append(("streams", f"{', '.join(texts)} allocated"))
     if len(several := pools(chosen)) > 1:
         rows.append(("pools", ", ".join(map(pool_text, several))))
     return rows
 
 
-def _told(cost: Cost, failure: OutOfMemory) -> list[RenderableType]:
+def _out_of_memory(cost: Cost, failure: OutOfMemory) -> list[RenderableType]:
     moment = failure.moment
     verdict = (
         "the bytes were there, but in pieces: fragmentation"
@@ -240,11 +244,11 @@ def _groups(title: str, moment: Moment, every_row: bool) -> Table:
         )
         for group in shown
     )
-    left = moment.groups[len(shown) :]
+    hidden = moment.groups[len(shown) :]
     rest: tuple[str, ...] = ()
-    if left:
-        nbytes, count = sum(group.nbytes for group in left), sum(group.count for group in left)
-        rest = (f"and {len(left)} more lines", f"{count:,}", format_bytes(nbytes), _share(nbytes, moment))
+    if hidden:
+        nbytes, count = sum(group.nbytes for group in hidden), sum(group.count for group in hidden)
+        rest = (f"and {len(hidden)} more lines", f"{count:,}", format_bytes(nbytes), _share(nbytes, moment))
     return make_table(columns, rows, title, rest)
 
 

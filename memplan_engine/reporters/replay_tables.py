@@ -124,8 +124,8 @@ def _candidates(step: Step) -> list[RenderableType]:
     return [make_table(columns, map(_row, rows), rest=rest)]
 
 
-def _row(each: Hole | SharedObject) -> tuple[str, str, str]:
-    if isinstance(each, SharedObject):
-        return f"{each.number:,}", format_bytes(each.size), each.reason
-    size = "no end" if each.size is None else format_bytes(each.size)
-    return format_bytes(each.low), size, each.reason
+def _row(candidate: Hole | SharedObject) -> tuple[str, str, str]:
+    if isinstance(candidate, SharedObject):
+        return f"{candidate.number:,}", format_bytes(candidate.size), candidate.reason
+    size = "no end" if candidate.size is None else format_bytes(candidate.size)
+    return format_bytes(candidate.low), size, candidate.reason

@@ -44,9 +44,9 @@ def run_tables(run: RunFile, all_rows: bool = False) -> list[RenderableType]:
     """The figures of a run; what came into the slab; temporaries, what was left out, and times."""
     parts: list[RenderableType] = [_figures(run)]
     if run.slab and (run.slab.ways or run.slab.views):
-        parts += ["", _ways(run.slab)]
+        parts += ["", _slab_table(run.slab)]
         if run.slab.left:
-            parts += ["", _left(run.slab, all_rows)]
+            parts += ["", _left_out_table(run.slab, all_rows)]
     if run.temporaries:
         parts += ["", _temporaries(run, all_rows)]
     if run.profile and run.profile.kinds:
@@ -74,28 +74,28 @@ def _figures(run: RunFile) -> Table:
     if run.check:
         rows.append(("safety", check_sentence(run.check), "red" if run.check.fault else "green"))
     if run.profile:
-        told = ", ".join(f"{name} {text}" for name, text in times(run.profile).items())
-        rows.append(("an iteration", f"{told}; medians of {run.profile.runs} by turns"))
+        medians = ", ".join(f"{name} {text}" for name, text in times(run.profile).items())
+        rows.append(("an iteration", f"{medians}; medians of {run.profile.runs} by turns"))
         rows.append(("setup", f"{format_seconds(run.profile.setup)}, export and planning included"))
     return label_table(rows)
 
 
 def _peaks(run: RunFile) -> list[tuple[str, str]]:
     labels = {"predicted": "predicted peak", "dispatch": "measured peak", "allocator": "allocator's peak"}
-    found = []
+    rows = []
     for name, curve in run.curves.items():
-        nbytes, place = peak_of(curve)
-        text = exact(nbytes) + (f" at {run.ops[place]}" if place >= 0 else "")
-        if name == "dispatch" and (told := difference_sentence(run)):
-            text += f", {told}" + " beside the prediction" * bool(run.difference)
+        nbytes, op = peak_of(curve)
+        text = exact(nbytes) + (f" at {run.ops[op]}" if op >= 0 else "")
+        if name == "dispatch" and (sentence := difference_sentence(run)):
+            text += f", {sentence}" + " beside the prediction" * bool(run.difference)
         elif name == "allocator" and run.predicted:
             off = nbytes - peak_of(run.predicted)[0]
             text += f", {signed(off)} beside the prediction" if off else ", as predicted"
-        found.append((labels[name], text))
-    return found
+        rows.append((labels[name], text))
+    return rows
 
 
-def _ways(slab: SlabEntry) -> Table:
+def _slab_table(slab: SlabEntry) -> Table:
     whole = sum(way.storages for way in slab.ways), sum(way.bytes for way in slab.ways)
     rows: list[tuple[str, ...]] = []
     for way in slab.ways:
@@ -104,13 +104,15 @@ def _ways(slab: SlabEntry) -> Table:
         rows.append((way.way, f"{way.storages:,}", count, format_bytes(way.bytes), nbytes, WAYS[way.way]))
     nodes = (("views", slab.views), ("in place", slab.in_place))
     rows += [
-        (label, f"{found:,} nodes", "", "", "", "no memory of their own") for label, found in nodes if found
+        (label, f"{number:,} nodes", "", "", "", "no memory of their own")
+        for label, number in nodes
+        if number
     ]
     columns = ("way", *numbers("storages", "share", "bytes", "share"), "")
     return make_table(columns, rows, "What ops make", **BARE)
 
 
-def _left(slab: SlabEntry, all_rows: bool) -> Table:
+def _left_out_table(slab: SlabEntry, all_rows: bool) -> Table:
     rows = reasons(slab.left)
     title = _title("Not written in place", len(rows), all_rows)
     columns = ("kind", "way", *numbers("storages", "bytes"), *folded("reason"))
@@ -122,18 +124,18 @@ def _left(slab: SlabEntry, all_rows: bool) -> Table:
 
 
 def _temporaries(run: RunFile, all_rows: bool) -> Table:
-    rows = sorted(run.temporaries, key=lambda taker: -kernel_bytes(taker))
+    rows = sorted(run.temporaries, key=lambda entry: -kernel_bytes(entry))
     title = _title("Ops that hold memory for themselves", len(rows), all_rows)
     columns = (*folded("op", "kind"), *numbers("taken by kernels", "made inside", "in all, B"))
     cells = (
         (
-            taker.op,
-            taker.kind,
-            format_bytes(kernel_bytes(taker)),
-            format_bytes(taker.inside_bytes),
-            f"{taker.bytes:,}",
+            entry.op,
+            entry.kind,
+            format_bytes(kernel_bytes(entry)),
+            format_bytes(entry.inside_bytes),
+            f"{entry.bytes:,}",
         )
-        for taker in (rows if all_rows else rows[:MOST_ROWS])
+        for entry in (rows if all_rows else rows[:MOST_ROWS])
     )
     return make_table(columns, cells, title, **BARE)
 
@@ -171,18 +173,18 @@ class Reason:
 
 def reasons(left: Sequence[LeftEntry]) -> list[Reason]:
     """`left` by kind, way and reason, the most bytes first."""
-    found: dict[tuple[str, str, str], list[int]] = {}
+    totals: dict[tuple[str, str, str], list[int]] = {}
     for entry in left:
-        counts = found.setdefault((entry.kind, entry.way, entry.reason), [0, 0])
+        counts = totals.setdefault((entry.kind, entry.way, entry.reason), [0, 0])
         counts[0] += 1
         counts[1] += entry.bytes
-    rows = [Reason(*key, *counts) for key, counts in found.items()]
+    rows = [Reason(*key, *counts) for key, counts in totals.items()]
     return sorted(rows, key=lambda row: -row.nbytes)
 
 
-def kernel_bytes(taker: TakerEntry) -> int:
+def kernel_bytes(entry: TakerEntry) -> int:
     """What the kernels of an op take, beside what the operators inside it make."""
-    return taker.bytes - taker.inside_bytes
+    return entry.bytes - entry.inside_bytes
 
 
 def equality_sentence(equality: EqualityEntry) -> str:
@@ -193,12 +195,12 @@ def equality_sentence(equality: EqualityEntry) -> str:
         )
         return f"bit for bit equal to {equality.reference}{frozen}"
     if equality.largest is None:
-        told = f"cannot be compared with {equality.reference}: {equality.output}"
+        sentence = f"cannot be compared with {equality.reference}: {equality.output}"
     else:
-        told = f"differs from {equality.reference} by up to {equality.largest:.3g} in {equality.output}"
+        sentence = f"differs from {equality.reference} by up to {equality.largest:.3g} in {equality.output}"
     if equality.unrepeatable:
-        told += f" (eager itself is not repeatable: two eager steps differ in {equality.unrepeatable})"
-    return f"{told}, first at op {equality.op}" if equality.op else told
+        sentence += f" (eager itself is not repeatable: two eager steps differ in {equality.unrepeatable})"
+    return f"{sentence}, first at op {equality.op}" if equality.op else sentence
 
 
 def difference_sentence(run: RunFile) -> str:
@@ -243,10 +245,10 @@ def slab_sentence(slab: SlabEntry) -> str:
 
 def times(profile: ProfileEntry) -> dict[str, str]:
     """Each way of running with its seconds an iteration, and how that lies beside the first."""
-    known = {"eager": profile.eager, "interpreter": profile.interpreter, "in the slab": profile.slab}
-    found = {name: seconds for name, seconds in known.items() if seconds is not None}
-    base = next(iter(found.values()))
+    runs = {"eager": profile.eager, "interpreter": profile.interpreter, "in the slab": profile.slab}
+    measured = {name: seconds for name, seconds in runs.items() if seconds is not None}
+    base = next(iter(measured.values()))
     return {
-        name: format_seconds(seconds) + (f" (×{seconds / base:.2f})" if place and base else "")
-        for place, (name, seconds) in enumerate(found.items())
+        name: format_seconds(seconds) + (f" (×{seconds / base:.2f})" if index and base else "")
+        for index, (name, seconds) in enumerate(measured.items())
     }

@@ -82,11 +82,11 @@ def symbols_tables(
     ]
     here = schema.problem.at(at)
     if workspace := _most(here):
-        name, held = workspace_name(here), find_peak(here)
+        name, peak = workspace_name(here), find_peak(here)
         total = format_bytes(schema.memory_bytes(at) + workspace)
         lines.append(
             f"with {name}: {total} here, {format_bytes(workspace)} of it beside the partitions; "
-            f"at most {format_bytes(held.nbytes)} live at step {held.step}"
+            f"at most {format_bytes(peak.nbytes)} live at step {peak.step}"
         )
     lines.append(f"counted: {_counted(here)}")
     steps = [] if names is None else [Text(schema.table(names=names))]
@@ -154,15 +154,15 @@ def range_tables(plan: Plan, report: RangeReport) -> list[RenderableType]:
     return [*lines, table, counted_line()]
 
 
-def buckets_summary(made: BucketTable) -> dict[str, Any]:
+def buckets_summary(table: BucketTable) -> dict[str, Any]:
     """The buckets with what each needs and wastes; bytes."""
     return {
-        "symbol": made.symbol,
-        "others": dict(made.others),
-        **claim_summary(made.buckets[0].plan.problem),
-        "arena_bytes": made.arena_bytes,
-        "separate_bytes": made.separate_bytes,
-        "table_bytes": made.table_bytes,
+        "symbol": table.symbol,
+        "others": dict(table.others),
+        **claim_summary(table.buckets[0].plan.problem),
+        "arena_bytes": table.arena_bytes,
+        "separate_bytes": table.separate_bytes,
+        "table_bytes": table.table_bytes,
         "buckets": [
             {
                 "low": bucket.low,
@@ -176,18 +176,18 @@ def buckets_summary(made: BucketTable) -> dict[str, Any]:
                 "valid": bucket.report.valid,
                 "proof": str(bucket.report.proof),
             }
-            for bucket in made.buckets
+            for bucket in table.buckets
         ],
     }
 
 
-def buckets_table(graph: str, made: BucketTable) -> Table:
+def buckets_table(graph: str, table: BucketTable) -> Table:
     """A row a bucket, and what keeping all of them takes."""
-    others = "".join(f", {name} {value:,}" for name, value in made.others)
-    workspace = any(bucket.plan.workspace_bytes for bucket in made.buckets)
+    others = "".join(f", {name} {value:,}" for name, value in table.others)
+    workspace = any(bucket.plan.workspace_bytes for bucket in table.buckets)
     headings = ("arena", *["with workspace"] * workspace, "mean waste", "worst waste", "at")
     rows = []
-    for bucket in made.buckets:
+    for bucket in table.buckets:
         verdict = f"hold: {bucket.report.proof}" if bucket.report.valid else bucket.report.summary
         if bucket.report.impossible:
             verdict += f"; at {bucket.report.impossible} values tried there are no sizes"
@@ -202,27 +202,27 @@ def buckets_table(graph: str, made: BucketTable) -> Table:
         )
         rows.append(cells)
     sizes = (
-        f"one arena for all: {format_bytes(made.arena_bytes)}; one each: "
-        f"{format_bytes(made.separate_bytes)}; the offsets themselves: {format_bytes(made.table_bytes)}"
+        f"one arena for all: {format_bytes(table.arena_bytes)}; one each: "
+        f"{format_bytes(table.separate_bytes)}; the offsets themselves: {format_bytes(table.table_bytes)}"
     )
-    columns = (made.symbol, *numbers(*headings), "offsets")
+    columns = (table.symbol, *numbers(*headings), "offsets")
     return make_table(columns, rows, f"{graph}{others}", caption=sizes)
 
 
-def sweep_summary(made: Sweep) -> dict[str, Any]:
+def sweep_summary(sweep: Sweep) -> dict[str, Any]:
     """The columns of a sweep; bytes."""
-    return asdict(made) | {"others": dict(made.others), **scope_summary(made.scope)}
+    return asdict(sweep) | {"others": dict(sweep.others), **scope_summary(sweep.scope)}
 
 
-def sweep_table(graph: str, made: Sweep) -> Table:
+def sweep_table(graph: str, sweep: Sweep) -> Table:
     """A row a value; the hint is marked."""
-    others = "".join(f", {name} {value:,}" for name, value in made.others)
-    beside = any(made.workspace)
-    headings = (made.strategy, *["with workspace"] * beside, "over bound", "partition plan", "over bound")
-    columns = (made.values, made.bound, made.arena, made.partition, made.workspace)
+    others = "".join(f", {name} {value:,}" for name, value in sweep.others)
+    beside = any(sweep.workspace)
+    headings = (sweep.strategy, *["with workspace"] * beside, "over bound", "partition plan", "over bound")
+    columns = (sweep.values, sweep.bound, sweep.arena, sweep.partition, sweep.workspace)
     rows = (
         (
-            f"{value:,}{' ← hint' if value == made.hint else ''}",
+            f"{value:,}{' ← hint' if value == sweep.hint else ''}",
             format_bytes(bound),
             format_bytes(arena),
             *[format_bytes(arena + workspace)] * beside,
@@ -232,10 +232,10 @@ def sweep_table(graph: str, made: Sweep) -> Table:
         )
         for value, bound, arena, partition, workspace in zip(*columns, strict=True)
     )
-    left_out = ", ".join(f"{value:,}" for value in made.skipped)
+    left_out = ", ".join(f"{value:,}" for value in sweep.skipped)
     caption = f"left out, for a size is negative or not whole there: {left_out}" if left_out else ""
     return make_table(
-        numbers(made.symbol, "lower bound", *headings), rows, f"{graph}{others}", caption=caption
+        numbers(sweep.symbol, "lower bound", *headings), rows, f"{graph}{others}", caption=caption
     )
 
 

@@ -69,22 +69,22 @@ def fit_summary(fit: FitReport) -> dict[str, Any]:
             "step": short.step,
             "stretches": [asdict(stretch) for stretch in short.stretches],
             "members": [
-                {"name": names[each.buffer], "bytes": each.nbytes, "steps": each.steps}
-                for each in short.members
+                {"name": names[member.buffer], "bytes": member.nbytes, "steps": member.steps}
+                for member in short.members
             ],
             "single": [names[row] for row in short.single],
         },
         "suggestions": [
             {
-                "kind": str(each.kind),
-                "edits": [_entry(edit) for edit in each.edits],
-                "bytes_changed": each.nbytes,
-                "arena_bytes": each.arena_bytes,
-                "proved": each.proved,
-                "exact": each.exact,
-                "heuristic": each.heuristic,
+                "kind": str(suggestion.kind),
+                "edits": [_entry(edit) for edit in suggestion.edits],
+                "bytes_changed": suggestion.nbytes,
+                "arena_bytes": suggestion.arena_bytes,
+                "proved": suggestion.proved,
+                "exact": suggestion.exact,
+                "heuristic": suggestion.heuristic,
             }
-            for each in fit.suggestions
+            for suggestion in fit.suggestions
         ],
         "complete": fit.complete,
     }  # fmt: skip
@@ -159,16 +159,16 @@ def _members(fit: FitReport, shortage: Shortage, every_row: bool) -> Table:
     shown = shortage.members if every_row else shortage.members[:MOST_ROWS]
     rows = (
         (
-            names[each.buffer],
-            format_bytes(each.nbytes),
-            f"{each.steps:,}",
-            format_percent(each.steps / steps),
+            names[member.buffer],
+            format_bytes(member.nbytes),
+            f"{member.steps:,}",
+            format_percent(member.steps / steps),
         )
-        for each in shown
+        for member in shown
     )
     rest = more(shortage.members, shown)
     if rest:
-        rest += (format_bytes(sum(each.nbytes for each in shortage.members[len(shown) :])),)
+        rest += (format_bytes(sum(member.nbytes for member in shortage.members[len(shown) :])),)
     return make_table(("buffer", *numbers("size", "overfull steps", "of them")), rows, title, rest)
 
 
@@ -176,12 +176,12 @@ def _suggestions(fit: FitReport) -> Table:
     columns = (*folded("change"), *numbers("bytes changed", "arena then"), *folded("how sure"))
     rows = (
         (
-            suggestion_words(each, fit.decision.plan.problem),
-            format_bytes(each.nbytes),
-            format_bytes(each.arena_bytes),
-            proof_words(each),
+            suggestion_words(suggestion, fit.decision.plan.problem),
+            format_bytes(suggestion.nbytes),
+            format_bytes(suggestion.arena_bytes),
+            proof_words(suggestion),
         )
-        for each in fit.suggestions
+        for suggestion in fit.suggestions
     )
     return make_table(columns, rows, "the smallest changes that make it fit")
 
@@ -230,14 +230,14 @@ def decision_tables(decision: Decision, cut_by: str = "") -> list[RenderableType
         return _refusal(decision, capacity)
     if decision.verdict is Verdict.FITS:
         style = "green" if decision.whole else "yellow"
-        found = plain_text(fits_words(plan, decision.capacity), style)
+        verdict = plain_text(fits_words(plan, decision.capacity), style)
     else:
         needed = f"at least {exact(decision.bound.nbytes)} are needed"
-        found = plain_text(
+        verdict = plain_text(
             f"undecided in {format_seconds(plan.seconds)} whether the arena fits into {capacity}: {needed}",
             "yellow",
         )
-    return [plan_table(plan, cut_by), found]
+    return [plan_table(plan, cut_by), verdict]
 
 
 def _refusal(decision: Decision, capacity: str) -> list[RenderableType]:
@@ -309,7 +309,7 @@ def suggestion_words(suggestion: Suggestion, problem: Problem) -> str:
     if suggestion.kind in (Kind.DROP_SEVERAL, Kind.SHRINK_SEVERAL):
         verb = "drop" if suggestion.kind is Kind.DROP_SEVERAL else "shrink"
         by = "," if suggestion.kind is Kind.DROP_SEVERAL else " by"
-        names = _names([each.buffer for each in suggestion.edits])
+        names = _names([change.buffer for change in suggestion.edits])
         return f"{verb} {len(suggestion.edits)} buffers{by} {exact(suggestion.nbytes)} in all: {names}"
     row = problem.names.index(edit.buffer)
     match edit:
@@ -355,14 +355,14 @@ def shortage_words(shortage: Shortage) -> str:
     steps, where = shortage.steps, f"at {format_span(first.start, first.end)}"
     if len(shortage.stretches) > 1:
         where = f"in {len(shortage.stretches)} stretches of steps, {steps} steps in all"
-    told = (
+    sentence = (
         f"whatever the packing, live bytes must fall by {exact(shortage.nbytes)} at step {shortage.step}; "
         f"too much is alive {where}"
     )
     able = len(shortage.single)
     if able:
-        return f"{told}; {able} buffer{'s' * (able != 1)} could make room alone"
-    return f"{told}; no single buffer is alive at all of them with enough bytes"
+        return f"{sentence}; {able} buffer{'s' * (able != 1)} could make room alone"
+    return f"{sentence}; no single buffer is alive at all of them with enough bytes"
 
 
 def _names(names: Sequence[str]) -> str:

@@ -99,8 +99,8 @@ def take_eager_step(
     def listen(output: Any) -> None:
         nonlocal passes
         passes += 1
-        found = named_outputs(output, passes)
-        outputs.update((name, tensor.detach().clone()) for name, tensor in found.items())
+        tensors = named_outputs(output, passes)
+        outputs.update((name, tensor.detach().clone()) for name, tensor in tensors.items())
 
     with as_input_error(source, "eager step", "a step that runs"):
         with random_state(seed):
@@ -156,14 +156,14 @@ def take_in_process(
         with tempfile.TemporaryDirectory(prefix="memplan-") as name:
             folder = Path(name)
             torch.save({name: value.detach() for name, value in (state or {}).items()}, folder / "state.pt")
-            asked = {
+            request = {
                 "factory": factory,
                 "options": dict(options),
                 "seed": seed,
                 "watched": watched,
                 "threads": torch.get_num_threads(),
             }
-            (folder / "asked.json").write_text(json.dumps(asked))
+            (folder / "request.json").write_text(json.dumps(request))
             command = [sys.executable, "-m", __name__, str(folder)]
             ended = subprocess.run(command, capture_output=True, text=True, check=False)
             return _answer(folder, ended, factory)
@@ -185,15 +185,15 @@ def _answer(folder: Path, ended: subprocess.CompletedProcess[str], factory: str)
 
 def main(folder: Path) -> None:
     """Take the step that `folder` asks for, and leave there what became of it."""
-    asked = json.loads((folder / "asked.json").read_text())
-    torch.set_num_threads(asked["threads"])
+    request = json.loads((folder / "request.json").read_text())
+    torch.set_num_threads(request["threads"])
     try:
-        built = build_factory(asked["factory"], seed=asked["seed"])
+        built = build_factory(request["factory"], seed=request["seed"])
         _take_over(built.model, torch.load(folder / "state.pt", weights_only=True))
-        recipe, source = built.recipe(asked["options"]), f"factory {asked['factory']}"
+        recipe, source = built.recipe(request["options"]), f"factory {request['factory']}"
         optimizer = make_optimizer(recipe, built.model, source)
-        given = (built.model, built.args, built.kwargs, recipe, source, optimizer)
-        step = take_eager_step(*given, watched=asked["watched"])
+        call = (built.model, built.args, built.kwargs, recipe, source, optimizer)
+        step = take_eager_step(*call, watched=request["watched"])
         torch.save({name: getattr(step, name) for name in EagerStep.__slots__}, folder / "half.pt")
         (folder / "half.pt").rename(folder / "step.pt")
     except InputError as error:

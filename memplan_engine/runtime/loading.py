@@ -76,15 +76,15 @@ def program_of_step(
 ) -> Program:
     """The Program of a traced step of `model`. Raises InputError for weights that are not real."""
     tensors = tensors_of((tuple(args), dict(kwargs or {})))
-    kept = [each for each in step.arguments if each.kept]
-    state = [_content(model, each, step.source) for each in kept]
+    kept = [argument for argument in step.arguments if argument.kept]
+    state = [_content(model, argument, step.source) for argument in kept]
     return program_from_module(
         step.module,
         [*state, *tensors],
         state=len(state),
         name=step.source,
         graph=step_graph(step),
-        state_names=tuple(each.path for each in kept),
+        state_names=tuple(argument.path for argument in kept),
     )
 
 
@@ -148,15 +148,17 @@ def example_inputs(program: Program, seed: int = 0) -> tuple[Any, ...]:
     """Values for the inputs of `program`: plain values as captured, floating-point tensors from `seed`
     (normally distributed), all others zero, which is a place in every table."""
     random = torch.Generator().manual_seed(seed)
-    return tuple(_example(one, random) for one in program.expected)
+    return tuple(_example(expected, random) for expected in program.expected)
 
 
-def _example(one: Expected, random: torch.Generator) -> Any:
-    if one.dtype is None:
-        return one.value
-    tensor = torch.empty_strided(one.shape, one.strides, dtype=one.dtype, device=one.device).zero_()
-    if one.dtype.is_floating_point:
-        tensor.copy_(torch.randn(one.shape, generator=random))
+def _example(expected: Expected, random: torch.Generator) -> Any:
+    if expected.dtype is None:
+        return expected.value
+    tensor = torch.empty_strided(
+        expected.shape, expected.strides, dtype=expected.dtype, device=expected.device
+    ).zero_()
+    if expected.dtype.is_floating_point:
+        tensor.copy_(torch.randn(expected.shape, generator=random))
     return tensor
 
 
@@ -218,8 +220,8 @@ def run_target(
     """`model`, exported as `load_program` does it. Raises InputError as that does."""
     begun = time.perf_counter()
     program = load_program(model, args, kwargs, functional=functional, name=name)
-    taken = time.perf_counter() - begun
-    return RunTarget(program, tuple(args), dict(kwargs or {}), model, model.training, functional, taken)
+    seconds = time.perf_counter() - begun
+    return RunTarget(program, tuple(args), dict(kwargs or {}), model, model.training, functional, seconds)
 
 
 def run_target_of_step(

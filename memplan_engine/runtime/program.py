@@ -151,25 +151,25 @@ def load_program(
     label = name or type(model).__name__
     check_call(model, args, kwargs, label)
     _check_real(model, (args, kwargs), label)
-    given = (tuple(args), dict(kwargs or {}))
+    call = (tuple(args), dict(kwargs or {}))
     with exporting(label), torch.no_grad():
         # Dataclasses among the inputs are made known to torch.export on the way.
         fake_inputs((list(args), dict(kwargs or {})), FakeTwins(fake_mode()))
-        exported, decisive = export_as_eager(model, *given, given, label)
+        exported, decisive = export_as_eager(model, *call, call, label)
         if functional:
             exported = exported.run_decompositions({})
     form = call_form(model, exported.call_spec.in_spec)
     program = program_from_exported(exported, name=label, form=form)
-    return replace(program, expected=_with_decisive(program, given, decisive))
+    return replace(program, expected=_with_decisive(program, call, decisive))
 
 
-def _with_decisive(program: Program, given: Any, decisive: Sequence[torch.Tensor]) -> tuple[Expected, ...]:
-    """What `program` expects, with the content of the tensors in the call `given` that are decisive."""
-    places = {id(tensor) for tensor in decisive}
-    leaves = flatten_call(program.form, program.name, *given)
+def _with_decisive(program: Program, call: Any, decisive: Sequence[torch.Tensor]) -> tuple[Expected, ...]:
+    """What `program` expects, with the content of the tensors in the call `call` that are decisive."""
+    ids = {id(tensor) for tensor in decisive}
+    leaves = flatten_call(program.form, program.name, *call)
     return tuple(
-        replace(one, decisive=leaf.clone()) if id(leaf) in places else one
-        for one, leaf in zip(program.expected, leaves, strict=True)
+        replace(expected, decisive=leaf.clone()) if id(leaf) in ids else expected
+        for expected, leaf in zip(program.expected, leaves, strict=True)
     )
 
 
@@ -202,7 +202,9 @@ def correct_layouts(module: GraphModule, graph: Graph) -> None:
         if isinstance(value, FakeTensor):
             node.meta["val"] = _laid_out(value, tensors.get(node.name))
         elif isinstance(value, (tuple, list)):
-            parts = (_laid_out(one, tensors.get(f"{node.name}.{place}")) for place, one in enumerate(value))
+            parts = (
+                _laid_out(result, tensors.get(f"{node.name}.{index}")) for index, result in enumerate(value)
+            )
             node.meta["val"] = type(value)(parts)
 
 
@@ -212,7 +214,7 @@ def _laid_out(value: Any, tensor: Tensor | None) -> Any:
         return value
     strides = tensor.strides
     if strides is None:
-        strides = tuple(math.prod(tensor.shape[place + 1 :]) for place in range(len(tensor.shape)))
+        strides = tuple(math.prod(tensor.shape[dim + 1 :]) for dim in range(len(tensor.shape)))
     if value.shape == tensor.shape and same_strides(tensor.shape, strides, value.stride()):
         return value
     with value.fake_mode:
@@ -227,10 +229,10 @@ def program_and_inputs(
     values = {**exported.constants, **exported.state_dict}
     signature, nodes = exported.graph_signature, exported.graph.find_nodes(op="placeholder")
     state: list[tuple[str, torch.Tensor]] = []
-    given: list[tuple[str, Any]] = []
+    inputs: list[tuple[str, Any]] = []
     for spec, node in zip(signature.input_specs, nodes, strict=True):
         if spec.kind.name == "USER_INPUT":
-            given.append((node.name, getattr(spec.arg, "value", node.meta.get("val"))))
+            inputs.append((node.name, getattr(spec.arg, "value", node.meta.get("val"))))
             continue
         value = values.get(str(spec.target))
         if not isinstance(value, torch.Tensor):
@@ -245,7 +247,7 @@ def program_and_inputs(
         graph,
         tuple(value for _, value in state),
         tuple(node.name for node in nodes),
-        tuple(Expected(each) for each, _ in given),
+        tuple(Expected(placeholder) for placeholder, _ in inputs),
         tuple(
             None if spec.kind.name == "USER_OUTPUT" else targets.get(str(spec.target), str(spec.target))
             for spec in signature.output_specs
@@ -254,7 +256,7 @@ def program_and_inputs(
         exported.call_spec.out_spec,
         tuple(target for target, _ in state),
     )
-    return program, tuple(value for _, value in given)
+    return program, tuple(value for _, value in inputs)
 
 
 def program_from_module(
@@ -310,8 +312,8 @@ def graph_of_module(module: GraphModule, inputs: Sequence[Any], state: int, name
     constants."""
     run = Run(name)
     nodes = enumerate(module.graph.find_nodes(op="placeholder"))
-    given = [run.take(node.name, inputs[place], place < state) for place, node in nodes]
-    return assemble(run, run.run(module, given))
+    arguments = [run.take(node.name, inputs[index], index < state) for index, node in nodes]
+    return assemble(run, run.run(module, arguments))
 
 
 def _check_real(model: torch.nn.Module, inputs: Any, source: str) -> None:
@@ -375,10 +377,10 @@ def last_readers(module: GraphModule) -> dict[Node, list[Node]]:
     for node in module.graph.nodes:
         reader[node] = node
         reader.update(dict.fromkeys(node.all_input_nodes, node))
-    gone: dict[Node, list[Node]] = {}
+    freed_after: dict[Node, list[Node]] = {}
     for node, last in reader.items():
-        gone.setdefault(last, []).append(node)
-    return gone
+        freed_after.setdefault(last, []).append(node)
+    return freed_after
 
 
 def _call(node: Node, env: dict[Node, Any], around: Around, read: Callable[[Any], Any], name: str) -> Any:
@@ -388,10 +390,10 @@ def _call(node: Node, env: dict[Node, Any], around: Around, read: Callable[[Any]
     target: Any = node.target
     kind = kind_of(node)
     if kind in INLINED:
-        given: list[Any] = list(args)
-        at = next(index for index, arg in enumerate(given) if isinstance(arg, GraphModule))
-        with wrapped_mode(kind, given[:at]):
-            return run_nodes(given[at], given[at + 1 :], around, read=read, prefix=f"{name}.")
+        operands: list[Any] = list(args)
+        at = next(index for index, arg in enumerate(operands) if isinstance(arg, GraphModule))
+        with wrapped_mode(kind, operands[:at]):
+            return run_nodes(operands[at], operands[at + 1 :], around, read=read, prefix=f"{name}.")
     if takes_item(node, env.__getitem__) or is_arithmetic_on_sizes(node):
         return target(*args, **kwargs)
     return around(name, kind, lambda: as_exported(lambda: target(*args, **kwargs)))

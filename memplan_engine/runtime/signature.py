@@ -85,19 +85,19 @@ def _as_captured(
     form: CallForm, source: str, args: list[Any], kwargs: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
     """The same call with as many positional arguments as were captured, keywords in the captured order."""
-    places, names = _captured_arguments(form.spec)
-    known = form.positional
-    if len(args) != places and places <= len(known) and len(args) <= len(known):
-        given = dict(zip(known, args, strict=False))
-        if twice := given.keys() & kwargs.keys():
-            raise InputError(source, "inputs", f"{min(twice)!r} twice", "each argument once")
-        kwargs = given | kwargs
-        args = [kwargs.pop(name) for name in known[:places] if name in kwargs]
-    if len(args) != places:
-        raise InputError(source, "inputs", f"{len(args)} positional arguments", f"{places}, as captured")
+    count, names = _captured_arguments(form.spec)
+    positional = form.positional
+    if len(args) != count and count <= len(positional) and len(args) <= len(positional):
+        named = dict(zip(positional, args, strict=False))
+        if repeated := named.keys() & kwargs.keys():
+            raise InputError(source, "inputs", f"{min(repeated)!r} twice", "each argument once")
+        kwargs = named | kwargs
+        args = [kwargs.pop(name) for name in positional[:count] if name in kwargs]
+    if len(args) != count:
+        raise InputError(source, "inputs", f"{len(args)} positional arguments", f"{count}, as captured")
     if kwargs.keys() != set(names):
-        missing, other = sorted(set(names) - kwargs.keys()), sorted(kwargs.keys() - set(names))
-        found = f"no {missing[0]!r}" if missing else f"an argument {other[0]!r}"
+        missing, extra = sorted(set(names) - kwargs.keys()), sorted(kwargs.keys() - set(names))
+        found = f"no {missing[0]!r}" if missing else f"an argument {extra[0]!r}"
         raise InputError(
             source, "inputs", found, f"the keyword arguments captured: {', '.join(names) or 'none'}"
         )
@@ -119,42 +119,46 @@ def _form_text(spec: pytree.TreeSpec) -> str:
 def check_inputs(expected: Sequence[Expected], values: Sequence[Any], source: str) -> None:
     """Raise InputError, naming the input, unless every one of `values` is what was captured: tensors of the
     same shape, type, device and strides, plain values and decisive tensors that are equal."""
-    for one, value in zip(expected, values, strict=True):
-        _check_form(one, value, source)
-        if one.decisive is not None and not torch.equal(one.decisive, value):
+    for entry, value in zip(expected, values, strict=True):
+        _check_form(entry, value, source)
+        if entry.decisive is not None and not torch.equal(entry.decisive, value):
             chosen = "those captured, by which the model chose its way, or a program loaded with these"
-            raise InputError(source, f"input {one.name!r}", "other values", chosen)
+            raise InputError(source, f"input {entry.name!r}", "other values", chosen)
 
 
-def _check_form(one: Expected, value: Any, source: str) -> None:
-    if type(value) is torch.Tensor and _is_as_captured(one, value):
+def _check_form(expected: Expected, value: Any, source: str) -> None:
+    if type(value) is torch.Tensor and _is_as_captured(expected, value):
         return
-    place = f"input {one.name!r}"
-    if one.dtype is None:
-        if isinstance(value, torch.Tensor) or type(value) is not type(one.value) or value != one.value:
-            raise InputError(source, place, one_line(repr(value), 80), f"{one.value!r}, as captured")
+    place = f"input {expected.name!r}"
+    if expected.dtype is None:
+        if (
+            isinstance(value, torch.Tensor)
+            or type(value) is not type(expected.value)
+            or value != expected.value
+        ):
+            raise InputError(source, place, one_line(repr(value), 80), f"{expected.value!r}, as captured")
         return
     if not isinstance(value, torch.Tensor):
-        raise InputError(source, place, f"a {type(value).__name__}", f"a tensor of {one.dtype}")
-    for what, found, wanted in (
-        ("shape", tuple(value.shape), one.shape),
-        ("dtype", value.dtype, one.dtype),
-        ("device", value.device, one.device),
+        raise InputError(source, place, f"a {type(value).__name__}", f"a tensor of {expected.dtype}")
+    for attribute, found, captured in (
+        ("shape", tuple(value.shape), expected.shape),
+        ("dtype", value.dtype, expected.dtype),
+        ("device", value.device, expected.device),
         ("layout", value.layout, torch.strided),
     ):
-        if found != wanted:
-            raise InputError(source, place, f"{what} {found}", f"{what} {wanted}, as captured")
-    if not same_strides(one.shape, value.stride(), one.strides):
-        found, wanted = tuple(value.stride()), one.strides
-        raise InputError(source, place, f"strides {found}", f"strides {wanted}, as captured")
+        if found != captured:
+            raise InputError(source, place, f"{attribute} {found}", f"{attribute} {captured}, as captured")
+    if not same_strides(expected.shape, value.stride(), expected.strides):
+        found, captured = tuple(value.stride()), expected.strides
+        raise InputError(source, place, f"strides {found}", f"strides {captured}, as captured")
 
 
-def _is_as_captured(one: Expected, value: torch.Tensor) -> bool:
+def _is_as_captured(expected: Expected, value: torch.Tensor) -> bool:
     """Whether `value` is plainly what was captured: no words to be made, as in most calls."""
     return (
-        value.dtype is one.dtype
-        and value.shape == one.shape
-        and value.stride() == one.strides
-        and value.device == one.device
+        value.dtype is expected.dtype
+        and value.shape == expected.shape
+        and value.stride() == expected.strides
+        and value.device == expected.device
         and value.layout is torch.strided
     )

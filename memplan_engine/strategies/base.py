@@ -185,14 +185,16 @@ def limits_were_budget(function: Callable[P, T]) -> Callable[P, T]:
     """`function`, whose keyword `limits` was called `budget`: that name goes with version 1.0."""
 
     @wraps(function)
-    def called(*args: P.args, **named: P.kwargs) -> T:
-        if "budget" in named:
-            told = f"budget= of {function.__name__} is now called limits=; the old name goes with version 1.0"
-            warnings.warn(told, DeprecationWarning, stacklevel=2)
-            named["limits"] = named.pop("budget")
-        return function(*args, **named)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
+        if "budget" in kwargs:
+            message = (
+                f"budget= of {function.__name__} is now called limits=; the old name goes with version 1.0"
+            )
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
+            kwargs["limits"] = kwargs.pop("budget")
+        return function(*args, **kwargs)
 
-    return called
+    return wrapper
 
 
 class Strategy(Protocol):

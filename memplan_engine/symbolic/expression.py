@@ -250,10 +250,10 @@ def _short(text: str, limit: int = 60) -> str:
 
 def _is_one_bracket(text: str) -> bool:
     depth = 0
-    for place, letter in enumerate(text):
+    for index, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
         if depth == 0:
-            return place > 0 and place == len(text) - 1
+            return index > 0 and index == len(text) - 1
     return False
 
 

@@ -64,11 +64,11 @@ def _span(node: Node, name: str, ranges: Mapping[str, Symbol]) -> Span:
     return span
 
 
-def _both(one: Trend, other: Trend) -> Trend:
+def _joint(left: Trend, right: Trend) -> Trend:
     """The trend of what follows both."""
-    if Trend.CONSTANT in (one, other):
-        return other if one is Trend.CONSTANT else one
-    return one if one is other else Trend.UNKNOWN
+    if Trend.CONSTANT in (left, right):
+        return right if left is Trend.CONSTANT else left
+    return left if left is right else Trend.UNKNOWN
 
 
 def _endless(value: Bound) -> bool:
@@ -89,7 +89,7 @@ def _plus(a: Bound, b: Bound) -> Bound:
 
 
 def _add(a: Span, b: Span) -> Span:
-    return Span(_plus(a.low, b.low), _plus(a.high, b.high), _both(a.trend, b.trend))
+    return Span(_plus(a.low, b.low), _plus(a.high, b.high), _joint(a.trend, b.trend))
 
 
 def _subtract(a: Span, b: Span) -> Span:
@@ -105,7 +105,7 @@ def _signed(part: Span, by: Span) -> Trend:
 
 def _multiply(a: Span, b: Span) -> Span:
     ends = [_times(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
-    return Span(min(ends), max(ends), _both(_signed(a, b), _signed(b, a)))
+    return Span(min(ends), max(ends), _joint(_signed(a, b), _signed(b, a)))
 
 
 def _divide(a: Span, b: Span) -> Span:
@@ -145,7 +145,7 @@ def _power(a: Span, b: Span) -> Span:
 def _extreme(parts: Sequence[Span], pick: Callable[[list[Bound]], Bound]) -> Span:
     following = Trend.CONSTANT
     for part in parts:
-        following = _both(following, part.trend)
+        following = _joint(following, part.trend)
     return Span(pick([part.low for part in parts]), pick([part.high for part in parts]), following)
 
 
@@ -210,9 +210,9 @@ def _polynomial(node: Node, symbols: Mapping[str, Polynomial]) -> Polynomial | N
     return result
 
 
-def _sum(one: Polynomial, other: Polynomial | None = None, factor: int = 1) -> Polynomial:
-    terms = dict(one)
-    for monomial, value in (other or {}).items():
+def _sum(left: Polynomial, right: Polynomial | None = None, factor: int = 1) -> Polynomial:
+    terms = dict(left)
+    for monomial, value in (right or {}).items():
         terms[monomial] = terms.get(monomial, Fraction(0)) + factor * value
     return {monomial: value for monomial, value in terms.items() if value}
 

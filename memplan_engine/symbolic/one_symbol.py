@@ -76,19 +76,19 @@ def sweep(
     InputError: no such symbol, more than 60 values or none, values out of range, no possible sizes at any.
     PlanError: as `make_plan`.
     """
-    known = symbol_named(graph, symbol)
+    swept = symbol_named(graph, symbol)
     count = points if values is None else len(values)
     if not 2 - (values is not None) <= count <= MOST_POINTS:
         raise InputError(graph.name, f"values of {symbol!r}", f"{count} of them", f"2 to {MOST_POINTS}")
     base = check_values(graph.symbols, at, graph.name)
-    chosen = sorted({*steps_between(*ends(known), points - 1), base[symbol]} if values is None else {*values})
+    sizes = sorted({*steps_between(*ends(swept), points - 1), base[symbol]} if values is None else {*values})
     problem = symbolic_problem(graph, schedule, **options)
     schema = schema_of(graph, base, schedule, **options)
     columns: list[tuple[int, int, int, int, int, int]] = []
     scopes = set()
     skipped: dict[int, ImpossibleSizeError] = {}
     name = strategy if isinstance(strategy, str) else strategy.name
-    for value in chosen:
+    for value in sizes:
         here = check_values(graph.symbols, {**base, symbol: value}, graph.name)
         try:
             plan = make_plan(problem.at(here), strategy, limits=SolveLimits(QUICK_SECONDS))
@@ -100,12 +100,12 @@ def sweep(
         columns.append((value, plan.bound.nbytes, plan.arena_bytes, *shared, plan.workspace_bytes))
     if not columns:
         raise next(iter(skipped.values()))
-    kept, bound, arena, partition, peak, workspace = zip(*columns, strict=True)
+    planned, bound, arena, partition, peak, workspace = zip(*columns, strict=True)
     scope = scopes.pop()
     if scopes:
-        scope, workspace = Scope.GRAPH, (0,) * len(kept)
-    others = tuple((each, value) for each, value in base.items() if each != symbol)
-    figures = (kept, bound, arena, partition, peak, workspace)
+        scope, workspace = Scope.GRAPH, (0,) * len(planned)
+    others = tuple((other, value) for other, value in base.items() if other != symbol)
+    figures = (planned, bound, arena, partition, peak, workspace)
     return Sweep(symbol, base[symbol], others, name, *figures, scope, tuple(skipped))
 
 
@@ -176,10 +176,9 @@ def plan_buckets(
     InputError: no such symbol; no buckets, too many, a value out of range or twice; values as `check_values`.
     PlanError: as `make_plan`.
     """
-    known = symbol_named(graph, symbol)
+    low, buckets = symbol_named(graph, symbol).low, []
     ordered = _ordered(graph.name, symbol, highs)
     problem = symbolic_problem(graph, schedule, **options)
-    low, buckets = known.low, []
     for high in ordered:
         at = check_values(graph.symbols, {**(values or {}), symbol: high}, graph.name)
         buckets.append(_bucket(problem, symbol, low, at, strategy))
@@ -224,8 +223,8 @@ def _report(plan: Plan, symbol: str, low: int) -> RangeReport:
     assert origin is not None
     at = check_values(origin.graph.symbols)
     narrow = tuple(
-        replace(each, low=low if each.name == symbol else at[each.name], high=at[each.name])
-        for each in origin.graph.symbols
+        replace(entry, low=low if entry.name == symbol else at[entry.name], high=at[entry.name])
+        for entry in origin.graph.symbols
     )
     graph = replace(origin.graph, symbols=narrow)
     return revalidate(replace(plan, problem=replace(plan.problem, origin=replace(origin, graph=graph))))

@@ -53,13 +53,13 @@ def symbolic_max(expressions: Iterable[sympy.Expr], symbols: Sequence[Symbol]) -
     if len(distinct) > MOST_COMPARED:
         return sympy.Max(*distinct, evaluate=False)
     terms = [(_unit(expression), _terms(expression, symbols)) for expression in distinct]
-    kept: list[int] = []
-    for place in range(len(distinct)):
-        if any(_covers(*terms[other], *terms[place]) for other in kept):
+    maximal: list[int] = []
+    for index in range(len(distinct)):
+        if any(_covers(*terms[other], *terms[index]) for other in maximal):
             continue
-        kept = [other for other in kept if not _covers(*terms[place], *terms[other])] + [place]
+        maximal = [other for other in maximal if not _covers(*terms[index], *terms[other])] + [index]
     # Not evaluated: sympy would ask of every pair once more which is larger, which takes seconds.
-    remaining = [distinct[place] for place in kept]
+    remaining = [distinct[index] for index in maximal]
     return sympy.Max(*remaining, evaluate=False) if len(remaining) > 1 else sympy.Add(*remaining)
 
 
@@ -76,8 +76,8 @@ def symbolic_peak(problem: SymbolicProblem) -> sympy.Expr:
             factor, unit = sizes[formula]
             load[unit] = load.get(unit, 0) + count * factor
         loads.append(load)
-    kept = [load for load in loads if not any(_holds(other, load) for other in loads)]
-    sums = (sympy.Add(*(factor * unit for unit, factor in load.items())) for load in kept)
+    maximal = [load for load in loads if not any(_holds(other, load) for other in loads)]
+    sums = (sympy.Add(*(factor * unit for unit, factor in load.items())) for load in maximal)
     return symbolic_max(sums, problem.graph.symbols)
 
 
@@ -322,7 +322,10 @@ def build_schema(
     graph = Graph(name, (), (), (), (), (), symbols=tuple(symbols))
     by_name = {symbol.name: symbol for symbol in symbols}
     read = partial(parse, names=by_name, source=name)
-    sizes = [read(each.size, place=f"requirement {each.name or each.node}") for each in requirements]
+    sizes = [
+        read(requirement.size, place=f"requirement {requirement.name or requirement.node}")
+        for requirement in requirements
+    ]
     problem = SymbolicProblem(graph, Schedule((), steps), frame, *numbered(sizes))
     nodes = tuple(requirement.node for requirement in requirements)
     return _build(problem, problem.values(hint), nodes)
@@ -349,7 +352,7 @@ def _first_ops(problem: SymbolicProblem) -> tuple[int, ...]:
     graph = problem.graph
     home = {tensor.name: tensor.storage for tensor in graph.tensors}
     first: dict[str, int] = {}
-    for place, op in enumerate(graph.ops):
+    for index, op in enumerate(graph.ops):
         for tensor in (*op.inputs, *op.mutates, *op.outputs):
-            first.setdefault(home[tensor], place)
+            first.setdefault(home[tensor], index)
     return tuple(first.get(name, 0) for name in problem.frame.names)

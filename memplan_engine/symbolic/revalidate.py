@@ -120,7 +120,7 @@ class _Check:
         self.hints = self.problem.values()
         self.points = self.impossible = self.arena = 0
         self.first_impossible: ImpossibleSizeError | None = None
-        self._known: dict[tuple[int, ...], Failure | None] = {}
+        self._failures: dict[tuple[int, ...], Failure | None] = {}
         self._no_sizes: set[tuple[int, ...]] = set()
 
     def report(self, count: int, seed: int) -> RangeReport:
@@ -154,15 +154,15 @@ class _Check:
     def fails(self, values: Values) -> Failure | None:
         """What is wrong at `values`, None when nothing is or when the values are impossible."""
         key = tuple(values.values())
-        if key not in self._known:
+        if key not in self._failures:
             try:
-                self._known[key] = self._checked(values)
+                self._failures[key] = self._checked(values)
                 self.points += 1
             except ImpossibleSizeError as error:
-                self._known[key], self.impossible = None, self.impossible + 1
+                self._failures[key], self.impossible = None, self.impossible + 1
                 self._no_sizes.add(key)
                 self.first_impossible = self.first_impossible or error
-        return self._known[key]
+        return self._failures[key]
 
     def _checked(self, values: Values) -> Failure | None:
         point = tuple(values.items())

@@ -30,15 +30,15 @@ def check_values(
     InputError: a name that is no symbol, a value that is no whole number or is out of range, a symbol with
         neither value nor hint.
     """
-    given = dict(values or {})
+    values = dict(values or {})
     names = [symbol.name for symbol in symbols]
-    for name in given:
+    for name in values:
         if name not in names:
             expected = f"one of {', '.join(names)}" if names else "no values, as the graph has no symbols"
             raise InputError(source, f"symbol {name!r}", "a name that is no symbol", expected)
     checked: Values = {}
     for symbol in symbols:
-        value = given.get(symbol.name, symbol.hint)
+        value = values.get(symbol.name, symbol.hint)
         place = f"symbol {symbol.name!r}"
         if value is None:
             expected = "a value for it: its size depends on the data"

@@ -83,14 +83,14 @@ class Sizes:
 
     def __init__(self, graph: Graph, values: Values) -> None:
         self.source, self.values = graph.name, values
-        self._known: dict[str, int] = {}
+        self._numbers: dict[str, int] = {}
 
     def size(self, text: str, place: str) -> int:
         """The value of `text`, 0 … 2^63−1; raises InputError naming `place`."""
-        if text not in self._known:
+        if text not in self._numbers:
             formula = parse(text, self.values, self.source, place)
-            self._known[text] = size_at(formula, self.values, self.source, place)
-        return self._known[text]
+            self._numbers[text] = size_at(formula, self.values, self.source, place)
+        return self._numbers[text]
 
 
 def size_at(formula: Formula, values: Mapping[str, int], source: str, place: str) -> int:
@@ -132,7 +132,7 @@ def _tensor(tensor: Tensor, sizes: Sizes) -> Tensor:
 
 
 def _laid_out(tensor: Tensor, at_hints: Tensor, sizes: Sizes) -> Tensor:
-    """`tensor`, which has its new shape, with new strides and offset; `known` is the same at the hints."""
+    """`tensor`, which has its new shape, with new strides and offset; `at_hints` is the same at the hints."""
     if not tensor.layout:
         return tensor if tensor is at_hints else replace(tensor, strides=_strides(at_hints, tensor.shape))
     place = f"tensor {tensor.name!r}, layout"

@@ -126,12 +126,12 @@ def exporting(source: str, dynamic: bool = False) -> Iterator[None]:
 
 
 def dynamic_shapes_of(
-    given: Any, model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], label: str
+    dynamic_shapes: Any, model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], label: str
 ) -> Any:
-    """`given` as torch.export takes it: text is read, everything else is torch's own form already."""
-    texts = [given] if isinstance(given, str) else given
+    """`dynamic_shapes` as torch.export takes it: text is read, all else is torch's own form already."""
+    texts = [dynamic_shapes] if isinstance(dynamic_shapes, str) else dynamic_shapes
     if not isinstance(texts, (list, tuple)) or not texts or not all(isinstance(text, str) for text in texts):
-        return given
+        return dynamic_shapes
     return torch_dynamic_shapes(parse_dynamic(texts, label), model, args, kwargs, label)
 
 
@@ -280,7 +280,7 @@ def _holds_tensors(value: Any) -> bool:
     from torch.utils import _pytree as pytree
 
     kinds = tuple(_kinds())
-    leaves = pytree.tree_leaves(value, is_leaf=lambda one: isinstance(one, kinds))
+    leaves = pytree.tree_leaves(value, is_leaf=lambda leaf: isinstance(leaf, kinds))
     return any(isinstance(leaf, (torch.Tensor, *kinds)) for leaf in leaves)
 
 

@@ -94,15 +94,15 @@ def read_weights(path: Path) -> tuple[Any, dict[str, tuple[Any, dict[str, bytes]
     with opened(path) as archive:
         member = _model_member(archive, path.name)
         model = _read_json(archive, member, path.name)
-        found = {}
+        payloads = {}
         for kind, (config, sizes) in _payloads(archive, member, path.name).items():
             folder = f"{member.partition('/models/')[0]}/data/{kind}/"
-            wanted = sorted(_raw_records(config, sizes, path.name))
-            for name in wanted:
+            names = sorted(_raw_records(config, sizes, path.name))
+            for name in names:
                 if archive.getinfo(folder + name).compress_type != zipfile.ZIP_STORED:
                     raise InputError(path.name, f"record {name!r}", "packed bytes", "bytes as they are")
-            found[kind] = (config, {name: archive.read(folder + name) for name in wanted})
-    return model, found
+            payloads[kind] = (config, {name: archive.read(folder + name) for name in names})
+    return model, payloads
 
 
 def _raw_records(config: Any, sizes: Mapping[str, int], source: str) -> set[str]:
@@ -124,9 +124,9 @@ def _model_member(archive: zipfile.ZipFile, source: str) -> str:
     names = [name for name in archive.namelist() if MODEL.fullmatch(name)]
     if OLD_MODEL in archive.namelist():
         return OLD_MODEL
-    chosen = [name for name in names if name.endswith("/models/model.json")] if len(names) > 1 else names
-    if len(chosen) == 1:
-        return chosen[0]
+    candidates = [name for name in names if name.endswith("/models/model.json")] if len(names) > 1 else names
+    if len(candidates) == 1:
+        return candidates[0]
     if not names:
         raise InputError(
             source, "", "a zip without models/*.json", "an exported program of torch.export.save"
@@ -155,9 +155,9 @@ def _read_json(archive: zipfile.ZipFile, member: str, source: str) -> Any:
 def _payloads(archive: zipfile.ZipFile, member: str, source: str) -> dict[str, tuple[Any, dict[str, int]]]:
     """For weights and constants: the configuration, and the bytes of each record."""
     match = MODEL.fullmatch(member)
-    found: dict[str, tuple[Any, dict[str, int]]] = {}
+    payloads: dict[str, tuple[Any, dict[str, int]]] = {}
     if match is None:
-        return found
+        return payloads
     names = set(archive.namelist())
     for kind in ("weights", "constants"):
         folder = f"{match['root']}/data/{kind}/"
@@ -168,5 +168,5 @@ def _payloads(archive: zipfile.ZipFile, member: str, source: str) -> dict[str, t
                 for info in archive.infolist()
                 if info.filename.startswith(folder)
             }
-            found[kind] = (_read_json(archive, config, source), sizes)
-    return found
+            payloads[kind] = (_read_json(archive, config, source), sizes)
+    return payloads

@@ -56,13 +56,13 @@ def parse_dynamic(text: str | Sequence[str], source: str) -> tuple[DynamicDim, .
     texts = [text] if isinstance(text, str) else list(text)
     dims: dict[tuple[str, int], DynamicDim] = {}
     ranges: dict[str, Range] = {}
-    for part in (part.strip() for one in texts for part in one.split(",")):
+    for part in (part.strip() for entry in texts for part in entry.split(",")):
         dim = _part(part, source)
         if (dim.path, dim.axis) in dims:
             raise InputError(source, "dynamic", f"{dim.path}:{dim.axis} twice", "each dimension once")
         dims[dim.path, dim.axis] = dim
-        given = (dim.low, dim.high)
-        if given != (None, None) and ranges.setdefault(dim.name, given) != given:
+        bounds = (dim.low, dim.high)
+        if bounds != (None, None) and ranges.setdefault(dim.name, bounds) != bounds:
             raise InputError(source, "dynamic", f"two ranges for {dim.name}", "one range for each symbol")
     return tuple(dims.values())
 
@@ -94,9 +94,9 @@ def torch_dynamic_shapes(
     for name in {dim.name: None for dim in dims if dim.name != AUTO}:
         low, high = ranges.get(name, (None, None))
         symbols[name] = Dim(name, min=low, max=high)
-    wanted: dict[str, dict[int, Any]] = {}
+    axes: dict[str, dict[int, Any]] = {}
     for dim in dims:
-        wanted.setdefault(dim.path, {})[dim.axis] = symbols[dim.name]
+        axes.setdefault(dim.path, {})[dim.axis] = symbols[dim.name]
     tensors: dict[str, torch.Tensor] = {}
 
     def shapes(path: Any, leaf: Any) -> dict[int, Any] | None:
@@ -104,7 +104,7 @@ def torch_dynamic_shapes(
         if not isinstance(leaf, torch.Tensor):
             return None
         tensors[name] = leaf
-        return wanted.get(name)
+        return axes.get(name)
 
     specification = pytree.tree_map_with_path(shapes, inputs)
     _check(dims, ranges, tensors, source)
@@ -128,8 +128,8 @@ def _check(
 ) -> None:
     for dim in dims:
         if dim.path not in tensors:
-            known = ", ".join(tensors) or "none, as the model is given no tensors"
-            raise InputError(source, "dynamic", f"the input {dim.path!r}", f"one of {known}")
+            names = ", ".join(tensors) or "none, as the model is given no tensors"
+            raise InputError(source, "dynamic", f"the input {dim.path!r}", f"one of {names}")
         if dim.axis >= tensors[dim.path].ndim:
             found = f"dimension {dim.axis} of {dim.path}"
             raise InputError(source, "dynamic", found, f"0 to {tensors[dim.path].ndim - 1}")
@@ -149,9 +149,9 @@ class Symbols:
     ranges: Mapping[Any, tuple[Any, Any]]
 
     def solve(
-        self, names: Sequence[str], captured: Sequence[Any], given: Sequence[Any], source: str
+        self, names: Sequence[str], captured: Sequence[Any], inputs: Sequence[Any], source: str
     ) -> dict[Any, int]:
-        """The number that each symbol has when the inputs `captured` are those `given`.
+        """The number that each symbol has when the tensors `captured` are `inputs`.
 
         Raises
         ------
@@ -162,16 +162,16 @@ class Symbols:
 
         numbers: dict[Any, int] = {}
         derived: list[tuple[str, Any, int]] = []
-        for name, one, value in zip(names, captured, given, strict=True):
+        for name, tensor, value in zip(names, captured, inputs, strict=True):
             place = f"input {name!r}"
-            if not isinstance(one, torch.Tensor):
+            if not isinstance(tensor, torch.Tensor):
                 continue
             if not isinstance(value, torch.Tensor):
-                raise InputError(source, place, f"a {type(value).__name__}", f"a tensor of {one.dtype}")
-            if value.dim() != one.dim():
-                raise InputError(source, place, f"{value.dim()} dimensions", f"{one.dim()}, as captured")
-            for axis, (size, wanted) in enumerate(zip(value.shape, one.shape, strict=True)):
-                formula = _formula(wanted)
+                raise InputError(source, place, f"a {type(value).__name__}", f"a tensor of {tensor.dtype}")
+            if value.dim() != tensor.dim():
+                raise InputError(source, place, f"{value.dim()} dimensions", f"{tensor.dim()}, as captured")
+            for axis, (size, captured_size) in enumerate(zip(value.shape, tensor.shape, strict=True)):
+                formula = _formula(captured_size)
                 where = f"{place}, dimension {axis}"
                 if formula is None:
                     continue
@@ -205,9 +205,9 @@ class Symbols:
         unknown = formula.free_symbols - numbers.keys()
         if len(unknown) == 1:
             (symbol,) = unknown
-            found = sympy.solve(formula.xreplace(numbers) - size, symbol)
-            if len(found) == 1 and found[0].is_Integer:
-                numbers[symbol] = int(found[0])
+            solutions = sympy.solve(formula.xreplace(numbers) - size, symbol)
+            if len(solutions) == 1 and solutions[0].is_Integer:
+                numbers[symbol] = int(solutions[0])
                 self._check(symbol, numbers[symbol], where, source)
         if formula.xreplace(numbers) != size:
             raise InputError(source, where, f"size {size}", f"{formula}, as captured")

@@ -83,8 +83,8 @@ def replaced(name: str, stand_in: Callable[..., Any], but: Sequence[str] = ()) -
         yield
         return
 
-    def function(*given: Any, **named: Any) -> Any:
-        return stand_in(original, *given, **named)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return stand_in(original, *args, **kwargs)
 
     def swap(before: Any, after: Any) -> None:
         for module in list(sys.modules.values()):
@@ -103,16 +103,16 @@ def export_as_eager(
     model: torch.nn.Module,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
-    given: tuple[Sequence[Any], Mapping[str, Any]],
+    call: tuple[Sequence[Any], Mapping[str, Any]],
     source: str,
     **options: Any,
 ) -> tuple[ExportedProgram, list[torch.Tensor]]:
-    """`torch.export` (non-strict) of `model(*args, **kwargs)`, and the real tensors among `given` by whose
-    values the model chose its way. `given` are `args` and `kwargs` as the caller has them, perhaps with
+    """`torch.export` (non-strict) of `model(*args, **kwargs)`, and the real tensors among `call` by whose
+    values the model chose its way. `call` are `args` and `kwargs` as the caller has them, perhaps with
     values."""
     import torch
 
-    values = _Asked(_real_leaves(given))
+    values = _TraceValues(_real_leaves(call))
 
     def export() -> ExportedProgram:
         return torch.export.export(model, args, dict(kwargs), strict=False, **options)
@@ -134,7 +134,7 @@ def export_as_eager(
 
 
 @contextmanager
-def _answering_export(model: torch.nn.Module, values: _Asked, source: str) -> Iterator[None]:
+def _answering_export(model: torch.nn.Module, values: _TraceValues, source: str) -> Iterator[None]:
     """While `model` is exported, with eager mode's answers to what transformers asks."""
 
     def begin(module: Any, args: Any, kwargs: Any) -> None:
@@ -169,14 +169,14 @@ def _fused() -> AbstractContextManager[None]:
     plain = torch._C._disabled_torch_function_impl
     attention = torch._native_multi_head_attention
 
-    def overridden(given: Sequence[Any]) -> bool:
-        kinds = {type(each) for each in given} - {torch.Tensor}
+    def overridden(args: Sequence[Any]) -> bool:
+        kinds = {type(arg) for arg in args} - {torch.Tensor}
         return any(getattr(kind, "__torch_function__", plain) is not plain for kind in kinds)
 
-    def attend(*given: Any) -> Any:
-        result, weights = attention(*given)
+    def attend(*args: Any) -> Any:
+        result, weights = attention(*args)
         # Real tensors give None for weights that are not asked for, fake ones an empty tensor.
-        return result, weights if given[NEEDS_WEIGHTS] else None
+        return result, weights if args[NEEDS_WEIGHTS] else None
 
     return patched(
         (torch.overrides, "has_torch_function", overridden),
@@ -185,19 +185,19 @@ def _fused() -> AbstractContextManager[None]:
     )
 
 
-def _real_leaves(given: Any) -> dict[Any, torch.Tensor]:
-    """The real tensors in `given`, by their paths."""
+def _real_leaves(call: Any) -> dict[Any, torch.Tensor]:
+    """The real tensors in `call`, by their paths."""
     import torch
     from torch.utils import _pytree as pytree
 
     return {
         path: leaf
-        for path, leaf in pytree.tree_flatten_with_path(given)[0]
+        for path, leaf in pytree.tree_flatten_with_path(call)[0]
         if type(leaf) in (torch.Tensor, torch.nn.Parameter) and not leaf.is_meta
     }
 
 
-class _Asked:
+class _TraceValues:
     """Values of a trace by torch.export, worked out from its nodes, which only those may know who asked for
     them: other branches on data are refused by export, as they should be where inputs come later."""
 
@@ -205,13 +205,13 @@ class _Asked:
         self.real = real
         self.tracer: Any = None
         self.inputs: dict[Any, torch.Tensor] = {}
-        self.found: dict[Any, Any] = {}
+        self.value_of: dict[Any, Any] = {}
         self.asked: set[Any] = set()
         self.answered: set[Any] = set()
         self.consulted = self.warned = False
 
-    def begin(self, given: Any) -> bool:
-        """Know the inputs of the trace: `given` is what the model is called with in it. Whether there is
+    def begin(self, call: Any) -> bool:
+        """Know the inputs of the trace: `call` is what the model is called with in it. Whether there is
         one."""
         from torch.fx.experimental.proxy_tensor import get_proxy_mode
         from torch.utils import _pytree as pytree
@@ -220,11 +220,11 @@ class _Asked:
         if mode is None:
             return False
         self.tracer = mode.tracer
-        for path, leaf in pytree.tree_flatten_with_path(given)[0]:
+        for path, leaf in pytree.tree_flatten_with_path(call)[0]:
             node = self._node_of(leaf) if path in self.real else None
             if node is not None:
                 self.inputs[node] = self.real[path]
-        self.found.update(self.inputs)
+        self.value_of.update(self.inputs)
         return True
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor | None:
@@ -249,11 +249,11 @@ class _Asked:
             def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
                 node = values._node_of(args[0]) if func in scalars and values.asked else None
                 if node is not None and not values.asked.isdisjoint(_ancestors(node)):
-                    known = values._value(node)
-                    if known is not None:
+                    value = values._value(node)
+                    if value is not None:
                         values.answered.add(node)
                         with _disable_current_modes():
-                            return func(known)
+                            return func(value)
                 return func(*args, **(kwargs or {}))
 
         return Answers()
@@ -278,10 +278,10 @@ class _Asked:
         if cone is None:
             return None
         with _disable_current_modes(), torch.no_grad():
-            for each in cone:
-                values = torch.fx.node.map_arg((each.args, each.kwargs), lambda used: self.found[used])
-                self.found[each] = each.target(*values[0], **values[1])  # type: ignore[operator]
-        return self.found[node]
+            for source in cone:
+                values = torch.fx.node.map_arg((source.args, source.kwargs), lambda used: self.value_of[used])
+                self.value_of[source] = source.target(*values[0], **values[1])  # type: ignore[operator]
+        return self.value_of[node]
 
     def _read_constant(self, node: Node) -> None:
         """Know the value of a tensor that the trace has as an attribute, `torch.tensor([…])` of the model;
@@ -291,26 +291,26 @@ class _Asked:
 
         size = node.meta.get("val")
         if isinstance(size, torch.SymInt) and size.node.has_hint():
-            self.found[node] = size.node.hint
-        if node.op == "get_attr" and node not in self.found:
+            self.value_of[node] = size.node.hint
+        if node.op == "get_attr" and node not in self.value_of:
             value = getattr(self.tracer.root, str(node.target), None)
             if value is not None and not isinstance(value, FakeTensor):
-                self.found[node] = value
+                self.value_of[node] = value
 
     def _cone(self, node: Node) -> list[Node] | None:
         """The nodes that lead to `node`, in order; None where one of them is not known, or is written."""
-        wanted, seen = [node], set()
-        while wanted:
-            each = wanted.pop()
-            if each in seen:
+        pending, seen = [node], set()
+        while pending:
+            source = pending.pop()
+            if source in seen:
                 continue
-            self._read_constant(each)
-            if _is_written(each) or (each not in self.found and not _follows(each)):
+            self._read_constant(source)
+            if _is_written(source) or (source not in self.value_of and not _follows(source)):
                 return None
-            seen.add(each)
-            if each not in self.found:
-                wanted += each.all_input_nodes
-        return [each for each in node.graph.nodes if each in seen and each not in self.found]
+            seen.add(source)
+            if source not in self.value_of:
+                pending += source.all_input_nodes
+        return [source for source in node.graph.nodes if source in seen and source not in self.value_of]
 
 
 def _follows(node: Node) -> bool:
@@ -341,10 +341,10 @@ def _is_written(node: Node) -> bool:
 
 def _ancestors(node: Node) -> set[Node]:
     """`node` and all that it is made from."""
-    found, waiting = set(), [node]
+    ancestors, waiting = set(), [node]
     while waiting:
-        each = waiting.pop()
-        if each not in found:
-            found.add(each)
-            waiting += each.all_input_nodes
-    return found
+        ancestor = waiting.pop()
+        if ancestor not in ancestors:
+            ancestors.add(ancestor)
+            waiting += ancestor.all_input_nodes
+    return ancestors

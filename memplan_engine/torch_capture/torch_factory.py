@@ -55,8 +55,8 @@ class Built:
     def recipe(self, options: Mapping[str, Any] | None = None) -> Recipe:
         """How it is trained; `options`, by the names of `Recipe`, go before what the factory says. None
         leaves an option to the factory."""
-        said = {name: value for name, value in (options or {}).items() if value is not None}
-        return Recipe(**{**self.trained, **said})
+        overrides = {name: value for name, value in (options or {}).items() if value is not None}
+        return Recipe(**{**self.trained, **overrides})
 
 
 def capture_factory(spec: str, *, functional: bool = False, dynamic: Sequence[str] = ()) -> Graph:
@@ -169,8 +169,9 @@ def _check_weights(spec: str, factory: Callable[[], Any]) -> None:
     except Exception as error:
         log.info("factory %s fails on the meta device (%s): its size is not known", spec, brief(error))
         return
-    made = (tensor for tensor in (*model.parameters(), *model.buffers()) if not is_lazy(tensor))
-    tensors = {id(tensor): tensor for tensor in made}
+    tensors = {
+        id(tensor): tensor for tensor in (*model.parameters(), *model.buffers()) if not is_lazy(tensor)
+    }
     nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     memory = memory_bytes()
     if memory is not None and nbytes > memory:
@@ -212,14 +213,14 @@ def _find(spec: str) -> Callable[[], Any]:
     if not (module_name and colon and path) or (module_name.startswith(".") and not is_file):
         raise InputError(source, "", repr(spec), "package.module:function or file.py:function")
     with as_input_error(source, f"module {module_name}", "a module that can be imported"):
-        found: Any = _import_file(module_name) if is_file else importlib.import_module(module_name)
+        target: Any = _import_file(module_name) if is_file else importlib.import_module(module_name)
     for part in path.split("."):
-        if not hasattr(found, part):
+        if not hasattr(target, part):
             raise InputError(source, f"module {module_name}", f"no {path!r} in it", "a function of that name")
-        found = getattr(found, part)
-    if not callable(found):
-        raise InputError(source, "", f"a {type(found).__name__}", "a function without arguments")
-    return found  # type: ignore[no-any-return]
+        target = getattr(target, part)
+    if not callable(target):
+        raise InputError(source, "", f"a {type(target).__name__}", "a function without arguments")
+    return target  # type: ignore[no-any-return]
 
 
 def _import_file(path: str) -> ModuleType:

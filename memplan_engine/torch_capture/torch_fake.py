@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-Given = TypeVar("Given")
+Result = TypeVar("Result")
 RECORDED = "or, if it runs eagerly, a plan of a recorded run (memplan observe; in Python observe_model)"
 """The way out for whatever cannot be captured: it runs as it is, and what it allocated is planned."""
 STEP_RECORDED = "or, if it runs eagerly, a recorded run (memplan observe --training step; observe_model)"
@@ -44,7 +44,7 @@ def quiet() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def as_exported(call: Callable[[], Given]) -> Given:
+def as_exported(call: Callable[[], Result]) -> Result:
     """What `call` gives on fake tensors. Where the C++ code of an operator asks for a value or a size that
     depends on the data, it is called again with torch's decompositions in Python (`aten.pad` of such a size,
     `istft`), as torch.export does it from the start."""

@@ -85,12 +85,12 @@ def _run_program(program: Program, run: Run) -> Slot:
     slots: list[Slot] = []
     for node in program.module.graph.find_nodes(op="placeholder"):
         spec = specs.get(node.name) or specs.get(str(node.target))
-        kept = spec is not None and spec.kind.name != "USER_INPUT"
-        slots.append(run.take(node.name, _given(node, spec, program.state), kept))
+        constant = spec is not None and spec.kind.name != "USER_INPUT"
+        slots.append(run.take(node.name, _placeholder_value(node, spec, program.state), constant))
     return run.run(program.module, slots)
 
 
-def _given(node: Node, spec: InputSpec | None, state: Mapping[str, Any]) -> Any:
+def _placeholder_value(node: Node, spec: InputSpec | None, state: Mapping[str, Any]) -> Any:
     """What the placeholder `node` stands for: a tensor, or the value of a plain argument."""
     value = node.meta.get("val")
     if spec is None:
@@ -161,8 +161,8 @@ def _tensor(sizes: Sizes, name: str, run: Run, traced: Run, storage: str) -> Ten
     offset = offset * item if isinstance(offset, int) else 0
     layout = layout_of(traced.tensors[name], dims, sizes, place)
     if layout:
-        *found, start = layout
-        numbers = tuple(size.number for size in found)
+        *stride_sizes, start = layout
+        numbers = tuple(size.number for size in stride_sizes)
         # Operators in Python, which know formulas, may lay out otherwise than those in C++, which are run.
         if same_strides(shape, strides, numbers) and start.number == offset:
             strides = numbers

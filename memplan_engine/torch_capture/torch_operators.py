@@ -34,22 +34,22 @@ def written_values(
     target: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    told: tuple[Sequence[Any], Mapping[str, Any]] | None = None,
+    stand_ins: tuple[Sequence[Any], Mapping[str, Any]] | None = None,
 ) -> Iterator[Any]:
-    """The arguments that the operator `target` writes, called with these; with `told`, which has the form of
-    `(args, kwargs)`, what stands for them there. Of what has no schema none are known."""
+    """The arguments that the operator `target` writes, called with these; with `stand_ins`, which has the
+    form of `(args, kwargs)`, what stands for them there. Of what has no schema none are known."""
     schema = getattr(target, "_schema", None)
     if schema is None:
         return
-    given = arguments_of(target, args, kwargs)
-    shown = arguments_of(target, *told) if told else given
-    unsaid = WRITES_UNSAID.get(schema.name, ())
-    training = any(given.get(flag) is True for flag in ("training", "train", "use_input_stats"))
+    arguments = arguments_of(target, args, kwargs)
+    values = arguments_of(target, *stand_ins) if stand_ins else arguments
+    undeclared = WRITES_UNSAID.get(schema.name, ())
+    training = any(arguments.get(flag) is True for flag in ("training", "train", "use_input_stats"))
     for argument in schema.arguments:
         alias = argument.alias_info
-        said = alias is not None and alias.is_write
-        if argument.name in shown and (said or (training and argument.name in unsaid)):
-            yield shown[argument.name]
+        is_write = alias is not None and alias.is_write
+        if argument.name in values and (is_write or (training and argument.name in undeclared)):
+            yield values[argument.name]
 
 
 def arguments_of(
@@ -59,8 +59,12 @@ def arguments_of(
     that were not given. Of what has no schema only `kwargs` are known."""
     schema = getattr(target, "_schema", None)
     arguments = [] if schema is None else schema.arguments
-    unsaid = {each.name: each.default_value for each in arguments if defaults and each.has_default_value()}
-    return {**unsaid, **dict(zip((each.name for each in arguments), args, strict=False)), **kwargs}
+    unsaid = {
+        argument.name: argument.default_value
+        for argument in arguments
+        if defaults and argument.has_default_value()
+    }
+    return {**unsaid, **dict(zip((argument.name for argument in arguments), args, strict=False)), **kwargs}
 
 
 def gives_views(target: Any) -> bool:
@@ -87,9 +91,9 @@ def written_nodes(node: Node) -> Iterator[Node]:
     import torch
 
     for value in written_values(node.target, node.args, node.kwargs):
-        found: list[Node] = []
-        torch.fx.node.map_arg(value, found.append)
-        yield from found
+        nodes: list[Node] = []
+        torch.fx.node.map_arg(value, nodes.append)
+        yield from nodes
 
 
 def out_variant_of(target: Any) -> bool | None:
@@ -119,14 +123,14 @@ def out_overload(target: Any, generated: bool) -> torch._ops.OpOverload | None:
     schema, packet = target._schema, target.overloadpacket
     if not schema.returns or any(argument.alias_info is not None for argument in schema.arguments):
         return None
-    wanted = [(argument.name, str(argument.type)) for argument in schema.arguments]
+    signature = [(argument.name, str(argument.type)) for argument in schema.arguments]
     for name in packet.overloads():
         overload: torch._ops.OpOverload = getattr(packet, name)
         arguments = overload._schema.arguments
         written = [argument for argument in arguments if argument.is_out]
-        taken = [(argument.name, str(argument.type)) for argument in arguments if not argument.is_out]
+        candidate = [(argument.name, str(argument.type)) for argument in arguments if not argument.is_out]
         right_kind = (torch.Tag.generated in overload.tags) is generated
-        if right_kind and taken == wanted and len(written) == len(schema.returns):
+        if right_kind and candidate == signature and len(written) == len(schema.returns):
             return overload
     return None
 
@@ -143,25 +147,25 @@ def as_on_cpu(target: Any, value: Any, args: tuple[Any, ...], kwargs: Mapping[st
     return kernel(target, value, arguments_of(target, args, kwargs, defaults=True))
 
 
-def _reduced_in_place(target: Any, value: torch.Tensor, given: Arguments) -> torch.Tensor:
+def _reduced_in_place(target: Any, value: torch.Tensor, arguments: Arguments) -> torch.Tensor:
     """The kernel writes the loss of every element into its result and reduces that in place: a mean or a sum
     is a scalar in a storage as large as the unreduced loss."""
-    if given["reduction"] == NO_REDUCTION:
+    if arguments["reduction"] == NO_REDUCTION:
         return value
-    unreduced: torch.Tensor = target(**{**given, "reduction": NO_REDUCTION})
+    unreduced: torch.Tensor = target(**{**arguments, "reduction": NO_REDUCTION})
     return unreduced.as_strided((), ())
 
 
-def _saved_by_parameters(target: Any, value: Any, given: Arguments) -> Any:
+def _saved_by_parameters(target: Any, value: Any, arguments: Arguments) -> Any:
     """The mean and the inverse deviation that are saved (outputs 1 and 2) have the type of the first of
     weight, bias and running statistics that there is, else of the input; what the functional forms return as
     new running statistics (the last two of five or more outputs) has the type of the old ones."""
-    parameters = (given.get(name) for name in ("weight", "bias", "running_mean", "running_var", "input"))
+    parameters = (arguments.get(name) for name in ("weight", "bias", "running_mean", "running_var", "input"))
     saved = next(tensor for tensor in parameters if tensor is not None).dtype
     outputs = list(value)
     outputs[1:3] = [_typed(output, saved) for output in outputs[1:3]]
     if len(outputs) >= 5:
-        outputs[-2:] = [_typed(output, given["running_mean"].dtype) for output in outputs[-2:]]
+        outputs[-2:] = [_typed(output, arguments["running_mean"].dtype) for output in outputs[-2:]]
     return tuple(outputs)
 
 
@@ -171,29 +175,29 @@ def _typed(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return tensor if tensor.dtype == dtype else torch.empty_like(tensor, dtype=dtype)
 
 
-def _only_wanted(target: Any, value: Any, given: Arguments) -> Any:
+def _only_wanted(target: Any, value: Any, arguments: Arguments) -> Any:
     """A gradient that `output_mask` does not ask for is not made."""
     return tuple(
-        output if wanted else None for output, wanted in zip(value, given["output_mask"], strict=True)
+        output if needed else None for output, needed in zip(value, arguments["output_mask"], strict=True)
     )
 
 
-def _embedding_bag(target: Any, value: Any, given: Arguments) -> Any:
+def _embedding_bag(target: Any, value: Any, arguments: Arguments) -> Any:
     """The place of each index's bag (output 1) is empty for a plain sum in float32, float16 or bfloat16, and
     has room for one number more otherwise. The sizes of the bags (output 2) have room for as many numbers as
     there are offsets, the last included. Without gradients, a sum gives both of them, and the maxima's places
     (output 3), for all offsets."""
     import torch
 
-    weight, scale, offsets = given["weight"], given["per_sample_weights"], given["offsets"]
-    summed = given["mode"] == 0
+    weight, scale, offsets = arguments["weight"], arguments["per_sample_weights"], arguments["offsets"]
+    summed = arguments["mode"] == 0
     fast = weight.dtype in (torch.float32, torch.float16, torch.bfloat16) and weight.stride(1) == 1
-    padded = given.get("padding_idx", -1)
+    padded = arguments.get("padding_idx", -1)
     plain = summed and fast and (padded is None or padded < 0) and (scale is None or scale.stride(0) == 1)
     result, places, sizes, maxima = value
-    number = given["indices"].shape[0]
+    number = arguments["indices"].shape[0]
     places = places.new_empty(0) if plain else places.new_empty(number + 1)[:number]
-    if given["include_last_offset"]:
+    if arguments["include_last_offset"]:
         every, bags = offsets.shape[0], offsets.shape[0] - 1
         forward_only = target._schema.name == "aten::_embedding_bag_forward_only"
         if target._schema.name == "aten::embedding_bag":
@@ -204,40 +208,40 @@ def _embedding_bag(target: Any, value: Any, given: Arguments) -> Any:
     return result, places, sizes, maxima
 
 
-def _col2im(target: Any, value: Any, given: Arguments) -> Any:
+def _col2im(target: Any, value: Any, arguments: Arguments) -> Any:
     """The result is made in a storage as large as the columns, where these are more."""
-    columns = given["self"].numel()
+    columns = arguments["self"].numel()
     return value if columns <= value.numel() else value.new_empty(columns)[: value.numel()].view(value.shape)
 
 
-def _copied_storage(target: Any, value: Any, given: Arguments) -> Any:
+def _copied_storage(target: Any, value: Any, arguments: Arguments) -> Any:
     """The result lies in a copy of the whole storage that `self` shows, where `self` lies in that one; where
     elements of `self` share memory, in a storage of its own."""
-    source = given["self"]
+    source = arguments["self"]
     if value.storage_offset() != source.storage_offset() or value.stride() != source.stride():
         return value
     whole = source.new_empty(source.untyped_storage().nbytes() // source.dtype.itemsize)
     return whole.as_strided(value.shape, value.stride(), value.storage_offset())
 
 
-def _as_viewed(target: Any, value: Any, given: Arguments) -> Any:
+def _as_viewed(target: Any, value: Any, arguments: Arguments) -> Any:
     """What shows the same bytes in another shape has other strides than fake tensors say in dimensions of
     size 1. Whether an image counts as one with its channels last, and so how a convolution of it lies,
     depends on these."""
     import torch
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-    source = given["self"]
+    source = arguments["self"]
     sizes = (*source.shape, *source.stride(), *value.shape)
     if 1 not in value.shape or source.is_contiguous() or not all(type(size) is int for size in sizes):
         return value
     with unset_fake_temporarily():
         meta = torch.empty_strided(source.shape, source.stride(), dtype=source.dtype, device="meta")
-        strides = target(**{**given, "self": meta}).stride()
+        strides = target(**{**arguments, "self": meta}).stride()
     return value if strides == value.stride() else value.as_strided(value.shape, strides)
 
 
-def _apart(target: Any, value: Any, given: Arguments) -> Any:
+def _apart(target: Any, value: Any, arguments: Arguments) -> Any:
     """The gradients of both biases (outputs 3 and 4) are tensors of their own."""
     return (*value[:4], value[4].new_empty(value[4].shape), *value[5:])
 

@@ -94,11 +94,11 @@ class Run:
         """What the Graph calls `node`; nodes of sub-graphs have the name of their caller for a prefix."""
         return prefix + node.name
 
-    def take(self, name: str, value: Any, kept: bool = False) -> Slot:
-        """What to give a placeholder for `value`: fake twins, which are inputs, or constants where they are
-        `kept` between runs."""
+    def take(self, name: str, value: Any, constant: bool = False) -> Slot:
+        """What to give a placeholder for `value`: fake twins, which are inputs, or `constant`, as they
+        are kept between runs."""
         slot = self.keep(name, self.twins.twin(value))
-        (self.constants if kept else self.inputs).extend(labels(slot.names))
+        (self.constants if constant else self.inputs).extend(labels(slot.names))
         return slot
 
     def nbytes(self, tensor: str) -> int | torch.SymInt:
@@ -314,9 +314,9 @@ def brief(error: BaseException) -> str:
     """An error's kind and the first line of its message that says something; a tensor is written on several
     lines."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = ": ".join([type(error).__name__, *lines[:1]])
+    text = ": ".join([type(error).__name__, *lines[:1]])
     for line in lines[1:]:
-        if told.count("(") <= told.count(")"):
+        if text.count("(") <= text.count(")"):
             break
-        told += f" {line}"
-    return one_line(told, 300)
+        text += f" {line}"
+    return one_line(text, 300)

@@ -126,13 +126,13 @@ def _payload_tensors(config: Any, sizes: Mapping[str, int], mode: FakeTensorMode
     stored = stored_tensors(config)
     nbytes = dict(sizes)
     owners: dict[str, str] = {}
-    for name, one in stored.items():
-        owners[name] = one.record if sizes.get(one.record) else f"{one.record} {name}"
-        nbytes[owners[name]] = max(one.nbytes, nbytes.get(owners[name], 0))
+    for name, entry in stored.items():
+        owners[name] = entry.record if sizes.get(entry.record) else f"{entry.record} {name}"
+        nbytes[owners[name]] = max(entry.nbytes, nbytes.get(owners[name], 0))
     storages = {owner: fake_storage(nbytes[owner]) for owner in owners.values()}
     tensors = {}
-    for name, one in stored.items():
-        layout = (one.dtype, one.shape, one.stride, one.offset, one.device)
+    for name, entry in stored.items():
+        layout = (entry.dtype, entry.shape, entry.stride, entry.offset, entry.device)
         tensors[name] = fake_view(mode, storages[owners[name]], *layout)
     return tensors
 
@@ -280,7 +280,7 @@ def _is_operator(target: str) -> bool:
     if len(parts) != 5 or parts[:2] != ["torch", "ops"] or not all(map(str.isidentifier, parts)):
         return False
     try:
-        found = getattr(getattr(getattr(torch.ops, parts[2]), parts[3]), parts[4])
+        operator = getattr(getattr(getattr(torch.ops, parts[2]), parts[3]), parts[4])
     except (AttributeError, RuntimeError):
         return False
-    return isinstance(found, torch._ops.OpOverload) and found._schema.name not in TOUCHES_FILES
+    return isinstance(operator, torch._ops.OpOverload) and operator._schema.name not in TOUCHES_FILES

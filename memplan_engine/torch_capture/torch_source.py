@@ -33,13 +33,13 @@ def source_of(stack_trace: str | None) -> Source | None:
 
 def source_of_error(error: BaseException) -> Source | None:
     """The innermost line of the user's own code that `error` went through; None where there is none."""
-    found: Source | None = None
+    source: Source | None = None
     for frame, number in walk_tb(error.__traceback__):
         path = frame.f_code.co_filename
         if is_users(path):
             code = linecache.getline(path, number).strip()[:MAX_CODE]
-            found = Source(portable_path(path), number, code)
-    return found
+            source = Source(portable_path(path), number, code)
+    return source
 
 
 @cache
@@ -48,10 +48,10 @@ def is_users(file: str) -> bool:
     return not file.startswith(OTHERS) and not portable_path(file).startswith("torch/")
 
 
-def located(told: str, error: BaseException) -> str:
-    """`told`, with the line of the user's code that `error` went through."""
+def located(message: str, error: BaseException) -> str:
+    """`message`, with the line of the user's code that `error` went through."""
     line = source_of_error(error)
-    return f"{told} at {line.file}:{line.line}" if line else told
+    return f"{message} at {line.file}:{line.line}" if line else message
 
 
 def _frames(stack_trace: str) -> list[Source]:

@@ -41,23 +41,23 @@ class StorageWatch:
     nothing is kept alive.
 
     A storage that an operator gives back and that nobody knew counts as made by it, unless it is that of one
-    of its arguments: then it was there before (a parameter, an input). Subclasses hear of what is `made` and
-    `gone`.
+    of its arguments: then it was there before (a parameter, an input). Subclasses hear of what is
+    `allocated` and `freed`.
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, _Ref] = {}
-        self._held: dict[int, tuple[int, Any]] = {}
+        self._refs: dict[int, _Ref] = {}
+        self._entries: dict[int, tuple[int, Any]] = {}
 
-    def made(self, storage: torch.UntypedStorage) -> Any:
+    def allocated(self, storage: torch.UntypedStorage) -> Any:
         """What to be told of when `storage` is gone; None for one that does not count."""
         raise NotImplementedError
 
-    def gone(self, entry: Any) -> None:
-        """The storage of which `made` gave `entry` is no more."""
+    def freed(self, entry: Any) -> None:
+        """The storage of which `allocated` gave `entry` is no more."""
         raise NotImplementedError
 
-    def given(self, value: Any) -> None:
+    def exclude(self, value: Any) -> None:
         """Leave out the storages of the tensors in `value`: they are there before the run."""
         for tensor in tensors_in(value):
             self._keep(tensor.untyped_storage())
@@ -69,39 +69,39 @@ class StorageWatch:
                 continue
             storage = tensor.untyped_storage()
             key = storage._cdata
-            if key in self._known:
-                if key in self._held and storage.nbytes() != self._held[key][0]:
+            if key in self._refs:
+                if key in self._entries and storage.nbytes() != self._entries[key][0]:
                     # Resized: the old bytes went when the new ones came.
-                    self._gone(self._known[key])
-                    self._made(key, storage)
+                    self._freed(self._refs[key])
+                    self._allocated(key, storage)
             elif _may_give_back(operator) and _is_argument(key, args, kwargs):
                 self._keep(storage)
             else:
-                self._made(key, storage)
+                self._allocated(key, storage)
 
     def close(self) -> None:
         """Look no further: what is still there is there after the run."""
-        self._known.clear()
-        self._held.clear()
+        self._refs.clear()
+        self._entries.clear()
 
     def _keep(self, storage: torch.UntypedStorage) -> None:
         """Know `storage` until it is gone."""
-        self._known[storage._cdata] = _ref(storage, self._gone)
+        self._refs[storage._cdata] = _ref(storage, self._freed)
 
-    def _made(self, key: int, storage: torch.UntypedStorage) -> None:
+    def _allocated(self, key: int, storage: torch.UntypedStorage) -> None:
         self._keep(storage)
-        entry = self.made(storage)
+        entry = self.allocated(storage)
         if entry is not None:
-            self._held[key] = (storage.nbytes(), entry)
+            self._entries[key] = (storage.nbytes(), entry)
 
-    def _gone(self, ref: Any) -> None:
+    def _freed(self, ref: Any) -> None:
         key: int = ref.key
-        if self._known.get(key) is not ref:
+        if self._refs.get(key) is not ref:
             return
-        del self._known[key]
-        found = self._held.pop(key, None)
-        if found is not None:
-            self.gone(found[1])
+        del self._refs[key]
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self.freed(entry[1])
 
 
 class StorageSizes(StorageWatch):
@@ -111,13 +111,13 @@ class StorageSizes(StorageWatch):
         super().__init__()
         self.nbytes: int | torch.SymInt = 0
 
-    def made(self, storage: torch.UntypedStorage) -> int | torch.SymInt:
+    def allocated(self, storage: torch.UntypedStorage) -> int | torch.SymInt:
         """Its bytes."""
         nbytes: int | torch.SymInt = storage.nbytes()
         self.nbytes += nbytes
         return nbytes
 
-    def gone(self, entry: int | torch.SymInt) -> None:
+    def freed(self, entry: int | torch.SymInt) -> None:
         """They are no more."""
         self.nbytes -= entry
 
@@ -172,12 +172,12 @@ class Inside(OperatorMode):  # type: ignore[no-untyped-call]
         self._moments: list[int | torch.SymInt] = []
 
     def watch(
-        self, kind: str, call: Callable[[], Any], given: Any
+        self, kind: str, call: Callable[[], Any], arguments: Any
     ) -> tuple[Any, tuple[int | torch.SymInt, ...]]:
-        """What `call`, the op of this kind on the arguments `given`, gives, and the bytes that it holds
+        """What `call`, the op of this kind on `arguments`, gives, and the bytes that it holds
         beside its arguments and results at each moment that may be its fullest: one number, then formulas."""
         self._sizes, self._moments = StorageSizes(), []
-        self._sizes.given(given)
+        self._sizes.exclude(arguments)
         with self:
             value = call()
         end = self._sizes.nbytes

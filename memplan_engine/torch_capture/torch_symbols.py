@@ -80,24 +80,24 @@ class Sizes:
         if not symbolic:
             return Size(number)
         node = next(iter(symbolic.values()))
-        kept: list[Any] = []
-        for found in (number, *symbolic):
-            settled = self._settled(symbolic[found]) if found in symbolic else {}
-            expression = sympify(found).xreplace(settled)
-            if not any(_never_less(one, expression) for one in kept):
-                kept = [one for one in kept if not _never_less(expression, one)] + [expression]
-        if len(kept) > MOST_CASES:
+        maximal: list[Any] = []
+        for candidate in (number, *symbolic):
+            settled = self._settled(symbolic[candidate]) if candidate in symbolic else {}
+            expression = sympify(candidate).xreplace(settled)
+            if not any(_never_less(other, expression) for other in maximal):
+                maximal = [other for other in maximal if not _never_less(expression, other)] + [expression]
+        if len(maximal) > MOST_CASES:
             return None
-        most: Any = Max(*kept) if len(kept) > 1 else kept[0]  # type: ignore[no-untyped-call]
+        most: Any = Max(*maximal) if len(maximal) > 1 else maximal[0]  # type: ignore[no-untyped-call]
         if most.is_Integer:
             return Size(int(most))
         hints = node.shape_env.backed_var_to_val
-        known = all(symbol in hints for symbol in most.free_symbols)
+        has_hints = all(symbol in hints for symbol in most.free_symbols)
         try:
             text = self._text(most, node.shape_env, place)
         except InputError:
             return None
-        return Size(int(most.xreplace(dict(hints))) if known else 0, text)
+        return Size(int(most.xreplace(dict(hints))) if has_hints else 0, text)
 
     def _settled(self, node: Any) -> dict[Any, Any]:
         """The symbols that can have one value only: torch found out late that the model fixes them."""
@@ -147,11 +147,11 @@ class Sizes:
     def _name(self, symbol: Any, env: Any) -> None:
         value = env.backed_var_to_val.get(symbol)
         hint = None if value is None else int(value)
-        taken = set(self._names.values())
+        names = set(self._names.values())
         name = dim_names(env).get(symbol, "")
-        if not is_symbol_name(name) or name in taken:
+        if not is_symbol_name(name) or name in names:
             letter = "u" if hint is None else "s"
-            name = next(f"{letter}{n}" for n in range(len(taken) + 1) if f"{letter}{n}" not in taken)
+            name = next(f"{letter}{n}" for n in range(len(names) + 1) if f"{letter}{n}" not in names)
         self._names[symbol] = name
         bounds = self._bounds(symbol, env)
         # torch's own lower end is 0 for a Dim that does not say; no size of an input that is planned for is.
@@ -171,14 +171,14 @@ def layout_of(tensor: Any, dims: Sequence[Size], sizes: Sizes, place: str) -> tu
     if all(isinstance(number, int) for number in _numbers(tensor)):
         return ()
     try:
-        found = [sizes.size(stride, place) for stride in strides]
+        stride_sizes = [sizes.size(stride, place) for stride in strides]
         start = sizes.size(offset * tensor.element_size(), place)
-        row_major = _is_row_major(tensor, dims, found, sizes, place)
+        row_major = _is_row_major(tensor, dims, stride_sizes, sizes, place)
     except InputError:  # `resolve` is wary of a tensor without
         return ()
     if start == Size(0) and row_major:
         return ()
-    return (*found, start)
+    return (*stride_sizes, start)
 
 
 def _is_row_major(tensor: Any, dims: Sequence[Size], strides: Sequence[Size], sizes: Sizes, at: str) -> bool:
@@ -245,9 +245,9 @@ def _fixed(node: Node, value: Any) -> str:
 def dim_names(env: Any) -> dict[Any, str]:
     """Symbol → the name of the `torch.export.Dim` that it was made for, where torch still knows it."""
     return {
-        env.replace(env.source_to_var[place]): name
-        for place, name in env.source_name_to_debug_name.items()
-        if place in env.source_to_var
+        env.replace(env.source_to_var[source]): name
+        for source, name in env.source_name_to_debug_name.items()
+        if source in env.source_to_var
     }
 
 

@@ -95,8 +95,8 @@ def replay(problem: Problem, bound: Bound, most_work: int = MOST_WORK) -> Replay
     one, other, up, down = _columns(pairs, 4)
     member, low, high = _columns(members, 3)
     task = Disjunctions(*ranges, one, other, up, down, pair_of, first, member, low, high)
-    known = _known(problem, core, pairs)
-    outcome, nodes, offsets = decide_pairs(task, known, most_work, np.zeros(1, dtype=np.bool_))
+    orders = _initial_orders(problem, core, pairs)
+    outcome, nodes, offsets = decide_pairs(task, orders, most_work, np.zeros(1, dtype=np.bool_))
     if outcome == IMPOSSIBLE:
         return Replay(Outcome.PROVED, nodes)
     if outcome == PLACED:
@@ -172,7 +172,7 @@ def _cliques(pieces: list[list[Piece]]) -> tuple[Ints, list[tuple[int, int, int]
     return first, [member for clique in largest for member in sorted(clique)]
 
 
-def _known(problem: Problem, core: list[int], pairs: list[tuple[int, int, int, int]]) -> Orders:
+def _initial_orders(problem: Problem, core: list[int], pairs: list[tuple[int, int, int, int]]) -> Orders:
     """Of buffers alike in everything the later one may lie above: to exchange them changes nothing."""
     buffers = [replace(problem[buffer], name="") for buffer in core]
     loose = [buffer.fixed is None and not buffer.gaps for buffer in buffers]
@@ -213,18 +213,20 @@ def check_certificate(problem: Problem, bound: Bound, *, replay: bool = True) ->
 
 
 def _replayed(problem: Problem, bound: Bound) -> Judgement:
-    found = replay(problem, bound)
+    result = replay(problem, bound)
     who = f"{len(bound.core):,} buffers"
-    if found.outcome is Outcome.PROVED:
+    if result.outcome is Outcome.PROVED:
         return Judgement(
-            replayed=f"{who} cannot be placed below {bound.nbytes} bytes ({found.nodes:,} nodes)"
+            replayed=f"{who} cannot be placed below {bound.nbytes} bytes ({result.nodes:,} nodes)"
         )
-    if found.outcome is Outcome.UNCHECKED:
-        return Judgement(unchecked=(f"the certificate was not replayed: {found.reason}",))
+    if result.outcome is Outcome.UNCHECKED:
+        return Judgement(unchecked=(f"the certificate was not replayed: {result.reason}",))
     sizes = problem.size[list(bound.core)].tolist()
-    top = max(offset + size for offset, size in zip(found.offsets, sizes, strict=True))
-    where = [f"{problem.names[b]} at {offset}" for b, offset in zip(bound.core, found.offsets, strict=True)]
-    shown = ", ".join(where[:8]) + (", …" if len(where) > 8 else "")
+    top = max(offset + size for offset, size in zip(result.offsets, sizes, strict=True))
+    positions = [
+        f"{problem.names[b]} at {offset}" for b, offset in zip(bound.core, result.offsets, strict=True)
+    ]
+    shown = ", ".join(positions[:8]) + (", …" if len(positions) > 8 else "")
     fault = f"the core of {who} needs no {bound.nbytes} bytes, for {top} are enough: {shown}"
     return Judgement(fault, bound.core)
 
@@ -245,7 +247,7 @@ def proved_bytes(problem: Problem, bound: Bound) -> int:
         base = problem.fixed[alive] if bound.kind is BoundKind.FIXED else 0
         ends = base + problem.size[alive]
         return bound.nbytes if (ends == bound.nbytes).any() else int(ends.max(initial=0))
-    held = high - low
+    sizes = high - low
     if bound.kind is BoundKind.ALIGNED_LOAD and bound.unit >= 1:
         fixed = problem.fixed[alive]
         whole = np.where(
@@ -253,10 +255,10 @@ def proved_bytes(problem: Problem, bound: Bound) -> int:
             (problem.alignment[alive] % bound.unit == 0) & (low % bound.unit == 0),
             (fixed + low) % bound.unit == 0,
         )
-        units = [-(-size // bound.unit) * bound.unit for size in held[whole].tolist()]
-        spare = [full - size for full, size in zip(units, held[whole].tolist(), strict=True)]
+        units = [-(-size // bound.unit) * bound.unit for size in sizes[whole].tolist()]
+        spare = [full - size for full, size in zip(units, sizes[whole].tolist(), strict=True)]
         return int(sum(units) - max(spare, default=0))
-    return int(held.sum())
+    return int(sizes.sum())
 
 
 def _windows(problem: Problem, step: int) -> tuple[Ints, Ints, Ints]:
@@ -273,26 +275,26 @@ def _windows(problem: Problem, step: int) -> tuple[Ints, Ints, Ints]:
 def _between(problem: Problem, bound: Bound, alive: Ints, low: Ints, high: Ints) -> int:
     """Walk up through the bytes that the fixed offsets leave free at the step, skipping what has no room for
     the smallest of the core, until all its bytes have found some."""
-    held = {int(b): (int(begin), int(end)) for b, begin, end in zip(alive, low, high, strict=True)}
+    spans = {int(b): (int(begin), int(end)) for b, begin, end in zip(alive, low, high, strict=True)}
     if len(set(bound.core)) < len(bound.core) or any(
-        buffer not in held or problem.fixed[buffer] != FREE for buffer in bound.core
+        buffer not in spans or problem.fixed[buffer] != FREE for buffer in bound.core
     ):
         return 0
-    windows = [held[buffer] for buffer in bound.core]
+    windows = [spans[buffer] for buffer in bound.core]
     sizes = [end - begin for begin, end in windows if begin < end]
     if len(sizes) < len(bound.core) or not sizes:
         return 0
-    fixed = [(int(problem.fixed[b]), *held[b]) for b in held if problem.fixed[b] != FREE]
-    taken = sorted((offset + begin, offset + end) for offset, begin, end in fixed if begin < end)
+    fixed = [(int(problem.fixed[b]), *spans[b]) for b in spans if problem.fixed[b] != FREE]
+    occupied = sorted((offset + begin, offset + end) for offset, begin, end in fixed if begin < end)
     # Where the windows may begin: at multiples of all that divides them.
     unit = gcd(*problem.alignment[list(bound.core)].tolist(), *(begin for begin, _ in windows))
-    left, clock, smallest = sum(sizes), 0, min(sizes)
-    for begin, end in taken:
+    remaining, clock, smallest = sum(sizes), 0, min(sizes)
+    for begin, end in occupied:
         clock = -(-clock // unit) * unit
         if begin - clock >= smallest:
-            if begin - clock >= left:
-                return clock + max(left, smallest)
-            left -= begin - clock
+            if begin - clock >= remaining:
+                return clock + max(remaining, smallest)
+            remaining -= begin - clock
         clock = max(clock, end)
     clock = -(-clock // unit) * unit
-    return clock + max(left, smallest)
+    return clock + max(remaining, smallest)

@@ -65,7 +65,7 @@ def validate_plan(plan: Plan, *, replay: bool = True) -> Report:
     some seconds; without `replay` only whether the core is well stated.
     """
     problem, offsets = plan.problem, plan.offsets
-    found: list[Violation] = []
+    violations: list[Violation] = []
     counts: dict[Rule, int] = {}
     if len(offsets) != len(problem):
         message = f"{len(offsets)} offsets for {len(problem)} buffers"
@@ -74,33 +74,33 @@ def validate_plan(plan: Plan, *, replay: bool = True) -> Report:
         rows = np.flatnonzero(broken)
         if len(rows):
             counts[rule] = len(rows)
-            found += [_of_row(rule, problem, offsets, int(row), text) for row in rows[:MOST_VIOLATIONS]]
+            violations += [_of_row(rule, problem, offsets, int(row), text) for row in rows[:MOST_VIOLATIONS]]
     if Rule.RANGE not in counts:
         overlaps, colliding = _overlaps(problem, offsets)
         if colliding:
             counts[Rule.OVERLAP] = colliding
-            found += overlaps
+            violations += overlaps
     if plan.objects is not None and Rule.RANGE not in counts:
         wrong, broken_objects = _check_objects(problem, offsets, plan.objects)
         if broken_objects:
             counts[Rule.OBJECTS] = broken_objects
-            found += wrong[:MOST_VIOLATIONS]
+            violations += wrong[:MOST_VIOLATIONS]
     judged = check_certificate(problem, plan.bound, replay=replay)
     if judged.fault:
         counts[Rule.BOUND] = 1
         names = tuple(problem.names[buffer] for buffer in judged.core)
-        found.append(Violation(Rule.BOUND, names, judged.fault))
-    return Report(tuple(found), counts, judged.replayed, judged.unchecked)
+        violations.append(Violation(Rule.BOUND, names, judged.fault))
+    return Report(tuple(violations), counts, judged.replayed, judged.unchecked)
 
 
 def _column_rules(problem: Problem, offsets: Ints) -> list[tuple[Rule, Ints, str]]:
     aligned = offsets % problem.alignment == 0
-    kept = (problem.fixed == FREE) | (problem.fixed == offsets)
+    unmoved = (problem.fixed == FREE) | (problem.fixed == offsets)
     in_range = (offsets >= 0) & (offsets <= np.iinfo(np.int64).max - problem.size)
     return [
         (Rule.RANGE, ~in_range, "offset {offset} with size {size}"),
         (Rule.ALIGNMENT, ~aligned, "offset {offset} is no multiple of alignment {alignment}"),
-        (Rule.FIXED, ~kept, "offset {offset}, fixed at {fixed}"),
+        (Rule.FIXED, ~unmoved, "offset {offset}, fixed at {fixed}"),
     ]
 
 
@@ -203,7 +203,7 @@ def _alive_together(problem: Problem, objects: Ints) -> list[Violation]:
     order = np.lexsort((problem.start, objects))
     one, other = order[:-1], order[1:]
     breaks = (objects[one] == objects[other]) & (problem.start[other] < problem.end[one])
-    found: list[Violation] = []
+    violations: list[Violation] = []
     for first, second in zip(one[breaks].tolist(), other[breaks].tolist(), strict=True):
         steps = int(problem.start[second]), int(min(problem.end[first], problem.end[second]))
         names = problem.names[first], problem.names[second]
@@ -211,8 +211,8 @@ def _alive_together(problem: Problem, objects: Ints) -> list[Violation]:
             f"{names[0]} and {names[1]} share object {int(objects[first])} "
             f"and are alive together at steps {steps[0]}–{steps[1] - 1}"
         )
-        found.append(Violation(Rule.OBJECTS, names, message, steps))
-    return found
+        violations.append(Violation(Rule.OBJECTS, names, message, steps))
+    return violations
 
 
 def _in_the_way(problem: Problem, offsets: Ints, objects: Ints) -> list[Violation]:
@@ -224,7 +224,7 @@ def _in_the_way(problem: Problem, offsets: Ints, objects: Ints) -> list[Violatio
     np.maximum.at(high, objects[filled], (offsets + problem.size)[filled])
     by_low = np.argsort(low, kind="stable")
     by_low = by_low[high[by_low] >= 0]
-    found: list[Violation] = []
+    violations: list[Violation] = []
     reach = -1
     for chosen in by_low.tolist():
         if reach >= 0 and low[chosen] < high[reach]:
@@ -236,7 +236,7 @@ def _in_the_way(problem: Problem, offsets: Ints, objects: Ints) -> list[Violatio
                 f"object {chosen} with {names[1]} reaches into object {reach} with {names[0]} "
                 f"in bytes {shared[0]}–{shared[1] - 1}"
             )
-            found.append(Violation(Rule.OBJECTS, names, message, byte_range=shared))
+            violations.append(Violation(Rule.OBJECTS, names, message, byte_range=shared))
         if reach < 0 or high[chosen] > high[reach]:
             reach = chosen
-    return found
+    return violations

@@ -58,8 +58,8 @@ class _Draft:
     def take(self, edit: Edit, where: str) -> None:
         """Carry out one edit; `where` is what errors call it."""
 
-        def refuse(field: str, given: object, expected: str) -> InputError:
-            return InputError(self.problem.name, f"{where}, field {field}", str(given), expected)
+        def refuse(field: str, found: object, expected: str) -> InputError:
+            return InputError(self.problem.name, f"{where}, field {field}", str(found), expected)
 
         if edit.buffer not in self.place:
             raise refuse("buffer", "no such buffer", "one of the problem's, or a part")
@@ -68,10 +68,10 @@ class _Draft:
         own[place : place + 1] = _changed(own[place], edit, refuse)
         if isinstance(edit, Drop | Split):
             del self.place[edit.buffer]
-            for index, each in enumerate(own):
-                if self.place.get(each.name, (row, 0))[0] != row:
-                    raise refuse("parts", repr(each.name), "a name that no other buffer bears")
-                self.place[each.name] = (row, index)
+            for index, part in enumerate(own):
+                if self.place.get(part.name, (row, 0))[0] != row:
+                    raise refuse("parts", repr(part.name), "a name that no other buffer bears")
+                self.place[part.name] = (row, index)
 
     def finish(self) -> Edited:
         """The problem that has come of it."""

@@ -75,7 +75,7 @@ class Align:
 
 
 Edit = Pin | Resize | Split | Drop | Shorten | Align
-KINDS: dict[str, type[Edit]] = {each.kind: each for each in (Pin, Resize, Split, Drop, Shorten, Align)}
+KINDS: dict[str, type[Edit]] = {edit.kind: edit for edit in (Pin, Resize, Split, Drop, Shorten, Align)}
 """The edits by the word that stands for each in files, addresses and errors."""
 MOST_PARTS = 4096
 """Into how many parts one edit may split a buffer."""
@@ -118,7 +118,7 @@ def parse_edit(kind: str, name: str, value: str, source: str) -> Edit:
             raise InputError(source, "", repr(value[:40]), "START:END in steps")
         return Shorten(name, _whole(start, source, "START:END"), _whole(end, source, "START:END"))
     expected = f"a whole number or {FREE_WORD}" if kind == Pin.kind else "a whole number"
-    of_number = {each.kind: each for each in (Pin, Resize, Split, Align)}
+    of_number = {edit.kind: edit for edit in (Pin, Resize, Split, Align)}
     return of_number[kind](name, _whole(value, source, expected))
 
 

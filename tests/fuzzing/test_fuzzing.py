@@ -16,7 +16,8 @@ SEED = int(os.environ.get("MEMPLAN_FUZZ_SEED", "0"))
 
 @pytest.mark.parametrize("path", sorted({*seeds(), *CORPUS.iterdir()}), ids=lambda path: path.name)
 def test_sound_files_and_what_was_found_once(path: Path, tmp_path: Path) -> None:
-    for command in commands(path, tmp_path) or [None]:
+    choices: list[list[str] | None] = [*commands(path, tmp_path)]
+    for command in choices or [None]:
         assert finding(path, command) == ""
 
 

@@ -108,7 +108,7 @@ def test_a_hole_is_the_one_that_the_definition_chooses(drawing, first):
     problem, ejection, placed, buffer = drawing
     state = ejection.state
     count = repair._gather(state, buffer)
-    repair._sort(state.by_low, state.found_low, count)
+    repair._sort(state.by_low, state.neighbour_low, count)
     chosen = repair._hole(state, buffer, count, NOWHERE, first)
     if problem.size[buffer] == 0:
         assert chosen == 0
@@ -151,8 +151,8 @@ def test_the_cheapest_place_is_cheap_and_nothing_held_is_in_its_way(drawing, spa
         if all(problem.fixed[other] == FREE for other in others):
             cost[offset] = sum(worth[other] for other in others)
     count = repair._gather(state, buffer)
-    repair._sort(state.by_low, state.found_low, count)
-    repair._sort(state.by_high, state.found_high, count)
+    repair._sort(state.by_low, state.neighbour_low, count)
+    repair._sort(state.by_high, state.neighbour_high, count)
     chosen = repair._cheapest(state, buffer, count, ceiling)
     if not cost:
         assert chosen == NOWHERE

@@ -108,7 +108,7 @@ def test_alike_buffers_are_not_tried_in_every_order(monkeypatch):
     problem = make_problem(*zip(*(rows[:2] + rows[3:6] + rows[7:] + halves), strict=True))
     found = replay(problem, whole(problem, 11))
     monkeypatch.setattr(
-        certificates, "_known", lambda problem, core, pairs: np.zeros(len(pairs), dtype=np.int8)
+        certificates, "_initial_orders", lambda problem, core, pairs: np.zeros(len(pairs), dtype=np.int8)
     )
     slower = replay(problem, whole(problem, 11))
     assert found.outcome is slower.outcome is Outcome.PROVED

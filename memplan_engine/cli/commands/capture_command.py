@@ -53,15 +53,15 @@ def step_options(
 ) -> dict[str, Any] | None:
     """What was said of a training step, by the names of `Recipe`; None where none is asked for. Raises
     InputError for options that would do nothing."""
-    said = {
+    options = {
         "optimizer": optimizer,
         "foreach": foreach,
         "accumulate": accumulate,
         "clip_grad_norm": clip_grad_norm,
     }
     if training == "step":
-        return said
-    for name, value in said.items():
+        return options
+    for name, value in options.items():
         if value is not None:
             found = f"--training {training}" if training else "no --training"
             raise InputError(f"--{name.replace('_', '-')}", "", found, "--training step")

@@ -74,13 +74,13 @@ def diff_(
 ) -> None:
     """Explain why HEAD needs more memory than BASE: which buffers, from which lines, at which peak."""
     limit = None if fail_above is None else parse_limit(fail_above)
-    chosen = _format(written_as, output, as_json)
+    output_format = _format(written_as, output, as_json)
     if output:
         for source in (base, head):
             check_target(output, (output.suffix.lower(),), source if source.exists() else None)
     plans = [_side(file, how, strategy, seconds, seed, threads) for file in (base, head)]
     changes = diff(*_told_apart(plans, (base, head)))
-    text = _written(changes, limit, chosen, all_rows, FILE_WIDTH if output else None)
+    text = _as_format(changes, limit, output_format, all_rows, FILE_WIDTH if output else None)
     if output:
         write_atomically(output, text.encode("utf-8", "surrogatepass"))
     else:
@@ -126,15 +126,17 @@ def _side(
         if not report.valid:
             raise InputError(file.name, "", report.violations[0].message, "a plan that is valid")
         return loaded
-    chosen = strategy or "auto"
-    limits = make_limits(chosen, seconds, seed, threads)
+    name = strategy or "auto"
+    limits = make_limits(name, seconds, seed, threads)
     problem = prepare(loaded, prepared, file.name)
-    return solve_in_sight(lambda: make_plan(problem, chosen, limits=limits), limits)[0]
+    return solve_in_sight(lambda: make_plan(problem, name, limits=limits), limits)[0]
 
 
-def _written(found: Diff, limit: Limit | None, chosen: Format, every_row: bool, width: int | None) -> str:
-    if chosen == "json":
-        return as_json_text(diff_summary(found, limit))
-    if chosen == "markdown":
-        return diff_markdown(found, limit)
-    return as_text(diff_tables(found, limit, every_row), width)
+def _as_format(
+    comparison: Diff, limit: Limit | None, output_format: Format, every_row: bool, width: int | None
+) -> str:
+    if output_format == "json":
+        return as_json_text(diff_summary(comparison, limit))
+    if output_format == "markdown":
+        return diff_markdown(comparison, limit)
+    return as_text(diff_tables(comparison, limit, every_row), width)

@@ -92,8 +92,8 @@ def strategies_(as_json: AS_JSON = False) -> None:
     show(
         as_json,
         lambda: [
-            {"name": each.name, "description": each.description, "source": each.source}
-            for each in strategies.values()
+            {"name": strategy.name, "description": strategy.description, "source": strategy.source}
+            for strategy in strategies.values()
         ],
         lambda: [plan_tables.strategies_table(strategies)],
     )

@@ -93,6 +93,6 @@ def compare_(
     plans = compare(problem, chosen)
     show(
         as_json,
-        lambda: [plan_tables.plan_summary(each) for each in plans],
+        lambda: [plan_tables.plan_summary(plan) for plan in plans],
         lambda: [plan_tables.compare_table(plans), *plan_tables.counted_lines(problem)],
     )

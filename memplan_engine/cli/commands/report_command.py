@@ -93,7 +93,7 @@ def report(
     sizes = parse_length(width, "--width"), parse_length(height, "--height")
     style = FigureStyle(*sizes, dpi, theme, colour_by, title)
     _check_targets(output, png, svg, file)
-    wanted = _wanted(compare if output else "none")
+    names = _strategy_names(compare if output else "none")
     chosen = strategy or "auto"
     loaded, prepared = open_file(file, how)
     problem = prepare(loaded, prepared, file.name)
@@ -103,7 +103,7 @@ def report(
     else:
         plan, cut_by = _in_sight(problem, chosen, make_limits(chosen, seconds, seed, threads))
     if not (plan.cut_short and cut_by == CTRL_C):
-        others = _compared(problem, plan, wanted, seconds, seed, threads)
+        others = _compared(problem, plan, names, seconds, seed, threads)
     today = datetime.now(UTC).strftime("%Y-%m-%d") if date else ""
     notes = ReportNotes(file.name, _command(), today, timings)
     if output:
@@ -127,7 +127,7 @@ def _check_targets(page: Path | None, png: Path | None, svg: Path | None, source
         need_pillow()
 
 
-def _wanted(text: str) -> tuple[str, ...] | None:
+def _strategy_names(text: str) -> tuple[str, ...] | None:
     """The strategies to compare, None for all; raises MemplanError for one that there is not."""
     if text in ("all", "none"):
         return None if text == "all" else ()
@@ -144,14 +144,14 @@ def _in_sight(problem: Problem, strategy: str, limits: SolveLimits) -> tuple[Pla
 def _compared(
     problem: Problem,
     plan: Plan,
-    wanted: tuple[str, ...] | None,
+    names: tuple[str, ...] | None,
     seconds: float | None,
     seed: int,
     threads: int,
 ) -> list[Plan]:
     """A plan by each strategy but that of `plan`; Ctrl-C ends the one that runs and leaves out the rest."""
     plans: list[Plan] = []
-    for name in dict.fromkeys(strategies_for(problem) if wanted is None else wanted):
+    for name in dict.fromkeys(strategies_for(problem) if names is None else names):
         if name == plan.strategy:
             continue
         limit = min(COMPARED_SECONDS, seconds or DEFAULT_SECONDS) if is_anytime(get_strategy(name)) else None

@@ -89,11 +89,11 @@ def run_(
     limits = make_limits(name, seconds, seed, threads)
     wish = {"policy": policy, "check": check, "profile": profile, "force": force}
     with _steps() as tell:
-        given = None if plan is None else _read_plan(plan)
+        loaded = None if plan is None else _read_plan(plan)
         subject = _open(model, functional, step, seed, tell)
         tell("")
         graph = subject.program.graph
-        chosen = given or solve_in_sight(lambda: make_plan(graph, name, limits=limits), limits)[0]
+        chosen = loaded or solve_in_sight(lambda: make_plan(graph, name, limits=limits), limits)[0]
         outcome = _try(subject, chosen, plan, wish, tell)
     _write(outcome, trace, observation, output)
     _show(outcome, as_json, all_rows)

@@ -44,10 +44,10 @@ def snapshot(
     check_targets((".json", ".csv"), file, output)
     with reading(file) as progress:
         recorded = load_recording(file, progress)
-    chosen = choose_recording(recorded, selection)
-    cost, _ = solve_in_sight(lambda: cost_of(chosen, strategy, limits), limits)
+    recording = choose_recording(recorded, selection)
+    cost, _ = solve_in_sight(lambda: cost_of(recording, strategy, limits), limits)
     if output:
-        write(recorded_plan(chosen, cost.problem), output)
+        write(recorded_plan(recording, cost.problem), output)
     show(as_json, lambda: cost_summary(recorded, cost), lambda: cost_tables(recorded, cost, all_rows))
 
 

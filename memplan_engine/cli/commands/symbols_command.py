@@ -106,8 +106,8 @@ def sweep(
 ) -> None:
     """Show the arena, the bound and the partition plan as functions of one symbol."""
     graph, at = _symbolic(file, how)
-    chosen = _numbers(values, "--values") if values else None
-    swept = sweep_over(graph, over, chosen, strategy, at=at, points=points, **range_options(graph, how))
+    numbers = _numbers(values, "--values") if values else None
+    swept = sweep_over(graph, over, numbers, strategy, at=at, points=points, **range_options(graph, how))
     show(
         as_json,
         lambda: symbol_tables.sweep_summary(swept),
@@ -120,13 +120,13 @@ def sweep(
 
 def _symbolic(file: Path, how: Preparation) -> tuple[Graph, dict[str, int]]:
     """The graph of `file` with its symbols, and the values given for some of them."""
-    loaded, left = open_file(file, how, keep_symbols=True)
+    loaded, remaining = open_file(file, how, keep_symbols=True)
     if not isinstance(loaded, Graph):
         kind = "a finished plan" if isinstance(loaded, Plan) else "buffers"
         raise InputError(file.name, "", kind, "a graph with symbols")
     if not loaded.symbols:
         raise InputError(file.name, "", "a graph without symbols", "one captured with symbolic sizes")
-    return loaded, dict(left.symbols)
+    return loaded, dict(remaining.symbols)
 
 
 def _numbers(text: str, source: str) -> list[int]:

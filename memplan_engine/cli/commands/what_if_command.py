@@ -73,10 +73,10 @@ def what_if(
     all_rows: Annotated[bool, typer.Option("--all", help="Show every buffer.")] = False,
 ) -> None:
     """Change buffers of FILE and plan again: in the order of these options, a kind after another."""
-    given = {
+    options = {
         "split": split, "lifetime": lifetime, "resize": resize, "align": align, "pin": pin, "drop": drop,
     }  # fmt: skip
-    chosen = (*(load_edits(edits) if edits else ()), *_edits(given))
+    chosen = (*(load_edits(edits) if edits else ()), *_edits(options))
     if budget is not None:
         tell("memplan: --budget is now called --capacity; the old name goes with version 1.0")
         capacity = budget if capacity is None else capacity
@@ -85,7 +85,7 @@ def what_if(
     check_targets((".json", ".csv"), file, output)
     check_targets((".json",), file, save_edits)
     changed = apply(problem, chosen)
-    plans = [_planned(each, strategy, seconds, seed, threads) for each in (problem, changed)]
+    plans = [_planned(version, strategy, seconds, seed, threads) for version in (problem, changed)]
     fit = None if limit is None else _fit(plans[1], limit, seconds, seed, threads)
     best = fit.decision.plan if fit else plans[1]
     if best.arena_bytes >= plans[1].arena_bytes:
@@ -103,10 +103,10 @@ def what_if(
         raise typer.Exit(EXIT_CODES[fit.decision.verdict])
 
 
-def _edits(given: dict[str, Repeated]) -> list[Edit]:
+def _edits(options: dict[str, Repeated]) -> list[Edit]:
     """The edits that the options ask for; raises InputError naming the option."""
     edits = []
-    for kind, values in given.items():
+    for kind, values in options.items():
         option = f"--{kind}"
         for text in values or ():
             if kind == "drop":

@@ -107,12 +107,12 @@ def _none_active(n: int) -> Ints:
 
 
 @kernel
-def _end(gone: int, rank: int, holes: Ints, count: int, active: Ints, offsets: Ints, size: Ints) -> int:
-    """Give the bytes of the buffer `gone` back; gives how many holes there are."""
-    if size[gone] == 0:
+def _end(buffer: int, rank: int, holes: Ints, count: int, active: Ints, offsets: Ints, size: Ints) -> int:
+    """Give the bytes of the buffer `buffer` back; gives how many holes there are."""
+    if size[buffer] == 0:
         return count
     _set_active(active, rank, UNPLACED)
-    return give_back(holes, count, offsets[gone], offsets[gone] + size[gone])
+    return give_back(holes, count, offsets[buffer], offsets[buffer] + size[buffer])
 
 
 @kernel

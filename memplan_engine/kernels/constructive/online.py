@@ -45,9 +45,9 @@ def first_fit_by_start(
         if passed > PATIENCE and stop[0]:
             return offsets
         while ended < n and end[by_end[ended]] <= start[buffer]:
-            gone = by_end[ended]
-            if size[gone] > 0:
-                count = give_back(holes, count, offsets[gone], offsets[gone] + size[gone])
+            freed = by_end[ended]
+            if size[freed] > 0:
+                count = give_back(holes, count, offsets[freed], offsets[freed] + size[freed])
             ended += 1
         if size[buffer] == 0:
             offsets[buffer] = 0
@@ -80,18 +80,18 @@ def place_in_slots(order: Ints, start: Ints, end: Ints, size: Ints, alignment: I
     top, ended = 0, 0
     for buffer in order:
         while ended < n and end[by_end[ended]] <= start[buffer]:
-            gone = by_end[ended]
-            if size[gone] > 0:
-                before[gone], last[slot_size[gone]] = last[slot_size[gone]], gone
+            freed = by_end[ended]
+            if size[freed] > 0:
+                before[freed], last[slot_size[freed]] = last[slot_size[freed]], freed
             ended += 1
         if size[buffer] == 0:
             offsets[buffer] = 0
             continue
         own, nbytes = _slot(size[buffer])
-        for wanted in range(own, own + LARGER):
-            left = last[wanted]
-            if left != NONE and offsets[left] % alignment[buffer] == 0:
-                offsets[buffer], slot_size[buffer], last[wanted] = offsets[left], wanted, before[left]
+        for slot in range(own, own + LARGER):
+            reused = last[slot]
+            if reused != NONE and offsets[reused] % alignment[buffer] == 0:
+                offsets[buffer], slot_size[buffer], last[slot] = offsets[reused], slot, before[reused]
                 break
         else:
             padding = -top % alignment[buffer]

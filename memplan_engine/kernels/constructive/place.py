@@ -128,15 +128,15 @@ def _gather(
     for piece in range(one, last):
         find(placed, start, end, start[piece], end[piece])
         above, below = size - high[piece], low[piece]
-        for found_low, found_high, found in (
+        for found_low, found_high, number in (
             (placed.found_low, placed.found_high, placed.counts[FOUND]),
             (placed.found_long_low, placed.found_long_high, placed.counts[FOUND_LONG]),
         ):
-            if count + found > len(gathered):
-                larger = np.empty((2 * (count + found), 2), dtype=np.int64)
+            if count + number > len(gathered):
+                larger = np.empty((2 * (count + number), 2), dtype=np.int64)
                 larger[:count] = gathered[:count]
                 gathered = larger
-            for i in range(found):
+            for i in range(number):
                 gathered[count, 0], gathered[count, 1] = found_low[i] + above, found_high[i] - below
                 count += 1
     by_low = np.argsort(gathered[:count, 0])
@@ -159,11 +159,11 @@ def choose(
     The neighbours stand in two lists, both by low. One sweep upwards over both; `reach` is the end of what
     it passed.
     """
-    found, more = len(found_low), len(more_low)
+    found_count, more_count = len(found_low), len(more_low)
     reach, chosen, tightest = 0, -1, MOST
     i, j = 0, 0
-    while i < found or j < more:
-        if i < found and (j == more or found_low[i] <= more_low[j]):
+    while i < found_count or j < more_count:
+        if i < found_count and (j == more_count or found_low[i] <= more_low[j]):
             next_low, next_high = found_low[i], found_high[i]
             i += 1
         else:

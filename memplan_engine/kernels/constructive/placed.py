@@ -151,17 +151,17 @@ def _find_short_for_long(placed: Placed, starts: Ints, ends: Ints, start: int, e
 
 @kernel
 def _find_short_for_short(placed: Placed, starts: Ints, ends: Ints, start: int, end: int) -> None:
-    found = 0
+    count = 0
     # A short rectangle is at most `width` long, so one that meets [start, end) starts after start − width.
     for cell in range(max(0, start - placed.width + 1) // placed.width, (end - 1) // placed.width + 1):
         piece = placed.cell_head[cell]
         while piece >= 0:
             if starts[piece] < end and start < ends[piece]:
-                placed.found_low[found], placed.found_high[found] = placed.low[piece], placed.high[piece]
-                found += 1
+                placed.found_low[count], placed.found_high[count] = placed.low[piece], placed.high[piece]
+                count += 1
             piece = placed.cell_next[piece]
-    placed.counts[FOUND] = found
-    _sort_by_low(placed.found_low, placed.found_high, found)
+    placed.counts[FOUND] = count
+    _sort_by_low(placed.found_low, placed.found_high, count)
 
 
 @kernel
@@ -231,14 +231,14 @@ def _scan_run(
     begin, finish = np.int32(start), np.int32(end)
     for row in range(count):
         meets[row] = (run.start[row] < finish) & (begin < run.end[row])
-    found = 0
+    number = 0
     for row in range(count):
         # No branch that nobody could predict: write in any case, count only what meets.
-        rows[found] = row
-        found += meets[row]
-    for i in range(found):
+        rows[number] = row
+        number += meets[row]
+    for i in range(number):
         low[i], high[i] = run.low[rows[i]], run.high[rows[i]]
-    return found
+    return number
 
 
 @kernel

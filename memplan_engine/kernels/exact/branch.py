@@ -293,14 +293,14 @@ def _fullest_stretch(s: State, lo: int, hi: int) -> tuple[int, int]:
 @kernel(inline=True)
 def _hash(part: Part, s: State, lo: int, hi: int) -> np.uint64:
     """What is left to decide in the cliques `[lo, hi)`, as one number."""
-    found = np.uint64(0)
+    digest = np.uint64(0)
     for u in range(part.begins[lo], part.begins[hi]):
         if not s.placed[u]:
             x = np.uint64(u + 1) * np.uint64(0x9E3779B97F4A7C15)
             x ^= np.uint64(s.low[u]) * np.uint64(0xC2B2AE3D27D4EB4F)
             x = (x ^ (x >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-            found += x ^ (x >> np.uint64(32))
-    return found
+            digest += x ^ (x >> np.uint64(32))
+    return digest
 
 
 @kernel(inline=True)

@@ -21,16 +21,16 @@ def inside(
 ) -> Shorts:
     """The rectangles that reach into the steps [x0, x1) and the bytes [y0, y1), in their order; `most` + 1 of
     them where there are more than `most`."""
-    found = np.empty(min(most + 1, len(start)), dtype=np.int32)
+    rects = np.empty(min(most + 1, len(start)), dtype=np.int32)
     count = 0
     for rect in range(len(start)):
         if end[rect] <= x0 or start[rect] >= x1 or offset[rect] >= y1 or offset[rect] + size[rect] <= y0:
             continue
-        found[count] = rect
+        rects[count] = rect
         count += 1
         if count > most:
             break
-    return found[:count]
+    return rects[:count]
 
 
 @kernel(small=0)

@@ -39,7 +39,7 @@ def place_by_contact(
     times: TimeIndex,
     ceiling: int,
     stop: Flags,
-    found: Ints,
+    neighbours: Ints,
     by_low: Sorter,
     params: ContactParams,
 ) -> Ints:
@@ -47,8 +47,8 @@ def place_by_contact(
 
     Below `ceiling` bytes each goes where it has most contact; what has no room there lies at the lowest
     offset above. `times`: the index of these buffers, in which nothing is placed yet. Raising `stop` ends
-    with UNPLACED for the rest. `found` and `by_low` are scratch, each with room for all buffers and one more.
-    A buffer costs what it meets in time.
+    with UNPLACED for the rest. `neighbours` and `by_low` are scratch, each with room for all buffers and one
+    more. A buffer costs what it meets in time.
     """
     offsets = np.full(len(size), UNPLACED, dtype=np.int64)
     for buffer in order:
@@ -58,9 +58,9 @@ def place_by_contact(
         if place == ABSENT:
             offsets[buffer] = 0
             continue
-        count = meeting(times, start[buffer], end[buffer], found, 0)
+        count = meeting(times, start[buffer], end[buffer], neighbours, 0)
         for i in range(count):
-            by_low.key[i], by_low.value[i] = times.low[found[i]], found[i]
+            by_low.key[i], by_low.value[i] = times.low[neighbours[i]], neighbours[i]
         sort_pairs(by_low, count)
         offset = _best_contact(
             times,

@@ -98,9 +98,9 @@ class Repair(NamedTuple):
     counts: Ints
     weights: Floats
     whole: Ints
-    found: Ints
-    found_low: Ints
-    found_high: Ints
+    neighbours: Ints
+    neighbour_low: Ints
+    neighbour_high: Ints
     by_low: Sorter
     by_high: Sorter
 
@@ -108,7 +108,7 @@ class Repair(NamedTuple):
 def make_repair(columns: Columns, times: TimeIndex, room: int, params: RepairParams) -> Repair:
     """A state with nothing placed; `room`: at least the most neighbours that a look-up can find."""
     n, room = len(columns.size), max(room, params.most_completed)
-    found, found_low, found_high = np.zeros((3, room + 1), dtype=np.int64)
+    neighbours, neighbour_low, neighbour_high = np.zeros((3, room + 1), dtype=np.int64)
     return Repair(
         params,
         columns,
@@ -121,9 +121,9 @@ def make_repair(columns: Columns, times: TimeIndex, room: int, params: RepairPar
         counts=np.zeros(5, dtype=np.int64),
         weights=np.zeros(2),
         whole=np.full(n, UNPLACED, dtype=np.int64),
-        found=found,
-        found_low=found_low,
-        found_high=found_high,
+        neighbours=neighbours,
+        neighbour_low=neighbour_low,
+        neighbour_high=neighbour_high,
         by_low=make_sorter(room + 1),
         by_high=make_sorter(room + 1),
     )
@@ -258,7 +258,7 @@ def _complete(state: Repair, best: int) -> int:
     for buffer in waiting:
         count = _gather(state, buffer)
         state.counts[EFFORT] += count
-        _sort(state.by_low, state.found_low, count)
+        _sort(state.by_low, state.neighbour_low, count)
         offset = _hole(state, buffer, count, NOWHERE, False)
         if offset + state.columns.size[buffer] >= best:
             break
@@ -280,11 +280,11 @@ def _move(state: Repair, ceiling: int) -> None:
     chosen = np.random.randint(out)
     buffer = state.pool[chosen]
     count = _gather(state, buffer)
-    _sort(state.by_low, state.found_low, count)
+    _sort(state.by_low, state.neighbour_low, count)
     state.counts[EFFORT] += count
     offset = _hole(state, buffer, count, ceiling, np.random.random() < state.params.first_fit)
     if offset == NOWHERE:
-        _sort(state.by_high, state.found_high, count)
+        _sort(state.by_high, state.neighbour_high, count)
         offset = _cheapest(state, buffer, count, ceiling)
         state.penalty[buffer] += state.params.dearer
         if offset == NOWHERE:
@@ -292,8 +292,8 @@ def _move(state: Repair, ceiling: int) -> None:
     state.pool[chosen] = state.pool[out - 1]
     state.counts[OUT] = out - 1
     for i in range(count):
-        if state.found_low[i] < offset + state.columns.size[buffer] and offset < state.found_high[i]:
-            other = state.times.owner[state.found[i]]
+        if state.neighbour_low[i] < offset + state.columns.size[buffer] and offset < state.neighbour_high[i]:
+            other = state.times.owner[state.neighbours[i]]
             if state.offset[other] != UNPLACED:
                 _change(state, other, UNPLACED)
                 state.pool[state.counts[OUT]] = other
@@ -303,7 +303,8 @@ def _move(state: Repair, ceiling: int) -> None:
 
 @kernel
 def _gather(state: Repair, buffer: int) -> int:
-    """What `buffer` meets in time, in `found`, with the bytes that it forbids in `found_low` and `…_high`.
+    """What `buffer` meets in time, to `neighbours`, and the bytes that it forbids, to `neighbour_low` and
+    `neighbour_high`.
 
     A piece that leaves out the bytes below its `low` or above its `high` may reach over a neighbour: with
     the neighbour's low lifted by what is left out above, and its high lowered by what is left out below, the
@@ -314,14 +315,16 @@ def _gather(state: Repair, buffer: int) -> int:
         if state.times.place[piece] == ABSENT:
             continue
         above, below = state.columns.size[buffer] - state.columns.high[piece], state.columns.low[piece]
-        more = meeting(state.times, state.columns.start[piece], state.columns.end[piece], state.found, count)
+        more = meeting(
+            state.times, state.columns.start[piece], state.columns.end[piece], state.neighbours, count
+        )
         for i in range(count, more):
-            place = state.found[i]
+            place = state.neighbours[i]
             low, high = state.times.low[place] + above, state.times.high[place] - below
             # One that is passed under in any case forbids nothing.
             if high > 0:
-                state.found[count] = place
-                state.found_low[count], state.found_high[count] = low, high
+                state.neighbours[count] = place
+                state.neighbour_low[count], state.neighbour_high[count] = low, high
                 count += 1
     return count
 
@@ -348,7 +351,7 @@ def _hole(state: Repair, buffer: int, count: int, ceiling: int, first: bool) -> 
                 if first:
                     break
         if i < count:
-            reach = max(reach, state.found_high[state.by_low.value[i]])
+            reach = max(reach, state.neighbour_high[state.by_low.value[i]])
     return chosen
 
 
@@ -376,18 +379,18 @@ def _cheapest(state: Repair, buffer: int, count: int, ceiling: int) -> int:
                     continue
                 offset -= offset % alignment
             while begun < count and state.by_low.key[begun] < offset + size:
-                other = state.times.owner[state.found[state.by_low.value[begun]]]
+                other = state.times.owner[state.neighbours[state.by_low.value[begun]]]
                 cost += state.columns.weight[other] * state.penalty[other]
                 held += state.columns.held[other]
                 begun += 1
             while ended < count and state.by_high.key[ended] <= offset:
-                other = state.times.owner[state.found[state.by_high.value[ended]]]
+                other = state.times.owner[state.neighbours[state.by_high.value[ended]]]
                 cost -= state.columns.weight[other] * state.penalty[other]
                 held -= state.columns.held[other]
                 ended += 1
             if held:
                 continue
-            asked = cost * (1.0 + state.params.noise * np.random.random())
-            if asked < best:
-                best, chosen = asked, offset
+            noisy = cost * (1.0 + state.params.noise * np.random.random())
+            if noisy < best:
+                best, chosen = noisy, offset
     return chosen

@@ -49,20 +49,20 @@ def place_by_skyline(
             offsets[order[i]] = 0
         else:
             rank[times.place[order[i]]] = i
-    way, depth = np.empty(MOST_REMEMBERED, dtype=np.int64), 0
+    stack, depth = np.empty(MOST_REMEMBERED, dtype=np.int64), 0
     for buffer in order:
         while offsets[buffer] == UNPLACED:
             if depth == 0:
-                way[0], depth = buffer, 1
-            above = way[depth - 1]
+                stack[0], depth = buffer, 1
+            above = stack[depth - 1]
             if offsets[above] != UNPLACED:
                 depth -= 1
                 continue
             place = _first_near(times, rank, times.place[above], start[above], end[above])
             chosen = times.owner[place]
             if chosen != above:
-                depth = 0 if depth == len(way) else depth
-                way[depth], depth = chosen, depth + 1
+                depth = 0 if depth == len(stack) else depth
+                stack[depth], depth = chosen, depth + 1
                 continue
             low = times.low[place]
             if low > limit - size[chosen] or stop[0]:

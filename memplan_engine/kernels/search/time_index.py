@@ -69,10 +69,10 @@ def make_time_index(first: Ints, start: Ints, end: Ints, low: Ints, high: Ints, 
 
 
 @kernel
-def meeting(index: TimeIndex, start: int, end: int, found: Ints, count: int) -> int:
+def meeting(index: TimeIndex, start: int, end: int, places: Ints, count: int) -> int:
     """Append to `found[count:]` the places of the placed pieces that meet the sections `[start, end)`.
 
-    Returns the new count. `found` needs room for one more than all that meet.
+    Returns the new count. `places` needs room for one more than all that meet.
     """
     for level in range(len(index.levels) - 1):
         cells = index.cells[index.levels[level] : index.levels[level + 1]]
@@ -80,6 +80,6 @@ def meeting(index: TimeIndex, start: int, end: int, found: Ints, count: int) -> 
         finish = cells[((end - 1) >> level) + 1]
         for place in range(begin, finish):
             # No branch that nobody could predict: write in any case, count only what meets.
-            found[count] = place
+            places[count] = place
             count += (index.start[place] < end) & (start < index.end[place]) & (index.low[place] >= 0)
     return count

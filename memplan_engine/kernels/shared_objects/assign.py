@@ -39,7 +39,7 @@ def assign_in_order(
     rank = np.empty(n, dtype=np.int64)
     rank[by_start] = np.arange(n)
     # The object of the buffer at each rank; the ranks of the long ones; who found an object taken last.
-    taken, long, longs = np.full(n, NOBODY, dtype=np.int64), np.empty(n, dtype=np.int64), 0
+    object_at_rank, long, longs = np.full(n, NOBODY, dtype=np.int64), np.empty(n, dtype=np.int64), 0
     object_size, met_by = np.empty(n, dtype=np.int64), np.full(n, NOBODY, dtype=np.int64)
     count = 0
     for buffer in order:
@@ -48,12 +48,12 @@ def assign_in_order(
         first = np.searchsorted(starts, start[buffer] - width, side="right")
         last = np.searchsorted(starts, end[buffer], side="left")
         for row in range(first, last):
-            if taken[row] != NOBODY and ends[row] > start[buffer]:
-                met_by[taken[row]] = buffer
+            if object_at_rank[row] != NOBODY and ends[row] > start[buffer]:
+                met_by[object_at_rank[row]] = buffer
         for place in range(longs):
             row = long[place]
             if starts[row] < end[buffer] and ends[row] > start[buffer]:
-                met_by[taken[row]] = buffer
+                met_by[object_at_rank[row]] = buffer
         if trace is not None:
             begin_step(trace, buffer)
         best = _best_free(object_size, met_by, count, buffer, size[buffer], trace)
@@ -62,7 +62,7 @@ def assign_in_order(
             object_size[best] = size[buffer]
             count += 1
         object_size[best] = max(object_size[best], size[buffer])
-        chosen[buffer] = taken[rank[buffer]] = best
+        chosen[buffer] = object_at_rank[rank[buffer]] = best
         if trace is not None:
             end_step(trace, best, 0)
         if end[buffer] - start[buffer] > width:
@@ -138,16 +138,16 @@ def assign_from_pool(
         if stop[0]:
             return chosen
         while ended < n and end[by_end[ended]] <= start[buffer]:
-            gone = chosen[by_end[ended]]
+            freed = chosen[by_end[ended]]
             ended += 1
             row = free
             while row > 0 and (
-                pool[row - 1, 0] > object_size[gone]
-                or (pool[row - 1, 0] == object_size[gone] and pool[row - 1, 1] > gone)
+                pool[row - 1, 0] > object_size[freed]
+                or (pool[row - 1, 0] == object_size[freed] and pool[row - 1, 1] > freed)
             ):
                 pool[row, 0], pool[row, 1] = pool[row - 1, 0], pool[row - 1, 1]
                 row -= 1
-            pool[row, 0], pool[row, 1] = object_size[gone], gone
+            pool[row, 0], pool[row, 1] = object_size[freed], freed
             free += 1
         if trace is not None:
             begin_step(trace, buffer)
@@ -160,12 +160,12 @@ def assign_from_pool(
         row = np.searchsorted(pool[:free, 0], size[buffer])
         if row == free or (row > 0 and size[buffer] - pool[row - 1, 0] < pool[row, 0] - size[buffer]):
             row -= 1
-        taken = pool[row, 1]
+        assigned = pool[row, 1]
         if trace is not None:
             _note_pool(trace, pool, free, row, size[buffer])
-            end_step(trace, taken, 0)
-        chosen[buffer] = taken
-        object_size[taken] = max(object_size[taken], size[buffer])
+            end_step(trace, assigned, 0)
+        chosen[buffer] = assigned
+        object_size[assigned] = max(object_size[assigned], size[buffer])
         for other in range(row, free - 1):
             pool[other, 0], pool[other, 1] = pool[other + 1, 0], pool[other + 1, 1]
         free -= 1

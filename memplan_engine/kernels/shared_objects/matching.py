@@ -34,14 +34,14 @@ def cheapest_successors(need: Ints, leave: Ints, ended: Ints, stop: Flags) -> In
     row_of = np.full(columns, NOBODY, dtype=np.int64)
     column_of = np.full(rows, NOBODY, dtype=np.int64)
     row_price, column_price = np.zeros(rows, dtype=np.int64), np.zeros(columns, dtype=np.int64)
-    far, via = np.empty(columns, dtype=np.int64), np.empty(columns, dtype=np.int64)
+    distance, parent = np.empty(columns, dtype=np.int64), np.empty(columns, dtype=np.int64)
     unseen, seen = np.empty(columns, dtype=np.int64), np.empty(columns, dtype=np.int64)
     for row in range(rows):
         if stop[0]:
             return column_of[:0]
-        left, passed = ended[row], 0
-        for column in range(left):
-            far[column], unseen[column] = MOST, column
+        unseen_count, seen_count = ended[row], 0
+        for column in range(unseen_count):
+            distance[column], unseen[column] = MOST, column
         at, here = row, 0
         # The cheapest end of all so far in new memory, and the row that would get it.
         new, new_row = MOST, row
@@ -49,55 +49,55 @@ def cheapest_successors(need: Ints, leave: Ints, ended: Ints, stop: Flags) -> In
             cost = here + need[at] - row_price[at]
             if cost < new:
                 new, new_row = cost, at
-            base, wanted = here - row_price[at], need[at]
-            for place in range(left):
+            base, nbytes = here - row_price[at], need[at]
+            for place in range(unseen_count):
                 other = unseen[place]
                 if other < ended[at]:
-                    cost = base - column_price[other] + max(0, wanted - leave[other])
-                    if cost < far[other]:
-                        far[other], via[other] = cost, at
-            nearest = _nearest(far, row_of, unseen, left)
-            if nearest == NOBODY or new < far[unseen[nearest]]:
+                    cost = base - column_price[other] + max(0, nbytes - leave[other])
+                    if cost < distance[other]:
+                        distance[other], parent[other] = cost, at
+            nearest = _nearest(distance, row_of, unseen, unseen_count)
+            if nearest == NOBODY or new < distance[unseen[nearest]]:
                 end, column = new, NOBODY
                 break
             column = unseen[nearest]
             if row_of[column] == NOBODY:
-                end = far[column]
+                end = distance[column]
                 break
-            left -= 1
-            unseen[nearest] = unseen[left]
-            seen[passed] = column
-            passed += 1
-            at, here = row_of[column], far[column]
-        for place in range(passed):
+            unseen_count -= 1
+            unseen[nearest] = unseen[unseen_count]
+            seen[seen_count] = column
+            seen_count += 1
+            at, here = row_of[column], distance[column]
+        for place in range(seen_count):
             other = seen[place]
-            column_price[other] += far[other] - end
-            row_price[row_of[other]] += end - far[other]
+            column_price[other] += distance[other] - end
+            row_price[row_of[other]] += end - distance[other]
         row_price[row] += end
-        _turn(row, column, new_row, row_of, column_of, via)
+        _turn(row, column, new_row, row_of, column_of, parent)
     return column_of
 
 
 @kernel
-def _nearest(far: Ints, row_of: Ints, unseen: Ints, left: int) -> int:
+def _nearest(distance: Ints, row_of: Ints, unseen: Ints, count: int) -> int:
     """The place in `unseen` of the nearest column that is reached, of equals a free one, then the lowest."""
     nearest, least, is_free, lowest = NOBODY, MOST, False, MOST
-    for place in range(left):
+    for place in range(count):
         column = unseen[place]
-        if far[column] > least or far[column] == MOST:
+        if distance[column] > least or distance[column] == MOST:
             continue
         free = row_of[column] == NOBODY
-        if far[column] < least or (free and not is_free) or (free == is_free and column < lowest):
-            nearest, least, is_free, lowest = place, far[column], free, column
+        if distance[column] < least or (free and not is_free) or (free == is_free and column < lowest):
+            nearest, least, is_free, lowest = place, distance[column], free, column
     return nearest
 
 
 @kernel
-def _turn(row: int, column: int, new_row: int, row_of: Ints, column_of: Ints, via: Ints) -> None:
+def _turn(row: int, column: int, new_row: int, row_of: Ints, column_of: Ints, parent: Ints) -> None:
     """Turn the path from `row` to its end: every row on it gets the next column."""
     at = new_row
     if column != NOBODY:
-        at = via[column]
+        at = parent[column]
     while True:
         before = column_of[at]
         column_of[at] = column
@@ -105,4 +105,4 @@ def _turn(row: int, column: int, new_row: int, row_of: Ints, column_of: Ints, vi
             row_of[column] = at
         if at == row:
             return
-        column, at = before, via[before]
+        column, at = before, parent[before]

@@ -21,7 +21,7 @@ def largest_kth(by_size: Ints, first: Ints, last: Ints, size: Ints, sections: in
         leaves *= 2
     # How many cover the whole of each node, and the most that are alive together somewhere below it.
     whole, most = np.zeros(2 * leaves, dtype=np.int64), np.zeros(2 * leaves, dtype=np.int64)
-    found, count = np.empty(len(by_size), dtype=np.int64), 0
+    maxima, count = np.empty(len(by_size), dtype=np.int64), 0
     for buffer in by_size:
         left, right = first[buffer] + leaves, last[buffer] + leaves
         one, other = left, right - 1
@@ -42,6 +42,6 @@ def largest_kth(by_size: Ints, first: Ints, last: Ints, size: Ints, sections: in
                 most[node] = whole[node] + max(most[2 * node], most[2 * node + 1])
                 node >>= 1
         if most[1] > count:
-            found[count] = size[buffer]
+            maxima[count] = size[buffer]
             count += 1
-    return found[:count]
+    return maxima[:count]

@@ -53,15 +53,15 @@ class Disjunctions(NamedTuple):
 
 
 @kernel
-def decide_pairs(task: Disjunctions, known: Orders, most_work: int, stop: Flags) -> tuple[int, int, Ints]:
+def decide_pairs(task: Disjunctions, initial: Orders, most_work: int, stop: Flags) -> tuple[int, int, Ints]:
     """Whether offsets exist: (PLACED, nodes, offsets), (IMPOSSIBLE, nodes, –), or (UNDECIDED, nodes, –) after
-    `most_work` elementary steps (about a nanosecond each) or when `stop[0]` is raised. `known`: the order of
-    each pair, OPEN unless it goes without saying."""
+    `most_work` elementary steps (about a nanosecond each) or when `stop[0]` is raised. `initial`: the order
+    of each pair, OPEN unless it goes without saying."""
     n, pairs = len(task.lowest), len(task.one)
     # One row a depth of the search, so that going back is going up; rows double when they are used up.
     lower, upper = np.empty((16, n), dtype=np.int64), np.empty((16, n), dtype=np.int64)
     order, assumed = np.empty((16, pairs), dtype=np.int8), np.empty(16, dtype=np.int64)
-    lower[0], upper[0], order[0] = task.lowest, task.highest, known
+    lower[0], upper[0], order[0] = task.lowest, task.highest, initial
     weight, work = np.ones(pairs + n), np.zeros(1, dtype=np.int64)
     depth = nodes = 0
     while work[0] < most_work and not stop[0]:
@@ -122,20 +122,20 @@ def _propagate(
         narrowed = False
         work[0] += 4 * pairs
         for pair in range(pairs):
-            found = _settle(task, lower, upper, order, pair)
-            if found == FAILS:
+            outcome = _settle(task, lower, upper, order, pair)
+            if outcome == FAILS:
                 weight[pair] += 1.0
                 return False
-            narrowed |= found == NARROWED
+            narrowed |= outcome == NARROWED
         for clique in range(len(first) - 1):
             begin, end = first[clique], first[clique + 1]
             work[0] += 12 * (end - begin) * (end - begin)
-            found = _stack(task, lower, upper, order, begin, end)
-            if found == FAILS:
+            outcome = _stack(task, lower, upper, order, begin, end)
+            if outcome == FAILS:
                 for i in task.member[begin:end]:
                     weight[pairs + i] += SHARE
                 return False
-            narrowed |= found == NARROWED
+            narrowed |= outcome == NARROWED
     return True
 
 

@@ -28,22 +28,22 @@ def find_collisions(events: Ints, low: Ints, high: Ints, ranges: int) -> Ints:
     """
     collides = np.full(len(low), NOBODY, dtype=np.int64)
     owner = np.full(2 * ranges, NOBODY, dtype=np.int64)
-    taken = np.zeros(2 * ranges, dtype=np.bool_)
+    occupied = np.zeros(2 * ranges, dtype=np.bool_)
     for event in events:
         if event < 0:
             leaving = -event - 1
             if collides[leaving] == NOBODY:
-                _claim(owner, taken, low[leaving] + ranges, high[leaving] + ranges, NOBODY)
+                _claim(owner, occupied, low[leaving] + ranges, high[leaving] + ranges, NOBODY)
         else:
-            other = _owner_within(owner, taken, low[event] + ranges, high[event] + ranges)
+            other = _owner_within(owner, occupied, low[event] + ranges, high[event] + ranges)
             collides[event] = other
             if other == NOBODY:
-                _claim(owner, taken, low[event] + ranges, high[event] + ranges, event)
+                _claim(owner, occupied, low[event] + ranges, high[event] + ranges, event)
     return collides
 
 
 @kernel
-def _owner_within(owner: Ints, taken: Flags, left: int, right: int) -> int:
+def _owner_within(owner: Ints, occupied: Flags, left: int, right: int) -> int:
     """Somebody who owns a part of the leaves `[left, right)`."""
     for leaf in (left, right - 1):
         node = leaf
@@ -53,39 +53,39 @@ def _owner_within(owner: Ints, taken: Flags, left: int, right: int) -> int:
             node >>= 1
     while left < right:
         if left & 1:
-            if taken[left]:
-                return _any_owner(owner, taken, left)
+            if occupied[left]:
+                return _any_owner(owner, occupied, left)
             left += 1
         if right & 1:
             right -= 1
-            if taken[right]:
-                return _any_owner(owner, taken, right)
+            if occupied[right]:
+                return _any_owner(owner, occupied, right)
         left >>= 1
         right >>= 1
     return NOBODY
 
 
 @kernel
-def _any_owner(owner: Ints, taken: Flags, node: int) -> int:
+def _any_owner(owner: Ints, occupied: Flags, node: int) -> int:
     while owner[node] == NOBODY:
-        node = 2 * node if taken[2 * node] else 2 * node + 1
+        node = 2 * node if occupied[2 * node] else 2 * node + 1
     return owner[node]
 
 
 @kernel
-def _claim(owner: Ints, taken: Flags, left: int, right: int, who: int) -> None:
+def _claim(owner: Ints, occupied: Flags, left: int, right: int, claimant: int) -> None:
     first, last = left, right - 1
     while left < right:
         if left & 1:
-            owner[left], taken[left] = who, who != NOBODY
+            owner[left], occupied[left] = claimant, claimant != NOBODY
             left += 1
         if right & 1:
             right -= 1
-            owner[right], taken[right] = who, who != NOBODY
+            owner[right], occupied[right] = claimant, claimant != NOBODY
         left >>= 1
         right >>= 1
     for leaf in (first, last):
         node = leaf >> 1
         while node >= 1:
-            taken[node] = owner[node] != NOBODY or taken[2 * node] or taken[2 * node + 1]
+            occupied[node] = owner[node] != NOBODY or occupied[2 * node] or occupied[2 * node + 1]
             node >>= 1

@@ -81,7 +81,7 @@ def _colourings(problem: Problem, columns: Columns) -> list[dict[str, Any]]:
     for name, colouring in sorted(COLOURINGS.items(), key=lambda pair: pair[1] is not default):
         colours = colouring(problem)
         if colouring is default or len(colours.legend) > 1:
-            legend = [(shortened(label), place) for label, place in colours.legend]
+            legend = [(shortened(label), colour) for label, colour in colours.legend]
             index = columns.add(colours.index)
             entries.append({"name": name, "index": index, "palette": colours.palette, "legend": legend})
     return entries
@@ -102,15 +102,18 @@ def _facts(problem: Problem, columns: Columns) -> list[dict[str, Any]]:
     """Shape, kind, module and line of code of each buffer where they are known, as indices into `values`."""
     origins = find_provenance(problem)
     facts_of = (
-        [f"{each.dtype} {list(each.shape)}" if each.dtype else "" for each in origins],
-        ["" if each.kind == "buffer" else each.kind for each in origins],
-        *([told.words(told.of(each.maker)) for each in origins] for told in OP_PROPERTIES),
-        ["" if each.source is None else f"{each.source} {each.source.code}".strip() for each in origins],
+        [f"{origin.dtype} {list(origin.shape)}" if origin.dtype else "" for origin in origins],
+        ["" if origin.kind == "buffer" else origin.kind for origin in origins],
+        *([told.words(told.of(origin.maker)) for origin in origins] for told in OP_PROPERTIES),
+        [
+            "" if origin.source is None else f"{origin.source} {origin.source.code}".strip()
+            for origin in origins
+        ],
     )
     facts = []
     for column in facts_of:
-        places = {text: place for place, text in enumerate(dict.fromkeys(column))}
-        if any(places):
-            index = np.array([places[text] for text in column], np.uint32)
-            facts.append({"values": [shortened(text) for text in places], "index": columns.add(index)})
+        codes = {text: code for code, text in enumerate(dict.fromkeys(column))}
+        if any(codes):
+            index = np.array([codes[text] for text in column], np.uint32)
+            facts.append({"values": [shortened(text) for text in codes], "index": columns.add(index)})
     return facts

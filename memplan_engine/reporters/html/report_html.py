@@ -151,17 +151,17 @@ def figures(plan: Plan) -> str:
 
 def warnings(plan: Plan, report: Report, notes: ReportNotes) -> str:
     """What is not as it should be: a placement that is not valid, a search cut short, sizes not known."""
-    told = []
+    sentences = []
     if not report.valid:
         count = sum(report.counts.values())
-        told.append(f"Not valid: {count:,} violation{'s' * (count != 1)} found by the validator.")
-        told += [violation.message for violation in report.violations[:MOST_VIOLATIONS]]
+        sentences.append(f"Not valid: {count:,} violation{'s' * (count != 1)} found by the validator.")
+        sentences += [violation.message for violation in report.violations[:MOST_VIOLATIONS]]
     if plan.cut_short:
-        told.append(cut_short(plan) if notes.timings else "cut short: best plan so far")
+        sentences.append(cut_short(plan) if notes.timings else "cut short: best plan so far")
     unknown = left_out(plan.problem)
     if unknown:
-        told.append(f"not planned: {unknown}")
-    return "".join(f'<p class="warning">{escape(text)}</p>' for text in told)
+        sentences.append(f"not planned: {unknown}")
+    return "".join(f'<p class="warning">{escape(text)}</p>' for text in sentences)
 
 
 def peak_section(peak: Peak) -> str:
@@ -187,11 +187,11 @@ def _contributor(part: Contributor, peak: int, columns: Sequence[PeakColumn]) ->
     source, cells = part.provenance.source, []
     for column in columns:
         style = f' class="{column.style}"' if column.style else ""
-        told = column.says(part, peak)
-        told = told if column.style == "number" else escape(shortened(told))
+        text = column.says(part, peak)
+        text = text if column.style == "number" else escape(shortened(text))
         if column.style == "source" and source:
-            told += f"<code>{escape(shortened(source.code))}</code>"
-        cells.append(f"<td{style}>{told}</td>")
+            text += f"<code>{escape(shortened(source.code))}</code>"
+        cells.append(f"<td{style}>{text}</td>")
     bar = f'<rect width="{100 * part.nbytes / peak:.2f}" height="10"/>'
     picture = (
         f'<svg class="bar" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{bar}</svg>'
@@ -210,8 +210,8 @@ def comparison_section(plan: Plan, others: Sequence[Plan], notes: ReportNotes) -
     if notes.timings:
         headings.append(("time", "number"))
     headings.append(("", ""))
-    plans = sorted([plan, *others], key=lambda each: each.arena_bytes)
-    rows = [_compared(each, each is plan, notes) for each in plans]
+    plans = sorted([plan, *others], key=lambda entry: entry.arena_bytes)
+    rows = [_compared(entry, entry is plan, notes) for entry in plans]
     bound = f"lower bound {exact(plan.bound.nbytes)}; the plan of this report is marked"
     return _section("Strategies", f"<p>{escape(bound)}</p>{_table(headings, rows)}")
 
@@ -230,7 +230,7 @@ def _compared(plan: Plan, is_chosen: bool, notes: ReportNotes) -> str:
 def making_section(plan: Plan, notes: ReportNotes, version: str) -> str:
     """Where the report comes from: enough to make it again."""
     problem = plan.problem
-    given = ", ".join(f"{name} = {value}" for name, value in plan.parameters if value is not None)
+    parameters = ", ".join(f"{name} = {value}" for name, value in plan.parameters if value is not None)
     rows = [
         ("File", notes.file),
         ("Graph", problem.name),
@@ -238,14 +238,14 @@ def making_section(plan: Plan, notes: ReportNotes, version: str) -> str:
         ("Counted", counted(problem)),
         ("Fingerprint", problem.fingerprint),
         ("Symbols", symbol_values(problem)),
-        ("Strategy", plan.strategy + (f" ({given})" if given else "")),
+        ("Strategy", plan.strategy + (f" ({parameters})" if parameters else "")),
         ("Planned in", effort(plan) if notes.timings else ""),
         ("memplan", version),
         ("Command", notes.command),
         ("Date", notes.date),
     ]
-    said = "".join(f"<dt>{label}</dt><dd>{escape(value)}</dd>" for label, value in rows if value)
-    return _section("How it was made", f'<dl class="made">{said}</dl>')
+    entries = "".join(f"<dt>{label}</dt><dd>{escape(value)}</dd>" for label, value in rows if value)
+    return _section("How it was made", f'<dl class="made">{entries}</dl>')
 
 
 def _section(heading: str, body: str) -> str:

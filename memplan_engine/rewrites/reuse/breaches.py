@@ -45,20 +45,20 @@ def own_places(graph: Graph) -> dict[str, Place]:
 
 def places_in(original: Graph, reused: Graph, bases: Mapping[str, tuple[str, int]]) -> dict[str, Place]:
     """The place of every tensor where each storage of `reused` begins at `bases`: a memory and a byte."""
-    meant = own_places(original)
+    expected = own_places(original)
     places = {}
     for tensor in reused.tensors:
         memory, base = bases[tensor.storage]
-        length = meant[tensor.name].high - meant[tensor.name].low
+        length = expected[tensor.name].high - expected[tensor.name].low
         places[tensor.name] = Place(memory, base + tensor.offset, base + tensor.offset + length)
     return places
 
 
-def writes(op: Op, meant: Mapping[str, Place]) -> list[str]:
+def writes(op: Op, expected: Mapping[str, Place]) -> list[str]:
     """The tensors that `op` writes, given the places they have in the original graph: those it mutates, and
     its outputs, unless they are views of what it reads."""
-    read = {meant[name].memory for name in (*op.inputs, *op.mutates)}
-    fresh = [name for name in op.outputs if meant[name].memory not in read or is_concat(op.kind)]
+    inputs = {expected[name].memory for name in (*op.inputs, *op.mutates)}
+    fresh = [name for name in op.outputs if expected[name].memory not in inputs or is_concat(op.kind)]
     return list(dict.fromkeys((*op.mutates, *fresh)))
 
 
@@ -81,7 +81,7 @@ def block_offsets(op: Op, tensors: Mapping[str, Tensor]) -> list[int] | None:
             len(p.shape) == len(whole.shape) and p.shape[:dim] == head and p.shape[dim + 1 :] == tail
             for p in parts
         ):
-            return [sum(p.nbytes for p in parts[:place]) for place in range(len(parts))]
+            return [sum(p.nbytes for p in parts[:count]) for count in range(len(parts))]
     return None
 
 
@@ -169,7 +169,7 @@ def misplaced(original: Graph, reused: Graph, places: Mapping[str, Place], align
     """Tensors of `reused` that leave their storage, and those that began a storage of `original` at an
     alignment that their place no longer keeps. `alignment` is that of storages without one of their own."""
     storages = {storage.name: storage for storage in reused.storages}
-    asked = {storage.name: storage.alignment or alignment for storage in original.storages}
+    alignments = {storage.name: storage.alignment or alignment for storage in original.storages}
     base = {tensor.name: tensor for tensor in original.tensors}
     breaches = []
     for tensor in reused.tensors:
@@ -178,10 +178,12 @@ def misplaced(original: Graph, reused: Graph, places: Mapping[str, Place], align
         # What has no bytes touches none, wherever it points: an empty slice of an empty tensor.
         if size and tensor.offset + size > storage.nbytes:
             breaches.append(Breach(Rule.RANGE, 0, "", tensor.name, storage.name))
-        needed = asked[base[tensor.name].storage]
+        needed = alignments[base[tensor.name].storage]
         on_its_own = place.memory == storage.name
-        kept = place.low % needed == 0 and (not on_its_own or (storage.alignment or alignment) % needed == 0)
-        if base[tensor.name].offset == 0 and not kept:
+        aligned = place.low % needed == 0 and (
+            not on_its_own or (storage.alignment or alignment) % needed == 0
+        )
+        if base[tensor.name].offset == 0 and not aligned:
             breaches.append(Breach(Rule.ALIGNMENT, 0, "", tensor.name, storage.name))
     return breaches
 
@@ -200,20 +202,20 @@ def overwrites(
 
     `now` is the op as the reused graph has it; `places` are those that are meant and those of now.
     """
-    meant, real = places
+    expected, actual = places
     breaches: list[Breach] = []
-    written = writes(op, meant)
+    written = writes(op, expected)
     offsets = block_offsets(op, tensors)
     for name in dict.fromkeys((*op.inputs, *op.mutates)):
         for target in written:
             if name == target or not _new(name, target, places):
                 continue
             if offsets is not None and target == op.outputs[0]:
-                if not (row_by_row(tensors[name]) and _in_its_block(op, name, target, offsets, real)):
+                if not (row_by_row(tensors[name]) and _in_its_block(op, name, target, offsets, actual)):
                     breaches.append(Breach(Rule.OVERWRITES, step, op.name, name, op.name))
-            elif not (is_elementwise(op.kind) and _element_by_element(name, target, tensors, real)):
+            elif not (is_elementwise(op.kind) and _element_by_element(name, target, tensors, actual)):
                 breaches.append(Breach(Rule.OVERWRITES, step, op.name, name, op.name))
-            elif not any(real[said] == real[name] for said in now.mutates):
+            elif not any(actual[mutated] == actual[name] for mutated in now.mutates):
                 breaches.append(Breach(Rule.UNSAID, step, op.name, name))
     for one, other in permutations(written, 2):
         if one < other and _new(one, other, places):
@@ -226,40 +228,40 @@ def races(
 ) -> list[Breach]:
     """The tensors that one of `ops`, which run at once, writes where another one reads or writes, and where
     in the original graph the two have nothing to do with each other."""
-    meant, real = places
+    expected, actual = places
     written = [_written(op, tensors, places) for op in ops] if len(ops) > 1 else []
     breaches = []
     for one, other in permutations(range(len(written)), 2):
-        reads = [(name, real[name]) for name in dict.fromkeys((*ops[other].inputs, *ops[other].mutates))]
+        reads = [(name, actual[name]) for name in dict.fromkeys((*ops[other].inputs, *ops[other].mutates))]
         for target, place in written[one]:
             for name, touched in (*reads, *written[other]):
-                if place.meets(touched) and not meant[target].meets(meant[name]):
+                if place.meets(touched) and not expected[target].meets(expected[name]):
                     breaches.append(Breach(Rule.RACE, step, ops[other].name, name, ops[one].name))
     return breaches
 
 
 def _written(op: Op, tensors: Mapping[str, Tensor], places: tuple[Places, Places]) -> list[tuple[str, Place]]:
     """What `op` really writes: a concatenation leaves alone the blocks that lie in its output already."""
-    meant, real = places
+    expected, actual = places
     offsets = block_offsets(op, tensors)
     written = []
-    for target in writes(op, meant):
+    for target in writes(op, expected):
         if offsets is None or target in op.mutates:
-            written.append((target, real[target]))
+            written.append((target, actual[target]))
             continue
         for name, low in zip(op.inputs, offsets, strict=True):
-            begin = real[target].low + low
-            block = Place(real[target].memory, begin, begin + tensors[name].nbytes)
-            if block != real[name] or not row_by_row(tensors[name]):
+            begin = actual[target].low + low
+            block = Place(actual[target].memory, begin, begin + tensors[name].nbytes)
+            if block != actual[name] or not row_by_row(tensors[name]):
                 written.append((target, block))
     return written
 
 
 def _new(name: str, target: str, places: tuple[Places, Places]) -> bool:
     """Whether the two tensors now share bytes in a way in which they do not in the original graph."""
-    meant, real = places
-    before = meant[name].as_seen_from(meant[target])
-    return real[name].meets(real[target]) and real[name].as_seen_from(real[target]) != before
+    expected, actual = places
+    before = expected[name].as_seen_from(expected[target])
+    return actual[name].meets(actual[target]) and actual[name].as_seen_from(actual[target]) != before
 
 
 def _element_by_element(name: str, target: str, tensors: Mapping[str, Tensor], real: Places) -> bool:

@@ -90,16 +90,16 @@ class Contents:
         return pieces
 
 
-def first_difference(meant: list[Piece], found: list[Piece]) -> tuple[int, int] | None:
-    """The first byte at which `found` is not what is meant, and the write that is found there; bytes that
-    are undefined in `meant` may be anything. None when all is as meant."""
-    place = 0
-    for piece in meant:
-        while place < len(found) and found[place].high <= piece.low:
-            place += 1
-        scan = place
-        while scan < len(found) and found[scan].low < piece.high:
-            other = found[scan]
+def first_difference(expected: list[Piece], actual: list[Piece]) -> tuple[int, int] | None:
+    """The first byte at which `actual` is not as in `expected`, and the write that is found there; bytes that
+    are undefined in `expected` may be anything. None when all is as expected."""
+    index = 0
+    for piece in expected:
+        while index < len(actual) and actual[index].high <= piece.low:
+            index += 1
+        scan = index
+        while scan < len(actual) and actual[scan].low < piece.high:
+            other = actual[scan]
             low = max(piece.low, other.low)
             same = other.write == piece.write and other.at - other.low == piece.at - piece.low
             if piece.write != UNDEFINED and not same:
@@ -166,18 +166,18 @@ def _run(
     breaches = not_the_same(original, reused)
     if breaches:
         return tuple(breaches[:MOST_BREACHES])
-    meant, places = own_places(original), places_in(original, reused, bases)
+    expected, places = own_places(original), places_in(original, reused, bases)
     breaches = misplaced(original, reused, places, alignment)
     tensors = {tensor.name: tensor for tensor in original.tensors}
     by_step: dict[int, list[int]] = {}
     for index, step in enumerate(schedule.step_of_op):
         by_step.setdefault(step, []).append(index)
-    machine = _Machine(original, meant, places)
+    machine = _Machine(original, expected, places)
     for step in sorted(by_step):
-        breaches += races([original.ops[index] for index in by_step[step]], step, tensors, (meant, places))
+        breaches += races([original.ops[index] for index in by_step[step]], step, tensors, (expected, places))
         for index in by_step[step]:
             op = original.ops[index]
-            breaches += overwrites(op, reused.ops[index], step, tensors, (meant, places))
+            breaches += overwrites(op, reused.ops[index], step, tensors, (expected, places))
             breaches += machine.run(op, step)
             if len(breaches) >= MOST_BREACHES:
                 return tuple(breaches[:MOST_BREACHES])
@@ -186,10 +186,10 @@ def _run(
 
 
 class _Machine:
-    """Two memories side by side: `meant` as the original graph has it, `real` as it is laid out now."""
+    """Two memories side by side: `expected` as the original graph has it, `actual` as it is laid out now."""
 
-    def __init__(self, graph: Graph, meant: Mapping[str, Place], real: Mapping[str, Place]) -> None:
-        self.graph, self.places = graph, (meant, real)
+    def __init__(self, graph: Graph, expected: Mapping[str, Place], actual: Mapping[str, Place]) -> None:
+        self.graph, self.places = graph, (expected, actual)
         self.memories: tuple[dict[str, Contents], dict[str, Contents]] = ({}, {})
         self.tensors = {tensor.name: tensor for tensor in graph.tensors}
         self.writers: list[str] = []
@@ -198,8 +198,8 @@ class _Machine:
 
     def run(self, op: Op, step: int) -> list[Breach]:
         """Let `op` read, then write; what it does not find as it should."""
-        read = list(dict.fromkeys((*op.inputs, *op.mutates)))
-        breaches = [breach for name in read for breach in self._compare(Rule.READ, name, op.name, step)]
+        inputs = list(dict.fromkeys((*op.inputs, *op.mutates)))
+        breaches = [breach for name in inputs for breach in self._compare(Rule.READ, name, op.name, step)]
         copies = self._joined(op)
         for name in writes(op, self.places[0]):
             if copies is None or name in op.mutates:

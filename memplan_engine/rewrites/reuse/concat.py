@@ -10,7 +10,7 @@ from math import lcm
 import numpy as np
 
 from memplan_engine.errors import InputError
-from memplan_engine.graph import Graph, Op, Role, Storage, Tensor
+from memplan_engine.graph import PRODUCED, Graph, Op, Role, Storage, Tensor
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread, lifetimes
 from memplan_engine.problem import Gap, Ints
 from memplan_engine.rewrites.reuse.kinds import is_concat
@@ -135,11 +135,11 @@ def place_concats(
     draft = _Draft(graph, schedule, alignment, unread)
     rewrites: list[Rewrite] = []
     kept: list[Kept] = []
-    for place in in_order(schedule):
-        if is_concat(graph.ops[place].kind):
-            done, left = draft.consider(place)
-            rewrites += done
-            kept += left
+    for index in in_order(schedule):
+        if is_concat(graph.ops[index].kind):
+            joined, refused = draft.consider(index)
+            rewrites += joined
+            kept += refused
     return Reused(draft.graph(), schedule, concats=tuple(rewrites), kept=tuple(kept), windows=draft.windows())
 
 
@@ -155,36 +155,36 @@ class _Draft(Draft):
         self.parts = {
             storage.name: [Part(*alive[storage.name], 0, storage.nbytes)]
             for storage in graph.storages
-            if storage.name in alive and storage.role in (Role.ACTIVATION, Role.OUTPUT)
+            if storage.name in alive and storage.role in PRODUCED
         }
         self.load = np.zeros(max((end for _, end in alive.values()), default=0), dtype=np.int64)
         for parts in self.parts.values():
             add_load(self.load, parts, 1)
 
-    def consider(self, place: int) -> tuple[list[Rewrite], list[Kept]]:
-        """Place what can be placed of the inputs of the op at `place`."""
-        op, step = self.source.ops[place], self.schedule.step_of_op[place]
-        against = self._op_reason(op, place)
-        blocks = None if against else blocks_of(op, self.tensors)
-        if against or blocks is None:
+    def consider(self, index: int) -> tuple[list[Rewrite], list[Kept]]:
+        """Place what can be placed of the inputs of the op at `index`."""
+        op, step = self.source.ops[index], self.schedule.step_of_op[index]
+        obstacle = self._op_reason(op, index)
+        blocks = None if obstacle else blocks_of(op, self.tensors)
+        if obstacle or blocks is None:
             output = self.tensors[op.outputs[0]] if op.outputs else None
             name, nbytes = (output.name, output.nbytes) if output else ("", 0)
-            return [], [Kept(op.name, op.kind, step, "", name, nbytes, against or Reason.AXIS)]
+            return [], [Kept(op.name, op.kind, step, "", name, nbytes, obstacle or Reason.AXIS)]
         kept: list[Kept] = []
-        chosen: list[Block] = []
+        placed: list[Block] = []
         for block in blocks:
-            refusal = self._block_reason(place, block, blocks)
+            refusal = self._block_reason(index, block, blocks)
             if refusal is None:
-                chosen.append(block)
+                placed.append(block)
             else:
-                kept.append(self._keep(place, block, *refusal))
-        if chosen and not self._lowers(op.outputs[0], chosen):
-            return [], kept + [self._keep(place, block, Reason.PEAK) for block in chosen]
-        for block in chosen:
+                kept.append(self._keep(index, block, *refusal))
+        if placed and not self._lowers(op.outputs[0], placed):
+            return [], kept + [self._keep(index, block, Reason.PEAK) for block in placed]
+        for block in placed:
             self._move(block, op.outputs[0])
         rewrites = [
             Rewrite(op.name, op.kind, step, block.tensor, op.outputs[0], block.high - block.low, block.low)
-            for block in chosen
+            for block in placed
         ]
         return rewrites, kept
 
@@ -199,12 +199,12 @@ class _Draft(Draft):
                 windows[name] = own
         return windows
 
-    def _keep(self, place: int, block: Block, reason: Reason, other: str = "") -> Kept:
-        op, step = self.source.ops[place], self.schedule.step_of_op[place]
+    def _keep(self, index: int, block: Block, reason: Reason, other: str = "") -> Kept:
+        op, step = self.source.ops[index], self.schedule.step_of_op[index]
         size = block.high - block.low
         return Kept(op.name, op.kind, step, block.tensor, op.outputs[0], size, reason, other)
 
-    def _op_reason(self, op: Op, place: int) -> Reason | None:
+    def _op_reason(self, op: Op, index: int) -> Reason | None:
         """Why the op's output cannot hold its inputs, whatever they are."""
         if len(op.outputs) != 1 or not op.inputs:
             return Reason.NO_TENSOR if not op.inputs or not op.outputs else Reason.SEVERAL_OUTPUTS
@@ -212,14 +212,14 @@ class _Draft(Draft):
         storage = self.storages[output.storage]
         if storage.formula or any(self.tensors[name].formulas for name in (*op.inputs, output.name)):
             return Reason.SYMBOLIC
-        touched_before = self.of[storage.name][0].op != place
+        touched_before = self.of[storage.name][0].op != index
         if touched_before or storage.name not in self.parts or op.mutates:
             return Reason.ALREADY
         if output.name in self.unknown or not (is_contiguous(output) and covers(output, storage)):
             return Reason.PART_OF_STORAGE
         return None
 
-    def _block_reason(self, place: int, block: Block, blocks: list[Block]) -> tuple[Reason, str] | None:
+    def _block_reason(self, index: int, block: Block, blocks: list[Block]) -> tuple[Reason, str] | None:
         """Why the input of `block` cannot be made there, and what stands in the way; None when it can."""
         tensor = self.tensors[block.tensor]
         storage = self.storages[tensor.storage]
@@ -242,36 +242,36 @@ class _Draft(Draft):
             if holds:
                 return reason, other
         return self._written_reason(
-            place, storage.name, self.tensors[self.source.ops[place].outputs[0]].storage
+            index, storage.name, self.tensors[self.source.ops[index].outputs[0]].storage
         )
 
-    def _written_reason(self, place: int, block: str, whole: str) -> tuple[Reason, str] | None:
-        """The storages `block` and `whole` become one at the op `place`: nobody may write to either while
+    def _written_reason(self, index: int, block: str, whole: str) -> tuple[Reason, str] | None:
+        """The storages `block` and `whole` become one at the op `index`: nobody may write to either while
         the other is still in use."""
-        step = self.schedule.step_of_op[place]
+        step = self.schedule.step_of_op[index]
         last_use = max((touch.step for touch in self.since(block, step)), default=step)
         for storage, until in ((block, None), (whole, last_use)):
             for touch in self.since(storage, step):
-                if touch.writes and touch.op != place and (until is None or touch.step <= until):
+                if touch.writes and touch.op != index and (until is None or touch.step <= until):
                     return Reason.WRITTEN_LATER, self.source.ops[touch.op].name
         return None
 
-    def _lowers(self, output: str, chosen: list[Block]) -> bool:
-        """Whether the peak does not rise when the `chosen` blocks are made inside `output`."""
+    def _lowers(self, output: str, blocks: list[Block]) -> bool:
+        """Whether the peak does not rise when `blocks` are made inside `output`."""
         whole = self.tensors[output].storage
         load: Ints = self.load.copy()
-        for name in (whole, *(self.tensors[block.tensor].storage for block in chosen)):
+        for name in (whole, *(self.tensors[block.tensor].storage for block in blocks)):
             add_load(load, self.parts[name], -1)
-        add_load(load, self._joined(whole, chosen), 1)
+        add_load(load, self._joined(whole, blocks), 1)
         if load.max(initial=0) > self.load.max(initial=0):
             return False
         self.load = load
         return True
 
-    def _joined(self, whole: str, chosen: list[Block]) -> list[Part]:
+    def _joined(self, whole: str, blocks: list[Block]) -> list[Part]:
         moved = [
             Part(part.start, part.end, part.low + block.low, part.high + block.low)
-            for block in chosen
+            for block in blocks
             for part in self.parts[self.tensors[block.tensor].storage]
         ]
         return [*self.parts[whole], *moved]
@@ -286,8 +286,8 @@ class _Draft(Draft):
             # Decided at these sizes, so the formula of the old offset does not hold any more.
             offset = tensor.offset + block.low
             self.tensors[name] = replace(tensor, offset=offset, layout=())
-        gone = self.merge(source, target)
-        self.storages[target] = _aligned(self.storages[target], gone, self.alignment)
+        merged = self.merge(source, target)
+        self.storages[target] = _aligned(self.storages[target], merged, self.alignment)
         self.placed.add(target)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from memplan_engine.graph import Graph, Op, Role, Storage, Tensor
+from memplan_engine.graph import PRODUCED, Graph, Op, Role, Storage, Tensor
 from memplan_engine.rewrites.reuse.kinds import has_in_place_form, is_elementwise
 from memplan_engine.rewrites.reuse.reused import (
     Draft,
@@ -39,17 +39,17 @@ def write_in_place(graph: Graph, schedule: Schedule | None = None) -> Reused:
     rewrites: list[Rewrite] = []
     kept: list[Kept] = []
     ops = list(graph.ops)
-    for place in in_order(schedule):
-        op = ops[place]
+    for index in in_order(schedule):
+        op = ops[index]
         # A dropout that is off may be no more than a view, and write nothing.
         if not (is_elementwise(op.kind) and op.outputs and written_by(op, draft.home)):
             continue
-        done = draft.consider(place)
-        if isinstance(done, Kept):
-            kept.append(done)
+        outcome = draft.consider(index)
+        if isinstance(outcome, Kept):
+            kept.append(outcome)
         else:
-            rewrites.append(done)
-            ops[place] = replace(op, mutates=(*op.mutates, done.tensor))
+            rewrites.append(outcome)
+            ops[index] = replace(op, mutates=(*op.mutates, outcome.tensor))
     written = replace(draft.graph(), ops=tuple(ops))
     return Reused(written, schedule, in_place=tuple(rewrites), kept=tuple(kept))
 
@@ -57,31 +57,31 @@ def write_in_place(graph: Graph, schedule: Schedule | None = None) -> Reused:
 class _Draft(Draft):
     """Storages of equal bytes become one."""
 
-    def consider(self, place: int) -> Rewrite | Kept:
-        """Let the op at `place` write into its first input that will do, or say why none will."""
-        op, step = self.source.ops[place], self.schedule.step_of_op[place]
+    def consider(self, index: int) -> Rewrite | Kept:
+        """Let the op at `index` write into its first input that will do, or say why none will."""
+        op, step = self.source.ops[index], self.schedule.step_of_op[index]
         output = self.tensors[op.outputs[0]]
         reasons: list[tuple[Reason, str, str]] = []
-        against = self._op_reason(op, place)
-        if against is not None:
-            reasons.append((against, "", ""))
-        for name in dict.fromkeys(op.inputs) if against is None else ():
-            refused = self._input_reason(place, name, output)
+        obstacle = self._op_reason(op, index)
+        if obstacle is not None:
+            reasons.append((obstacle, "", ""))
+        for name in dict.fromkeys(op.inputs) if obstacle is None else ():
+            refused = self._input_reason(index, name, output)
             if refused is None:
                 target = self.home[name]
-                gone = self.merge(self.home[output.name], target)
+                merged = self.merge(self.home[output.name], target)
                 # The output may be one that the graph returns; the storage then is, too.
-                self.storages[target] = replace(self.storages[target], role=gone.role)
+                self.storages[target] = replace(self.storages[target], role=merged.role)
                 return Rewrite(op.name, op.kind, step, name, output.name, self.storages[target].nbytes)
             reasons.append((refused[0], name, refused[1]))
         # Of several inputs the one is named that came nearest.
         reason, tensor, other = max(
-            reasons, key=lambda found: _ORDER.index(found[0]), default=(Reason.NO_TENSOR, "", "")
+            reasons, key=lambda refusal: _ORDER.index(refusal[0]), default=(Reason.NO_TENSOR, "", "")
         )
         nbytes = 0 if reason is Reason.ALREADY else output.nbytes
         return Kept(op.name, op.kind, step, tensor, output.name, nbytes, reason, other)
 
-    def _op_reason(self, op: Op, place: int) -> Reason | None:
+    def _op_reason(self, op: Op, index: int) -> Reason | None:
         output = self.tensors[op.outputs[0]]
         storage = self.storages[self.home[output.name]]
         if op.mutates or output.name not in written_by(op, self.home):
@@ -90,13 +90,13 @@ class _Draft(Draft):
             return Reason.SEVERAL_OUTPUTS
         if op.out_variant is False and not has_in_place_form(op.kind):
             return Reason.NO_OUT_VARIANT
-        starts_here = self.of[storage.name][0].op == place
-        own = storage.role in (Role.ACTIVATION, Role.OUTPUT) and storage.nbytes > 0
+        starts_here = self.of[storage.name][0].op == index
+        own = storage.role in PRODUCED and storage.nbytes > 0
         if not starts_here or not own or not covers(output, storage):
             return Reason.PART_OF_STORAGE
         return None
 
-    def _input_reason(self, place: int, name: str, output: Tensor) -> tuple[Reason, str] | None:
+    def _input_reason(self, index: int, name: str, output: Tensor) -> tuple[Reason, str] | None:
         """Why the op may not write into `name`, and what stands in the way; None when it may."""
         tensor = self.tensors[name]
         storage = self.storages[self.home[name]]
@@ -114,15 +114,15 @@ class _Draft(Draft):
         ):
             if holds:
                 return reason, ""
-        return self._shared_reason(place, name, storage.name)
+        return self._shared_reason(index, name, storage.name)
 
-    def _shared_reason(self, place: int, name: str, storage: str) -> tuple[Reason, str] | None:
-        op, step = self.source.ops[place], self.schedule.step_of_op[place]
+    def _shared_reason(self, index: int, name: str, storage: str) -> tuple[Reason, str] | None:
+        op, step = self.source.ops[index], self.schedule.step_of_op[index]
         for other in op.inputs:
             if self.home[other] == storage and not self._same_bytes(name, other):
                 return Reason.TWICE, other
         for touch in self.since(storage, step):
-            if touch.op == place:
+            if touch.op == index:
                 continue
             who = self.source.ops[touch.op].name
             if touch.step == step:

@@ -119,8 +119,8 @@ def reused_problem(
 
 def with_windows(problem: Problem, windows: Mapping[str, tuple[Gap, ...]]) -> Problem:
     """`problem` with `windows`, which are given by buffer name; names that are no buffer are passed over."""
-    row = {name: place for place, name in enumerate(problem.names)}
-    gaps = {**problem.gaps, **{row[name]: own for name, own in windows.items() if name in row and own}}
+    row_of = {name: row for row, name in enumerate(problem.names)}
+    gaps = {**problem.gaps, **{row_of[name]: own for name, own in windows.items() if name in row_of and own}}
     if not gaps:
         return problem
     return make_problem(
@@ -165,11 +165,11 @@ class Draft:
         self.of: dict[str, list[Touch]] = {storage.name: [] for storage in graph.storages}
         for tensor in graph.tensors:
             self.members[tensor.storage].append(tensor.name)
-        for place in in_order(schedule):
-            op, step = graph.ops[place], schedule.step_of_op[place]
+        for index in in_order(schedule):
+            op, step = graph.ops[index], schedule.step_of_op[index]
             written = set(written_by(op, self.home))
             for name in dict.fromkeys((*op.inputs, *op.mutates, *op.outputs)):
-                self.of[self.home[name]].append(Touch(step, place, name, name in written))
+                self.of[self.home[name]].append(Touch(step, index, name, name in written))
 
     def graph(self) -> Graph:
         """The graph as it is now."""
@@ -201,13 +201,13 @@ class Draft:
 
 def in_order(schedule: Schedule) -> list[int]:
     """The places of the ops in the order in which they run; those of one step in the graph's order."""
-    return sorted(range(len(schedule.step_of_op)), key=lambda place: (schedule.step_of_op[place], place))
+    return sorted(range(len(schedule.step_of_op)), key=lambda index: (schedule.step_of_op[index], index))
 
 
 def written_by(op: Op, home: dict[str, str]) -> tuple[str, ...]:
     """The tensors whose bytes `op` writes: what it mutates, and outputs that are no views of an input."""
-    read = {home[name] for name in (*op.inputs, *op.mutates)}
-    fresh = tuple(name for name in op.outputs if home[name] not in read or is_concat(op.kind))
+    inputs = {home[name] for name in (*op.inputs, *op.mutates)}
+    fresh = tuple(name for name in op.outputs if home[name] not in inputs or is_concat(op.kind))
     return (*op.mutates, *fresh)
 
 
@@ -236,9 +236,9 @@ def unknown_layouts(graph: Graph) -> frozenset[str]:
     home = {tensor.name: tensor.storage for tensor in graph.tensors}
     unknown: set[str] = set()
     for op in graph.ops:
-        read = {home[name] for name in op.inputs}
+        inputs = {home[name] for name in op.inputs}
         for name in op.outputs:
-            is_view = home[name] in read
+            is_view = home[name] in inputs
             spreads = is_view or is_elementwise(op.kind)
             reorders = is_view and plain_kind(op.kind) in REORDERING
             if reorders or (spreads and unknown.intersection(op.inputs)):

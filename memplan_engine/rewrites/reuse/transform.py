@@ -59,7 +59,7 @@ def reuse(
     if not in_place:
         return _checked(graph, both, alignment)
     alone = place_concats(graph, schedule, alignment=alignment, unread=unread)
-    problems = (reused_problem(each, alignment=alignment, unread=unread) for each in (both, alone))
+    problems = (reused_problem(reused, alignment=alignment, unread=unread) for reused in (both, alone))
     peaks = [load_of(problem).peak for problem in problems]
     return _checked(graph, alone if peaks[1] < peaks[0] else both, alignment)
 
@@ -107,14 +107,14 @@ def savings(
     ------
     InputError: `alignment` below 1. PlanError: as `make_plan`.
     """
-    ways = (
+    variants = (
         ("as it is", False, False),
         ("in place", True, False),
         ("concat", False, True),
         ("both", True, True),
     )
     rows = []
-    for name, in_place, concat in ways:
+    for name, in_place, concat in variants:
         reused = reuse(graph, schedule, in_place=in_place, concat=concat, **options)
         problem = reused_problem(reused, **options)
         plan = make_plan(problem, strategy, limits=SolveLimits(limits.seconds if limits else QUICK_SECONDS))

@@ -124,8 +124,8 @@ class Ranges:
                 top.append((begin, begin + event.duration_time_ns, name))
             pending += [(child, name) for child in event.children]
         self.top = sorted(top)
-        found = np.array(rows, dtype=np.int64).reshape(-1, 5)
-        self.rows = found[np.argsort(found[:, 0], kind="stable")].T
+        events = np.array(rows, dtype=np.int64).reshape(-1, 5)
+        self.rows = events[np.argsort(events[:, 0], kind="stable")].T
 
     def _kernel(self, name: str) -> int:
         if name.startswith(MARK):
@@ -134,12 +134,13 @@ class Ranges:
 
     def changes(self, begin: Any, end: Any, epoch: int) -> Rows:
         """The memory events as rows of CHANGE, for ops that run from `begin` to `end` (ns, epoch's clock)."""
-        made, columns = np.zeros(self.rows.shape[1], dtype=CHANGE), self.rows
-        made["time"], made["size"], made["address"], made["kernel"], made["device"] = columns
-        made["op"], made["inside"] = attribute(columns[0], begin, end)
-        made["time"] = np.maximum(made["time"] - epoch, 0)
-        told: Rows = made[made["size"] != 0]
-        return told
+        changes = np.zeros(self.rows.shape[1], dtype=CHANGE)
+        columns = self.rows
+        changes["time"], changes["size"], changes["address"], changes["kernel"], changes["device"] = columns
+        changes["op"], changes["inside"] = attribute(columns[0], begin, end)
+        changes["time"] = np.maximum(changes["time"] - epoch, 0)
+        allocated: Rows = changes[changes["size"] != 0]
+        return allocated
 
 
 def attribute(time: Any, begin: Any, end: Any) -> tuple[Any, Any]:
@@ -196,12 +197,16 @@ def with_accelerators(rows: Rows, snapshot: Snapshot, begin: Any, end: Any, epoc
         events = recording.events[recording.rows(Action.ALLOC, freed)]
         # What a history of somebody else's holds from before.
         events = events[events["time"] >= epoch // _NS]
-        made = np.zeros(len(events), dtype=CHANGE)
-        made["size"] = np.where(events["action"] == Action.ALLOC, events["size"], -events["size"])
-        made["address"], made["device"], made["kernel"] = events["address"], recording.device, NO_KERNEL
-        made["op"], made["inside"] = attribute(events["time"], begin // _NS, -(-end // _NS))
-        made["time"] = events["time"] * _NS - epoch
-        parts.append(made[made["size"] != 0])
+        changes = np.zeros(len(events), dtype=CHANGE)
+        changes["size"] = np.where(events["action"] == Action.ALLOC, events["size"], -events["size"])
+        changes["address"], changes["device"], changes["kernel"] = (
+            events["address"],
+            recording.device,
+            NO_KERNEL,
+        )
+        changes["op"], changes["inside"] = attribute(events["time"], begin // _NS, -(-end // _NS))
+        changes["time"] = events["time"] * _NS - epoch
+        parts.append(changes[changes["size"] != 0])
     joined = np.concatenate(parts)
     return joined[np.lexsort((joined["time"], ~joined["inside"], joined["op"]))]
 
@@ -289,12 +294,12 @@ class OpLog:
 
     def _name_operators(self) -> None:
         """Call those without a name by their operator."""
-        known: dict[Any, str] = {}
+        operators: dict[Any, str] = {}
         for number, (name, kind) in enumerate(zip(self._names, self._kinds, strict=True)):
             if not name:
-                called = known.get(kind) or known.setdefault(kind, operator_name(kind))
-                self._names[number] = self._unique(called.rpartition("::")[2])
-                self._kinds[number] = called.replace("::", ".")
+                operator = operators.get(kind) or operators.setdefault(kind, operator_name(kind))
+                self._names[number] = self._unique(operator.rpartition("::")[2])
+                self._kinds[number] = operator.replace("::", ".")
 
     def _take_operators(self, ranges: Ranges) -> None:
         for begin, end, kind in ranges.top:
@@ -324,7 +329,7 @@ class StorageLog(StorageWatch):
         # Plain numbers: objects by the thousand would have Python collect garbage within the run.
         self.rows = array("q")
 
-    def made(self, storage: torch.UntypedStorage) -> tuple[int, int, int] | None:
+    def allocated(self, storage: torch.UntypedStorage) -> tuple[int, int, int] | None:
         """Bytes, address and device, after a row."""
         device, nbytes = storage.device, storage.nbytes()
         if not nbytes or device.type == "meta":
@@ -333,7 +338,7 @@ class StorageLog(StorageWatch):
         self._add(nbytes, entry)
         return entry
 
-    def gone(self, entry: tuple[int, int, int]) -> None:
+    def freed(self, entry: tuple[int, int, int]) -> None:
         """A row, too."""
         self._add(-entry[0], entry)
 
@@ -346,14 +351,14 @@ def python_stack() -> tuple[Frame, ...]:
     """The lines of Python that are running, the innermost first, from the operator to whoever called
     the observer; of a backward pass that we began, only that it is one."""
     frame: FrameType | None = sys._getframe(1)
-    found: list[Frame] = []
+    frames: list[Frame] = []
     while frame is not None:
         code = frame.f_code
-        if code.co_filename.startswith(_OURS) and (found or not code.co_filename.startswith(_SKIPPED)):
+        if code.co_filename.startswith(_OURS) and (frames or not code.co_filename.startswith(_SKIPPED)):
             break
         # Under a mode torch calls us through a wrapper of its compiler.
-        if found or not code.co_filename.startswith(_SKIPPED):
-            found.append(Frame(code.co_name, code.co_filename, frame.f_lineno))
+        if frames or not code.co_filename.startswith(_SKIPPED):
+            frames.append(Frame(code.co_name, code.co_filename, frame.f_lineno))
         frame = frame.f_back
-    alone = all(each.file.startswith(str(_TORCH)) for each in found)
-    return (BACKWARD,) if alone and any(each.file in _AUTOGRAD for each in found) else tuple(found)
+    alone = all(line.file.startswith(str(_TORCH)) for line in frames)
+    return (BACKWARD,) if alone and any(line.file in _AUTOGRAD for line in frames) else tuple(frames)

@@ -82,10 +82,10 @@ def observe_result(
     args, kwargs = tuple(args), dict(kwargs or {})
     if isinstance(subject, Program):
         inputs = subject.inputs(args, kwargs)
-        seen, values = observe_inputs(
+        observation, values = observe_inputs(
             subject, inputs, levels=levels, stacks=stacks, kernels=kernels, name=name
         )
-        return seen, subject.outputs(values, inputs)
+        return observation, subject.outputs(values, inputs)
     label = name or getattr(subject, "__name__", None) or type(subject).__name__
     if not callable(subject):
         raise InputError(
@@ -147,19 +147,19 @@ class Observer:
         kernels: bool = False,
         each_operator: bool = True,
     ) -> None:
-        wanted = [levels] if isinstance(levels, str) else list(levels)
-        if not wanted or any(level not in list(Level) for level in wanted):
-            raise InputError(name, "levels", ", ".join(map(str, wanted)) or "none", f"of {', '.join(Level)}")
+        levels = [levels] if isinstance(levels, str) else list(levels)
+        if not levels or any(level not in list(Level) for level in levels):
+            raise InputError(name, "levels", ", ".join(map(str, levels)) or "none", f"of {', '.join(Level)}")
         self.name, self.keep_stacks, self.each_operator = name, stacks, each_operator
         self.position = Position()
         self.ops = OpLog()
         # Where ops known by name come from in the user's code.
         self.lines: dict[str, tuple[Frame, ...]] = {}
-        self.storages = StorageLog(self.position) if Level.DISPATCH in wanted else None
+        self.storages = StorageLog(self.position) if Level.DISPATCH in levels else None
         self.cuda = CudaHistory()
         looks = self.storages is not None or (each_operator and stacks)
         self.allocator = None
-        if Level.ALLOCATOR in wanted:
+        if Level.ALLOCATOR in levels:
             self.allocator = AllocatorLog(name, operators=kernels or (each_operator and not looks))
         self.mode = _Dispatched(self) if looks else None
         self._seen: Observation | None = None
@@ -208,7 +208,7 @@ class Observer:
     def given(self, value: Any) -> None:
         """The storages of the tensors in `value` are there before the run."""
         if self.storages is not None:
-            self.storages.given(value)
+            self.storages.exclude(value)
 
     def around(self, name: str, kind: str, call: Callable[[], Any]) -> Any:
         """Run `call()` as the op `name`."""

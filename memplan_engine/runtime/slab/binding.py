@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from memplan_engine.errors import InputError
-from memplan_engine.graph import MAX_BYTES, Graph, Op, Role, Storage, Tensor
+from memplan_engine.graph import MAX_BYTES, PRODUCED, Graph, Op, Role, Storage, Tensor
 from memplan_engine.lifetimes import lifetimes
 from memplan_engine.plan import Plan
 from memplan_engine.rewrites.reuse.breaches import not_the_same
@@ -18,7 +18,7 @@ from memplan_engine.rewrites.reuse.check_reuse import check_plan_execution
 from memplan_engine.schedule import sequential
 from memplan_engine.verify.validate import Rule, Violation, validate_plan
 
-Taken = Mapping[str, frozenset[str]]
+Overwrites = Mapping[str, frozenset[str]]
 """A storage → the storages whose bytes its own op takes over while it reads them for the last time."""
 
 
@@ -38,7 +38,7 @@ class Binding:
     """A graph and its plan. `regions` has the planned storages that an op makes, by name; `tensors` and
     `storages` are the graph's own, by name; `step_of_op` is the step of each op, by name. `alive` are the
     lifetimes that the graph needs, in these steps; the slab needs `arena_bytes`. `overlaps` are those of the
-    plan, () unless it was forced. `taken` says, of a plan with writes in place or concatenations without
+    plan, () unless it was forced. `overwrites` says, of a plan with writes in place or concatenations without
     copies, who takes over bytes that its own op still reads.
     """
 
@@ -51,13 +51,13 @@ class Binding:
     alive: Mapping[str, tuple[int, int]]
     arena_bytes: int
     overlaps: tuple[Violation, ...] = ()
-    taken: Taken = field(default_factory=dict)
+    overwrites: Overwrites = field(default_factory=dict)
 
-    def place(self, tensor: str) -> int | None:
-        """The byte of the arena at which `tensor` starts; None when it lies elsewhere."""
-        found = self.tensors[tensor]
-        region = self.regions.get(found.storage)
-        return None if region is None else region.low + found.offset
+    def offset_of(self, name: str) -> int | None:
+        """The byte of the arena at which `name` starts; None when it lies elsewhere."""
+        tensor = self.tensors[name]
+        region = self.regions.get(tensor.storage)
+        return None if region is None else region.low + tensor.offset
 
 
 def bind(graph: Graph, plan: Plan, *, force: bool = False) -> Binding:
@@ -84,9 +84,9 @@ def bind(graph: Graph, plan: Plan, *, force: bool = False) -> Binding:
         raise InputError(name, "plan", "a schedule that changes the order of ops", "the graph's own order")
     overlaps = _check_rules(plan, name, force, gaps=reused)
     storages = {storage.name: storage for storage in graph.storages}
-    taken: Taken = {}
+    overwrites: Overwrites = {}
     if reused:
-        regions, taken = _reused_regions(graph, plan, force=force)
+        regions, overwrites = _reused_regions(graph, plan, force=force)
     else:
         regions = _regions(plan, storages)
     if not regions and any(storage.nbytes for storage in graph.storages if storage.role is Role.ACTIVATION):
@@ -101,31 +101,30 @@ def bind(graph: Graph, plan: Plan, *, force: bool = False) -> Binding:
             _check_all_there(regions, graph)
     steps = {op.name: step for op, step in zip(graph.ops, schedule.step_of_op, strict=True)}
     arena = plan.arena_bytes
-    return Binding(graph, plan, regions, tensors, storages, steps, alive, arena, overlaps, taken)
+    return Binding(graph, plan, regions, tensors, storages, steps, alive, arena, overlaps, overwrites)
 
 
 def _check_rules(plan: Plan, name: str, force: bool, gaps: bool) -> tuple[Violation, ...]:
     """Raise InputError for the first violation, and unless `gaps` for buffers that have some; the overlaps,
     where these are forced."""
-    found = [v for v in validate_plan(plan, replay=False).violations if v.rule is not Rule.BOUND]
+    violations = [v for v in validate_plan(plan, replay=False).violations if v.rule is not Rule.BOUND]
     forced = (Rule.OVERLAP, Rule.OBJECTS) if force else ()
-    for violation in found:
+    for violation in violations:
         if violation.rule not in forced:
             raise InputError(name, "plan", violation.message, violation.rule.value)
     if plan.problem.gaps and not gaps:
         raise InputError(name, "plan", "buffers with gaps", "buffers that keep all their bytes")
-    return tuple(v for v in found if v.rule is Rule.OVERLAP)
+    return tuple(v for v in violations if v.rule is Rule.OVERLAP)
 
 
 def _regions(plan: Plan, storages: Mapping[str, Storage]) -> dict[str, Region]:
     problem = plan.problem
     columns = (problem.names, plan.offsets, problem.size, problem.start, problem.end)
     rows = zip(*columns, strict=True)
-    made = (Role.ACTIVATION, Role.OUTPUT)
     return {
         name: Region(name, int(low), int(low) + int(size), int(start), int(end))
         for name, low, size, start, end in rows
-        if name in storages and storages[name].role in made
+        if name in storages and storages[name].role in PRODUCED
     }
 
 
@@ -134,11 +133,11 @@ def _is_reused(graph: Graph, plan: Plan) -> bool:
     origin = plan.problem.origin
     if origin is None or not_the_same(graph, origin.graph):
         return False
-    before, after = (sum(1 for s in each.storages if s.nbytes) for each in (graph, origin.graph))
+    before, after = (sum(1 for s in side.storages if s.nbytes) for side in (graph, origin.graph))
     return after < before
 
 
-def _reused_regions(graph: Graph, plan: Plan, *, force: bool) -> tuple[dict[str, Region], Taken]:
+def _reused_regions(graph: Graph, plan: Plan, *, force: bool) -> tuple[dict[str, Region], Overwrites]:
     """The regions of the storages that the ops of `graph` make, alive as long as `graph` needs them, and who
     takes over from whom.
 
@@ -153,22 +152,22 @@ def _reused_regions(graph: Graph, plan: Plan, *, force: bool) -> tuple[dict[str,
         raise InputError(graph.name, "plan", str(breaches[0]), "a plan in which every op finds what it reads")
     alive = lifetimes(graph, origin.schedule)
     columns = (plan.problem.names, plan.offsets.tolist(), plan.problem.size.tolist())
-    places = {name: (low, low + size) for name, low, size in zip(*columns, strict=True)}
+    extents = {name: (low, low + size) for name, low, size in zip(*columns, strict=True)}
     homes = {tensor.name: tensor for tensor in origin.graph.tensors}
-    roles = {storage.name: storage for storage in graph.storages}
+    storages = {storage.name: storage for storage in graph.storages}
     regions: dict[str, Region] = {}
     shares: dict[str, str] = {}
     for tensor in graph.tensors:
-        storage, home = roles[tensor.storage], homes[tensor.name]
-        if storage.role not in (Role.ACTIVATION, Role.OUTPUT) or home.storage not in places:
+        storage, home = storages[tensor.storage], homes[tensor.name]
+        if storage.role not in PRODUCED or home.storage not in extents:
             continue
-        region = _region(tensor, home, storage.nbytes, places[home.storage], alive[storage.name])
+        region = _region(tensor, home, storage.nbytes, extents[home.storage], alive[storage.name])
         first = regions.setdefault(storage.name, region)
-        if (first.low, first.high) != (region.low, region.high) or region.high > places[home.storage][1]:
+        if (first.low, first.high) != (region.low, region.high) or region.high > extents[home.storage][1]:
             found = f"buffer {storage.name!r} in pieces at bytes {first.low} and {region.low}"
             raise InputError(graph.name, "plan", found, "each storage in one piece")
         shares[storage.name] = home.storage
-    return regions, _taken(graph, regions, shares)
+    return regions, _overwrites(graph, regions, shares)
 
 
 def _region(
@@ -178,25 +177,25 @@ def _region(
     return Region(tensor.storage, low, low + nbytes, *alive)
 
 
-def _taken(graph: Graph, regions: Mapping[str, Region], shares: Mapping[str, str]) -> Taken:
+def _overwrites(graph: Graph, regions: Mapping[str, Region], shares: Mapping[str, str]) -> Overwrites:
     """Who begins on bytes of a storage that the op then reads for the last time, as the graph means it."""
     home = {tensor.name: tensor.storage for tensor in graph.tensors}
-    taken: dict[str, frozenset[str]] = {}
+    overwrites: dict[str, frozenset[str]] = {}
     for op in graph.ops:
-        read = {home[name] for name in op.inputs} & regions.keys()
-        for made in {home[name] for name in op.outputs} & regions.keys() - read - taken.keys():
-            region = regions[made]
-            over = {
+        inputs = {home[name] for name in op.inputs} & regions.keys()
+        for output in {home[name] for name in op.outputs} & regions.keys() - inputs - overwrites.keys():
+            region = regions[output]
+            overwritten = {
                 name
-                for name in read
-                if shares[name] == shares[made]
+                for name in inputs
+                if shares[name] == shares[output]
                 and regions[name].end == region.start + 1
                 and regions[name].low < region.high
                 and region.low < regions[name].high
             }
-            if over:
-                taken[made] = frozenset(over)
-    return taken
+            if overwritten:
+                overwrites[output] = frozenset(overwritten)
+    return overwrites
 
 
 def _check_storages(regions: Mapping[str, Region], storages: Mapping[str, Storage], name: str) -> None:
@@ -218,8 +217,7 @@ def _check_items(regions: Mapping[str, Region], tensors: Mapping[str, Tensor], n
 
 def _check_all_there(regions: Mapping[str, Region], graph: Graph) -> None:
     for storage in graph.storages:
-        made = storage.role in (Role.ACTIVATION, Role.OUTPUT)
-        if made and storage.nbytes and storage.name not in regions:
+        if storage.role in PRODUCED and storage.nbytes and storage.name not in regions:
             found = f"no buffer {storage.name!r}"
             raise InputError(graph.name, "plan", found, "a buffer for each storage that the ops make")
 
@@ -249,11 +247,13 @@ def fingerprint(graph: Graph) -> str:
     return hashlib.sha256("\n".join(_lines(graph)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _first_difference(one: Graph, other: Graph) -> str:
+def _first_difference(first: Graph, second: Graph) -> str:
     """The first op in which the two graphs differ, "" where there is none."""
-    for place, (mine, theirs) in enumerate(zip_longest(_lines(one), _lines(other))):
+    for index, (mine, theirs) in enumerate(zip_longest(_lines(first), _lines(second))):
         if mine != theirs:
-            names = [graph.ops[place].name if place < len(graph.ops) else "nothing" for graph in (one, other)]
+            names = [
+                graph.ops[index].name if index < len(graph.ops) else "nothing" for graph in (first, second)
+            ]
             if names[0] == names[1] and names[0] != "nothing":
                 parts = zip(
                     mine.split("|"),
@@ -261,13 +261,13 @@ def _first_difference(one: Graph, other: Graph) -> str:
                     ("name", "kind", "reads", "makes", "writes"),
                     strict=True,
                 )
-                here, there, part = next(each for each in parts if each[0] != each[1])
-                return f"op {names[0]!r} {part} {_told(here)} here and {_told(there)} there"
-            return f"op {place} is {names[0]!r} here and {names[1]!r} there"
+                here, there, part = next(part for part in parts if part[0] != part[1])
+                return f"op {names[0]!r} {part} {_layout_text(here)} here and {_layout_text(there)} there"
+            return f"op {index} is {names[0]!r} here and {names[1]!r} there"
     return ""
 
 
-def _told(part: str) -> str:
+def _layout_text(part: str) -> str:
     """Types and shapes alone: the rest seldom differs by itself."""
     return re.sub(r"None\+0|@\d+", "", part) or "nothing"
 
@@ -277,13 +277,13 @@ def _lines(graph: Graph) -> list[str]:
     numbers: dict[str, int] = {}
     tensors = {tensor.name: tensor for tensor in graph.tensors}
     storages = {storage.name: storage for storage in graph.storages}
-    given = {tensors[name].storage for name in (*graph.inputs, *graph.constants)}
+    external = {tensors[name].storage for name in (*graph.inputs, *graph.constants)}
 
     def text(name: str) -> str:
         tensor = tensors[name]
         number = numbers.setdefault(tensor.storage, len(numbers))
         storage = storages[tensor.storage]
-        size = "" if tensor.storage in given else f":{storage.nbytes}:{storage.role is Role.OUTPUT}"
+        size = "" if tensor.storage in external else f":{storage.nbytes}:{storage.role is Role.OUTPUT}"
         layout = f"{tensor.dtype}{list(tensor.shape)}{tensor.strides}+{tensor.offset}"
         return f"{layout}@{number}{size}"
 

@@ -23,7 +23,7 @@ from memplan_engine.plan import Plan
 from memplan_engine.runtime.program import Program, graph_of_module
 from memplan_engine.runtime.slab.binding import Binding, bind
 from memplan_engine.runtime.slab.operators import allocate_tensor, done
-from memplan_engine.runtime.slab.out_calls import Asked, Site, out_arguments
+from memplan_engine.runtime.slab.out_calls import OpCall, Site, out_arguments
 from memplan_engine.runtime.slab.out_equivalents import Equivalent
 from memplan_engine.runtime.slab.slab_choice import (
     Choice,
@@ -60,8 +60,8 @@ class SlabModule(GraphModule):
         """Compile the graph."""
         code = super().recompile()
         source = code.src.replace("torch.ops.memplan.allocate_tensor.default(", "_allocate_tensor(")
-        known = {**code.globals, "_allocate_tensor": allocate_tensor}
-        type(self).forward = torch.no_grad()(_forward_from_src(source, known))
+        namespace = {**code.globals, "_allocate_tensor": allocate_tensor}
+        type(self).forward = torch.no_grad()(_forward_from_src(source, namespace))
         return code
 
     def __reduce__(self) -> Any:
@@ -105,13 +105,13 @@ def build(module: GraphModule, binding: Binding, policy: str) -> GraphModule:
     """The module with the slab, of a plan that was bound. Raises as `insert_slab` does."""
     choices = choose(module, binding, policy)
     _check_memory(binding, choices.device)
-    placed = [made.storage for made in choices.made if made.way is not Way.LEFT]
+    placed = [entry.storage for entry in choices.storages if entry.way is not Way.LEFT]
     pass_ = _Pass(module, binding, choices, find_order(module, binding, placed))
-    made = SlabModule(module, pass_.run())
-    made.meta.update(module.meta)
-    made.meta[REPORT] = _report(module, binding, choices, policy)
-    freeze(made)
-    return made
+    slab_module = SlabModule(module, pass_.run())
+    slab_module.meta.update(module.meta)
+    slab_module.meta[REPORT] = _report(module, binding, choices, policy)
+    freeze(slab_module)
+    return slab_module
 
 
 def slab_report(module: GraphModule) -> SlabReport:
@@ -121,10 +121,10 @@ def slab_report(module: GraphModule) -> SlabReport:
     ------
     InputError: a module that `insert_slab` did not make.
     """
-    found = module.meta.get(REPORT)
-    if not isinstance(found, SlabReport):
+    report = module.meta.get(REPORT)
+    if not isinstance(report, SlabReport):
         raise InputError("slab report", "graph", "no slab", "a graph that insert_slab made")
-    return found
+    return report
 
 
 def slab_device_of(module: GraphModule) -> Any:
@@ -150,14 +150,14 @@ def _check_memory(binding: Binding, device: torch.device) -> None:
 def _report(module: GraphModule, binding: Binding, choices: Choices, policy: str) -> SlabReport:
     graph = binding.graph
     returned = frozenset(s.name for s in graph.storages if s.role is Role.OUTPUT)
-    makers = {made.op for made in choices.made}
+    ops = {entry.op for entry in choices.storages}
     return SlabReport(
         graph.name,
         policy,
         binding.arena_bytes,
-        choices.made,
+        choices.storages,
         returned,
-        views=sum(1 for op in graph.ops if op.name not in makers and not op.mutates and op.outputs),
+        views=sum(1 for op in graph.ops if op.name not in ops and not op.mutates and op.outputs),
         in_place=sum(1 for op in graph.ops if op.mutates),
     )
 
@@ -174,7 +174,7 @@ class _Pass:
         returned = [s.name for s in binding.graph.storages if s.role is Role.OUTPUT]
         waited = (*order.before.values(), *(order.last.get(name, ()) for name in returned), order.end)
         self.waited_for = {name for names in waited for name in names}
-        self.placed = {made.storage for made in choices.made if made.way is not Way.LEFT}
+        self.placed = {entry.storage for entry in choices.storages if entry.way is not Way.LEFT}
         self.slab: Node | None = None
         self.noted = self.graph._root
         self.shared: dict[Any, Node] = {}
@@ -230,7 +230,7 @@ class _Pass:
         if choice.way is Way.COPIED:
             return self._copied(node, choice)
 
-        def place(
+        def allocate(
             result: int, size: Sequence[int] | None, strides: Sequence[int] | None, after: Sequence[Node]
         ) -> Node:
             return self._memory(node, choice.results[result], size, strides, after)
@@ -240,29 +240,29 @@ class _Pass:
             if choice.over is None
             else ChainMap({choice.over: self._as(node, choice.over)}, self.env)
         )
-        site = Site(Asked(node), self.graph, env, place, self.shared)
+        site = Site(OpCall(node), self.graph, env, allocate, self.shared)
         write = choice.write
-        made = write.write(site) if isinstance(write, Equivalent) else self._out(site, choice)
-        made.meta = {**node.meta}
-        made._rename(node.name)
-        return made
+        output = write.write(site) if isinstance(write, Equivalent) else self._out(site, choice)
+        output.meta = {**node.meta}
+        output._rename(node.name)
+        return output
 
     def _as(self, node: Node, source: Node) -> Node:
         """What `source` gives, in the slab, with the strides of `node`."""
         value, like = source.meta["val"], node.meta["val"]
-        offset, strides = self.binding.place(tensor_of(source)), self._strides(node.name, like, None)
+        offset, strides = self.binding.offset_of(tensor_of(source)), self._strides(node.name, like, None)
         token = self.graph.call_function(done, (self.env[source],))
         arguments = (self.slab, offset, list(like.shape), strides, value.dtype, [token])
         return self.graph.call_function(memplan.allocate_tensor.default, arguments)
 
     def _out(self, site: Site, choice: Choice) -> Node:
         """The call of the `out` overload; results that do not lie in the slab get memory of their own."""
-        node, overload = site.asked.node, choice.write
+        node, overload = site.op_call.node, choice.write
         assert isinstance(overload, OpOverload)
         memory: dict[str, Node] = {}
-        for (place, tensor), name in zip(results_of(node), out_arguments(overload), strict=True):
-            if place in choice.results:
-                memory[name] = site.memory(result=place)
+        for (index, tensor), name in zip(results_of(node), out_arguments(overload), strict=True):
+            if index in choice.results:
+                memory[name] = site.memory(result=index)
                 continue
             value = value_of(node, tensor)
             memory[name] = site.call(
@@ -295,16 +295,16 @@ class _Pass:
 
     def _copied(self, node: Node, choice: Choice) -> Node:
         """`node` as it is, and a copy of each of its results into the slab."""
-        made = self._as_it_is(node)
+        original = self._as_it_is(node)
         lone = isinstance(node.meta["val"], torch.Tensor)
-        last = made
-        for place, tensor in choice.results.items():
-            value = made if lone else self.graph.call_function(operator.getitem, (made, place))
+        last = original
+        for index, tensor in choice.results.items():
+            value = original if lone else self.graph.call_function(operator.getitem, (original, index))
             memory = self._memory(node, tensor, None, None, ())
             last = self.graph.call_function(aten.copy_.default, (memory, value))
             last.meta["val"] = value_of(node, tensor)
-            self.items[node, place] = last
-        return last if lone else made
+            self.items[node, index] = last
+        return last if lone else original
 
     def _memory(
         self,
@@ -315,23 +315,23 @@ class _Pass:
         after: Sequence[Node],
     ) -> Node:
         """A view of the slab where `tensor` lies, once everybody is done with these bytes."""
-        offset, value = self.binding.place(tensor), value_of(node, tensor)
+        offset, value = self.binding.offset_of(tensor), value_of(node, tensor)
         storage = self.binding.tensors[tensor].storage
         tokens = list(after) or [self.tokens[name] for name in self.order.before[storage]]
         layout = (list(value.shape) if size is None else list(size), self._strides(tensor, value, strides))
         arguments = (self.slab, offset, *layout, value.dtype, *([tokens] if tokens else []))
-        made = self.graph.create_node(
+        view = self.graph.create_node(
             "call_function", memplan.allocate_tensor.default, arguments, name=f"{node.name}_memory"
         )
-        made.meta[WRITES] = storage
-        return made
+        view.meta[WRITES] = storage
+        return view
 
     def _strides(self, tensor: str, value: torch.Tensor, strides: Sequence[int] | None) -> list[int]:
         """Those asked for, else those of the graph; of a contiguous tensor those recorded."""
         if strides is not None:
             return list(strides)
-        known = self.binding.tensors[tensor].strides
-        return list(value.stride() if known is None else known)
+        recorded = self.binding.tensors[tensor].strides
+        return list(value.stride() if recorded is None else recorded)
 
     def _finish(self, node: Node) -> None:
         """Copy out of the slab what the graph returns, release the slab, and return."""
@@ -369,6 +369,6 @@ class _Pass:
         value: torch.Tensor = node.meta["val"]
         typed = self.graph.call_function(aten.view.dtype, (copied, value.dtype))
         layout = (list(value.shape), list(value.stride()), offset // value.dtype.itemsize)
-        made = self.graph.call_function(aten.as_strided.default, (typed, *layout))
-        made.meta["val"] = value
-        return made
+        view = self.graph.call_function(aten.as_strided.default, (typed, *layout))
+        view.meta["val"] = value
+        return view

@@ -71,11 +71,11 @@ def allocate_tensor(
     """
     item = dtype.itemsize
     shift = int(slab.storage_offset())
-    start, left = divmod(offset + shift, item)
+    start, remainder = divmod(offset + shift, item)
     try:
         # Bytes around the slab that make it start where it should would let a view out unseen.
         larger = slab.untyped_storage().nbytes() != slab.shape[0]
-        if left or offset < 0 or (larger and offset + _reach(size, stride) * item > slab.shape[0]):
+        if remainder or offset < 0 or (larger and offset + _reach(size, stride) * item > slab.shape[0]):
             raise RuntimeError("outside of the slab or not at an item")
         return torch.as_strided(slab.view(dtype), size, stride, start)
     except (RuntimeError, OverflowError) as error:

@@ -55,13 +55,12 @@ UNTRUSTED = {
 loss of every element. All others were compared with their functional forms on torch's own sample inputs."""
 
 
-class Asked:
-    """The call of an operator, by the names of its arguments: `given` holds nodes and plain values, defaults
-    included."""
+class OpCall:
+    """The call of an operator: `arguments` holds nodes and plain values by name, defaults included."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.given = arguments_of(node.target, node.args, node.kwargs, defaults=True)
+        self.arguments = arguments_of(node.target, node.args, node.kwargs, defaults=True)
 
     @property
     def result(self) -> torch.Tensor:
@@ -72,30 +71,30 @@ class Asked:
 
     def tensor(self, name: str) -> torch.Tensor:
         """The argument `name` as it was captured (a fake tensor)."""
-        value: torch.Tensor = self.given[name].meta["val"]
+        value: torch.Tensor = self.arguments[name].meta["val"]
         return value
 
     def is_tensor(self, name: str) -> bool:
         """Whether the argument `name` is a tensor that some node gives."""
-        value = self.given.get(name)
+        value = self.arguments.get(name)
         return isinstance(value, Node) and isinstance(value.meta.get("val"), torch.Tensor)
 
 
 @dataclass(slots=True)
 class Site:
-    """Where the nodes that replace one are made: at the end of `graph`. `place(result, size, strides, after)`
-    makes the view of the slab for one of the node's results, laid out as captured unless told otherwise.
-    `shared` holds nodes that several sites use."""
+    """Where the nodes that replace one are made: at the end of `graph`. `allocate(result, size, strides,
+    after)` makes the view of the slab for one of the node's results, laid out as captured unless told
+    otherwise. `shared` holds nodes that several sites use."""
 
-    asked: Asked
+    op_call: OpCall
     graph: Graph
     env: Mapping[Node, Node]
-    place: Callable[[int, Sequence[int] | None, Sequence[int] | None, Sequence[Node]], Node]
+    allocate: Callable[[int, Sequence[int] | None, Sequence[int] | None, Sequence[Node]], Node]
     shared: dict[Any, Node]
 
-    def given(self, name: str) -> Any:
+    def argument(self, name: str) -> Any:
         """The argument `name`, with nodes of the new graph."""
-        return map_arg(self.asked.given[name], lambda node: self.env[node])
+        return map_arg(self.op_call.arguments[name], lambda node: self.env[node])
 
     def memory(
         self,
@@ -106,7 +105,7 @@ class Site:
         after: Sequence[Node] = (),
     ) -> Node:
         """The node's place in the slab, as a tensor of this size and these strides."""
-        return self.place(result, size, strides, after)
+        return self.allocate(result, size, strides, after)
 
     def empty(self, dtype: torch.dtype, device: torch.device) -> Node:
         """A tensor without elements, one for all of its kind."""
@@ -122,88 +121,90 @@ class Site:
 
 def write_part(site: Site) -> Node:
     """A copy of `self` with `src` written into a part of it."""
-    view, names = PARTS[site.asked.node.target._schema.name]  # type: ignore[union-attr]
+    view, names = PARTS[site.op_call.node.target._schema.name]  # type: ignore[union-attr]
     if view is None:
-        return site.call(aten.copy_.default, site.memory(), site.given("src"))
-    whole = site.call(aten.copy_.default, site.memory(), site.given("self"))
-    part = site.call(view, whole, *(site.given(name) for name in names))
-    written = site.call(aten.copy_.default, part, site.given("src"))
+        return site.call(aten.copy_.default, site.memory(), site.argument("src"))
+    whole = site.call(aten.copy_.default, site.memory(), site.argument("self"))
+    part = site.call(view, whole, *(site.argument(name) for name in names))
+    written = site.call(aten.copy_.default, part, site.argument("src"))
     # What the node returns must come after both copies.
     return site.memory(after=[site.call(done, written)])
 
 
-def write_joined(site: Site, made_there: frozenset[int]) -> Node:
-    """A concatenation of which the inputs `made_there`, by number, lie where they belong: the others are
+def write_joined(site: Site, in_place: frozenset[int]) -> Node:
+    """A concatenation of which the inputs `in_place`, by number, lie where they belong: the others are
     copied beside them."""
-    asked = site.asked
+    op_call = site.op_call
     memory = site.memory()
     begin, written = 0, [site.call(done, memory)]
-    for number, node in enumerate(asked.given["tensors"]):
+    for number, node in enumerate(op_call.arguments["tensors"]):
         value, source = node.meta["val"], site.env[node]
-        size = value.shape[asked.given["dim"]] if value.numel() else 0
-        if number not in made_there and size:
-            part = site.call(aten.narrow.default, memory, asked.given["dim"], begin, size)
+        size = value.shape[op_call.arguments["dim"]] if value.numel() else 0
+        if number not in in_place and size:
+            part = site.call(aten.narrow.default, memory, op_call.arguments["dim"], begin, size)
             source = site.call(aten.copy_.default, part, source)
         written.append(site.call(done, source))
         begin += size
     return site.memory(after=written)
 
 
-def is_vector_product(asked: Asked) -> bool:
+def is_vector_product(op_call: OpCall) -> bool:
     """Whether `matmul` or `linear` multiplies a vector by a matrix. Their `out` overloads give the result
     another shape meanwhile, of which torch warns."""
-    names = ("input", "weight") if asked.is_tensor("weight") else ("self", "other")
-    left, right = map(asked.tensor, names)
+    names = ("input", "weight") if op_call.is_tensor("weight") else ("self", "other")
+    left, right = map(op_call.tensor, names)
     return left.dim() == 1 and right.dim() == 2
 
 
 def write_vector_product(site: Site) -> Node:
     """The product of matrices that the operator calls, and the bias added to it."""
-    asked = site.asked
-    is_linear = asked.is_tensor("weight")
-    length = asked.result.shape[0]
-    left = site.call(aten.unsqueeze.default, site.given("input" if is_linear else "self"), 0)
-    right = site.given("weight" if is_linear else "other")
+    op_call = site.op_call
+    is_linear = op_call.is_tensor("weight")
+    length = op_call.result.shape[0]
+    left = site.call(aten.unsqueeze.default, site.argument("input" if is_linear else "self"), 0)
+    right = site.argument("weight" if is_linear else "other")
     right = site.call(aten.t.default, right) if is_linear else right
-    made = site.call(aten.mm.out, left, right, out=site.memory([1, length], [length, 1]))
-    made = site.call(aten.view.default, made, [length])
-    if not is_linear or not asked.is_tensor("bias"):
-        return made
-    return site.call(aten.add_.Tensor, made, site.given("bias"))
+    product = site.call(aten.mm.out, left, right, out=site.memory([1, length], [length, 1]))
+    product = site.call(aten.view.default, product, [length])
+    if not is_linear or not op_call.is_tensor("bias"):
+        return product
+    return site.call(aten.add_.Tensor, product, site.argument("bias"))
 
 
 @cache
 def native_out(target: Any) -> OpOverload | None:
     """The overload with the arguments of the operator `target`, matched by name and type of every one, that
     writes its results into memory it is given, by a kernel of its own; None when there is none."""
-    found = _writing_tensors(target, generated=False)
-    if found is not None and target._schema.name in UNTRUSTED:
+    overload = _writing_tensors(target, generated=False)
+    if overload is not None and target._schema.name in UNTRUSTED:
         return None
-    if found is None or qualified_name(found) in COMPOSITES:
-        return found
-    return None if is_composite(target) or is_composite(found) else found
+    if overload is None or qualified_name(overload) in COMPOSITES:
+        return overload
+    return None if is_composite(target) or is_composite(overload) else overload
 
 
-def folds_otherwise(asked: Asked) -> bool:
+def folds_otherwise(op_call: OpCall) -> bool:
     """Whether this call of a composite gives other last digits through its `out` overload.
 
     Matrix products fold the batches of an operand into rows where the other one wants gradients, even while
     none are recorded, but not when they write into memory they are given.
     """
-    operands = [name for name in ("input", "self", "weight", "other") if asked.is_tensor(name)]
-    folded = any(asked.tensor(name).dim() > 2 and not asked.tensor(name).is_contiguous() for name in operands)
-    batched = any(asked.tensor(name).dim() > 2 for name in operands)
-    wants = any(_wants_gradients(asked.given[name]) for name in operands)
-    return wants and (folded if asked.is_tensor("weight") else batched)
+    operands = [name for name in ("input", "self", "weight", "other") if op_call.is_tensor(name)]
+    folded = any(
+        op_call.tensor(name).dim() > 2 and not op_call.tensor(name).is_contiguous() for name in operands
+    )
+    batched = any(op_call.tensor(name).dim() > 2 for name in operands)
+    wants = any(_wants_gradients(op_call.arguments[name]) for name in operands)
+    return wants and (folded if op_call.is_tensor("weight") else batched)
 
 
-def mixes_types(asked: Asked) -> bool:
+def mixes_types(op_call: OpCall) -> bool:
     """Whether this call is of a batch norm whose input and parameters differ in type, as under autocast."""
-    target: Any = asked.node.target
+    target: Any = op_call.node.target
     if target._schema.name != "aten::native_batch_norm":
         return False
     names = ("input", "weight", "bias", "running_mean", "running_var")
-    return len({asked.tensor(name).dtype for name in names if asked.is_tensor(name)}) > 1
+    return len({op_call.tensor(name).dtype for name in names if op_call.is_tensor(name)}) > 1
 
 
 def _wants_gradients(node: Node) -> bool:
@@ -237,6 +238,8 @@ def qualified_name(target: OpOverload) -> str:
 
 def _writing_tensors(target: Any, generated: bool) -> OpOverload | None:
     """As `out_overload`, where all that it writes are tensors, none a list of them."""
-    found = out_overload(target, generated)
-    arguments = [] if found is None else found._schema.arguments
-    return found if all(str(each.type) == "Tensor" for each in arguments if each.is_out) else None
+    overload = out_overload(target, generated)
+    arguments = [] if overload is None else overload._schema.arguments
+    return (
+        overload if all(str(argument.type) == "Tensor" for argument in arguments if argument.is_out) else None
+    )

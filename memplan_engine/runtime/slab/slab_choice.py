@@ -12,7 +12,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from memplan_engine.errors import InputError
-from memplan_engine.graph import Op, Role, Tensor, span
+from memplan_engine.graph import PRODUCED, Op, Role, Tensor, span
 from memplan_engine.runtime.slab.binding import Binding
 from memplan_engine.runtime.slab.out_calls import (
     COMPOSITES,
@@ -20,7 +20,7 @@ from memplan_engine.runtime.slab.out_calls import (
     ONE_TYPE,
     PARTS,
     UNTRUSTED,
-    Asked,
+    OpCall,
     folds_otherwise,
     generated_out,
     mixes_types,
@@ -29,7 +29,7 @@ from memplan_engine.runtime.slab.out_calls import (
     write_joined,
 )
 from memplan_engine.runtime.slab.out_equivalents import Equivalent, find_equivalent
-from memplan_engine.runtime.slab.slab_report import Made, Way
+from memplan_engine.runtime.slab.slab_report import MadeStorage, Way
 from memplan_engine.torch_capture.torch_run import attribute_of, kind_of, tensor_of
 
 POLICIES = ("native", "all")
@@ -38,7 +38,7 @@ RESIZING = ("aten.resize_", "aten.resize_as_", "aten.set_")
 BY_PLACE = ("aten.as_strided", "aten.as_strided_", "aten.as_strided_copy", "aten.as_strided_scatter")
 """Operators that count from the beginning of a storage, whatever part of it they are given."""
 
-Found = tuple[OpOverload | Equivalent | None, Way, str]
+InPlaceWrite = tuple[OpOverload | Equivalent | None, Way, str]
 """What writes the results of a node in place, the way that is, and why nothing does."""
 STEPWISE = ("aten.masked_fill", "aten.index_put", "aten.pad", "aten.constant_pad_nd")
 """Operators whose equivalents write their results in several steps."""
@@ -61,7 +61,7 @@ class Choices:
     """By node name, and for every storage made, in order, how and why."""
 
     by_node: Mapping[str, Choice]
-    made: tuple[Made, ...]
+    storages: tuple[MadeStorage, ...]
     device: torch.device
 
 
@@ -77,7 +77,7 @@ def choose(module: GraphModule, binding: Binding, policy: str) -> Choices:
     nodes = {node.name: node for node in module.graph.nodes if node.op == "call_function"}
     device = slab_device(nodes, binding)
     by_node: dict[str, Choice] = {}
-    made: list[Made] = []
+    storages: list[MadeStorage] = []
     seen: set[str] = set()
     placed: set[str] = set()
     kept = _kept_whole(nodes, binding)
@@ -90,20 +90,20 @@ def choose(module: GraphModule, binding: Binding, policy: str) -> Choices:
             tensor.name: kept.get(tensor.storage) or _obstacle(tensor, node, binding, policy, device)
             for tensor in fresh
         }
-        wanted = {tensor.name for tensor in fresh if not reasons[tensor.name]}
+        candidates = {tensor.name for tensor in fresh if not reasons[tensor.name]}
         way, reason = Way.LEFT, ""
-        if wanted and node is not None:
-            choice, reason = _choose_way(node, op, wanted, binding, policy, placed)
+        if candidates and node is not None:
+            choice, reason = _choose_way(node, op, candidates, binding, policy, placed)
             way = choice.way
             if way is not Way.LEFT:
                 by_node[op.name] = choice
         for tensor in fresh:
-            own = (way, reason) if tensor.name in wanted else (Way.LEFT, reasons[tensor.name])
+            own = (way, reason) if tensor.name in candidates else (Way.LEFT, reasons[tensor.name])
             nbytes = binding.storages[tensor.storage].nbytes
-            made.append(Made(tensor.storage, nbytes, op.name, op.kind, *own))
+            storages.append(MadeStorage(tensor.storage, nbytes, op.name, op.kind, *own))
             if own[0] is not Way.LEFT:
                 placed.add(tensor.storage)
-    return Choices(by_node, tuple(made), device)
+    return Choices(by_node, tuple(storages), device)
 
 
 def _kept_whole(nodes: Mapping[str, Node], binding: Binding) -> dict[str, str]:
@@ -118,9 +118,9 @@ def _kept_whole(nodes: Mapping[str, Node], binding: Binding) -> dict[str, str]:
             reasons.update(dict.fromkeys(storages, "an op counts from the beginning of its storage"))
         elif node is not None and copies_storage(node):
             # What is made lies in its storage where its argument lies in the argument's.
-            made = binding.tensors[node.name].storage
-            if made in reasons and isinstance(node.args[0], Node):
-                reasons.setdefault(binding.tensors[tensor_of(node.args[0])].storage, reasons[made])
+            result = binding.tensors[node.name].storage
+            if result in reasons and isinstance(node.args[0], Node):
+                reasons.setdefault(binding.tensors[tensor_of(node.args[0])].storage, reasons[result])
     return reasons
 
 
@@ -128,8 +128,8 @@ def _counts_from_the_beginning(node: Node) -> bool:
     """Whether `node`, or a node of a graph that it calls, is one of `BY_PLACE`."""
     if isinstance(node.target, HigherOrderOperator):
         parents = [arg for arg in node.args if isinstance(arg, Node) and arg.op == "get_attr"]
-        called = [attribute_of(node.graph.owning_module, parent) for parent in parents]  # type: ignore[arg-type]
-        graphs = [module.graph for module in called if isinstance(module, GraphModule)]
+        modules = [attribute_of(node.graph.owning_module, parent) for parent in parents]  # type: ignore[arg-type]
+        graphs = [module.graph for module in modules if isinstance(module, GraphModule)]
         return any(_counts_from_the_beginning(inner) for graph in graphs for inner in graph.nodes)
     return node.op == "call_function" and kind_of(node) in BY_PLACE
 
@@ -146,7 +146,7 @@ def _fresh(op: Op, binding: Binding, seen: set[str]) -> list[Tensor]:
     for name in op.outputs:
         tensor = binding.tensors[name]
         storage = binding.storages[tensor.storage]
-        if storage.name in seen or storage.role not in (Role.ACTIVATION, Role.OUTPUT):
+        if storage.name in seen or storage.role not in PRODUCED:
             continue
         seen.add(storage.name)
         if storage.nbytes:
@@ -169,18 +169,22 @@ def _obstacle(tensor: Tensor, node: Node | None, binding: Binding, policy: str, 
 
 
 def _choose_way(
-    node: Node, op: Op, wanted: set[str], binding: Binding, policy: str, placed: set[str]
+    node: Node, op: Op, candidates: set[str], binding: Binding, policy: str, placed: set[str]
 ) -> tuple[Choice, str]:
-    results = {place: name for place, name in results_of(node) if name in wanted}
+    results = {index: name for index, name in results_of(node) if name in candidates}
     whole = all(_is_whole(binding.tensors[name], binding) for name in results.values())
     write, way, reason = _in_place(node)
-    taken = {one for name in results.values() for one in binding.taken.get(binding.tensors[name].storage, ())}
-    if taken & placed:
-        write, way, reason = _over_its_inputs(node, taken & placed, binding, (write, way, reason))
+    overwritten = {
+        storage
+        for name in results.values()
+        for storage in binding.overwrites.get(binding.tensors[name].storage, ())
+    }
+    if overwritten & placed:
+        write, way, reason = _over_its_inputs(node, overwritten & placed, binding, (write, way, reason))
     if write is not None and not whole:
         write, reason = None, "its storage is larger than its result"
     if write is not None:
-        return Choice(way, results, write, _laid_out_anew(node, taken & placed, binding)), ""
+        return Choice(way, results, write, _laid_out_anew(node, overwritten & placed, binding)), ""
     if policy == "native":
         return Choice(Way.LEFT, results), reason
     generated = generated_out(node.target) if whole and _all_tensors(node) else None
@@ -189,51 +193,53 @@ def _choose_way(
     return Choice(Way.COPIED, results), reason
 
 
-def _over_its_inputs(node: Node, taken: set[str], binding: Binding, found: Found) -> Found:
-    """What writes the result of `node` over the storages `taken`, which it reads: `found` where that is one
-    kernel, which goes element by element, or a concatenation that leaves them where they are."""
+def _over_its_inputs(
+    node: Node, overwritten: set[str], binding: Binding, choice: InPlaceWrite
+) -> InPlaceWrite:
+    """What writes the result of `node` over the storages `overwritten`, which it reads: `choice` where that
+    is one kernel, which goes element by element, or a concatenation that leaves them where they are."""
 
-    def is_taken(one: Node) -> bool:
-        tensor = binding.tensors.get(tensor_of(one))
-        return tensor is not None and tensor.storage in taken
+    def is_overwritten(operand: Node) -> bool:
+        tensor = binding.tensors.get(tensor_of(operand))
+        return tensor is not None and tensor.storage in overwritten
 
     if kind_of(node) == "aten.cat":
         inputs: Any = node.args[0]
-        there = frozenset(number for number, one in enumerate(inputs) if is_taken(one))
-        joined = Equivalent(lambda asked: True, lambda site: write_joined(site, there))
+        in_place = frozenset(number for number, operand in enumerate(inputs) if is_overwritten(operand))
+        joined = Equivalent(lambda op_call: True, lambda site: write_joined(site, in_place))
         return joined, Way.EQUIVALENT, ""
     # They copy their first input before they read the others.
-    stepwise = isinstance(found[0], Equivalent) and kind_of(node) in STEPWISE
-    if stepwise and any(map(is_taken, node.all_input_nodes[1:])):
+    stepwise = isinstance(choice[0], Equivalent) and kind_of(node) in STEPWISE
+    if stepwise and any(map(is_overwritten, node.all_input_nodes[1:])):
         return None, Way.LEFT, "writes over what it reads in more than one step"
-    return found
+    return choice
 
 
-def _laid_out_anew(node: Node, taken: set[str], binding: Binding) -> Node | None:
+def _laid_out_anew(node: Node, overwritten: set[str], binding: Binding) -> Node | None:
     """The input that the result of `node` lies on, where they have a dimension of size 1: strides say nothing
     there, real ones are not those captured, and torch compares them all the same."""
     result = node.meta["val"]
-    for one in node.all_input_nodes if isinstance(result, torch.Tensor) and 1 in result.shape else ():
-        value, tensor = one.meta.get("val"), binding.tensors.get(tensor_of(one))
-        on_it = tensor is not None and tensor.storage in taken
+    for operand in node.all_input_nodes if isinstance(result, torch.Tensor) and 1 in result.shape else ():
+        value, tensor = operand.meta.get("val"), binding.tensors.get(tensor_of(operand))
+        on_it = tensor is not None and tensor.storage in overwritten
         if on_it and isinstance(value, torch.Tensor) and value.shape == result.shape:
-            return one
+            return operand
     return None
 
 
-def _in_place(node: Node) -> Found:
+def _in_place(node: Node) -> InPlaceWrite:
     """What writes the results of `node` in place; why nothing does."""
     if isinstance(node.target, HigherOrderOperator):
         return None, Way.LEFT, "calls sub-graphs"
     if not isinstance(node.target, OpOverload):
         return None, Way.LEFT, "a Python function"
-    equivalent = find_equivalent(Asked(node))
+    equivalent = find_equivalent(OpCall(node))
     if equivalent is not None:
         return equivalent, Way.EQUIVALENT, ""
     overload = native_out(node.target)
-    if overload is not None and qualified_name(overload) in COMPOSITES and folds_otherwise(Asked(node)):
+    if overload is not None and qualified_name(overload) in COMPOSITES and folds_otherwise(OpCall(node)):
         return None, Way.LEFT, FOLDS
-    if overload is not None and mixes_types(Asked(node)):
+    if overload is not None and mixes_types(OpCall(node)):
         return None, Way.LEFT, ONE_TYPE
     if overload is not None and _all_tensors(node):
         return overload, Way.NATIVE, ""
@@ -259,9 +265,9 @@ def results_of(node: Node) -> Iterator[tuple[int, str]]:
     if isinstance(value, torch.Tensor):
         yield 0, node.name
         return
-    for place, leaf in enumerate(pytree.tree_leaves(value)):
+    for index, leaf in enumerate(pytree.tree_leaves(value)):
         if isinstance(leaf, torch.Tensor):
-            yield place, f"{node.name}.{place}"
+            yield index, f"{node.name}.{index}"
 
 
 def value_of(node: Node, tensor: str) -> torch.Tensor:
@@ -269,9 +275,9 @@ def value_of(node: Node, tensor: str) -> torch.Tensor:
     value = node.meta["val"]
     if isinstance(value, torch.Tensor):
         return value
-    place = int(tensor.rpartition(".")[2])
-    found: torch.Tensor = pytree.tree_leaves(value)[place]
-    return found
+    index = int(tensor.rpartition(".")[2])
+    leaf: torch.Tensor = pytree.tree_leaves(value)[index]
+    return leaf
 
 
 def slab_device(nodes: Mapping[str, Node], binding: Binding) -> torch.device:

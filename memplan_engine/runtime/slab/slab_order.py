@@ -37,16 +37,16 @@ def find_order(module: GraphModule, binding: Binding, storages: Sequence[str]) -
     only those count from which no other one follows by data, and those from which the new storage's own op
     does not follow.
     """
-    place = {node.name: index for index, node in enumerate(module.graph.nodes)}
+    position = {node.name: index for index, node in enumerate(module.graph.nodes)}
     ancestors = _ancestors(module)
     touchers: dict[str, list[str]] = {storage: [] for storage in storages}
     for op in binding.graph.ops:
         node = op.name.split(".")[0]
         for tensor in (*op.inputs, *op.mutates, *op.outputs):
-            of = touchers.get(binding.tensors[tensor].storage)
-            if of is not None and (not of or of[-1] != node):
-                of.append(node)
-    last = {storage: _sinks(nodes, place, ancestors) for storage, nodes in touchers.items()}
+            touching = touchers.get(binding.tensors[tensor].storage)
+            if touching is not None and (not touching or touching[-1] != node):
+                touching.append(node)
+    last = {storage: _sinks(nodes, position, ancestors) for storage, nodes in touchers.items()}
     before: dict[str, tuple[str, ...]] = {}
     pieces: list[Piece] = []
     for storage in storages:
@@ -56,23 +56,25 @@ def find_order(module: GraphModule, binding: Binding, storages: Sequence[str]) -
         for earlier in occupants:
             waits.update(dict.fromkeys(last[earlier]))
         before[storage] = tuple(
-            name for name in waits if place[name] < place[maker] and not ancestors[maker] >> place[name] & 1
+            name
+            for name in waits
+            if position[name] < position[maker] and not ancestors[maker] >> position[name] & 1
         )
-    everybody = sorted({name for nodes in touchers.values() for name in nodes}, key=place.__getitem__)
-    return Order(before, last, _sinks(everybody, place, ancestors))
+    everybody = sorted({name for nodes in touchers.values() for name in nodes}, key=position.__getitem__)
+    return Order(before, last, _sinks(everybody, position, ancestors))
 
 
 def _ancestors(module: GraphModule) -> dict[str, int]:
     """For each node the set, as bits by place, of the nodes that it follows from by data."""
     bits: dict[Node, int] = {}
-    place: dict[Node, int] = {}
+    position: dict[Node, int] = {}
     for index, node in enumerate(module.graph.nodes):
-        place[node] = index
-        found = 0
+        position[node] = index
+        mask = 0
         for source in node.all_input_nodes:
-            found |= bits[source] | 1 << place[source]
-        bits[node] = found
-    return {node.name: found for node, found in bits.items()}
+            mask |= bits[source] | 1 << position[source]
+        bits[node] = mask
+    return {node.name: mask for node, mask in bits.items()}
 
 
 def _sinks(nodes: Iterable[str], place: Mapping[str, int], ancestors: Mapping[str, int]) -> tuple[str, ...]:
@@ -128,19 +130,19 @@ def check_order(module: GraphModule) -> None:
     expected = module.meta.get(ORDER)
     if expected is None:
         raise InputError("order", "graph", "no recorded order", "a graph that insert_slab made")
-    found = [node.name for node in module.graph.nodes]
-    known, present = set(expected), set(found)
-    if added := [name for name in found if name not in known]:
+    names = [node.name for node in module.graph.nodes]
+    planned, present = set(expected), set(names)
+    if added := [name for name in names if name not in planned]:
         raise InputError("order", f"node {added[0]!r}", "a node that was added", "the graph as planned")
     if missing := [name for name in expected if name not in present]:
         raise InputError("order", f"node {missing[0]!r}", "no such node", "the graph as planned")
-    places = _places(module)
-    for name, given in module.meta[PLACES].items():
-        if places.get(name) != given:
+    current = _places(module)
+    for name, arguments in module.meta[PLACES].items():
+        if current.get(name) != arguments:
             raise InputError(
-                "order", f"node {name!r}", f"arguments {places.get(name)}", f"{given}, as planned"
+                "order", f"node {name!r}", f"arguments {current.get(name)}", f"{arguments}, as planned"
             )
-    place = {name: index for index, name in enumerate(expected)}
-    for one, other in pairwise(found):
-        if place[one] > place[other]:
-            raise InputError("order", "graph", f"{one!r} before {other!r}", f"{other!r} before {one!r}")
+    position = {name: index for index, name in enumerate(expected)}
+    for first, second in pairwise(names):
+        if position[first] > position[second]:
+            raise InputError("order", "graph", f"{first!r} before {second!r}", f"{second!r} before {first!r}")

@@ -15,11 +15,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def share_in_place(made: Iterable[Made], returned: Collection[str]) -> float:
-    """Bytes written in place, of all bytes `made` but those `returned`; 1.0 where none are."""
-    planned = [each for each in made if each.storage not in returned]
-    whole = sum(each.nbytes for each in planned)
-    return sum(each.nbytes for each in planned if each.way in IN_PLACE) / whole if whole else 1.0
+def share_in_place(storages: Iterable[MadeStorage], returned: Collection[str]) -> float:
+    """Bytes written in place, of all bytes `storages` but those `returned`; 1.0 where none are."""
+    planned = [entry for entry in storages if entry.storage not in returned]
+    whole = sum(entry.nbytes for entry in planned)
+    return sum(entry.nbytes for entry in planned if entry.way in IN_PLACE) / whole if whole else 1.0
 
 
 class Way(StrEnum):
@@ -41,7 +41,7 @@ IN_PLACE = (Way.NATIVE, Way.EQUIVALENT)
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MadeStorage:
     """A storage that an op makes: its name and bytes, the op's name and kind, its way into the slab, and the
     reason where it is not written in place ("" otherwise)."""
 
@@ -62,26 +62,26 @@ class SlabReport:
     name: str
     policy: str
     slab_bytes: int
-    made: tuple[Made, ...]
+    made: tuple[MadeStorage, ...]
     returned: frozenset[str]
     views: int
     in_place: int
 
     @property
-    def left_out(self) -> tuple[Made, ...]:
+    def left_out(self) -> tuple[MadeStorage, ...]:
         """What stays with the allocator."""
-        return tuple(made for made in self.made if made.way is Way.LEFT)
+        return tuple(entry for entry in self.made if entry.way is Way.LEFT)
 
     @property
     def nodes(self) -> dict[Way, int]:
         """How many storages go each way."""
-        counted = Counter(made.way for made in self.made)
+        counted = Counter(entry.way for entry in self.made)
         return {way: counted[way] for way in Way}
 
     @property
     def nbytes(self) -> dict[Way, int]:
         """Bytes of the storages that go each way."""
-        return {way: sum(made.nbytes for made in self.made if made.way is way) for way in Way}
+        return {way: sum(entry.nbytes for entry in self.made if entry.way is way) for way in Way}
 
     @property
     def share(self) -> float:
@@ -102,8 +102,8 @@ class SlabReport:
             f"  in place   {self.in_place:>6} nodes",
         ]
         reasons: Counter[tuple[str, str]] = Counter()
-        for made in self.made:
-            if made.reason:
-                reasons[made.kind, made.reason] += made.nbytes
+        for entry in self.made:
+            if entry.reason:
+                reasons[entry.kind, entry.reason] += entry.nbytes
         lines += [f"  {kind}: {reason}, {format_bytes(n)}" for (kind, reason), n in reasons.most_common()]
         return "\n".join(lines)

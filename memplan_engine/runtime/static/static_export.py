@@ -108,19 +108,21 @@ class Export:
         program = self.program
         count = len(program.state)
         flat = [*program.state, *leaves]
-        found = specialise(program.module, flat, count, self.name)
-        whole = [*program.state, *found.constants, *leaves]
-        count += len(found.constants)
-        made = program_from_module(found.module, whole, state=count, name=self.name, graph=found.graph)
+        specialised = specialise(program.module, flat, count, self.name)
+        whole = [*program.state, *specialised.constants, *leaves]
+        count += len(specialised.constants)
+        plain = program_from_module(
+            specialised.module, whole, state=count, name=self.name, graph=specialised.graph
+        )
         return replace(
-            made, expected=expected, written=program.written, form=program.form, out_spec=program.out_spec
+            plain, expected=expected, written=program.written, form=program.form, out_spec=program.out_spec
         )
 
     def _expected(self, leaves: Sequence[Any]) -> tuple[Expected, ...]:
         """What each input must be, given the sizes that the dynamic dimensions have here."""
         if not self.symbols.ranges:
             return self.program.expected
-        names = [one.name for one in self.program.expected]
+        names = [entry.name for entry in self.program.expected]
         numbers = self.symbols.solve(names, self.values, leaves, self.name)
         return tuple(
             Expected(
@@ -176,15 +178,15 @@ def _dynamic(exported: torch.export.ExportedProgram, model: torch.nn.Module, nam
     """The Export of a program with symbols. Its `program` can be called only once it is specialised; its
     Graph is a stub."""
     form = call_form(model, exported.call_spec.in_spec)
-    program, given = program_and_inputs(exported, Graph(name, (), (), (), (), (), ()), name, form)
+    program, inputs = program_and_inputs(exported, Graph(name, (), (), (), (), (), ()), name, form)
     ranges = {symbol: (bounds.lower, bounds.upper) for symbol, bounds in exported.range_constraints.items()}
-    return _export(program, given, Symbols(ranges))
+    return _export(program, inputs, Symbols(ranges))
 
 
 def _export(program: Program, values: tuple[Any, ...], symbols: Symbols) -> Export:
     positional, keywords = program.form.spec.children()
     tensors = _count(values) == len(values)
-    flat = tensors and all(one.is_leaf() for one in (*positional.children(), *keywords.children()))
+    flat = tensors and all(child.is_leaf() for child in (*positional.children(), *keywords.children()))
     names = tuple(map(str, keywords.context or ()))
     plain = positional.num_children if flat and not names else None
     named = names if flat and not positional.num_children else ()
@@ -233,24 +235,24 @@ class _Looked:
         self.run = Run(name)
         self.slots: dict[Node, Slot] = {}
         self.placeholders = module.graph.find_nodes(op="placeholder")
-        given = [
-            self.run.take(node.name, value, place < state)
-            for place, (node, value) in enumerate(zip(self.placeholders, inputs, strict=True))
+        arguments = [
+            self.run.take(node.name, value, index < state)
+            for index, (node, value) in enumerate(zip(self.placeholders, inputs, strict=True))
         ]
-        self.run.run(module, given, self.slots)
+        self.run.run(module, arguments, self.slots)
         self.values = {node: slot.value for node, slot in self.slots.items()}
 
     def constants(self) -> dict[Node, torch.Tensor]:
         """The results of operators that depend on nothing else, of those that others read."""
-        kept = self._changing()
+        changing = self._changing()
         real: dict[Node, torch.Tensor] = {}
         for node in self.module.graph.nodes:
             computed = _computes(node) and isinstance(self.values[node], torch.Tensor)
-            if not computed or not kept.isdisjoint(self._storages(node)):
+            if not computed or not changing.isdisjoint(self._storages(node)):
                 continue
             if all(source in real or self._is_plain(source) for source in node.all_input_nodes):
-                known = {**self.values, **real}
-                args, kwargs = map_arg((node.args, node.kwargs), known.__getitem__)
+                env = {**self.values, **real}
+                args, kwargs = map_arg((node.args, node.kwargs), env.__getitem__)
                 real[node] = node.target(*args, **kwargs)
         return {node: value for node, value in real.items() if any(user not in real for user in node.users)}
 
@@ -267,25 +269,25 @@ class _Looked:
         """The new graph, in which `constants` are placeholders behind the weights."""
         graph, env = torch.fx.Graph(), {}
         for node in (*self.placeholders[: self.state], *constants, *self.placeholders[self.state :]):
-            env[node] = self._noted(graph.placeholder(node.name), node)
+            env[node] = self._with_value(graph.placeholder(node.name), node)
         for node in self.module.graph.nodes:
             if node.op == "output":
                 graph.output(map_arg(node.args[0], lambda used: self._read(used, env)))
             elif node in needed and node not in env and not self._is_number(node):
-                env[node] = self._noted(graph.node_copy(node, lambda used: self._read(used, env)), node)
+                env[node] = self._with_value(graph.node_copy(node, lambda used: self._read(used, env)), node)
         graph.lint()
-        made = GraphModule(self.module, graph)
-        made.meta.update(self.module.meta)
-        return made
+        module = GraphModule(self.module, graph)
+        module.meta.update(self.module.meta)
+        return module
 
     def describe(self, constants: Collection[Node], needed: set[Node]) -> Graph:
         """The new graph as memplan sees it."""
-        run, kept = self.run, {node.name for node in (*self.placeholders, *constants, *needed)}
-        run.ops = [op for op in run.ops if _root(op.name) in kept - {node.name for node in constants}]
-        run.tensors = {label: tensor for label, tensor in run.tensors.items() if _root(label) in kept}
+        run, names = self.run, {node.name for node in (*self.placeholders, *constants, *needed)}
+        run.ops = [op for op in run.ops if _root(op.name) in names - {node.name for node in constants}]
+        run.tensors = {label: tensor for label, tensor in run.tensors.items() if _root(label) in names}
         run.storages = {label: run.storages[label] for label in run.tensors}
         results = [label for node in constants for label in labels(self.slots[node].names)]
-        run.constants = [label for label in (*run.constants, *results) if _root(label) in kept]
+        run.constants = [label for label in (*run.constants, *results) if _root(label) in names]
         return assemble(run, look_up(self.module.graph.output_node().args[0], self.slots))
 
     def _read(self, node: Node, env: Mapping[Node, Node]) -> Any:
@@ -295,12 +297,12 @@ class _Looked:
     def _is_number(self, node: Node) -> bool:
         return node.op == "call_function" and self._is_plain(node)
 
-    def _noted(self, made: Node, node: Node) -> Node:
+    def _with_value(self, new: Node, node: Node) -> Node:
         # In the shape and strides of that moment: an op may change them in place later on.
         slot, tensors = self.slots[node], self.run.tensors
         value = pytree.tree_map(lambda leaf, name: tensors.get(name, leaf), slot.value, slot.names)
-        made.meta = {**node.meta, "val": value}
-        return made
+        new.meta = {**node.meta, "val": value}
+        return new
 
     def _is_plain(self, node: Node) -> bool:
         """Whether the value of `node` is known before the run: a number, or a check of numbers."""

@@ -96,8 +96,8 @@ class Tape:
     def layouts(self) -> list[tuple[int, torch.Size, tuple[int, ...]]]:
         """The shape and strides of every standing register that is given to an `out` variant by name."""
         written = {index for record in self.records if record.out for _, index in record.keywords}
-        found = [(index, self.registers[index]) for index in sorted(written)]
-        return [(i, one.shape, one.stride()) for i, one in found if isinstance(one, torch.Tensor)]
+        values = [(index, self.registers[index]) for index in sorted(written)]
+        return [(i, value.shape, value.stride()) for i, value in values if isinstance(value, torch.Tensor)]
 
     def _loaded(self, inputs: Sequence[Any]) -> list[Any]:
         registers = list(self.registers)
@@ -142,9 +142,9 @@ class _Recorder:
         outputs: tuple[int, ...] = ()
         for node in self.module.graph.nodes:
             if node.op == "placeholder":
-                place = len(self.of)
-                if place < len(self.state):
-                    self.of[node] = self._constant(self.state[place])
+                position = len(self.of)
+                if position < len(self.state):
+                    self.of[node] = self._constant(self.state[position])
                 else:
                     self.of[node] = self._register()
                     inputs.append(self.of[node])
@@ -162,7 +162,7 @@ class _Recorder:
     def _compact(self, records: Sequence[Record], inputs: Sequence[int], outputs: Sequence[int]) -> Tape:
         """The tape without the registers that nobody uses: those of what was made once and for all."""
         used = {*inputs, *outputs, *(index for record in records for index in _touched(record))}
-        new = {old: place for place, old in enumerate(sorted(used))}
+        new = {old: position for position, old in enumerate(sorted(used))}
         moved = [
             replace(
                 record,
@@ -176,8 +176,8 @@ class _Recorder:
         self.registers = [self.registers[index] for index in sorted(used)]
         self.constant = {new[index] for index in self.constant & used}
         steps = tuple(self._step(record) for record in moved)
-        taken, given = (tuple(new[index] for index in indices) for indices in (inputs, outputs))
-        return Tape(self.name, tuple(self.registers), tuple(moved), taken, given, steps)
+        new_inputs, new_outputs = (tuple(new[index] for index in indices) for indices in (inputs, outputs))
+        return Tape(self.name, tuple(self.registers), tuple(moved), new_inputs, new_outputs, steps)
 
     def _output(self, value: Any, node: Node) -> int:
         """The register of an output; of a tensor that stands for good another tensor with its storage."""
@@ -256,20 +256,20 @@ class _Recorder:
             return False
         if node.target._schema.is_mutable or not gives_views(node.target):
             return False
-        given = [self.registers[index] for index in args]
+        operands = [self.registers[index] for index in args]
         named = {key: self.registers[index] for key, index in keywords.items()}
-        homes = set(map(storage_of, tensors_of((given, named))))
+        homes = set(map(storage_of, tensors_of((operands, named))))
         if not homes:
             return False
         with torch.no_grad():
-            value = node.target(*given, **named)
-        made = set(map(storage_of, tensors_of(value)))
-        if not made or not made <= homes:
+            value = node.target(*operands, **named)
+        storages = set(map(storage_of, tensors_of(value)))
+        if not storages or not storages <= homes:
             return False
         self.of[node] = self._constant(value)
         if isinstance(value, (tuple, list)):
-            for place, item in enumerate(value):
-                self.items[node, place] = self._constant(item)
+            for position, item in enumerate(value):
+                self.items[node, position] = self._constant(item)
         return True
 
     def _result(self, node: Node, args: list[int], keywords: dict[str, int]) -> int:
@@ -278,25 +278,25 @@ class _Recorder:
         target = node.target
         if self.hoists and isinstance(target, OpOverload):
             arguments, returns = target._schema.arguments, target._schema.returns
-            given: dict[str, int] = arguments_of(target, args, keywords)
+            registers: dict[str, int] = arguments_of(target, args, keywords)
             written = [a for a in arguments if a.alias_info is not None and a.alias_info.is_write]
-            same = [given.get(a.name, -1) for a in written]
+            same = [registers.get(a.name, -1) for a in written]
             if written and len(returns) == len(written) and all(r.alias_info is not None for r in returns):
                 if len(returns) == 1 and same[0] in self.constant:
                     return same[0]
-                for place, index in enumerate(same):
+                for position, index in enumerate(same):
                     if index in self.constant:
-                        self.items[node, place] = index
+                        self.items[node, position] = index
         return self._register()
 
     def _step(self, record: Record) -> Step:
-        places, call = record.args, record.call
+        indices, call = record.args, record.call
         standing = {key: self.registers[i] for key, i in record.keywords if i in self.constant}
         moving = [(key, index) for key, index in record.keywords if index not in self.constant]
         if moving:
-            call = _with_keywords(call, len(places), [key for key, _ in moving])
-            places = (*places, *(index for _, index in moving))
-        return call, _taker(places), standing, record.result, record.dies
+            call = _with_keywords(call, len(indices), [key for key, _ in moving])
+            indices = (*indices, *(index for _, index in moving))
+        return call, _getter(indices), standing, record.result, record.dies
 
 
 def _with_ends(records: Sequence[Record], constant: set[int], kept: set[int]) -> tuple[Record, ...]:
@@ -313,19 +313,19 @@ def _touched(record: Record) -> set[int]:
     return {*record.args, *(index for _, index in record.keywords), record.result}
 
 
-def _taker(places: tuple[int, ...]) -> Callable[[list[Any]], Sequence[Any]]:
+def _getter(indices: tuple[int, ...]) -> Callable[[list[Any]], Sequence[Any]]:
     """What takes the arguments out of the registers, as a sequence."""
-    if len(places) > 1:
-        return operator.itemgetter(*places)
-    first = places[0] if places else 0
-    return operator.itemgetter(slice(first, first + len(places)))
+    if len(indices) > 1:
+        return operator.itemgetter(*indices)
+    first = indices[0] if indices else 0
+    return operator.itemgetter(slice(first, first + len(indices)))
 
 
 def _with_keywords(call: Callable[..., Any], count: int, names: Sequence[str]) -> Callable[..., Any]:
-    def called(*values: Any, **others: Any) -> Any:
-        return call(*values[:count], **dict(zip(names, values[count:], strict=True)), **others)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return call(*args[:count], **dict(zip(names, args[count:], strict=True)), **kwargs)
 
-    return called
+    return wrapper
 
 
 def _parts(value: Any) -> tuple[list[Any], Callable[..., Any]]:

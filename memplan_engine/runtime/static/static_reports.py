@@ -12,7 +12,7 @@ from typing import Any
 from rich.table import Table
 
 from memplan_engine.errors import InputError
-from memplan_engine.runtime.slab.slab_report import Made, counted
+from memplan_engine.runtime.slab.slab_report import MadeStorage, counted
 from memplan_engine.runtime.static.static_records import Tape
 from memplan_engine.runtime.trial.bench import time_by_turns
 from memplan_engine.units import format_bytes, format_percent
@@ -70,7 +70,7 @@ class MemoryReport:
     managed_bytes: int
     share: float
     constant_bytes: int
-    left: tuple[Made, ...]
+    left: tuple[MadeStorage, ...]
     replans: int
 
     @property

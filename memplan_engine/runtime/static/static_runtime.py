@@ -105,12 +105,12 @@ class StaticRuntime:
         name: str | None = None,
     ) -> None:
         args, kwargs = call_of(example_inputs, example_kwargs)
-        chosen = get_strategy(strategy) if isinstance(strategy, str) else strategy
+        strategy = get_strategy(strategy) if isinstance(strategy, str) else strategy
         self.export: Export = export(module, args, kwargs, dynamic_shapes, name)
         self.module = module
         self.cleanup_activations, self.enable_out_variants = cleanup_activations, enable_out_variants
         self.runs = 0
-        self.slots = Slots(self.export.name, chosen, seconds)
+        self.slots = Slots(self.export.name, strategy, seconds)
         self._replans: list[Replan] = []
         self._shaped: dict[Any, Shaped] = {}
         self._odd: frozenset[str] = frozenset()
@@ -190,7 +190,7 @@ class StaticRuntime:
         before = self.slots.nbytes
         grown = self.slots.admit(shaped.managed.slots, shaped.program.graph)
         if grown is not None and self.runs:
-            names = (one.name for one in self.export.program.expected)
+            names = (entry.name for entry in self.export.program.expected)
             shapes = [(n, tuple(v.shape)) for n, v in zip(names, leaves, strict=True) if hasattr(v, "shape")]
             replan = Replan(self.runs + 1, before, self.slots.nbytes, grown, tuple(shapes))
             self._replans.append(replan)
@@ -213,9 +213,9 @@ class StaticRuntime:
             len(self.slots.slots),
             self._tensors,
             sum(slot.nbytes for slot in self.slots.slots.values()),
-            share_in_place(managed.made, managed.returned),
+            share_in_place(managed.storages, managed.returned),
             sum(tensor.nbytes for tensor in extra),
-            tuple(one for one in managed.made if one.way not in IN_PLACE),
+            tuple(entry for entry in managed.storages if entry.way not in IN_PLACE),
             len(self._replans),
         )
 
@@ -309,11 +309,11 @@ class StaticRuntime:
         watch = FirstRun()
         with torch.no_grad():
             values, out = watch.run(shaped.unplanned, leaves)
-        seen = observed(shaped.managed, shaped.program.graph, watch, out)
-        self._odd = frozenset(shaped.managed.slots.keys() - seen.slots.keys())
-        known = {tensor.name for tensor in shaped.program.graph.tensors}
-        self._tensors = sum(len(known.intersection(watch.shared.get(name, ()))) for name in seen.slots)
-        shaped.managed = seen
+        managed = observed(shaped.managed, shaped.program.graph, watch, out)
+        self._odd = frozenset(shaped.managed.slots.keys() - managed.slots.keys())
+        names = {tensor.name for tensor in shaped.program.graph.tensors}
+        self._tensors = sum(len(names.intersection(watch.shared.get(name, ()))) for name in managed.slots)
+        shaped.managed = managed
         self.refresh_plan(shaped, leaves)
         return values
 
@@ -337,8 +337,9 @@ class StaticRuntime:
         written where others lie."""
         for old, new in zip(before, tape.layouts(), strict=True):
             if old != new:
-                given = ((one, index) for one in tape.records if one.out for _, index in one.keywords)
-                record = next(one for one, index in given if index == old[0])
+                record = next(
+                    r for r in tape.records if r.out and old[0] in (index for _, index in r.keywords)
+                )
                 shapes = f"shape {tuple(new[1])}, captured as {tuple(old[1])}"
                 if new[1] == old[1]:
                     shapes = f"strides {tuple(new[2])}, captured as {tuple(old[2])}"

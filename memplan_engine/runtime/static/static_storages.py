@@ -19,7 +19,7 @@ from memplan_engine.runtime.program import Program
 from memplan_engine.runtime.slab.binding import bind
 from memplan_engine.runtime.slab.operators import aligned
 from memplan_engine.runtime.slab.slab_choice import choose
-from memplan_engine.runtime.slab.slab_report import IN_PLACE, Made, Way
+from memplan_engine.runtime.slab.slab_report import IN_PLACE, MadeStorage, Way
 from memplan_engine.runtime.static.static_records import Tape
 from memplan_engine.runtime.static.static_reports import Grown
 from memplan_engine.schedule import sequential
@@ -44,11 +44,11 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Managed:
-    """The storages of one program: `slots` of those that ops can write where they are told, by name; `made`
-    is everything that ops make, with the way of each and the reasons."""
+    """The storages of one program: `slots` of those that ops can write where they are told, by name;
+    `storages` is everything that ops make, with the way of each and the reasons."""
 
     slots: Mapping[str, Slot]
-    made: tuple[Made, ...]
+    storages: tuple[MadeStorage, ...]
     returned: frozenset[str]
 
 
@@ -59,10 +59,14 @@ def find_managed(program: Program) -> Managed:
     returned = frozenset(storage.name for storage in graph.storages if storage.role is Role.OUTPUT)
     if not any(s.role is Role.ACTIVATION and s.nbytes for s in graph.storages):
         return Managed({}, (), returned)
-    made = choose(program.module, bind(graph, make_plan(graph, "naive")), "native").made
+    storages = choose(program.module, bind(graph, make_plan(graph, "naive")), "native").storages
     alive = lifetimes(graph, sequential(graph))
-    slots = {one.storage: Slot(*alive[one.storage], one.nbytes) for one in made if one.way in IN_PLACE}
-    return without(Managed(slots, made, returned), _changing(program), CHANGES)
+    slots = {
+        entry.storage: Slot(*alive[entry.storage], entry.nbytes)
+        for entry in storages
+        if entry.way in IN_PLACE
+    }
+    return without(Managed(slots, storages, returned), _changing(program), CHANGES)
 
 
 def _changing(program: Program) -> set[str]:
@@ -101,8 +105,8 @@ class Slots:
         """Bytes of a buffer with a slot for each storage, each rounded up, as Static Runtime reckons."""
         return sum(aligned(slot.nbytes) for slot in self.slots.values())
 
-    def admit(self, wanted: Mapping[str, Slot], graph: Graph) -> tuple[Grown, ...] | None:
-        """Make room for `wanted`, storages of `graph`; None when there was room already, else the storages
+    def admit(self, needed: Mapping[str, Slot], graph: Graph) -> tuple[Grown, ...] | None:
+        """Make room for `needed`, storages of `graph`; None when there was room already, else the storages
         that are new or have grown, () when only lifetimes differ; the plan is a new one then.
 
         Raises
@@ -113,7 +117,7 @@ class Slots:
         # Steps mean something only among the same ops.
         slots = dict(self.slots) if ops == self.ops else {}
         grown = []
-        for name, slot in wanted.items():
+        for name, slot in needed.items():
             old = slots.get(name, Slot(slot.start, slot.end, 0))
             slots[name] = Slot(
                 min(old.start, slot.start), max(old.end, slot.end), max(old.nbytes, slot.nbytes)
@@ -141,28 +145,28 @@ class FirstRun(StorageWatch):
         self.at = ""
         self._names: dict[int, str] = {}
 
-    def made(self, storage: torch.UntypedStorage) -> int:
+    def allocated(self, storage: torch.UntypedStorage) -> int:
         """Take its size down."""
         self.sizes[self.at] = storage.nbytes()
         identity: int = storage._cdata
         self._names[identity] = self.at
         return identity
 
-    def gone(self, entry: int) -> None:
+    def freed(self, entry: int) -> None:
         """Another storage may come to lie where this one was."""
         self._names.pop(entry, None)
 
     def run(self, tape: Tape, inputs: Sequence[Any]) -> tuple[list[Any], frozenset[str]]:
         """The flat outputs of `tape`, and the names of the storages that are returned."""
-        self.given([tape.registers, inputs])
+        self.exclude([tape.registers, inputs])
 
         def around(index: int, call: Any, args: Any, kwargs: Any) -> Any:
             record = tape.records[index]
             value = call()
             lone = isinstance(value, torch.Tensor)
-            for place, leaf in enumerate(pytree.tree_leaves(value)):
+            for position, leaf in enumerate(pytree.tree_leaves(value)):
                 if isinstance(leaf, torch.Tensor):
-                    self.at = record.op if lone else f"{record.op}.{place}"
+                    self.at = record.op if lone else f"{record.op}.{position}"
                     self.strides[self.at] = tuple(leaf.stride())
                     self.returned(leaf, args, kwargs, record.call)
                     if name := self._name(leaf):
@@ -217,16 +221,16 @@ def _lies_as_captured(tensor: Tensor, run: FirstRun) -> bool:
 def without(managed: Managed, names: Collection[str], reason: str) -> Managed:
     """`managed` with the storages `names` left to the allocator."""
     slots = {name: slot for name, slot in managed.slots.items() if name not in names}
-    made = [
-        replace(one, way=Way.LEFT, reason=reason)
-        if one.storage in names and one.storage in managed.slots
-        else one
-        for one in managed.made
+    storages = [
+        replace(entry, way=Way.LEFT, reason=reason)
+        if entry.storage in names and entry.storage in managed.slots
+        else entry
+        for entry in managed.storages
     ]
-    return Managed(slots, tuple(made), managed.returned)
+    return Managed(slots, tuple(storages), managed.returned)
 
 
 def part_of(plan: Plan, names: Collection[str]) -> Plan:
     """`plan` with the buffers `names` alone, where they are."""
-    chosen = np.flatnonzero([name in names for name in plan.problem.names])
-    return replace(plan, problem=select(plan.problem, chosen), offsets=plan.offsets[chosen], objects=None)
+    rows = np.flatnonzero([name in names for name in plan.problem.names])
+    return replace(plan, problem=select(plan.problem, rows), offsets=plan.offsets[rows], objects=None)

@@ -68,11 +68,11 @@ class Bench:
         name, expected = self.expected(restore)
         restore()
         result = self.in_slab.run(self.target.args, self.target.kwargs)
-        found = compare_named(expected, self.named(result) | self.returned_by_model(restore), name)
-        if found.exact:
-            return found
+        equality = compare_named(expected, self.named(result) | self.returned_by_model(restore), name)
+        if equality.exact:
+            return equality
         op = self._first_differing(restore) or self._first_uneager(restore) or observed.op
-        return replace(found, op=op, unrepeatable=self._unrepeatable())
+        return replace(equality, op=op, unrepeatable=self._unrepeatable())
 
     def _unrepeatable(self) -> str:
         """What two eager steps from the same beginning differ in, "" where they are alike."""
@@ -92,8 +92,8 @@ class Bench:
         if self.step is None:
             restore()
             return INTERPRETER if self.target.eager is None else EAGER, self.named(self.reference())
-        known = [each.path for each in self.target.step.outputs] if self.target.step else []
-        step = replace(self.step, outputs={path: self.step.outputs[path] for path in known})
+        paths = [output.path for output in self.target.step.outputs] if self.target.step else []
+        step = replace(self.step, outputs={path: self.step.outputs[path] for path in paths})
         counts = [
             "loss" if list(step.results) == ["the loss"] else counted(len(step.results), "result"),
             counted(len(step.outputs), "output"),
@@ -107,7 +107,7 @@ class Bench:
         """What a run of the program gave, and what it wrote, by name."""
         if self.step is None or self.target.step is None:
             leaves = pytree.tree_flatten_with_path(result)[0]
-            after = {f"what is written in place ({place})": value for place, value in enumerate(self.after())}
+            after = {f"what is written in place ({index})": value for index, value in enumerate(self.after())}
             return {f"output{pytree.keystr(path)}": leaf for path, leaf in leaves} | after
         names = self.target.step.results
         results = dict(zip(names, result, strict=False))
@@ -123,20 +123,20 @@ class Bench:
         outputs = self.target.step.outputs if self.target.step else ()
         if not outputs:
             return {}
-        names = {each.tensor for each in outputs}
-        shown: dict[str, Any] = dict(zip(self.program.placeholders, self.inputs, strict=True))
+        names = {output.tensor for output in outputs}
+        tensors: dict[str, Any] = dict(zip(self.program.placeholders, self.inputs, strict=True))
         returned: dict[str, Any] = {}
 
         def note(moment: str) -> None:
-            here = (each for each in outputs if each.moment == moment)
-            returned.update((each.path, shown[each.tensor].clone()) for each in here)
+            here = (output for output in outputs if output.moment == moment)
+            returned.update((output.path, tensors[output.tensor].clone()) for output in here)
 
         def around(name: str, kind: str, call: Callable[[], Any]) -> Any:
             value = call()
-            for place, leaf in enumerate(pytree.tree_leaves(value)):
-                label = name if isinstance(value, torch.Tensor) else f"{name}.{place}"
+            for index, leaf in enumerate(pytree.tree_leaves(value)):
+                label = name if isinstance(value, torch.Tensor) else f"{name}.{index}"
                 if label in names:
-                    shown[label] = leaf
+                    tensors[label] = leaf
             note(name)
             return value
 
@@ -187,9 +187,9 @@ class Bench:
         except MemplanError as error:
             return CheckEntry(fault=str(error)), equality
         if equality.exact:
-            found = self.named(safe.value)
+            actual = self.named(safe.value)
             equality = compare_named(
-                {each: expected[each] for each in expected if each in found}, found, name
+                {path: expected[path] for path in expected if path in actual}, actual, name
             )
         figures = {name: getattr(safe, name) for name in ("ops", "compared_bytes", "arena_bytes", "guard")}
         return CheckEntry(**figures), equality
@@ -217,21 +217,21 @@ def time_by_turns(
     else the machine does meets all of them alike, each first as often as the others. After `warmup` turns
     there are `runs` of them or, without, as many as fit into MOST_SECONDS (LEAST_RUNS to MOST_RUNS).
     `restore` is called before each and counts nowhere."""
-    taken: dict[str, list[float]] = {name: [] for name in calls}
+    durations: dict[str, list[float]] = {name: [] for name in calls}
     names, least, most = list(calls), runs or LEAST_RUNS, runs or MOST_RUNS
     begun, turn = time.perf_counter(), -warmup
     while turn < most and (turn < least or time.perf_counter() - begun < MOST_SECONDS):
         if turn == 0:
             begun = time.perf_counter()
-        for place in range(len(names)):
-            name = names[(place + turn) % len(names)]
+        for index in range(len(names)):
+            name = names[(index + turn) % len(names)]
             restore()
             start = time.perf_counter()
             calls[name]()
             if turn >= 0:
-                taken[name].append(time.perf_counter() - start)
+                durations[name].append(time.perf_counter() - start)
         turn += 1
-    return {name: statistics.median(times) for name, times in taken.items()}, turn
+    return {name: statistics.median(times) for name, times in durations.items()}, turn
 
 
 def time_kinds(
@@ -245,14 +245,14 @@ def time_kinds(
         KindEntry(kind=kind, ops=n, plain=alone.get(kind, 0.0), slab=inside.get(kind, 0.0))
         for kind, n in ops_of.items()
     ]
-    return tuple(sorted(kinds, key=lambda each: -max(each.plain, each.slab)))
+    return tuple(sorted(kinds, key=lambda kind: -max(kind.plain, kind.slab)))
 
 
 def _by_kind(
     module: GraphModule, inputs: Sequence[Any], restore: Callable[[], None], kind_of: Mapping[str, str]
 ) -> dict[str, float]:
     stands_for = {node.name: node.meta.get(OP, node.name) for node in module.graph.nodes}
-    taken: dict[str, list[float]] = defaultdict(list)
+    durations: dict[str, list[float]] = defaultdict(list)
 
     def around(name: str, kind: str, call: Callable[[], Any]) -> Any:
         start = time.perf_counter()
@@ -266,9 +266,9 @@ def _by_kind(
         with torch.no_grad():
             run_nodes(module, inputs, around)
         for op, seconds in spent.items():
-            taken[op].append(seconds)
+            durations[op].append(seconds)
     seconds_of: dict[str, float] = defaultdict(float)
-    for op, times in taken.items():
+    for op, times in durations.items():
         if op in kind_of:
             seconds_of[kind_of[op]] += statistics.median(times)
     return seconds_of

@@ -87,12 +87,12 @@ class Measured:
     @property
     def takers(self) -> tuple[Taker, ...]:
         """The ops that hold memory for themselves, the largest first."""
-        found = [
+        takers = [
             Taker(op.name, op.kind, nbytes, min(op.workspace.shared, nbytes))
             for op, nbytes in zip(self.graph.ops, self.temporary.tolist(), strict=True)
             if nbytes
         ]
-        return tuple(sorted(found, key=lambda taker: -taker.nbytes))
+        return tuple(sorted(takers, key=lambda taker: -taker.nbytes))
 
 
 def compare_run(
@@ -129,11 +129,11 @@ def compare_run(
         restore()
         # Not what was observed: some operators take another kernel while somebody watches (eigvalsh does).
         result = program.run(args, kwargs)
-        found = compare_results(expected, result, INTERPRETER if eager is None else EAGER)
+        equality = compare_results(expected, result, INTERPRETER if eager is None else EAGER)
         del expected, result
-        if not found.exact:
-            found = locate(found, program, inputs, reference, restore)
-    return measured_of(program, observation, found)
+        if not equality.exact:
+            equality = locate(equality, program, inputs, reference, restore)
+    return measured_of(program, observation, equality)
 
 
 def reference_of(
@@ -195,6 +195,6 @@ def _check_ops(graph: Graph, observation: Observation) -> None:
     if names == observation.ops.names:
         return
     pairs = zip(names, observation.ops.names, strict=False)
-    other = next((f"op {two!r} for {one!r}" for one, two in pairs if one != two), None)
-    found = other or f"{len(observation.ops)} ops for {len(names)}"
+    difference = next((f"op {two!r} for {one!r}" for one, two in pairs if one != two), None)
+    found = difference or f"{len(observation.ops)} ops for {len(names)}"
     raise InputError(observation.name, "ops", found, f"an observed run of the program {graph.name}")

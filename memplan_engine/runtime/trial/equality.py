@@ -31,12 +31,12 @@ NO_RESULT = {
 def restoring(written: Sequence[torch.Tensor], seed: int) -> Iterator[Callable[[], None]]:
     """Gives what puts `written` back as they are now, and the random state at `seed`; at the end all of it is
     as it was before."""
-    kept = [tensor.detach().clone() for tensor in written]
+    copies = [tensor.detach().clone() for tensor in written]
 
     def restore() -> None:
         torch.manual_seed(seed)
         with torch.no_grad():
-            for tensor, value in zip(written, kept, strict=True):
+            for tensor, value in zip(written, copies, strict=True):
                 tensor.copy_(value)
 
     with torch.random.fork_rng():
@@ -103,14 +103,14 @@ class Equality:
 def compare_results(reference: Any, result: Any, name: str = "eager") -> Equality:
     """Whether `result` has the tensors of `reference`, bit for bit, NaN for NaN, and its plain values; both
     are nested in whatever way."""
-    expected, found = (pytree.tree_flatten_with_path(value)[0] for value in (reference, result))
-    if len(expected) != len(found):
-        return Equality(name, False, float("inf"), f"{len(found)} outputs instead of {len(expected)}")
+    expected, actual = (pytree.tree_flatten_with_path(value)[0] for value in (reference, result))
+    if len(expected) != len(actual):
+        return Equality(name, False, float("inf"), f"{len(actual)} outputs instead of {len(expected)}")
     paths = [f"output{pytree.keystr(path)}" for path, _ in expected]
-    mine, theirs = (
-        dict(zip(paths, (leaf for _, leaf in leaves), strict=True)) for leaves in (expected, found)
+    reference, result = (
+        dict(zip(paths, (leaf for _, leaf in leaves), strict=True)) for leaves in (expected, actual)
     )
-    return compare_named(mine, theirs, name)
+    return compare_named(reference, result, name)
 
 
 def compare_named(reference: Mapping[str, Any], result: Mapping[str, Any], name: str = "eager") -> Equality:
@@ -126,21 +126,21 @@ def compare_named(reference: Mapping[str, Any], result: Mapping[str, Any], name:
     return worst
 
 
-def difference(one: Any, other: Any) -> float | None:
+def difference(expected: Any, actual: Any) -> float | None:
     """None for the same bits, else the largest absolute difference; infinite for what cannot be compared, and
     where only one is NaN."""
-    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
-        return None if type(one) is type(other) and one == other else float("inf")
-    if one.shape != other.shape or one.dtype != other.dtype:
+    if not isinstance(expected, torch.Tensor) or not isinstance(actual, torch.Tensor):
+        return None if type(expected) is type(actual) and expected == actual else float("inf")
+    if expected.shape != actual.shape or expected.dtype != actual.dtype:
         return float("inf")
-    if digest(one) == digest(other):
+    if digest(expected) == digest(actual):
         return None
-    kind = torch.complex128 if one.dtype.is_complex else torch.float64
-    off = (one.detach().cpu().to(kind) - other.detach().cpu().to(kind)).abs()
+    kind = torch.complex128 if expected.dtype.is_complex else torch.float64
+    deviation = (expected.detach().cpu().to(kind) - actual.detach().cpu().to(kind)).abs()
     # Equal infinities have no difference, and NaN for NaN is none.
-    same = (one == other) | (one.isnan() & other.isnan())
-    off = off.masked_fill(same.cpu(), 0.0).nan_to_num(nan=float("inf"))
-    return float(off.max()) if off.numel() else None
+    same = (expected == actual) | (expected.isnan() & actual.isnan())
+    deviation = deviation.masked_fill(same.cpu(), 0.0).nan_to_num(nan=float("inf"))
+    return float(deviation.max()) if deviation.numel() else None
 
 
 def digest(tensor: torch.Tensor) -> int:
@@ -166,36 +166,36 @@ def locate(
     with OperatorDigests() as expected:
         reference()
     restore()
-    found = digests_of(program, inputs)
-    return replace(equality, op=first_difference([row[:2] for row in expected.rows], found))
+    op = first_difference([row[:2] for row in expected.rows], digests_of(program, inputs))
+    return replace(equality, op=op)
 
 
 def digests_of(program: Program, inputs: Sequence[Any]) -> list[tuple[str, tuple[int, ...], str]]:
     """Run the program node by node; the kind of each operator, digests of what it gave, and its op."""
-    found = OperatorDigests()
-    with found, torch.no_grad():
-        run_nodes(program.module, inputs, found.around)
-    return found.rows
+    digests = OperatorDigests()
+    with digests, torch.no_grad():
+        run_nodes(program.module, inputs, digests.around)
+    return digests.rows
 
 
 def first_difference(
-    expected: Sequence[tuple[str, tuple[int, ...]]], found: Sequence[tuple[str, tuple[int, ...], str]]
+    expected: Sequence[tuple[str, tuple[int, ...]]], actual: Sequence[tuple[str, tuple[int, ...], str]]
 ) -> str | None:
-    """The first op of `found` whose result is not that of the same operator in `expected`, or which has no
+    """The first op of `actual` whose result is not that of the same operator in `expected`, or which has no
     counterpart there; None where all are alike. Operators of one kind are matched in their order; what is in
     memory that is only allocated is nobody's result."""
     expected = [row for row in expected if row[0] not in NO_RESULT]
-    theirs, ours = [row[0] for row in expected], [row[0] for row in found]
+    theirs, ours = [row[0] for row in expected], [row[0] for row in actual]
     matched = 0
     for block in SequenceMatcher(None, theirs, ours, autojunk=False).get_matching_blocks():
         if block.b > matched or block.size == 0:
             break
         matched = block.b + block.size
         for step in range(block.size):
-            one, other = expected[block.a + step], found[block.b + step]
-            if one[1] != other[1] and "empty" not in one[0]:
-                return other[2]
-    return found[matched][2] if matched < len(found) else None
+            reference, result = expected[block.a + step], actual[block.b + step]
+            if reference[1] != result[1] and "empty" not in reference[0]:
+                return result[2]
+    return actual[matched][2] if matched < len(actual) else None
 
 
 class OperatorDigests(OperatorMode):  # type: ignore[no-untyped-call]

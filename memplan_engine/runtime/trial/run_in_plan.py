@@ -134,8 +134,8 @@ def _equality_entry(equality: Equality) -> EqualityEntry:
 def _run_file(target: RunTarget, measured: Measured, report: SlabReport) -> RunFile:
     ops = measured.graph.ops
     takers = (
-        TakerEntry(op=each.op, kind=each.kind, bytes=each.nbytes, inside_bytes=each.inside)
-        for each in measured.takers
+        TakerEntry(op=taker.op, kind=taker.kind, bytes=taker.nbytes, inside_bytes=taker.inside)
+        for taker in measured.takers
     )
     return RunFile(
         format="memplan/run",
@@ -156,11 +156,11 @@ def _run_file(target: RunTarget, measured: Measured, report: SlabReport) -> RunF
 
 def _slab_entry(report: SlabReport) -> SlabEntry:
     nodes, nbytes = report.nodes, report.nbytes
-    left = []
-    for made in report.made:
-        if made.way not in IN_PLACE:
-            row = asdict(made) | {"way": made.way.value}
-            left.append({"bytes": row.pop("nbytes"), **row})
+    left_out = []
+    for entry in report.made:
+        if entry.way not in IN_PLACE:
+            row = asdict(entry) | {"way": entry.way.value}
+            left_out.append({"bytes": row.pop("nbytes"), **row})
     ways = [{"way": way.value, "storages": n, "bytes": nbytes[way]} for way, n in nodes.items() if n]
     return SlabEntry.model_validate(
         {
@@ -170,6 +170,6 @@ def _slab_entry(report: SlabReport) -> SlabEntry:
             "views": report.views,
             "in_place": report.in_place,
             "ways": tuple(ways),
-            "left": tuple(left),
+            "left": tuple(left_out),
         }
     )

@@ -73,7 +73,7 @@ def run_safely(
         raise InputError(program.name, "guard", f"{guard} bytes", "0 or more bytes")
     check_values(program.module, program.name)
     binding = bind(program.graph, plan, force=force)
-    if guard and not binding.overlaps and not binding.taken:
+    if guard and not binding.overlaps and not binding.overwrites:
         guard = _whole(binding, guard)
         binding = spread(binding, guard)
     else:
@@ -180,11 +180,11 @@ class _Watch(Interpreter):
             self._poison(region)
         for tensor in (*op.inputs, *op.mutates):
             storage = self.binding.tensors[tensor].storage
-            gone = self.binding.regions.get(storage)
-            if gone is not None and storage not in self.live and storage in self.begun:
+            planned = self.binding.regions.get(storage)
+            if planned is not None and storage not in self.live and storage in self.begun:
                 raise MemplanError(
-                    f"{self._name(op)} at step {step} reads buffer {storage!r}, bytes {_bytes(gone)}, "
-                    f"which is alive only during steps {gone.start} to {gone.end - 1}"
+                    f"{self._name(op)} at step {step} reads buffer {storage!r}, bytes {_bytes(planned)}, "
+                    f"which is alive only during steps {planned.start} to {planned.end - 1}"
                 )
         for storage in {self.binding.tensors[name].storage for name in op.outputs}:
             if storage in self.binding.regions.keys() - self.placed.keys() - self.begun:
@@ -202,8 +202,8 @@ class _Watch(Interpreter):
                 f"{self._name(op)} at step {step} makes buffer {storage!r}, bytes {_bytes(region)}, "
                 f"which is alive only during steps {region.start} to {region.end - 1}"
             )
-        taken = self.binding.taken.get(storage, frozenset()) & self.live.keys()
-        for name in taken:
+        overwritten = self.binding.overwrites.get(storage, frozenset()) & self.live.keys()
+        for name in overwritten:
             # They are read and written over by this very op.
             del self.live[name]
         for other in self.live.values():
@@ -213,7 +213,7 @@ class _Watch(Interpreter):
                     f"{self._name(op)} makes buffer {storage!r} at bytes {_bytes(region)}, of which "
                     f"{low}–{high - 1} ({high - low} bytes) belong to {other.storage!r}, which is alive"
                 )
-        if not taken:
+        if not overwritten:
             self._poison(region)
         self.live[storage] = region
 
@@ -235,14 +235,14 @@ class _Watch(Interpreter):
 
     def _compare(self, ops: Sequence[Op]) -> None:
         """Every byte but those of the buffers that `ops` make or mutate is as it was."""
-        made: set[str] = set()
+        changed: set[str] = set()
         for op in ops:
             names = {self.binding.tensors[name].storage for name in op.outputs}
             step = self.binding.step_of_op[op.name]
-            made |= {self.binding.tensors[name].storage for name in op.mutates}
-            made |= {name for name in names if self.binding.alive[name][0] == step}
-        made &= self.live.keys() & self.placed.keys()
-        written = sorted((self.live[name].low, self.live[name].high) for name in made)
+            changed |= {self.binding.tensors[name].storage for name in op.mutates}
+            changed |= {name for name in names if self.binding.alive[name][0] == step}
+        changed &= self.live.keys() & self.placed.keys()
+        written = sorted((self.live[name].low, self.live[name].high) for name in changed)
         begin = 0
         for low, high in [*written, (len(self.arena), len(self.arena))]:
             if begin < low:

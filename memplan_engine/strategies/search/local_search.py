@@ -186,15 +186,15 @@ class LocalSearch:
         for order, fit in starts:
             if self.limits.stopped or self.arena <= self.bound:
                 return
-            called = f"{order.name} × {fit} fit"
-            if called in self.tried:
+            name = f"{order.name} × {fit} fit"
+            if name in self.tried:
                 continue
             offsets = place_by(self.timeline, self.order(order), fit, self.limits)
             if offsets is None:
                 return
-            self.tried.add(called)
-            self.consider(offsets, called)
-            self.repair_first(called, offsets)
+            self.tried.add(name)
+            self.consider(offsets, name)
+            self.repair_first(name, offsets)
 
     def lower_what_is_wide(self) -> bool:
         """Where most steps are nearly full and even a skyline is far above the bound: get near it step by

@@ -100,8 +100,8 @@ def peak_window(timeline: Timeline, share: float) -> Ints:
     """The buffers nearest to the busiest section: `share` times as many as are alive there, and all that are
     as near as the farthest of them."""
     apart = distances(timeline)
-    wanted = min(len(apart), int((apart == 0).sum() * share))
-    return np.flatnonzero(apart <= np.partition(apart, wanted - 1)[wanted - 1])
+    count = min(len(apart), int((apart == 0).sum() * share))
+    return np.flatnonzero(apart <= np.partition(apart, count - 1)[count - 1])
 
 
 def held_at(problem: Problem, rows: Ints, offsets: Ints) -> Timeline:
@@ -171,12 +171,14 @@ def _pack_one(
 def _alive_with(problem: Problem, ejection: EjectionSearch, rows: Ints) -> Ints:
     """The placed buffers that are alive at some step of one of `rows`."""
     columns, times = ejection.state.columns, ejection.state.times
-    found = np.empty(len(times.piece) + 1, dtype=np.int64) if len(rows) > 1 else ejection.state.found
+    neighbours = (
+        np.empty(len(times.piece) + 1, dtype=np.int64) if len(rows) > 1 else ejection.state.neighbours
+    )
     owners = []
     for row in rows.tolist():
         for piece in range(columns.first[row], columns.first[row + 1]):
-            count = time_index.meeting(times, columns.start[piece], columns.end[piece], found, 0)
-            owners.append(times.owner[found[:count]])
+            count = time_index.meeting(times, columns.start[piece], columns.end[piece], neighbours, 0)
+            owners.append(times.owner[neighbours[:count]])
     return np.unique(np.concatenate(owners)) if owners else rows[:0]
 
 

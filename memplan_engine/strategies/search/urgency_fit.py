@@ -75,10 +75,20 @@ def _place_by_contact(
 ) -> Ints | None:
     first, start, end, low, high, size, alignment = kernel_columns(timeline)
     times = make_time_index(first, start, end, low, high, len(timeline.sections))
-    found, by_low = np.empty(len(first), dtype=np.int64), make_sorter(len(first))
+    neighbours, by_low = np.empty(len(first), dtype=np.int64), make_sorter(len(first))
     return if_complete(
         contact.place_by_contact(
-            np.array(order), start, end, size, alignment, times, ceiling, limits.stop, found, by_low, params
+            np.array(order),
+            start,
+            end,
+            size,
+            alignment,
+            times,
+            ceiling,
+            limits.stop,
+            neighbours,
+            by_low,
+            params,
         )
     )
 
@@ -96,7 +106,7 @@ class Skylines:
     def __init__(self, timeline: Timeline, bound: int, params: SearchParams = DEFAULTS) -> None:
         self.timeline, self.bound, self.params = timeline, bound, params
         self._times = make_time_index(*kernel_columns(timeline)[:5], len(timeline.sections))
-        self._urgencies = [_skyline_urgency(timeline, *way) for way in params.skyline_urgencies]
+        self._urgencies = [_skyline_urgency(timeline, *weights) for weights in params.skyline_urgencies]
         self._arenas: list[int] = []
         self._turn, self._vain = 0, 0
 

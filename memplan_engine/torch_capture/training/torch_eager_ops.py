@@ -47,23 +47,23 @@ def own_ops() -> Any:
     schema = str(layer._schema).removeprefix(layer._schema.name)
 
     @torch.library.custom_op("memplan::mkldnn_rnn_layer", mutates_args=(), schema=schema)
-    def mkldnn_rnn_layer(*given: Any, **named: Any) -> Any:
+    def mkldnn_rnn_layer(*args: Any, **kwargs: Any) -> Any:
         # Without it the kernel makes no workspace for its gradient.
         with torch.enable_grad():
-            return layer(*given, **named)
+            return layer(*args, **kwargs)
 
-    def fake_layer(*given: Any, **named: Any) -> Any:
-        *made, _ = layer(*given, **named)
-        shapes = tuple(tuple(each.shape) if isinstance(each, torch.Tensor) else each for each in given)
-        nbytes = _workspace_bytes(shapes[:7], *shapes[7:8], *shapes[9:], given[0].dtype)
-        return *made, given[0].new_empty(nbytes, dtype=torch.uint8)
+    def fake_layer(*args: Any, **kwargs: Any) -> Any:
+        *outputs, _ = layer(*args, **kwargs)
+        shapes = tuple(tuple(arg.shape) if isinstance(arg, torch.Tensor) else arg for arg in args)
+        nbytes = _workspace_bytes(shapes[:7], *shapes[7:8], *shapes[9:], args[0].dtype)
+        return *outputs, args[0].new_empty(nbytes, dtype=torch.uint8)
 
     product = torch.ops.aten._grouped_mm.default
     schema = str(product._schema).removeprefix(product._schema.name)
 
     @torch.library.custom_op("memplan::grouped_mm", mutates_args=(), schema=schema)
-    def grouped_mm(*given: Any, **named: Any) -> torch.Tensor:
-        return product(*given, **named)  # type: ignore[no-any-return]
+    def grouped_mm(*args: Any, **kwargs: Any) -> torch.Tensor:
+        return product(*args, **kwargs)  # type: ignore[no-any-return]
 
     grouped_mm.register_fake(_fake_product)
     mkldnn_rnn_layer.register_fake(fake_layer)
@@ -87,8 +87,8 @@ def _workspace_bytes(shapes: tuple[tuple[int, ...], ...], reverse: bool, *rest: 
     *options, dtype = rest
     with _disable_current_modes(), unset_fake_temporarily(), torch.enable_grad():
         zeros = [torch.zeros(shape, dtype=dtype) for shape in shapes]
-        made = torch.ops.aten.mkldnn_rnn_layer(*zeros, reverse, [], *options)
-    return int(made[3].numel())
+        outputs = torch.ops.aten.mkldnn_rnn_layer(*zeros, reverse, [], *options)
+    return int(outputs[3].numel())
 
 
 def with_own_ops(module: GraphModule) -> None:
@@ -128,7 +128,7 @@ def as_eager() -> Iterator[None]:
             *((module, "set_rng_state", ops.set_rng_state.default) for module in (torch, torch.random)),
             (torch.random, "_manual_seed_impl", seeded),
             # Under a tracer selective checkpoints keep every result, for a compiler to choose from.
-            (torch.utils.checkpoint, "_is_compiling", lambda *given: False),
+            (torch.utils.checkpoint, "_is_compiling", lambda *args: False),
         ):
             yield
     finally:
@@ -136,37 +136,37 @@ def as_eager() -> Iterator[None]:
         del op_implementations_dict[gradient], op_implementations_dict[product]
 
 
-def _fake_gradient(mode: Any, layer: Any, *given: Any, **named: Any) -> Any:
+def _fake_gradient(mode: Any, layer: Any, *args: Any, **kwargs: Any) -> Any:
     """That of an LSTM layer on fake tensors. Were the gradients of both biases one tensor, as torch has it,
     autograd would copy them."""
     with mode:
-        return tuple(each.new_empty(each.shape) for each in given[:7])
+        return tuple(arg.new_empty(arg.shape) for arg in args[:7])
 
 
-def _fake_product_in(mode: Any, product: Any, *given: Any, **named: Any) -> Any:
+def _fake_product_in(mode: Any, product: Any, *args: Any, **kwargs: Any) -> Any:
     """As `_fake_product`, for fake tensors of `mode`."""
     with mode:
-        return _fake_product(*given, **named)
+        return _fake_product(*args, **kwargs)
 
 
 def _fake_product(
-    one: torch.Tensor, other: torch.Tensor, offs: Any = None, bias: Any = None, out_dtype: Any = None
+    left: torch.Tensor, right: torch.Tensor, offs: Any = None, bias: Any = None, out_dtype: Any = None
 ) -> torch.Tensor:
     """A grouped product of fake tensors. Torch's own says no to all but bfloat16, as GPUs do; the CPU does
     not. Groups are rows of the first, columns of the second, or both, what they add up over."""
-    groups = [len(offs)] if offs is not None and one.dim() == other.dim() == 2 else []
-    batch = [one.shape[0]] if one.dim() == other.dim() == 3 else groups
-    return one.new_empty([*batch, one.shape[-2], other.shape[-1]], dtype=out_dtype or one.dtype)
+    groups = [len(offs)] if offs is not None and left.dim() == right.dim() == 2 else []
+    batch = [left.shape[0]] if left.dim() == right.dim() == 3 else groups
+    return left.new_empty([*batch, left.shape[-2], right.shape[-1]], dtype=out_dtype or left.dtype)
 
 
-def _lstm(*given: Any) -> Any:
+def _lstm(*args: Any) -> Any:
     """As `aten::lstm` on CPU tensors (aten/src/ATen/native/RNN.cpp and mkldnn/RNN.cpp, torch 2.13): oneDNN's
     layer where it takes these, the decomposed loop elsewhere."""
     import torch
 
-    if not (isinstance(given[3], bool) and _taken_by_onednn(given[0], given[1], given[2], given[3])):
-        return torch._C._VariableFunctions.lstm(*given)
-    return _onednn_lstm(*given)
+    if not (isinstance(args[3], bool) and _taken_by_onednn(args[0], args[1], args[2], args[3])):
+        return torch._C._VariableFunctions.lstm(*args)
+    return _onednn_lstm(*args)
 
 
 def _taken_by_onednn(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Placeholder:
     """What a placeholder of the forward graph stands for: the tensor's name in graphs, a tensor (fake or meta
     will do), and whether it is kept between steps (a parameter, buffer or constant)."""
 
@@ -32,8 +32,8 @@ class Halves:
 
     The first `outputs` outputs of `forward` are the model's own (and the new values of buffers that it
     writes); the rest are saved for `backward`, whose placeholders bear the names of the nodes they come from.
-    Output `loss` is a scalar that alone is differentiated; without it the tangents are inputs. `given` tells
-    of each placeholder of `forward`; one that is missing there is an input of its own name.
+    Output `loss` is a scalar that alone is differentiated; without it the tangents are inputs. `placeholders`
+    has those of `forward` by name; one that is missing there is an input of its own name.
     """
 
     source: str
@@ -41,7 +41,7 @@ class Halves:
     backward: GraphModule
     outputs: int
     loss: int | None = None
-    given: Mapping[str, Given] = field(default_factory=dict)
+    placeholders: Mapping[str, Placeholder] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -78,8 +78,8 @@ def match_forward_backward(forward: GraphModule, backward: GraphModule, source: 
             raise InputError(
                 source, place, "no forward output of that name", "one that the forward graph saves"
             )
-        index, made = returned[node.name]
-        found, expected = _kind(node), _kind(made)
+        index, output = returned[node.name]
+        found, expected = _kind(node), _kind(output)
         if found and expected and found != expected:
             raise InputError(source, place, found, f"{expected}, as the forward graph saves it")
         matched[node.name] = index
@@ -159,8 +159,10 @@ def _run_forward(run: HalvesRun, halves: Halves) -> Slot:
     """Run the forward graph; everything that it returns."""
     slots: list[Slot] = []
     for node in halves.forward.graph.find_nodes(op="placeholder"):
-        given = halves.given.get(node.name) or Given(node.name, node.meta.get("val"), constant=False)
-        slots.append(run.take(given.name, given.value, given.constant))
+        placeholder = halves.placeholders.get(node.name) or Placeholder(
+            node.name, node.meta.get("val"), constant=False
+        )
+        slots.append(run.take(placeholder.name, placeholder.value, placeholder.constant))
     result = run.run(halves.forward, slots)
     run.ops = [replace(op, phase=Phase.FORWARD) for op in run.ops]
     return result
@@ -181,6 +183,6 @@ def _tangent(run: Run, node: Node, halves: Halves, result: Slot) -> Slot:
 
 def _repeated(halves: Halves) -> frozenset[str]:
     """Nodes of the backward graph that are copies of nodes of the forward graph."""
-    made = {node.name for node in halves.forward.graph.nodes if node.op not in ("placeholder", "output")}
-    again = (node.name for node in halves.backward.graph.nodes if node.op not in ("placeholder", "output"))
-    return frozenset(made.intersection(again))
+    forward = {node.name for node in halves.forward.graph.nodes if node.op not in ("placeholder", "output")}
+    backward = (node.name for node in halves.backward.graph.nodes if node.op not in ("placeholder", "output"))
+    return frozenset(forward.intersection(backward))

@@ -76,8 +76,8 @@ class Origins(AbstractContextManager["Origins"]):
             hook
             for optimizer in self.optimizers
             for hook in (
-                optimizer.register_step_pre_hook(lambda *given: self._update(True)),
-                optimizer.register_step_post_hook(lambda *given: self._update(False)),
+                optimizer.register_step_pre_hook(lambda *_: self._update(True)),
+                optimizer.register_step_post_hook(lambda *_: self._update(False)),
             )
         ]
         return self
@@ -166,23 +166,25 @@ def _users_frame(frame: FrameType | None) -> tuple[FrameType | None, bool]:
     user's, else of torch's layers; and whether autograd's engine runs. In the engine only frames that it has
     called count: who called `backward` is not where a gradient is from. Whoever wanted the step captured is
     not looked at."""
-    found: dict[str, FrameType] = {}
+    frames: dict[str, FrameType] = {}
     backward = False
     while frame is not None and frame.f_code is not take_step.__code__:
         file, name = frame.f_code.co_filename, frame.f_code.co_name
-        backward = name == ENGINE or (not found.keys() & {"forward", "users"} and _is_library(file, AUTOGRAD))
+        backward = name == ENGINE or (
+            not frames.keys() & {"forward", "users"} and _is_library(file, AUTOGRAD)
+        )
         if backward:
             break
         if is_users(file):
-            found.setdefault("users", frame)
+            frames.setdefault("users", frame)
             if name == "forward":
-                found.setdefault("forward", frame)
+                frames.setdefault("forward", frame)
                 if current_gradient() is None:
                     break
         elif _is_library(file, LIBRARY):
-            found.setdefault("library", frame)
+            frames.setdefault("library", frame)
         frame = frame.f_back
-    best = (found[kind] for kind in ("forward", "users", "library") if kind in found)
+    best = (frames[kind] for kind in ("forward", "users", "library") if kind in frames)
     return next(best, None), backward
 
 
@@ -201,8 +203,8 @@ def _lines(frame: FrameType) -> str:
 def _lines_of_gradient() -> str | None:
     """Those of the op whose gradient autograd is working out, where anomaly detection knows them."""
     current = current_gradient()
-    known = [] if current is None else current.metadata.get("traceback_", [])
-    files = [(match["file"], lines) for lines in known if (match := FRAME.match(lines.splitlines()[0]))]
+    tracebacks = [] if current is None else current.metadata.get("traceback_", [])
+    files = [(match["file"], lines) for lines in tracebacks if (match := FRAME.match(lines.splitlines()[0]))]
     users = [lines for file, lines in files if is_users(file)]
     forward = [lines for lines in users if lines.splitlines()[0].endswith(" in forward")]
     library = [lines for file, lines in files if _is_library(file, LIBRARY)]

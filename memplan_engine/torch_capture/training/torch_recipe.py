@@ -51,13 +51,13 @@ class Recipe:
 
 def check_recipe(recipe: Recipe, source: str) -> None:
     """Raise InputError for an unknown optimizer, or options that make no sense together."""
-    chosen = recipe.optimizer
-    named = isinstance(chosen, str)
-    if named and chosen not in OPTIMIZERS:
-        raise InputError(source, "optimizer", repr(chosen), f"one of {', '.join(OPTIMIZERS)}")
-    if not named and not callable(chosen):
+    optimizer = recipe.optimizer
+    named = isinstance(optimizer, str)
+    if named and optimizer not in OPTIMIZERS:
+        raise InputError(source, "optimizer", repr(optimizer), f"one of {', '.join(OPTIMIZERS)}")
+    if not named and not callable(optimizer):
         expected = "a name, a function of the parameters, or a torch.optim.Optimizer"
-        _check_optimizers(chosen, recipe, source, f"a {type(chosen).__name__}", expected)
+        _check_optimizers(optimizer, recipe, source, f"a {type(optimizer).__name__}", expected)
     if recipe.foreach is not None and not named:
         raise InputError(source, "foreach", "an optimizer made elsewhere", "an optimizer given by name")
     if type(recipe.accumulate) is not int or recipe.accumulate < 1:
@@ -103,41 +103,43 @@ def make_optimizer(
     if isinstance(chosen, str):
         options: dict[str, Any] = {} if recipe.foreach is None else {"foreach": recipe.foreach}
         return getattr(torch.optim, OPTIMIZERS[chosen])(trained, **options)
-    made: Any = chosen(trained)
-    _check_optimizers(made, recipe, source, f"a function that gives a {type(made).__name__}", "an Optimizer")
-    return made
+    optimizer: Any = chosen(trained)
+    _check_optimizers(
+        optimizer, recipe, source, f"a function that gives a {type(optimizer).__name__}", "an Optimizer"
+    )
+    return optimizer
 
 
-def _check_optimizers(made: Any, recipe: Recipe, source: str, found: str, expected: str) -> None:
+def _check_optimizers(optimizer: Any, recipe: Recipe, source: str, found: str, expected: str) -> None:
     from torch.optim import Optimizer
     from torch.utils import _pytree as pytree
 
-    leaves = pytree.tree_leaves(made)
+    leaves = pytree.tree_leaves(optimizer)
     if not leaves or not all(isinstance(leaf, Optimizer) for leaf in leaves):
         raise InputError(source, "optimizer", found, expected)
-    if recipe.step is None and not isinstance(made, Optimizer):
+    if recipe.step is None and not isinstance(optimizer, Optimizer):
         raise InputError(source, "optimizer", f"{len(leaves)} of them", "one, or step=, a step of your own")
 
 
-def optimizers_in(made: Any) -> list[torch.optim.Optimizer]:
+def optimizers_in(nested: Any) -> list[torch.optim.Optimizer]:
     """The optimizers in what `make_optimizer` gives."""
     from torch.utils import _pytree as pytree
 
-    return pytree.tree_leaves(made)
+    return pytree.tree_leaves(nested)
 
 
-def kept_by_optimizers(made: Any) -> Iterator[tuple[Any, str, torch.Tensor]]:
+def kept_by_optimizers(nested: Any) -> Iterator[tuple[Any, str, torch.Tensor]]:
     """Every tensor that optimizers keep between steps: the parameter that it is kept for, None where it is
     kept for many, its key, `exp_avg` or `group_0.lr`, and the tensor; each tensor once."""
     import torch
     from torch.utils import _pytree as pytree
 
     seen: set[int] = set()
-    optimizers = optimizers_in(made)
+    optimizers = optimizers_in(nested)
     groups = [group for optimizer in optimizers for group in optimizer.param_groups]
     options = [
-        (None, f"group_{place}.{key}", value)
-        for place, group in enumerate(groups)
+        (None, f"group_{index}.{key}", value)
+        for index, group in enumerate(groups)
         for key, value in group.items()
         if key != "params"
     ]
@@ -193,10 +195,10 @@ def _own_loss(output: Any) -> Any:
 
     if isinstance(output, torch.Tensor):
         return output
-    found = getattr(output, "loss", None)
-    if found is None and isinstance(output, Mapping):
-        found = output.get("loss")
-    return output if found is None else found
+    loss = getattr(output, "loss", None)
+    if loss is None and isinstance(output, Mapping):
+        loss = output.get("loss")
+    return output if loss is None else loss
 
 
 def _kind(value: Any) -> str:
@@ -225,7 +227,7 @@ def take_step(
     """
     import torch
 
-    hook = model.register_forward_hook(lambda module, given, output: listen(output))
+    hook = model.register_forward_hook(lambda module, inputs, output: listen(output))
     try:
         with torch.enable_grad():
             if recipe.step is not None:

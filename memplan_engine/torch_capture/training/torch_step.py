@@ -125,14 +125,14 @@ def trace_step(
         with random_state(SEED):
             module = trainer.trace(arguments, Gradients(gradients))
         refuse_what_is_kept_elsewhere(module, source)
-        owners = [each.module for each in arguments]
+        owners = [argument.module for argument in arguments]
         drop_profiling(module)
         with_own_ops(module)
         end_with_optimizer(module)
         give_modules(module, owners)
         if functional:
-            module = without_writes(module, [each.value for each in arguments], owners)
-    tell_apart(module, {each.name for each in arguments})
+            module = without_writes(module, [argument.value for argument in arguments], owners)
+    tell_apart(module, {argument.name for argument in arguments})
     outputs = () if functional else trainer.outputs()
     return StepModule(source, module, arguments, trainer.named, trainer.held, outputs)
 
@@ -148,18 +148,18 @@ class _StepRun(Run):
 
         value, held = Run.execute(self, node, args, kwargs)
         # As it is made: an op may change its shape in place.
-        made = pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, value)
-        node.meta["val"] = made
+        detached = pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, value)
+        node.meta["val"] = detached
         for user in node.users:
             if user.target is operator.getitem:
-                user.meta["val"] = made[user.args[1]]
+                user.meta["val"] = detached[user.args[1]]
         return value, held
 
 
 def step_graph(step: StepModule) -> Graph:
     """The Graph of a traced step."""
     run = _StepRun(step.source)
-    slots = [run.take(each.name, each.value, each.kept) for each in step.arguments]
+    slots = [run.take(argument.name, argument.value, argument.kept) for argument in step.arguments]
     returned = run.run(step.module, slots)
     phases = {node.name: phase_of(node) for node in step.module.graph.nodes}
     run.ops = [replace(op, phase=phases.get(op.name)) for op in run.ops]
@@ -221,18 +221,20 @@ def _at(node: Node) -> str:
 def give_modules(module: GraphModule, owners: Sequence[str | None]) -> None:
     """Give each op of the optimizer the module whose parameter it works on, where it is one: `owners` has it
     for each placeholder, None for inputs. What the loss hands back for a parameter has it already."""
-    known: dict[Node, str | None] = dict(zip(module.graph.find_nodes(op="placeholder"), owners, strict=True))
+    owner_of: dict[Node, str | None] = dict(
+        zip(module.graph.find_nodes(op="placeholder"), owners, strict=True)
+    )
     for node in module.graph.nodes:
         if node.op != "call_function":
             continue
         stack = node.meta.get("nn_module_stack")
         if phase_of(node) is not Phase.OPTIMIZER:
-            known[node] = next(iter(stack)) if stack else None
+            owner_of[node] = next(iter(stack)) if stack else None
             continue
-        found = {known[source] for source in node.all_input_nodes if known.get(source) is not None}
-        if len(found) == 1:
-            (owner,) = found
-            known[node] = owner
+        modules = {owner_of[source] for source in node.all_input_nodes if owner_of.get(source) is not None}
+        if len(modules) == 1:
+            (owner,) = modules
+            owner_of[node] = owner
             node.meta["nn_module_stack"] = {owner: (owner, "")}
 
 
@@ -250,19 +252,19 @@ def without_writes(
             return Interpreter(module).run(*tensors)
 
     plain = [value.detach() for value in values]
-    made = make_fx(functionalize(run), tracing_mode="fake", _allow_non_fake_inputs=True)(*plain)
-    made.graph.eliminate_dead_code()
-    made.recompile()
-    known = dict(zip(made.graph.find_nodes(op="placeholder"), owners, strict=True))
-    for node in made.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default):
-        owner = known.get(node.args[0]) or ""
+    functional = make_fx(functionalize(run), tracing_mode="fake", _allow_non_fake_inputs=True)(*plain)
+    functional.graph.eliminate_dead_code()
+    functional.recompile()
+    owner_of = dict(zip(functional.graph.find_nodes(op="placeholder"), owners, strict=True))
+    for node in functional.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default):
+        owner = owner_of.get(node.args[0]) or ""
         node.meta.setdefault("nn_module_stack", {owner: (owner, "")})
-    return made
+    return functional
 
 
-def tell_apart(module: GraphModule, given: set[str]) -> None:
+def tell_apart(module: GraphModule, names: set[str]) -> None:
     """Give the nodes other names that have those of parameters or inputs: an input `t`, and aten.t."""
     for node in module.graph.nodes:
-        while node.op != "placeholder" and node.name in given:
+        while node.op != "placeholder" and node.name in names:
             node._rename(f"{node.name}_op")
     module.recompile()

@@ -98,7 +98,7 @@ class Trainer:
     held: tuple[str, ...] = ()
     returned: list[tuple[str, Node, Node | None]] = field(default_factory=list)
     passes: int = 0
-    given: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
+    real_inputs: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
     """Inputs with the real tensors that they stand for, where there are any."""
     values: KnownValues = field(default_factory=KnownValues)
     model: torch.nn.Module = field(init=False)
@@ -121,7 +121,7 @@ class Trainer:
             if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
                 # A re-entrant checkpoint has gradients only where an input of it wants one.
                 twin.requires_grad_()
-        self.given = [(twin, leaf) for twin, leaf in zip(fake, real, strict=True) if _has_values(leaf)]
+        self.real_inputs = [(twin, leaf) for twin, leaf in zip(fake, real, strict=True) if _has_values(leaf)]
         memo = self._twins_of_optimizers()
         with self.twins.mode, answering(self.values, self.source):
             self.optimizer = make_optimizer(self.recipe, self.model, self.source, memo)
@@ -141,10 +141,10 @@ class Trainer:
     def _twins_of_optimizers(self) -> dict[int, Any]:
         """By id, what stands for the tensors of optimizers that are made already: their model's parameters,
         and what they have kept of earlier steps."""
-        made = self.recipe.optimizer
+        optimizer = self.recipe.optimizer
         memo: dict[int, Any] = {id(tensor): self.twins.twin(tensor) for tensor in self.original.parameters()}
-        if not isinstance(made, str) and not callable(made):
-            kept = kept_by_optimizers(made)
+        if not isinstance(optimizer, str) and not callable(optimizer):
+            kept = kept_by_optimizers(optimizer)
             memo |= {id(tensor): self._twin(tensor) for _, _, tensor in kept if id(tensor) not in memo}
         return memo
 
@@ -160,7 +160,7 @@ class Trainer:
     def _take(self, listen: Any = lambda output: None) -> dict[str, torch.Tensor]:
         """One step, with gradients that are not there before."""
         drop_gradients(self.model)
-        for leaf, real in self.given:
+        for leaf, real in self.real_inputs:
             leaf.grad = None
             self.values.know(leaf, real)
         return take_step(self.recipe, self.model, self.optimizer, self.args, self.kwargs, self.source, listen)
@@ -170,29 +170,29 @@ class Trainer:
         inputs."""
         import torch
 
-        found: dict[int, tuple[torch.Tensor, str, list[str]]] = {}
-        parameters = (("p", *each) for each in self.model.named_parameters(remove_duplicate=False))
-        buffers = (("b", *each) for each in self.model.named_buffers(remove_duplicate=False))
+        by_id: dict[int, tuple[torch.Tensor, str, list[str]]] = {}
+        parameters = (("p", *item) for item in self.model.named_parameters(remove_duplicate=False))
+        buffers = (("b", *item) for item in self.model.named_buffers(remove_duplicate=False))
         for kind, path, tensor in chain(parameters, buffers):
             label = f"{kind}_{path.replace('.', '_')}"
-            found.setdefault(id(tensor), (tensor, label, []))[2].append(path)
-        kept = [Argument(label, tensor, paths=tuple(paths)) for tensor, label, paths in found.values()]
+            by_id.setdefault(id(tensor), (tensor, label, []))[2].append(path)
+        kept = [Argument(label, tensor, paths=tuple(paths)) for tensor, label, paths in by_id.values()]
         leaves = input_names(self.model, self.args, self.kwargs)
-        given = [Argument(name, leaf, kept=False) for name, leaf in leaves if isinstance(leaf, torch.Tensor)]
-        return tuple(unlike((*kept, *self._state(kept), *given)))
+        inputs = [Argument(name, leaf, kept=False) for name, leaf in leaves if isinstance(leaf, torch.Tensor)]
+        return tuple(unlike((*kept, *self._state(kept), *inputs)))
 
     def _state(self, kept: Sequence[Argument]) -> Iterator[Argument]:
         """What the optimizers keep, in the order of the parameters that it is kept for."""
-        owners = {id(each.value): (place, each) for place, each in enumerate(kept)}
+        owners = {id(argument.value): (index, argument) for index, argument in enumerate(kept)}
         rows = [
             (*owners.get(id(owner), (len(kept), None)), key, value)
             for owner, key, value in kept_by_optimizers(self.optimizer)
             if id(value) not in owners
         ]
         for _, owner, key, value in sorted(rows, key=lambda row: row[0]):
-            known = self.values.of(value)
+            real = self.values.of(value)
             # A copy: the tracing of the next step counts on.
-            constant = None if known is None else known.clone()
+            constant = None if real is None else real.clone()
             state = (owner.path if owner else "", key)
             label = f"{owner.name if owner else 'optimizer'}.{key}"
             yield Argument(label, value, state=state, constant=constant)
@@ -202,13 +202,13 @@ class Trainer:
         import torch
         from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot, make_fx, track_tensor
 
-        owners = {id(each.value): each.module for each in arguments}
+        owners = {id(argument.value): argument.module for argument in arguments}
 
         def step(*placeholders: torch.Tensor) -> list[torch.Tensor]:
             tracer = get_proxy_mode().tracer  # type: ignore[union-attr]
-            for each, placeholder in zip(arguments, placeholders, strict=True):
+            for argument, placeholder in zip(arguments, placeholders, strict=True):
                 proxy = get_proxy_slot(placeholder, tracer).proxy
-                track_tensor(each.value, proxy, constant=None, tracer=tracer)
+                track_tensor(argument.value, proxy, constant=None, tracer=tracer)
 
             def listen(output: Any) -> None:
                 self._note_outputs(output, lambda leaf: get_proxy_slot(leaf, tracer).proxy.node)
@@ -217,12 +217,12 @@ class Trainer:
                 stack.enter_context(answering(self.values, self.source))
                 stack.enter_context(Origins(tracer.graph, self.model, optimizers_in(self.optimizer), owners))
                 stack.enter_context(torch.autograd.detect_anomaly(check_nan=False))
-                before = [storage_of(each.value) for each in arguments]
+                before = [storage_of(argument.value) for argument in arguments]
                 results = self._take(listen)
                 self._refuse_what_is_rebound(arguments, before)
                 return self._outcome(results, arguments, gradients)
 
-        values = [each.value for each in arguments]
+        values = [argument.value for argument in arguments]
         return make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*values)
 
     def _refuse_what_is_rebound(self, arguments: Sequence[Argument], before: Sequence[int]) -> None:
@@ -230,20 +230,22 @@ class Trainer:
         are the storages that `arguments` had."""
         expected = "one that is written in place (copy_), so that it lives on between steps"
         state = {(id(owner), key): tensor for owner, key, tensor in kept_by_optimizers(self.optimizer)}
-        owners = {each.path: id(each.value) for each in arguments if each.paths} | {"": id(None)}
-        for each, storage in zip(arguments, before, strict=True):
-            named = [(path, attribute_at(self.model, path)) for path in each.paths]
-            if each.state:
-                named.append((each.path, state.pop((owners[each.state[0]], each.state[1]), None)))
+        owners = {argument.path: id(argument.value) for argument in arguments if argument.paths} | {
+            "": id(None)
+        }
+        for argument, storage in zip(arguments, before, strict=True):
+            named = [(path, attribute_at(self.model, path)) for path in argument.paths]
+            if argument.state:
+                named.append((argument.path, state.pop((owners[argument.state[0]], argument.state[1]), None)))
             for path, now in named:
-                if now is not each.value or storage_of(now) != storage:
-                    what = "one that a step replaces by another"
-                    raise InputError(self.source, f"tensor {path!r}", what, expected)
-        known = {id(each.value) for each in arguments}
+                if now is not argument.value or storage_of(now) != storage:
+                    found = "one that a step replaces by another"
+                    raise InputError(self.source, f"tensor {path!r}", found, expected)
+        ids = {id(argument.value) for argument in arguments}
         for (_, key), tensor in state.items():
-            if id(tensor) not in known:
-                what = "one that the optimizer makes in the second step"
-                raise InputError(self.source, f"tensor {key!r}", what, expected)
+            if id(tensor) not in ids:
+                found = "one that the optimizer makes in the second step"
+                raise InputError(self.source, f"tensor {key!r}", found, expected)
 
     def _note_outputs(self, output: Any, node_of: Any) -> None:
         self.passes += 1
@@ -257,7 +259,7 @@ class Trainer:
         self.named = tuple(results)
         if gradients is Gradients.FREED:
             return list(results.values())
-        held = [(each.paths[0], each.value.grad) for each in arguments if each.paths]
+        held = [(argument.paths[0], argument.value.grad) for argument in arguments if argument.paths]
         self.held = tuple(path for path, gradient in held if gradient is not None)
         return [*results.values(), *(gradient for _, gradient in held if gradient is not None)]
 
@@ -277,20 +279,22 @@ def _has_values(leaf: Any) -> bool:
 
 def attribute_at(model: torch.nn.Module, path: str) -> Any:
     """The attribute of `model` under a path such as "layer.weight", None where there is none."""
-    found: Any = model
+    attribute: Any = model
     for part in path.split("."):
-        found = getattr(found, part, None)
-    return found
+        attribute = getattr(attribute, part, None)
+    return attribute
 
 
 def _last_write(node: Node, storage: int) -> Node | None:
     """The last node so far that made `storage`, which `node` shows, or wrote it; None where it was there
     before."""
-    for each in reversed(node.graph.nodes):
-        if each is node or any(storage_of(one.meta["val"]) == storage for one in written_nodes(each)):
-            while each.target is operator.getitem:
-                each = each.args[0]
-            return None if each.op == "placeholder" else each
+    for writer in reversed(node.graph.nodes):
+        if writer is node or any(
+            storage_of(written.meta["val"]) == storage for written in written_nodes(writer)
+        ):
+            while writer.target is operator.getitem:
+                writer = writer.args[0]
+            return None if writer.op == "placeholder" else writer
     return None
 
 
@@ -305,19 +309,19 @@ def input_names(
         named = list(inspect.signature(model.forward).parameters)
     except (TypeError, ValueError):
         named = []
-    named += [f"arg_{place}" for place in range(len(named), len(args))]
+    named += [f"arg_{index}" for index in range(len(named), len(args))]
     # In the order of the call, as its leaves are, not in that of the signature.
     for name, value in (*zip(named, args, strict=False), *kwargs.items()):
         for path, leaf in pytree.tree_flatten_with_path(value)[0]:
             yield "_".join([name, *map(part_of_path, path)]).replace(".", "_"), leaf
 
 
-def unlike(found: Sequence[Any]) -> Iterator[Any]:
-    """`found`, dataclasses with a name each, with names that are all different."""
-    taken: set[str] = set()
-    for each in found:
-        name = each.name
-        while name in taken:
+def unlike(entries: Sequence[Any]) -> Iterator[Any]:
+    """`entries`, dataclasses with a name each, with names that are all different."""
+    names: set[str] = set()
+    for entry in entries:
+        name = entry.name
+        while name in names:
             name += "_"
-        taken.add(name)
-        yield replace(each, name=name)
+        names.add(name)
+        yield replace(entry, name=name)

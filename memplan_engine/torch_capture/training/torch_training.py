@@ -17,8 +17,8 @@ from memplan_engine.torch_capture.capture_module import exporting, fake_inputs, 
 from memplan_engine.torch_capture.torch_fake import FakeTwins, fake_mode, patched, require_torch, tensors_of
 from memplan_engine.torch_capture.torch_source import is_users, portable_path
 from memplan_engine.torch_capture.training.torch_joint import (
-    Given,
     Halves,
+    Placeholder,
     backward_graph,
     forward_graph,
     joint_graph,
@@ -152,16 +152,18 @@ def _halves(trainee: Trainee, partition: str) -> Halves:
     tensors = tuple(tensors_of(trainee.leaves))
     with ExitStack() as stack:
         joint = aot_export_joint_with_descriptors(stack, _step_module(trainee), tensors).graph_module
-    given = {node.name: _given(node, trainee, tensors) for node in joint.graph.find_nodes(op="placeholder")}
-    primals = sum(1 for node in given if not node.startswith("tangents"))
+    placeholders = {
+        node.name: _placeholder(node, trainee, tensors) for node in joint.graph.find_nodes(op="placeholder")
+    }
+    primals = sum(1 for node in placeholders if not node.startswith("tangents"))
     outputs = len(outputs_of(joint)) - primals
     described = joint.graph.output_node().meta["desc"]
-    loss = next(place for place, desc in enumerate(described) if _is_loss(desc))
-    tell_apart(joint, {each.name for each in given.values()})
+    loss = next(index for index, desc in enumerate(described) if _is_loss(desc))
+    tell_apart(joint, {placeholder.name for placeholder in placeholders.values()})
     _name_modules(joint)
     cut = getattr(partitioners, PARTITIONS[partition])
     forward, backward = cut(joint, [], num_fwd_outputs=outputs)
-    return Halves(trainee.source, forward, backward, outputs, loss, given)
+    return Halves(trainee.source, forward, backward, outputs, loss, placeholders)
 
 
 def _step_module(trainee: Trainee) -> torch.nn.Module:
@@ -175,8 +177,8 @@ def _step_module(trainee: Trainee) -> torch.nn.Module:
             self.program = trainee.module
 
         def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            given = iter(tensors)
-            leaves = [next(given) if isinstance(leaf, torch.Tensor) else leaf for leaf in trainee.leaves]
+            remaining = iter(tensors)
+            leaves = [next(remaining) if isinstance(leaf, torch.Tensor) else leaf for leaf in trainee.leaves]
             # So that the ops of gradients, too, know the module and the line that they come from.
             with torch.enable_grad(), traceback.preserve_node_meta():
                 output = Interpreter(trainee.module).run(*leaves)
@@ -189,7 +191,7 @@ def _step_module(trainee: Trainee) -> torch.nn.Module:
     return Step()
 
 
-def _given(node: Any, trainee: Trainee, tensors: tuple[torch.Tensor, ...]) -> Given:
+def _placeholder(node: Any, trainee: Trainee, tensors: tuple[torch.Tensor, ...]) -> Placeholder:
     """What the placeholder `node` of the joint graph stands for, by AOTAutograd's descriptor of it."""
     import torch
 
@@ -198,7 +200,7 @@ def _given(node: Any, trainee: Trainee, tensors: tuple[torch.Tensor, ...]) -> Gi
     if isinstance(target, str):
         path = target.removeprefix("program.")
         value = attrgetter(path)(trainee.module)
-        return Given(trainee.state_names.get(path, node.name), value, constant=True)
+        return Placeholder(trainee.state_names.get(path, node.name), value, constant=True)
     index = getattr(desc, "idx", None)
     if isinstance(index, int) and index < len(tensors):
         names = [
@@ -206,8 +208,8 @@ def _given(node: Any, trainee: Trainee, tensors: tuple[torch.Tensor, ...]) -> Gi
             for name, leaf in zip(trainee.leaf_names, trainee.leaves, strict=True)
             if isinstance(leaf, torch.Tensor)
         ]
-        return Given(names[index], tensors[index], constant=False)
-    return Given(node.name, node.meta.get("val"), constant=False)
+        return Placeholder(names[index], tensors[index], constant=False)
+    return Placeholder(node.name, node.meta.get("val"), constant=False)
 
 
 def _is_loss(desc: Any) -> bool:
@@ -257,27 +259,27 @@ def _listening(wrong: list[str], left_out: list[str]) -> AbstractContextManager[
     from torch.utils import checkpoint
 
     def noting(function: Callable[..., Any], into: list[str], name: Callable[..., str]) -> Callable[..., Any]:
-        def called(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
             line = _users_line(sys._getframe(1))
             if line is not None:
                 into.append(f"{name(*args)} at {line}")
             return function(*args, **kwargs)
 
-        return called
+        return wrapper
 
-    def function_name(kind: type, *given: Any) -> str:
+    def function_name(kind: type, *args: Any) -> str:
         reentrant = issubclass(kind, checkpoint.CheckpointFunction)
         return "a re-entrant checkpoint" if reentrant else f"the custom autograd.Function {kind.__name__}"
 
-    def noted(owner: Any, name: str, into: list[str], what: str) -> tuple[Any, str, Any]:
-        return owner, name, noting(getattr(owner, name), into, lambda *given: what)
+    def patch_of(owner: Any, name: str, into: list[str], label: str) -> tuple[Any, str, Any]:
+        return owner, name, noting(getattr(owner, name), into, lambda *args: label)
 
     apply = vars(torch.autograd.Function)["apply"].__func__
     return patched(
         (torch.autograd.Function, "apply", classmethod(noting(apply, wrong, function_name))),
-        noted(torch.Tensor, "register_hook", wrong, "a hook of a tensor"),
-        noted(torch.autograd, "grad", wrong, "an inner autograd.grad"),
-        noted(checkpoint, "_checkpoint_without_reentrant_generator", left_out, "a checkpoint"),
+        patch_of(torch.Tensor, "register_hook", wrong, "a hook of a tensor"),
+        patch_of(torch.autograd, "grad", wrong, "an inner autograd.grad"),
+        patch_of(checkpoint, "_checkpoint_without_reentrant_generator", left_out, "a checkpoint"),
     )
 
 

@@ -71,10 +71,10 @@ class KnownValues:
         if fake is None or real is None or fake.nbytes() != real.nbytes():
             return None
         with _real():
-            place = (tensor.storage_offset(), tensor.shape, tensor.stride())
-            return torch.empty(0, dtype=tensor.dtype).set_(real, *place)
+            layout = (tensor.storage_offset(), tensor.shape, tensor.stride())
+            return torch.empty(0, dtype=tensor.dtype).set_(real, *layout)
 
-    def follow(self, operator: Any, args: Any, kwargs: Any, made: Any) -> None:
+    def follow(self, operator: Any, args: Any, kwargs: Any, result: Any) -> None:
         """Know what `operator` has made of these arguments, and written, where it follows from them."""
         import torch
         from torch.utils import _pytree as pytree
@@ -82,7 +82,7 @@ class KnownValues:
         if torch.Tag.inplace_view in operator.tags:
             return
         written = pytree.tree_leaves(list(written_values(operator, args, kwargs)))
-        results = tensors_of(made)
+        results = tensors_of(result)
         fresh = [leaf for leaf in results if storage_of(leaf) not in self.real]
         if not (written or fresh):
             return
@@ -92,7 +92,7 @@ class KnownValues:
                 self.real.pop(storage_of(leaf), None)
             return
         for leaf, value in zip(results, real, strict=True):
-            if any(leaf is each for each in fresh):
+            if any(leaf is tensor for tensor in fresh):
                 self._keep(leaf, value)
 
     def _run(
@@ -109,14 +109,14 @@ class KnownValues:
         values = [self.of(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         if any(value is None and leaf is not None for value, leaf in zip(values, leaves, strict=True)):
             return None
-        places, named = pytree.tree_unflatten(values, form)
+        real_args, real_kwargs = pytree.tree_unflatten(values, form)
         try:
             with _real():
-                found = operator(*places, **named)
+                result = operator(*real_args, **real_kwargs)
         except Exception as error:
             log.debug("%s of known values fails: %s", operator, error)
             return None
-        real = tensors_of(found)
+        real = tensors_of(result)
         alike = len(real) == len(results) and not any(leaf.is_meta for leaf in real)
         return real if alike else None
 
@@ -125,14 +125,14 @@ class KnownValues:
         import torch
 
         storage, whole = fake.untyped_storage(), value.untyped_storage()
-        place = (fake.storage_offset(), fake.shape, fake.stride())
+        layout = (fake.storage_offset(), fake.shape, fake.stride())
         with _real():
-            if whole.nbytes() == storage.nbytes() and place[2] == value.stride():
+            if whole.nbytes() == storage.nbytes() and layout[2] == value.stride():
                 # Others may show more of it.
                 real = whole.clone()  # type: ignore[no-untyped-call]
             else:
                 real = torch.UntypedStorage(storage.nbytes())  # type: ignore[no-untyped-call]
-                torch.empty(0, dtype=fake.dtype).set_(real, *place).copy_(value)
+                torch.empty(0, dtype=fake.dtype).set_(real, *layout).copy_(value)
         self.real[storage_of(fake)] = (storage, real)
 
     def answer(self, operator: Any, args: Any, kwargs: Any) -> Any:
@@ -143,9 +143,9 @@ class KnownValues:
 
         if any(self.of(tensor) is None for tensor in tensors_of((args, kwargs))):
             return None
-        known = pytree.tree_map_only(torch.Tensor, self.of, (args, kwargs))
+        args, kwargs = pytree.tree_map_only(torch.Tensor, self.of, (args, kwargs))
         with _real():
-            return operator(*known[0], **known[1])
+            return operator(*args, **kwargs)
 
 
 def _follows(operator: Any) -> bool:
@@ -158,8 +158,8 @@ def _is_large(tensor: torch.Tensor) -> bool:
     return tensor.untyped_storage().nbytes() > MOST_ELEMENTS * tensor.element_size()
 
 
-def _unknown(source: str, asked: str) -> InputError:
-    found = f"a step that asks for {asked} {who_asks()}, which is not known before the run"
+def _unknown(source: str, value: str) -> InputError:
+    found = f"a step that asks for {value} {who_asks()}, which is not known before the run"
     return InputError(source, "training step", found, UNASKED)
 
 
@@ -181,24 +181,24 @@ def answering(values: KnownValues, source: str) -> Iterator[None]:
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             if torch.Tag.data_dependent_output in func.tags:
-                known = values.answer(func, args, kwargs)
-                if known is not None:
-                    return known
+                answer = values.answer(func, args, kwargs)
+                if answer is not None:
+                    return answer
             try:
-                made = func(*args, **kwargs)
+                result = func(*args, **kwargs)
             except DataDependentOutputException:
                 shape = tuple(args[0].shape)
-                asked = f"the value of a tensor of {shape} (`.item()` or a branch on it)"
-                raise _unknown(source, asked) from None
+                value = f"the value of a tensor of {shape} (`.item()` or a branch on it)"
+                raise _unknown(source, value) from None
             except DynamicOutputShapeException:
                 raise _unknown(source, f"a size that depends on values ({func._schema.name})") from None
-            if any(leaf.layout is not torch.strided for leaf in tensors_of(made)):
+            if any(leaf.layout is not torch.strided for leaf in tensors_of(result)):
                 found = f"a sparse tensor {who_makes()}"
                 raise InputError(
                     source, "training step", found, f"dense ones (sparse=False), {STEP_RECORDED}"
                 )
-            values.follow(func, args, kwargs, made)
-            return made
+            values.follow(func, args, kwargs, result)
+            return result
 
     with replaced("is_tracing", is_tracing(values, source)), Answers():  # type: ignore[no-untyped-call]
         yield

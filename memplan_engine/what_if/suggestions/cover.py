@@ -93,7 +93,7 @@ def _single(problem: Problem, load: Load, over: Ints, excess: Ints) -> Ints:
     pieces, sections = load.pieces, load.sections
     first, last = int(sections.bounds[over[0]]), int(sections.bounds[over[-1]])
     spanning = (problem.start <= first) & (problem.end > last) & (problem.size >= excess[over].max())
-    for buffer in [each for each in problem.gaps if spanning[each]]:
+    for buffer in [row for row in problem.gaps if spanning[row]]:
         own = range(int(pieces.first[buffer]), int(pieces.first[buffer + 1]))
         held = np.zeros(len(sections), dtype=np.int64)
         for piece in own:
@@ -112,11 +112,11 @@ def _stretches_of(load: Load, row: int) -> list[tuple[int, int, int]]:
 
 def _without(load: Load, rows: Sequence[int]) -> Ints:
     """The live bytes of each section when the buffers `rows` are left out."""
-    left = load.live.copy()
+    live = load.live.copy()
     for row in rows:
         for first, last, held in _stretches_of(load, row):
-            left[first:last] -= held
-    return left
+            live[first:last] -= held
+    return live
 
 
 def greedy_cover(problem: Problem, capacity: int, stop: Callable[[], bool]) -> tuple[int, ...] | None:
@@ -124,26 +124,26 @@ def greedy_cover(problem: Problem, capacity: int, stop: Callable[[], bool]) -> t
     sections, again and again; at last without those not needed. None when `stop` ended it."""
     chosen: dict[int, None] = {}
     load = load_of(problem)
-    left, bounds = load.live.copy(), load.sections.bounds
-    while left.max(initial=0) > capacity:
+    live, bounds = load.live.copy(), load.sections.bounds
+    while live.max(initial=0) > capacity:
         if stop():
             return None
-        alive = alive_at(problem, int(bounds[np.argmax(left)]))
+        alive = alive_at(problem, int(bounds[np.argmax(live)]))
         alive = alive[[row not in chosen for row in alive.tolist()]]
-        before = np.concatenate([[0], np.cumsum(left > capacity)])
+        before = np.concatenate([[0], np.cumsum(live > capacity)])
         first = np.searchsorted(bounds, problem.start[alive])
         last = np.searchsorted(bounds, problem.end[alive])
         gain = problem.size[alive].astype(np.float64) * (before[last] - before[first])
         row = int(alive[int(np.argmax(gain))])
         chosen[row] = None
         for begin, end, held in _stretches_of(load, row):
-            left[begin:end] -= held
+            live[begin:end] -= held
     for row in sorted(chosen, key=lambda row: (-int(problem.size[row]), row)):
         stretches = _stretches_of(load, row)
-        if all(int(left[begin:end].max()) + held <= capacity for begin, end, held in stretches):
+        if all(int(live[begin:end].max()) + held <= capacity for begin, end, held in stretches):
             del chosen[row]
             for begin, end, held in stretches:
-                left[begin:end] += held
+                live[begin:end] += held
     return tuple(sorted(chosen))
 
 
@@ -152,15 +152,15 @@ def least_losses(problem: Problem, rows: Sequence[int], capacity: int) -> dict[i
     `capacity`: the largest first take back as much as there is room for. No loss can be made smaller alone.
     """
     load = load_of(problem)
-    left = _without(load, rows)
+    live = _without(load, rows)
     losses = {}
     for row in sorted(rows, key=lambda row: (-int(problem.size[row]), row)):
         size, stretches = int(problem.size[row]), _stretches_of(load, row)
-        room = min((capacity - int(left[begin:end].max()) for begin, end, _ in stretches), default=size)
+        room = min((capacity - int(live[begin:end].max()) for begin, end, _ in stretches), default=size)
         # A window of a gap gets smaller with its buffer, or not at all: such a buffer stays out.
         back = 0 if row in problem.gaps else min(room, size)
         for begin, end, _ in stretches:
-            left[begin:end] += back
+            live[begin:end] += back
         if back < size:
             losses[row] = size - back
     return losses
@@ -198,10 +198,10 @@ def smallest_cover(problem: Problem, capacity: int, stop: Callable[[], bool] = l
     chosen: tuple[int, ...] = ()
     search = _Search(problem, MOST_LOOKS)
     while search.exact:
-        left = _without(load, chosen)
-        if left.max(initial=0) <= capacity:
+        live = _without(load, chosen)
+        if live.max(initial=0) <= capacity:
             return Cover(tuple(sorted(chosen)), True)
-        worst = int(np.argmax(left))
+        worst = int(np.argmax(live))
         step = int(load.sections.bounds[worst])
         held = {buffer: bytes_at(problem, buffer, step) for buffer in alive_at(problem, step).tolist()}
         rows.append(_Row(int(load.live[worst]) - capacity, held))
@@ -260,6 +260,6 @@ class _Search:
             if alike in tried:
                 continue
             tried.add(alike)
-            rest = tuple(need - got for need, got in zip(needs, alike[1:], strict=True))
+            rest = tuple(need - held_bytes for need, held_bytes in zip(needs, alike[1:], strict=True))
             if more > 1 or max(rest) <= 0:
                 self._deepen((*chosen, buffer), rest, banned, more - 1)

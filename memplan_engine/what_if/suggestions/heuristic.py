@@ -104,7 +104,7 @@ class _Search:
         return self._left_out(np.flatnonzero(above), self.plan.offsets)
 
     def refilled(self, reduction: Reduction) -> Reduction:
-        """`found` with those left out put back that have room beside the others: the largest first, then
+        """`reduction` with those left out put back that have room beside the others: the largest first, then
         the smallest."""
         for sign in (-1, 1):
             if not reduction.losses:
@@ -161,10 +161,10 @@ class _Search:
             return problem.size
         timeline = make_timeline(problem)
         for order, fit in tries:
-            left = self.deadline + GRACE_SECONDS - time.monotonic()
-            if left <= 0:
+            seconds = self.deadline + GRACE_SECONDS - time.monotonic()
+            if seconds <= 0:
                 return None
-            limits = SolveLimits(left)
+            limits = SolveLimits(seconds)
             with limits.running():
                 offsets = place_by(timeline, order(timeline), fit, limits, limit=self.capacity)
             if offsets is not None:

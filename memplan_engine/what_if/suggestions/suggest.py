@@ -127,9 +127,11 @@ def suggest(
     if dropped is None:
         tried += search.several()
     tried += [search.relax(each) for each in waiting]
-    suggestions = [each for each in tried if each is not None]
+    suggestions = [suggestion for suggestion in tried if suggestion is not None]
     suggestions = suggestions or list(quick) or _quickly(decision, QUICK_SECONDS)
-    ranked = sorted(suggestions, key=lambda each: (each.nbytes, list(Kind).index(each.kind)))
+    ranked = sorted(
+        suggestions, key=lambda suggestion: (suggestion.nbytes, list(Kind).index(suggestion.kind))
+    )
     return FitReport(decision, search.shortage, tuple(ranked), not trials.over)
 
 
@@ -194,12 +196,14 @@ class _Search:
     def problem(self) -> Problem:
         return self.trials.problem
 
-    def relax(self, way: type[Pin | Align | Split]) -> Suggestion | None:
+    def relax(self, edit_type: type[Pin | Align | Split]) -> Suggestion | None:
         """An offset freed, an alignment given up or a buffer in two, the largest buffers first: the live
         bytes stay as they are."""
         if self.shortage is not None:
             return None
-        edits = [each for row in self.rows[::-1] if (each := _relaxed(self.problem[row], way)) is not None]
+        edits = [
+            each for row in self.rows[::-1] if (each := _relaxed(self.problem[row], edit_type)) is not None
+        ]
         for edit in edits[:MOST_TRIES]:
             if self.trials.fits(edit):
                 return Suggestion(Kind.RELAX, (edit,), 0, self.trials.arena(edit), True)
@@ -208,13 +212,13 @@ class _Search:
     def drop(self) -> Suggestion | None:
         """The smallest buffer without which it fits."""
         drops = [Drop(self.problem.names[row]) for row in self.rows]
-        place = _first(drops, self.trials)
-        if place is None:
+        index = _first(drops, self.trials)
+        if index is None:
             return None
-        row, edit = self.rows[place], drops[place]
+        row, edit = self.rows[index], drops[index]
         size = self.problem.size
-        smaller = [each for each, other in zip(drops, self.rows, strict=True) if size[other] < size[row]]
-        proved = self.proved and all(self.trials.refused(each) for each in smaller)
+        smaller = [drop for drop, other in zip(drops, self.rows, strict=True) if size[other] < size[row]]
+        proved = self.proved and all(self.trials.refused(drop) for drop in smaller)
         return Suggestion(Kind.DROP, (edit,), int(size[row]), self.trials.arena(edit), proved)
 
     def cut(self) -> Suggestion | None:
@@ -223,16 +227,16 @@ class _Search:
         start, size = self.problem.start, self.problem.size
         able = [row for row in self.rows if start[row] < step]
         cuts = [Shorten(self.problem.names[row], int(start[row]), step) for row in able]
-        place = _first(cuts, self.trials)
-        if place is None:
+        index = _first(cuts, self.trials)
+        if index is None:
             return None
-        row, edit = able[place], cuts[place]
+        row, edit = able[index], cuts[index]
         # An earlier end might do where this one does not, but only if leaving the buffer out would.
-        smaller = [each for each in self.rows if size[each] < size[row]]
+        smaller = [other for other in self.rows if size[other] < size[row]]
         proved = self.proved and all(
-            (self.shortage is not None and start[each] >= step)
-            or self.trials.refused(Drop(self.problem.names[each]))
-            for each in smaller
+            (self.shortage is not None and start[other] >= step)
+            or self.trials.refused(Drop(self.problem.names[other]))
+            for other in smaller
         )
         return Suggestion(Kind.CUT, (edit,), int(size[row]), self.trials.arena(edit), proved)
 
@@ -264,8 +268,8 @@ class _Search:
         most = [(row, min(loss, max(0, int(size[row]) - 1))) for row in self.rows]
         if not all(self.trials.refused(self._without(row, least)) for row, least in most):
             return False, False
-        gone = [row for row in self.rows if size[row] <= loss]
-        return True, all(self.trials.refused(self._without(row, loss)) for row in gone)
+        rows = [row for row in self.rows if size[row] <= loss]
+        return True, all(self.trials.refused(self._without(row, loss)) for row in rows)
 
     def _least_loss(self, row: int, below: int | None) -> int | None:
         """By how many bytes the buffer must shrink, by halving: what fits goes on fitting when it shrinks.
@@ -320,14 +324,14 @@ class _Search:
         )
 
 
-def _relaxed(buffer: Buffer, way: type[Pin | Align | Split]) -> Edit | None:
-    """The edit of type `way` that gives `buffer` more room; None where it has none. At a fixed offset neither
-    alignment nor parts make a difference."""
-    if way is Pin:
+def _relaxed(buffer: Buffer, edit_type: type[Pin | Align | Split]) -> Edit | None:
+    """The edit of type `edit_type` that gives `buffer` more room; None where it has none. At a fixed offset
+    neither alignment nor parts make a difference."""
+    if edit_type is Pin:
         return None if buffer.fixed is None else Pin(buffer.name, None)
     if buffer.fixed is not None:
         return None
-    if way is Align:
+    if edit_type is Align:
         return Align(buffer.name, 1) if buffer.alignment > 1 else None
     return Split(buffer.name, 2) if buffer.size > buffer.alignment else None
 

@@ -36,10 +36,10 @@ class Trials:
         """What is decided on the problem after `edits`; None when there was no time for it."""
         key = tuple(edits)
         if key not in self.decisions:
-            left = self.deadline - time.monotonic()
-            if left <= 0:
+            seconds = self.deadline - time.monotonic()
+            if seconds <= 0:
                 return None
-            limits = SolveLimits(min(left, self.seconds), self.seed, self.threads)
+            limits = SolveLimits(min(seconds, self.seconds), self.seed, self.threads)
             self.decisions[key] = decide(apply(self.problem, key), self.capacity, limits=limits)
         return self.decisions[key]
 

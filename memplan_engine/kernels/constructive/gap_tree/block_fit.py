@@ -52,7 +52,7 @@ def meet_in_block(tree: TimeTree, start: int, end: int) -> Met:
     """The long rectangles and the waiting ones, merged with the short ones."""
     block = start // (tree.cell * CELLS)
     whole = 2 * tree.leaves + block
-    waiting, rows = tree.lists.waiting[whole], tree.found
+    waiting, rows = tree.lists.waiting[whole], tree.meeting
     low_of_waiting, high_of_waiting = tree.lists.wait_low[whole], tree.lists.wait_high[whole]
     many = rows_that_meet(tree.long, block, start, end, rows)
     short_low, short_high = _short_by_low(tree, start, end, rows[many:])

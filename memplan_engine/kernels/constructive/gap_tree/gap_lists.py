@@ -115,14 +115,14 @@ def settle(lists: GapLists, pool: Ints, one: int) -> Ints:
     gaps, waiting = gaps_of(lists, pool, one), lists.waiting[one]
     count = lists.counts[one]
     changed, begin, end = _without(gaps, lists.wait_low[one, :waiting], lists.wait_high[one, :waiting])
-    made = changed.shape[1]
-    total = begin + made + count - end
+    changed_count = changed.shape[1]
+    total = begin + changed_count + count - end
     lists.waiting[one] = 0
     if total > lists.room[one]:
         pool = _move(lists, pool, one, 2 * total)
     gaps = pool[:2, lists.first[one] : lists.first[one] + lists.room[one]]
-    _shift(gaps[0], end, count, begin + made - end)
-    _shift(gaps[1], end, count, begin + made - end)
+    _shift(gaps[0], end, count, begin + changed_count - end)
+    _shift(gaps[1], end, count, begin + changed_count - end)
     _copy(changed[0], gaps[0, begin:])
     _copy(changed[1], gaps[1, begin:])
     lists.counts[one] = total
@@ -153,27 +153,27 @@ def _copy(source: Ints, target: Ints) -> None:
 def _without(gaps: Ints, low: Ints, high: Ints) -> tuple[Ints, int, int]:
     """What is left of the gaps `[begin, end)`, the ones changed, without the ranges; and `begin`, `end`."""
     begin = gap_above(gaps[1], low[0])
-    left = np.empty((2, gap_above(gaps[1], high.max()) + 1 - begin + len(low)), dtype=np.int64)
-    made, at, i = 0, begin, 0
+    remaining = np.empty((2, gap_above(gaps[1], high.max()) + 1 - begin + len(low)), dtype=np.int64)
+    count, at, i = 0, begin, 0
     while i < len(low):
         untouched = gap_onwards(gaps[1], at, low[i])
-        _copy(gaps[0, at:untouched], left[0, made:])
-        _copy(gaps[1, at:untouched], left[1, made:])
-        made, at = made + untouched - at, untouched
+        _copy(gaps[0, at:untouched], remaining[0, count:])
+        _copy(gaps[1, at:untouched], remaining[1, count:])
+        count, at = count + untouched - at, untouched
         reach, top = gaps[0, at], gaps[1, at]
         while i < len(low) and low[i] < top:
             if low[i] > reach:
-                left[0, made], left[1, made] = reach, low[i]
-                made += 1
+                remaining[0, count], remaining[1, count] = reach, low[i]
+                count += 1
             reach = max(reach, high[i])
             if reach > top:
                 break
             i += 1
         if reach < top:
-            left[0, made], left[1, made] = reach, top
-            made += 1
+            remaining[0, count], remaining[1, count] = reach, top
+            count += 1
         at += 1
-    return left[:, :made], begin, at
+    return remaining[:, :count], begin, at
 
 
 @kernel

@@ -72,8 +72,8 @@ def _shift_up(values: NDArray[np.signedinteger[Any]]) -> None:
 
 
 @kernel
-def rows_that_meet(rows: Rows, part: int, start: int, end: int, found: Ints) -> int:
-    """The rows of the part that meet the sections `[start, end)`, to `found`, by low; how many."""
+def rows_that_meet(rows: Rows, part: int, start: int, end: int, meeting: Ints) -> int:
+    """The rows of the part that meet the sections `[start, end)`, to `meeting`, by low; how many."""
     first, count = rows.first[part], rows.counts[part]
     starts, ends = rows.start[first : first + count], rows.end[first : first + count]
     begin, finish, meets = np.int32(start), np.int32(end), rows.meets
@@ -82,6 +82,6 @@ def rows_that_meet(rows: Rows, part: int, start: int, end: int, found: Ints) -> 
     many = 0
     for i in range(count):
         # No branch that nobody could predict: write in any case, count only what meets.
-        found[many] = first + i
+        meeting[many] = first + i
         many += meets[i]
     return many

@@ -30,7 +30,7 @@ def narrow_to_gaps(
     new = with_room(new, count + gaps.shape[1])
     begins, finishes = old[0, :count], old[1, :count]
     lows, highs = gaps[0], gaps[1]
-    made, at = 0, 0
+    written, at = 0, 0
     leaps = len(lows) > 8 * count
     for i in range(count):
         if leaps:
@@ -39,12 +39,12 @@ def narrow_to_gaps(
             at += 1
         while True:
             begin, finish = max(begins[i], lows[at] - below), min(finishes[i], highs[at] - above)
-            new[0, made], new[1, made] = begin, finish
-            made += begin <= finish
+            new[0, written], new[1, written] = begin, finish
+            written += begin <= finish
             if highs[at] - above >= finishes[i]:
                 break
             at += 1
-    return new, old, made
+    return new, old, written
 
 
 @kernel
@@ -53,20 +53,20 @@ def narrow_around(
 ) -> tuple[Ints, Ints, int]:
     """Leave the offsets at which the piece meets none of the ranges `[low, high)`, which come by low."""
     new = with_room(new, count + len(low))
-    made, j, reach = 0, 0, 0
+    written, j, reach = 0, 0, 0
     for i in range(count):
         begin, finish = max(old[0, i], reach), old[1, i]
         while j < len(low) and low[j] - above < finish:
             if begin <= low[j] - above:
-                new[0, made], new[1, made] = begin, low[j] - above
-                made += 1
+                new[0, written], new[1, written] = begin, low[j] - above
+                written += 1
             reach = max(reach, high[j] - below)
             begin = max(begin, reach)
             j += 1
         if begin <= finish:
-            new[0, made], new[1, made] = begin, finish
-            made += 1
-    return new, old, made
+            new[0, written], new[1, written] = begin, finish
+            written += 1
+    return new, old, written
 
 
 @kernel

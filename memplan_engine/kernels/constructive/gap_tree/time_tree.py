@@ -48,7 +48,7 @@ class TimeTree(NamedTuple):
     lists: GapLists
     short: Rows
     long: Rows
-    found: Ints
+    meeting: Ints
 
 
 @kernel
@@ -153,14 +153,14 @@ def narrow_to_time(
             whole = 2 * tree.leaves + one
             old, new, count = _narrow_to_list(tree, pool, old, new, count, whole, below, above)
             old, new, count = _narrow_around_rows(
-                tree.long, one, tree.found, old, new, count, start, end, below, above
+                tree.long, one, tree.meeting, old, new, count, start, end, below, above
             )
         if one == (end - 1) // block:
             break
     for one in (start // cell, (end - 1) // cell):
         if start > one * cell or end < (one + 1) * cell:
             old, new, count = _narrow_around_rows(
-                tree.short, one, tree.found, old, new, count, start, end, below, above
+                tree.short, one, tree.meeting, old, new, count, start, end, below, above
             )
         if one == (end - 1) // cell:
             break
@@ -199,7 +199,7 @@ def _narrow_to_list(
 def _narrow_around_rows(
     rows: Rows,
     part: int,
-    found: Ints,
+    meeting: Ints,
     old: Ints,
     new: Ints,
     count: int,
@@ -208,6 +208,6 @@ def _narrow_around_rows(
     below: int,
     above: int,
 ) -> tuple[Ints, Ints, int]:
-    many = rows_that_meet(rows, part, start, end, found)
-    low, high = rows.low[found[:many]], rows.high[found[:many]]
+    many = rows_that_meet(rows, part, start, end, meeting)
+    low, high = rows.low[meeting[:many]], rows.high[meeting[:many]]
     return narrow_around(old, new, count, low, high, below, above)

@@ -103,14 +103,14 @@ def _place_nothing(
 ) -> int:
     """The offset of a buffer of no bytes: even where two others touch there is a hole for it, and no list of
     gaps knows of that. So all rectangles are looked at."""
-    found = np.empty(len(start), dtype=np.int64)
-    many = 0
+    neighbours = np.empty(len(start), dtype=np.int64)
+    count = 0
     for other in range(len(start)):
         for piece in range(one, last):
             if bottom[other] != UNPLACED and start[other] < end[piece] and start[piece] < end[other]:
-                found[many] = other
-                many += 1
+                neighbours[count] = other
+                count += 1
                 break
-    found = found[:many][np.argsort(bottom[found[:many]])]
-    top = bottom[found] + high[found] - low[found]
-    return choose(bottom[found], top, bottom[:0], bottom[:0], 0, alignment, fit)
+    neighbours = neighbours[:count][np.argsort(bottom[neighbours[:count]])]
+    top = bottom[neighbours] + high[neighbours] - low[neighbours]
+    return choose(bottom[neighbours], top, bottom[:0], bottom[:0], 0, alignment, fit)
