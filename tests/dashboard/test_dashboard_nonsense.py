@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("streamlit")
 from memplan_dashboard.charts import layout_bar, peak_bars
-from memplan_dashboard.session import documents, state
+from memplan_dashboard.session import documents, state, uploads
 from memplan_examples.make_snapshot import Allocator, frame, write_snapshot
 
 from memplan_engine import find_peak, load, make_plan, make_problem, write_csv, write_json
@@ -29,7 +29,6 @@ def _files(tmp_path, monkeypatch):
     allocator.alloc(9000, pool=(0, 1))
     write_snapshot(tmp_path / "two.pickle", allocator.snapshot())
     files = [str(tmp_path / name) for name in ("graph.json", "list.csv", "two.pickle")]
-    monkeypatch.setattr(documents, "_store", lambda: tmp_path / "uploads")
     monkeypatch.setattr("sys.argv", ["app.py", *files])
 
 
@@ -105,7 +104,7 @@ def test_a_snapshot_that_is_cut_short_is_explained_on_every_page(tmp_path, monke
 
 
 def test_a_thousand_equal_names_are_refused_in_one_line(tmp_path):
-    key, _ = documents.keep_upload("same.csv", b"id,lower,upper,size\n" + b"same,0,1,4\n" * 1000)
+    key, _ = uploads.keep("same.csv", b"id,lower,upper,size\n" + b"same,0,1,4\n" * 1000)
     for page, where in (("", "doc"), ("compare", "doc"), ("replay", "doc"), ("diff", "head")):
         app = open_app(page, **{where: key})
         (error,) = app.error

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import memplan_examples
 import streamlit as st
-from memplan_dashboard.session import documents, state
+from memplan_dashboard.session import documents, state, uploads
 from memplan_dashboard.session.documents import Document, Options
 from memplan_dashboard.session.messages import show_error
 from memplan_dashboard.session.state import parse_options
@@ -218,7 +218,7 @@ def _uploaded(side: str) -> Callable[[], None]:
         if given is None:
             return
         try:
-            key = documents.keep_readable(given.name, given.getvalue(), state.load_either)
+            key = uploads.keep_readable(given.name, given.getvalue(), state.load_either)
         except MemplanError as error:
             st.session_state[FAULT.format(side)] = str(error)
             return
