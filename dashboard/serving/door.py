@@ -31,10 +31,10 @@ _PORTS = {"http": "80", "https": "443"}
 
 # What is more than 'self' Streamlit needs: the script in its page, components from blobs, styles, data URLs.
 POLICY = (
-    "default-src 'self'; script-src 'self' {scripts}blob:; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' ws://{host} wss://{host}; "
-    "worker-src 'self' blob:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-src 'none'; "
-    "frame-ancestors 'none'"
+    "default-src 'self'; script-src 'self' {scripts}blob: 'wasm-unsafe-eval'; worker-src 'self' blob:; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
+    "connect-src 'self' ws://{host} wss://{host}; object-src 'none'; base-uri 'none'; form-action 'none'; "
+    "frame-src 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
     "x-frame-options": "DENY",

@@ -34,8 +34,8 @@ MOST_BYTES_IN_ALL = 8 << 30
 MOST_NAME_BYTES = 200
 """A file system takes 255."""
 RULES = (
-    f"Kept for this browser only, until it has not come back for {VISITOR_DAYS} days: at most "
-    f"{MOST_UPLOADS} files and {format_bytes(MOST_BYTES)}, the oldest make room."
+    f"Kept for this browser only, {VISITOR_DAYS} days from its last visit. At most {MOST_UPLOADS} files and "
+    f"{format_bytes(MOST_BYTES)}: the oldest make room."
 )
 
 _KEY = re.compile(rf"({'|'.join(KINDS)}):([0-9a-f]{{16}})", re.ASCII)

@@ -101,6 +101,7 @@ def pick_sides() -> tuple[tuple[Document, str], tuple[Document, str]]:
             st.file_uploader(
                 f"{side.capitalize()}, {WHAT[side]}: a graph, a plan, buffers or a recording",
                 key=f"uploader_{side}",
+                help=uploads.RULES,
                 on_change=_uploaded(side),
             )
             _say_fault(side)

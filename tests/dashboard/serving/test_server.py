@@ -111,10 +111,10 @@ def loose(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]
         yield url, folder
 
 
-def send(url: str, *lines: str, host: str | None = None) -> str:
+def send(url: str, *lines: str, host: str | None = None, seconds: float = 10) -> str:
     """The answer to a raw request."""
     address, port = url.removeprefix("http://").split(":")
-    with socket.create_connection((address, int(port)), timeout=10) as connection:
+    with socket.create_connection((address, int(port)), timeout=seconds) as connection:
         head = [lines[0], f"Host: {host or f'{address}:{port}'}", *lines[1:], "Connection: close", "", ""]
         connection.sendall("\r\n".join(head).encode("latin-1"))
         answer = b""
@@ -195,6 +195,31 @@ def test_what_lies_in_the_folder_the_home_and_the_environment_loosens_nothing(
         "403" in send(url, "PUT /_stcore/upload_file/a/b HTTP/1.1", "Content-Length: 0").partition("\r\n")[0]
     )
     assert not (folder / "connections").exists()
+
+
+def test_an_upload_is_limited_by_the_server_and_needs_the_pages_token(
+    dashboard_url: str, open_page: Callable[..., Tab]
+) -> None:
+    """At 1 GiB the body is waited for, with a byte more it is refused unread."""
+    tab = open_page(f"{dashboard_url}/import")
+    with tab.page.expect_request(lambda request: request.method == "PUT") as put:
+        tab.page.locator("input[type=file]").set_input_files(
+            {"name": "a.csv", "mimeType": "text/csv", "buffer": b"id,lower,upper,size\na,0,4,10\n"}
+        )
+    path = put.value.url.removeprefix(dashboard_url) + "x"
+    given = put.value.all_headers()
+    token = [f"Cookie: {given['cookie']}", f"X-Xsrftoken: {given['x-xsrftoken']}"]
+    form = "Content-Type: multipart/form-data; boundary=x"
+
+    def status(*lines: str) -> str:
+        return send(dashboard_url, f"PUT {path} HTTP/1.1", form, *lines).partition("\r\n")[0]
+
+    assert " 413 " in status(*token, f"Content-Length: {2**30 + 1}")
+    with pytest.raises(TimeoutError):
+        send(dashboard_url, f"PUT {path} HTTP/1.1", form, *token, f"Content-Length: {2**30}", seconds=2)
+    assert " 403 " in status(token[0], "Content-Length: 0")
+    assert " 403 " in status(*token, "Origin: http://evil.example", "Content-Length: 0")
+    tab.close()
 
 
 def test_it_listens_on_this_machine_only(loose: tuple[str, Path]) -> None:
