@@ -12,6 +12,7 @@ from memplan_engine import InputError, make_plan, make_problem
 from memplan_engine.plotting import png_figure, svg_figure
 from memplan_engine.plotting.figure_style import FigureStyle
 from memplan_engine.replay import make, recorded
+from memplan_engine.strategies.base import SolveLimits
 from tests.support.apptest import open_app
 
 DOC = "example:teaching_best_fit"  # eight buffers
@@ -23,6 +24,19 @@ def test_a_replay_of_as_many_buffers_as_there_may_be(monkeypatch, most, refused)
     monkeypatch.setattr(make, "MOST_BUFFERS", most)
     app = open_app("replay", doc=DOC, strategy="first_fit_by_start")
     assert len(app.error) == refused
+
+
+def test_a_replay_may_take_a_minute(monkeypatch):
+    def over(seconds):
+        assert seconds == 60
+        limits = SolveLimits(seconds)
+        limits.cancel()
+        return limits
+
+    replay_choices._traced.clear()
+    monkeypatch.setattr(replay_choices, "SolveLimits", over)
+    (error,) = open_app("replay", doc=DOC, strategy="partition").error
+    assert error.value.replace("\\", "").endswith("partition was not recorded to its end within 60 s")
 
 
 @pytest.mark.parametrize(("most", "offered"), [(8, True), (7, False)])

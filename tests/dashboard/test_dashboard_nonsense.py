@@ -14,7 +14,10 @@ from memplan_engine.analysis.layout import make_layout
 from tests.support.apptest import address, check, open_app, widget
 
 HOSTILE = '</script><img src=x onerror="window.hacked=1">'
-VALUES = ("<script>alert(1)</script>", "-1", "9" * 400, "nan", "\u202e,=:;%", "device=0,pool=7:7")
+VALUES = (
+    "<script>alert(1)</script>", "-1", "9" * 400, "9" * 100_000, "nan", "inf", "1e400", "\u202e,=:;%", "\x00",
+    "\u0661", "device=0,pool=7:7", "(?R)", "(a+)+$", "upload:../..",
+)  # fmt: skip
 PAGES = ("", "compare", "diff", "replay", "run", "learn", "import")
 
 
@@ -33,7 +36,7 @@ def _files(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", PAGES)
-@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: ascii(value[:24]))
 def test_everything_is_nonsense_at_once(page, value):
     app = open_app(page, **dict.fromkeys(state.PARAMETERS, value))
     assert not app.exception

@@ -18,6 +18,7 @@ import pytest
 from memplan_dashboard import launch
 from memplan_dashboard.serving import server
 
+from memplan_engine.cli import app as command_line
 from memplan_engine.errors import MemplanError, MissingDependencyError
 from tests import ROOT
 from tests.support.browser import Tab, import_path, serve
@@ -57,6 +58,16 @@ def test_the_command_names_app_port_and_absolute_files(
     app = str(launch.APP)
     assert line[line.index("--") :] == ["--", app, str(tmp_path / "a b.csv")]
     assert "--port=9001" in line[: line.index("--")]
+
+
+def test_the_verb_hands_its_options_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[str] = []
+    monkeypatch.setattr(os, "execv", lambda program, line: taken.extend(line))
+    (tmp_path / "a.csv").write_text("")
+    given = ["dashboard", "--port", "9001", "--allow-host", "x", "--allow-host", "y", "--no-browser"]
+    assert command_line.run([*given, str(tmp_path / "a.csv")]) == 0
+    options = ["--port=9001", "--no-browser", "--allow-host=x", "--allow-host=y", str(tmp_path / "a.csv")]
+    assert taken == [sys.executable, "-P", "-m", "memplan_dashboard.launch", *options]
 
 
 @pytest.mark.parametrize("name", ["", "a:80", "http://a", "a/b", "*", "a b", "a,b", "\u202ea"])

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("streamlit")
+from tests import ROOT
 from tests.support.browser import Tab, import_path, serve
 
 OPTIONS_ASKED = """
@@ -171,6 +172,19 @@ def test_a_foreign_origin_opens_no_websocket_and_nobody_is_asked_about_it(loose:
     env = {**os.environ, "PYTHONPATH": import_path(folder / "site"), "CONNECTIONS": str(folder / "seen")}
     subprocess.run([sys.executable, "-P", "-c", ask], env=env, check=False, stderr=subprocess.DEVNULL)
     assert "192.0.2.1" in (folder / "seen").read_text()
+
+
+def test_the_dashboard_itself_asks_nobody(tmp_path: Path, open_page: Callable[..., Tab]) -> None:
+    (tmp_path / "sitecustomize.py").write_text(CONNECTIONS)
+    env = {"CONNECTIONS": str(tmp_path / "connections")}
+    with serve(ROOT / "dashboard" / "app.py", paths=[tmp_path], env=env) as url:
+        tab = open_page(f"{url}/?doc=example:gpt2&strategy=search")
+        tab.page.locator(".plan-view[data-drawn]").first.wait_for(timeout=120_000)
+        for page in ("compare", "diff", "replay", "run", "learn", "import"):
+            tab.page.goto(f"{url}/{page}")
+            tab.settle(90)
+        tab.close()
+    assert not (tmp_path / "connections").exists()
 
 
 def test_what_lies_in_the_folder_the_home_and_the_environment_loosens_nothing(
