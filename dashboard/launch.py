@@ -21,6 +21,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
+from memplan_dashboard.serving.door import host_name
+
 from memplan_engine.errors import MemplanError, MissingDependencyError
 
 APP = Path(__file__).with_name("app.py")
@@ -30,30 +32,18 @@ PORTS_TRIED = 100
 STARTUP_SECONDS = 60.0
 STOP_SECONDS = 5.0
 
-# Flags, not only .streamlit/config.toml: that file is read from the folder one happens to be in.
-# Headless for good, because Streamlit's other mode asks for an e-mail address; the browser is opened here.
-OPTIONS = {
-    "server.address": HOST,
-    "server.headless": "true",
-    "server.showEmailPrompt": "false",
-    "server.maxUploadSize": "1024",
-    "browser.gatherUsageStats": "false",
-    "client.toolbarMode": "minimal",
-    "client.showErrorLinks": "false",
-    "runner.magicEnabled": "false",
-    "theme.light.primaryColor": "#3B6FA8",
-    "theme.dark.primaryColor": "#5B8FC7",
-    "logger.hideWelcomeMessage": "true",
-    "logger.level": "warning",
-}
 
-
-def command(files: Sequence[Path], port: int, app: Path = APP) -> list[str]:
-    """Return the command line that serves `app` on `port` with `files` as its arguments."""
+def command(files: Sequence[Path], port: int, app: Path = APP, allow_hosts: Sequence[str] = ()) -> list[str]:
+    """Return the command line that serves `app` on `port` with `files` as its arguments, under the names of
+    this machine and `allow_hosts`; MemplanError for one that is no name."""
+    for name in allow_hosts:
+        if host_name(name) != name.lower():
+            found = repr(name[:80])
+            raise MemplanError(f"--allow-host: found {found}, expected a host name or address without a port")
     # -P keeps the current folder off the import path: a `dashboard/` in it would shadow ours.
-    line = [sys.executable, "-P", "-m", "streamlit", "run", str(app)]
-    line += [f"--{name}={value}" for name, value in OPTIONS.items()]
-    return [*line, f"--server.port={port}", "--", *(str(Path(file).resolve()) for file in files)]
+    line = [sys.executable, "-P", "-m", "memplan_dashboard.serving.server", f"--port={port}"]
+    line += [f"--allow-host={name.lower()}" for name in allow_hosts]
+    return [*line, "--", str(app), *(str(Path(file).resolve()) for file in files)]
 
 
 def free_port(first: int) -> int:
@@ -110,13 +100,18 @@ def kill(server: subprocess.Popen[bytes]) -> None:
 
 
 def launch(
-    files: Sequence[Path] = (), port: int | None = None, open_browser: bool = True, app: Path = APP
+    files: Sequence[Path] = (),
+    port: int | None = None,
+    open_browser: bool = True,
+    app: Path = APP,
+    allow_hosts: Sequence[str] = (),
 ) -> int:
     """Serve the dashboard until Ctrl-C and return an exit code: 0 after Ctrl-C, else the server's own.
 
     `files` are opened by the app. A `port` in use is passed over for the next free one. A browser is opened
     when asked for and when there is a screen; the address is printed either way, once the server answers.
-    Raises MissingDependencyError without Streamlit, MemplanError when no port is free.
+    `allow_hosts` are names under which a reverse proxy serves it.
+    Raises MissingDependencyError without Streamlit, MemplanError when no port is free or a name is none.
     """
     if importlib.util.find_spec("streamlit") is None:
         raise MissingDependencyError("streamlit", "dashboard", "the dashboard")
@@ -124,8 +119,9 @@ def launch(
     chosen = free_port(wanted)
     if chosen != wanted:
         print(f"memplan: port {wanted} is in use, taking {chosen}", flush=True)
+    line = command(files, chosen, app, allow_hosts)
     with _interrupts() as ending, contextlib.suppress(KeyboardInterrupt):
-        return _serve(command(files, chosen, app), f"http://{HOST}:{chosen}", open_browser, ending)
+        return _serve(line, f"http://{HOST}:{chosen}", open_browser, ending)
     return 0
 
 
@@ -195,9 +191,21 @@ def main() -> int:
     parser.add_argument("files", nargs="*", type=Path, help="graphs, problems or plans to open")
     parser.add_argument("--port", type=int, help=f"the port to try first (default: {FIRST_PORT})")
     parser.add_argument("--no-browser", action="store_true", help="print the address, open no browser")
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name that a reverse proxy serves it under",
+    )
     arguments = parser.parse_args()
     try:
-        return launch(arguments.files, arguments.port, open_browser=not arguments.no_browser)
+        return launch(
+            arguments.files,
+            arguments.port,
+            open_browser=not arguments.no_browser,
+            allow_hosts=arguments.allow_host,
+        )
     except MemplanError as error:
         print(f"memplan: {error}", file=sys.stderr)
         return error.exit_code

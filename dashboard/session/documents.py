@@ -1,22 +1,19 @@
-"""What can be opened: examples, files named on the command line, and uploads that are kept by content.
+"""What can be opened: examples, files named on the command line, and the visitor's uploads.
 
 A recording of an allocator opens as the placement that was recorded, of one device and stream.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 import memplan_examples
-from platformdirs import user_cache_path
+from memplan_dashboard.session import uploads
 
 from memplan_engine import (
     Graph,
@@ -52,9 +49,6 @@ from memplan_engine.recordings.allocator_recording import (
 )
 from memplan_engine.units import format_bytes
 
-MOST_UPLOADS = 50
-UPLOADS = ("upload", "run")
-"""What can be uploaded, as keys begin: documents, and runs, which the page Run shows."""
 EXAMPLE = "example:gpt2"
 
 
@@ -114,7 +108,7 @@ def first_key() -> str:
 def catalogue() -> dict[str, str]:
     """Every document that can be chosen, key → label: command-line files, uploads of late, examples."""
     labels = {key: path.name for key, path in _given().items() if not is_run(_head(path))}
-    kept = uploads()
+    kept = uploads.listed()
     names = Counter(kept.values())
     labels |= {
         key: name if names[name] == 1 else f"{name} ({key.partition(':')[2][:4]})"
@@ -136,8 +130,8 @@ def path_of(key: str) -> Path:
         candidates = [path for path in memplan_examples.examples() if path.stem == name]
     elif kind == "file":
         candidates = [path for known, path in _given().items() if known == key]
-    elif kind in UPLOADS and re.fullmatch(r"[0-9a-f]{16}", name):
-        candidates = [path for path in sorted((_folder(kind) / name).glob("*")) if path.suffix != ".part"]
+    elif upload := uploads.find(key):
+        candidates = [upload]
     if not candidates:
         raise InputError(key[:80], "", "no such document", "one of those in the list, or a new upload")
     return candidates[0]
@@ -152,53 +146,10 @@ def version_of(key: str) -> tuple[int, int]:
     return (status.st_mtime_ns, status.st_size)
 
 
-def keep_upload(name: str, content: bytes, kind: str = "upload") -> tuple[str, bool]:
-    """Keep an uploaded file, of a `kind` among UPLOADS; its key, and whether it is new. The oldest beyond
-    MOST_UPLOADS are removed."""
-    digest = hashlib.sha256(content).hexdigest()[:16]
-    folder = _folder(kind) / digest
-    safe = re.sub(r"[^\w.+-]", "_", Path(name).name)[-100:] or "upload"
-    is_new = not (folder / safe).exists()
-    if is_new:
-        folder.mkdir(parents=True, exist_ok=True)
-        for stale in folder.iterdir():
-            stale.unlink()
-        part = folder / f"{safe}.part"
-        part.write_bytes(content)
-        part.rename(folder / safe)
-        for old in _uploads(kind)[MOST_UPLOADS:]:
-            _remove(old)
-    return f"{kind}:{digest}", is_new
-
-
-def keep_readable(name: str, content: bytes, read: Callable[[str], object], kind: str = "upload") -> str:
-    """Keep an uploaded file that `read` can open; its key. Raises MemplanError for another, which is
-    forgotten again."""
-    key, is_new = keep_upload(name, content, kind)
-    try:
-        read(key)
-    except MemplanError:
-        if is_new:
-            drop_upload(key)
-        raise
-    return key
-
-
 def given_runs() -> dict[str, str]:
     """The runs and observations among the files of the command line, key → file name."""
     heads = {key: (path.name, _head(path)) for key, path in _given().items()}
     return {key: name for key, (name, head) in heads.items() if is_run(head) or is_observation(head)}
-
-
-def uploads(kind: str = "upload") -> dict[str, str]:
-    """The uploads of a kind, key → file name, the latest first."""
-    return {f"{kind}:{path.parent.name}": path.name for path in _uploads(kind)}
-
-
-def drop_upload(key: str) -> None:
-    """Forget an upload that cannot be opened; anything else is left alone."""
-    if key.partition(":")[0] in UPLOADS:
-        _remove(path_of(key))
 
 
 def read_document(
@@ -239,33 +190,6 @@ def _head(path: Path) -> bytes:
         return read_head(path, HEAD_BYTES)
     except MemplanError:
         return b""
-
-
-def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)
-    if path.parent.exists() and not any(path.parent.iterdir()):
-        path.parent.rmdir()
-
-
-def _store() -> Path:
-    return user_cache_path("memplan") / "uploads"
-
-
-def _folder(kind: str) -> Path:
-    """Where uploads of a kind lie."""
-    return _store() if kind == UPLOADS[0] else _store().with_name(f"{kind}s")
-
-
-def _uploads(kind: str) -> list[Path]:
-    files = [path for path in _folder(kind).glob("*/*") if path.suffix != ".part"]
-    return sorted(files, key=_age)
-
-
-def _age(path: Path) -> float:
-    try:
-        return time.time() - path.stat().st_mtime
-    except OSError:
-        return float("inf")
 
 
 def _title(path: Path) -> str:

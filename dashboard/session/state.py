@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import streamlit as st
-from memplan_dashboard.session import documents
+from memplan_dashboard.session import documents, uploads
 from memplan_dashboard.session.documents import Document, Options
 from memplan_dashboard.session.messages import show_error
 
@@ -156,6 +156,7 @@ def restore() -> None:
         for old, name in FORMER.items():
             given[name] = given[name] or st.query_params.get(old, "")
         st.session_state.choices = given
+        uploads.come_back()
         st.session_state.opened = {}
     mirror()
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import streamlit as st
 from memplan_dashboard.plan_view import plan_view
-from memplan_dashboard.session import documents, plan_facts, state
+from memplan_dashboard.session import documents, plan_facts, state, uploads
 from memplan_dashboard.session.documents import Document, Options
 from memplan_dashboard.session.messages import NOTHING_TO_PLACE, errors_shown, plain, show_error
 from memplan_dashboard.session.plan_facts import PlanFacts
@@ -111,7 +111,9 @@ def _source() -> tuple[str | None, bool]:
     """The key of what was chosen, and whether it is an upload that was not known before."""
     with st.container(key="halves_source"):
         left, right = st.columns([1.4, 1], gap="large")
-    uploaded = left.file_uploader("Upload a model, a graph or a list of buffers", key="uploader")
+    uploaded = left.file_uploader(
+        "Upload a model, a graph or a list of buffers", key="uploader", help=uploads.RULES
+    )
     labels = documents.catalogue()
     examples = [key for key in labels if key.startswith("example:")]
     example = right.selectbox(
@@ -120,7 +122,8 @@ def _source() -> tuple[str | None, bool]:
     with right:
         st.caption(plain("Reads " + "; ".join(importer.description for importer in importers()) + "."))
     if uploaded is not None:
-        return documents.keep_upload(uploaded.name, uploaded.getvalue())
+        with left, errors_shown():
+            return uploads.keep(uploaded.name, uploaded.getvalue())
     return example, False
 
 
@@ -138,7 +141,7 @@ def _show_new(key: str, is_new: bool, options: Options) -> None:
         document = load(key, options)
     except MemplanError as error:
         if is_new:
-            documents.drop_upload(key)
+            uploads.drop(key)
         show_error(error)
         _show_open()
         return

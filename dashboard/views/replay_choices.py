@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 from memplan_dashboard.replay_view import Mode, exercise_values, make_message, trace_json
-from memplan_dashboard.session import documents, state
+from memplan_dashboard.session import documents, plan_facts, state
 from memplan_dashboard.session.documents import Document
 from memplan_dashboard.widgets.controls import chooses, not_listed, pick_key
 
@@ -19,7 +19,7 @@ from memplan_engine.replay.recorded import MOST_BUFFERS as MOST_IN_A_TREE
 from memplan_engine.replay.replay_values import Family
 from memplan_engine.replay.steps import Replay
 from memplan_engine.strategies import get_strategy, known_strategies
-from memplan_engine.strategies.base import obstacle
+from memplan_engine.strategies.base import SolveLimits, obstacle
 
 FIRST_PROBLEM = "example:teaching_best_fit"
 FIRST_STRATEGY = "greedy_by_size"
@@ -168,7 +168,7 @@ def _begin(identity: object, step: int) -> _Begun:
 # By identity: the entry holds the document, so that its id cannot become another's.
 @st.cache_resource(max_entries=8, show_spinner="Replaying …", hash_funcs={Document: id})
 def _traced(document: Document, strategy: str) -> Trace:
-    replay: Replay = make_replay(document.problem, strategy)
+    replay: Replay = make_replay(document.problem, strategy, limits=SolveLimits(plan_facts.MOST_SECONDS))
     return Trace(trace_json(replay), replay.family, len(replay))
 
 

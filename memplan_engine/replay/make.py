@@ -41,7 +41,7 @@ from memplan_engine.verify.validate import validate_plan
 MOST_BUFFERS = 20_000
 """With more, nobody steps through, and the columns of a replay would be tens of megabytes."""
 
-_Recorder = Callable[[Any, Problem], Replay]
+_Recorder = Callable[[Any, Problem, SolveLimits], Replay]
 _KERNEL_FIT = {FitRule.FIRST: place.FIRST_FIT, FitRule.BEST: place.BEST_FIT, FitRule.TOP: place.TOP}
 _FITS = {
     FitRule.FIRST: Verdict.NOT_LOWEST,
@@ -63,6 +63,7 @@ def make_replay(
     *,
     alignment: int | None = None,
     plan_inputs: bool = False,
+    limits: SolveLimits | None = None,
 ) -> Replay:
     """Every decision that `strategy` takes for `source`, with what it looked at and why.
 
@@ -71,8 +72,8 @@ def make_replay(
     Raises
     ------
     MemplanError: no such strategy, or one that cannot be replayed; the message has those that can.
-    PlanError: a problem that the strategy cannot place, fixed offsets that collide, or more buffers than can
-    be replayed (MOST_BUFFERS; for `exact` see `recorded.record_search`).
+    PlanError: a problem that the strategy cannot place, fixed offsets that collide, more buffers than can be
+    replayed (MOST_BUFFERS; for `exact` see `recorded.record_search`), or `limits` that end it first.
     """
     strategy = get_strategy(strategy) if isinstance(strategy, str) else strategy
     record = recorder_of(strategy)
@@ -88,7 +89,10 @@ def make_replay(
     reason = obstacle(strategy, problem)
     if reason:
         raise PlanError(f"{problem.name}: {strategy.name} cannot place it: {reason}")
-    replay = record(strategy, problem)
+    limits = limits or SolveLimits()
+    with limits.running():
+        replay = record(strategy, problem, limits)
+        _check(limits, problem, strategy)
     report = validate_plan(replay.plan, replay=False)
     if not report.valid:
         raise PlanError(f"{problem.name}: {report.violations[0].message}")
@@ -114,7 +118,7 @@ def recorder_of(strategy: Strategy) -> _Recorder | None:
     return others.get(type(strategy))
 
 
-def record_order_fit(strategy: OrderFit, problem: Problem) -> Replay:
+def record_order_fit(strategy: OrderFit, problem: Problem, limits: SolveLimits) -> Replay:
     """Always by `place_in_order`: the quicker kernels for large or simple problems give the same offsets."""
     timeline, fit = make_timeline(problem), strategy.fit
     pieces, sections = timeline.pieces, timeline.sections
@@ -149,7 +153,7 @@ def record_order_fit(strategy: OrderFit, problem: Problem) -> Replay:
     )
 
 
-def record_no_reuse(strategy: Naive, problem: Problem) -> Replay:
+def record_no_reuse(strategy: Naive, problem: Problem, limits: SolveLimits) -> Replay:
     """There is nothing to look at: the offsets are the record."""
     is_fixed = problem.fixed != FREE
     offsets = naive_offsets(problem)
@@ -165,11 +169,11 @@ def record_no_reuse(strategy: Naive, problem: Problem) -> Replay:
     )
 
 
-def record_linear_scan(strategy: LinearScan, problem: Problem) -> Replay:
+def record_linear_scan(strategy: LinearScan, problem: Problem, limits: SolveLimits) -> Replay:
     """Free ranges instead of holes; buffers that move."""
     fixed, free = np.flatnonzero(problem.fixed != FREE), np.flatnonzero(problem.fixed == FREE)
     trace = make_trace(len(free))
-    offsets = strategy.scan(problem, SolveLimits(), trace)
+    offsets = strategy.scan(problem, limits, trace)
     rounded = problem.size + -problem.size % problem.alignment
     holes = read_holes(trace, rounded[free], _FITS[strategy.fit], Verdict.NOT_NEEDED)
     steps = trace.steps[: trace.begun[0]]
@@ -199,13 +203,14 @@ def record_linear_scan(strategy: LinearScan, problem: Problem) -> Replay:
     )
 
 
-def record_shared_objects(strategy: SharedObjects, problem: Problem) -> Replay:
+def record_shared_objects(strategy: SharedObjects, problem: Problem, limits: SolveLimits) -> Replay:
     """Objects instead of holes. Buffers lie where their objects lie in the end."""
     assert strategy.by
     assert strategy.rule
     trace = make_trace(len(problem))
     whole = replace(problem, gaps={})
-    objects = strategy.assign(whole, SolveLimits(), trace)
+    objects = strategy.assign(whole, limits, trace)
+    _check(limits, problem, strategy)  # what has no object cannot be laid out
     size, alignment = np.array(problem.size), np.array(problem.alignment)
     offsets = lay_out(np.argsort(objects, kind="stable"), objects, size, alignment)
     smaller, enough = _FREE[strategy.rule]
@@ -219,7 +224,7 @@ def record_shared_objects(strategy: SharedObjects, problem: Problem) -> Replay:
         line=np.where(steps[:, TAKEN] >= 0, code.JOINED, code.NEW_OBJECT),
         code=code.shared_objects(strategy.by, strategy.rule),
         keys=strategy.by.keys(make_timeline(whole)),
-        arena=_objects_so_far(buffer, objects, size, alignment),
+        arena=_objects_so_far(buffer, objects, size, alignment, limits),
         shared=read_objects(trace, problem.size, smaller, enough),
         rule=strategy.rule,
     )
@@ -233,12 +238,22 @@ def _without_end(holes: Holes) -> Flags:
     return above
 
 
-def _objects_so_far(buffer: Ints, objects: Ints, size: Ints, alignment: Ints) -> Ints:
-    """The arena after each step: what the objects that there are by then need, one behind another."""
+def _check(limits: SolveLimits, problem: Problem, strategy: Strategy) -> None:
+    """Raise PlanError where `limits` have ended what is recorded."""
+    if limits.stopped:
+        within = f" within {limits.seconds:g} s" if limits.seconds is not None else ""
+        raise PlanError(f"{problem.name}: {strategy.name} was not recorded to its end{within}")
+
+
+def _objects_so_far(buffer: Ints, objects: Ints, size: Ints, alignment: Ints, limits: SolveLimits) -> Ints:
+    """The arena after each step: what the objects that there are by then need, one behind another. Less of it
+    where `limits` end it."""
     arena = np.zeros(len(buffer), dtype=np.int64)
     by_object = np.argsort(objects, kind="stable")
     placed = np.zeros(len(objects), dtype=np.bool_)
     for step, each in enumerate(buffer.tolist()):
+        if limits.stopped:
+            break
         placed[each] = True
         so_far = by_object[placed[by_object]]
         offsets = lay_out(so_far, objects, size, alignment)

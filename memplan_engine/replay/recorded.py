@@ -36,6 +36,7 @@ from memplan_engine.replay.replay_values import (
     Verdict,
 )
 from memplan_engine.replay.steps import Replay
+from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.strategies.exact.exact_search import Exact
 from memplan_engine.strategies.exact.independent_parts import (
     MOST_RAISES,
@@ -204,7 +205,7 @@ class _Part:
         return int(self.problem.start[self.own[members]].max())
 
 
-def record_search(strategy: Exact, problem: Problem) -> Replay:
+def record_search(strategy: Exact, problem: Problem, limits: SolveLimits) -> Replay:
     """Each independent part in turn, at the lower bound (or the strategy's capacity) and then at the next
     arena that there can be, until it fits.
 

@@ -17,7 +17,6 @@ NAMES = list(known_strategies())
 
 @pytest.fixture(autouse=True)
 def _own_uploads(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "_store", lambda: tmp_path / "uploads")
     monkeypatch.setattr("sys.argv", ["app.py"])
 
 

@@ -10,6 +10,7 @@ from tests import ROOT
 pytest.importorskip("playwright")
 from memplan_engine import known_strategies, load, make_plan
 from memplan_engine.units import format_bytes
+from tests.support.browser import Tab
 from tests.support.dashboard_page import DashboardPage
 
 EXAMPLES = ROOT / "example_graphs"
@@ -249,7 +250,7 @@ def test_bad_uploads_are_explained_and_the_open_plan_stays(dashboard, tmp_path):
     assert not set(shown) & set(uploads)
 
 
-def test_an_upload_is_previewed_opened_and_shared(dashboard, open_page):
+def test_an_upload_is_previewed_opened_and_this_browsers_only(dashboard, open_page):
     page = dashboard("/import?doc=example:gpt2")
     page.upload("mine.csv", CSV)
     assert page.metric("recognised as") == "csv"
@@ -260,14 +261,22 @@ def test_an_upload_is_previewed_opened_and_shared(dashboard, open_page):
     page.settled()
     page.eventually(lambda: page.metric("Arena"), "4 MiB")
     assert page.address["doc"].startswith("upload:")
-    other = DashboardPage(open_page(page.page.url))
-    assert other.metric("Arena") == "4 MiB"
-    assert other.data("drawn") == "3"
-    other.select("Graph", "gpt2")
+    page.page.reload()
+    page.settled()
     page.eventually(lambda: page.metric("Arena"), "4 MiB")
-    page.select("Strategy", "naive")
-    page.titled("naive")
-    assert (page.data("drawn"), other.title) == ("3", "auto")
+    tab = Tab(page.page.context.new_page())
+    tab.page.goto(page.page.url)
+    second = DashboardPage(tab)
+    second.eventually(lambda: second.metric("Arena"), "4 MiB")
+    second.page.close()
+    stranger = DashboardPage(open_page(page.page.url))
+    stranger.page.get_by_text("no such document").wait_for()
+    stranger.open_list("Graph")
+    assert stranger.page.get_by_text("mine.csv").count() == 0
+    stranger.page.keyboard.press("Escape")
+    stranger.select("Strategy", "naive")
+    stranger.titled("naive")
+    assert (page.data("drawn"), page.title) == ("3", "auto")
 
 
 def test_a_finished_plan_that_overlaps_is_drawn_and_its_violations_listed(dashboard):

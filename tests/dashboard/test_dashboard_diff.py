@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("streamlit")
 from memplan_dashboard.charts import demand_waterfall
 from memplan_dashboard.plan_view.packing import pack
-from memplan_dashboard.session import documents, state
+from memplan_dashboard.session import documents, state, uploads
 from memplan_dashboard.session.documents import Options
 from memplan_dashboard.session.plan_facts import make_facts
 from memplan_dashboard.views.diff import diff_sources
@@ -39,7 +39,6 @@ HEAD = f"{COLUMNS}fresh,0,1,60\nkept,0,4,100\nlarger,1,3,260\nsmaller,2,4,210\nl
 
 @pytest.fixture(autouse=True)
 def _own_uploads(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "_store", lambda: tmp_path / "uploads")
     monkeypatch.setattr("sys.argv", ["app.py"])
 
 
@@ -48,7 +47,7 @@ def opened(**parameters):
 
 
 def uploaded(name, text):
-    return documents.keep_upload(name, text.encode())[0]
+    return uploads.keep(name, text.encode())[0]
 
 
 def compared(base=BASE, head=HEAD):

@@ -28,7 +28,6 @@ TRAINING = "example:bert_training_default"
 
 @pytest.fixture(autouse=True)
 def _own_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "_store", lambda: tmp_path / "uploads")
     write_json(DIAMOND, tmp_path / "diamond.json")
     write_json(NET, tmp_path / "net.json")
     (tmp_path / "list.csv").write_text("id,lower,upper,size\na,0,4,10\nb,1,3,20\n")

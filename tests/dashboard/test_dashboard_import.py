@@ -16,7 +16,6 @@ COLLIDING = "id,lower,upper,size,offset\na,0,4,10,0\nb,1,3,20,5\nc,2,4,10,\n"
 
 @pytest.fixture(autouse=True)
 def _own_uploads(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "_store", lambda: tmp_path / "uploads")
     monkeypatch.setattr("sys.argv", ["app.py"])
 
 

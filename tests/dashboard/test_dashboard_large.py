@@ -90,6 +90,16 @@ def test_a_search_of_all_names_has_its_limit_too(monkeypatch):
         buffer_filter.misses(make_problem([0] * 200, [1] * 200, [1] * 200, names=names), "^(a|aa)+$")
 
 
+def test_a_hundred_thousand_names_take_no_longer_than_the_limit_says():
+    count = 100_000
+    names = [f"{'a' * 60}!{i}" for i in range(count)]
+    problem = make_problem([0] * count, [1] * count, [1] * count, names=names)
+    began = time.process_time()
+    with pytest.raises(MemplanError, match=r"takes longer than 1\.5 s"):
+        buffer_filter.misses(problem, "(a+)+$")
+    assert time.process_time() - began < 4
+
+
 def test_the_largest_come_first_and_ties_in_their_order(monkeypatch):
     monkeypatch.setattr(buffer_tables, "MOST_ROWS", 3)
     size = np.array([5, 9, 5, 1, 5, 7])

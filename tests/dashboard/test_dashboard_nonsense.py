@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("streamlit")
 from memplan_dashboard.charts import layout_bar, peak_bars
-from memplan_dashboard.session import documents, state
+from memplan_dashboard.session import documents, state, uploads
 from memplan_examples.make_snapshot import Allocator, frame, write_snapshot
 
 from memplan_engine import find_peak, load, make_plan, make_problem, write_csv, write_json
@@ -14,7 +14,10 @@ from memplan_engine.analysis.layout import make_layout
 from tests.support.apptest import address, check, open_app, widget
 
 HOSTILE = '</script><img src=x onerror="window.hacked=1">'
-VALUES = ("<script>alert(1)</script>", "-1", "9" * 400, "nan", "\u202e,=:;%", "device=0,pool=7:7")
+VALUES = (
+    "<script>alert(1)</script>", "-1", "9" * 400, "9" * 100_000, "nan", "inf", "1e400", "\u202e,=:;%", "\x00",
+    "\u0661", "device=0,pool=7:7", "(?R)", "(a+)+$", "upload:../..",
+)  # fmt: skip
 PAGES = ("", "compare", "diff", "replay", "run", "learn", "import")
 
 
@@ -29,12 +32,11 @@ def _files(tmp_path, monkeypatch):
     allocator.alloc(9000, pool=(0, 1))
     write_snapshot(tmp_path / "two.pickle", allocator.snapshot())
     files = [str(tmp_path / name) for name in ("graph.json", "list.csv", "two.pickle")]
-    monkeypatch.setattr(documents, "_store", lambda: tmp_path / "uploads")
     monkeypatch.setattr("sys.argv", ["app.py", *files])
 
 
 @pytest.mark.parametrize("page", PAGES)
-@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: ascii(value[:24]))
 def test_everything_is_nonsense_at_once(page, value):
     app = open_app(page, **dict.fromkeys(state.PARAMETERS, value))
     assert not app.exception
@@ -105,7 +107,7 @@ def test_a_snapshot_that_is_cut_short_is_explained_on_every_page(tmp_path, monke
 
 
 def test_a_thousand_equal_names_are_refused_in_one_line(tmp_path):
-    key, _ = documents.keep_upload("same.csv", b"id,lower,upper,size\n" + b"same,0,1,4\n" * 1000)
+    key, _ = uploads.keep("same.csv", b"id,lower,upper,size\n" + b"same,0,1,4\n" * 1000)
     for page, where in (("", "doc"), ("compare", "doc"), ("replay", "doc"), ("diff", "head")):
         app = open_app(page, **{where: key})
         (error,) = app.error

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 from memplan_dashboard.charts import reserved_over_time
-from memplan_dashboard.session import documents, plan_facts, state
+from memplan_dashboard.session import documents, plan_facts, state, uploads
 from memplan_dashboard.views.inspect.memory_tabs import reserved_curve
 from memplan_dashboard.widgets.plan_panels import make_panel
 from memplan_examples.make_snapshot import SEGMENT, Allocator, stack
@@ -23,7 +23,6 @@ EXAMPLE = "example:cuda_snapshot"
 
 @pytest.fixture(autouse=True)
 def _own_uploads(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "_store", lambda: tmp_path / "uploads")
     monkeypatch.setattr("sys.argv", ["app.py"])
 
 
@@ -145,7 +144,7 @@ def pools():
 
 
 def test_a_private_pool_is_chosen_on_inspect_and_kept_in_the_address():
-    key, _ = documents.keep_upload("pools.pickle", pools())
+    key, _ = uploads.keep("pools.pickle", pools())
     app = open_app(doc=key)
     part = widget(app.selectbox, "Part of the recording")
     assert part.options == [
@@ -168,7 +167,7 @@ def test_a_private_pool_is_chosen_on_inspect_and_kept_in_the_address():
 
 
 def test_reserved_bytes_over_time_have_a_tab():
-    key, _ = documents.keep_upload("pools.pickle", pools())
+    key, _ = uploads.keep("pools.pickle", pools())
     app = open_app(doc=key, tab="Reserved")
     told = [each.value.replace("\\", "") for each in app.caption]
     (said,) = [each for each in told if each.startswith("peak reserved")]

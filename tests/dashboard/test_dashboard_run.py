@@ -11,7 +11,7 @@ from memplan_dashboard.background.jobs import State
 from memplan_dashboard.background.run_job import Asked, RunJob
 from memplan_dashboard.background.scheduler import JobScheduler
 from memplan_dashboard.charts import run_curves
-from memplan_dashboard.session import documents, searches
+from memplan_dashboard.session import documents, searches, uploads
 from memplan_dashboard.views.run import run_choices
 
 from memplan_engine import InputError, load_run
@@ -68,7 +68,6 @@ OBSERVED = {
 
 @pytest.fixture(autouse=True)
 def _alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "_store", lambda: tmp_path / "uploads")
     monkeypatch.setattr(searches, "session_is_alive", lambda session: True)
     monkeypatch.setattr("sys.argv", ["app.py"])
     run_choices.results().clear()
@@ -159,7 +158,7 @@ def test_devices_of_an_observation_are_shown_one_at_a_time(tmp_path):
 def test_another_file_is_refused_and_not_kept(value, told):
     app = upload(open_app("run"), value)
     assert told in texts(app.error)[0]
-    assert documents.uploads("run") == {}
+    assert uploads.listed("run") == {}
     assert "run" not in address(app)
 
 
@@ -216,7 +215,7 @@ def test_a_file_that_is_no_run_is_told_so_beside_the_control(name, content, foun
     assert told.startswith(found)
     assert "Only a run or an observation in JSON is taken here. Below stays what was open before." in told
     assert figure(app, "Predicted peak") == "8 KiB"
-    assert list(documents.uploads("run").values()) == ["run.json"]
+    assert list(uploads.listed("run").values()) == ["run.json"]
 
 
 def test_the_allocators_peak_says_what_it_is_measured_by():

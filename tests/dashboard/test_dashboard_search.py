@@ -37,7 +37,6 @@ def _slow(tmp_path, monkeypatch):
         monkeypatch.setitem(known, kind.name, kind())
     monkeypatch.setattr(jobs, "FIRST_SECONDS", 0.1)
     monkeypatch.setattr(solving, "session_is_alive", lambda session: True)
-    monkeypatch.setattr(documents, "_store", lambda: tmp_path / "uploads")
     write_csv(PROBLEM, tmp_path / "twelve.csv")
     monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / "twelve.csv")])
     yield

@@ -12,7 +12,7 @@ from tests import ROOT
 
 pytest.importorskip("streamlit")
 from memplan_dashboard.charts import arena_seconds, peak_bars
-from memplan_dashboard.session import documents, messages, state
+from memplan_dashboard.session import documents, messages, state, uploads
 from memplan_dashboard.session.documents import Document, Options
 from memplan_dashboard.session.plan_facts import make_facts
 from memplan_dashboard.views.inspect import buffer_filter
@@ -154,13 +154,37 @@ def test_a_search_looks_at_name_kind_and_module(gpt2):
         ("(", "find: '(' is not a regular expression: missing ) at position 1"),
         ("a{1000000000}", "find: 'a{1000000000}' repeats more than 10,000 times"),
         ("(a{200}){200}", r"find: '(a{200}){200}' repeats more than 10,000 times"),
-        ("(" * 3000 + ")" * 3000, "nested too deeply"),
+        ("(" * 3000 + ")" * 3000, "has more than 200 characters"),
+        ("a{" + "9" * 5000 + "}", "has more than 200 characters"),
+        ("a" * 201, "has more than 200 characters"),
+        ("(?R)", "find: '(?R)' is recursive, which is not supported"),
+        (r"\\(?R)?", "is recursive"),
+        ("(a|(?1))", "is recursive"),
+        ("(?<x>a|(?&x))", "is recursive"),
+        ("(?P<x>a|(?P>x))", "is recursive"),
+        ("(?(DEFINE)(?<x>a))b", "is recursive"),
     ],
 )
 def test_patterns_that_cannot_be_are_explained(pattern, message):
     with pytest.raises(MemplanError) as caught:
         buffer_filter.misses(make_problem([0], [1], [1]), pattern)
     assert message in str(caught.value)
+
+
+def test_what_looks_recursive_and_is_not_is_searched():
+    problem = make_problem([0, 0], [1, 1], [1, 1], names=["a(R)", "b" * 200])
+    assert buffer_filter.misses(problem, r"\(?R\)").tolist() == [False, True]
+    assert buffer_filter.misses(problem, r"(?i)A(?-i:\()").tolist() == [False, True]
+    assert buffer_filter.misses(problem, "b" * 200).tolist() == [True, False]
+
+
+def test_a_pattern_that_takes_all_memory_is_explained(monkeypatch):
+    def search(pattern, texts):
+        raise MemoryError
+
+    monkeypatch.setattr(buffer_filter, "_search", search)
+    with pytest.raises(MemplanError, match="find: 'ab' takes too much memory"):
+        buffer_filter.misses(make_problem([0], [1], [1]), "ab")
 
 
 def test_a_pattern_that_would_run_for_ever_ends_in_a_second_for_all_buffers_together():
@@ -269,32 +293,31 @@ def test_markdown_shows_names_as_they_stand():
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "_store", lambda: tmp_path / "uploads")
     monkeypatch.setattr("sys.argv", ["app.py"])
     return tmp_path / "uploads"
 
 
 def test_uploads_are_kept_by_content_under_a_safe_name(store):
-    key, is_new = documents.keep_upload("../../my model.csv", b"one")
+    key, is_new = uploads.keep("../../my model.csv", b"one")
     assert is_new
-    assert documents.path_of(key) == store / key.removeprefix("upload:") / "my_model.csv"
-    assert documents.keep_upload("../../my model.csv", b"one") == (key, False)
-    other, _ = documents.keep_upload("my model.csv", b"two")
+    assert documents.path_of(key) == store / "upload" / key.removeprefix("upload:") / "my model.csv"
+    assert uploads.keep("../../my model.csv", b"one") == (key, False)
+    other, _ = uploads.keep("my model.csv", b"two")
     labels = documents.catalogue()
-    assert labels[key] == f"my_model.csv ({key[7:11]})"
-    assert labels[other] == f"my_model.csv ({other[7:11]})"
-    documents.drop_upload(key)
+    assert labels[key] == f"my model.csv ({key[7:11]})"
+    assert labels[other] == f"my model.csv ({other[7:11]})"
+    uploads.drop(key)
     assert key not in documents.catalogue()
     with pytest.raises(InputError, match="no such document"):
         documents.path_of(key)
 
 
 def test_the_oldest_uploads_make_room(store, monkeypatch):
-    monkeypatch.setattr(documents, "MOST_UPLOADS", 2)
+    monkeypatch.setattr(uploads, "MOST_UPLOADS", 2)
     for content in (b"one", b"two", b"three"):
-        documents.keep_upload("x.csv", content)
+        uploads.keep("x.csv", content)
         time.sleep(0.01)
-    assert sorted(path.read_bytes() for path in store.glob("*/*")) == [b"three", b"two"]
+    assert sorted(path.read_bytes() for path in store.glob("*/*/*")) == [b"three", b"two"]
 
 
 def test_files_of_the_command_line_come_first_and_keep_apart(store, tmp_path, monkeypatch):

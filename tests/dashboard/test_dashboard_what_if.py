@@ -7,7 +7,6 @@ import json
 import pytest
 
 pytest.importorskip("streamlit")
-from memplan_dashboard.session import documents
 
 from memplan_engine.problem import FREE
 from tests.support.apptest import address, check, figure, open_app, widget
@@ -18,7 +17,6 @@ EDITS = {"tab": "What if"}
 
 @pytest.fixture(autouse=True)
 def _list(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "_store", lambda: tmp_path / "uploads")
     (tmp_path / "list.csv").write_text(CSV)
     monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / "list.csv")])
 

@@ -16,10 +16,12 @@ from typing import Any
 
 import pytest
 from memplan_dashboard import launch
+from memplan_dashboard.serving import server
 
+from memplan_engine.cli import app as command_line
 from memplan_engine.errors import MemplanError, MissingDependencyError
 from tests import ROOT
-from tests.support.browser import Tab, serve
+from tests.support.browser import Tab, import_path, serve
 
 TINY_APP = """
 import sys
@@ -53,28 +55,39 @@ def test_the_command_names_app_port_and_absolute_files(
     monkeypatch.chdir(tmp_path)
     line = launch.command([Path("a b.csv")], 9001)
     assert line[0] == sys.executable
-    assert line[line.index("run") + 1] == str(ROOT / "dashboard" / "app.py")
-    assert line[line.index("--") :] == ["--", str(tmp_path / "a b.csv")]
-    assert "--server.port=9001" in line[: line.index("--")]
+    app = str(launch.APP)
+    assert line[line.index("--") :] == ["--", app, str(tmp_path / "a b.csv")]
+    assert "--port=9001" in line[: line.index("--")]
 
 
-def flat(table: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return a TOML table as dotted names and the values as one would type them."""
-    flags: dict[str, str] = {}
+def test_the_verb_hands_its_options_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[str] = []
+    monkeypatch.setattr(os, "execv", lambda program, line: taken.extend(line))
+    (tmp_path / "a.csv").write_text("")
+    given = ["dashboard", "--port", "9001", "--allow-host", "x", "--allow-host", "y", "--no-browser"]
+    assert command_line.run([*given, str(tmp_path / "a.csv")]) == 0
+    options = ["--port=9001", "--no-browser", "--allow-host=x", "--allow-host=y", str(tmp_path / "a.csv")]
+    assert taken == [sys.executable, "-P", "-m", "memplan_dashboard.launch", *options]
+
+
+@pytest.mark.parametrize("name", ["", "a:80", "http://a", "a/b", "*", "a b", "a,b", "\u202ea"])
+def test_a_name_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(MemplanError, match=r"--allow-host: found .*, expected a host name or address"):
+        launch.launch(allow_hosts=[name], open_browser=False)
+    assert "--allow-host=plans.example" in launch.command([], 9001, allow_hosts=["Plans.Example"])
+
+
+def test_those_who_start_streamlit_themselves_have_the_same_options() -> None:
+    in_file = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text())
+    assert flat(in_file) == server.OPTIONS
+
+
+def flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a TOML table as dotted names and values."""
+    options: dict[str, Any] = {}
     for name, value in table.items():
-        if isinstance(value, dict):
-            flags |= flat(value, f"{prefix}{name}.")
-        else:
-            flags[prefix + name] = str(value).lower() if isinstance(value, bool) else str(value)
-    return flags
-
-
-def test_private_settings_are_flags_and_stand_in_the_config_file_too() -> None:
-    assert launch.OPTIONS["server.address"] == "127.0.0.1"
-    assert launch.OPTIONS["browser.gatherUsageStats"] == "false"
-    in_file = flat(tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text()))
-    assert in_file == launch.OPTIONS
-    assert {f"--{name}={value}" for name, value in in_file.items()} <= set(launch.command([], 9001))
+        options |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return options
 
 
 def test_a_port_in_use_is_passed_over(listener: socket.socket) -> None:
@@ -115,15 +128,18 @@ def test_the_command_line_names_its_mistake_on_one_line() -> None:
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ([], ([], None, True)),
-        (["--no-browser", "--port=9001", "a.csv", "b.csv"], ([Path("a.csv"), Path("b.csv")], 9001, False)),
+        ([], ([], None, True, [])),
+        (
+            ["--no-browser", "--port=9001", "--allow-host=x", "--allow-host=y", "a.csv", "b.csv"],
+            ([Path("a.csv"), Path("b.csv")], 9001, False, ["x", "y"]),
+        ),
     ],
 )
 def test_the_command_line_reaches_launch(
     monkeypatch: pytest.MonkeyPatch, typed: list[str], expected: tuple[object, ...]
 ) -> None:
-    def note(files: list[Path], port: int | None, open_browser: bool) -> int:
-        assert (files, port, open_browser) == expected
+    def note(files: list[Path], port: int | None, open_browser: bool, allow_hosts: list[str]) -> int:
+        assert (files, port, open_browser, allow_hosts) == expected
         return 5
 
     monkeypatch.setattr(launch, "launch", note)
@@ -155,7 +171,7 @@ def test_a_browser_opens_only_where_there_is_a_screen(
         "server.handle_request(); __import__('time').sleep(0.3); sys.exit(7)\n"
     )
     monkeypatch.setattr(
-        launch, "command", lambda files, port, app: [sys.executable, "-c", stand_in, str(port)]
+        launch, "command", lambda files, port, app, names: [sys.executable, "-c", stand_in, str(port)]
     )
     assert launch.launch(port=launch.free_port(8650), open_browser=wanted) == 7
     assert len(calls) == opened
@@ -167,7 +183,7 @@ def start_launcher(app: Path, home: Path, port: int) -> subprocess.Popen[str]:
         "import sys; from pathlib import Path; from memplan_dashboard.launch import launch; "
         f"sys.exit(launch([Path('x.csv')], port={port}, app=Path({str(app)!r})))"
     )
-    env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(ROOT)}
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": import_path()}
     return subprocess.Popen(
         [sys.executable, "-c", script], cwd=home, env=env, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -252,7 +268,7 @@ def test_a_second_ctrl_c_ends_a_stubborn_server_and_its_child_at_once(tmp_path: 
         "from memplan_dashboard import launch\n"
         "launch.STOP_SECONDS = 60\n"
         f"line = [sys.executable, '-c', {STUBBORN!r}, {str(note)!r}]\n"
-        "launch.command = lambda files, port, app: [*line, str(port)]\n"
+        "launch.command = lambda files, port, app, names: [*line, str(port)]\n"
         "sys.exit(launch.launch(open_browser=False))\n"
     )
     launcher = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=ROOT)

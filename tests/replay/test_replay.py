@@ -287,6 +287,16 @@ def test_more_holes_than_are_listed():
     assert len({hole.low for hole in last.holes}) == len(last.holes)
 
 
+@pytest.mark.parametrize("name", replayable())
+def test_limits_end_a_replay(name):
+    problem = make_problem([0, 1, 2], [3, 4, 5], [4, 5, 6])
+    limits = SolveLimits(60)
+    assert len(make_replay(problem, name, limits=limits))
+    limits.cancel()
+    with pytest.raises(PlanError, match=r"not recorded to its end within 60 s|was stopped before"):
+        make_replay(problem, name, limits=limits)
+
+
 def test_what_cannot_be_replayed_says_what_can():
     problem = make_problem([0], [1], [1])
     for name in ("auto", "search", "shared_objects_min_cost_flow"):

@@ -10,9 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -121,27 +122,37 @@ def open_tab(
 
 
 @contextlib.contextmanager
-def serve(app: Path, *files: Path, startup_s: float = 60, paths: Sequence[Path] = ()) -> Iterator[str]:
+def serve(
+    app: Path,
+    *files: Path,
+    startup_s: float = 60,
+    paths: Sequence[Path] = (),
+    allow_hosts: Sequence[str] = (),
+    env: Mapping[str, str] = MappingProxyType({}),
+    folder: Path | None = None,
+) -> Iterator[str]:
     """Serve `app` on a free port, exactly as `memplan dashboard` does, and yield its address.
 
     The server is gone when this returns; what it printed goes into the error if it did not start. `paths` are
-    more folders to import from.
+    more folders to import from, `allow_hosts` more names to serve under, `env` more variables, and `folder`
+    the current folder.
     """
     # Imported here: finding the browser must not need the project to be installed.
     from memplan_dashboard.launch import command, free_port, is_healthy, stop
 
     port = free_port(FIRST_TEST_PORT + 100 * _worker())
     url = f"http://127.0.0.1:{port}"
-    with tempfile.TemporaryDirectory() as folder, open(Path(folder) / "log", "w+b") as log:
+    with tempfile.TemporaryDirectory() as own, open(Path(own) / "log", "w+b") as log:
         server = subprocess.Popen(
-            command(files, port, app),
-            cwd=folder,
+            command(files, port, app, allow_hosts),
+            cwd=folder or own,
             # A cache of its own: uploads of a test must not show up in the dashboard of whoever runs it.
             env={
                 **os.environ,
-                "PYTHONPATH": os.pathsep.join(map(str, (ROOT, *paths))),
+                "PYTHONPATH": import_path(*paths),
                 "OMP_NUM_THREADS": "1",
-                "XDG_CACHE_HOME": folder,
+                "XDG_CACHE_HOME": own,
+                **env,
             },
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -158,6 +169,12 @@ def serve(app: Path, *files: Path, startup_s: float = 60, paths: Sequence[Path] 
             yield url
         finally:
             stop(server)
+
+
+def import_path(*paths: Path) -> str:
+    """Return a PYTHONPATH: this checkout, `paths`, and what this process was given."""
+    given = filter(None, [os.environ.get("PYTHONPATH")])
+    return os.pathsep.join(map(str, (ROOT, *paths, *given)))
 
 
 def _worker() -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import memplan_examples
 import streamlit as st
-from memplan_dashboard.session import documents, state
+from memplan_dashboard.session import documents, state, uploads
 from memplan_dashboard.session.documents import Document, Options
 from memplan_dashboard.session.messages import show_error
 from memplan_dashboard.session.state import parse_options
@@ -101,6 +101,7 @@ def pick_sides() -> tuple[tuple[Document, str], tuple[Document, str]]:
             st.file_uploader(
                 f"{side.capitalize()}, {WHAT[side]}: a graph, a plan, buffers or a recording",
                 key=f"uploader_{side}",
+                help=uploads.RULES,
                 on_change=_uploaded(side),
             )
             _say_fault(side)
@@ -218,7 +219,7 @@ def _uploaded(side: str) -> Callable[[], None]:
         if given is None:
             return
         try:
-            key = documents.keep_readable(given.name, given.getvalue(), state.load_either)
+            key = uploads.keep_readable(given.name, given.getvalue(), state.load_either)
         except MemplanError as error:
             st.session_state[FAULT.format(side)] = str(error)
             return

@@ -10,18 +10,22 @@ from math import prod
 
 import numpy as np
 import regex
+from memplan_dashboard.widgets.controls import MOST_PATTERN
 from numpy.typing import NDArray
 
 from memplan_engine import MemplanError, Problem, find_provenance
 
 MOST_SECONDS = 1.0
-"""A pattern can be made to run for ever; this is where it ends, all buffers together …"""
+"""A pattern can be made to run for ever; this is where it ends, in seconds of processor time, all buffers
+together …"""
 SECONDS_A_MILLION = 5.0
 """… and what a million buffers may take besides, where each has to be looked at by itself."""
 MOST_REPEATS = 10_000
 """The product of a pattern's counted repeats: a{1000000000} would be unrolled until memory runs out."""
 
 _FLAGS = regex.IGNORECASE | regex.MULTILINE
+_CALLS = re.compile(r"\\.|(\(\?(?:R|[+-]?\d|&|P>|\(DEFINE))", re.DOTALL)
+"""What is escaped, or a pattern within itself: (?R), (?1), (?&name). They take memory without end."""
 _COUNTS = re.compile(r"\{(\d*)\s*(?:,\s*(\d*))?")
 _IN_LINE = re.compile(
     r"""(?: \\[wdSbB.\-/()\[\]{}|*+?^$]   # escapes that match no line break
@@ -47,6 +51,10 @@ def misses(problem: Problem, pattern: str) -> NDArray[np.bool_] | None:
 @lru_cache(4)
 def _misses(problem: Problem, pattern: str) -> NDArray[np.bool_]:
     """Kept, for every click on a page asks for it again."""
+    if len(pattern) > MOST_PATTERN:
+        raise MemplanError(f"find: {pattern[:60]!r} … has more than {MOST_PATTERN} characters")
+    if any(match[1] for match in _CALLS.finditer(pattern)):
+        raise MemplanError(f"find: {pattern[:60]!r} is recursive, which is not supported")
     if _repeats(pattern) > MOST_REPEATS:
         raise MemplanError(f"find: {pattern[:60]!r} repeats more than {MOST_REPEATS:,} times")
     try:
@@ -54,6 +62,8 @@ def _misses(problem: Problem, pattern: str) -> NDArray[np.bool_]:
     except (regex.error, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
         raise MemplanError(f"find: {pattern[:60]!r} is not a regular expression: {reason}") from error
+    except MemoryError:
+        raise MemplanError(f"find: {pattern[:60]!r} takes too much memory") from None
     except TimeoutError:
         limit = _limit(len(problem))
         raise MemplanError(f"find: {pattern[:60]!r} takes longer than {limit:.2g} s") from None
@@ -77,7 +87,7 @@ def _search_as_one(pattern: str, texts: Sequence[str]) -> NDArray[np.bool_]:
     to_the_end = regex.compile(f"(?:{pattern})[^\\n]*", _FLAGS)
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     ends = np.cumsum(lengths + 1) - 1
-    matches = to_the_end.finditer("\n".join(texts), timeout=_limit(len(texts)))
+    matches = to_the_end.finditer("\n".join(texts), timeout=_limit(len(texts)), concurrent=True)
     places = np.fromiter((match.start() for match in matches), np.int64)
     missed = np.ones(len(texts), dtype=bool)
     if len(texts):
@@ -92,7 +102,7 @@ def _search_each(compiled: regex.Pattern[str], texts: Sequence[str]) -> NDArray[
         left = deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
-        missed[row] = compiled.search(text, timeout=left) is None
+        missed[row] = compiled.search(text, timeout=left, concurrent=True) is None
     return missed
 
 

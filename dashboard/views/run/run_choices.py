@@ -9,7 +9,7 @@ import streamlit as st
 from memplan_dashboard.background.jobs import State
 from memplan_dashboard.background.run_job import Asked, RunJob
 from memplan_dashboard.background.scheduler import JobScheduler
-from memplan_dashboard.session import documents, searches, state
+from memplan_dashboard.session import documents, searches, state, uploads
 from memplan_dashboard.widgets.controls import not_listed
 from memplan_examples.small import MODELS, NEED_TRANSFORMERS
 
@@ -37,7 +37,7 @@ PARTS = (
 
 def catalogue() -> dict[str, str]:
     """Key → label: files that were given or uploaded, then the models."""
-    files = documents.given_runs() | documents.uploads("run")
+    files = documents.given_runs() | uploads.listed("run")
     about = {name: (build.__doc__ or "").partition("\n")[0].rstrip(".:") for name, build in MODELS.items()}
     return files | {f"{MODEL}:{name}": f"{name}: {text}" for name, text in about.items()}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 from memplan_dashboard.background.jobs import State
 from memplan_dashboard.background.run_job import RunJob
-from memplan_dashboard.session import documents, state
+from memplan_dashboard.session import state, uploads
 from memplan_dashboard.session.messages import errors_shown, plain, show_error, show_note
 from memplan_dashboard.views.run import run_choices
 from memplan_dashboard.views.run.run_result import show_run
@@ -61,12 +61,12 @@ def _upload() -> None:
     """Take a file of a run; the page then shows it."""
     with st.expander("Open a run of your own model", icon=":material/upload_file:"):
         st.caption(OWN)
-        uploaded = st.file_uploader("A run or an observation, JSON", key="run_uploader")
+        uploaded = st.file_uploader("A run or an observation, JSON", key="run_uploader", help=uploads.RULES)
         taken = st.session_state.get("run_uploaded")
         if uploaded is None or uploaded.file_id == taken:
             return
         try:
-            key = documents.keep_readable(uploaded.name, uploaded.getvalue(), run_choices.open_file, "run")
+            key = uploads.keep_readable(uploaded.name, uploaded.getvalue(), run_choices.open_file, "run")
         except MemplanError as error:
             show_error(f"{error}. {TAKEN}")
             return

@@ -1,0 +1,1 @@
+"""The dashboard's server: Streamlit behind a door that knows who may come in."""

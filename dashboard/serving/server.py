@@ -1,0 +1,61 @@
+"""Runs Streamlit behind the door, as a program: `python -m memplan_dashboard.serving.server`.
+
+What Streamlit reads by itself is left out, files in the current folder and in one's home and variables of the
+environment: a stranger's folder would decide who may come in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from memplan_dashboard.serving.door import Door
+
+# .streamlit/config.toml says the same to those who start `streamlit run dashboard/app.py` themselves.
+# Headless for good, because Streamlit's other mode asks for an e-mail address; the launcher opens browsers.
+OPTIONS: dict[str, str | int | bool | list[str]] = {
+    "server.address": "127.0.0.1",
+    "server.headless": True,
+    "server.showEmailPrompt": False,
+    "server.maxUploadSize": 1024,
+    "server.enableCORS": True,
+    "server.enableXsrfProtection": True,
+    "browser.gatherUsageStats": False,
+    "client.allowedOrigins": [],
+    "client.toolbarMode": "minimal",
+    "client.showErrorDetails": "none",
+    "client.showErrorLinks": False,
+    "runner.magicEnabled": False,
+    "theme.light.primaryColor": "#3B6FA8",
+    "theme.dark.primaryColor": "#5B8FC7",
+    "logger.hideWelcomeMessage": True,
+    "logger.level": "warning",
+}
+
+
+def main() -> None:
+    """Serve until the process is ended."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("app")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--allow-host", action="append", default=[])
+    parser.add_argument("files", nargs="*")
+    arguments = parser.parse_args()
+    for name in [name for name in os.environ if name.startswith("STREAMLIT_")]:
+        del os.environ[name]
+
+    from starlette.middleware import Middleware
+    from streamlit import config, file_util
+    from streamlit.starlette import App
+
+    config.get_config_files = lambda file_name: []  # also those with secrets
+    sys.argv = [arguments.app, *arguments.files]
+    page = Path(file_util.get_static_dir(), "index.html").read_text(encoding="utf-8")
+    door = Middleware(Door, names=arguments.allow_host, page=page)
+    App(arguments.app, middleware=[door]).run(config={**OPTIONS, "server.port": arguments.port})
+
+
+if __name__ == "__main__":
+    main()
