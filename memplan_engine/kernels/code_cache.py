@@ -55,8 +55,10 @@ class CodeCache:
         if compiled.lifted or compiled.library.has_dynamic_globals:
             return
         entry = self._entry(signature, compiled.codegen)
-        data = dumps(compiled._reduce())
-        any(write_checked(folder / entry, data) for folder in self.folders)
+        data = dumps(compiled._reduce())  # type: ignore[no-untyped-call]
+        for folder in self.folders:
+            if write_checked(folder / entry, data):
+                return
 
     def _entry(self, signature: Any, codegen: Any) -> str:
         """The name of the file, from all that the code depends on beside its sources, which name the

@@ -167,7 +167,7 @@ def _dispatcher(kernel: Kernel[..., Any]) -> Any:
 
     _listen()
     function = _with_globals(kernel.function, lambda callee: callee.compiled)
-    dispatcher = njit(nogil=True, inline="always" if kernel.inline else "never")(function)
+    dispatcher: Any = njit(nogil=True, inline="always" if kernel.inline else "never")(function)
     # Numba's own cache unpickles whatever lies in its files, and shares its index between processes
     # unguarded.
     module = function.__module__

@@ -20,6 +20,7 @@ from memplan_engine.callers import Frame, Stacks
 from memplan_engine.errors import InputError
 from memplan_engine.formats.allocator_files.pickle_refusals import brief
 from memplan_engine.formats.allocator_files.plain_pickle import Progress, read_pickle
+from memplan_engine.formats.read_limits import file_size
 from memplan_engine.graph import MAX_BYTES
 from memplan_engine.recordings.allocator_recording import (
     BLOCK,
@@ -43,6 +44,9 @@ MOST_KEY_TEXT = 4096
 """Characters of all keys of an event or a frame; those of torch have 200."""
 MOST_EVENTS, MOST_CALLS = 50_000_000, 50_000_000
 """Events, and calls in all different stacks together: what 3 GiB hold."""
+LEAST_EVENT, FREE_EVENTS = 32, 100_000
+"""Bytes of an event in a file, on average, and how many may be shorter: those of the oldest layout, with five
+keys, have 40. So many take 15 CPU seconds in 100 MB."""
 MOST_LINES = 1 << 31
 _EVENT = struct.Struct("<qqqqiii").pack
 Close = Callable[[list[Any]], Any]
@@ -59,7 +63,7 @@ def load_snapshot(path: Path | str, progress: Progress | None = None) -> Snapsho
     InputError: a pickle of something else, or that holds anything but plain data; one that is cut short.
     """
     path = Path(path)
-    rows = SnapshotRows(path.name)
+    rows = SnapshotRows(path.name, FREE_EVENTS + file_size(path) // LEAST_EVENT)
     value = read_pickle(path, rows, progress)
     if isinstance(value, list):
         value = {"segments": value}
@@ -187,8 +191,8 @@ class StackRef(FrameRef):
 class SnapshotRows:
     """The `Reducer` of memory snapshots; `events` are packed rows, in the order in which they closed."""
 
-    def __init__(self, source: str) -> None:
-        self.source = source
+    def __init__(self, source: str, most_events: int) -> None:
+        self.source, self.most_events = source, min(most_events, MOST_EVENTS)
         self.events = bytearray()
         self.frames: dict[tuple[str, str, int], FrameRef] = {}
         self.stacks: dict[tuple[int, ...], StackRef] = {}
@@ -295,7 +299,7 @@ class SnapshotRows:
         first = "addr" if "addr" in place else "device_free"
         columns = [place.get(name, -1) for name in (first, "size", "stream", "time_us")]
         address, size, stream, time = columns
-        lacks, kept, known, most = -1 in columns, self.events, ACTIONS.get, MOST_EVENTS * EVENT.itemsize
+        lacks, kept, known, most = -1 in columns, self.events, ACTIONS.get, self.most_events * EVENT.itemsize
 
         def close(items: list[Any]) -> Any:
             if lacks:
@@ -314,7 +318,9 @@ class SnapshotRows:
                 event = f"event {len(kept) // EVENT.itemsize:,}"
                 raise self._error(event, found, "an action and whole numbers below 2^63") from None
             if len(kept) >= most:
-                raise self._error("device_traces", f"more than {MOST_EVENTS:,} events", "at most so many")
+                raise self._error(
+                    "device_traces", f"more than {self.most_events:,} events", "at most so many"
+                )
             kept.extend(row)
             return EVENT_KEPT
 

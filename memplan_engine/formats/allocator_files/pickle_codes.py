@@ -18,7 +18,7 @@ from memplan_engine.formats.allocator_files.pickle_refusals import (
 
 MAX_NUMBER_BYTES = 4096
 MAX_STRING_BYTES = 64 << 20
-SET_BYTES, DEPTH_BYTES, FAR_BYTES = 216, 240, 140
+SET_BYTES, DEPTH_BYTES, FAR_BYTES = 216, 600, 140
 """Of an empty set, of a tuple whose depth is noted, of a memo entry that is not the next one: sys.getsizeof,
 and what a dict has for it while it grows."""
 UNKNOWN = -2

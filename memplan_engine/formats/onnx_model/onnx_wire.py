@@ -36,10 +36,6 @@ def check_fields(data: bytes, source: str) -> None:
     waiting = [(0, len(data), ModelProto.DESCRIPTOR)]
     while waiting:
         at, end, kind = waiting.pop()
-        if kind.full_name == NodeProto.DESCRIPTOR.full_name:
-            nodes += 1
-            if nodes > MOST_NODES:
-                raise too_many_nodes(source)
         known = kinds.get(kind.full_name)
         if known is None:
             known = kinds[kind.full_name] = _nested(kind)
@@ -62,12 +58,16 @@ def check_fields(data: bytes, source: str) -> None:
                 if inner is _VARINT:
                     left -= length // NUMBERS_A_FIELD
                 elif inner is not None:
+                    nodes += inner is NodeProto.DESCRIPTOR
+                    if nodes > MOST_NODES:
+                        raise too_many_nodes(source)
                     waiting.append((at, at + length, inner))
                 at += length
             elif wire in (_FIXED64, _FIXED32):
                 at += 8 if wire == _FIXED64 else 4
             else:
-                return
+                # Protobuf skips groups, however much stands behind them.
+                raise InputError(source, "", "a truncated or damaged model", "a whole ONNX model")
 
 
 def too_many_nodes(source: str) -> InputError:
@@ -103,7 +103,7 @@ def _check_functions(model: Any, source: str) -> None:
     except CycleError:
         raise InputError(source, "functions", "a circle of calls", "functions that come to an end") from None
     for name in order:
-        inner = calls.get(name, {})
+        inner: Counter[tuple[str, str]] = calls.get(name, Counter())
         sizes[name] = min(1 + sum(count * sizes[each] for each, count in inner.items()), MOST_NODES + 1)
     if sum(sizes.get(each, 1) for each in _called(model.graph)) > MOST_NODES:
         raise too_many_nodes(source)
