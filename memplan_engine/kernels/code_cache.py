@@ -45,7 +45,7 @@ class CodeCache:
                 continue
             # Sound bytes of a numba that was patched in place may still not be what this one can load.
             with suppress(Exception):
-                return CompileResult._rebuild(target, *pickle.loads(data))
+                return CompileResult._rebuild(target, *pickle.loads(data))  # type: ignore[no-untyped-call]
         return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:

@@ -185,8 +185,13 @@ def test_the_folders_that_are_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_what_one_folder_refuses_the_next_one_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = []
-    monkeypatch.setattr(code_cache, "write_checked", lambda path, data: taken.append(path) or len(taken) > 1)
+    taken: list[Path] = []
+
+    def write(path: Path, data: bytes) -> bool:
+        taken.append(path)
+        return len(taken) > 1
+
+    monkeypatch.setattr(code_cache, "write_checked", write)
     cache = CodeCache("stack.stack_up", (tmp_path / "first", tmp_path / "second", tmp_path / "third"))
 
     class Compiled:
