@@ -38,7 +38,7 @@ _MEMORY = b'{"name":"[memory]","ph":"","ts":2,"args":{"Addr":%d,"Bytes":1}},'
 
 def _most_of_each(n: int) -> bytes:
     """As many rows as a list may have, with something in every cell."""
-    return numbered(_WIDE, b'"%x",10,999,100,64,,,"name",\n')(min(n, 2_400_000 * 33))
+    return numbered(_WIDE, b'"%x",10,999,100,64,,,"name",\n')(min(n, 1_400_000 * 33))
 
 
 CSV: dict[str, Make] = {
