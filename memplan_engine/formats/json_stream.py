@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,13 +13,27 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from memplan_engine.errors import InputError
-from memplan_engine.formats.read_limits import file_size, unreadable
+from memplan_engine.formats.read_limits import (
+    MAX_RATIO,
+    MAX_TEXT_BYTES,
+    JsonWeights,
+    check_json,
+    file_size,
+    unreadable,
+)
 
 CHUNK = 1 << 20
 MAX_OBJECT = 16 << 20
 """Characters of one object in a list."""
-MAX_PLAIN_BYTES = 64 << 30
-"""Of a compressed file, unpacked: packed to a thousandth, it is a bomb that would keep one waiting."""
+MAX_PLAIN_BYTES = MAX_TEXT_BYTES
+"""Of a compressed file, unpacked; one that is not compressed says by its length how long one will wait."""
+LEAST_OBJECT = 64
+"""Characters of an object in a list, on average. The shortest events of a trace, those of memplan's own,
+have some 85; what took seconds to read and says nothing has 3."""
+FREE_OBJECTS = 300_000
+"""So many may be shorter."""
+PLAIN = JsonWeights(objects=72, lists=72, fields=280, values=48)
+"""Of Python's own parser: a dict takes 232 bytes from its first field on, a float or a text its 24 to 60."""
 GZIP = b"\x1f\x8b"
 
 
@@ -54,12 +69,21 @@ def read_json(path: Path, limit: int) -> Any:
     """The whole file, of at most `limit` bytes when unpacked."""
     with opened(path) as (file, _):
         data = file.read(limit + 1)
+        if isinstance(file, gzip.GzipFile):
+            check_ratio(len(data), file_size(path), path.name)
     if len(data) > limit:
         raise InputError(path.name, "", f"more than {limit:,} bytes", f"at most {limit:,}")
+    return parse_plain(data, path.name)
+
+
+def parse_plain(data: bytes, source: str, place: str = "") -> Any:
+    """The value that the JSON `data` stands for; raises InputError for broken JSON, and for more of it than
+    memory should hold."""
+    check_json(data, source, PLAIN, place)
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise InputError(path.name, "", f"broken JSON ({error})", "JSON") from None
+        raise InputError(source, place, f"broken JSON ({error})", "JSON") from None
 
 
 def objects(path: Path, key: str, progress: Callable[[int, int], None] | None = None) -> Iterator[Any]:
@@ -67,21 +91,33 @@ def objects(path: Path, key: str, progress: Callable[[int, int], None] | None = 
 
     Raises
     ------
-    InputError: no such list, an element that is broken or of more than MAX_OBJECT characters, a file that
-        ends before the list does.
+    InputError: no such list, an element that is no object, that is broken or of more than MAX_OBJECT
+        characters, objects of less than LEAST_OBJECT on average, a file that ends before the list does, one
+        that unpacks to more than MAX_RATIO times its length or to more than MAX_PLAIN_BYTES.
     """
     size = file_size(path)
     with opened(path) as (file, place):
-        reader = _Reader(file, path.name, lambda: progress(place(), size) if progress else None)
+        packed = size if isinstance(file, gzip.GzipFile) else None
+        reader = _Reader(file, path.name, lambda: progress(place(), size) if progress else None, packed)
         reader.skip_to(f'"{key}"')
         yield from reader.elements()
 
 
-class _Reader:
-    """A window of text that moves through the file."""
+def check_ratio(plain: int, packed: int, source: str) -> None:
+    """Raise InputError where `packed` bytes have become more than MAX_RATIO times as many `plain` ones."""
+    if plain > CHUNK + MAX_RATIO * packed:
+        found = f"{plain:,} bytes or more packed into {packed:,}"
+        raise InputError(source, "", found, f"a packing ratio of at most {MAX_RATIO} (a bomb?)")
 
-    def __init__(self, file: BinaryIO, source: str, report: Callable[[], object]) -> None:
-        self.file, self.source, self.report = file, source, report
+
+_BLANKS = re.compile(r"[ \t\r\n]*")
+
+
+class _Reader:
+    """A window of text that moves through the file, of `packed` bytes where it is compressed."""
+
+    def __init__(self, file: BinaryIO, source: str, report: Callable[[], object], packed: int | None) -> None:
+        self.file, self.source, self.report, self.packed = file, source, report, packed
         self.decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self.text, self.at, self.read = "", 0, 0
 
@@ -89,8 +125,11 @@ class _Reader:
         """Whether there was more text to read; drops what was passed."""
         data = self.file.read(max(CHUNK, len(self.text) - self.at))
         self.read += len(data)
-        if self.read > MAX_PLAIN_BYTES:
-            raise self.error("more than 64 GiB when unpacked", "a trace that one can wait for")
+        if self.packed is not None:
+            check_ratio(self.read, self.packed, self.source)
+            if self.read > MAX_PLAIN_BYTES:
+                found = f"more than {MAX_PLAIN_BYTES:,} bytes when unpacked"
+                raise self.error(found, "the unpacked file, whose length says how long it will take")
         self.text, self.at = self.text[self.at :] + self.decode(data, not data), 0
         self.report()
         return bool(data)
@@ -114,21 +153,24 @@ class _Reader:
     def next_sign(self) -> str:
         """The next character that is no blank, "" at the end."""
         while True:
-            while self.at < len(self.text):
-                if self.text[self.at] not in " \t\r\n":
-                    return self.text[self.at]
-                self.at += 1
+            self.at = _BLANKS.match(self.text, self.at).end()  # type: ignore[union-attr]
+            if self.at < len(self.text):
+                return self.text[self.at]
             if not self.more():
                 return ""
 
     def elements(self) -> Iterator[Any]:
         """What comes up to the closing bracket."""
         decoder = json.JSONDecoder()
+        count, is_behind = 0, False
         while (sign := self.next_sign()) != "]":
             if not sign:
                 raise self.error("the end of the file", "the rest of the list: it was cut short")
-            if sign == ",":
-                self.at += 1
+            if sign != ("," if is_behind else "{"):
+                expected = "a comma" if is_behind else "an object"
+                raise self.error(f"broken JSON, {sign!r} behind {count:,} objects of the list", expected)
+            if is_behind:
+                self.at, is_behind = self.at + 1, False
                 continue
             try:
                 element, self.at = decoder.raw_decode(self.text, self.at)
@@ -139,4 +181,8 @@ class _Reader:
                     found = "broken JSON" if self.text[self.at :].strip() else "the end of the file"
                     raise self.error(f"{found} ({error})", "the rest of the list") from None
                 continue
+            count, is_behind = count + 1, True
+            if (count - FREE_OBJECTS) * LEAST_OBJECT > self.read:
+                found = f"{count:,} objects in {self.read:,} bytes"
+                raise self.error(found, f"events, which have at least {LEAST_OBJECT} on average")
             yield element

@@ -1,14 +1,57 @@
-"""Reading files that nobody vouches for: size caps, and text that really is text."""
+"""Reading files that nobody vouches for: size caps, what JSON will take in memory, and text that really is
+text.
+
+A file of up to 100 MB is read in at most 2 GB and 20 CPU seconds, or refused; `tests/formats/test_bombs.py`
+measures it on the worst files that we could think of, and `make test-slow` at full length.
+"""
 
 from __future__ import annotations
 
 import codecs
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from memplan_engine.errors import InputError
 
 MAX_TEXT_BYTES = 512 * 2**20
 """The largest CSV or JSON file that is read."""
+MAX_RATIO = 200
+"""What unpacks to more than this many times its packed size is taken for a bomb: text like this packs 10 to
+30 times, and deflate at most 1,032 times."""
+MAX_JSON_MEMORY = 1280 << 20
+"""Bytes that the values of a JSON text may take, by the estimates below: with the text itself, three times in
+memory while it is read, and Python they stay below 2 GB."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonWeights:
+    """Bytes that a parser holds for each object, list, field and value, at most; measured on texts of nothing
+    else (`{},{},…`)."""
+
+    objects: int
+    lists: int
+    fields: int
+    values: int
+
+
+def check_json(text: str | bytes, source: str, weights: JsonWeights, place: str = "") -> None:
+    """Raise InputError where parsing `text` could take more than MAX_JSON_MEMORY, before it is parsed. Signs
+    in names count as well, and a letter beyond ASCII makes all of a text larger."""
+    signs = ("{", "[", '":', ",") if isinstance(text, str) else (b"{", b"[", b'":', b",")
+    counts = [text.count(sign) for sign in signs]  # type: ignore[arg-type]
+    each = (weights.objects, weights.lists, weights.fields, weights.values)
+    nbytes = sum(count * weight for count, weight in zip(counts, each, strict=True))
+    if not text.isascii():
+        nbytes += 2 * (sys.getsizeof(text) - len(text)) if isinstance(text, str) else 6 * len(text)
+    if nbytes > MAX_JSON_MEMORY:
+        objects, lists, fields, values = counts
+        found = (
+            f"{objects:,} objects, {lists:,} lists, {fields:,} fields and {values:,} values, about "
+            f"{nbytes / 2**20:,.0f} MiB in memory"
+        )
+        expected = f"at most {MAX_JSON_MEMORY >> 20:,} MiB: a part of it, or a list of buffers as CSV"
+        raise InputError(source, place, found, expected)
 
 
 def file_size(path: Path) -> int:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 _HERE = Path(__file__).parent
 _IMPORT = re.compile(rf"^from ({re.escape(__name__)}[\w.]+) import ", re.MULTILINE)
-_MACHINERY = f"{__name__}.jit"
-"""No compiled code is made of it."""
+_MACHINERY = (f"{__name__}.jit", f"{__name__}.code_cache")
+"""No compiled code is made of them."""
 
 listeners: list[Callable[[], None]] = []
 """Whom to tell when numba is about to compile something for the first time."""
@@ -27,7 +27,7 @@ def _find_sources(folder: Path = _HERE, package: str = __name__) -> dict[str, st
     sources = {}
     for path in folder.rglob("[!_]*.py"):
         name = ".".join((package, *path.relative_to(folder).with_suffix("").parts))
-        if name != _MACHINERY:
+        if name not in _MACHINERY:
             sources[name] = path.read_text(encoding="utf-8")
     return sources
 
@@ -38,7 +38,7 @@ def _digests(sources: dict[str, str]) -> dict[str, str]:
     from graphlib import TopologicalSorter
 
     imports = {
-        name: [module for module in _IMPORT.findall(text) if module != _MACHINERY]
+        name: [module for module in _IMPORT.findall(text) if module not in _MACHINERY]
         for name, text in sources.items()
     }
     digests: dict[str, str] = {}
@@ -53,12 +53,17 @@ def _all_digests() -> dict[str, str]:
     return _digests(_find_sources())
 
 
-def cache_folder(module: str) -> Path:
-    """Where what is compiled of `module` lies: where the user has said in NUMBA_CACHE_DIR, or beside it."""
+def cache_folders(module: str) -> tuple[Path, ...]:
+    """Where what is compiled of `module` lies, in the order in which one is looked for that can be used:
+    where the user has said in NUMBA_CACHE_DIR, or beside it and in the user's cache."""
     theirs = os.environ.get("NUMBA_CACHE_DIR")
+    leaf = f"{module.rpartition('.')[2]}-{_all_digests()[module]}"
     if theirs:
-        return Path(theirs)
-    return _HERE / "__pycache__" / f"{module.rpartition('.')[2]}-{_all_digests()[module]}"
+        return (Path(theirs) / leaf,)
+    # Here, not above: where the first one has it nobody asks for the second.
+    from platformdirs import user_cache_path
+
+    return _HERE / "__pycache__" / leaf, user_cache_path("memplan") / "kernels" / leaf
 
 
 def on_first_compilation(tell: Callable[[], None]) -> None:
@@ -81,6 +86,6 @@ def is_compiled(*names: str) -> bool:
         module = _module_of(name.partition(".")[0])
         if module is None:
             continue
-        if any(cache_folder(module).rglob(f"{name}-*.nbc")):
+        if any(any(folder.glob(f"{name}-*.nbc")) for folder in cache_folders(module)):
             _compiled.add(name)
     return _compiled.issuperset(names)

@@ -21,7 +21,8 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 import numpy as np
 
-from memplan_engine.kernels import cache_folder, is_compiled, listeners
+from memplan_engine.kernels import cache_folders, is_compiled, listeners
+from memplan_engine.kernels.code_cache import CodeCache
 
 SMALL = 600
 """Elements of the longest array that a kernel is interpreted for, unless it says otherwise. The slowest, that
@@ -161,17 +162,18 @@ def _with_globals(function: FunctionType, of_tier: Callable[[Kernel[..., Any]], 
 
 
 def _dispatcher(kernel: Kernel[..., Any]) -> Any:
-    """Numba's dispatcher of `kernel`, whose cache is the folder of its file."""
-    from numba import config, njit
+    """Numba's dispatcher of `kernel`, whose machine code is kept."""
+    from numba import njit
 
     _listen()
     function = _with_globals(kernel.function, lambda callee: callee.compiled)
-    theirs = config.CACHE_DIR  # type: ignore[attr-defined]
-    config.CACHE_DIR = theirs or str(cache_folder(function.__module__))  # type: ignore[attr-defined]
-    try:
-        return njit(cache=True, nogil=True, inline="always" if kernel.inline else "never")(function)
-    finally:
-        config.CACHE_DIR = theirs  # type: ignore[attr-defined]
+    dispatcher: Any = njit(nogil=True, inline="always" if kernel.inline else "never")(function)
+    # Numba's own cache unpickles whatever lies in its files, and shares its index between processes
+    # unguarded.
+    module = function.__module__
+    name = f"{module.rpartition('.')[2]}.{function.__name__}"
+    dispatcher._cache = CodeCache(name, cache_folders(module))
+    return dispatcher
 
 
 @cache

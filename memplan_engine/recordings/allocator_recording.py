@@ -64,6 +64,15 @@ BLOCK = np.dtype(
 """A block in use when the snapshot was taken: the size that was requested; `pending`: it waits to be free."""
 
 
+MOST_DEVICES = 1024
+
+
+def check_devices(count: int, source: str) -> None:
+    """Raise InputError for recordings of more devices than a machine has: each takes time of its own."""
+    if count > MOST_DEVICES:
+        raise InputError(source, "devices", f"{count:,} of them", f"at most {MOST_DEVICES:,}")
+
+
 def checked_events(events: Rows, source: str) -> Rows:
     """`events` (dtype EVENT), which may be added up.
 

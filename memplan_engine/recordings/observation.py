@@ -174,6 +174,15 @@ def older(rows: Rows) -> Rows:
     return is_older
 
 
+def freed_beyond(rows: Rows) -> list[tuple[int, int]]:
+    """The `rows` that free more than was allocated at their place, each with the bytes that were."""
+    order, allocates, follows, _ = _neighbours(rows)
+    size = rows["size"][order]
+    before = np.append(0, size[:-1])[: len(rows)]
+    wrong = np.flatnonzero(~allocates & follows & (before > 0) & (-size > before))
+    return sorted(zip(order[wrong].tolist(), before[wrong].tolist(), strict=True))
+
+
 def passing(rows: Rows) -> Rows:
     """Which of `rows` allocate what is free again before their op ends: temporaries of the op."""
     order, allocates, _, leads = _neighbours(rows)

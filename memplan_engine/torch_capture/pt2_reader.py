@@ -6,8 +6,8 @@ ever unpickled.
 
 from __future__ import annotations
 
-import json
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
+from memplan_engine.formats.json_stream import parse_plain
+from memplan_engine.formats.read_limits import MAX_RATIO, MAX_TEXT_BYTES
 from memplan_engine.torch_capture.torch_fake import require_torch
 
 if TYPE_CHECKING:
@@ -26,10 +28,14 @@ if TYPE_CHECKING:
 MODEL = re.compile(r"(?P<root>.+?)/models/(?P<model>[^/]+)\.json")
 OLD_MODEL = "serialized_exported_program.json"
 """Where the graph stands in files saved before there was an archive format (torch 2.7 and older)."""
-MAX_JSON_BYTES = 2**30
-MAX_RATIO = 200
-"""A member that inflates to more than this many times its packed size is taken for a zip bomb. (torch
-packs nothing, and text like this packs 10 to 30 times.)"""
+MAX_JSON_BYTES = MAX_TEXT_BYTES
+MAX_DIRECTORY_BYTES = 8 << 20
+"""Of a zip's table of contents, of which Python holds some ten times as much: 70,000 records with the names
+that torch gives them."""
+_END, _END_64 = struct.Struct("<12sI6x"), struct.Struct("<40sQ28x")
+"""The record at a zip's end, and that of one with 64-bit fields followed by its locator: the length of the
+table of contents stands behind what is skipped."""
+_LONGEST_COMMENT = 0xFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,8 @@ class Pt2Importer:
         if not head.startswith(b"PK"):
             return False
         try:
+            if _directory_bytes(path) > MAX_DIRECTORY_BYTES:
+                return path.suffix == ".pt2"
             with zipfile.ZipFile(path) as archive:
                 return any(MODEL.fullmatch(name) or name == OLD_MODEL for name in archive.namelist())
         except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
@@ -80,12 +88,30 @@ def opened(path: Path) -> Iterator[zipfile.ZipFile]:
     """The zip at `path`; raises InputError for one that is damaged or cannot be read."""
     source = path.name
     try:
+        if (nbytes := _directory_bytes(path)) > MAX_DIRECTORY_BYTES:
+            found = f"a table of contents of {nbytes:,} bytes"
+            raise InputError(source, "", found, f"at most {MAX_DIRECTORY_BYTES:,}")
         with zipfile.ZipFile(path) as archive:
             yield archive
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise InputError(source, "", f"a damaged zip ({error})", "a file of torch.export.save") from error
     except (OSError, ValueError) as error:
         raise InputError(source, "", str(error), "a readable file of torch.export.save") from error
+
+
+def _directory_bytes(path: Path) -> int:
+    """How long the zip at `path` says that its table of contents is; 0 where it does not say."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        begin = max(0, size - _END.size - _LONGEST_COMMENT - _END_64.size)
+        file.seek(begin)
+        tail = file.read()
+    found = 0
+    for end, mark in ((_END, b"PK\5\6"), (_END_64, b"PK\6\6")):
+        at = tail.rfind(mark)
+        if 0 <= at <= len(tail) - end.size:
+            found = max(found, end.unpack_from(tail, at)[1])
+    return 0 if found == 0xFFFFFFFF else found
 
 
 def read_weights(path: Path) -> tuple[Any, dict[str, tuple[Any, dict[str, bytes]]]]:
@@ -146,10 +172,7 @@ def _read_json(archive: zipfile.ZipFile, member: str, source: str) -> Any:
         data = stream.read(declared + 1)
     if len(data) != declared:
         raise InputError(source, member, f"{len(data):,} bytes or more", f"{declared:,}, as declared")
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise InputError(source, member, f"no JSON ({error})", "JSON") from None
+    return parse_plain(data, source, member)
 
 
 def _payloads(archive: zipfile.ZipFile, member: str, source: str) -> dict[str, tuple[Any, dict[str, int]]]:

@@ -168,6 +168,30 @@ def test_a_plan_with_an_overlap_is_refused_and_caught_when_forced(run, plan):
     assert "makes buffer 'relu'" in load_run("run.json").check.fault
 
 
+def test_a_plan_in_which_buffers_overlap_in_part_is_blamed_itself(run, plan):
+    """Torch refuses to write over a part of what it reads, and says that the inputs are at fault."""
+    size = plan["problem"]["size"]
+    plan["offsets"] = [128 * place for place in range(len(size))]
+    plan["arena_bytes"] = max(low + n for low, n in zip(plan["offsets"], size, strict=True))
+    Path("bad.json").write_text(json.dumps(plan))
+    code, out, error = run("models.py:net", "--plan", "bad.json", "--force", "--profile", "-o", "run.json")
+    assert (code, error) == (1, "")
+    assert "makes buffer 'relu' at bytes 128–383, of which 128–255 (128 bytes) belong to 'linear'" in out
+    assert "makes buffer 'relu'" in load_run("run.json").check.fault
+    assert not load_run("run.json").equality.exact
+
+
+def test_a_list_with_a_buffer_that_the_graph_lacks_is_no_plan_of_it(run, plan, memplan):
+    assert memplan("plan", "net.json", "--strategy", "naive", "-o", "plan.csv")[0] == 0
+    assert run("models.py:net", "--plan", "plan.csv")[0] == 0
+    with Path("plan.csv").open("a") as file:
+        file.write("other,0,3,64,64,1024\n")
+    code, out, error = run("models.py:net", "--plan", "plan.csv")
+    assert (code, out) == (2, "")
+    told = "found buffer 'other', which the graph does not have, expected its storages alone"
+    assert error == f"memplan: plan.csv: {told}\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

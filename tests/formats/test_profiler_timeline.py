@@ -260,7 +260,17 @@ def test_live_bytes_are_exact_at_every_point(
         ('{"schemaVersion": 1, "traceEvents": [{"a": 1}', "it was cut short"),
         ('{"schemaVersion": 1, "traceEvents": [{"a": 1', "expected the rest of the list"),
         ('{"schemaVersion": 1, "traceEvents": [{"a": nonsense}]}', "found broken JSON"),
-        ('{"schemaVersion": 1, "traceEvents": [' + "[" * 100_000 + "]}", "values nested without end"),
+        ('{"schemaVersion": 1, "traceEvents": [{"a":' + "[" * 100_000 + "]}", "values nested without end"),
+        ('{"schemaVersion": 1, "traceEvents": [,]}', "found broken JSON, ',' behind 0 objects of the list"),
+        (
+            '{"schemaVersion": 1, "traceEvents": [{},,{}]}',
+            "',' behind 1 objects of the list",
+        ),
+        (
+            '{"schemaVersion": 1, "traceEvents": [{} {}]}',
+            "'{' behind 1 objects of the list",
+        ),
+        ('{"schemaVersion": 1, "traceEvents": [1]}', "'1' behind 0 objects of the list, expected an object"),
         (trace(memory(1, "x", 1)), "memory event 0: found 1, 'x'"),  # type: ignore[arg-type]
         (trace(memory(1, 2**70, 1)), "expected an address and whole numbers"),
         (trace(memory(-1, 1, 1)), "event '[memory]', ts: found -1, expected microseconds"),
@@ -298,10 +308,13 @@ def test_damaged_and_endless_compression(
         load(path)
     monkeypatch.setattr(json_stream, "MAX_PLAIN_BYTES", 1 << 21)
     path.write_bytes(gzip.compress(b'{"schemaVersion": 1, "traceEvents": [' + b" " * (8 << 20)))
-    with pytest.raises(InputError, match="when unpacked"):
+    with pytest.raises(InputError, match="expected a packing ratio of at most 200"):
+        load(path)
+    path.write_bytes(gzip.compress(b'{"schemaVersion": 1, "traceEvents": [' + b" " * (3 << 20), 0))
+    with pytest.raises(InputError, match="found more than 2,097,152 bytes when unpacked"):
         load(path)
     monkeypatch.setattr(profiler_timeline, "MAX_BYTES", 1 << 20)
-    path.write_bytes(gzip.compress(b"[[" + b" " * (8 << 20)))
+    path.write_bytes(gzip.compress(b"[[" + b" " * (2 << 20), 0))
     with pytest.raises(InputError, match="expected at most 1,048,576"):
         load(path)
     (tmp_path / "other.gz").write_bytes(gzip.compress(b"hello"))
@@ -325,30 +338,47 @@ def test_elements_are_the_same_wherever_a_window_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
     path = tmp_path / "file"
-    path.write_text('{"a": "ü€", "list" : [ {"x": 1}, [2, "]"] ,\n"three"], "b": 4}', encoding="utf-8")
+    path.write_text('{"a": "ü€", "list" : [ {"x": 1}, {"y": [2, "]"]} ,\n{}], "b": 4}', encoding="utf-8")
     monkeypatch.setattr(json_stream, "CHUNK", chunk)
-    assert list(json_stream.objects(path, "list")) == [{"x": 1}, [2, "]"], "three"]
+    assert list(json_stream.objects(path, "list")) == [{"x": 1}, {"y": [2, "]"]}, {}]
 
 
 def test_the_most_that_is_unpacked_and_the_largest_element(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert (json_stream.MAX_PLAIN_BYTES, json_stream.MAX_OBJECT) == (64 * 2**30, 16 * 2**20)
+    assert (json_stream.MAX_PLAIN_BYTES, json_stream.MAX_OBJECT) == (512 * 2**20, 16 * 2**20)
     path = tmp_path / "file"
-    text = '{"k":["12345678"]}'
+    text, found = '{"k":[{"1":45}]}', [{"1": 45}]
+    # The first window ends behind six characters of the element, which has eight.
+    monkeypatch.setattr(json_stream, "CHUNK", text.index("5"))
     path.write_text(text)
-    monkeypatch.setattr(json_stream, "MAX_PLAIN_BYTES", len(text))
-    assert list(json_stream.objects(path, "k")) == ["12345678"]
-    # The first window ends behind eight characters of the element, which has ten.
-    monkeypatch.setattr(json_stream, "CHUNK", text.index("8"))
-    monkeypatch.setattr(json_stream, "MAX_OBJECT", 8)
-    assert list(json_stream.objects(path, "k")) == ["12345678"]
-    monkeypatch.setattr(json_stream, "MAX_OBJECT", 7)
+    for most in (7, 6):
+        monkeypatch.setattr(json_stream, "MAX_OBJECT", most)
+        assert list(json_stream.objects(path, "k")) == found
+    monkeypatch.setattr(json_stream, "MAX_OBJECT", 5)
     with pytest.raises(InputError, match="file: found broken JSON"):
         list(json_stream.objects(path, "k"))
+    # What is unpacked has a limit; what is not says by its length how long it takes.
     monkeypatch.setattr(json_stream, "MAX_OBJECT", 8)
     monkeypatch.setattr(json_stream, "MAX_PLAIN_BYTES", len(text) - 1)
-    with pytest.raises(InputError, match="file: found more than 64 GiB when unpacked"):
+    assert list(json_stream.objects(path, "k")) == found
+    path.write_bytes(gzip.compress(text.encode()))
+    with pytest.raises(InputError, match="file: found more than 15 bytes when unpacked"):
+        list(json_stream.objects(path, "k"))
+    monkeypatch.setattr(json_stream, "MAX_PLAIN_BYTES", len(text))
+    assert list(json_stream.objects(path, "k")) == found
+
+
+def test_a_list_of_nothing_but_short_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    monkeypatch.setattr(json_stream, "FREE_OBJECTS", 10)
+    path.write_text('{"k":[' + ",".join(["{}"] * 10) + "]}")
+    assert len(list(json_stream.objects(path, "k"))) == 10
+    path.write_text('{"k":[' + ",".join(["{}"] * 11) + "]}")
+    # Of 40 characters, where one object beyond the tenth should have 64.
+    with pytest.raises(
+        InputError, match="found 11 objects in 40 bytes, expected events, which have at least"
+    ):
         list(json_stream.objects(path, "k"))
 
 

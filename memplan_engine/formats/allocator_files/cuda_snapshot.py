@@ -20,6 +20,7 @@ from memplan_engine.callers import Frame, Stacks
 from memplan_engine.errors import InputError
 from memplan_engine.formats.allocator_files.pickle_refusals import brief
 from memplan_engine.formats.allocator_files.plain_pickle import Progress, read_pickle
+from memplan_engine.formats.read_limits import file_size
 from memplan_engine.graph import MAX_BYTES
 from memplan_engine.recordings.allocator_recording import (
     BLOCK,
@@ -30,6 +31,7 @@ from memplan_engine.recordings.allocator_recording import (
     Recording,
     Rows,
     Snapshot,
+    check_devices,
     checked_events,
     pools_by_address,
 )
@@ -38,8 +40,13 @@ KIND = "a memory snapshot of PyTorch, with segments and device_traces"
 IN_USE = ("active_allocated", "active_pending_free", "active_awaiting_free")
 ACTIONS = {action.name.lower(): int(action) for action in Action if action is not Action.OTHER}
 MOST_LAYOUTS = 256
+MOST_KEY_TEXT = 4096
+"""Characters of all keys of an event or a frame; those of torch have 200."""
 MOST_EVENTS, MOST_CALLS = 50_000_000, 50_000_000
 """Events, and calls in all different stacks together: what 3 GiB hold."""
+LEAST_EVENT, FREE_EVENTS = 32, 100_000
+"""Bytes of an event in a file, on average, and how many may be shorter: those of the oldest layout, with five
+keys, have 40. So many take 15 CPU seconds in 100 MB."""
 MOST_LINES = 1 << 31
 _EVENT = struct.Struct("<qqqqiii").pack
 Close = Callable[[list[Any]], Any]
@@ -56,7 +63,7 @@ def load_snapshot(path: Path | str, progress: Progress | None = None) -> Snapsho
     InputError: a pickle of something else, or that holds anything but plain data; one that is cut short.
     """
     path = Path(path)
-    rows = SnapshotRows(path.name)
+    rows = SnapshotRows(path.name, FREE_EVENTS + file_size(path) // LEAST_EVENT)
     value = read_pickle(path, rows, progress)
     if isinstance(value, list):
         value = {"segments": value}
@@ -68,6 +75,7 @@ def load_snapshot(path: Path | str, progress: Progress | None = None) -> Snapsho
     stacks = rows.finished_stacks()
     recordings = []
     recorded = {number for number, (low, high) in enumerate(bounds) if low < high}
+    check_devices(len(devices.keys() | recorded), path.name)
     for device in sorted(devices.keys() | recorded):
         low, high = bounds[device] if device < len(bounds) else (0, 0)
         segments, blocks = devices.get(device, (np.zeros(0, SEGMENT), np.zeros(0, BLOCK)))
@@ -183,8 +191,8 @@ class StackRef(FrameRef):
 class SnapshotRows:
     """The `Reducer` of memory snapshots; `events` are packed rows, in the order in which they closed."""
 
-    def __init__(self, source: str) -> None:
-        self.source = source
+    def __init__(self, source: str, most_events: int) -> None:
+        self.source, self.most_events = source, min(most_events, MOST_EVENTS)
         self.events = bytearray()
         self.frames: dict[tuple[str, str, int], FrameRef] = {}
         self.stacks: dict[tuple[int, ...], StackRef] = {}
@@ -195,6 +203,9 @@ class SnapshotRows:
     def close_dict(self, items: list[Any]) -> Any | None:
         """An event's or a frame's dict in a few bytes; None for all others."""
         try:
+            # Keys are shared, and joined for each dict: long ones would be copied time and again.
+            if sum(map(len, items[::2])) > MOST_KEY_TEXT:
+                return None
             keys = "\0".join(items[::2])
         except TypeError:
             return None
@@ -214,11 +225,14 @@ class SnapshotRows:
             raise self._error("frames", "something that is no frame", "frames alone") from None
         known = self.stacks.get(numbers)
         if known is None:
-            self.calls += len(numbers)
-            if self.calls > MOST_CALLS:
-                raise self._error("frames", f"more than {MOST_CALLS:,} calls", "stacks that recur")
+            self._count_calls(len(numbers))
             known = self.stacks[numbers] = StackRef(len(self.stacks))
         return known
+
+    def _count_calls(self, count: int) -> None:
+        self.calls += count
+        if self.calls > MOST_CALLS:
+            raise self._error("frames", f"more than {MOST_CALLS:,} calls", "stacks that recur")
 
     def finished_stacks(self) -> Stacks:
         """All frames and stacks, by number."""
@@ -231,6 +245,8 @@ class SnapshotRows:
         if isinstance(value, list):
             if not value:
                 return -1
+            # Not reduced when it was closed, it is gone through each time that somebody refers to it.
+            self._count_calls(len(value))
             small = self.close_list(value)
             if small is not None:
                 return small.number  # type: ignore[no-any-return]
@@ -283,7 +299,7 @@ class SnapshotRows:
         first = "addr" if "addr" in place else "device_free"
         columns = [place.get(name, -1) for name in (first, "size", "stream", "time_us")]
         address, size, stream, time = columns
-        lacks, kept, known, most = -1 in columns, self.events, ACTIONS.get, MOST_EVENTS * EVENT.itemsize
+        lacks, kept, known, most = -1 in columns, self.events, ACTIONS.get, self.most_events * EVENT.itemsize
 
         def close(items: list[Any]) -> Any:
             if lacks:
@@ -292,7 +308,9 @@ class SnapshotRows:
             number = stack.number if type(stack) is StackRef else self.stack_of(stack)
             where = self.pool_of(items[pool]) if pool >= 0 else -1
             try:
-                code = known(items[action], 0)
+                said = items[action]
+                # Nothing else is hashed: a tuple of tuples that are shared never comes to an end.
+                code = known(said, 0) if type(said) is str else 0
                 row = _EVENT(items[address], items[size], items[stream], items[time], number, where, code)
             except (struct.error, TypeError):
                 shown = {key: brief(items[each]) for key, each in place.items() if key != "frames"}
@@ -300,7 +318,9 @@ class SnapshotRows:
                 event = f"event {len(kept) // EVENT.itemsize:,}"
                 raise self._error(event, found, "an action and whole numbers below 2^63") from None
             if len(kept) >= most:
-                raise self._error("device_traces", f"more than {MOST_EVENTS:,} events", "at most so many")
+                raise self._error(
+                    "device_traces", f"more than {self.most_events:,} events", "at most so many"
+                )
             kept.extend(row)
             return EVENT_KEPT
 

@@ -18,6 +18,9 @@ from memplan_engine.formats.allocator_files.pickle_refusals import (
 
 MAX_NUMBER_BYTES = 4096
 MAX_STRING_BYTES = 64 << 20
+SET_BYTES, DEPTH_BYTES, FAR_BYTES = 216, 600, 140
+"""Of an empty set, of a tuple whose depth is noted, of a memo entry that is not the next one: sys.getsizeof,
+and what a dict has for it while it grows."""
 UNKNOWN = -2
 BATCH = 1000
 """Picklers fill containers by as many items at a time: one of fewer is whole when it closes."""
@@ -55,7 +58,8 @@ class Codes(Refusals):
         self.far: dict[int, Any] = {}
         """Memo entries with numbers that are not the next one."""
         self.tuple_depth: dict[int, tuple[Any, int]] = {}
-        self.kept = self.text_bytes = 0
+        self.kept = self.charged = 0
+        """Values in containers; bytes of texts, and of what is larger than a value is taken to be."""
         self.runs: dict[bytes, tuple[list[Any], Any]] = {}
         """What runs of references get, and what was made of it."""
         self.done, self.value = False, None
@@ -69,7 +73,7 @@ class Codes(Refusals):
             0x4D: self._binint2, 0x8B: self._long4, 0x47: self._binfloat,
             0x75: self._setitems, 0x65: self._appends, 0x73: self._setitem, 0x61: self._append,
             0x64: self._dict, 0x6C: self._list, 0x74: self._tuple, 0x29: self._push(tuple),
-            0x8F: self._push(set), 0x90: self._additems,
+            0x8F: self._set, 0x90: self._additems,
             0x71: self._binput, 0x72: self._long_binput, 0x68: self._get_far, 0x6A: self._get_far,
             0x30: self._pop, 0x31: self._pop_mark, 0x32: self._dup,
             0x63: self._global, 0x69: self._global, 0x93: self._stack_global,
@@ -163,7 +167,7 @@ class Codes(Refusals):
                 raise self.error(at, f"a text of {length:,} bytes", f"at most {MAX_STRING_BYTES:,}")
             if end > len(self.data):
                 return self._want(at, end)
-            self.text_bytes += length + 64
+            self.charged += length + 64
             self.stack.append(self._decoded(at, self.data[begin:end], kind))
             return end
 
@@ -276,8 +280,14 @@ class Codes(Refusals):
             depth = 1 + max(each[1] if each else 1 for each in known)
             if depth > MAX_TUPLE_DEPTH:
                 raise self.error(at, f"tuples nested more than {MAX_TUPLE_DEPTH} deep", "plain data")
+            self.charged += DEPTH_BYTES
             self.tuple_depth[id(made)] = (made, depth)
         return made
+
+    def _set(self, at: int) -> int:
+        self.charged += SET_BYTES
+        self.stack.append(set())
+        return at + 1
 
     def _additems(self, at: int) -> int:
         items = self._from_mark()
@@ -302,6 +312,7 @@ class Codes(Refusals):
             self.memo[place] = self.stack[-1]
             self.runs.clear()
         else:
+            self.charged += FAR_BYTES
             self.far[place] = self.stack[-1]
 
     def _get_far(self, at: int) -> int:

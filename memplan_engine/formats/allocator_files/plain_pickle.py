@@ -22,8 +22,8 @@ CHUNK = 1 << 20
 MARGIN = 260
 """No instruction of fixed size, and no LONG1, is longer: where this much is left none is cut in two."""
 MAX_DEPTH = 1000
-MAX_KEPT_BYTES = 2 << 30
-"""What all that is kept may take, by the estimate below."""
+MAX_KEPT_BYTES = 5 << 28
+"""What all that is kept may take, by the estimate below: what is read and Python itself come to it."""
 SLOT_BYTES, VALUE_BYTES = 8, 64
 
 Progress = Callable[[int, int], None]
@@ -115,9 +115,11 @@ class Machine(Codes):
         if len(self.marks) > MAX_DEPTH:
             raise self.error(0, "values nested more than 1,000 deep", "plain data")
         values = len(self.stack) + self.kept
-        nbytes = SLOT_BYTES * (len(self.memo) + len(self.far)) + VALUE_BYTES * values + self.text_bytes
+        nbytes = SLOT_BYTES * (len(self.memo) + len(self.far)) + VALUE_BYTES * values + self.charged
         if nbytes > MAX_KEPT_BYTES:
-            raise self.error(0, f"{values:,} values to keep so far", "at most 2 GiB of them")
+            raise self.error(
+                0, f"{values:,} values to keep so far", f"at most {MAX_KEPT_BYTES >> 20:,} MiB of them"
+            )
 
     def _steps(self, i: int) -> int:
         """Run the instructions from `i` on to the end of what was read; gives where it stopped."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from memplan_engine.problem import Problem, make_problem
 from memplan_engine.scope import Scope
 
 MAX_BYTES = 64 << 20
+MOST_POINTS = 1_000_000
+"""Points in time, or events: 1.5 GB and 12 CPU seconds where each is a buffer of its own in every
+category."""
 CATEGORIES = (
     "parameter",
     "optimizer_state",
@@ -46,6 +50,9 @@ def load_timeline(path: Path | str) -> Problem:
     path = Path(path)
     value = read_json(path, MAX_BYTES)
     live = _Live(path.name)
+    count = len(value[0]) if _is_points(value) else len(value) if isinstance(value, list) else 0
+    if count > MOST_POINTS:
+        raise InputError(path.name, "", f"{count:,} points in time", f"at most {MOST_POINTS:,}")
     if _is_points(value):
         _read_points(value[0], value[1], live)
     elif isinstance(value, list) and all(isinstance(event, list) and len(event) == 4 for event in value):
@@ -74,7 +81,7 @@ def _read_points(times: list[Any], sizes: list[Any], live: _Live) -> None:
         now = [live.number(value) for value in row[1:]]
         for category, (old, new) in enumerate(zip(before, now, strict=True)):
             if new > old:
-                live.make(category, new - old)
+                live.grow(category, new - old)
             else:
                 live.shrink(category, old - new)
         before = now
@@ -111,11 +118,13 @@ def _read_events(events: list[Any], live: _Live) -> None:
 
 @dataclass(slots=True)
 class _Live:
-    """What is alive, by category: (start, bytes), the youngest last; and what has been."""
+    """What is alive, by category: of points (start, bytes), of events the starts of each size, the youngest
+    last; and what has been."""
 
     source: str
     step: int = 1
     alive: list[list[tuple[int, int]]] = field(default_factory=lambda: [[] for _ in CATEGORIES])
+    tensors: dict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
     ended: list[tuple[int, int, int, int]] = field(default_factory=list)
 
     def number(self, value: Any, signed: bool = False) -> int:
@@ -134,9 +143,13 @@ class _Live:
                 self.alive[category].append((start, size - gone))
             nbytes -= gone
 
+    def grow(self, category: int, nbytes: int) -> None:
+        """`nbytes` more."""
+        self.alive[category].append((self.step, nbytes))
+
     def make(self, category: int, nbytes: int, old: bool = False) -> None:
         """A tensor; an old one was there before the first step."""
-        self.alive[category].append((0 if old else self.step, nbytes))
+        self.tensors[category, nbytes].append(0 if old else self.step)
 
     def free(self, category: int, nbytes: int) -> None:
         """The youngest tensor of so many bytes ends."""
@@ -146,13 +159,11 @@ class _Live:
 
     def move(self, old: int, new: int, nbytes: int) -> None:
         """The youngest tensor of so many bytes changes its category."""
-        self.alive[new].append((self._take(old, nbytes), nbytes))
+        self.tensors[new, nbytes].append(self._take(old, nbytes))
 
     def _take(self, category: int, nbytes: int) -> int:
-        rows = self.alive[category]
-        for place in range(len(rows) - 1, -1, -1):
-            if rows[place][1] == nbytes:
-                return rows.pop(place)[0]
+        if starts := self.tensors.get((category, nbytes)):
+            return starts.pop()
         found = f"{nbytes} bytes of {CATEGORIES[category]} freed"
         raise InputError(self.source, f"event {self.step}", found, "some that are alive")
 
@@ -160,6 +171,11 @@ class _Live:
         """Everything as buffers, in order of start."""
         rest = [
             (start, self.step, size, kind) for kind, rows in enumerate(self.alive) for start, size in rows
+        ]
+        rest += [
+            (start, self.step, size, kind)
+            for (kind, size), starts in self.tensors.items()
+            for start in starts
         ]
         rows = sorted(row for row in [*self.ended, *rest] if row[0] < row[1])
         counts = [0] * len(CATEGORIES)

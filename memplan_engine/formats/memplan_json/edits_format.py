@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import FailFast, Field
 
 from memplan_engine.formats.memplan_json.json_base import Count, Strict, load_as, render
 from memplan_engine.system import write_atomically
@@ -73,7 +73,7 @@ class EditsFile(Strict):
 
     format: Literal["memplan/edits"]
     version: Literal[1]
-    edits: tuple[Entry, ...]
+    edits: Annotated[tuple[Entry, ...], FailFast()]
 
 
 def file_of_edits(edits: Sequence[Edit]) -> EditsFile:

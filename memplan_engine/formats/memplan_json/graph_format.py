@@ -46,7 +46,7 @@ class TensorEntry(Strict):
     dtype: str = ""
     storage: str | None = None
     view_of: str | None = None
-    strides: tuple[int, ...] | None = None
+    strides: Annotated[tuple[int, ...] | None, FailFast()] = None
     offset: Count = 0
     formulas: Names = ()
     layout: Names = ()
@@ -136,7 +136,7 @@ class About(Strict):
     shows: str = ""
     optimum: str = ""
     why: str = ""
-    estimates: tuple[EstimateEntry, ...] = ()
+    estimates: Annotated[tuple[EstimateEntry, ...], FailFast()] = ()
 
 
 class AboutOnly(BaseModel):

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from memplan_engine.errors import InputError
-from memplan_engine.formats.read_limits import read_text
+from memplan_engine.formats.read_limits import JsonWeights, check_json, read_text
 from memplan_engine.graph import MAX_BYTES
 
 Count = Annotated[int, Field(ge=0, le=MAX_BYTES)]
@@ -22,6 +22,11 @@ ScopeName = Literal["graph", "with_temporaries", "eager", "buffers"]
 """What figures count: a `Scope` by its value."""
 
 Model = TypeVar("Model", bound=BaseModel)
+
+WEIGHTS = JsonWeights(objects=480, lists=260, fields=400, values=110)
+"""Of pydantic, which parses a whole text before it looks at any of it; a field may be one that is unknown,
+of which an error is kept."""
+_MOST_ERRORS = 1000
 
 
 _HEAD = re.compile(r'"format"\s*:\s*"(memplan/[a-z]+)"\s*,\s*"version"\s*:\s*([0-9]{1,9})\s*[,}]')
@@ -43,7 +48,9 @@ class Head(BaseModel):
 
 
 def parse(model: type[Model], text: str, source: str) -> Model:
-    """Read JSON as `model`; raises InputError with the path of the first field that is wrong."""
+    """Read JSON as `model`; raises InputError with the path of the first field that is wrong, and for more of
+    it than memory should hold."""
+    check_json(text, source, WEIGHTS)
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
@@ -60,6 +67,7 @@ def parse_head(text: str, source: str) -> Head:
     """
     if found := _HEAD.search(text):
         return Head(format=found[1], version=int(found[2]))
+    check_json(text, source, WEIGHTS)
     try:
         return Head.model_validate_json(text)
     except ValidationError as error:
@@ -107,7 +115,11 @@ def render(make: Callable[[], BaseModel], source: str) -> bytes:
 
 def explain(error: ValidationError, source: str) -> InputError:
     """The first thing that is wrong, as an InputError with the path of its field."""
-    first = error.errors(include_url=False)[0]
+    if error.error_count() > _MOST_ERRORS:
+        found = f"{error.error_count():,} fields and values that are wrong"
+        return InputError(source, "", found, "only the fields of the schema")
+    # What was found is asked for only where it is shown: of a field that is missing it is the whole file.
+    first = error.errors(include_url=False, include_input=False)[0]
     message = str(first["msg"])
     if first["type"] == "json_invalid":
         return InputError(source, "", f"broken JSON ({message.removeprefix('Invalid JSON: ')})", "valid JSON")
@@ -116,7 +128,8 @@ def explain(error: ValidationError, source: str) -> InputError:
         return InputError(source, place, "nothing", "a value")
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return InputError(source, place, "an unknown field", "only the fields of the schema")
-    return InputError(source, place, shown(first["input"]), message.removeprefix("Input should be "))
+    found = shown(error.errors(include_url=False)[0]["input"])
+    return InputError(source, place, found, message.removeprefix("Input should be "))
 
 
 def path(parts: tuple[int | str, ...]) -> str:
@@ -129,5 +142,5 @@ def shown(value: Any) -> str:
     """`value` as an error shows it: short."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
-    text = "null" if value is None else repr(value)
+    text = "null" if value is None else repr(value[:50] if isinstance(value, str) else value)
     return text if len(text) <= 40 else f"{text[:39]}…"

@@ -11,8 +11,15 @@ from memplan_engine.callers import UNKNOWN_STACK, Frame, Stacks
 from memplan_engine.errors import InputError
 from memplan_engine.formats.memplan_json.json_base import Count, Counts, Names, Strict, check_length
 from memplan_engine.graph import MAX_BYTES
-from memplan_engine.recordings.allocator_recording import Rows
-from memplan_engine.recordings.observation import CHANGE, CPU, Level, Observation, ObservedOps
+from memplan_engine.recordings.allocator_recording import MOST_DEVICES, Rows
+from memplan_engine.recordings.observation import (
+    CHANGE,
+    CPU,
+    Level,
+    Observation,
+    ObservedOps,
+    freed_beyond,
+)
 
 MAX_INDEX = 2**31 - 1
 Place = Annotated[int, Field(ge=-1, le=MAX_INDEX)]
@@ -159,11 +166,16 @@ def _changes(entry: ChangesEntry, ops: int, kernels: int, place: str, source: st
         "device": entry.device or (CPU,) * n,
     }
     rows = np.zeros(n, dtype=CHANGE)
+    for name, limit in (("op", ops), ("kernel", kernels), ("device", MOST_DEVICES)):
+        _below(columns[name], limit, f"{place}.{name}", source)
     for name, column in columns.items():
         check_length(column, n, f"{place}.{name}", source)
         rows[name] = column
-    _below(entry.op, ops, f"{place}.op", source)
-    _below(columns["kernel"], kernels, f"{place}.kernel", source)
+    if (total := sum(map(abs, entry.size))) > MAX_BYTES // 2:
+        raise InputError(source, f"field {place}.size", f"sizes that sum to {total}", "a sum below 2^62")
+    for row, allocated in freed_beyond(rows):
+        found = f"{-rows['size'][row]} bytes freed"
+        raise InputError(source, f"field {place}.size[{row}]", found, f"the {allocated} allocated there")
     back = np.flatnonzero(np.diff(rows["op"]) < 0)
     if len(back):
         row = int(back[0]) + 1

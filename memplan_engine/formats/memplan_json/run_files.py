@@ -92,7 +92,10 @@ def run_of_observation(observation: Observation, device: int) -> RunFile:
         for op, kind, nbytes, own in zip(ops.names, ops.kinds, *temporary, strict=True)
         if nbytes > 0
     ]
-    curves: dict[str, Any] = {level.value: tuple(curve.during.tolist()) for level, curve in live.items()}
+    # What a file says of one op may be in another order than that of `observed_live`.
+    curves: dict[str, Any] = {
+        level.value: tuple(curve.during.clip(min=0).tolist()) for level, curve in live.items()
+    }
     return RunFile(
         format="memplan/run",
         version=1,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import FailFast
 
 from memplan_engine.errors import InputError
-from memplan_engine.formats.memplan_json.json_base import Count, Strict, check_head, parse
+from memplan_engine.formats.memplan_json.json_base import Count, Names, Strict, check_head, parse
 from memplan_engine.formats.read_limits import read_text
 from memplan_engine.graph import Graph
 from memplan_engine.schedule import Schedule, by_steps, by_streams
@@ -19,7 +21,7 @@ class ScheduleFile(Strict):
     format: Literal["memplan/schedule"]
     version: Literal[1]
     steps: dict[str, Count] | None = None
-    streams: tuple[tuple[str, ...], ...] | None = None
+    streams: Annotated[tuple[Names, ...] | None, FailFast()] = None
 
 
 def schedule_from(file: ScheduleFile, graph: Graph, source: str) -> Schedule:

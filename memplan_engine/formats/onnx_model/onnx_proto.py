@@ -161,7 +161,7 @@ def false_values(graph: Any) -> set[str]:
     return {
         name
         for name, tensor in tensors.items()
-        if tensor.raw_data == b"\0" or (list(tensor.int32_data) == [0] and not tensor.dims)
+        if tensor.raw_data == b"\0" or (tensor.int32_data[:2] == [0] and not tensor.dims)
     }
 
 

@@ -33,8 +33,9 @@ from memplan_engine.formats.onnx_model.onnx_symbols import (
     symbol_names,
     with_formulas,
 )
+from memplan_engine.formats.onnx_model.onnx_wire import MOST_DIMENSIONS, check_fields, check_sizes
 from memplan_engine.formats.read_limits import read_bytes
-from memplan_engine.graph import Graph
+from memplan_engine.graph import MAX_BYTES, Graph
 
 MAX_MODEL_BYTES = 2**31 - 1
 """What protobuf can read; larger models keep their weights in files of their own."""
@@ -52,6 +53,13 @@ _DATA_FIELDS = (
 MOST_ELEMENTS = 1024
 """What is larger is no shape."""
 MOST_ROUNDS = 200
+MOST_EVALUATED = 20_000
+"""Nodes that are evaluated: 8 CPU seconds. A language model of 80 layers has some 4,000 that compute
+shapes."""
+MOST_INFERRED = 2_000_000
+"""Nodes in all rounds together: 10 CPU seconds."""
+MOST_OPEN = 250_000
+"""Nodes times dimensions that are left open, each of which takes some rounds more."""
 _EVALUATED = frozenset(
     """Abs Add And Cast Ceil Concat ConstantOfShape Div Equal Expand Flatten Floor Gather Greater
     GreaterOrEqual Identity Less LessOrEqual Max Min Mod Mul Neg Not Or Range ReduceMax ReduceMin ReduceProd
@@ -79,6 +87,9 @@ def load_model(path: Path, options: ImportOptions) -> Graph:
     free = [name for name in input_symbols(model.graph) if name not in options.dims]
     hints = check_hints(options.hints, free, path.name)
     if free:
+        if len(free) * max(len(model.graph.node), len(free)) > MOST_OPEN:
+            found = f"{len(free):,} open dimensions of {len(model.graph.node):,} nodes"
+            raise InputError(path.name, "inputs", found, "dimensions bound with --dim NAME=VALUE")
         return _symbolic(model, hints, options.dims, path)
     inferred = infer_fixed(model, lambda model: _infer(model, path.name), options.dims)
     return to_graph(inferred, path, options.dims)
@@ -115,9 +126,13 @@ def _read(path: Path) -> Any:
     except ImportError:
         raise MissingDependencyError("onnx", "onnx", "reading an ONNX model") from None
     try:
-        model = onnx.load_model_from_string(read_bytes(path, MAX_MODEL_BYTES))
+        data = read_bytes(path, MAX_MODEL_BYTES)
+        check_fields(data, path.name)
+        model = onnx.load_model_from_string(data)
     except DecodeError:
         raise InputError(path.name, "", "a truncated or damaged model", "a whole ONNX model") from None
+    del data
+    check_sizes(model, path.name)
     check_text(model.graph, path.name)
     if not model.functions:
         return model
@@ -166,10 +181,11 @@ def _infer(model: Any, source: str) -> Any:
 def infer_fixed(model: Any, infer: Callable[[Any], Any], dims: Mapping[str, int]) -> Any:
     """`infer(model)`, repeated while evaluating constant nodes of `model` (in place) brings more shapes."""
     inferred = infer(model)
-    for _ in range(MOST_ROUNDS):
+    tried: set[int] = set()
+    for _ in range(min(MOST_ROUNDS, MOST_INFERRED // max(1, len(model.graph.node)))):
         shapes = shapes_of(inferred.graph, dims)
         missing = any(out and out not in shapes for node in model.graph.node for out in node.output)
-        if not missing or not _evaluate(model.graph, shapes, _opset(model)):
+        if not missing or not _evaluate(model.graph, shapes, _opset(model), tried):
             return inferred
         inferred = infer(model)
     return inferred
@@ -190,19 +206,23 @@ def shapes_of(graph: Any, dims: Mapping[str, int]) -> dict[str, tuple[int, ...]]
     return shapes
 
 
-def _evaluate(graph: Any, shapes: Mapping[str, tuple[int, ...]], opset: int) -> bool:
-    """Replace what can be evaluated by Constant nodes; whether there was anything."""
+def _evaluate(graph: Any, shapes: Mapping[str, tuple[int, ...]], opset: int, tried: set[int]) -> bool:
+    """Replace what can be evaluated by Constant nodes; whether there was anything. Of the nodes `tried`, by
+    place, none is run again."""
     from onnx import helper, numpy_helper
 
     known: dict[str, Array] = {}
     for tensor in graph.initializer:
         known.update(_array(tensor.name, tensor))
     found = False
-    for node in graph.node:
+    for place, node in enumerate(graph.node):
         if node.op_type == "Constant" and node.domain in STANDARD_DOMAINS and node.output:
             known.update(_constant(node))
             continue
-        result = _result(node, known, shapes, opset)
+        result = _measured(node, shapes)
+        if result is None and place not in tried and len(tried) < MOST_EVALUATED and _is_known(node, known):
+            tried.add(place)
+            result = _run(node, {name: known[name] for name in node.input if name}, opset)
         if result is None:
             continue
         output = node.output[0]
@@ -217,7 +237,9 @@ def _array(name: str, tensor: Any) -> dict[str, Array]:
     """The tensor's numbers under its name; nothing when it is large, damaged, or in another file."""
     from onnx import TensorProto, numpy_helper
 
-    if math.prod(tensor.dims) > MOST_ELEMENTS or tensor.data_location == TensorProto.EXTERNAL:
+    if len(tensor.dims) > MOST_DIMENSIONS or tensor.data_location == TensorProto.EXTERNAL:
+        return {}
+    if math.prod(tensor.dims) > MOST_ELEMENTS:
         return {}
     try:
         return {name: numpy_helper.to_array(tensor)}
@@ -238,20 +260,23 @@ def _constant(node: Any) -> dict[str, Array]:
     return {}
 
 
-def _result(
-    node: Any, known: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]], opset: int
-) -> Array | None:
-    if node.domain not in STANDARD_DOMAINS or len(node.output) != 1:
-        return None
-    if node.op_type in ("Shape", "Size") and len(node.input) == 1 and node.input[0] in shapes:
-        return _measure(node, shapes[node.input[0]])
+def _is_known(node: Any, known: Mapping[str, Array]) -> bool:
+    """Whether the node can be evaluated: its inputs are known."""
+    if node.domain not in STANDARD_DOMAINS or len(node.output) != 1 or node.op_type not in _EVALUATED:
+        return False
     inputs = [name for name in node.input if name]
-    if node.op_type not in _EVALUATED or not inputs or any(name not in known for name in inputs):
+    return bool(inputs) and all(name in known for name in inputs)
+
+
+def _measured(node: Any, shapes: Mapping[str, tuple[int, ...]]) -> Array | None:
+    """What a node says that asks for the shape or the size of a value of fixed shape."""
+    if node.domain not in STANDARD_DOMAINS or len(node.output) != 1 or len(node.input) != 1:
         return None
-    return _run(node, {name: known[name] for name in inputs}, opset)
-
-
-def _measure(node: Any, shape: tuple[int, ...]) -> Array:
+    if node.op_type not in ("Shape", "Size") or node.input[0] not in shapes:
+        return None
+    shape = shapes[node.input[0]]
+    if max(shape, default=0) > MAX_BYTES or (node.op_type == "Size" and math.prod(shape) > MAX_BYTES):
+        return None
     if node.op_type == "Size":
         return np.array(math.prod(shape), dtype=np.int64)
     cut = {attribute.name: attribute.i for attribute in node.attribute}

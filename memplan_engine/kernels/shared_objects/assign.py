@@ -102,13 +102,15 @@ def _window(start: Ints, end: Ints) -> int:
     length = np.sort(end - start)
     steps = float(end.max() - start.min())
     best_width, best_work = length[n - 1], np.inf
-    width = 1
-    while width < 2 * length[n - 1]:
+    # Up to 2^62: twice that is no number of steps any more.
+    for power in range(63):
+        width = 1 << power
+        if width // 2 >= length[n - 1]:
+            break
         longer = n - np.searchsorted(length, width, side="right")
         work = longer + n * min(1.0, width / steps)
         if work < best_work:
             best_width, best_work = width, work
-        width *= 2
     return best_width
 
 

@@ -64,15 +64,14 @@ def bind(graph: Graph, plan: Plan, *, force: bool = False) -> Binding:
     """`plan` as the places of the storages of `graph`, which run op after op in the graph's order.
 
     The plan's own graph (`plan.problem.origin`) must have the same fingerprint; a plan without one is taken
-    by the names of its buffers, which then must be storages of `graph`. Buffers that are none are left
-    alone: they hold bytes that nobody uses. `force` takes a plan in spite of buffers that overlap or live too
-    shortly, for the safety mode to catch.
+    by the names of its buffers, which then must be storages of `graph`. `force` takes a plan in spite of
+    buffers that overlap or live too shortly, for the safety mode to catch.
 
     Raises
     ------
-    InputError: a plan for another graph, one that breaks a rule of the validator, a buffer that is smaller
-        than its storage, is missing, dies too early or lies where its items cannot, a schedule in another
-        order.
+    InputError: a plan for another graph, one that breaks a rule of the validator, a buffer that is no storage
+        of the graph or smaller than its storage, is missing, dies too early or lies where its items cannot,
+        a schedule in another order.
     """
     name, origin = graph.name, plan.problem.origin
     reused = _is_reused(graph, plan)
@@ -91,6 +90,8 @@ def bind(graph: Graph, plan: Plan, *, force: bool = False) -> Binding:
         regions = _regions(plan, storages)
     if not regions and any(storage.nbytes for storage in graph.storages if storage.role is Role.ACTIVATION):
         raise InputError(name, "plan", "no buffer that is a storage of the graph", "a plan of this graph")
+    if origin is None:
+        _check_known(plan, storages, name)
     tensors = {tensor.name: tensor for tensor in graph.tensors}
     alive = lifetimes(graph, schedule)
     _check_storages(regions, storages, name)
@@ -102,6 +103,15 @@ def bind(graph: Graph, plan: Plan, *, force: bool = False) -> Binding:
     steps = {op.name: step for op, step in zip(graph.ops, schedule.step_of_op, strict=True)}
     arena = plan.arena_bytes
     return Binding(graph, plan, regions, tensors, storages, steps, alive, arena, overlaps, overwrites)
+
+
+def _check_known(plan: Plan, storages: Mapping[str, Storage], name: str) -> None:
+    """Raise InputError for buffers that are no storages of the graph."""
+    unknown = [buffer for buffer in plan.problem.names if buffer not in storages]
+    if unknown:
+        more = f" and {len(unknown) - 1:,} more" if len(unknown) > 1 else ""
+        found = f"buffer {unknown[0]!r}{more}, which the graph does not have"
+        raise InputError(name, "plan", found, "its storages alone")
 
 
 def _check_rules(plan: Plan, name: str, force: bool, gaps: bool) -> tuple[Violation, ...]:
