@@ -240,6 +240,27 @@ def test_a_certificate_about_holes_proves_what_it_names(core, step, proved):
     assert proved_bytes(problem, Bound(31, BoundKind.BETWEEN_FIXED, step, core=core)) == proved
 
 
+@pytest.mark.parametrize(
+    ("sizes", "proved"),
+    [
+        ([4, 4], 8),  # the first hole exactly
+        ([8], 8),
+        ([4, 3], 7),
+        ([3, 3, 3], 15),  # one byte is left, of a buffer of 3
+        ([8, 8], 20),  # both holes exactly
+        ([8, 9], 32),
+        ([4, 4, 4, 5], 28),
+        ([9], 33),  # larger than every hole
+    ],
+)
+def test_holes_are_filled_to_their_last_byte(sizes, proved):
+    # Held are 8–12 and 20–24: holes of 8 and 8 bytes, and all above 24.
+    rows = [4, 4, *sizes]
+    problem = make_problem([0] * len(rows), [1] * len(rows), rows, fixed=[8, 20] + [FREE] * len(sizes))
+    core = tuple(range(2, len(rows)))
+    assert proved_bytes(problem, Bound(proved, BoundKind.BETWEEN_FIXED, 0, core=core)) == proved
+
+
 def test_the_first_kind_of_equals_is_named():
     # LOAD 8 and the end of the fixed buffer, 8.
     problem = make_problem([0, 0], [1, 1], [4, 4], fixed=[4, FREE])

@@ -23,17 +23,18 @@ GZIP = b"\x1f\x8b"
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[tuple[BinaryIO, Callable[[], int]]]:
-    """The file as it is or unpacked, and a function that says how far it has been read; raises InputError for
-    a file that cannot be read, or is packed wrongly, wherever that turns out."""
-    file_size(path)
+def opened(path: Path) -> Iterator[tuple[BinaryIO, int, Callable[[], int]]]:
+    """The file as it is or unpacked, its bytes on the disk, and a function that says how many of them have
+    been read; raises InputError for a file that cannot be read, or is packed wrongly, wherever that turns
+    out."""
+    size = file_size(path)
     try:
         with path.open("rb") as raw:
             packed = raw.read(2) == GZIP
             raw.seek(0)
             # What it reads from is closed here.
             file = gzip.open(raw) if packed else raw  # noqa: SIM115
-            yield file, raw.tell  # type: ignore[misc]
+            yield file, size, raw.tell  # type: ignore[misc]
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise InputError(path.name, "", f"damaged compression ({error})", "a whole gzip file") from None
     except OSError as error:
@@ -52,7 +53,7 @@ def head_of(path: Path, head: bytes, nbytes: int) -> bytes:
 
 def read_json(path: Path, limit: int) -> Any:
     """The whole file, of at most `limit` bytes when unpacked."""
-    with opened(path) as (file, _):
+    with opened(path) as (file, _, _):
         data = file.read(limit + 1)
     if len(data) > limit:
         raise InputError(path.name, "", f"more than {limit:,} bytes", f"at most {limit:,}")
@@ -70,8 +71,7 @@ def objects(path: Path, key: str, progress: Callable[[int, int], None] | None = 
     InputError: no such list, an element that is broken or of more than MAX_OBJECT characters, a file that
         ends before the list does.
     """
-    size = file_size(path)
-    with opened(path) as (file, place):
+    with opened(path) as (file, size, place):
         reader = _Reader(file, path.name, lambda: progress(place(), size) if progress else None)
         reader.skip_to(f'"{key}"')
         yield from reader.elements()

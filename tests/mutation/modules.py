@@ -1,5 +1,7 @@
 """Which modules are mutated, and what has to notice."""
 
+STREAMS = "tests/formats/test_json_stream.py tests/formats/test_profiler_timeline.py"
+CSV = "tests/formats/test_csv_table.py tests/formats/test_import_csv.py"
 BAD_FILES = "tests/formats/test_import_bad.py"
 TESTS = {
     "memplan_engine.lifetimes": "tests/test_lifetimes.py tests/test_planner.py",
@@ -12,9 +14,9 @@ TESTS = {
     "memplan_engine.rewrites.reuse.breaches": "tests/rewrites",
     "memplan_engine.runtime.trial.safety": "tests/runtime/test_runtime_safety.py",
     "memplan_engine.formats.read_limits": f"tests/formats/test_import_csv.py {BAD_FILES}",
-    "memplan_engine.formats.json_stream": f"tests/formats/test_profiler_timeline.py {BAD_FILES}",
-    "memplan_engine.formats.csv_tables.csv_table": f"tests/formats/test_import_csv.py {BAD_FILES}",
-    "memplan_engine.formats.csv_tables.csv_reader": f"tests/formats/test_import_csv.py {BAD_FILES}",
+    "memplan_engine.formats.json_stream": STREAMS,
+    "memplan_engine.formats.csv_tables.csv_table": f"{CSV} {BAD_FILES}",
+    "memplan_engine.formats.csv_tables.csv_reader": f"{CSV} {BAD_FILES}",
 }
 BY_HAND = {
     "memplan_engine.lifetimes": [

@@ -129,6 +129,26 @@ def test_gaps_let_others_in_and_windows_do_not():
     assert replay(window, whole(window, 11)).outcome is Outcome.REFUTED
 
 
+def test_all_that_a_pair_excludes_is_excluded():
+    # At step 0 both are whole, at step 2 a holds [0, 2) and b [0, 6), at step 4 a [5, 8) and b [0, 2). Of b's
+    # offset less a's this rules out −7 to 7, −5 to 1 and 4 to 7; the first has the others in it.
+    gaps = {0: (Gap(2, 3, 0, 2), Gap(4, 5, 5, 8)), 1: (Gap(2, 3, 0, 6), Gap(4, 5, 0, 2))}
+    problem = make_problem([0, 0], [9, 9], [8, 8], gaps=gaps)
+    assert replay(problem, whole(problem, 16)).outcome is Outcome.PROVED
+    for claim in (17, 30):
+        reference.assert_sound(problem, replay(problem, whole(problem, claim)).offsets)
+
+
+@given(drawn.problems(least=2, most=4, steps=4, largest=6), st.integers(1, 12))
+@settings(max_examples=200, deadline=None)
+def test_a_claim_that_is_far_too_large_is_refuted_as_well(problem, spare):
+    room = reference.optimum(problem) + spare
+    found = replay(problem, whole(problem, room + 1))
+    assert found.outcome is Outcome.REFUTED
+    reference.assert_sound(problem, found.offsets)
+    assert reference.arena(problem, found.offsets) <= room
+
+
 def test_a_buffer_larger_than_the_claim_proves_it_without_a_search():
     problem = make_problem([0, 5], [5, 9], [8, 0], fixed=[FREE, 20])
     assert replay(problem, whole(problem, 20)) == certificates.Replay(Outcome.PROVED)
@@ -247,7 +267,8 @@ def test_without_replay_only_how_the_core_is_stated_is_checked(monkeypatch):
         ({"core": ()}, "the core names no buffer"),
         ({"core": (2, 1)}, "the core is no ascending list of indices below 9"),
         ({"core": (1, 1)}, "the core is no ascending list of indices below 9"),
-        ({"core": (7, 9)}, "the core is no ascending list of indices below 9"),
+        ({"core": (0, 1, 9)}, "the core is no ascending list of indices below 9"),
+        ({"core": (9,)}, "the core is no ascending list of indices below 9"),
         ({"core": (-1, 2)}, "the core is no ascending list of indices below 9"),
         ({"until": 0}, "the core's window, from step 0 to 0, holds no step"),
         ({"step": 5, "until": 4}, "the core's window, from step 5 to 4, holds no step"),
