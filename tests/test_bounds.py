@@ -104,6 +104,14 @@ def test_a_buffer_that_never_holds_all_its_bytes_at_once_still_ends_inside_the_a
     assert reference.optimum(problem) == 10
 
 
+def test_one_buffer_is_enough_for_a_certificate_about_one():
+    problem = make_problem([0, 0, 0], [2, 2, 2], [3, 10, 10])
+    assert contributors(problem, Bound(10, BoundKind.LARGEST, 1)).tolist() == [1]
+    fixed = make_problem([0, 0, 1], [1, 1, 2], [4, 0, 6], fixed=[4, 8, 2])
+    assert contributors(fixed, Bound(8, BoundKind.FIXED, 0)).tolist() == [0]
+    assert contributors(fixed, Bound(8, BoundKind.FIXED, 1)).tolist() == [2]
+
+
 # -- units of each step
 
 
@@ -151,6 +159,18 @@ def test_a_fixed_window_begins_at_a_unit_where_offset_and_window_together_do():
     bound = Bound(15, BoundKind.ALIGNED_LOAD, 0, 8)
     assert contributors(problem, bound).tolist() == [0, 1]
     assert proved_bytes(problem, bound) == 15
+
+
+def test_what_is_fixed_at_whole_units_counts_in_them():
+    # a's window begins at byte 6 + 2 and fills a unit of 8; 8 + 8 + 8 + 5 against 23 bytes live.
+    problem = make_problem(
+        [0] * 4, [1] * 4, [10, 5, 5, 5], alignment=[1, 8, 8, 8], fixed=[6, FREE, FREE, FREE],
+        gaps={0: (Gap(0, 1, 2, 10),)},
+    )  # fmt: skip
+    bound = lower_bound(problem)
+    assert bound == Bound(29, BoundKind.ALIGNED_LOAD, 0, 8)
+    assert contributors(problem, bound).tolist() == [0, 1, 2, 3]
+    assert proved_bytes(problem, bound) == reference.optimum(problem) == 29
 
 
 def test_sixteen_alignments_are_counted_in_those_that_most_buffers_have():
@@ -238,6 +258,18 @@ def test_only_what_is_fixed_at_the_step_is_in_the_way():
 def test_a_certificate_about_holes_proves_what_it_names(core, step, proved):
     problem = make_problem([0, 0, 0, 0], [9, 9, 2, 9], [4, 10, 7, 1], fixed=[4, 14, FREE, FREE])
     assert proved_bytes(problem, Bound(31, BoundKind.BETWEEN_FIXED, step, core=core)) == proved
+
+
+@pytest.mark.parametrize(("others", "proved"), [(0, 110), (31, 110), (32, 100)])
+def test_holes_are_looked_at_where_they_promise_most(others, proved):
+    # 11 bytes have no room in holes of 4 and 10 and lie above 99. At the other steps 20 bytes do, below 99:
+    # a whole step then promises 120 bytes and needs 100.
+    rows = [(0, 46, 4), (0, 39, 60), (0, 11, FREE)]
+    for step in range(1, others + 1):
+        rows += [(step, 1, 99), (step, 20, FREE)]
+    start, size, fixed = (list(column) for column in zip(*rows, strict=True))
+    problem = make_problem(start, [step + 1 for step in start], size, fixed=fixed)
+    assert lower_bound(problem).nbytes == proved
 
 
 @pytest.mark.parametrize(

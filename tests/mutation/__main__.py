@@ -41,7 +41,7 @@ from tests.mutation.modules import BY_HAND, TESTS
 from tests.mutation.mutants import Mutant, by_hand, mutants
 
 EQUIVALENT = Path(__file__).with_name("equivalent.md")
-LONGEST_TEST, LONGEST_WAIT = 20, 1200
+LONGEST_TEST, LONGEST_WAIT = 10, 1200
 """Seconds of CPU, above which a test is left out; seconds of all tests of a mutant together."""
 
 

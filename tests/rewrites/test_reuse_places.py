@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from memplan_engine.graph import Graph, Tensor
 from memplan_engine.rewrites.reuse import Rule, check_reuse
@@ -181,6 +183,53 @@ def test_contents_by_hand() -> None:
     memory.write(4, 6, 1, 4)
     assert memory.read(0, 8) == [Piece(0, 8, 1, 0)]
     assert memory.read(2, 7) == [Piece(0, 5, 1, 2)]
+
+
+writes = st.lists(
+    st.tuples(st.integers(0, 12), st.integers(0, 6), st.integers(0, 3), st.integers(0, 8)), max_size=8
+)
+"""Address, length, who writes, and which of his bytes comes first."""
+
+
+def runs(memory: list[tuple[int, int]]) -> list[Piece]:
+    """Bytes, each as (write, which byte of it), in as few pieces as possible."""
+    pieces: list[Piece] = []
+    for place, (write, at) in enumerate(memory):
+        last = pieces[-1] if pieces else None
+        if last and last.write == write and (write < 0 or last.at + last.high - last.low == at):
+            pieces[-1] = replace(last, high=place + 1)
+        else:
+            pieces.append(Piece(place, place + 1, write, at))
+    return pieces
+
+
+@settings(max_examples=60, deadline=None)
+@given(writes)
+def test_contents_are_those_of_a_memory_byte_by_byte(drawn: list[tuple[int, int, int, int]]) -> None:
+    contents, memory = Contents(), [(-1, 0)] * 20
+    for low, length, write, at in drawn:
+        contents.write(low, low + length, write, at)
+        memory[low : low + length] = [(write, at + byte) for byte in range(length)]
+    for low in range(20):
+        for high in range(low, 21):
+            assert contents.read(low, high) == runs(memory[low:high])
+
+
+@settings(max_examples=100, deadline=None)
+@given(writes, writes)
+def test_the_first_difference_is_that_of_two_memories_byte_by_byte(
+    one: list[tuple[int, int, int, int]], other: list[tuple[int, int, int, int]]
+) -> None:
+    memories = []
+    for drawn in (one, one + other[:2]):
+        memory = [(-1, 0)] * 20
+        for low, length, write, at in drawn:
+            memory[low : low + length] = [(write, at + byte) for byte in range(length)]
+        memories.append(memory)
+    meant, found = memories
+    wrong = [place for place in range(20) if meant[place][0] >= 0 and meant[place] != found[place]]
+    expected = (wrong[0], found[wrong[0]][0]) if wrong else None
+    assert first_difference(runs(meant), runs(found)) == expected
 
 
 def test_the_first_difference_is_looked_for_piece_by_piece() -> None:

@@ -209,6 +209,7 @@ LIBRARY.define("spill(Tensor x, int where) -> Tensor")
 LIBRARY.define("spill.out(Tensor x, int where, *, Tensor(a!) out) -> Tensor(a!)")
 LIBRARY.define("meddle(Tensor x) -> Tensor")
 LIBRARY.define("fails(Tensor x) -> Tensor")
+LIBRARY.define("look(Tensor x) -> Tensor")
 
 
 def spill_out(x: torch.Tensor, where: int, *, out: torch.Tensor) -> torch.Tensor:
@@ -233,11 +234,46 @@ def fails(x: torch.Tensor) -> torch.Tensor:
     raise RuntimeError("no")
 
 
+SEEN: list[torch.Tensor] = []
+
+
+def look(x: torch.Tensor) -> torch.Tensor:
+    """Remembers all bytes of the memory in which `x` lies."""
+    SEEN.append(torch.tensor([], dtype=torch.uint8).set_(x.untyped_storage()).clone())
+    return x * 2
+
+
+LIBRARY.impl("look", look, "CPU")
 LIBRARY.impl("meddle", meddle, "CPU")
 LIBRARY.impl("fails", fails, "CPU")
 torch.library.register_fake("memplan_test::spill", lambda x, where: torch.empty_like(x), lib=LIBRARY)
+torch.library.register_fake("memplan_test::look", lambda x: torch.empty_like(x), lib=LIBRARY)
 torch.library.register_fake("memplan_test::meddle", lambda x: torch.empty_like(x), lib=LIBRARY)
 torch.library.register_fake("memplan_test::fails", lambda x: torch.empty_like(x), lib=LIBRARY)
+
+
+def test_bytes_of_nobody_are_poisoned() -> None:
+    def forward(linear: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+        y = torch.ops.memplan_test.look(linear(x).exp())
+        return torch.ops.memplan_test.look(y + 1) + y
+
+    program = load_program(Calls(forward), (X,), name="m")
+    plan = planned(program)
+    assert plan.problem.names == ("linear", "exp", "look", "add", "look_1", "add_1")
+    SEEN.clear()
+    offsets = np.array([0, 256, 512, 0, 256, 768])
+    run = run_safely(program, replace(plan, offsets=offsets), (X,), guard=0)
+    assert len(SEEN) == 2
+    # Each op writes a quarter of the arena, and the three others are compared; behind a look, whose value is
+    # copied there by another node, all of them.
+    assert (run.ops, run.compared_bytes, run.arena_bytes, run.guard) == (6, 6 * 768 + 2 * 1024, 1024, 0)
+    assert same_bits(run.value, program.interpret((X,)))
+    # In quarters of 256 bytes: at the first look exp is alive, at the second the first look and add.
+    for seen, alive in zip(SEEN[:2], ({1}, {0, 2}), strict=True):
+        poisoned = {
+            place for place in range(4) if bool((seen[256 * place : 256 * place + 256] == 0xFF).all())
+        }
+        assert poisoned == {0, 1, 2, 3} - alive
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,8 @@ def test_the_largest_cores_that_are_tried(monkeypatch):
     pairs = sum(a[0] < b[1] and b[0] < a[1] for a, b in combinations(spans, 2))
     monkeypatch.setattr(certificates, "MOST_PAIRS", pairs)
     assert replay(TIGHT, whole(TIGHT, 11)).outcome is Outcome.PROVED
+    monkeypatch.setattr(certificates, "MOST_BUFFERS", len(TIGHT))
+    assert replay(TIGHT, whole(TIGHT, 11)).outcome is Outcome.PROVED
     monkeypatch.setattr(certificates, "MOST_PAIRS", pairs - 1)
     assert replay(TIGHT, whole(TIGHT, 11)).reason == "the 9 buffers of its core are too many"
 
