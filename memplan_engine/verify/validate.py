@@ -124,10 +124,8 @@ def _overlaps(problem: Problem, offsets: Ints) -> tuple[list[Violation], int]:
     time = np.concatenate([end, start])
     # Ends come before begins of the same step: lifetimes are half-open.
     events = np.concatenate([-ids - 1, ids])[np.argsort(time, kind="stable")]
-    edges = np.unique(np.concatenate([low, high])) if n else np.zeros(1, dtype=np.int64)
-    collides = find_collisions(
-        events, np.searchsorted(edges, low), np.searchsorted(edges, high), max(1, len(edges) - 1)
-    )
+    edges = np.unique(np.concatenate([low, high]))
+    collides = find_collisions(events, np.searchsorted(edges, low), np.searchsorted(edges, high), len(edges))
     colliding = np.flatnonzero(collides != NOBODY)
     pairs: dict[tuple[int, int], Violation] = {}
     for one in colliding[:MOST_VIOLATIONS]:

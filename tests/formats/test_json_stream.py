@@ -66,6 +66,40 @@ def test_how_far_a_file_has_been_read_is_told_in_its_own_bytes(
     assert places[-1] == path.stat().st_size
 
 
+def test_the_most_that_is_unpacked_and_the_largest_element(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (json_stream.MAX_PLAIN_BYTES, json_stream.MAX_OBJECT) == (64 * 2**30, 16 * 2**20)
+    path = tmp_path / "file"
+    text = '{"k":["12345678"]}'
+    path.write_text(text)
+    monkeypatch.setattr(json_stream, "MAX_PLAIN_BYTES", len(text))
+    assert list(objects(path, "k")) == ["12345678"]
+    # The first window ends behind eight characters of the element, which has ten.
+    monkeypatch.setattr(json_stream, "CHUNK", text.index("8"))
+    monkeypatch.setattr(json_stream, "MAX_OBJECT", 8)
+    assert list(objects(path, "k")) == ["12345678"]
+    monkeypatch.setattr(json_stream, "MAX_OBJECT", 7)
+    with pytest.raises(InputError, match="file: found broken JSON"):
+        list(objects(path, "k"))
+    monkeypatch.setattr(json_stream, "MAX_OBJECT", 8)
+    monkeypatch.setattr(json_stream, "MAX_PLAIN_BYTES", len(text) - 1)
+    with pytest.raises(InputError, match="file: found more than 64 GiB when unpacked"):
+        list(objects(path, "k"))
+
+
+def test_a_file_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    path.write_text("[]")
+
+    def refuse(*given: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InputError, match="file: found 'Permission denied' on reading"):
+        read_json(path, 5)
+
+
 @pytest.mark.parametrize("read", [lambda path: read_json(path, 5), lambda path: list(objects(path, "list"))])
 def test_what_is_not_there_or_not_a_file(tmp_path: Path, read: Callable[[Path], Any]) -> None:
     (tmp_path / "empty").touch()

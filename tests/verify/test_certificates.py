@@ -121,6 +121,13 @@ def test_equal_buffers_at_fixed_offsets_may_lie_in_either_order():
     assert replay(problem, whole(problem, 8)).outcome is Outcome.PROVED
 
 
+@pytest.mark.parametrize("offset", range(4))
+def test_a_fixed_offset_leaves_no_room_below_its_end(offset):
+    problem = make_problem([0], [1], [4], fixed=[offset])
+    assert replay(problem, whole(problem, offset + 4)) == certificates.Replay(Outcome.PROVED)
+    assert replay(problem, whole(problem, offset + 5)).offsets == (offset,)
+
+
 def test_gaps_let_others_in_and_windows_do_not():
     free = make_problem([0, 2], [10, 4], [8, 8], gaps={0: (Gap(2, 4),)})
     assert replay(free, whole(free, 9)).offsets == (0, 0)
