@@ -121,6 +121,23 @@ def test_equal_buffers_at_fixed_offsets_may_lie_in_either_order():
     assert replay(problem, whole(problem, 8)).outcome is Outcome.PROVED
 
 
+def test_an_offset_between_two_that_are_excluded_is_left():
+    # a holds its bytes [0, 4) and then [8, 12): b fits between them at 4, and nowhere else below 16.
+    problem = make_problem([0, 0], [9, 9], [12, 4], gaps={0: (Gap(0, 2, 0, 4), Gap(2, 9, 8, 12))})
+    assert replay(problem, whole(problem, 13)).offsets == (0, 4)
+
+
+def test_sizes_add_up_only_where_no_byte_can_be_shared():
+    problem = make_problem([0, 0, 0], [2, 2, 2], [3, 4, 5])
+    assert replay(problem, whole(problem, 12)) == certificates.Replay(Outcome.PROVED)
+    assert replay(problem, whole(problem, 13)).outcome is Outcome.REFUTED
+    # 8 and 4 bytes, of which 3 can be shared: 9 are enough, whether b lies above a or below it.
+    for low, high in ((0, 5), (3, 8)):
+        shared = make_problem([0, 2], [9, 4], [8, 4], gaps={0: (Gap(2, 4, low, high),)})
+        assert replay(shared, whole(shared, 9)).outcome is Outcome.PROVED
+        assert reference.arena(shared, replay(shared, whole(shared, 10)).offsets) == 9
+
+
 @pytest.mark.parametrize("offset", range(4))
 def test_a_fixed_offset_leaves_no_room_below_its_end(offset):
     problem = make_problem([0], [1], [4], fixed=[offset])
