@@ -282,6 +282,7 @@ def test_holes_are_looked_at_where_they_promise_most(others, proved):
         ([8, 8], 20),  # both holes exactly
         ([8, 9], 32),
         ([4, 4, 4, 5], 28),
+        ([4] * 6, 32),
         ([9], 33),  # larger than every hole
     ],
 )
@@ -291,6 +292,14 @@ def test_holes_are_filled_to_their_last_byte(sizes, proved):
     problem = make_problem([0] * len(rows), [1] * len(rows), rows, fixed=[8, 20] + [FREE] * len(sizes))
     core = tuple(range(2, len(rows)))
     assert proved_bytes(problem, Bound(proved, BoundKind.BETWEEN_FIXED, 0, core=core)) == proved
+
+
+@pytest.mark.parametrize(("size", "proved"), [(8, 8), (9, 23)])
+def test_of_a_fixed_buffer_its_window_is_in_the_way(size, proved):
+    # a lies at 4–14 and holds 8–14 at the step.
+    problem = make_problem([0, 0], [1, 1], [10, size], fixed=[4, FREE], gaps={0: (Gap(0, 1, 4, 10),)})
+    assert proved_bytes(problem, Bound(proved, BoundKind.BETWEEN_FIXED, 0, core=(1,))) == proved
+    assert lower_bound(problem).nbytes == max(14, proved) == reference.optimum(problem)
 
 
 def test_the_first_kind_of_equals_is_named():

@@ -298,6 +298,7 @@ def test_an_object_that_reaches_into_another_is_named():
 def test_a_column_of_objects_that_makes_no_sense(objects, message):
     report = validate_plan(adopt(PAIR, [0, 8], objects=objects))
     assert [violation.message for violation in report.violations] == [message]
+    assert report.counts == {Rule.OBJECTS: 1}
 
 
 @given(problem=drawn.problems(least=2, fixed=False), data=st.data())

@@ -91,6 +91,16 @@ def test_it_decides_as_brute_force_does_where_much_is_alive(problem):
     assert optimum_by_replay(problem) == reference.optimum(problem)
 
 
+@given(drawn.problems(least=1, most=2, steps=4, largest=5, fixed=False))
+@settings(max_examples=200, deadline=None)
+def test_it_decides_as_brute_force_does_where_each_buffer_is_there_twice(problem):
+    n = len(problem)
+    columns = (np.tile(column, 2) for column in (problem.start, problem.end, problem.size))
+    gaps = problem.gaps | {buffer + n: gaps for buffer, gaps in problem.gaps.items()}
+    twice = make_problem(*columns, alignment=np.tile(problem.alignment, 2), gaps=gaps)
+    assert optimum_by_replay(twice) == reference.optimum(twice)
+
+
 @pytest.mark.parametrize(("buffers", "seed"), [(14, 21), (18, 3), (22, 0), (22, 5), (26, 1)])
 def test_it_gets_through_cores_of_some_twenty_buffers(buffers, seed):
     room = {14: 30, 18: 40, 22: 60, 26: 60}[buffers]
