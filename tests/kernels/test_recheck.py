@@ -160,5 +160,6 @@ def test_a_long_row_of_guesses_is_taken_back_one_by_one():
     assert nodes > 1
     assert all(above - below == 1 for below, above in pairwise(sorted(offsets.tolist())))
     assert recheck.decide_pairs.interpreted(stacked(sizes, 6), known, 10**9, never)[0] == recheck.IMPOSSIBLE
-    assert recheck.decide_pairs.interpreted(task, known, 0, never)[0] == recheck.UNDECIDED
-    assert recheck.decide_pairs.interpreted(task, known, 10**9, ~never)[0] == recheck.UNDECIDED
+    for most_work, stop in ((0, never), (10**9, ~never)):
+        ended = recheck.decide_pairs.interpreted(task, known, most_work, stop)
+        assert ended[:2] == (recheck.UNDECIDED, 0)

@@ -200,6 +200,13 @@ def test_a_plan_with_a_window_too_narrow_is_caught_by_its_addresses() -> None:
     )  # fmt: skip
 
 
+def test_a_plan_without_an_offset_for_each_buffer_cannot_be_run() -> None:
+    plan = make_plan(net_of_four().graph("b"))
+    assert len(plan.offsets) == 2
+    with pytest.raises(InputError, match="offsets: found 1 offsets, expected 2"):
+        check_plan_execution(replace(plan, offsets=plan.offsets[:1]))
+
+
 def test_a_plan_of_no_graph_cannot_be_run() -> None:
     with pytest.raises(
         InputError, match="found a problem that comes from no graph, expected a plan of a graph"

@@ -87,11 +87,11 @@ class Contents:
 
 
 def first_difference(meant: list[Piece], found: list[Piece]) -> tuple[int, int] | None:
-    """The first byte at which `found` is not what is meant, and the write that is found there; bytes that
-    are undefined in `meant` may be anything. None when all is as meant."""
+    """The first byte at which `found`, of as many bytes, is not what is meant, and the write that is found
+    there; bytes that are undefined in `meant` may be anything. None when all is as meant."""
     place = 0
     for piece in meant:
-        while place < len(found) and found[place].high <= piece.low:
+        while found[place].high <= piece.low:
             place += 1
         scan = place
         while scan < len(found) and found[scan].low < piece.high:
