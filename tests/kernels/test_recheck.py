@@ -118,26 +118,39 @@ def test_a_pair_is_settled_and_held_apart(was, lower, upper, found, known, least
     assert (order[0], tuple(low), tuple(high)) == (known, least, most)
 
 
-@pytest.mark.parametrize("upper", [(5, 3), (9, 3), (5, 9)])
-def test_the_order_with_more_room_is_tried_first(upper):
-    # Above: 3 bytes of b's upper; below: 5 of a's.
+@pytest.mark.parametrize(
+    ("lower", "upper", "first"),
+    [
+        # Above: b's upper less a's lower less 3; below: a's upper less b's lower less 5.
+        ((0, 0), (5, 3), ABOVE),
+        ((0, 0), (9, 3), BELOW),
+        ((0, 0), (5, 9), ABOVE),
+        ((4, 0), (9, 7), BELOW),
+        ((0, 4), (9, 7), ABOVE),
+        ((2, 1), (8, 7), ABOVE),
+        ((2, 1), (9, 7), BELOW),
+    ],
+)
+def test_the_order_with_more_room_is_tried_first(lower, upper, first):
     task = stacked([3, 5], 100)
-    found = recheck._roomier.interpreted(task, np.array([0, 0]), np.array(upper), 0)
-    assert found == (BELOW if upper == (9, 3) else ABOVE)
+    assert recheck._roomier.interpreted(task, np.array(lower), np.array(upper), 0) == first
 
 
 def test_the_pair_with_the_least_room_for_its_bytes_and_weight_is_tried_first():
     task = stacked([2, 2, 2], 100)
-    lower, nothing = np.zeros(3, dtype=np.int64), np.full(3, OPEN, dtype=np.int8)
+    nothing = np.full(3, OPEN, dtype=np.int8)
 
-    def chosen(upper, order=nothing, task=task, heavy=()):
+    def chosen(upper, order=nothing, task=task, heavy=(), lower=(0, 0, 0)):
         weight = np.ones(6)
         weight[list(heavy)] += 1
-        return recheck._choose.interpreted(task, lower, np.array(upper), order, weight)
+        return recheck._choose.interpreted(task, np.array(lower), np.array(upper), order, weight)
 
     assert chosen([9, 9, 9]) == 0
     assert chosen([9, 5, 5]) == 2
     assert chosen([5, 9, 5]) == 1
+    assert chosen([9, 9, 9], lower=[0, 0, 5]) == 1
+    assert chosen([9, 9, 9], lower=[0, 5, 4]) == 2
+    assert chosen([9, 9, 9], lower=[5, 0, 0]) == 0
     assert chosen([9, 5, 5], orders(task, (0, 1, 2))) == -1
     assert chosen([9, 5, 5], np.array([OPEN, OPEN, ABOVE], dtype=np.int8)) == 0
     # A pair's own weight, pairs being the first three, and that of its buffers.
