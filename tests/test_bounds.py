@@ -161,6 +161,12 @@ def test_a_fixed_window_begins_at_a_unit_where_offset_and_window_together_do():
     assert proved_bytes(problem, bound) == 15
 
 
+def test_of_equal_units_the_smallest_is_named():
+    # 8 + 5 bytes at either step, in units of 8 at the first only.
+    problem = make_problem([0, 0, 1, 1], [1, 1, 2, 2], [5] * 4, alignment=[8, 8, 4, 4])
+    assert lower_bound(problem) == Bound(13, BoundKind.ALIGNED_LOAD, 0, 4)
+
+
 def test_what_is_fixed_at_whole_units_counts_in_them():
     # a's window begins at byte 6 + 2 and fills a unit of 8; 8 + 8 + 8 + 5 against 23 bytes live.
     problem = make_problem(

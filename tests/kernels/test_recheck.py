@@ -142,7 +142,7 @@ def test_the_pair_with_the_least_room_for_its_bytes_and_weight_is_tried_first():
 
     def chosen(upper, order=nothing, task=task, heavy=(), lower=(0, 0, 0)):
         weight = np.ones(6)
-        weight[list(heavy)] += 1
+        np.add.at(weight, list(heavy), 1)
         return recheck._choose.interpreted(task, np.array(lower), np.array(upper), order, weight)
 
     assert chosen([9, 9, 9]) == 0
@@ -157,9 +157,12 @@ def test_the_pair_with_the_least_room_for_its_bytes_and_weight_is_tried_first():
     assert chosen([9, 9, 9], heavy=[1]) == 1
     assert chosen([9, 9, 9], heavy=[5]) == 1
     assert chosen([9, 9, 9], heavy=[4, 5]) == 2
+    assert chosen([0, 0, 0], heavy=[1]) == 1
     # Twice the bytes need twice the room.
     assert chosen([9, 9, 9], task=stacked([2, 2, 4], 100)) == 1
     assert chosen([4, 4, 12], task=stacked([2, 2, 4], 100)) == 0
+    # 10 bytes three times, or 2 bytes eleven times, and twelve, and sixteen.
+    assert [chosen([9, 9, 9], task=stacked([1, 1, 9], 100), heavy=[0] * n) for n in (8, 9, 13)] == [1, 1, 0]
 
 
 def test_a_long_row_of_guesses_is_taken_back_one_by_one():
