@@ -165,6 +165,41 @@ def test_the_pair_with_the_least_room_for_its_bytes_and_weight_is_tried_first():
     assert [chosen([9, 9, 9], task=stacked([1, 1, 9], 100), heavy=[0] * n) for n in (8, 9, 13)] == [1, 1, 0]
 
 
+@pytest.mark.parametrize("upward", list(permutations(range(3))))
+def test_pairs_are_held_apart_until_nothing_changes(upward):
+    """Without any clique: who lies on top is moved by those in the middle, whichever pair comes first."""
+    sizes = [2, 3, 4]
+    task = stacked(sizes, 10)._replace(first=np.zeros(1, dtype=np.int64))
+    lower, upper, work = task.lowest.copy(), task.highest.copy(), np.zeros(1, dtype=np.int64)
+    assert recheck._propagate.interpreted(task, lower, upper, orders(task, upward), np.ones(6), work)
+    offsets = dict(zip(upward, [0, *np.cumsum([sizes[b] for b in upward[:-1]]).tolist()], strict=True))
+    assert lower.tolist() == [offsets[buffer] for buffer in range(3)]
+    assert upper.tolist() == [offsets[buffer] + 1 for buffer in range(3)]
+
+
+@pytest.mark.parametrize(("known", "passes"), [((OPEN, OPEN, OPEN), 1), ((ABOVE, ABOVE, ABOVE), 2)])
+def test_a_pass_counts_by_its_pairs_and_by_the_pairs_in_its_cliques(known, passes):
+    task, work = stacked([2, 3, 4], 12), np.zeros(1, dtype=np.int64)
+    order, weight = np.array(known, dtype=np.int8), np.ones(6)
+    assert recheck._propagate.interpreted(task, task.lowest.copy(), task.highest.copy(), order, weight, work)
+    assert work[0] == passes * (4 * 3 + 12 * 3 * 3)
+    assert weight.tolist() == [1] * 6
+
+
+def test_what_fails_grows_in_weight():
+    # Each pair fits, and all three do not: each member of the clique has a quarter more.
+    task, work = stacked([2, 3, 4], 8), np.zeros(1, dtype=np.int64)
+    order, weight = np.full(3, OPEN, dtype=np.int8), np.ones(6)
+    asked = task, task.lowest.copy(), task.highest.copy(), order, weight, work
+    assert not recheck._propagate.interpreted(*asked)
+    assert weight.tolist() == [1, 1, 1, 1.25, 1.25, 1.25]
+    # b and c do not fit: their pair, the last, has one more.
+    task, weight = stacked([2, 3, 4], 6), np.ones(6)
+    asked = task, task.lowest.copy(), task.highest.copy(), order, weight, work
+    assert not recheck._propagate.interpreted(*asked)
+    assert weight.tolist() == [1, 1, 2, 1, 1, 1]
+
+
 def test_a_long_row_of_guesses_is_taken_back_one_by_one():
     """More open pairs than the first 16 rows of the search have room for, and room for all but one byte."""
     sizes = [1] * 7

@@ -77,8 +77,6 @@ class Judge:
             items = [(seconds, session.items[at]) for seconds, at in through]
             if in_child(lambda: self.survives(mutant, items)):  # noqa: B023
                 self.survivors.append(mutant)
-                print("SURVIVED", end=" ", file=sys.stderr)
-            print(f"{time.time():.1f}", len(items), mutant, file=sys.stderr, flush=True)
         return True
 
     def measure(self, items: Sequence[pytest.Item]) -> dict[int, tuple[float, set[str]]]:

@@ -80,10 +80,23 @@ def test_guards_keep_what_is_alive_apart_and_nothing_else(blocks: tuple[Program,
             assert a.high + 128 <= b.low or b.high + 128 <= a.low
         if c.low == d.low:
             assert a.low == b.low
+    assert min(region.low for region in regions.values()) == 128
     for name, region in regions.items():
         assert region.low >= 128
         assert region.high - region.low == binding.regions[name].high - binding.regions[name].low
         assert region.low % 64 == 0
+
+
+def test_the_largest_arena_that_guards_may_make(blocks: tuple[Program, Plan]) -> None:
+    binding = bind(blocks[0].graph, blocks[1])
+    name, region = next(iter(binding.regions.items()))
+    for high, fits in ((127, True), (128, False)):
+        one = replace(binding, regions={name: replace(region, low=0, high=high)})
+        if fits:
+            assert spread(one, 2**62 - 64).arena_bytes == 2**63 - 1
+        else:
+            with pytest.raises(InputError, match="expected an arena of at most"):
+                spread(one, 2**62 - 64)
 
 
 # Plans at fault
@@ -230,8 +243,11 @@ LIBRARY.impl("spill", lambda x, where: x * 2, "CPU")
 LIBRARY.impl("spill.out", spill_out, "CPU")
 
 
+FAULT: list[Exception] = []
+
+
 def fails(x: torch.Tensor) -> torch.Tensor:
-    raise RuntimeError("no")
+    raise FAULT[-1]
 
 
 SEEN: list[torch.Tensor] = []
@@ -338,7 +354,14 @@ def test_the_first_byte_of_the_arena_counts_and_free_bytes_have_the_nearest_buff
 
 def test_a_kernel_that_fails_is_named() -> None:
     program = load_program(Calls(lambda linear, x: torch.ops.memplan_test.fails(linear(x))), (X,), name="m")
-    with pytest.raises(MemplanError, match=r"^m: op 'fails' \(memplan_test.fails\) failed in the arena: "):
+    FAULT.append(RuntimeError("no"))
+    with pytest.raises(
+        MemplanError, match=r"^m: op 'fails' \(memplan_test.fails\) failed in the arena: RuntimeError: no"
+    ):
+        run_safely(program, planned(program), (X,))
+    # What says by itself what is wrong is passed on as it is.
+    FAULT.append(MemplanError("m: no"))
+    with pytest.raises(MemplanError, match=r"^m: no$"):
         run_safely(program, planned(program), (X,))
 
 
