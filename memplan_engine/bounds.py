@@ -121,7 +121,7 @@ def offset_unit(problem: Problem) -> int:
     """The largest number of bytes that divides every offset a placement may use."""
     offsets = problem.fixed[problem.fixed != FREE]
     alignments = problem.alignment[problem.fixed == FREE]
-    return int(np.gcd.reduce(np.concatenate([offsets, alignments]))) or 1 if len(problem) else 1
+    return int(np.gcd.reduce(np.concatenate([offsets, alignments]))) or 1
 
 
 def _between_fixed(problem: Problem, pieces: Pieces, sections: Sections, least: int) -> Bound | None:

@@ -60,6 +60,7 @@ def test_mixed_alignments_count_in_their_common_divisor():
 )
 def test_every_offset_is_a_multiple_of_the_unit(fixed, alignment, unit):
     assert offset_unit(make_problem([0, 5], [5, 9], [1, 1], fixed=fixed, alignment=alignment)) == unit
+    assert offset_unit(make_problem([], [], [])) == 1
 
 
 def test_a_fixed_offset_bounds_the_arena_by_its_end():
