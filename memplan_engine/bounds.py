@@ -121,18 +121,20 @@ def offset_unit(problem: Problem) -> int:
     """The largest number of bytes that divides every offset a placement may use."""
     offsets = problem.fixed[problem.fixed != FREE]
     alignments = problem.alignment[problem.fixed == FREE]
-    return int(np.gcd.reduce(np.concatenate([offsets, alignments]))) or 1 if len(problem) else 1
+    return int(np.gcd.reduce(np.concatenate([offsets, alignments]))) or 1
 
 
 def _between_fixed(problem: Problem, pieces: Pieces, sections: Sections, least: int) -> Bound | None:
-    """The best bound from the holes between fixed offsets, at the MOST_STEPS steps that promise most."""
+    """The best bound from the holes between fixed offsets that passes `least` bytes, at least LOAD and the
+    largest end of a fixed buffer; at the MOST_STEPS steps that promise most."""
     fixed = problem.fixed[pieces.owner]
     size = pieces.high - pieces.low
     free = live_bytes(sections, np.where(fixed == FREE, size, 0))
     top = cover_max(
         sections.first, sections.last, np.where(fixed == FREE, 0, fixed + pieces.high), len(sections)
     )
-    promise = np.where((free > 0) & (top > 0), top + free, 0)
+    # Where only one of the two is there, it is no more than `least`.
+    promise = top + free
     begins, best = _begins(problem, pieces), None
     for section in np.argsort(-promise, kind="stable")[:MOST_STEPS]:
         # A hole may cost less than a unit more than its bytes; that is not worth a look of its own.
@@ -185,7 +187,7 @@ def contributors(problem: Problem, bound: Bound) -> Ints:
         return core[np.argsort(-problem.size[core], kind="stable")]
     if bound.kind in (BoundKind.LOAD, BoundKind.ALIGNED_LOAD):
         buffers = alive_at(problem, bound.step)
-        return buffers if bound.unit == 1 else buffers[_in_units(problem, bound)[buffers]]
+        return buffers[_in_units(problem, bound)[buffers]]
     # Not `alive_at`: a buffer without bytes, or one that begins in a gap, bounds the arena as well.
     alive = (problem.start <= bound.step) & (bound.step < problem.end)
     ends = np.where(problem.fixed != FREE, problem.fixed + problem.size, FREE)

@@ -103,7 +103,8 @@ def to_problem(
         ],
         names=[s.name for s in buffers],
         alignment=alignments,
-        steps=max(schedule.steps, max((alive[s.name][1] for s in buffers), default=0)),
+        # A graph without ops has no step, and still its inputs.
+        steps=schedule.steps or None,
         name=graph.name,
         origin=Origin(graph, schedule),
     )

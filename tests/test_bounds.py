@@ -60,6 +60,7 @@ def test_mixed_alignments_count_in_their_common_divisor():
 )
 def test_every_offset_is_a_multiple_of_the_unit(fixed, alignment, unit):
     assert offset_unit(make_problem([0, 5], [5, 9], [1, 1], fixed=fixed, alignment=alignment)) == unit
+    assert offset_unit(make_problem([], [], [])) == 1
 
 
 def test_a_fixed_offset_bounds_the_arena_by_its_end():
@@ -102,6 +103,14 @@ def test_a_buffer_that_never_holds_all_its_bytes_at_once_still_ends_inside_the_a
     assert plan.optimal
     assert certificate(plan) == "optimal for the buffers listed: the arena equals the size of a"
     assert reference.optimum(problem) == 10
+
+
+def test_one_buffer_is_enough_for_a_certificate_about_one():
+    problem = make_problem([0, 0, 0], [2, 2, 2], [3, 10, 10])
+    assert contributors(problem, Bound(10, BoundKind.LARGEST, 1)).tolist() == [1]
+    fixed = make_problem([0, 0, 1], [1, 1, 2], [4, 0, 6], fixed=[4, 8, 2])
+    assert contributors(fixed, Bound(8, BoundKind.FIXED, 0)).tolist() == [0]
+    assert contributors(fixed, Bound(8, BoundKind.FIXED, 1)).tolist() == [2]
 
 
 # -- units of each step
@@ -151,6 +160,24 @@ def test_a_fixed_window_begins_at_a_unit_where_offset_and_window_together_do():
     bound = Bound(15, BoundKind.ALIGNED_LOAD, 0, 8)
     assert contributors(problem, bound).tolist() == [0, 1]
     assert proved_bytes(problem, bound) == 15
+
+
+def test_of_equal_units_the_smallest_is_named():
+    # 8 + 5 bytes at either step, in units of 8 at the first only.
+    problem = make_problem([0, 0, 1, 1], [1, 1, 2, 2], [5] * 4, alignment=[8, 8, 4, 4])
+    assert lower_bound(problem) == Bound(13, BoundKind.ALIGNED_LOAD, 0, 4)
+
+
+def test_what_is_fixed_at_whole_units_counts_in_them():
+    # a's window begins at byte 6 + 2 and fills a unit of 8; 8 + 8 + 8 + 5 against 23 bytes live.
+    problem = make_problem(
+        [0] * 4, [1] * 4, [10, 5, 5, 5], alignment=[1, 8, 8, 8], fixed=[6, FREE, FREE, FREE],
+        gaps={0: (Gap(0, 1, 2, 10),)},
+    )  # fmt: skip
+    bound = lower_bound(problem)
+    assert bound == Bound(29, BoundKind.ALIGNED_LOAD, 0, 8)
+    assert contributors(problem, bound).tolist() == [0, 1, 2, 3]
+    assert proved_bytes(problem, bound) == reference.optimum(problem) == 29
 
 
 def test_sixteen_alignments_are_counted_in_those_that_most_buffers_have():
@@ -238,6 +265,48 @@ def test_only_what_is_fixed_at_the_step_is_in_the_way():
 def test_a_certificate_about_holes_proves_what_it_names(core, step, proved):
     problem = make_problem([0, 0, 0, 0], [9, 9, 2, 9], [4, 10, 7, 1], fixed=[4, 14, FREE, FREE])
     assert proved_bytes(problem, Bound(31, BoundKind.BETWEEN_FIXED, step, core=core)) == proved
+
+
+@pytest.mark.parametrize(("others", "proved"), [(0, 110), (31, 110), (32, 100)])
+def test_holes_are_looked_at_where_they_promise_most(others, proved):
+    # 11 bytes have no room in holes of 4 and 10 and lie above 99. At the other steps 20 bytes do, below 99:
+    # a whole step then promises 120 bytes and needs 100.
+    rows = [(0, 46, 4), (0, 39, 60), (0, 11, FREE)]
+    for step in range(1, others + 1):
+        rows += [(step, 1, 99), (step, 20, FREE)]
+    start, size, fixed = (list(column) for column in zip(*rows, strict=True))
+    problem = make_problem(start, [step + 1 for step in start], size, fixed=fixed)
+    assert lower_bound(problem).nbytes == proved
+
+
+@pytest.mark.parametrize(
+    ("sizes", "proved"),
+    [
+        ([4, 4], 8),  # the first hole exactly
+        ([8], 8),
+        ([4, 3], 7),
+        ([3, 3, 3], 15),  # one byte is left, of a buffer of 3
+        ([8, 8], 20),  # both holes exactly
+        ([8, 9], 32),
+        ([4, 4, 4, 5], 28),
+        ([4] * 6, 32),
+        ([9], 33),  # larger than every hole
+    ],
+)
+def test_holes_are_filled_to_their_last_byte(sizes, proved):
+    # Held are 8–12 and 20–24: holes of 8 and 8 bytes, and all above 24.
+    rows = [4, 4, *sizes]
+    problem = make_problem([0] * len(rows), [1] * len(rows), rows, fixed=[8, 20] + [FREE] * len(sizes))
+    core = tuple(range(2, len(rows)))
+    assert proved_bytes(problem, Bound(proved, BoundKind.BETWEEN_FIXED, 0, core=core)) == proved
+
+
+@pytest.mark.parametrize(("size", "proved"), [(8, 8), (9, 23)])
+def test_of_a_fixed_buffer_its_window_is_in_the_way(size, proved):
+    # a lies at 4–14 and holds 8–14 at the step.
+    problem = make_problem([0, 0], [1, 1], [10, size], fixed=[4, FREE], gaps={0: (Gap(0, 1, 4, 10),)})
+    assert proved_bytes(problem, Bound(proved, BoundKind.BETWEEN_FIXED, 0, core=(1,))) == proved
+    assert lower_bound(problem).nbytes == max(14, proved) == reference.optimum(problem)
 
 
 def test_the_first_kind_of_equals_is_named():

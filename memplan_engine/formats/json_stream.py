@@ -38,17 +38,18 @@ GZIP = b"\x1f\x8b"
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[tuple[BinaryIO, Callable[[], int]]]:
-    """The file as it is or unpacked, and a function that says how far it has been read; raises InputError for
-    a file that cannot be read, or is packed wrongly, wherever that turns out."""
-    file_size(path)
+def opened(path: Path) -> Iterator[tuple[BinaryIO, int, Callable[[], int]]]:
+    """The file as it is or unpacked, its bytes on the disk, and a function that says how many of them have
+    been read; raises InputError for a file that cannot be read, or is packed wrongly, wherever that turns
+    out."""
+    size = file_size(path)
     try:
         with path.open("rb") as raw:
             packed = raw.read(2) == GZIP
             raw.seek(0)
             # What it reads from is closed here.
             file = gzip.open(raw) if packed else raw  # noqa: SIM115
-            yield file, raw.tell  # type: ignore[misc]
+            yield file, size, raw.tell  # type: ignore[misc]
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise InputError(path.name, "", f"damaged compression ({error})", "a whole gzip file") from None
     except OSError as error:
@@ -67,10 +68,10 @@ def head_of(path: Path, head: bytes, nbytes: int) -> bytes:
 
 def read_json(path: Path, limit: int) -> Any:
     """The whole file, of at most `limit` bytes when unpacked."""
-    with opened(path) as (file, _):
+    with opened(path) as (file, size, _):
         data = file.read(limit + 1)
         if isinstance(file, gzip.GzipFile):
-            check_ratio(len(data), file_size(path), path.name)
+            check_ratio(len(data), size, path.name)
     if len(data) > limit:
         raise InputError(path.name, "", f"more than {limit:,} bytes", f"at most {limit:,}")
     return parse_plain(data, path.name)
@@ -95,8 +96,7 @@ def objects(path: Path, key: str, progress: Callable[[int, int], None] | None = 
         characters, objects of less than LEAST_OBJECT on average, a file that ends before the list does, one
         that unpacks to more than MAX_RATIO times its length or to more than MAX_PLAIN_BYTES.
     """
-    size = file_size(path)
-    with opened(path) as (file, place):
+    with opened(path) as (file, size, place):
         packed = size if isinstance(file, gzip.GzipFile) else None
         reader = _Reader(file, path.name, lambda: progress(place(), size) if progress else None, packed)
         reader.skip_to(f'"{key}"')

@@ -173,15 +173,15 @@ def _cliques(pieces: list[list[Piece]]) -> tuple[Ints, list[tuple[int, int, int]
 
 
 def _initial_orders(problem: Problem, core: list[int], pairs: list[tuple[int, int, int, int]]) -> Orders:
-    """Of buffers alike in everything the later one may lie above: to exchange them changes nothing."""
+    """Of buffers alike in everything the later one may lie above: to exchange them changes nothing. Those
+    at one fixed offset are in each other's way in any case."""
     buffers = [replace(problem[buffer], name="") for buffer in core]
-    loose = [buffer.fixed is None and not buffer.gaps for buffer in buffers]
-    alike = [loose[one] and buffers[one] == buffers[other] for one, other, _, _ in pairs]
+    alike = [buffers[one] == buffers[other] for one, other, _, _ in pairs]
     return np.where(alike, ABOVE, OPEN).astype(np.int8)
 
 
 def _columns(rows: Sequence[tuple[int, ...]], width: int) -> list[Ints]:
-    table = np.array(rows, dtype=np.int64).reshape(-1, width)
+    table = np.array(rows, dtype=np.int64).reshape(len(rows), width)
     return [np.ascontiguousarray(table[:, column]) for column in range(width)]
 
 

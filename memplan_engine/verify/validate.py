@@ -124,10 +124,8 @@ def _overlaps(problem: Problem, offsets: Ints) -> tuple[list[Violation], int]:
     time = np.concatenate([end, start])
     # Ends come before begins of the same step: lifetimes are half-open.
     events = np.concatenate([-ids - 1, ids])[np.argsort(time, kind="stable")]
-    edges = np.unique(np.concatenate([low, high])) if n else np.zeros(1, dtype=np.int64)
-    collides = find_collisions(
-        events, np.searchsorted(edges, low), np.searchsorted(edges, high), max(1, len(edges) - 1)
-    )
+    edges = np.unique(np.concatenate([low, high]))
+    collides = find_collisions(events, np.searchsorted(edges, low), np.searchsorted(edges, high), len(edges))
     colliding = np.flatnonzero(collides != NOBODY)
     pairs: dict[tuple[int, int], Violation] = {}
     for one in colliding[:MOST_VIOLATIONS]:
@@ -173,7 +171,7 @@ def _rectangles(problem: Problem, offsets: Ints) -> tuple[Ints, Ints, Ints, Ints
         for begin, finish, (low, high) in zip(edges, edges[1:], windows, strict=False):
             if begin < finish and low < high:
                 parts.append((buffer, begin, finish, offset + low, offset + high))
-    cut = np.array(parts, dtype=np.int64).reshape(-1, 5)
+    cut = np.array(parts, dtype=np.int64).reshape(len(parts), 5)
     owner, start, end, low_, high_ = (
         np.concatenate([column, cut[:, index]]) for index, column in enumerate(whole)
     )
@@ -218,15 +216,14 @@ def _alive_together(problem: Problem, objects: Ints) -> list[Violation]:
 def _in_the_way(problem: Problem, offsets: Ints, objects: Ints) -> list[Violation]:
     """Objects that reach into the one below, each with a buffer of both."""
     count = int(objects.max(initial=-1)) + 1
-    low, high = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)
+    low, high = np.full(count, np.iinfo(np.int64).max), np.zeros(count, dtype=np.int64)
     filled = problem.size > 0
     np.minimum.at(low, objects[filled], offsets[filled])
     np.maximum.at(high, objects[filled], (offsets + problem.size)[filled])
-    by_low = np.argsort(low, kind="stable")
-    by_low = by_low[high[by_low] >= 0]
     violations: list[Violation] = []
     reach = -1
-    for chosen in by_low.tolist():
+    # Objects without bytes come last, and reach into none.
+    for chosen in np.argsort(low, kind="stable").tolist():
         if reach >= 0 and low[chosen] < high[reach]:
             top = np.flatnonzero(filled & (objects == reach) & (offsets + problem.size == high[reach]))
             bottom = np.flatnonzero(filled & (objects == chosen) & (offsets == low[chosen]))

@@ -104,8 +104,11 @@ def test_gaps_with_and_without_a_window(tmp_path: Path) -> None:
 
 def test_gaps_of_a_file_with_inclusive_ends_are_inclusive(tmp_path: Path) -> None:
     """MiniMalloc adds the same 1 to the ends of gaps as to those of buffers."""
-    loaded = problem(tmp_path, "buffer,start,end,size,gaps\na,0,8,4,1-2\n")
-    assert (loaded[0].end, loaded.gaps) == (9, {0: (Gap(1, 3),)})
+    loaded = problem(
+        tmp_path, "buffer,start,end,size,gaps\na,0,8,4,1-2 5-6@1:3 8-8@2:2\nb,0,8,4,\nc,0,8,4, \n"
+    )
+    assert loaded[0].end == 9
+    assert loaded.gaps == {0: (Gap(1, 3), Gap(5, 7, 1, 3), Gap(8, 9))}
 
 
 def test_names_stand_before_ids_and_double_ones_carry_their_id(tmp_path: Path) -> None:
@@ -163,9 +166,10 @@ def test_numbers_up_to_the_last_below_2_to_the_63(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_of_many_unknown_columns_five_are_named(tmp_path: Path) -> None:
-    message = refusal(tmp_path, "id,lower,upper,size,a,b,c,d,e,f,g\n")
-    assert "found unknown columns 'a', 'b', 'c', 'd', 'e' and 2 more, expected columns" in message
+@pytest.mark.parametrize(("more", "told"), [("", ""), (",f", " and 1 more"), (",f,g", " and 2 more")])
+def test_of_many_unknown_columns_five_are_named(tmp_path: Path, more: str, told: str) -> None:
+    message = refusal(tmp_path, f"id,lower,upper,size,a,b,c,d,e{more}\n")
+    assert f"found unknown columns 'a', 'b', 'c', 'd', 'e'{told}, expected columns" in message
 
 
 WHOLE = "expected a whole number"

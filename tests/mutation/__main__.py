@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import cProfile
 import gc
 import importlib.util
 import io
@@ -29,19 +30,19 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests import ROOT
 from tests.mutation.modules import BY_HAND, TESTS
 from tests.mutation.mutants import Mutant, by_hand, mutants
 
 EQUIVALENT = Path(__file__).with_name("equivalent.md")
-LONGEST_TEST, LONGEST_WAIT = 20, 600
-"""Seconds; a test that takes longer than the first is left out."""
+LONGEST_TEST, LONGEST_WAIT = 10, 1200
+"""Seconds of CPU, above which a test is left out; seconds of all tests of a mutant together."""
 
 
 class Judge:
@@ -49,6 +50,7 @@ class Judge:
 
     def __init__(self, module: str, chosen: Sequence[Mutant]) -> None:
         self.module, self.chosen = importlib.import_module(module), chosen
+        self.functions: list[FunctionType] = []
         self.survivors: list[Mutant] = []
         self.failed = False
 
@@ -57,17 +59,23 @@ class Judge:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        gc.unfreeze()
-        passing = in_child(lambda: self.measure(session.items), 10 * LONGEST_WAIT)
+        passing = in_child(lambda: self.measure(session.items))
         assert passing, f"no test of {self.module.__name__} passes"
+        gc.unfreeze()
+        self.functions = [
+            each
+            for each in gc.get_objects()
+            if isinstance(each, FunctionType) and each.__code__.co_filename == self.module.__file__
+        ]
+        # What nobody writes to is shared with the children.
+        gc.freeze()
         for mutant in self.chosen:
             calls = {at: seconds for at, (seconds, names) in passing.items() if mutant.function in names}
             # Nobody calls a constant: any test may depend on it.
             calls = calls or {at: seconds for at, (seconds, _) in passing.items()}
             through = sorted((seconds, at) for at, seconds in calls.items())
-            items = [session.items[at] for _, at in through]
-            limit = 20 + 5 * sum(seconds for seconds, _ in through)
-            if in_child(lambda: self.survives(mutant, items), limit):  # noqa: B023
+            items = [(seconds, session.items[at]) for seconds, at in through]
+            if in_child(lambda: self.survives(mutant, items)):  # noqa: B023
                 self.survivors.append(mutant)
         return True
 
@@ -75,25 +83,24 @@ class Judge:
         """CPU seconds and the functions of the module that are called, of each test that passes."""
         file, passing = self.module.__file__, {}
         for at, item in enumerate(items):
-            names: set[str] = set()
-
-            def note(frame: FrameType, event: str, argument: object, names: set[str] = names) -> None:
-                if frame.f_code.co_filename == file:
-                    names.add(frame.f_code.co_qualname.partition(".<locals>")[0])
-
-            self.failed, began = False, time.process_time()
-            sys.setprofile(note)
+            self.failed, began, calls = False, time.process_time(), cProfile.Profile(builtins=False)
+            calls.enable()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-            sys.setprofile(None)
+            calls.disable()
             seconds = time.process_time() - began
+            codes = [call.code for call in calls.getstats() if isinstance(call.code, CodeType)]
+            names = {code.co_qualname for code in codes if code.co_filename == file}
             if not self.failed and seconds < LONGEST_TEST:
-                passing[at] = seconds, names
+                passing[at] = seconds, {name.partition(".<locals>")[0] for name in names}
         return passing
 
-    def survives(self, mutant: Mutant, items: Sequence[pytest.Item]) -> bool:
+    def survives(self, mutant: Mutant, items: Sequence[tuple[float, pytest.Item]]) -> bool:
         self.put_in(mutant)
         self.failed = False
-        for item in items:
+        _, most = resource.getrlimit(resource.RLIMIT_CPU)
+        for seconds, item in items:
+            # A test that does not end is ended, and the process with it.
+            resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time() + 5 + 5 * seconds), most))
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
             if self.failed:
                 return False
@@ -101,13 +108,9 @@ class Judge:
 
     def put_in(self, mutant: Mutant) -> None:
         """Give the function the mutant's code, whatever holds it, or the constant its value everywhere."""
-        file, code = self.module.__file__ or "", compile(mutant.tree, self.module.__file__ or "", "exec")
-        for each in gc.get_objects():
-            if (
-                isinstance(each, FunctionType)
-                and each.__code__.co_filename == file
-                and each.__code__.co_qualname == mutant.function
-            ):
+        code = compile(mutant.tree, self.module.__file__ or "", "exec")
+        for each in self.functions:
+            if each.__code__.co_qualname == mutant.function:
                 each.__code__ = code_of(code, mutant.function)
         for node in mutant.tree.body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == mutant.function:
@@ -119,11 +122,10 @@ class Judge:
             if name in getattr(other, "__dict__", {}):
                 setattr(other, name, value)
         # Defaults of arguments were taken from it before.
-        for each in gc.get_objects():
-            if isinstance(each, FunctionType) and each.__module__ == self.module.__name__:
-                each.__defaults__ = tuple(value if d is old else d for d in each.__defaults__ or ()) or None
-                keywords = each.__kwdefaults__ or {}
-                each.__kwdefaults__ = {key: value if d is old else d for key, d in keywords.items()} or None
+        for each in self.functions:
+            each.__defaults__ = tuple(value if d is old else d for d in each.__defaults__ or ()) or None
+            keywords = each.__kwdefaults__ or {}
+            each.__kwdefaults__ = {key: value if d is old else d for key, d in keywords.items()} or None
 
 
 def code_of(module: CodeType, function: str) -> CodeType:
@@ -133,12 +135,11 @@ def code_of(module: CodeType, function: str) -> CodeType:
     return next(each for each in (*inner, *within) if each.co_qualname == function)
 
 
-def in_child(job: Callable[[], Any], limit: float) -> Any:
-    """What `job` returns in a process of its own; None if it dies or takes more than `limit` CPU seconds."""
+def in_child(job: Callable[[], Any]) -> Any:
+    """What `job` returns in a process of its own; None if it dies or takes more than LONGEST_WAIT."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        resource.setrlimit(resource.RLIMIT_CPU, (int(limit) + 1, int(limit) + 1))
         with open(os.devnull, "w") as nothing, contextlib.suppress(BaseException):
             os.dup2(nothing.fileno(), 1)
             os.dup2(nothing.fileno(), 2)
@@ -159,7 +160,8 @@ def judge_all(module: str, chosen: Sequence[Mutant]) -> tuple[int, list[Mutant]]
     chosen = [mutant for mutant in chosen if not any(f" {mutant}" in line for line in known)]
     judge = Judge(module, chosen)
     options = ["-p", "no:cacheprovider", "-p", "no:faulthandler", "-m", "not slow and not browser"]
-    options += ["--hypothesis-seed=0", f"--timeout={3 * LONGEST_TEST}"]
+    # No limit by the clock: what else runs here would kill mutants.
+    options += ["--hypothesis-seed=0", "--timeout=0"]
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         ended = pytest.main([*options, *TESTS[module].split()], plugins=[judge])
@@ -178,6 +180,9 @@ def main() -> int:
         given = [word for word in sys.argv[1:] if word not in options.modules]
         return max([run_alone(module, given) for module in options.modules])
     (module,) = options.modules
+    if ".kernels." in module:
+        # Kernels are tested as plain Python, without numba's compiler, which is imported later.
+        os.environ["NUMBA_DISABLE_JIT"] = "1"
     source = Path(importlib.util.find_spec(module).origin).read_text(encoding="utf-8")
     written = [by_hand(source, *each) for each in BY_HAND.get(module, ())]
     chosen = [] if options.by_hand else mutants(source)
@@ -191,14 +196,17 @@ def main() -> int:
 
 
 def run_alone(module: str, given: Sequence[str]) -> int:
-    """A process for each module: kernels are tested as plain Python, without numba's compiler."""
-    plain = {"NUMBA_DISABLE_JIT": "1"} if ".kernels." in module else {}
-    command = [sys.executable, "-m", "tests.mutation", module, *given]
-    return subprocess.run(command, env={**os.environ, **plain}).returncode
+    """A process for each module."""
+    return subprocess.run([sys.executable, "-m", "tests.mutation", module, *given]).returncode
 
 
 if __name__ == "__main__":
     os.chdir(ROOT)
-    settings.register_profile("mutation", phases=[Phase.explicit, Phase.generate], database=None)
+    settings.register_profile(
+        "mutation",
+        phases=[Phase.explicit, Phase.generate],
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
     settings.load_profile("mutation")
     sys.exit(main())

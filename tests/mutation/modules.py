@@ -1,20 +1,24 @@
 """Which modules are mutated, and what has to notice."""
 
+STREAMS = "tests/formats/test_json_stream.py tests/formats/test_profiler_timeline.py"
+CSV = "tests/formats/test_csv_table.py tests/formats/test_import_csv.py"
 BAD_FILES = "tests/formats/test_import_bad.py"
+CERTIFICATES = "tests/verify/test_certificates.py"
+NOT_AS_PYTHON = "--deselect=tests/verify/test_validate.py::test_one_overlap_among_300_000_buffers_is_found"
 TESTS = {
     "memplan_engine.lifetimes": "tests/test_lifetimes.py tests/test_planner.py",
     "memplan_engine.bounds": "tests/test_bounds.py tests/verify",
     "memplan_engine.verify.validate": "tests/verify tests/strategies/test_shared_objects.py",
     "memplan_engine.verify.certificates": "tests/verify tests/test_bounds.py",
-    "memplan_engine.kernels.verify.recheck": "tests/verify/test_certificates.py",
-    "memplan_engine.kernels.verify.sweep": "tests/verify/test_validate.py tests/kernels/test_kernels.py",
+    "memplan_engine.kernels.verify.recheck": f"tests/kernels/test_recheck.py {CERTIFICATES}",
+    "memplan_engine.kernels.verify.sweep": f"tests/verify/test_validate.py {NOT_AS_PYTHON}",
     "memplan_engine.rewrites.reuse.check_reuse": "tests/rewrites",
     "memplan_engine.rewrites.reuse.breaches": "tests/rewrites",
     "memplan_engine.runtime.trial.safety": "tests/runtime/test_runtime_safety.py",
     "memplan_engine.formats.read_limits": f"tests/formats/test_import_csv.py {BAD_FILES}",
-    "memplan_engine.formats.json_stream": f"tests/formats/test_profiler_timeline.py {BAD_FILES}",
-    "memplan_engine.formats.csv_tables.csv_table": f"tests/formats/test_import_csv.py {BAD_FILES}",
-    "memplan_engine.formats.csv_tables.csv_reader": f"tests/formats/test_import_csv.py {BAD_FILES}",
+    "memplan_engine.formats.json_stream": STREAMS,
+    "memplan_engine.formats.csv_tables.csv_table": f"{CSV} {BAD_FILES}",
+    "memplan_engine.formats.csv_tables.csv_reader": f"{CSV} {BAD_FILES}",
 }
 BY_HAND = {
     "memplan_engine.lifetimes": [

@@ -13,6 +13,7 @@ import numpy as np
 
 from memplan_engine.graph import Graph, Op, Role, Storage, Tensor, check_graph
 from memplan_engine.plan import Plan
+from memplan_engine.rewrites.reuse import Rule, check_reuse
 from memplan_engine.schedule import Schedule
 
 ITEM = 4
@@ -242,3 +243,32 @@ def _join(inputs: list[np.ndarray], out: np.ndarray) -> None:
         ):
             for index in product(*map(range, part.shape)):
                 block[index] = part[index]
+
+
+def net_of_four() -> Builder:
+    net = Builder()
+    net.input("x", 4)
+    net.op("aten.conv2d", "x", "a", 4)
+    net.op("aten.relu", "a", "b", 4)
+    return net
+
+
+def moved(graph: Graph, **homes: tuple[str, int]) -> Graph:
+    """`graph` with some tensors at another storage and byte, and `mutates` to suit."""
+    tensors = tuple(
+        replace(t, storage=homes[t.name][0], offset=homes[t.name][1]) if t.name in homes else t
+        for t in graph.tensors
+    )
+    place = {t.name: (t.storage, t.offset) for t in tensors}
+
+    def said(op: Op) -> tuple[str, ...]:
+        return tuple(n for n in op.inputs if any(o in homes and place[n] == place[o] for o in op.outputs))
+
+    ops = tuple(replace(op, mutates=tuple(dict.fromkeys((*op.mutates, *said(op))))) for op in graph.ops)
+    return replace(graph, tensors=tensors, ops=ops)
+
+
+def found(
+    original: Graph, reused: Graph, schedule: Schedule | None = None
+) -> list[tuple[Rule, str, str, str]]:
+    return [(b.rule, b.op, b.tensor, b.overwritten_by) for b in check_reuse(original, reused, schedule)]

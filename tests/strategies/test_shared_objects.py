@@ -286,6 +286,23 @@ def test_an_object_that_reaches_into_another_is_named():
     assert validate_plan(adopt(PAIR, [0, 6], objects=[0, 0])).valid
 
 
+def test_objects_in_the_way_are_named_by_the_buffers_that_are():
+    # Of object 1, a is not at its lowest byte, z has no bytes; d of object 2 begins at the same byte as c.
+    problem = make_problem([0, 1, 5, 9, 9], [1, 2, 9, 10, 10], [5, 0, 10, 10, 10], names="azbcd")
+    report = validate_plan(adopt(problem, [20, 5, 0, 5, 5], objects=[1, 1, 0, 1, 2]))
+    assert [violation.message for violation in report.violations if violation.rule is Rule.OBJECTS] == [
+        "object 1 with c reaches into object 0 with b in bytes 5–9",
+        "object 2 with d reaches into object 1 with a in bytes 5–14",
+    ]
+    # Of objects that end at the same byte the lowest is named.
+    problem = make_problem([0, 1, 2], [1, 2, 3], [10, 5, 5], names="abc")
+    report = validate_plan(adopt(problem, [0, 5, 7], objects=[0, 1, 2]))
+    assert [violation.message for violation in report.violations] == [
+        "object 1 with b reaches into object 0 with a in bytes 5–9",
+        "object 2 with c reaches into object 0 with a in bytes 7–9",
+    ]
+
+
 @pytest.mark.parametrize(
     ("objects", "message"),
     [
@@ -298,6 +315,7 @@ def test_an_object_that_reaches_into_another_is_named():
 def test_a_column_of_objects_that_makes_no_sense(objects, message):
     report = validate_plan(adopt(PAIR, [0, 8], objects=objects))
     assert [violation.message for violation in report.violations] == [message]
+    assert report.counts == {Rule.OBJECTS: 1}
 
 
 @given(problem=drawn.problems(least=2, fixed=False), data=st.data())

@@ -167,8 +167,7 @@ def _distinct(fields: Sequence[str], ids: list[str]) -> tuple[str, ...]:
     """The names, with the id behind those that occur more than once; the ids if that does not help."""
     names = [field.strip() or own for field, own in zip(fields, ids, strict=True)]
     counts = Counter(names)
-    if len(counts) < len(names):
-        names = [f"{n}#{own}" if counts[n] > 1 else n for n, own in zip(names, ids, strict=True)]
+    names = [f"{n}#{own}" if counts[n] > 1 else n for n, own in zip(names, ids, strict=True)]
     return tuple(names if len(set(names)) == len(names) else ids)
 
 
@@ -192,8 +191,8 @@ def _gaps(table: Table, inclusive: int) -> dict[int, tuple[Gap, ...]]:
     if count > MAX_GAPS:
         raise InputError(table.source, "field gaps", f"{count:,} gaps", f"at most {MAX_GAPS:,}")
     for row, field in enumerate(table.columns["gaps"]):
-        if field and not field.isspace():
-            gaps[row] = tuple(_gap(table, row, text, inclusive) for text in field.split())
+        if texts := field.split():
+            gaps[row] = tuple(_gap(table, row, text, inclusive) for text in texts)
     return gaps
 
 
@@ -203,7 +202,7 @@ def _gap(table: Table, row: int, text: str, inclusive: int) -> Gap:
     if not numbers or max(numbers) > MAX_BYTES - inclusive:
         raise table.error(row, "field gaps", quoted(text), "gaps as lo-hi or lo-hi@winlo:winhi, below 2^63")
     start, end, low, high = numbers
-    return Gap(start, end + inclusive, low, high) if low != high else Gap(start, end + inclusive)
+    return Gap(start, end + inclusive, *((low, high) if low != high else ()))
 
 
 def _with_line(table: Table, ids: list[str], error: InputError) -> InputError:

@@ -174,4 +174,4 @@ def _check_width(table: Table, row: int, found: int, width: int) -> None:
 
 def _all_digits(fields: Sequence[str]) -> bool:
     joined = "".join(fields)
-    return joined.isascii() and joined.isdigit() and "" not in fields
+    return joined.isascii() and joined.isdigit()

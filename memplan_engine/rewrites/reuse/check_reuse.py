@@ -44,8 +44,9 @@ class Piece:
 
 
 class Contents:
-    """A memory as runs of bytes, each from one write. Run r begins at `_starts[r]` and ends where the next
-    one begins; `_runs[r]` is its write, and the address at which byte 0 of that write would lie."""
+    """A memory, from address 0 on, as runs of bytes, each from one write. Run r begins at `_starts[r]` and
+    ends where the next one begins; `_runs[r]` is its write, and the address at which byte 0 of that write
+    would lie."""
 
     def __init__(self) -> None:
         self._starts: list[int] = [0]
@@ -56,22 +57,17 @@ class Contents:
         if low >= high:
             return
         first, last = bisect_left(self._starts, low), bisect_right(self._starts, high)
-        before = self._runs[last - 1]
-        starts, runs = [low], [(write, low - at)]
-        if last == 0 or self._starts[last - 1] != high:
-            starts.append(high)
-            runs.append(before)
-        else:
-            last -= 1
-        self._starts[first:last] = starts
-        self._runs[first:last] = runs
+        # What lay at `high` goes on behind it.
+        behind = self._runs[last - 1]
+        self._starts[first:last] = [low, high]
+        self._runs[first:last] = [(write, low - at), behind]
 
     def read(self, low: int, high: int) -> list[Piece]:
         """What the addresses `[low, high)` hold, counted from `low`, in as few pieces as possible."""
         pieces: list[Piece] = []
         if low >= high:
             return pieces
-        place = max(0, bisect_right(self._starts, low) - 1)
+        place = bisect_right(self._starts, low) - 1
         while place < len(self._starts) and self._starts[place] < high:
             begin = max(low, self._starts[place])
             end = min(high, self._starts[place + 1]) if place + 1 < len(self._starts) else high
@@ -91,11 +87,11 @@ class Contents:
 
 
 def first_difference(expected: list[Piece], actual: list[Piece]) -> tuple[int, int] | None:
-    """The first byte at which `actual` is not as in `expected`, and the write that is found there; bytes that
-    are undefined in `expected` may be anything. None when all is as expected."""
+    """The first byte at which `actual`, of as many bytes, is not as in `expected`, and the write that is
+    found there; bytes that are undefined in `expected` may be anything. None when all is as expected."""
     index = 0
     for piece in expected:
-        while index < len(actual) and actual[index].high <= piece.low:
+        while actual[index].high <= piece.low:
             index += 1
         scan = index
         while scan < len(actual) and actual[scan].low < piece.high:

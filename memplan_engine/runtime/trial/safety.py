@@ -52,8 +52,8 @@ def run_safely(
 ) -> SafeRun:
     """Run `program` once, with everything that `plan` has in the slab (policy `all`), and watch every op.
 
-    All bytes that belong to no live buffer are poisoned: at the start, again when a buffer's planned lifetime
-    ends, and before a new one is written. A second copy of the arena is kept; after each op every byte must
+    All bytes that belong to no live buffer are poisoned: at the start, and again when a buffer's planned
+    lifetime ends. A second copy of the arena is kept; after each op every byte must
     be as it was, but for the buffers that this op writes. This stands for a checksum of each buffer between
     its writer and its readers, and says which bytes changed. Before an op runs, the buffers that it reads
     must be alive in the plan, and a buffer that begins must not share a byte with one that is alive.
@@ -69,7 +69,7 @@ def run_safely(
         InputError: what `bind` refuses (with `force` not overlaps and lifetimes), inputs other than captured,
         a guard below 0.
     """
-    if not 0 <= guard <= MAX_BYTES:
+    if guard < 0:
         raise InputError(program.name, "guard", f"{guard} bytes", "0 or more bytes")
     check_values(program.module, program.name)
     binding = bind(program.graph, plan, force=force)
@@ -177,7 +177,7 @@ class _Watch(Interpreter):
         step = self.binding.step_of_op[op.name]
         for name in [name for name, region in self.live.items() if region.end <= step]:
             region = self.live.pop(name)
-            self._poison(region)
+            self.arena[region.low : region.high] = self.shadow[region.low : region.high] = POISON
         for tensor in (*op.inputs, *op.mutates):
             storage = self.binding.tensors[tensor].storage
             planned = self.binding.regions.get(storage)
@@ -213,13 +213,7 @@ class _Watch(Interpreter):
                     f"{self._name(op)} makes buffer {storage!r} at bytes {_bytes(region)}, of which "
                     f"{low}–{high - 1} ({high - low} bytes) belong to {other.storage!r}, which is alive"
                 )
-        if not overwritten:
-            self._poison(region)
         self.live[storage] = region
-
-    def _poison(self, region: Region) -> None:
-        self.arena[region.low : region.high] = POISON
-        self.shadow[region.low : region.high] = POISON
 
     def _check_returned(self) -> None:
         """What the graph returns must have been alive to the end."""
