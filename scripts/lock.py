@@ -8,6 +8,7 @@ runs in, in which all extras have to be installed.
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
@@ -17,7 +18,8 @@ LOCK = ROOT / "requirements.lock"
 LICENCES = ROOT / "docs" / "licences.md"
 LOCK_HEAD = """\
 # What `make` installs: the versions of constraints.txt with the hashes of their files, made by `make lock`.
-# Above each pin stand the extras of memplan that need it; "memplan" is memplan without extras.
+# Above each pin stand the extras of memplan that need it; "memplan" is memplan without extras. Of torch there
+# are the builds of two indexes: `lock.py` takes the one without CUDA where pip finds it.
 """
 LICENCES_HEAD = """\
 # Licences of what memplan installs
@@ -35,26 +37,44 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["--write"]:
         write(pins(Path(arguments[1]).read_text()))
         return 0
-    extras = set(arguments)
-    for pin, needed_by in pins(LOCK.read_text()).values():
-        if needed_by & ({"memplan"} | extras):
+    locked = pins(LOCK.read_text())
+    for version, (pin, needed_by) in locked.items():
+        if needed_by & {"memplan", *arguments} and version == chosen_build(version, set(locked)):
             print(pin)
     return 0
 
 
+def chosen_build(version: str, locked: set[str]) -> str:
+    """Of the `locked` builds of one version, "torch==2.13.0" and "torch==2.13.0+cpu", that which pip is to
+    take here: one with a name of its own where some index has it."""
+    name, _, number = version.partition("+")[0].partition("==")
+    builds = [other for other in locked if other.startswith(f"{name}=={number}+")]
+    if not builds:
+        return version
+    command = [sys.executable, "-m", "pip", "index", "versions", name]
+    offered = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    here = [build for build in builds if build.partition("==")[2] in offered]
+    return here[0] if here else f"{name}=={number}"
+
+
 def pins(text: str) -> dict[str, tuple[str, set[str]]]:
-    """Package → its pin with hashes, several lines, and the extras named above it."""
-    entries = re.findall(r"(?m)^(?:# (.*)\n)?((\S+?)==\S+(?: \\\n +--hash=\S+)+)$", text)
-    return {normalised(name): (pin, set(extras.split(", "))) for extras, pin, name in entries}
+    """Package and version → the pin with hashes, several lines, and the extras named above it."""
+    entries = re.findall(r"(?m)^(?:# (.*)\n)?(\S+==\S+(?: \\\n +--hash=\S+)+)$", text)
+    return {pin.split(" ", 1)[0]: (pin, set(extras.split(", "))) for extras, pin in entries}
 
 
 def write(hashed: dict[str, tuple[str, set[str]]]) -> None:
     """Write the lock and the table of licences.
 
-    The hashes that the lock has already for the same version are kept: an index serves other builds of torch
-    than the next one.
+    An index has builds of torch that another has not: those that the lock has of the same version are kept.
     """
     old = pins(LOCK.read_text()) if LOCK.exists() else {}
+    numbers = {version.partition("+")[0] for version in hashed}
+    hashed |= {
+        version: pin
+        for version, pin in old.items()
+        if version not in hashed and version.partition("+")[0] in numbers
+    }
     needed_by: dict[str, set[str]] = {}
     for extra in distribution("memplan").metadata.get_all("Provides-Extra") or []:
         for name in closure("memplan", {extra}):
@@ -62,17 +82,14 @@ def write(hashed: dict[str, tuple[str, set[str]]]) -> None:
     for name in closure("memplan", set()) | {"setuptools"}:
         needed_by[name] = {"memplan"}
     locked, rows = LOCK_HEAD, LICENCES_HEAD
-    for name in sorted(needed_by):
-        # A build of its own, as torch's 2.13.0+cpu, is found under the version without the build.
-        pin = hashed[name][0].replace("+cpu", "")
-        version = pin.split(" ", 1)[0].partition("==")[2]
-        hashes = set(re.findall(r"--hash=\S+", pin))
-        if name in old and old[name][0].split(" ", 1)[0] == pin.split(" ", 1)[0]:
-            hashes |= set(re.findall(r"--hash=\S+", old[name][0]))
-        lines = " \\\n    ".join([f"{name}=={version}", *sorted(hashes)])
-        extras = ", ".join(sorted(needed_by[name]))
-        locked += f"# {extras}\n{lines}\n"
-        rows += f"| {name} | {version} | {licence(name)} | {extras} |\n"
+    for pinned in sorted(hashed):
+        name, _, version = pinned.partition("==")
+        if normalised(name) not in needed_by:
+            continue
+        extras = ", ".join(sorted(needed_by[normalised(name)]))
+        locked += f"# {extras}\n{hashed[pinned][0]}\n"
+        if "+" not in version:
+            rows += f"| {normalised(name)} | {version} | {licence(name)} | {extras} |\n"
     LOCK.write_text(locked)
     LICENCES.write_text(rows)
 

@@ -204,7 +204,8 @@ def locked(*extras: str) -> dict[str, str]:
     command = [sys.executable, str(ROOT / "scripts" / "lock.py"), *extras]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert re.fullmatch(r"(\S+==\S+( \\\n    --hash=sha256:[0-9a-f]{64})+\n)+", printed)
-    return dict(line.split(" ")[0].split("==") for line in printed.splitlines() if "==" in line)
+    pairs = [line.split(" ")[0].split("==") for line in printed.splitlines() if "==" in line]
+    return {name: version.partition("+")[0] for name, version in pairs}
 
 
 def test_the_lock_holds_the_constraints() -> None:
@@ -214,13 +215,27 @@ def test_the_lock_holds_the_constraints() -> None:
     assert locked().items() < locked("torch").items() < locked("all").items() < locked("test").items()
 
 
-def test_the_lock_has_all_that_the_installed_packages_need() -> None:
+def test_of_two_builds_the_one_without_cuda_is_taken_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    lock = importlib.import_module("lock")
+    locked = {"torch==2.13.0", "torch==2.13.0+cpu", "numpy==2.0"}
+    assert locked - {"numpy==2.0"} <= lock.pins((ROOT / "requirements.lock").read_text()).keys()
+
+    def chosen(offered: str) -> list[str]:
+        done = subprocess.CompletedProcess([], 0, stdout=f"Available versions: {offered}")
+        monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+        return sorted(build for build in locked if lock.chosen_build(build, locked) == build)
+
+    assert chosen("2.14.0, 2.13.0+cpu, 2.13.0") == ["numpy==2.0", "torch==2.13.0+cpu"]
+    assert chosen("2.14.0, 2.13.0") == ["numpy==2.0", "torch==2.13.0"]
+
+
+def test_the_lock_has_all_that_the_installed_packages_need(monkeypatch: pytest.MonkeyPatch) -> None:
     """`make` installs without looking at what needs what: nothing may be missing."""
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        closure = importlib.import_module("lock").closure
-    finally:
-        sys.path.remove(str(ROOT / "scripts"))
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    closure = importlib.import_module("lock").closure
     for extra in ("torch", "dashboard", "test"):
         needed = closure("memplan", {extra})
         assert {"numpy", "llvmlite"} < needed
