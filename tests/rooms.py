@@ -125,13 +125,13 @@ ROOMS: dict[str, str] = {
         "units profile analysis strategies diffing recordings symbolic "
         "formats.memplan_json plotting reporters"
     ),
-    "memplan_dashboard.launch": "errors",
+    "memplan_dashboard.launch": "errors system",
     "memplan_dashboard.plan_view": "plotting",
     "memplan_dashboard.replay_view": "problem replay plotting",
     "memplan_dashboard.session": (
-        "units problem bounds plan analysis strategies planner recordings symbolic "
-        "rewrites.reuse feasibility what_if formats formats.allocator_files "
-        "formats.memplan_json files preparation plotting warm_up memplan_dashboard.background"
+        "units system problem bounds plan analysis strategies planner recordings symbolic "
+        "rewrites.reuse feasibility what_if formats formats.allocator_files formats.memplan_json "
+        "files preparation plotting warm_up memplan_dashboard.background"
     ),
     "memplan_dashboard.widgets": (
         "units problem profile analysis strategies planner recordings symbolic "

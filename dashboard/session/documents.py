@@ -10,9 +10,11 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import filterfalse
 from pathlib import Path
 
 import memplan_examples
@@ -50,9 +52,14 @@ from memplan_engine.recordings.allocator_recording import (
     pools,
     streams,
 )
+from memplan_engine.system import write_atomically
 from memplan_engine.units import format_bytes
 
 MOST_UPLOADS = 50
+LONGEST_NAME = 60
+"""Letters of an upload's name that are kept: names end at 255 bytes, and a letter may take four."""
+DRAFT_SECONDS = 3600.0
+"""Nobody writes for so long: what is older was left by a server that was killed."""
 UPLOADS = ("upload", "run")
 """What can be uploaded, as keys begin: documents, and runs, which the page Run shows."""
 EXAMPLE = "example:gpt2"
@@ -137,7 +144,7 @@ def path_of(key: str) -> Path:
     elif kind == "file":
         candidates = [path for known, path in _given().items() if known == key]
     elif kind in UPLOADS and re.fullmatch(r"[0-9a-f]{16}", name):
-        candidates = [path for path in sorted((_folder(kind) / name).glob("*")) if path.suffix != ".part"]
+        candidates = sorted(filterfalse(_is_draft, (_folder(kind) / name).glob("*")))
     if not candidates:
         raise InputError(key[:80], "", "no such document", "one of those in the list, or a new upload")
     return candidates[0]
@@ -154,19 +161,23 @@ def version_of(key: str) -> tuple[int, int]:
 
 def keep_upload(name: str, content: bytes, kind: str = "upload") -> tuple[str, bool]:
     """Keep an uploaded file, of a `kind` among UPLOADS; its key, and whether it is new. The oldest beyond
-    MOST_UPLOADS are removed."""
+    MOST_UPLOADS are removed, as is what servers that were killed have left half written. Raises InputError
+    where nothing can be kept."""
     digest = hashlib.sha256(content).hexdigest()[:16]
     folder = _folder(kind) / digest
-    safe = re.sub(r"[^\w.+-]", "_", Path(name).name)[-100:] or "upload"
+    safe = re.sub(r"[^\w.+-]", "_", Path(name).name)[-LONGEST_NAME:].lstrip(".") or "upload"
     is_new = not (folder / safe).exists()
     if is_new:
-        folder.mkdir(parents=True, exist_ok=True)
-        for stale in folder.iterdir():
-            stale.unlink()
-        part = folder / f"{safe}.part"
-        part.write_bytes(content)
-        part.rename(folder / safe)
-        for old in _uploads(kind)[MOST_UPLOADS:]:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for stale in filterfalse(_is_draft, folder.iterdir()):
+                stale.unlink(missing_ok=True)
+        except OSError as error:
+            expected = "a folder for uploads that may be written; XDG_CACHE_HOME names another"
+            raise InputError(str(folder), "", repr(error.strerror), expected) from error
+        write_atomically(folder / safe, content)
+        drafts = [path for path in filter(_is_draft, _kept(kind)) if _age(path) > DRAFT_SECONDS]
+        for old in (*_uploads(kind)[MOST_UPLOADS:], *drafts):
             _remove(old)
     return f"{kind}:{digest}", is_new
 
@@ -242,8 +253,9 @@ def _head(path: Path) -> bytes:
 
 
 def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)
-    if path.parent.exists() and not any(path.parent.iterdir()):
+    # Another session may do the same, or keep something beside it.
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
         path.parent.rmdir()
 
 
@@ -257,8 +269,16 @@ def _folder(kind: str) -> Path:
 
 
 def _uploads(kind: str) -> list[Path]:
-    files = [path for path in _folder(kind).glob("*/*") if path.suffix != ".part"]
-    return sorted(files, key=_age)
+    return sorted(filterfalse(_is_draft, _kept(kind)), key=_age)
+
+
+def _kept(kind: str) -> Iterator[Path]:
+    return _folder(kind).glob("*/*")
+
+
+def _is_draft(path: Path) -> bool:
+    """Whether `path` is what `write_atomically` has not finished: names of uploads begin with no dot."""
+    return path.name.startswith(".")
 
 
 def _age(path: Path) -> float:

@@ -120,7 +120,9 @@ def _source() -> tuple[str | None, bool]:
     with right:
         st.caption(plain("Reads " + "; ".join(importer.description for importer in importers()) + "."))
     if uploaded is not None:
-        return documents.keep_upload(uploaded.name, uploaded.getvalue())
+        with errors_shown():
+            return documents.keep_upload(uploaded.name, uploaded.getvalue())
+        return None, False
     return example, False
 
 
