@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from types import SimpleNamespace
 
@@ -295,6 +296,35 @@ def test_the_oldest_uploads_make_room(store, monkeypatch):
         documents.keep_upload("x.csv", content)
         time.sleep(0.01)
     assert sorted(path.read_bytes() for path in store.glob("*/*")) == [b"three", b"two"]
+
+
+def test_what_a_killed_server_left_is_no_upload_and_goes(store):
+    key, _ = documents.keep_upload("x.csv", b"one")
+    folder = store / "0123456789abcdef"
+    folder.mkdir()
+    (folder / ".y.csv.12.part").write_bytes(b"ha")
+    fresh = store / key.removeprefix("upload:") / ".x.csv.34.part"
+    fresh.write_bytes(b"tw")
+    assert list(documents.uploads()) == [key]
+    with pytest.raises(InputError, match="no such document"):
+        documents.path_of("upload:0123456789abcdef")
+    os.utime(folder / ".y.csv.12.part", (0, 0))
+    documents.keep_upload("y.csv", b"two")
+    assert not folder.exists()
+    # Somebody may be writing it.
+    assert fresh.exists()
+
+
+def test_any_name_can_be_uploaded(store):
+    for name in ("x.part", ".hidden", "計" * 80 + ".csv"):
+        key, _ = documents.keep_upload(name, name.encode())
+        assert documents.path_of(key).read_bytes() == name.encode()
+
+
+def test_where_nothing_can_be_kept_an_upload_says_so(store):
+    store.write_text("a file where the folder should be")
+    with pytest.raises(InputError, match="expected a folder for uploads that may be written; XDG_CACHE_HOME"):
+        documents.keep_upload("x.csv", b"one")
 
 
 def test_files_of_the_command_line_come_first_and_keep_apart(store, tmp_path, monkeypatch):
