@@ -24,6 +24,7 @@ from types import FrameType
 from memplan_dashboard.serving.door import host_name
 
 from memplan_engine.errors import MemplanError, MissingDependencyError
+from memplan_engine.system import end_with_parent
 
 APP = Path(__file__).with_name("app.py")
 HOST = "127.0.0.1"
@@ -111,10 +112,12 @@ def launch(
     `files` are opened by the app. A `port` in use is passed over for the next free one. A browser is opened
     when asked for and when there is a screen; the address is printed either way, once the server answers.
     `allow_hosts` are names under which a reverse proxy serves it.
-    Raises MissingDependencyError without Streamlit, MemplanError when no port is free or a name is none.
+    Raises MissingDependencyError without Streamlit, MemplanError when no port is free or a name is none, and
+    without a current folder or a home.
     """
     if importlib.util.find_spec("streamlit") is None:
         raise MissingDependencyError("streamlit", "dashboard", "the dashboard")
+    _check_folders()
     wanted = FIRST_PORT if port is None else port
     chosen = free_port(wanted)
     if chosen != wanted:
@@ -125,9 +128,22 @@ def launch(
     return 0
 
 
+def _check_folders() -> None:
+    """Raise MemplanError where Streamlit would not start for want of a folder."""
+    try:
+        Path.cwd()
+        Path.home()
+    except FileNotFoundError:
+        raise MemplanError("the current folder has been removed: start the dashboard elsewhere") from None
+    except RuntimeError:
+        raise MemplanError("HOME: found none, expected a folder, whose settings Streamlit reads") from None
+
+
 def _serve(line: list[str], url: str, open_browser: bool, ending: _Ending) -> int:
     # A session of its own, so that the terminal's Ctrl-C reaches us alone and we end the server in order.
-    server = subprocess.Popen(line, stdin=subprocess.DEVNULL, start_new_session=True)
+    # Should we be killed, Linux ends it with us; there is no other thread yet.
+    with_us = end_with_parent if os.name == "posix" else None
+    server = subprocess.Popen(line, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=with_us)
     try:
         ending.watch(server)
         deadline = time.monotonic() + STARTUP_SECONDS

@@ -17,7 +17,7 @@ from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
 from memplan_engine.recordings.allocator_recording import Snapshot
-from memplan_engine.system import by_name
+from memplan_engine.system import by_name, write_target
 
 __all__ = [
     "ImportOptions",
@@ -108,12 +108,11 @@ def _kinds() -> str:
 
 def check_target(path: Path | str, suffixes: tuple[str, ...], source: Path | None = None) -> None:
     """Raise InputError, before long work, when `path` could not be written: its suffix is none of `suffixes`,
-    its folder is not there, or it is the very file that was read."""
+    `write_target` refuses it, or it is the very file that was read."""
     path = Path(path)
     _check_suffix(path, suffixes)
-    if not path.parent.is_dir():
-        raise InputError(str(path), "", "a folder that does not exist", "an existing folder")
-    if source is not None and path.exists() and path.samefile(source):
+    target = write_target(path)
+    if source is not None and target.exists() and source.exists() and target.samefile(source):
         raise InputError(str(path), "", "the input file as the output", "another name: it would be lost")
 
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
+import signal
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from memplan_engine.errors import InputError
+
+PR_SET_PDEATHSIG = 1
+DRAFT_LETTERS = 50
+"""Of the target's name, in that of its draft: names end at 255 bytes, and a letter may take four."""
 
 
 def by_name(name: str) -> Any:
@@ -20,32 +27,72 @@ def by_name(name: str) -> Any:
     return getattr(import_module(module), attribute)
 
 
-def write_atomically(path: Path | str, data: bytes) -> None:
-    """Write `data` to `path`, replacing what stood there; on failure the old file is left as it was.
+def write_target(path: Path | str) -> Path:
+    """Where what is written to `path` goes: links are followed.
 
     Raises
     ------
     InputError: the folder does not exist, the place may not be written, or it is no regular file.
     """
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        raise InputError(str(path), "", "a folder or a device", "a file that may be written")
+    with _named(path):
+        target = Path(os.path.realpath(path))
+        if not target.parent.is_dir():
+            raise InputError(str(path), "", "a folder that does not exist", "an existing folder")
+        if target.exists() and not target.is_file():
+            raise InputError(str(path), "", "a folder or a device", "a file that may be written")
+        for place in (target.parent, target):
+            # A new file takes the place of the old one, which the rights of the folder alone would allow.
+            if place.exists() and not os.access(place, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return target
+
+
+def write_atomically(path: Path | str, data: bytes) -> None:
+    """Write `data` to `path`, replacing what stood there, whose permissions stay. On failure, were it that of
+    the power, the old file is left as it was; a process that is killed may leave a `.NAME.….part` beside it.
+
+    Raises
+    ------
+    InputError: what `write_target` raises, or a disk that takes no more.
+    """
+    target = write_target(path)
     # Beside the target, so that the final move stays on one file system and is atomic.
-    draft = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.part")
-    try:
+    draft = target.with_name(f".{target.name[:DRAFT_LETTERS]}.{secrets.token_hex(8)}.part")
+    with _named(path):
         try:
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+                if target.exists():
+                    draft.chmod(target.stat().st_mode & 0o777)
                 file.write(data)
+                file.flush()
+                # A file system may move a file before it writes its content: without this, a failure of the
+                # power in between would leave an empty one.
+                os.fsync(file.fileno())
             draft.replace(target)
         except BaseException:
             with contextlib.suppress(OSError):
                 draft.unlink(missing_ok=True)
             raise
+
+
+@contextlib.contextmanager
+def _named(path: Path | str) -> Iterator[None]:
+    """Errors of the system in writing become InputErrors that name `path`."""
+    try:
+        yield
     except FileNotFoundError:
         raise InputError(str(path), "", "a folder that does not exist", "an existing folder") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(str(path), "", f"{reason!r} on writing", "a file that may be written") from None
+
+
+def end_with_parent() -> None:
+    """Have Linux end this process when the thread that started it is gone, even while it is held."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def count_cores() -> int:

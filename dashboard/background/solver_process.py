@@ -7,7 +7,6 @@ ends, too. Never imports Streamlit.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -27,13 +26,13 @@ from memplan_engine.planner import make_plan
 from memplan_engine.problem import Ints
 from memplan_engine.strategies import get_strategy
 from memplan_engine.strategies.base import Placement, Progress, SolveLimits, Strategy, with_capacity
+from memplan_engine.system import end_with_parent
 
 TELL_SECONDS = 0.2
 """How often progress is told while nothing better is found."""
 LEAST_SECONDS = 0.05
 """The least time between two messages, however fast improvements come."""
 LONGEST_SECONDS = 86_400.0
-PR_SET_PDEATHSIG = 1
 NICENESS = 5
 """Pages come first: the solver takes what the server leaves."""
 
@@ -110,15 +109,6 @@ def _done(plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:
         "cut_short": plan.cut_short,
     }
     return values, {"offsets": plan.offsets}
-
-
-def end_with_parent() -> None:
-    """Have Linux end this process when the thread that started it is gone, even while it is held.
-
-    Elsewhere, and before this, the end of the input does the same for a process that runs.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def take_pipes() -> tuple[dict[str, Any], dict[str, Ints], BinaryIO, BinaryIO]:

@@ -31,6 +31,8 @@ MOST_BYTES = 2 << 30
 """Of one visitor, all kinds together; the oldest make room, too."""
 MOST_BYTES_IN_ALL = 8 << 30
 """Of all visitors; beyond it nothing is taken, for nobody's uploads make room for another's."""
+DRAFT_SECONDS = 3600.0
+"""Nobody writes for so long: what is older was left by a server that was killed."""
 MOST_NAME_BYTES = 200
 """A file system takes 255."""
 RULES = (
@@ -58,7 +60,10 @@ def keep(name: str, content: bytes, kind: str = KINDS[0]) -> tuple[str, bool]:
                 _make_room(path.name, len(content), kind)
                 _write(path, content)
         except OSError as error:
-            raise MemplanError(f"{path.name}: cannot be kept: {error.strerror}") from error
+            raise MemplanError(
+                f"{path.name}: cannot be kept in {_store()}: {error.strerror}; XDG_CACHE_HOME names another "
+                "folder for it"
+            ) from error
     return f"{kind}:{digest}", True
 
 
@@ -127,6 +132,9 @@ def _make_room(name: str, nbytes: int, kind: str) -> None:
         raise InputError(name, "", format_bytes(nbytes), f"at most {format_bytes(MOST_BYTES)} to upload")
     _forget_the_gone()
     own = folder()
+    for draft in own.glob("*.part"):
+        if _age(draft) > DRAFT_SECONDS:
+            draft.unlink(missing_ok=True)
     kept = _latest_first(own)
     of_kind = [path for path in kept if path.parent.parent.name == kind]
     going = of_kind[MOST_UPLOADS - 1 :]

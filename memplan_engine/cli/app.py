@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
@@ -144,10 +145,7 @@ USAGE: type[BaseException] = next(
 def run(arguments: Sequence[str]) -> int:
     """Run the command line `arguments`, and give its exit code; raises KeyboardInterrupt after Ctrl-C."""
     on_first_compilation(
-        lambda: print(
-            "memplan: compiling kernels that no command needed before; later runs take them from the cache",
-            file=sys.stderr,
-        )
+        lambda: _say("compiling kernels that no command needed before; later runs take them from the cache")
     )
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -159,10 +157,11 @@ def run(arguments: Sequence[str]) -> int:
     except USAGE as error:
         return _explain(error)
     except MemplanError as error:
-        print(f"memplan: {error}", file=sys.stderr)
+        _say(str(error))
         return error.exit_code
     except OSError as error:
-        print(f"memplan: cannot write: {error.strerror or error}", file=sys.stderr)
+        # Of a file there is a name, of what is printed none.
+        _say(f"{error.filename or 'cannot write'}: {error.strerror or error}")
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
     if code == INTERRUPTED:
@@ -176,5 +175,11 @@ def _explain(error: Any) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
     else:
-        print(f"memplan: {one_line(error.format_message(), 300)} (see --help)", file=sys.stderr)
+        _say(f"{one_line(error.format_message(), 300)} (see --help)")
     return 2
+
+
+def _say(message: str) -> None:
+    """One line on stderr; where that takes nothing, the exit code has to do."""
+    with contextlib.suppress(OSError):
+        print(f"memplan: {message}", file=sys.stderr)

@@ -22,6 +22,7 @@ def main() -> NoReturn:
     """Run the command line and end the process; a MemplanError becomes one line on stderr and exit code 2."""
     heavy = bool(set(sys.argv[1:2]) & set(HEAVY_VERBS))
     try:
+        _open_streams()
         _start_quickly(heavy)
         from memplan_engine.cli.app import run
 
@@ -34,6 +35,18 @@ def main() -> NoReturn:
         # Other people's code, as PyTorch itself, may have left something to be done at the end.
         sys.exit(code)
     _leave(code)
+
+
+def _open_streams() -> None:
+    """Let those of stdin, stdout and stderr that are closed lead nowhere: else the next file that is opened
+    would get such a number, and what is printed would go into it."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest number that is free, which is this one; for children, too.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
 
 
 def _start_quickly(heavy: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from types import SimpleNamespace
 
@@ -318,6 +319,34 @@ def test_the_oldest_uploads_make_room(store, monkeypatch):
         uploads.keep("x.csv", content)
         time.sleep(0.01)
     assert sorted(path.read_bytes() for path in store.glob("*/*/*")) == [b"three", b"two"]
+
+
+def test_what_a_killed_server_left_is_no_upload_and_goes(store):
+    key, _ = uploads.keep("x.csv", b"one")
+    old, fresh = (uploads.folder() / f"{name}.part" for name in ("old", "fresh"))
+    for draft in (old, fresh):
+        draft.write_bytes(b"tw")
+    assert list(uploads.listed()) == [key]
+    os.utime(old, (0, 0))
+    uploads.keep("y.csv", b"two")
+    assert not old.exists()
+    # Somebody may be writing it.
+    assert fresh.exists()
+
+
+def test_any_name_can_be_uploaded(store):
+    for name in ("x.part", ".hidden", "計" * 80 + ".csv"):
+        key, _ = uploads.keep(name, name.encode())
+        assert documents.path_of(key).read_bytes() == name.encode()
+
+
+def test_where_nothing_can_be_kept_an_upload_says_so(store):
+    (store.parent if uploads.folder() == store else uploads.folder().parent).mkdir(
+        parents=True, exist_ok=True
+    )
+    uploads.folder().write_text("a file where the folder should be")
+    with pytest.raises(MemplanError, match=r"x.csv: cannot be kept in .*: .*; XDG_CACHE_HOME names another"):
+        uploads.keep("x.csv", b"one")
 
 
 def test_files_of_the_command_line_come_first_and_keep_apart(store, tmp_path, monkeypatch):

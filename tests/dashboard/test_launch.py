@@ -337,3 +337,29 @@ def test_the_app_gets_the_files_and_asks_no_other_host(
         assert tab.page.get_by_text("Deploy").count() == 0
         tab.close()
     assert not launch.is_healthy(url)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody tells a process of its parent's end")
+def test_a_launcher_that_is_killed_takes_its_server_along(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    server = f"import os, time; open({str(note)!r}, 'w').write(f'{{os.getpid()}}\\n'); time.sleep(60)"
+    script = (
+        "import sys\n"
+        "from memplan_dashboard import launch\n"
+        f"launch.command = lambda *_: [sys.executable, '-c', {server!r}]\n"
+        "launch.launch(open_browser=False)\n"
+    )
+    launcher = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT)
+    wait_until(lambda: note.exists() and note.read_text().endswith("\n"))
+    launcher.kill()
+    launcher.wait()
+    wait_until(lambda: has_ended(int(note.read_text())))
+
+
+def test_without_a_home_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(MemplanError, match="HOME: found none"):
+        launch.launch()

@@ -77,7 +77,7 @@ def diff_(
     output_format = _format(written_as, output, as_json)
     if output:
         for source in (base, head):
-            check_target(output, (output.suffix.lower(),), source if source.exists() else None)
+            check_target(output, (output.suffix.lower(),), source)
     plans = [_side(file, how, strategy, seconds, seed, threads) for file in (base, head)]
     changes = diff(*_told_apart(plans, (base, head)))
     text = _as_format(changes, limit, output_format, all_rows, FILE_WIDTH if output else None)

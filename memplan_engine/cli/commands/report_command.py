@@ -122,7 +122,7 @@ def _check_targets(page: Path | None, png: Path | None, svg: Path | None, source
         raise InputError("report", "", "nothing to write", "-o report.html, --svg or --png")
     for path, suffixes in ((page, (".html", ".htm")), (png, (".png",)), (svg, (".svg",))):
         if path:
-            check_target(path, suffixes, source if source.exists() else None)
+            check_target(path, suffixes, source)
     if png:
         need_pillow()
 

@@ -1,0 +1,207 @@
+"""Every verb that writes, killed on the way or short of space: the old file is there, or the new one is
+whole, and the next run works."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+import pytest
+from PIL import Image
+
+from memplan_engine.cli.app import VERBS, load_verb
+from memplan_engine.files import load
+from tests.support.buffer_list import BUFFERS
+from tests.support.fork_server import ForkServer
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, signals and limits of Linux")
+
+OLD = b"what was here before\n"
+MODELS = """
+import torch
+
+def net():
+    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU()).eval(), (torch.rand(4, 8),)
+"""
+SCRATCH = "list.csv", "models.py", "recorded.json", "said", "__pycache__"
+KILLS = 20
+"""At random moments, of each command."""
+MOST_LINES = 200
+
+
+class Writing(NamedTuple):
+    """A command line, its exit code, and the options that name what it writes."""
+
+    line: str
+    options: tuple[str, ...] = ("output",)
+    code: int = 0
+
+
+WRITING = {
+    "plan": (
+        Writing("plan list.csv -o plan.json"),
+        Writing("plan list.csv -o plan.csv --capacity 169 --core core.csv", ("output", "core"), 1),
+    ),
+    "diff": (
+        Writing("diff list.csv list.csv --strategy greedy_by_size -o diff.json"),
+        Writing("diff list.csv list.csv --strategy greedy_by_size -o diff.md"),
+    ),
+    "what-if": (
+        Writing("what-if list.csv --pin a=0 -o plan.json --save-edits edits.json", ("output", "save_edits")),
+    ),
+    "report": (
+        Writing(
+            "report list.csv --compare none -o page.html --svg plan.svg --png plan.png",
+            ("output", "png", "svg"),
+        ),
+    ),
+    "snapshot": (Writing("snapshot recorded.json -o plan.json"),),
+    "replay": (Writing("replay list.csv -o replay.json"),),
+    "capture": (Writing("capture models.py:net -o graph.json"),),
+    "run": (
+        Writing(
+            "run models.py:net -o run.json --trace trace.json --observation seen.json",
+            ("output", "trace", "observation"),
+        ),
+    ),
+    "observe": (Writing("observe models.py:net -o seen.json --trace trace.json", ("output", "trace")),),
+}
+READ = {"schedule", "edits", "plan"}
+"""Options of a path that is read."""
+COMMANDS = [writing for several in WRITING.values() for writing in several]
+
+
+def is_whole(path: Path) -> bool:
+    """Whether `path` holds something finished, of the kind that its name says."""
+    try:
+        match path.suffix:
+            case ".json":
+                json.loads(path.read_text())
+            case ".csv":
+                load(path)
+            case ".svg":
+                ElementTree.parse(path)
+            case ".png":
+                with Image.open(path) as image:
+                    image.load()
+            case ".html":
+                return path.read_text().rstrip().endswith("</html>")
+            case ".md":
+                return path.read_text().endswith("\n") and path.read_bytes() != OLD
+    except Exception:
+        return False
+    return True
+
+
+def test_every_option_that_writes_is_in_the_table() -> None:
+    for verb in VERBS:
+        paths = {
+            each.name
+            for each in load_verb(verb).params
+            if each.param_type_name == "option" and "Path" in type(each.type).__name__
+        }
+        written = {option for writing in WRITING.get(verb, ()) for option in writing.options}
+        assert paths - READ == written, verb
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    server = ForkServer()
+    yield server
+    server.close()
+
+
+class Place(NamedTuple):
+    """A folder with the inputs, in which one command runs."""
+
+    run: Callable[..., int]
+    folder: Path
+    targets: list[Path]
+
+    def renew(self) -> None:
+        """Old files, nothing else."""
+        for path in self.folder.iterdir():
+            if path.name not in SCRATCH:
+                path.unlink()
+        for target in self.targets:
+            target.write_bytes(OLD)
+
+    def check(self) -> list[bool]:
+        """Each target is old or whole, and nothing else but drafts is new; which ones are new."""
+        for path in self.folder.iterdir():
+            assert path.name in SCRATCH or path in self.targets or path.match(".*.part"), path
+        changed = [target.read_bytes() != OLD for target in self.targets]
+        assert all(is_whole(path) for path, new in zip(self.targets, changed, strict=True) if new)
+        return changed
+
+
+@pytest.fixture
+def place(server: ForkServer, tmp_path: Path, request: pytest.FixtureRequest) -> Place:
+    writing: Writing = request.param
+    (tmp_path / "list.csv").write_text(BUFFERS)
+    (tmp_path / "models.py").write_text(MODELS)
+    words = writing.line.split()
+    if "recorded.json" in words:
+        assert server("observe", "models.py:net", "-o", "recorded.json", folder=tmp_path, warm=True) == 0
+    names = [word for word in words[2:] if "." in word and word not in SCRATCH]
+    assert len(names) == len(writing.options)
+    place = Place(
+        lambda **how: server(*words, folder=tmp_path, **how), tmp_path, [tmp_path / n for n in names]
+    )
+    place.renew()
+    assert place.run(warm=True) == writing.code, (tmp_path / "said").read_text()
+    assert all(place.check())
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", COMMANDS, ids=[each.line for each in COMMANDS], indirect=True)
+def test_a_kill_between_any_two_steps_of_writing_leaves_old_or_new(place: Place) -> None:
+    seen = []
+    # Where several files are written, every second or third step: the writer is one.
+    for line in range(1, MOST_LINES, len(place.targets)):
+        place.renew()
+        if place.run(at_line=line) != -9:
+            break
+        seen.append(sum(place.check()))
+        # With whatever was left behind.
+        if len(seen) % 10 == 0:
+            assert place.run() in (0, 1)
+            assert all(place.check())
+    assert all(place.check())
+    # Before anything, after each file, and none of them lost again.
+    assert seen == sorted(seen)
+    assert set(seen) >= {*range(len(place.targets))}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", COMMANDS, ids=[each.line for each in COMMANDS], indirect=True)
+def test_a_kill_at_any_time_leaves_old_or_new(place: Place) -> None:
+    begun = time.perf_counter()
+    place.run()
+    life = time.perf_counter() - begun
+    draw = random.Random(16)
+    place.renew()
+    codes = [place.run(after=draw.uniform(1e-4, life)) for _ in range(KILLS)]
+    place.check()
+    assert -9 in codes
+    assert place.run() in (0, 1)
+    assert all(place.check())
+
+
+@pytest.mark.parametrize("place", COMMANDS, ids=[each.line for each in COMMANDS], indirect=True)
+@pytest.mark.slow
+def test_a_full_disk_leaves_the_old_file_and_one_line(place: Place) -> None:
+    place.renew()
+    assert place.run(most=60) == 2
+    said = (place.folder / "said").read_text().splitlines()
+    assert said[-1].startswith("memplan: ")
+    assert "'File too large' on writing" in said[-1]
+    assert not any(place.check())
+    assert not list(place.folder.glob(".*.part"))
