@@ -34,7 +34,8 @@ def ask(kind: str = "http", names: tuple[str, ...] = (), **headers: str | list[s
 
 
 @pytest.mark.parametrize(
-    "host", [*sorted(LOOPBACK), OWN, "localhost:9000", "[::1]:8501", "LocalHost:8501", "localhost.", "plans.example"]
+    "host",
+    [*sorted(LOOPBACK), OWN, "localhost:9000", "[::1]:8501", "LocalHost:8501", "localhost.", "plans.example"],
 )
 @pytest.mark.parametrize("kind", ["http", "websocket"])
 def test_names_of_this_machine_come_in_and_those_allowed(kind: str, host: str) -> None:
