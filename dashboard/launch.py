@@ -35,7 +35,7 @@ STOP_SECONDS = 5.0
 
 def command(files: Sequence[Path], port: int, app: Path = APP, allow_hosts: Sequence[str] = ()) -> list[str]:
     """Return the command line that serves `app` on `port` with `files` as its arguments, under the names of
-    this machine and `allow_hosts`; MemplanError for one that is no name."""
+    this machine and `allow_hosts`, until its input ends; MemplanError for one that is no name."""
     for name in allow_hosts:
         if host_name(name) != name.lower():
             found = repr(name[:80])
@@ -126,8 +126,9 @@ def launch(
 
 
 def _serve(line: list[str], url: str, open_browser: bool, ending: _Ending) -> int:
-    # A session of its own, so that the terminal's Ctrl-C reaches us alone and we end the server in order.
-    server = subprocess.Popen(line, stdin=subprocess.DEVNULL, start_new_session=True)
+    # A session of its own, so that the terminal's Ctrl-C reaches us alone and we end the server in order. Its
+    # input ends with us, however we end.
+    server = subprocess.Popen(line, stdin=subprocess.PIPE, start_new_session=True)
     try:
         ending.watch(server)
         deadline = time.monotonic() + STARTUP_SECONDS

@@ -218,6 +218,21 @@ def test_starts_without_a_prompt_and_stops_without_a_trace(
     assert list(home.iterdir()) == []
 
 
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_a_killed_launcher_leaves_no_server(tmp_path: Path, tiny_app: Path) -> None:
+    launcher = start_launcher(tiny_app, tmp_path, launch.free_port(8750))
+    assert launcher.stdout is not None
+    while "Ctrl-C" not in (line := launcher.stdout.readline()):
+        assert line
+    address = re.search(r"http://127\.0\.0\.1:\d+", line)
+    children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children")
+    pids = [int(word) for word in children.read_text().split()] if children.exists() else []
+    launcher.kill()
+    launcher.communicate(timeout=20)
+    assert address
+    wait_until(lambda: not launch.is_healthy(address[0]) and all(map(has_ended, pids)), 5)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="process groups")
 def test_stop_ends_what_the_server_started(tmp_path: Path) -> None:
     """A server that ignores the polite signal and has a child: both are gone afterwards."""
