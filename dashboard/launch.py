@@ -24,7 +24,6 @@ from types import FrameType
 from memplan_dashboard.serving.door import host_name
 
 from memplan_engine.errors import MemplanError, MissingDependencyError
-from memplan_engine.system import end_with_parent
 
 APP = Path(__file__).with_name("app.py")
 HOST = "127.0.0.1"
@@ -36,7 +35,7 @@ STOP_SECONDS = 5.0
 
 def command(files: Sequence[Path], port: int, app: Path = APP, allow_hosts: Sequence[str] = ()) -> list[str]:
     """Return the command line that serves `app` on `port` with `files` as its arguments, under the names of
-    this machine and `allow_hosts`; MemplanError for one that is no name."""
+    this machine and `allow_hosts`, until its input ends; MemplanError for one that is no name."""
     for name in allow_hosts:
         if host_name(name) != name.lower():
             found = repr(name[:80])
@@ -140,10 +139,9 @@ def _check_folders() -> None:
 
 
 def _serve(line: list[str], url: str, open_browser: bool, ending: _Ending) -> int:
-    # A session of its own, so that the terminal's Ctrl-C reaches us alone and we end the server in order.
-    # Should we be killed, Linux ends it with us; there is no other thread yet.
-    with_us = end_with_parent if os.name == "posix" else None
-    server = subprocess.Popen(line, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=with_us)
+    # A session of its own, so that the terminal's Ctrl-C reaches us alone and we end the server in order. Its
+    # input ends with us, however we end.
+    server = subprocess.Popen(line, stdin=subprocess.PIPE, start_new_session=True)
     try:
         ending.watch(server)
         deadline = time.monotonic() + STARTUP_SECONDS

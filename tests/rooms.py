@@ -126,7 +126,7 @@ ROOMS: dict[str, str] = {
         "formats.memplan_json plotting reporters"
     ),
     "memplan_dashboard.serving": "",
-    "memplan_dashboard.launch": "errors system memplan_dashboard.serving",
+    "memplan_dashboard.launch": "errors memplan_dashboard.serving",
     "memplan_dashboard.plan_view": "plotting",
     "memplan_dashboard.replay_view": "problem replay plotting",
     "memplan_dashboard.session": (

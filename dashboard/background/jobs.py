@@ -90,7 +90,8 @@ class JobSnapshot:
 class ProcessJob:
     """Work that a process of its own does, until it is done, fails or is ended; all of it is thread-safe.
 
-    `session` is whose job it is, `fault` says why it failed.
+    `session` is whose job it is, `person` who has that session, and perhaps others; without one each session
+    is a person's. `fault` says why it failed.
     """
 
     WORK: ClassVar[str] = "work"
@@ -98,6 +99,7 @@ class ProcessJob:
 
     session: str
     _: KW_ONLY
+    person: str = ""
     state: State = State.WAITING
     fault: str = ""
     _process: subprocess.Popen[bytes] | None = None
@@ -106,6 +108,9 @@ class ProcessJob:
     _starts: int = 0
     _sent: bool = False
     _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self.person = self.person or self.session
 
     @property
     def seconds(self) -> float:
@@ -118,6 +123,10 @@ class ProcessJob:
         """The id of its process; None when it has none."""
         with self._lock:
             return None if self._process is None else self._process.pid
+
+    def make_way(self) -> bool:
+        """Give up its place and wait for the next turn; False where it cannot be held."""
+        return False
 
     def _enter(self, state: State) -> None:
         """Change the state and keep the clock: only running counts."""
@@ -197,6 +206,7 @@ class Job(ProcessJob):
     _ended: threading.Condition = field(init=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.best, self._spent, self._nodes = self.first, self.first.seconds, self.first.nodes
         self._ended = threading.Condition(self._lock)
         self._history = [self._now()]
@@ -271,15 +281,21 @@ class Job(ProcessJob):
 
     def suspend(self) -> None:
         """Hold the search where it is; where the system cannot, end it."""
+        if self.state is State.RUNNING and not self._hold(State.SUSPENDED):
+            self.cancel()
+
+    def make_way(self) -> bool:
+        """Hold the search where it is until its next turn; False where the system cannot."""
+        return self._hold(State.WAITING)
+
+    def _hold(self, state: State) -> bool:
         with self._lock:
-            if self.state is not State.RUNNING:
-                return
-            if CAN_SUSPEND and self._process is not None:
-                self._enter(State.SUSPENDED)
-                self._held = True
-                self._process.send_signal(signal.SIGSTOP)
-                return
-        self.cancel()
+            if not CAN_SUSPEND or self._process is None or self.state is not State.RUNNING:
+                return False
+            self._enter(state)
+            self._held = True
+            self._process.send_signal(signal.SIGSTOP)
+            return True
 
     def _enter(self, state: State) -> None:
         self._samples.clear()

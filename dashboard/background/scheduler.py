@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -24,16 +25,17 @@ KEEP_SECONDS = 900.0
 
 @dataclass(slots=True, eq=False)
 class JobScheduler:
-    """Runs at most `most` jobs at once and one a session, the others wait their turn: two sides of a
-    comparison leave room for other people.
+    """Runs at most `most` jobs at once and one a session; the others wait, and people take turns.
 
-    `is_alive` tells whether a session is still there. A job ends with its session; at its limit it is
-    suspended.
+    The next turn is of whoever has the fewest jobs running, of several the one whose last turn is longest
+    ago; of one person's jobs the first that came is first. Who has two running makes way with the later for
+    whoever has none.
     """
 
     is_alive: Callable[[str], bool]
     most: int = field(default_factory=lambda: max(2, count_cores()))
     jobs: list[AnyJob] = field(default_factory=list)
+    _turns: Counter[str] = field(default_factory=Counter)
     _seen: dict[str, float] = field(default_factory=dict)
     _suspended: dict[int, float] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -51,16 +53,17 @@ class JobScheduler:
                 other.cancel()
         with self._lock:
             self._seen[job.session] = time.monotonic()
-            if job not in self.jobs:
-                self.jobs.append(job)
+            if job not in self.jobs or not job.state.is_active:
+                self.jobs = [*(other for other in self.jobs if other is not job), job]
             job.line_up()
             self._admit()
         self._work.set()
 
-    def waiting_for(self, job: AnyJob) -> int:
-        """How many jobs of others keep `job` waiting."""
+    def before(self, job: AnyJob) -> int:
+        """How many of those that wait have their turn before `job`, which waits itself."""
         with self._lock:
-            return sum(other.state is State.RUNNING for other in self.jobs if other is not job)
+            line = self._line()
+            return line.index(job) if job in line else 0
 
     def waits_for_its_own(self, job: AnyJob) -> bool:
         """Whether it is another job of its session that keeps `job` waiting."""
@@ -77,12 +80,41 @@ class JobScheduler:
         with self._lock:
             return [other for other in self.jobs if other.session == job.session and other is not job]
 
+    def _running(self) -> list[AnyJob]:
+        return [job for job in self.jobs if job.state is State.RUNNING]
+
+    def _line(self) -> list[AnyJob]:
+        """Those that wait, in the order of their turns as things stand."""
+        places, turns = Counter(job.person for job in self._running()), self._turns.copy()
+        waiting = [job for job in self.jobs if job.state is State.WAITING]
+        line: list[AnyJob] = []
+        while waiting:
+            job = min(waiting, key=lambda job: (places[job.person], turns[job.person]))
+            waiting.remove(job)
+            line.append(job)
+            places[job.person] += 1
+            turns[job.person] = max(turns.values(), default=0) + 1
+        return line
+
     def _admit(self) -> None:
-        running = [job.session for job in self.jobs if job.state is State.RUNNING]
-        for job in self.jobs:
-            if len(running) < self.most and job.state is State.WAITING and job.session not in running:
-                job.run()
-                running.append(job.session)
+        running = self._running()
+        for job in self._line():
+            if job.session in (other.session for other in running):
+                continue
+            if len(running) >= self.most:
+                over = self._one_too_many(running, job.person)
+                if over is None or not over.make_way():
+                    continue
+                running.remove(over)
+            job.run()
+            running.append(job)
+            self._turns[job.person] = max(self._turns.values(), default=0) + 1
+
+    def _one_too_many(self, running: list[AnyJob], person: str) -> AnyJob | None:
+        """The last job of somebody who has several running, while `person` has none."""
+        places = Counter(job.person for job in running)
+        several = [job for job in running if places[job.person] > 1]
+        return several[-1] if several and not places[person] else None
 
     def _watch(self) -> None:
         while True:
@@ -106,6 +138,7 @@ class JobScheduler:
             self._admit()
             if not self.jobs:
                 self._seen.clear()
+                self._turns.clear()
                 self._work.clear()
 
     def _is_gone(self, session: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
 from pathlib import Path
 
 from memplan_dashboard.serving.door import Door
@@ -35,14 +36,23 @@ OPTIONS: dict[str, str | int | bool | list[str]] = {
 }
 
 
+def _end_with_input() -> None:
+    """End when the launcher has, even where it was killed; the solvers end with their own input."""
+    # Not through `sys.stdin`, whose lock the interpreter would wait for at its end.
+    while os.read(0, 1 << 10):
+        pass
+    os._exit(0)
+
+
 def main() -> None:
-    """Serve until the process is ended."""
+    """Serve until the process or its input is ended."""
     parser = argparse.ArgumentParser()
     parser.add_argument("app")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--allow-host", action="append", default=[])
     parser.add_argument("files", nargs="*")
     arguments = parser.parse_args()
+    threading.Thread(target=_end_with_input, daemon=True).start()
     for name in [name for name in os.environ if name.startswith("STREAMLIT_")]:
         del os.environ[name]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import streamlit as st
 from memplan_dashboard.background import jobs
 from memplan_dashboard.background.jobs import Job
-from memplan_dashboard.background.scheduler import JobScheduler
-from memplan_dashboard.session import plan_facts, state
+from memplan_dashboard.background.scheduler import AnyJob, JobScheduler
+from memplan_dashboard.session import plan_facts, state, uploads
 from memplan_dashboard.session.documents import Document
 from memplan_dashboard.session.plan_facts import PlanFacts, make_facts
 from streamlit import runtime
@@ -51,6 +51,12 @@ class Search:
         self.shown = replace(checked, plan=best)
 
 
+def turn_text(jobs_of_all: JobScheduler, job: AnyJob) -> str:
+    """When a job that waits has its turn: "3 before you"."""
+    before = jobs_of_all.before(job)
+    return f"{before} before you" if before else "you are next"
+
+
 def session_is_alive(session: str) -> bool:
     """Whether somebody looks: a browser is connected."""
     return runtime.exists() and runtime.get_instance().is_active_session(session)
@@ -87,7 +93,7 @@ def begin(document: Document, strategy: str, beside: Sequence[tuple[Document, st
     session = session_id()
     if not (jobs.goes_on(strategy) and quick.plan.cut_short and session_is_alive(session)):
         return None
-    job = Job(session, quick.plan, limit_seconds())
+    job = Job(session, quick.plan, limit_seconds(), person=uploads.visitor())
     search = searches[document, strategy] = Search(document, job, quick)
     scheduler().submit(job, [searches[each].job for each in beside if each in searches])
     for old in list(searches)[:-MOST_KEPT]:

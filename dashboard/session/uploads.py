@@ -105,11 +105,16 @@ def come_back() -> None:
 
 def folder() -> Path:
     """Where the visitor's uploads lie, a folder of each kind."""
+    return _store() / visitor()
+
+
+def visitor() -> str:
+    """Who is visiting: a browser, or, where it takes no cookie, a session."""
     known = visitor_of(st.context.cookies.get(VISITOR_COOKIE))
     if known is None:
         known = st.session_state.setdefault("visitor", secrets.token_urlsafe(32))
     # Not the cookie itself: who sees the folder must not be able to come as its owner.
-    return _store() / hashlib.sha256(known.encode()).hexdigest()[:32]
+    return hashlib.sha256(known.encode()).hexdigest()[:32]
 
 
 def safe_name(name: str) -> str:

@@ -69,10 +69,7 @@ def _headline(search: Search, snapshot: JobSnapshot) -> str:
     if snapshot.state is State.WAITING:
         if searches.scheduler().waits_for_its_own(search.job):
             return "Begins when the search of the other side ends"
-        others = searches.scheduler().waiting_for(search.job)
-        if not others:
-            return "About to begin"
-        return f"Waiting for {others} other search{'es' * (others != 1)} to end"
+        return f"Waiting for its turn: {searches.turn_text(searches.scheduler(), search.job)}"
     says = {State.SUSPENDED: "Paused", State.CANCELLED: "Cancelled", State.FAILED: "Ended early"}
     return f"{says.get(snapshot.state, 'Ended')} after {spent}, not proved"
 

@@ -253,7 +253,7 @@ def test_a_run_is_cancelled_and_its_process_is_gone():
     scheduler.submit(job)
     scheduler.submit(other)
     assert (job.state, other.state) == (State.RUNNING, State.WAITING)
-    assert scheduler.waiting_for(other) == 1
+    assert scheduler.before(other) == 0
     other.cancel()
     while job.process_id is None:
         time.sleep(0.01)

@@ -149,7 +149,16 @@ def test_a_search_that_waits_for_others_says_so(monkeypatch):
     other = make_job(session="another session")
     solving.scheduler().submit(other)
     app = open_app(strategy="slow_search")
-    assert headline(app) == "Waiting for 1 other search to end"
+    assert headline(app) == "Waiting for its turn: you are next"
+    ahead = make_job(session="a third session")
+    job_scheduler = solving.scheduler()
+    job_scheduler.submit(ahead)
+    job_scheduler.submit(job_of(app))
+    job_of(app).cancel()
+    job_scheduler.submit(job_of(app))
+    check(app.run())
+    assert headline(app) == "Waiting for its turn: 1 before you"
+    ahead.cancel(patience=0)
     other.cancel(patience=0)
     until(lambda: job_of(app).state is State.RUNNING)
     check(app.run())

@@ -218,6 +218,21 @@ def test_starts_without_a_prompt_and_stops_without_a_trace(
     assert list(home.iterdir()) == []
 
 
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_a_killed_launcher_leaves_no_server(tmp_path: Path, tiny_app: Path) -> None:
+    launcher = start_launcher(tiny_app, tmp_path, launch.free_port(8750))
+    assert launcher.stdout is not None
+    while "Ctrl-C" not in (line := launcher.stdout.readline()):
+        assert line
+    address = re.search(r"http://127\.0\.0\.1:\d+", line)
+    children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children")
+    pids = [int(word) for word in children.read_text().split()] if children.exists() else []
+    launcher.kill()
+    launcher.communicate(timeout=20)
+    assert address
+    wait_until(lambda: not launch.is_healthy(address[0]) and all(map(has_ended, pids)), 5)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="process groups")
 def test_stop_ends_what_the_server_started(tmp_path: Path) -> None:
     """A server that ignores the polite signal and has a child: both are gone afterwards."""
@@ -337,23 +352,6 @@ def test_the_app_gets_the_files_and_asks_no_other_host(
         assert tab.page.get_by_text("Deploy").count() == 0
         tab.close()
     assert not launch.is_healthy(url)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody tells a process of its parent's end")
-def test_a_launcher_that_is_killed_takes_its_server_along(tmp_path: Path) -> None:
-    note = tmp_path / "pid"
-    server = f"import os, time; open({str(note)!r}, 'w').write(f'{{os.getpid()}}\\n'); time.sleep(60)"
-    script = (
-        "import sys\n"
-        "from memplan_dashboard import launch\n"
-        f"launch.command = lambda *_: [sys.executable, '-c', {server!r}]\n"
-        "launch.launch(open_browser=False)\n"
-    )
-    launcher = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT)
-    wait_until(lambda: note.exists() and note.read_text().endswith("\n"))
-    launcher.kill()
-    launcher.wait()
-    wait_until(lambda: has_ended(int(note.read_text())))
 
 
 def test_without_a_home_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,7 +154,7 @@ def serve(
                 "XDG_CACHE_HOME": own,
                 **env,
             },
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,

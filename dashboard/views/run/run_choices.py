@@ -114,7 +114,7 @@ def current_job() -> RunJob | None:
 
 def begin(asked: Asked) -> None:
     """Run it; the session's other run ends."""
-    job = st.session_state.run_job = RunJob(searches.session_id(), asked)
+    job = st.session_state.run_job = RunJob(searches.session_id(), asked, person=uploads.visitor())
     scheduler().submit(job)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 from memplan_dashboard.background.jobs import State
 from memplan_dashboard.background.run_job import RunJob
-from memplan_dashboard.session import state, uploads
+from memplan_dashboard.session import searches, state, uploads
 from memplan_dashboard.session.messages import errors_shown, plain, show_error, show_note
 from memplan_dashboard.views.run import run_choices
 from memplan_dashboard.views.run.run_result import show_run
@@ -127,8 +127,8 @@ def _share(job: RunJob) -> float:
 
 def _told(job: RunJob) -> str:
     if job.state is State.WAITING:
-        others = run_choices.scheduler().waiting_for(job)
-        return f"{job.asked.model}: waiting for another run to end" if others else "About to begin"
+        turn = searches.turn_text(run_choices.scheduler(), job)
+        return f"{job.asked.model}: waiting for its turn, {turn}"
     return f"{job.asked.model}: {job.part or 'starting'} · {job.seconds:.0f} s"
 
 

@@ -307,7 +307,7 @@ def test_when_all_places_are_taken_a_job_waits_for_its_turn(job_scheduler):
     first, second = make_job(session="a"), make_job(session="b")
     job_scheduler.submit(first)
     job_scheduler.submit(second)
-    assert (second.state, second.process_id, job_scheduler.waiting_for(second)) == (State.WAITING, None, 1)
+    assert (second.state, second.process_id, job_scheduler.before(second)) == (State.WAITING, None, 0)
     first.cancel()
     until(lambda: second.state is State.RUNNING)
     second.cancel()

@@ -1,0 +1,64 @@
+"""Whoever is ended, the launcher, the server or a solver, politely or not: no process stays behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("playwright")
+from memplan_dashboard.launch import free_port
+
+from tests.dashboard.background.test_jobs import is_running, until
+from tests.dashboard.background.test_jobs_browser import make_site, press, searching, solvers, until_some
+from tests.support.browser import import_path, open_tab
+from tests.support.dashboard_page import DashboardPage
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc"),
+]
+
+
+@pytest.fixture
+def launched(tmp_path):
+    """The launcher, its address, and the folder that its solvers import from."""
+    site = make_site(tmp_path)
+    port = free_port(8760)
+    launcher = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "memplan_dashboard.launch",
+            "--no-browser",
+            f"--port={port}",
+            site / "hard.csv",
+        ],
+        env={**os.environ, "PYTHONPATH": import_path(site), "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        stdout=subprocess.PIPE,
+    )
+    assert b"Ctrl-C" in launcher.stdout.readline()
+    yield launcher, f"http://127.0.0.1:{port}", site
+    launcher.terminate()
+    launcher.communicate(timeout=20)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("ended", ["launcher", "server"])
+def test_no_process_stays_behind(launched, chromium, ended, number):
+    launcher, url, site = launched
+    page = searching(DashboardPage(open_tab(chromium, f"{url}/?strategy=slow_search", 1280, 800, "light")))
+    ((solver, server),) = until_some(lambda: solvers(site).items(), 1)
+    os.kill(solver, number)
+    page.page.get_by_text("Ended early after").wait_for()
+    assert not solvers(site)
+    press(page, "Keep solving")
+    ((solver, _),) = until_some(lambda: solvers(site).items(), 1)
+    page.tab.close()
+    os.kill(launcher.pid if ended == "launcher" else server, number)
+    launcher.wait(20)
+    until(lambda: not is_running(server) and not is_running(solver) and not solvers(site), 5)
