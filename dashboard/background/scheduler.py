@@ -27,8 +27,8 @@ KEEP_SECONDS = 900.0
 class JobScheduler:
     """Runs at most `most` jobs at once and one a session; the others wait, and people take turns.
 
-    The next turn is of whoever has the fewest jobs running, of several the one whose last turn is longest ago;
-    of one person's jobs the first that came is first. Who has two running makes way with the later for
+    The next turn is of whoever has the fewest jobs running, of several the one whose last turn is longest
+    ago; of one person's jobs the first that came is first. Who has two running makes way with the later for
     whoever has none.
 
     `is_alive` tells whether a session is still there. A job ends with its session; at its limit it is
