@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("playwright")
 from memplan_dashboard.launch import free_port
+
 from tests.dashboard.background.test_jobs import is_running, until
 from tests.dashboard.background.test_jobs_browser import make_site, press, searching, solvers, until_some
 from tests.support.browser import import_path, open_tab

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 from memplan_dashboard.background.jobs import ProcessJob, State
 from memplan_dashboard.background.scheduler import JobScheduler
+
 from tests.dashboard.background.test_jobs import improved, is_running, make_job, posix, until
 
 
