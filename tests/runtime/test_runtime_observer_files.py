@@ -191,7 +191,7 @@ def test_a_file_that_is_not_sound_says_where(
 
 def test_sizes_that_cannot_be_added_up(observation: Observation, tmp_path: Path) -> None:
     path = edited(observation, tmp_path, put("levels", "allocator", "size", 0, value=2**62 + 1))
-    with pytest.raises(InputError, match=r"net.json: events: found sizes that sum to"):
+    with pytest.raises(InputError, match=r"net.json: field levels.allocator.size: found sizes that sum to"):
         load(path)
     with pytest.raises(InputError, match="names in Unicode"):
         write_observation_trace(replace(observation, name="\ud800"), tmp_path / "trace.json")
