@@ -172,6 +172,7 @@ class Scale:
     def zoom(self, repeats: int) -> tuple[float, float, float]:
         """Wheel turns from the whole inwards, each about a new point; medians."""
         page, taken = self.chart.page, []
+        page.locator(".stage").first.focus()
         for i in range(repeats):
             page.mouse.move(*self.at(0.3 + 0.05 * (i % 6), 0.6))
             page.wait_for_timeout(50)
@@ -194,13 +195,13 @@ class Scale:
     def search(self, pattern: str) -> float:
         """Search, until the chart shows what was found."""
         page = self.chart.page
-        field = page.get_by_label("Find (regex)", exact=True)
+        field = page.get_by_role("searchbox")
         field.fill(pattern)
         page.evaluate("window.seen = []")
         began = time.perf_counter()
         field.press("Enter")
         if pattern:
-            page.get_by_text("buffers found").wait_for(timeout=1000 * PATIENCE_S)
+            page.locator(".find .count", has_text="·").wait_for(timeout=1000 * PATIENCE_S)
         page.wait_for_function(
             "() => window.seen.some(([, data]) => (data.sharp ?? 'true') === 'true')",
             timeout=1000 * PATIENCE_S,

@@ -99,7 +99,7 @@ def imports(browser: Browser, url: str, files: list[Path]) -> tuple[Seconds, Sec
             page.settled()
             began = time.perf_counter()
             button.click()
-            page.page.get_by_text("Holes at peak").wait_for()
+            page.page.get_by_text("Fragmentation at peak").wait_for()
             page.titled("auto")
             opens.append(time.perf_counter() - began)
     return uploads, opens

@@ -49,12 +49,13 @@ def measure(browser: Browser, url: str, count: int) -> list[float]:
 
 def interact(page: Page, chart: Locator) -> tuple[float, float]:
     """Medians of a redraw during a zoom (from the outside in, so the first are the worst) and of a hover."""
-    box = page.locator("canvas.base").bounding_box()
+    box = page.locator("canvas.base").first.bounding_box()
     assert box is not None
     zooms, hovers = [], []
     for i in range(REPEATS):
         page.mouse.move(box["x"] + 300 + 40 * i, box["y"] + 200)
         hovers.append(figure(chart, "hover-ms"))
+    page.locator(".stage").first.focus()
     for i in range(REPEATS):
         page.mouse.wheel(0, -20 if i % 2 == 0 else 19)
         page.wait_for_timeout(150)

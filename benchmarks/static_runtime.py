@@ -66,7 +66,7 @@ def row(name: str, full: bool, runs: int) -> list[str]:
         f"{kept.interpreter_ms:.2f}",
         f"{kept.against_eager:.2f}",
         f"{other.against_eager:.2f}",
-        "bit for bit" if same == {"bit for bit equal to it"} else "; ".join(same),
+        "bit for bit" if same == {"bitwise equal to it"} else "; ".join(same),
     ]
 
 

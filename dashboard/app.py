@@ -8,12 +8,14 @@ import streamlit as st
 from memplan_dashboard.session import state
 
 HERE = Path(__file__).parent
-st.set_page_config(page_title="memplan", page_icon=str(HERE / "icon.png"), layout="wide")
+before = st.session_state.get("title", "memplan")
+st.set_page_config(page_title=before, page_icon=str(HERE / "icon.png"), layout="wide")
 st.html(HERE / "style.css")
+# Before the navigation, which then takes the choices along into the address of another page.
 state.restore()
 state.start_compiling()
 
-st.navigation(
+page = st.navigation(
     [
         st.Page("views/inspect/inspect_page.py", title="Inspect", icon=":material/view_quilt:", default=True),
         st.Page("views/compare_plans.py", title="Compare", icon=":material/compare:", url_path="compare"),
@@ -24,5 +26,8 @@ st.navigation(
         st.Page("views/import_file.py", title="Import", icon=":material/upload_file:", url_path="import"),
     ],
     position="top",
-).run()
+)
+page.run()
+st.session_state.title = state.title(page.title)
+st.set_page_config(page_title=st.session_state.title)
 state.set_aside()

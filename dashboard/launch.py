@@ -23,7 +23,7 @@ from types import FrameType
 
 from memplan_dashboard.serving.door import host_name
 
-from memplan_engine.errors import MemplanError, MissingDependencyError
+from memplan_engine.errors import InputError, MemplanError, MissingDependencyError
 
 APP = Path(__file__).with_name("app.py")
 HOST = "127.0.0.1"
@@ -33,9 +33,16 @@ STARTUP_SECONDS = 60.0
 STOP_SECONDS = 5.0
 
 
-def command(files: Sequence[Path], port: int, app: Path = APP, allow_hosts: Sequence[str] = ()) -> list[str]:
-    """Return the command line that serves `app` on `port` with `files` as its arguments, under the names of
-    this machine and `allow_hosts`, until its input ends; MemplanError for one that is no name."""
+def command(
+    files: Sequence[Path],
+    port: int,
+    app: Path = APP,
+    allow_hosts: Sequence[str] = (),
+    folder: Path | None = None,
+) -> list[str]:
+    """Return the command line that serves `app` on `port` with `files` as its arguments and what lies below
+    `folder` to be opened, under the names of this machine and `allow_hosts`, until its input ends;
+    MemplanError for one that is no name, and for a folder that is none."""
     for name in allow_hosts:
         if host_name(name) != name.lower():
             found = repr(name[:80])
@@ -43,6 +50,10 @@ def command(files: Sequence[Path], port: int, app: Path = APP, allow_hosts: Sequ
     # -P keeps the current folder off the import path: a `dashboard/` in it would shadow ours.
     line = [sys.executable, "-P", "-m", "memplan_dashboard.serving.server", f"--port={port}"]
     line += [f"--allow-host={name.lower()}" for name in allow_hosts]
+    if folder is not None:
+        if not folder.is_dir():
+            raise InputError("--folder", "", str(folder), "a folder")
+        line.append(f"--folder={folder.resolve()}")
     return [*line, "--", str(app), *(str(Path(file).resolve()) for file in files)]
 
 
@@ -105,14 +116,15 @@ def launch(
     open_browser: bool = True,
     app: Path = APP,
     allow_hosts: Sequence[str] = (),
+    folder: Path | None = None,
 ) -> int:
     """Serve the dashboard until Ctrl-C and return an exit code: 0 after Ctrl-C, else the server's own.
 
     `files` are opened by the app. A `port` in use is passed over for the next free one. A browser is opened
     when asked for and when there is a screen; the address is printed either way, once the server answers.
-    `allow_hosts` are names under which a reverse proxy serves it.
-    Raises MissingDependencyError without Streamlit, MemplanError when no port is free or a name is none, and
-    without a current folder or a home.
+    `allow_hosts` are names under which a reverse proxy serves it; files below `folder` can be opened, too.
+    Raises MissingDependencyError without Streamlit, MemplanError when no port is free, or a name or a folder
+    is none, and without a current folder or a home.
     """
     if importlib.util.find_spec("streamlit") is None:
         raise MissingDependencyError("streamlit", "dashboard", "the dashboard")
@@ -121,7 +133,7 @@ def launch(
     chosen = free_port(wanted)
     if chosen != wanted:
         print(f"memplan: port {wanted} is in use, taking {chosen}", flush=True)
-    line = command(files, chosen, app, allow_hosts)
+    line = command(files, chosen, app, allow_hosts, folder)
     with _interrupts() as ending, contextlib.suppress(KeyboardInterrupt):
         return _serve(line, f"http://{HOST}:{chosen}", open_browser, ending)
     return 0
@@ -212,6 +224,7 @@ def main() -> int:
         metavar="NAME",
         help="a name that a reverse proxy serves it under",
     )
+    parser.add_argument("--folder", type=Path, help="the folder whose files can be opened")
     arguments = parser.parse_args()
     try:
         return launch(
@@ -219,6 +232,7 @@ def main() -> int:
             arguments.port,
             open_browser=not arguments.no_browser,
             allow_hosts=arguments.allow_host,
+            folder=arguments.folder,
         )
     except MemplanError as error:
         print(f"memplan: {error}", file=sys.stderr)

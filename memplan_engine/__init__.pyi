@@ -1,5 +1,7 @@
 """The public names, written once: `__init__.py` imports each from its module when it is asked for."""
 
+from .advice.advise import advise as advise
+from .advice.values import Advice as Advice
 from .analysis.layout import (
     Layout as Layout,
 )
@@ -48,6 +50,15 @@ from .analysis.provenance import (
 from .analysis.provenance import (
     find_provenance as find_provenance,
 )
+from .analysis.tied_peaks import (
+    TiedPeak as TiedPeak,
+)
+from .analysis.tied_peaks import (
+    local_peaks as local_peaks,
+)
+from .analysis.tied_peaks import (
+    tied_peaks as tied_peaks,
+)
 from .analysis.training_phases import (
     min_cut_difference as min_cut_difference,
 )
@@ -77,6 +88,15 @@ from .bounds import (
 )
 from .bounds import (
     lower_bound as lower_bound,
+)
+from .diffing.culprits import (
+    Culprit as Culprit,
+)
+from .diffing.culprits import (
+    Explanation as Explanation,
+)
+from .diffing.culprits import (
+    explain as explain,
 )
 from .diffing.matching import (
     Matching as Matching,
@@ -293,6 +313,7 @@ from .replay.by_hand import (
     make_exercise as make_exercise,
 )
 from .replay.columns import replay_summary as replay_summary
+from .replay.finder import finder as finder
 from .replay.make import (
     make_replay as make_replay,
 )

@@ -29,6 +29,18 @@ class BoundKind(StrEnum):
     BETWEEN_FIXED = "load between fixed offsets"
     CORE = "core"
 
+    @property
+    def words(self) -> str:
+        """The argument as people are told of it; what stands in files is the value."""
+        return _ARGUMENTS.get(self, str(self))
+
+
+_ARGUMENTS = {
+    BoundKind.LOAD: "peak live bytes",
+    BoundKind.ALIGNED_LOAD: "peak live bytes, aligned",
+    BoundKind.BETWEEN_FIXED: "live bytes between fixed offsets",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Bound:

@@ -98,15 +98,35 @@ def find_caller(frames: Sequence[Frame]) -> Caller:
         (name for name in operations if not name.startswith("empty")), next(iter(operations), "")
     )
     if innermost:
-        short = PurePosixPath(innermost.file.replace("\\", "/")).name
-        label = f"{short}:{innermost.line} {innermost.function}"
-        module = f"{PurePosixPath(short).stem}.{innermost.function}"
-        return Caller(operation or innermost.function, label, Source(innermost.file, innermost.line), module)
+        module = f"{PurePosixPath(_short(innermost.file)).stem}.{innermost.function}"
+        source = Source(innermost.file, innermost.line)
+        return Caller(operation or innermost.function, line_label(innermost), source, module)
     node = next(filter(None, (_first(_NODE, frame.function) for frame in frames)), "")
     outside = next((frame.function for frame in frames if not _PLUMBING.search(frame.function)), "")
     label = node or operation or outside
     module = BACKWARD.function if BACKWARD in frames else ""
     return Caller(operation or label, label, None, module) if label else NOBODY
+
+
+def line_label(frame: Frame) -> str:
+    """ "train.py:12 forward"; of a call outside of Python the function alone, without its arguments."""
+    if _is_python(frame.file):
+        return f"{_short(frame.file)}:{frame.line} {frame.function}"
+    return frame.function.partition("(")[0] or frame.function
+
+
+def only_allocates(frame: Frame) -> bool:
+    """Whether a call outside of Python does no more than allocate, or record that."""
+    return not _is_python(frame.file) and bool(_PLUMBING.search(frame.function))
+
+
+def stands_in_library(frame: Frame) -> bool:
+    """Whether a call is PyTorch's own, or none of Python at all."""
+    return not _is_python(frame.file) or _is_library(frame.file)
+
+
+def _short(file: str) -> str:
+    return PurePosixPath(file.replace("\\", "/")).name
 
 
 @lru_cache(4096)

@@ -69,7 +69,7 @@ def recognise(path: Path | str) -> Importer:
     for importer in importers():
         if path.suffix.lower() == f".{importer.name}":
             return importer
-    raise InputError(path.name, "", "a kind of file that is not known", f"one of {_kinds()}")
+    raise InputError(path.name, "", "an unknown file format", f"one of {_kinds()}")
 
 
 def load(path: Path | str, options: ImportOptions | None = None) -> Loaded:
@@ -113,7 +113,9 @@ def check_target(path: Path | str, suffixes: tuple[str, ...], source: Path | Non
     _check_suffix(path, suffixes)
     target = write_target(path)
     if source is not None and target.exists() and source.exists() and target.samefile(source):
-        raise InputError(str(path), "", "the input file as the output", "another name: it would be lost")
+        raise InputError(
+            str(path), "", "the input file as the output", "another name: the input would be overwritten"
+        )
 
 
 def write(value: Graph | Problem | Plan, path: Path | str) -> None:

@@ -295,7 +295,7 @@ def _check_symbols(graph: Graph, source: str) -> None:
     for symbol in graph.symbols:
         place, high = f"symbol {symbol.name!r}", MAX_BYTES if symbol.high is None else symbol.high
         if not symbol.name.isidentifier():
-            raise InputError(source, place, "a name that is no identifier", "letters, digits and _")
+            raise InputError(source, place, "an invalid identifier", "letters, digits and _")
         if not 0 <= symbol.low <= high <= MAX_BYTES:
             raise InputError(source, place, f"range {symbol.low} to {symbol.high}", "0 ≤ low ≤ high < 2^63")
         if symbol.hint is not None and not symbol.low <= symbol.hint <= high:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_type_hints
 
 from memplan_engine.errors import InputError
 from memplan_engine.formats.importer import Loaded
@@ -14,6 +14,9 @@ from memplan_engine.plan import Plan
 from memplan_engine.planner import as_problem
 from memplan_engine.problem import Problem
 from memplan_engine.schedule import Schedule, multi_stream, sequential
+
+if TYPE_CHECKING:
+    from memplan_engine.rewrites.reuse import Reused
 
 
 class PlanningOption(NamedTuple):
@@ -28,12 +31,21 @@ class PlanningOption(NamedTuple):
     most: int = 0
     """The largest number that a page takes, in `unit`; 0 where it is no number."""
     unit: str = ""
+    unset: str = ""
+    """What the widget of a number shows while none is given."""
     at_one_size: bool = False
     """Decided at one set of sizes: verbs and pages that look at several do not take it."""
+    of_training: bool = False
+    """Only a whole training step takes it."""
     name: str = ""
     default: Any = None
     kind: Any = None
     """The field's type."""
+
+    @property
+    def flag(self) -> str:
+        """The command line's name of it."""
+        return "--" + ("symbol" if self.name == "symbols" else self.name.replace("_", "-"))
 
     def asked(self, how: Preparation) -> bool:
         """Whether `how` has anything but the default here."""
@@ -48,34 +60,40 @@ class Preparation:
     their values, as (name, value); those left out keep their hints. `streams` runs as many ops at one step as
     can and may; `schedule` is a memplan/schedule file. `in_place` lets elementwise ops write into an input
     that dies, `concat` makes the inputs of a concatenation inside its output; both are proved safe first.
+    `early_updates` runs the optimizer inside the backward pass of a training step and frees its gradients.
     """
 
     alignment: Annotated[
         int | None,
         PlanningOption(
-            "Bytes; 64 for graphs, the file's own for CSV.", parameter="alignment", most=2**30, unit="bytes"
+            "Alignment in bytes (default: 64 for graphs, the file's own for CSV).",
+            parameter="alignment",
+            most=2**30,
+            unit="bytes",
         ),
     ] = None
     plan_inputs: Annotated[
         bool,
         PlanningOption(
-            "Give graph inputs, which belong to the caller, a place in the arena.",
+            "Also place graph inputs, which belong to the caller, in the arena.",
             label="Plan graph inputs",
             parameter="inputs",
         ),
     ] = False
     symbols: Annotated[
         tuple[tuple[str, int], ...],
-        PlanningOption("Give a symbolic size its value: NAME=VALUE; else it has its hint. Repeatable."),
+        PlanningOption("Value of a symbolic size: NAME=VALUE (default: its hint). Repeatable."),
     ] = ()
     streams: Annotated[
         int | None,
         PlanningOption(
-            "Run up to this many ops at one step, as soon as they can (AITemplate's simple multi-stream).",
+            "Run up to this many ops in parallel at each step, as early as possible (AITemplate's "
+            "simple multi-stream).",
             label="Streams",
             parameter="streams",
             most=1024,
-            unit="ops a step",
+            unit="ops per step",
+            unset="Sequential",
         ),
     ] = None
     schedule: Annotated[
@@ -84,8 +102,8 @@ class Preparation:
     unread: Annotated[
         Unread,
         PlanningOption(
-            "Values that nobody reads: freed at once, or held to the last step, as fx.Interpreter does.",
-            label="Hold values that nobody reads",
+            "Values that no op reads: freed at once, or kept alive to the last step, as fx.Interpreter does.",
+            label="Keep unused values alive",
             parameter="unread",
         ),
     ] = Unread.FREED
@@ -101,8 +119,8 @@ class Preparation:
     in_place: Annotated[
         bool,
         PlanningOption(
-            "Let elementwise ops write into an input that dies.",
-            label="Write in place",
+            "Let elementwise ops overwrite an input at its last use.",
+            label="In-place elementwise ops",
             parameter="in_place",
             at_one_size=True,
         ),
@@ -110,10 +128,20 @@ class Preparation:
     concat: Annotated[
         bool,
         PlanningOption(
-            "Make the inputs of concatenations inside their output.",
-            label="Concatenate without copies",
+            "Produce the inputs of a concat in place, inside its output.",
+            label="Zero-copy concat",
             parameter="concat",
             at_one_size=True,
+        ),
+    ] = False
+    early_updates: Annotated[
+        bool,
+        PlanningOption(
+            "Update each parameter as soon as its gradient is complete, and free the gradient.",
+            label="Optimizer in the backward pass",
+            parameter="early_updates",
+            at_one_size=True,
+            of_training=True,
         ),
     ] = False
 
@@ -137,6 +165,21 @@ def _planning_options() -> dict[str, PlanningOption]:
 PLANNING_OPTIONS = _planning_options()
 
 
+def arguments_of(how: Preparation) -> list[str]:
+    """The options of a command line that ask for `how`."""
+    arguments = []
+    for option in PLANNING_OPTIONS.values():
+        if option.asked(how):
+            value = getattr(how, option.name)
+            if value is True:
+                arguments.append(option.flag)
+            elif isinstance(value, tuple):
+                arguments += [text for name, number in value for text in (option.flag, f"{name}={number}")]
+            else:
+                arguments += [option.flag, str(value)]
+    return arguments
+
+
 def prepare(loaded: Loaded, how: Preparation, source: str = "") -> Problem:
     """The problem of `loaded`, made as `how` asks; `source` names it in errors.
 
@@ -146,15 +189,7 @@ def prepare(loaded: Loaded, how: Preparation, source: str = "") -> Problem:
         schedule; and all that the steps on the way raise.
     """
     if isinstance(loaded, Graph):
-        # Here, not above: buffers without a graph need not wait for it.
-        from memplan_engine.rewrites.reuse import Reused, reuse, reused_problem
-
-        graph = prepared_graph(loaded, how)
-        schedule = prepared_schedule(graph, how)
-        reused = Reused(graph, schedule)
-        if how.in_place or how.concat:
-            reused = reuse(graph, schedule, in_place=how.in_place, concat=how.concat, **how.options)
-        return reused_problem(reused, round_sizes=how.round_sizes, **how.options)
+        return problem_of(prepared_reuse(loaded, how), how)
     problem = loaded.problem if isinstance(loaded, Plan) else loaded
     # Taken silently, an option that does nothing would give a plan of something else than was asked for.
     for option in PLANNING_OPTIONS.values():
@@ -165,6 +200,38 @@ def prepare(loaded: Loaded, how: Preparation, source: str = "") -> Problem:
                 source or problem.name, place, _setting_text(getattr(how, option.name)), f"a graph: {kind}"
             )
     return as_problem(problem, alignment=how.alignment)
+
+
+def prepared_reuse(graph: Graph, how: Preparation) -> Reused:
+    """`graph` at the sizes and in the order that `how` asks for, with the reuse that it asks for."""
+    # Here, not above: buffers without a graph need not wait for it.
+    from memplan_engine.rewrites.reuse import Reused, reuse
+
+    graph = prepared_graph(graph, how)
+    if how.early_updates:
+        graph, schedule = _with_early_updates(graph, how)
+    else:
+        schedule = prepared_schedule(graph, how)
+    if not (how.in_place or how.concat):
+        return Reused(graph, schedule)
+    return reuse(graph, schedule, in_place=how.in_place, concat=how.concat, **how.options)
+
+
+def _with_early_updates(graph: Graph, how: Preparation) -> tuple[Graph, Schedule]:
+    from memplan_engine.rewrites.early_updates import early_updates, free_gradients
+
+    if how.streams is not None or how.schedule is not None:
+        found = "a schedule" if how.streams is None else f"{how.streams} streams"
+        raise InputError(graph.name, "early updates", found, "neither: they are a schedule themselves")
+    freed = free_gradients(graph)
+    return freed, early_updates(freed)
+
+
+def problem_of(reused: Reused, how: Preparation) -> Problem:
+    """The buffers of what `prepared_reuse` gave for `how`."""
+    from memplan_engine.rewrites.reuse import reused_problem
+
+    return reused_problem(reused, round_sizes=how.round_sizes, **how.options)
 
 
 def prepared_graph(graph: Graph, how: Preparation) -> Graph:

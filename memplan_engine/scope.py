@@ -19,17 +19,17 @@ class Scope(StrEnum):
 
 
 _COUNTED = {
-    Scope.GRAPH: "the graph's storages; temporaries inside ops are not known",
-    Scope.WITH_TEMPORARIES: "the graph's storages and the temporaries inside its ops; an eager run may hold "
-    "more: scratch of kernels, values that Python keeps",
+    Scope.GRAPH: "the graph's storages; temporaries inside ops are unknown",
+    Scope.WITH_TEMPORARIES: "the graph's storages and the temporaries inside its ops; an eager run "
+    "may need more: kernel scratch, tensors that Python references keep alive",
     Scope.EAGER: "what one real run allocated",
     Scope.BUFFERS: "the buffers listed",
 }
 
 
 RUN_OF_GRAPH = (
-    "what one real run of the captured graph allocated; a whole eager run holds more where Python names "
-    "values (memplan observe)"
+    "what one real run of the captured graph allocated; a whole eager run needs more where Python "
+    "references keep tensors alive (memplan observe)"
 )
 """What is measured of a run inside its plan."""
 

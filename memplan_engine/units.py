@@ -20,8 +20,8 @@ _SIZE = re.compile(r"(?P<number>[0-9]{1,19}(?:\.[0-9]{1,19})?)\s*(?P<unit>[A-Za-
 
 
 def format_bytes(count: int | float) -> str:
-    """ "36.54 MiB", "512 B", "1 KiB": two decimals at most, none that are zero."""
-    sign, value = ("-" if count < 0 else ""), abs(count)
+    """ "36.54 MiB", "512 B", "−1 KiB": two decimals at most, none that are zero."""
+    sign, value = ("−" if count < 0 else ""), abs(count)
     for unit in UNITS:
         if round(value, 2) < 1024 or unit == UNITS[-1]:
             break
@@ -30,20 +30,25 @@ def format_bytes(count: int | float) -> str:
     return f"{sign}{text} {unit}"
 
 
+def format_signed(nbytes: int) -> str:
+    """A difference: "+1.5 KiB", "−3 B", "0 B"."""
+    return f"{'+' * (nbytes > 0)}{format_bytes(nbytes)}"
+
+
 def exact(nbytes: int) -> str:
     """ "1.5 KiB (1,536 B)", "170 B"."""
     return f"{format_bytes(nbytes)} ({nbytes:,} B)" if nbytes >= 1024 else f"{nbytes} B"
 
 
 def format_percent(ratio: float) -> str:
-    """0.0691 → "6.9 %", 0.00042 → "0.042 %", 1.8e-8 → "< 0.001 %": what is not 0 never reads as 0, and no
-    figure is written with an exponent."""
-    percent = 100 * ratio
-    if 0 < abs(percent) < LEAST_PERCENT:
-        return f"< {LEAST_PERCENT} %" if percent > 0 else f"> -{LEAST_PERCENT} %"
-    if 0 < abs(percent) < 0.1:
-        return f"{percent:.2g} %"
-    return f"{percent:.1f} %"
+    """0.0691 → "6.9 %", -0.25 → "−25.0 %", 0.00042 → "0.042 %", 1.8e-8 → "< 0.001 %": what is not 0 never
+    reads as 0, and no figure is written with an exponent."""
+    sign, percent = ("−" if ratio < 0 else ""), 100 * abs(ratio)
+    if 0 < percent < LEAST_PERCENT:
+        return f"{'>' if sign else '<'} {sign}{LEAST_PERCENT} %"
+    if 0 < percent < 0.1:
+        return f"{sign}{percent:.2g} %"
+    return f"{sign}{percent:.1f} %"
 
 
 def parse_bytes(text: str, source: str = "size") -> int:
@@ -61,6 +66,11 @@ def parse_bytes(text: str, source: str = "size") -> int:
             return scaled
     shown = repr(text if len(text) <= 40 else f"{text[:39]}…")
     raise InputError(source, "", shown, f"bytes below 2^63, or {UNITS_TAKEN}")
+
+
+def count_of(number: int, noun: str) -> str:
+    """ "1 storage", "2,000 storages"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def format_seconds(seconds: float) -> str:

@@ -127,7 +127,7 @@ def installed(name: str) -> Distribution | None:
 
 def licence(name: str) -> str:
     """The licence in the words of the package: its SPDX expression, else its classifiers, else its text's
-    first line; "" for one that is not installed here."""
+    first line, in a field or a file; "" for one that is not installed here."""
     package = installed(name)
     if package is None:
         return ""
@@ -137,7 +137,9 @@ def licence(name: str) -> str:
         for line in package.metadata.get_all("Classifier") or []
         if line.startswith("License :: ")
     ]
-    return fields["License-Expression"][0] or ", ".join(classified) or fields["License"][0].partition("\n")[0]
+    told = fields["License-Expression"][0] or ", ".join(classified) or fields["License"][0]
+    files = [file for file in package.files or () if file.name == package.metadata["License-File"]]
+    return (told or "".join(file.read_text() for file in files)).partition("\n")[0]
 
 
 def normalised(name: str) -> str:

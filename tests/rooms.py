@@ -50,7 +50,7 @@ ROOMS: dict[str, str] = {
         "kernels kernels.constructive.gap_tree errors graph problem profile lifetimes bounds "
         "plan verify strategies strategies.constructive strategies.search"
     ),
-    "diffing": "kernels errors units problem profile plan analysis",
+    "diffing": "kernels errors units graph problem profile plan analysis",
     "recordings": ("errors units scope graph callers problem profile bounds plan strategies planner"),
     "symbolic": (
         "kernels.shared_objects errors scope graph schedule problem lifetimes bounds "
@@ -61,7 +61,7 @@ ROOMS: dict[str, str] = {
         "units graph problem bounds plan verify analysis strategies "
         "strategies.constructive strategies.exact strategies.shared_objects planner"
     ),
-    "rewrites": "",
+    "rewrites": "errors graph schedule",
     "rewrites.reuse": (
         "errors graph schedule problem profile lifetimes bounds plan analysis strategies planner"
     ),
@@ -81,11 +81,15 @@ ROOMS: dict[str, str] = {
     "torch_capture.training": "errors graph analysis torch_capture",
     "files": "errors system graph problem plan recordings formats",
     "preparation": (
-        "errors graph schedule problem lifetimes plan planner symbolic rewrites.reuse "
+        "errors graph schedule problem lifetimes plan planner symbolic rewrites rewrites.reuse "
         "formats formats.memplan_json"
     ),
+    "advice": (
+        "errors units graph problem profile lifetimes plan analysis strategies planner rewrites "
+        "rewrites.reuse what_if formats preparation"
+    ),
     "fx_estimator": ("errors scope lifetimes formats.memplan_json torch_capture torch_capture.training"),
-    "runtime": "errors graph torch_capture torch_capture.training",
+    "runtime": "errors system graph torch_capture torch_capture.training",
     "runtime.observer": (
         "errors callers recordings formats.allocator_files torch_capture torch_capture.training runtime"
     ),
@@ -93,7 +97,7 @@ ROOMS: dict[str, str] = {
         "errors units system graph schedule lifetimes plan verify rewrites.reuse torch_capture runtime"
     ),
     "runtime.trial": (
-        "errors scope graph problem plan analysis recordings formats.memplan_json "
+        "errors units scope graph problem plan analysis recordings formats.memplan_json "
         "torch_capture torch_capture.training runtime runtime.observer runtime.slab"
     ),
     "runtime.static": (
@@ -102,9 +106,9 @@ ROOMS: dict[str, str] = {
     ),
     "plotting": ("kernels.plotting errors units system graph problem profile plan analysis"),
     "reporters": (
-        "units scope graph callers problem profile bounds plan verify analysis "
-        "strategies diffing recordings symbolic replay rewrites.reuse feasibility "
-        "what_if what_if.suggestions formats.memplan_json fx_estimator plotting"
+        "units scope graph callers problem profile lifetimes bounds plan verify analysis "
+        "strategies strategies.constructive diffing recordings symbolic replay rewrites.reuse feasibility "
+        "what_if what_if.suggestions formats.memplan_json preparation advice fx_estimator plotting"
     ),
     "reporters.html": ("errors units system problem profile plan verify analysis plotting reporters"),
     "warm_up": "kernels problem profile bounds verify strategies planner diffing plotting",
@@ -113,7 +117,7 @@ ROOMS: dict[str, str] = {
         "errors units system scope graph problem plan verify analysis strategies "
         "planner diffing recordings symbolic replay rewrites.reuse feasibility "
         "what_if what_if.suggestions formats formats.memplan_json torch_capture files "
-        "preparation fx_estimator runtime runtime.observer runtime.trial plotting reporters "
+        "preparation advice fx_estimator runtime runtime.observer runtime.trial plotting reporters "
         "reporters.html cli"
     ),
     "memplan_dashboard": "",
@@ -122,27 +126,30 @@ ROOMS: dict[str, str] = {
         "torch_capture torch_capture.training runtime runtime.trial"
     ),
     "memplan_dashboard.charts": (
-        "units profile analysis strategies diffing recordings symbolic "
+        "units callers profile analysis strategies diffing recordings symbolic "
         "formats.memplan_json plotting reporters"
     ),
     "memplan_dashboard.serving": "",
     "memplan_dashboard.launch": "errors memplan_dashboard.serving",
-    "memplan_dashboard.plan_view": "plotting",
+    "memplan_dashboard.plan_view": "analysis plotting",
     "memplan_dashboard.replay_view": "problem replay plotting",
     "memplan_dashboard.session": (
         "units problem bounds plan analysis strategies planner recordings symbolic "
         "rewrites.reuse feasibility what_if formats formats.allocator_files "
-        "formats.memplan_json files preparation plotting warm_up memplan_dashboard.background "
+        "formats.memplan_json files preparation advice plotting warm_up memplan_dashboard.background "
         "memplan_dashboard.serving"
     ),
     "memplan_dashboard.widgets": (
-        "units problem profile analysis strategies planner recordings symbolic "
+        "units graph problem profile analysis strategies planner recordings symbolic "
         "preparation plotting memplan_dashboard.background memplan_dashboard.charts "
         "memplan_dashboard.plan_view memplan_dashboard.session"
     ),
+    "memplan_dashboard.notebook": (
+        "plotting memplan_dashboard.plan_view memplan_dashboard.session memplan_dashboard.widgets"
+    ),
     "memplan_dashboard.app": "memplan_dashboard.session",
     "memplan_dashboard.views": (
-        "units graph profile analysis strategies replay files preparation plotting "
+        "units graph profile analysis strategies replay files preparation plotting reporters "
         "memplan_dashboard.charts memplan_dashboard.plan_view memplan_dashboard.replay_view "
         "memplan_dashboard.session memplan_dashboard.widgets"
     ),
@@ -152,11 +159,10 @@ ROOMS: dict[str, str] = {
         "memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.inspect": (
-        "units scope analysis recordings symbolic rewrites.reuse what_if "
-        "what_if.suggestions formats.csv_tables formats.memplan_json fx_estimator "
-        "plotting reporters reporters.html memplan_dashboard.charts "
-        "memplan_dashboard.plan_view memplan_dashboard.session "
-        "memplan_dashboard.widgets"
+        "units scope callers analysis advice recordings symbolic rewrites.reuse what_if "
+        "what_if.suggestions formats.csv_tables formats.memplan_json fx_estimator plotting "
+        "reporters reporters.html memplan_dashboard.charts memplan_dashboard.plan_view "
+        "memplan_dashboard.session memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.run": (
         "units strategies formats.memplan_json reporters memplan_dashboard.background "

@@ -40,7 +40,9 @@ def test_it_is_written_read_and_kept_by_all_that_changes_ops(places):
 def test_it_is_a_column_of_the_peak_and_a_fact_for_machines(places):
     tables = places["tables"]
     assert tables["peak"] == [[name, "Tensor", 4096] for name in ("h", "y", "mul.workspace")]
-    assert tables["headings"] == ["buffer", "size", "share", "kind", "module", "overload", "FLOPs", "source"]
+    assert tables["headings"] == [
+        "buffer", "in graph", "size", "share", "kind", "module", "overload", "FLOPs", "source",
+    ]  # fmt: skip
     assert tables["cells"] == [["Tensor"] * 3, ["4,096"] * 3]
     assert tables["diff"] == {"overload": "Tensor", "flops": 4096}
 

@@ -182,7 +182,7 @@ def test_what_is_known_at_the_hints_only_is_not_known_elsewhere(tmp_path: Path) 
     at_hints, elsewhere = (to_problem(resolve(graph, {"n": n}), alignment=1) for n in (2, 3))
     assert (find_peak(at_hints).nbytes, at_hints.scope) == (108, Scope.WITH_TEMPORARIES)
     assert (find_peak(elsewhere).nbytes, elsewhere.scope) == (12, Scope.GRAPH)
-    assert "temporaries inside ops are not known" in counted(elsewhere)
+    assert "temporaries inside ops are unknown" in counted(elsewhere)
 
 
 def test_the_scope_of_each_source(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ class Branches(nn.Module):
 def test_ops_whose_insides_nobody_saw_are_named() -> None:
     cells = make_graph([Op("l", "LSTM", ("x",), ("y",))], {"x": 8, "y": 8}, inputs=("x",), outputs=("y",))
     assert counted(to_problem(cells)).endswith(
-        "; temporaries inside ops are not known, those of LSTM may be several times as large"
+        "; temporaries inside ops are unknown, those of LSTM may be several times as large"
     )
     problem = to_problem(capture(Branches(), (torch.ones(4),)))
     assert counted(problem).endswith("; the insides of cond are not known")
@@ -251,12 +251,13 @@ def test_capture_says_at_once_what_is_left_out_and_takes_its_value(memplan: Any,
     code, _, err = memplan("capture", "models.py:mask", "-o", "mask.json")
     assert code == 0
     assert err.splitlines() == [
-        "mask.json: 3 ops, 1 buffers",
-        "mask.json: not planned: 2 storages whose size depends on the data: u0 has no value; give one "
-        "(--symbol u0=…), or plan a real run (memplan observe)",
+        "mask.json: 3 ops, 1 buffer",
+        "mask.json: not planned: 2 storages whose size depends on the data: u0 has no value; set one "
+        "(--symbol u0=…), or plan a recorded run (memplan observe)",
+        "next: memplan plan mask.json",
     ]
     assert memplan("capture", "models.py:mask", "-o", "known.json", "--symbol", "u0=11")[2] == (
-        "known.json: 3 ops, 3 buffers\n"
+        "known.json: 3 ops, 3 buffers\nnext: memplan plan known.json\n"
     )
     given, captured = (
         json.loads(memplan("plan", *line, "--json")[1])
@@ -267,7 +268,7 @@ def test_capture_says_at_once_what_is_left_out_and_takes_its_value(memplan: Any,
     wrong = memplan("capture", "models.py:mask", "-o", "none.json", "--symbol", "batch=2")
     assert wrong[0] == 2
     assert wrong[2].count("\n") == 1
-    assert "symbol 'batch': found a name that is no symbol, expected one of u0" in wrong[2]
+    assert "symbol 'batch': found an unknown symbol, expected one of u0" in wrong[2]
     assert not Path("none.json").exists()
 
 
@@ -293,11 +294,11 @@ def test_every_verb_names_what_it_counts(memplan: Any, tmp_path: Path) -> None:
         code, out, _ = memplan(*line)
         assert code == 0
         told = " ".join(out.split())
-        assert f"the arena fits into {exact(found['arena_bytes'])}, 0 B to spare; beside it: temp" in told, (
+        assert f"the arena fits into {exact(found['arena_bytes'])}, 0 B to spare; outside it: temp" in told, (
             line
         )
         assert f"reserved side by side {exact(found['total_bytes'])}, more than that)" in told, line
-        assert told.endswith(f"; constants, {format_bytes(found['constants_bytes'])}"), line
+        assert told.endswith(f"; weights, {format_bytes(found['constants_bytes'])}"), line
     enough = memplan("plan", "cells.json", "--capacity", str(found["total_bytes"]))[1]
     assert f"reserved side by side {exact(found['total_bytes'])})" in " ".join(enough.split())
 

@@ -24,7 +24,7 @@ from memplan_engine.units import format_bytes, format_percent
         (100 * 2**40, "100 TiB"),
         (2**63 - 1, "8 EiB"),
         (2**80, "1048576 EiB"),
-        (-1536, "-1.5 KiB"),
+        (-1536, "−1.5 KiB"),
     ],
 )
 def test_bytes_are_in_binary_units(count, text):
@@ -42,8 +42,8 @@ def test_bytes_are_in_binary_units(count, text):
         (0.0004, "0.04 %"),
         (1.8e-8, "< 0.001 %"),
         (1e-5, "0.001 %"),
-        (-1e-9, "> -0.001 %"),
-        (-0.25, "-25.0 %"),
+        (-1e-9, "> −0.001 %"),
+        (-0.25, "−25.0 %"),
     ],
 )
 def test_shares_never_round_to_nothing(ratio, text):

@@ -150,7 +150,7 @@ class ProcessJob:
             with self._lock:
                 if self.state is not State.RUNNING or start != self._starts:
                     return
-                process = self._process = spawn(module)
+                process = self._process = self._spawn(module)
             assert process.stdin is not None
             assert process.stdout is not None
             write_message(process.stdin, values, arrays)
@@ -159,6 +159,9 @@ class ProcessJob:
                 self._hear(*read_message(process.stdout))
         except (EOFError, OSError, ValueError, MemplanError) as error:
             self._bury(error)
+
+    def _spawn(self, module: str) -> subprocess.Popen[bytes]:
+        return spawn(module)
 
     def _hear(self, values: dict[str, Any], arrays: dict[str, Ints]) -> None:
         """Take what the process says."""

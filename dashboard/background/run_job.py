@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from memplan_dashboard.background.jobs import ProcessJob, State
+from memplan_dashboard.background.spare import Spare
 
 from memplan_engine.formats.memplan_json.json_base import parse
 from memplan_engine.formats.memplan_json.run_format import RunFile, check_run
 from memplan_engine.problem import Ints
 
+PROCESS = "memplan_dashboard.background.run_process"
 MOST_SECONDS = 300.0
 END_SECONDS = 2.0
 
@@ -29,13 +32,14 @@ class Asked:
 
 @dataclass(eq=False)
 class RunJob(ProcessJob):
-    """One run. `part` is what it does now, `result` what came of it. A run cannot be held: at its limit,
-    `until` (seconds), it ends."""
+    """One run, in the `spare` process where there is one. `part` is what it does now, `result` what came of
+    it. A run cannot be held: at its limit, `until` (seconds), it ends."""
 
     WORK = "run"
 
     asked: Asked
     until: float = MOST_SECONDS
+    spare: Spare | None = None
     part: str = ""
     result: RunFile | None = None
 
@@ -47,7 +51,7 @@ class RunJob(ProcessJob):
         with self._lock:
             if self.state is State.WAITING:
                 self._enter(State.RUNNING)
-                self._start("memplan_dashboard.background.run_process", asdict(self.asked))
+                self._start(PROCESS, asdict(self.asked))
 
     def cancel(self, patience: float = 0.0) -> None:
         """End it; there is nothing worth waiting for."""
@@ -66,6 +70,9 @@ class RunJob(ProcessJob):
                 self._enter(State.FAILED)
                 self.fault = f"ended after {self.until:.0f} s: `memplan run` has no limit"
         self.cancel()
+
+    def _spawn(self, module: str) -> subprocess.Popen[bytes]:
+        return (self.spare and self.spare.take()) or super()._spawn(module)
 
     def _hear(self, values: dict[str, Any], arrays: dict[str, Ints]) -> None:
         result = None

@@ -1,19 +1,25 @@
 """A run of a built-in model in a process of its own: reads what is asked, tells of each part, gives the run.
 
-Started as `python -m memplan_dashboard.background.run_process` by `run_job`. It builds nothing but the
-models of `memplan_examples.small`, by name: what people upload is never run. Never imports Streamlit.
+Started as `python -m memplan_dashboard.background.run_process` by `run_job`, or by `spare` before anybody
+asks for a run: what every run needs is loaded first. It builds nothing but the models of
+`memplan_examples.small`, by name: what people upload is never run. Never imports Streamlit.
 """
 
 from __future__ import annotations
 
 import logging
+import mmap
 import os
 import threading
 import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, BinaryIO
 
-from memplan_dashboard.background.solver_messages import write_message
-from memplan_dashboard.background.solver_process import take_pipes
+from memplan_dashboard.background.solver_messages import read_message, write_message
+from memplan_dashboard.background.solver_process import open_pipes
 from memplan_examples.small import MODELS
 
 from memplan_engine.errors import InputError, MemplanError
@@ -23,6 +29,8 @@ from memplan_engine.strategies.base import SolveLimits
 
 PLAN_SECONDS = 10.0
 """How long a strategy may look for the plan."""
+MOST_BYTES = 1 << 30
+"""Of memory before anybody asks for a run; it is about 0.4 GiB. With more it ends instead of waiting."""
 
 
 def run_model(asked: dict[str, Any], tell: Any) -> bytes:
@@ -55,18 +63,46 @@ def run_model(asked: dict[str, Any], tell: Any) -> bytes:
     return run_bytes(run_in_plan(subject, plan, **how, tell=tell).run)
 
 
-def _end_with_input(commands: BinaryIO) -> None:
-    """Nothing more is ever sent: when the input ends, whoever asked is gone."""
-    commands.read(1)
+def get_ready(is_asked: Callable[[], bool]) -> None:
+    """Load what every run needs, torch with all that a run makes it load; and, unless somebody waits for a
+    run already, transformers where it is there."""
+    first = {"model": "perceptron", "strategy": "naive", "policy": "native"}
+    with suppress(MemplanError):
+        run_model(first | dict.fromkeys(("functional", "check", "profile"), False), lambda part: None)
+    if is_asked():
+        return
+    with suppress(ImportError):
+        MODELS["gpt2"]()
+
+
+def _resident_bytes() -> int:
+    """Memory of this process; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        return 0
+
+
+def _listen(commands: BinaryIO, questions: SimpleQueue[dict[str, Any]]) -> None:
+    """Take the one question that comes. When the input ends, whoever asks is gone."""
+    with suppress(EOFError):
+        questions.put(read_message(commands)[0])
+        commands.read(1)
     os._exit(0)
 
 
 def main() -> None:
     """Run what comes in."""
-    asked, _, commands, answers = take_pipes()
+    commands, answers = open_pipes()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    threading.Thread(target=_end_with_input, args=(commands,), daemon=True).start()
+    questions: SimpleQueue[dict[str, Any]] = SimpleQueue()
+    threading.Thread(target=_listen, args=(commands, questions), daemon=True).start()
+    write_message(answers, {"kind": "progress", "part": "loading torch"})
+    get_ready(lambda: not questions.empty())
+    if questions.empty() and _resident_bytes() > MOST_BYTES:
+        os._exit(0)
+    asked = questions.get()
     try:
         done = run_model(asked, lambda part: write_message(answers, {"kind": "progress", "part": part}))
         write_message(answers, {"kind": "done", "run": done.decode()})

@@ -17,8 +17,8 @@ from memplan_engine.system import count_cores
 AnyJob = Job | RunJob
 """What a scheduler keeps: searches that can be held, and runs that cannot."""
 TICK_SECONDS = 0.2
-GRACE_SECONDS = 3.0
-"""A session that loses its connection may come back; then it is gone, and its search with it."""
+GRACE_SECONDS = 10.0
+"""How long a page may take to load again: then its session is gone, and its jobs with it."""
 KEEP_SECONDS = 900.0
 """How long a suspended search is kept in memory."""
 
@@ -58,6 +58,17 @@ class JobScheduler:
             job.line_up()
             self._admit()
         self._work.set()
+
+    def take_over(self, session: str, person: str, wanted: Callable[[AnyJob], bool]) -> AnyJob | None:
+        """The job that is `wanted` of a session of the `person` that has gone, as after a reload: from now on
+        it is that of `session`. None where there is no such job."""
+        with self._lock:
+            for job in self.jobs:
+                if job.person == person and wanted(job) and not self.is_alive(job.session):
+                    job.session = session
+                    self._seen[session] = time.monotonic()
+                    return job
+        return None
 
     def before(self, job: AnyJob) -> int:
         """How many of those that wait have their turn before `job`, which waits itself."""

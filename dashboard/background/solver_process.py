@@ -23,7 +23,6 @@ from memplan_dashboard.background.solver_messages import (
 from memplan_engine.errors import MemplanError
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
-from memplan_engine.problem import Ints
 from memplan_engine.strategies import get_strategy
 from memplan_engine.strategies.base import Placement, Progress, SolveLimits, Strategy, with_capacity
 from memplan_engine.system import end_with_parent
@@ -111,9 +110,8 @@ def _done(plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:
     return values, {"offsets": plan.offsets}
 
 
-def take_pipes() -> tuple[dict[str, Any], dict[str, Ints], BinaryIO, BinaryIO]:
-    """Make this process one that works for a server and ends with it: the values and arrays of the first
-    message, what comes in after it, where answers go. Ends the process where nobody asks for anything."""
+def open_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Make this process one that works for a server and ends with it: what comes in, and where answers go."""
     end_with_parent()
     # Ctrl-C in a terminal reaches every process of the group: the server decides, and closes our input.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -121,18 +119,18 @@ def take_pipes() -> tuple[dict[str, Any], dict[str, Ints], BinaryIO, BinaryIO]:
     # Only messages may go out: what anybody prints goes where errors go.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return commands, answers
+
+
+def main() -> None:
+    """Solve what comes in."""
+    commands, answers = open_pipes()
     if hasattr(os, "nice"):
         os.nice(NICENESS)
     try:
         asked, arrays = read_message(commands)
     except EOFError:
         sys.exit()
-    return asked, arrays, commands, answers
-
-
-def main() -> None:
-    """Solve what comes in."""
-    asked, arrays, commands, answers = take_pipes()
     # The other side suspends, extends or ends the search. Without any limit a strategy might give up early.
     limits = SolveLimits(LONGEST_SECONDS, seed=asked["seed"], threads=asked["threads"])
     threading.Thread(target=_listen, args=(commands, limits), daemon=True).start()

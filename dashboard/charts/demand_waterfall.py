@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from memplan_engine.diffing.regression import Diff
-from memplan_engine.reporters.diff_words import reasons, signed
+from memplan_engine.reporters.diff_words import reasons
+from memplan_engine.units import format_signed
 
 MORE, FEWER, TOTAL = "#EE7733", "#4477AA", "#8A8A8A"
 
@@ -48,10 +49,10 @@ def figure(steps: list[Step]) -> go.Figure:
             measure=["total" if step.is_total else "relative" for step in steps],
             x=[step.nbytes for step in steps],
             y=[f"<b>{step.label}</b>" if step.is_total else step.label for step in steps],
-            text=[signed(step.nbytes) for step in steps],
+            text=[format_signed(step.nbytes) for step in steps],
             textposition="outside",
             cliponaxis=False,
-            customdata=[signed(step.nbytes) for step in steps],
+            customdata=[format_signed(step.nbytes) for step in steps],
             hovertemplate="%{y}: %{customdata}<extra></extra>",
             increasing={"marker": {"color": MORE}},
             decreasing={"marker": {"color": FEWER}},

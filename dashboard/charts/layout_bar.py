@@ -37,7 +37,7 @@ class Part:
 
 def data(layout: Layout) -> list[Part]:
     """The regions, and above them the largest entries of those that are not reused."""
-    parts = [Part(str(r.kind), r.kind, r.start, r.nbytes, True) for r in layout.regions]
+    parts = [Part(r.kind.words, r.kind, r.start, r.nbytes, True) for r in layout.regions]
     for region in layout.regions:
         if region.kind in (RegionKind.CONSTANTS, RegionKind.UNIQUE):
             parts += _largest(region)
@@ -60,7 +60,7 @@ def figure(parts: list[Part]) -> go.Figure:
             continue
         named = [part.nbytes >= SMALLEST_SHARE * total * (8 if part.whole else 12) for part in own]
         chart.add_bar(
-            name=str(kind),
+            name=kind.words,
             base=[part.start for part in own],
             x=[part.nbytes for part in own],
             y=["regions" if part.whole else "entries" for part in own],

@@ -24,7 +24,9 @@ class Bar:
 
 def data(peak: Peak) -> list[Bar]:
     """The largest contributors, largest first; what does not fit is summed up in a last bar."""
-    bars = [Bar(part.name, part.nbytes, part.nbytes / peak.nbytes, part.buffer) for part in peak.contributors]
+    bars = [
+        Bar(part.label, part.nbytes, part.nbytes / peak.nbytes, part.buffer) for part in peak.contributors
+    ]
     if len(bars) <= MOST_BARS:
         return bars
     rest = bars[MOST_BARS - 1 :]

@@ -7,15 +7,16 @@ which holds the whole picture, does not travel again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
 from memplan_dashboard.plan_view.packing import pack
-from memplan_dashboard.plan_view.panel import Difference, Filter, Panel
+from memplan_dashboard.plan_view.panel import Difference, Filter, Found, Panel
 from memplan_dashboard.plan_view.windows import Crop, answers, first_crops, is_large, parse_request, scene_of
 from streamlit.components.v2.types import ComponentRenderer
 
@@ -25,6 +26,7 @@ FRONTEND = Path(__file__).parent / "frontend"
 MODULES = (
     "color.js",
     "element.js",
+    "holders.js",
     "decode.js",
     "layers.js",
     "limits.js",
@@ -32,19 +34,39 @@ MODULES = (
     "raster.js",
     "patterns.js",
     "labels.js",
+    "matches.js",
+    "ribbon.js",
     "level_names.js",
+    "callouts.js",
+    "summary_table.js",
     "bands.js",
     "panel.js",
+    "steps.js",
+    "marks.js",
+    "measuring.js",
     "overlay.js",
     "neighbours.js",
     "tooltip.js",
+    "pointing.js",
+    "selection.js",
     "legend.js",
+    "listeners.js",
     "filters.js",
     "follow.js",
+    "minimap.js",
     "difference.js",
     "gestures.js",
+    "key_map.js",
+    "find.js",
+    "toolbar.js",
+    "moves.js",
+    "peak_tree.js",
+    "details.js",
+    "tied_peaks.js",
+    "side.js",
     "ports.js",
     "windows.js",
+    "address.js",
     "recall.js",
     "chart.js",
     "main.js",
@@ -61,6 +83,13 @@ def script() -> str:
 
 
 @cache
+def notebook_script() -> str:
+    """The modules in one, with what a notebook calls in place of what Streamlit does."""
+    chart = script().replace("export default function show", "function show")
+    return chart + (FRONTEND / "notebook.js").read_text("utf-8")
+
+
+@cache
 def feed_script() -> str:
     """The modules of the feed in one."""
     return bundle(FRONTEND / name for name in FEED_MODULES)
@@ -69,34 +98,55 @@ def feed_script() -> str:
 @cache
 def styles() -> str:
     """The style sheet."""
-    return (FRONTEND / "plan_view.css").read_text("utf-8")
+    return "".join((FRONTEND / name).read_text("utf-8") for name in ("plan_view.css", "side.css"))
 
 
 MAX_PANELS = 4
-_MEMORY = "{}:selection"
+_MEMORY = "{}:{}"
+Marks = tuple[int | None, int | None]
+"""The step that is looked at, None for that of the peak, and a second one to hold it against."""
+NO_MARKS: Marks = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
 class ViewEvent:
-    """What the reader did: the buffer that is selected (a row of the columns, or an `owner`), or None."""
+    """What the reader did: the buffer that is selected (a row of the columns, or an `owner`), or None, and
+    the steps that are marked."""
 
     selected: int | None
+    marks: Marks = NO_MARKS
+
+
+def _index(report: dict[str, Any]) -> int | None:
+    """The buffer of a click."""
+    index = report.get("index")
+    return index if isinstance(index, int) else None
+
+
+def _marks(report: dict[str, Any]) -> Marks:
+    """The steps of a report."""
+    step, second = (
+        value if isinstance(value, int) and value >= 0 else None
+        for value in (report.get("step"), report.get("second"))
+    )
+    return step, second
 
 
 @dataclass(slots=True)
 class _Selection:
     """What both sides know. Clicks made before the page last set a selection bear an old serial and lose."""
 
-    given: int | None
+    given: Any
     """The argument of the last run."""
-    pushed: int | None
+    pushed: Any
     """What the browser was last told."""
-    current: int | None
+    current: Any
     serial: int = 0
-    before: int | None = None
+    before: Any = None
     """What was selected before the last click."""
+    read: Callable[[dict[str, Any]], Any] = _index
 
-    def offer(self, given: int | None, remounted: bool, renumbered: bool = False) -> None:
+    def offer(self, given: Any, remounted: bool, renumbered: bool = False) -> None:
         """Take the page's argument, which counts only when it changed since the last run, or when the rows
         are others than they were."""
         # A page that passes back what it got may still hold what was selected before the click.
@@ -112,9 +162,8 @@ class _Selection:
     def clicked(self, report: Any) -> None:
         """Take what the browser reports, unless the page has spoken since."""
         if isinstance(report, dict) and report.get("serial") == self.serial:
-            index = report.get("index")
             self.before = self.current
-            self.current = index if isinstance(index, int) else None
+            self.current = self.read(report)
 
 
 def plan_view(
@@ -126,67 +175,116 @@ def plan_view(
     key: str,
     height: int = 520,
     on_select: Callable[[int | None], None] | None = None,
+    marks: Marks = NO_MARKS,
+    on_mark: Callable[[Marks], None] | None = None,
+    find: Found | None = None,
+    on_find: Callable[[str], None] | None = None,
     patterns: Sequence[int] | None = None,
     filters: Sequence[Filter] = (),
     on_filter: Callable[[str], None] | None = None,
     difference: Difference | None = None,
     rows: str = "",
+    actions: Mapping[str, tuple[str, str]] = MappingProxyType({}),
+    on_action: Callable[[str, int], None] | None = None,
 ) -> ViewEvent:
     """Draw one to four plans side by side, linked: one memory scale, one zoom, one selection.
 
-    `palette` holds (light, dark) CSS colours, `legend` (label, palette index). `height` is that of a row of
-    panels in CSS pixels. `selected` sets the selection whenever it differs from the last run's; otherwise the
-    reader's last click stands, so a page may pass back what it got, or always None. `on_select` hears a click
-    before the page runs again: a page that sets the selection from elsewhere, too, keeps it there. Zoom and
-    selection survive reruns with the same `key`; the zoom is dropped when the time axis changes. Where the
-    same rectangles get other row numbers, `rows` must change: then the selection is set anew.
-    Of more than 200,000 rectangles in a panel only those that can be seen travel.
+    `palette` holds (light, dark) CSS colours, `legend` (label, palette index), `height` is that of a row in
+    CSS pixels. `selected` and `marks` (steps) are set whenever they differ from the last run's; otherwise
+    what the reader did stands, so a page may pass back what it got. `on_select` and `on_mark` hear of it
+    before the page runs again. `find` is what was searched for; `on_find` hears what is typed. All of this
+    and the zoom, while the time axis lasts, survive reruns with the same `key`. Where the same rectangles
+    get other row numbers, `rows` must change. Of more than 200,000 only those that can be seen travel.
+    `actions` (name → label, help) are buttons beside a buffer's details; `on_action` hears name and buffer.
 
     For panels that are compared: `patterns` (a sum of PATTERNS for each colour) are drawn over the colours,
-    `filters` are switches in the legend (`on_filter` hears a label), `difference` is a strip below.
-
-    Raises ValueError for no panel, for more than four, and for a colour outside the palette.
-    """
+    `filters` are switches in the legend (`on_filter` hears a label), `difference` is a strip below. Raises
+    ValueError for no panel, for more than four, and for a colour outside the palette."""
     _check(panels, palette, legend)
     selection = _selection(selected, key, rows)
+    marked = _selection(marks, key, rows, "marks", _marks)
     shared: dict[str, Any] = {
         "key": key,
         "height": height,
-        "palette": [list(pair) for pair in palette],
-        "legend": [[label, int(index)] for label, index in legend],
-        "selected": selection.pushed,
-        "serial": selection.serial,
-        "patterns": None if patterns is None else [int(pattern) for pattern in patterns],
-        "filters": [asdict(each) for each in filters] or None,
+        **_colours(palette, legend, patterns),
+        **_kept(selection, marked),
+        **_tools(find, filters, actions),
     }
     drawn = _drawn(panels, shared)
-
-    def clicked() -> None:
-        selection.clicked(st.session_state[key].get("selection"))
-        if on_select:
-            on_select(selection.current)
-
     # A component's attribute exists only when it has a callback.
     result = _renderer()(
         key=key,
         data=pack(drawn, shared, difference),
-        on_selection_change=clicked,
-        on_filter_change=_switched(key, filters, on_filter),
+        on_selection_change=_hears(selection, key, "selection", on_select),
+        on_marks_change=_hears(marked, key, "marks", on_mark),
+        on_filter_change=_told(key, "filter", "label", on_filter, [each.label for each in filters]),
+        on_find_change=_told(key, "find", "text", on_find),
+        on_action_change=_acted(key, actions, on_action),
     )
     if "scene" in shared:
         _show_feed(panels, key, shared["scene"])
     selection.clicked(result.selection)
-    return ViewEvent(selection.current)
+    marked.clicked(result.marks)
+    return ViewEvent(selection.current, marked.current)
 
 
-def _selection(selected: int | None, key: str, rows: str) -> _Selection:
-    """What is known of the selection of the chart called `key`, with the page's argument taken."""
-    name = _MEMORY.format(key)
-    selection: _Selection = st.session_state.setdefault(name, _Selection(selected, selected, selected))
+def _colours(
+    palette: Sequence[tuple[str, str]], legend: Sequence[tuple[str, int]], patterns: Sequence[int] | None
+) -> dict[str, Any]:
+    return {
+        "palette": [list(pair) for pair in palette],
+        "legend": [[label, int(index)] for label, index in legend],
+        "patterns": None if patterns is None else [int(pattern) for pattern in patterns],
+    }
+
+
+def _kept(selection: _Selection, marked: _Selection) -> dict[str, Any]:
+    return {
+        "selected": selection.pushed,
+        "serial": selection.serial,
+        "marks": marked.pushed,
+        "marksSerial": marked.serial,
+    }
+
+
+def _tools(
+    find: Found | None, filters: Sequence[Filter], actions: Mapping[str, tuple[str, str]]
+) -> dict[str, Any]:
+    return {
+        "find": None if find is None else asdict(find),
+        "filters": [asdict(each) for each in filters] or None,
+        "actions": [[name, *words] for name, words in actions.items()],
+    }
+
+
+def _selection(
+    given: Any,
+    key: str,
+    rows: str,
+    kind: str = "selection",
+    read: Callable[[dict[str, Any]], Any] = _index,
+) -> _Selection:
+    """What is known of the selection (or the marks) of the chart called `key`, with the page's argument
+    taken."""
+    name = _MEMORY.format(key, kind)
+    selection: _Selection = st.session_state.setdefault(name, _Selection(given, given, given, read=read))
     renumbered = st.session_state.setdefault(f"{name}:rows", rows) != rows
     st.session_state[f"{name}:rows"] = rows
-    selection.offer(selected, key not in st.session_state, renumbered)
+    selection.offer(given, key not in st.session_state, renumbered)
     return selection
+
+
+def _hears(
+    selection: _Selection, key: str, name: str, tell: Callable[[Any], None] | None
+) -> Callable[[], None]:
+    """Take what the browser reports as `name`, before the page runs again."""
+
+    def heard() -> None:
+        selection.clicked(st.session_state[key].get(name))
+        if tell:
+            tell(selection.current)
+
+    return heard
 
 
 def _drawn(panels: Sequence[Panel], shared: dict[str, Any]) -> Sequence[Panel | Crop]:
@@ -198,18 +296,37 @@ def _drawn(panels: Sequence[Panel], shared: dict[str, Any]) -> Sequence[Panel | 
     return crops
 
 
-def _switched(
-    key: str, filters: Sequence[Filter], on_filter: Callable[[str], None] | None
+def _told(
+    key: str,
+    name: str,
+    field: str,
+    tell: Callable[[str], None] | None,
+    known: Sequence[str] | None = None,
 ) -> Callable[[], None]:
-    """Tell `on_filter` which switch was clicked, if it is one of `filters`."""
+    """Tell the page what the browser says once: the switch that was clicked, one of `known`, or the text that
+    was typed."""
 
-    def switched() -> None:
-        report = st.session_state[key].get("filter")
-        label = report.get("label") if isinstance(report, dict) else None
-        if on_filter and any(label == each.label for each in filters):
-            on_filter(str(label))
+    def told() -> None:
+        report = st.session_state[key].get(name)
+        text = report.get(field) if isinstance(report, dict) else None
+        if tell and isinstance(text, str) and (known is None or text in known):
+            tell(text)
 
-    return switched
+    return told
+
+
+def _acted(
+    key: str, actions: Mapping[str, tuple[str, str]], on_action: Callable[[str, int], None] | None
+) -> Callable[[], None]:
+    """Tell `on_action` which button was clicked, if it is one of `actions`."""
+
+    def acted() -> None:
+        report = st.session_state[key].get("action")
+        name, buffer = (report.get("name"), report.get("buffer")) if isinstance(report, dict) else ("", None)
+        if on_action and name in actions and isinstance(buffer, int):
+            on_action(str(name), buffer)
+
+    return acted
 
 
 def _check(panels: Sequence[Panel], palette: Sequence[Any], legend: Sequence[tuple[str, int]]) -> None:

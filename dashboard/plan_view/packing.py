@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 from memplan_dashboard.plan_view.panel import Difference, Panel
+from memplan_dashboard.plan_view.panes import pack_panes
 from memplan_dashboard.plan_view.windows import Crop
 from numpy.typing import NDArray
 
+from memplan_engine.analysis.layers import Layer
 from memplan_engine.plotting.columns import ALIGNMENT, Columns
 
 NAMES_FOR_ALL = 200_000
@@ -87,7 +89,17 @@ def _panel(panel: Panel, columns: Columns, all_names: bool = True) -> dict[str, 
         "lines": columns.add_lines(panel.lines),
         "names": _names(panel, columns, all_names),
         "bands": [asdict(band) for band in panel.bands],
+        "panes": None if panel.panes is None else pack_panes(panel.panes, columns),
+        "layers": [_layers(layers, columns) for layers in panel.layers],
         "stepLabels": None if panel.step_labels is None else columns.add_texts(panel.step_labels),
+    }
+
+
+def _layers(layers: Sequence[Layer], columns: Columns) -> dict[str, Any]:
+    return {
+        "labels": columns.add_texts([layer.label for layer in layers]),
+        "start": columns.add_steps(np.array([layer.start for layer in layers], np.int64)),
+        "end": columns.add_steps(np.array([layer.end for layer in layers], np.int64)),
     }
 
 

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from memplan_dashboard.plan_view.panes import Panes
 from numpy.typing import NDArray
 
+from memplan_engine.analysis.layers import Layer
 from memplan_engine.plotting.strip_lines import StripLine
 
 Ints = NDArray[np.int64]
@@ -42,6 +44,8 @@ class Panel:
     that many live bytes and that high-water mark.
 
     `before` is an arena (bytes) to compare with, drawn as a line of its own. `lines` lie over the strip.
+    `panes` is what stands beside a chart of one panel, None for nothing.
+    `layers` are the modules that run, from the outermost cut to the innermost.
 
     Raises ValueError when the columns of a panel do not belong together.
     """
@@ -69,6 +73,8 @@ class Panel:
     bands: tuple[Band, ...] = ()
     before: int | None = None
     lines: tuple[StripLine, ...] = ()
+    panes: Panes | None = None
+    layers: tuple[tuple[Layer, ...], ...] = ()
 
     def __post_init__(self) -> None:
         n, k = len(self.start), len(self.profile_start)
@@ -100,6 +106,17 @@ class Filter:
     color: int
     count: int
     on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was searched for: a regular expression, or "" for nothing, and the `text` that was typed for it;
+    how many buffers it found, of how many bytes together."""
+
+    pattern: str
+    text: str
+    count: int
+    nbytes: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -91,7 +91,7 @@ def answers(panels: Sequence[Panel], request: Request, is_new: bool = False) -> 
 
 def _unlabelled(panel: Panel) -> Panel:
     """Without what the browser has from the first crop."""
-    return replace(panel, step_labels=None, bands=(), lines=())
+    return replace(panel, step_labels=None, bands=(), lines=(), layers=())
 
 
 def look(panel: Panel, window: Window, cells: tuple[int, int], border: int) -> View:
@@ -164,6 +164,7 @@ def _with_rows(panel: Panel, rows: NDArray[np.int32], profile: ShownProfile) -> 
         profile_start=profile.start,
         profile_live=profile.live,
         profile_high=profile.high,
+        panes=None,
     )
 
 

@@ -36,6 +36,7 @@ MODULES = (
     FRONTEND / "attempt.js",
     FRONTEND / "side.js",
     FRONTEND / "player.js",
+    FRONTEND / "finder.js",
     FRONTEND / "learner.js",
     FRONTEND / "hand.js",
     FRONTEND / "view.js",
@@ -56,21 +57,33 @@ def styles() -> str:
     return (FRONTEND / "replay_view.css").read_text("utf-8")
 
 
-def replay_view(message: bytes, *, serial: int, key: str, on_step: Callable[[int], None]) -> None:
-    """Show a message of `make_message`; `on_step` hears, after a pause, at which step (0 …) the reader is.
+def replay_view(
+    message: bytes,
+    *,
+    serial: int,
+    key: str,
+    on_step: Callable[[int], None],
+    on_answer: Callable[[int], None] = lambda step: None,
+) -> None:
+    """Show a message of `make_message`; `on_step` hears, after a pause, at which step (0 …) the reader is,
+    `on_answer` at which one a prediction was answered, −1 for the optimum reached by hand.
 
     Nothing is drawn anew while the message stays the same, so that the page may run as often as it likes.
     Reports of a message with another `serial` are left out: the page has gone on since.
     """
 
-    def moved() -> None:
-        report = st.session_state[key].get("step")
-        if isinstance(report, dict) and report.get("serial") == serial:
-            step = report.get("step")
-            if isinstance(step, int):
-                on_step(step)
+    def hears(name: str, take: Callable[[int], None]) -> Callable[[], None]:
+        def heard() -> None:
+            report = st.session_state[key].get(name)
+            if isinstance(report, dict) and report.get("serial") == serial:
+                step = report.get("step")
+                if isinstance(step, int):
+                    take(step)
 
-    _renderer()(key=key, data=message, on_step_change=moved)
+        return heard
+
+    moved, answered = hears("step", on_step), hears("answered", on_answer)
+    _renderer()(key=key, data=message, on_step_change=moved, on_answered_change=answered)
 
 
 @cache
@@ -131,15 +144,18 @@ def make_message(
     serial: int,
     color: NDArray[np.uint8],
     palette: Sequence[tuple[str, str]],
+    called: Sequence[str] = (),
     exercise: dict[str, Any] | None = None,
 ) -> bytes:
-    """`trace` with what the page says of it: the mode, the step (0 …) to begin at, and the colours."""
+    """`trace` with what the page says of it: the mode, the step (0 …) to begin at, the colours, and by what
+    other names the buffers are found, one each or none at all."""
     view = {
         "mode": str(mode),
         "step": step,
         "serial": serial,
         "color": color.tolist(),
         "palette": [list(pair) for pair in palette],
+        "called": list(called),
         "exercise": exercise,
     }
     return b'{"view":' + _encode(view) + b',"trace":' + trace + b"}"

@@ -139,11 +139,16 @@ def _shown(values: list[str]) -> str:
     return ascii(values[0][:80]) if len(values) == 1 else f"given {len(values)} times"
 
 
-def _cookie(scope: Scope) -> str:
-    """The visitor's cookie: the one that came, for as long again, or a new one."""
+def visitor_in(scope: Scope) -> str | None:
+    """Who sends a request, by the cookie that came; None without one."""
     came = [each.partition("=") for value in _values(scope, b"cookie") for each in value.split(";")]
     known = [visitor_of(value.strip()) for name, _, value in came if name.strip() == VISITOR_COOKIE]
-    value = (known and known[-1]) or secrets.token_urlsafe(32)
+    return known[-1] if known else None
+
+
+def _cookie(scope: Scope) -> str:
+    """The visitor's cookie: the one that came, for as long again, or a new one."""
+    value = visitor_in(scope) or secrets.token_urlsafe(32)
     secure = "; Secure" if scope.get("scheme") == "https" else ""
     seconds = VISITOR_DAYS * 86_400
     return f"{VISITOR_COOKIE}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}"

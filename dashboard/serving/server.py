@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 from memplan_dashboard.serving.door import Door
+from memplan_dashboard.serving.first_paint import FirstPaint
 
 # .streamlit/config.toml says the same to those who start `streamlit run dashboard/app.py` themselves.
 # Headless for good, because Streamlit's other mode asks for an e-mail address; the launcher opens browsers.
@@ -50,21 +51,32 @@ def main() -> None:
     parser.add_argument("app")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--allow-host", action="append", default=[])
+    parser.add_argument("--folder")
     parser.add_argument("files", nargs="*")
     arguments = parser.parse_args()
     threading.Thread(target=_end_with_input, daemon=True).start()
     for name in [name for name in os.environ if name.startswith("STREAMLIT_")]:
         del os.environ[name]
 
+    from memplan_dashboard.serving.upload_limits import UploadLimits
     from starlette.middleware import Middleware
-    from streamlit import config, file_util
+    from streamlit import config, file_util, runtime
+    from streamlit.runtime.app_session import AppSession
     from streamlit.starlette import App
 
     config.get_config_files = lambda file_name: []  # also those with secrets
-    sys.argv = [arguments.app, *arguments.files]
+    # A browser may ask for it, and it clears what all share, what schedules searches and runs included.
+    AppSession._handle_clear_cache_request = lambda _session: None  # type: ignore[assignment]
+    # The app has no other way to hear of them: what it has of its own are pages.
+    below = [] if arguments.folder is None else [f"--folder={arguments.folder}"]
+    sys.argv = [arguments.app, *below, *arguments.files]
     page = Path(file_util.get_static_dir(), "index.html").read_text(encoding="utf-8")
     door = Middleware(Door, names=arguments.allow_host, page=page)
-    App(arguments.app, middleware=[door]).run(config={**OPTIONS, "server.port": arguments.port})
+    uploads = Middleware(UploadLimits, held=lambda: runtime.get_instance().uploaded_file_mgr)
+    style = Path(arguments.app).with_name("style.css")
+    painted = [Middleware(FirstPaint, style=style.read_text(encoding="utf-8"))] if style.exists() else []
+    middleware = [door, uploads, *painted]
+    App(arguments.app, middleware=middleware).run(config={**OPTIONS, "server.port": arguments.port})
 
 
 if __name__ == "__main__":

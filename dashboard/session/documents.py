@@ -10,10 +10,11 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import count
 from pathlib import Path
 
 import memplan_examples
-from memplan_dashboard.session import uploads
+from memplan_dashboard.session import folder, uploads
 
 from memplan_engine import (
     Graph,
@@ -64,12 +65,14 @@ class Options:
 
 
 AS_IT_IS = Options()
+_numbers = count()
 
 
 @dataclass(frozen=True, eq=False)
 class Document:
     """An opened file: what was `loaded` from it, the problem made of that, the graph behind the problem, the
     finished plan that the file brought, if any, and what the header of an example says that it shows.
+    `number` tells it from every other of this process, also from those that are gone.
     """
 
     key: str
@@ -78,6 +81,7 @@ class Document:
     options: Options
     problem: Problem
     about: About = field(default_factory=About, repr=False)
+    number: int = field(default_factory=_numbers.__next__, repr=False)
 
     @cached_property
     def index_of(self) -> dict[str, int]:
@@ -114,7 +118,15 @@ def catalogue() -> dict[str, str]:
         key: name if names[name] == 1 else f"{name} ({key.partition(':')[2][:4]})"
         for key, name in kept.items()
     }
-    return labels | {f"example:{path.stem}": _title(path) for path in memplan_examples.examples()}
+    return labels | {f"example:{path.stem}": _title(path.stem) for path in memplan_examples.examples()}
+
+
+def label_of(key: str) -> str:
+    """How the document, or the run, is called that `key` stands for, also where there is none."""
+    if path := _given().get(key) or uploads.find(key):
+        return path.name
+    kind, _, name = key.partition(":")
+    return _title(name) if kind == "example" else name
 
 
 def given_files() -> list[Path]:
@@ -130,10 +142,10 @@ def path_of(key: str) -> Path:
         candidates = [path for path in memplan_examples.examples() if path.stem == name]
     elif kind == "file":
         candidates = [path for known, path in _given().items() if known == key]
-    elif upload := uploads.find(key):
-        candidates = [upload]
+    elif found := uploads.find(key) or folder.find(key):
+        candidates = [found]
     if not candidates:
-        raise InputError(key[:80], "", "no such document", "one of those in the list, or a new upload")
+        raise InputError(key[:80], "", "no such file", "one of those in the list, or a new upload")
     return candidates[0]
 
 
@@ -192,8 +204,8 @@ def _head(path: Path) -> bytes:
         return b""
 
 
-def _title(path: Path) -> str:
-    return path.stem.replace("teaching_", "teaching: ").replace("_", " ")
+def _title(name: str) -> str:
+    return name.replace("teaching_", "teaching: ").replace("_", " ")
 
 
 _PART = re.compile(
@@ -255,7 +267,7 @@ def parts(path: Path, version: tuple[int, int]) -> dict[str, str]:
 
 
 def _pool_words(pool: tuple[int, int]) -> str:
-    return "the common pool" if pool == DEFAULT_POOL else f"private pool {pool_text(pool)}"
+    return "the default pool" if pool == DEFAULT_POOL else f"private pool {pool_text(pool)}"
 
 
 @lru_cache(2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import streamlit as st
@@ -46,8 +47,8 @@ AUTO_SECONDS = 1.0
 MOST_SECONDS = 60.0
 """When any other strategy is stopped: longer work belongs on the command line."""
 POINTS = 24
-OF_DOCUMENT: dict[str | type[Any], Callable[[Any], Any]] = {Document: id}
-"""By identity: the entry holds the document, so that its id cannot become another's."""
+OF_DOCUMENT: dict[str | type[Any], Callable[[Any], Any]] = {Document: attrgetter("number")}
+"""Not by `id`: an entry does not hold what it was made of, and the id would become another's."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,11 +103,11 @@ def _facts(document: Document, strategy: str) -> PlanFacts:
     except PlanError as error:
         if not limits.stopped:
             raise
-        raise PlanError(f"{error} (after {limits.seconds:g} s; the command line can give it more)") from error
+        raise PlanError(f"{error} (after {limits.seconds:g} s; the command line can take longer)") from error
     return make_facts(document, plan, checked=True)
 
 
-@st.cache_resource(max_entries=12, show_spinner="Looking for reuse …", hash_funcs=OF_DOCUMENT)
+@st.cache_resource(max_entries=12, show_spinner="Finding reuse …", hash_funcs=OF_DOCUMENT)
 def savings_of(document: Document) -> tuple[Saving, ...]:
     """What reuse saves on the graph of `document`, planned by `auto`; raises MemplanError."""
     how = document.options.how

@@ -9,7 +9,7 @@ import streamlit as st
 from memplan_dashboard.session import searches, state
 from memplan_dashboard.session.documents import Document
 from memplan_dashboard.session.messages import show_error
-from memplan_dashboard.session.plan_facts import PlanFacts
+from memplan_dashboard.session.plan_facts import OF_DOCUMENT, PlanFacts
 
 from memplan_engine import Drop, Edit, FitReport, MemplanError, Plan, Scenario, Split, apply, fit_into
 from memplan_engine.planner import strategies_for
@@ -22,7 +22,7 @@ from memplan_engine.what_if.edits import edits_text, parse_edits
 UNDONE = "what_if_undone"
 FIT_SECONDS = 1.0
 SUGGEST_SECONDS = 2.5
-KEEPS_COLOURS = ("op kind", "role", "module", "phase")
+KEEPS_COLOURS = ("module role", "op kind", "role", "module", "phase")
 """Colourings that say where a buffer comes from, which edits do not change."""
 
 
@@ -70,7 +70,7 @@ def scenario_view(document: Document) -> ScenarioView:
     return ScenarioView(document, edited, source, Scenario(edits, undone))
 
 
-@st.cache_resource(max_entries=24, show_spinner=False, hash_funcs={Document: id})
+@st.cache_resource(max_entries=24, show_spinner=False, hash_funcs=OF_DOCUMENT)
 def _document(document: Document, text: str) -> tuple[Document, Ints]:
     edited = apply_edits(document.problem, parse_edits(text))
     document_after = Document(
@@ -112,7 +112,7 @@ def attempt(view: ScenarioView, *edits: Edit) -> None:
 
 
 # By identity: the entry holds the plan, so that its id cannot become another's.
-@st.cache_resource(max_entries=32, show_spinner="Looking for the smallest change …", hash_funcs={Plan: id})
+@st.cache_resource(max_entries=32, show_spinner="Searching for the smallest change …", hash_funcs={Plan: id})
 def fit_of(plan: Plan, capacity: int) -> FitReport:
     """Whether the problem of `plan` fits into `capacity` bytes, and what would make it."""
     return fit_into(plan, capacity, limits=SolveLimits(FIT_SECONDS), seconds=SUGGEST_SECONDS)

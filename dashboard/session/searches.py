@@ -54,7 +54,7 @@ class Search:
 def turn_text(jobs_of_all: JobScheduler, job: AnyJob) -> str:
     """When a job that waits has its turn: "3 before you"."""
     before = jobs_of_all.before(job)
-    return f"{before} before you" if before else "you are next"
+    return f"{before} ahead of you" if before else "you are next"
 
 
 def session_is_alive(session: str) -> bool:
@@ -93,11 +93,29 @@ def begin(document: Document, strategy: str, beside: Sequence[tuple[Document, st
     session = session_id()
     if not (jobs.goes_on(strategy) and quick.plan.cut_short and session_is_alive(session)):
         return None
-    job = Job(session, quick.plan, limit_seconds(), person=uploads.visitor())
-    search = searches[document, strategy] = Search(document, job, quick)
-    scheduler().submit(job, [searches[each].job for each in beside if each in searches])
+    search = _taken_over(document, quick)
+    if search is None:
+        job = Job(session, quick.plan, limit_seconds(), person=uploads.visitor())
+        search = Search(document, job, quick)
+        scheduler().submit(job, [searches[each].job for each in beside if each in searches])
+    searches[document, strategy] = search
     for old in list(searches)[:-MOST_KEPT]:
         searches.pop(old).job.cancel()
+    return search
+
+
+def _taken_over(document: Document, quick: PlanFacts) -> Search | None:
+    """The search on from `quick` that the visitor's page had before it was loaded again, with its best."""
+
+    def wanted(job: AnyJob) -> bool:
+        return isinstance(job, Job) and job.first is quick.plan
+
+    job = scheduler().take_over(session_id(), uploads.visitor(), wanted)
+    if not isinstance(job, Job):
+        return None
+    search = Search(document, job, quick)
+    if search.has_better:
+        search.show_best()
     return search
 
 

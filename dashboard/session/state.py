@@ -16,11 +16,13 @@ import streamlit as st
 from memplan_dashboard.session import documents, uploads
 from memplan_dashboard.session.documents import Document, Options
 from memplan_dashboard.session.messages import show_error
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from memplan_engine import MemplanError
 from memplan_engine.formats.importer import Loaded
 from memplan_engine.formats.memplan_json.graph_format import About
 from memplan_engine.preparation import PLANNING_OPTIONS, PlanningOption, Preparation
+from memplan_engine.units import format_bytes, parse_bytes
 from memplan_engine.warm_up import compile_kernels
 
 MOST_DIM = 2**31 - 1
@@ -96,6 +98,35 @@ def mebibytes_text(mebibytes: float | None) -> str:
     return repr(mebibytes).removesuffix(".0") if mebibytes else ""
 
 
+def bytes_text(nbytes: int | None) -> str:
+    """A number of bytes as it is typed: "24 GiB" where that is exact, else "10486"."""
+    if not nbytes:
+        return ""
+    short = format_bytes(nbytes)
+    try:
+        exact = parse_bytes(short) == nbytes
+    except MemplanError:
+        # Rounded, it is no whole number of bytes: 10.24 KiB.
+        exact = False
+    return short if exact else str(nbytes)
+
+
+def parse_marks(text: str, steps: int) -> tuple[int | None, int | None]:
+    """ "74" or "74,120", a step and a second one, as numbers, None where there is none; raises MemplanError
+    for what is no step of `steps`."""
+    first, _, second = text.partition(",")
+    marks = tuple(_whole(part) if part else None for part in (first, second))
+    for part, mark in zip((first, second), marks, strict=True):
+        if part and (mark is None or mark >= steps):
+            raise MemplanError(f"at: found {part[:40]!r}, expected a step, 0 to {steps - 1:,}")
+    return marks[0], marks[1]
+
+
+def marks_text(marks: tuple[int | None, int | None]) -> str:
+    """The same back as text."""
+    return ",".join("" if mark is None else str(mark) for mark in marks).removesuffix(",")
+
+
 def _number(option: PlanningOption, text: str) -> int | None:
     value = _whole(text) if text else None
     if text and (value is None or not 1 <= value <= option.most):
@@ -117,6 +148,7 @@ PARAMETERS = {
     "find": "",
     "capacity": "",
     "selected": "",
+    "at": "",
     "compare": "auto,greedy_by_size,linear_scan",
     **NOTHING_ASKED,
     "other": "",
@@ -124,6 +156,7 @@ PARAMETERS = {
     "tab": "",
     "limit": "60",
     "step": "",
+    "buffer": "",
     "mode": "",
     "lesson": "",
     "base": "",
@@ -131,6 +164,8 @@ PARAMETERS = {
     "changed": "",
     "kinds": "",
     "what_if": "",
+    "moment": "",
+    "line": "",
     "run": "",
     "run_strategy": "",
     "run_how": "",
@@ -139,6 +174,9 @@ PARAMETERS = {
 """Every choice that the URL can hold, with its default; defaults are left out of the URL."""
 FORMER = {"budget": "capacity"}
 """What choices were called in addresses that people have kept."""
+
+OF_THE_BROWSER = ("view",)
+"""What of the URL charts write and read by themselves: the zoom."""
 
 OPENING = ("doc", *NOTHING_ASKED)
 """The choices that say what is open and how."""
@@ -150,15 +188,33 @@ PARAMETERS |= {f"{side}_{name}": "" for side in SIDES for name in OF_A_SIDE}
 
 
 def restore() -> None:
-    """Take the session's choices from the URL on its first run, then write them back on every run."""
+    """Take the choices from the URL on a session's first run, and when somebody goes Back or Forward; then
+    write them back on every run."""
     if "choices" not in st.session_state:
-        given = {name: st.query_params.get(name, default) for name, default in PARAMETERS.items()}
-        for old, name in FORMER.items():
-            given[name] = given[name] or st.query_params.get(old, "")
-        st.session_state.choices = given
         uploads.come_back()
         st.session_state.opened = {}
+        st.session_state.choices = _in_address()
+    elif _walks_in_history():
+        st.session_state.choices = _in_address()
     mirror()
+
+
+def _in_address() -> dict[str, str]:
+    """The choices that the URL holds; without a document in it, that of the command line."""
+    given = {name: st.query_params.get(name, default) for name, default in PARAMETERS.items()}
+    for old, name in FORMER.items():
+        given[name] = given[name] or st.query_params.get(old, "")
+    first = documents.first_key()
+    if not given["doc"] and first != documents.EXAMPLE:
+        given["doc"] = first
+    return given
+
+
+def _walks_in_history() -> bool:
+    """Whether Back or Forward brought the URL here. Any other run may come with an older URL than what the
+    last one wrote."""
+    context = get_script_run_ctx()
+    return bool(context and getattr(context, "is_history_navigation", False))
 
 
 def get(name: str) -> str:
@@ -167,25 +223,39 @@ def get(name: str) -> str:
     return choices[name] or (documents.first_key() if name == "doc" else "")
 
 
+def title(page: str) -> str:
+    """What a tab of the browser says: the page, what it shows, the program."""
+    shown = {"Learn": "", "Diff": get("head"), "Run": get("run")}.get(page, get("doc"))
+    return " · ".join(filter(None, (page, documents.label_of(shown)))) + " — memplan"
+
+
 def choose(**changes: str) -> None:
     """Change choices and the URL with them."""
     st.session_state.choices.update(changes)
     mirror()
 
 
-def choose_document(key: str, options: Options | None = None) -> None:
-    """Open another document: with `options`, or as this session opened it last."""
+def choose_document(key: str, options: Options | None = None, **others: str) -> None:
+    """Open another document: with `options`, or as this session opened it last. `others` are choices that
+    change with it, in one entry of the browser's history."""
     if options is not None:
         st.session_state.opened[key] = options
     last: Options = st.session_state.opened.get(key, documents.AS_IT_IS)
-    choose(doc=key, selected="", other="", over="", what_if="", **option_choices(last))
+    forgotten = ("selected", "buffer", "step", "at", "other", "over", "what_if", "moment", "line")
+    choose(**{"doc": key, **dict.fromkeys(forgotten, ""), **option_choices(last), **others})
 
 
 def mirror() -> None:
-    """Write the choices that are not defaults into the URL."""
+    """Write the choices that are not defaults into the URL; what the browser keeps there stays."""
     wanted = {name: value for name, value in st.session_state.choices.items() if value != PARAMETERS[name]}
+    wanted |= {name: st.query_params[name] for name in OF_THE_BROWSER if name in st.query_params}
     if wanted != st.query_params.to_dict():
         st.query_params.from_dict(wanted)
+
+
+def has_opened() -> bool:
+    """Whether the session has opened a document, be it the one that nobody chose."""
+    return "last_opening" in st.session_state
 
 
 def current_document() -> Document:
@@ -261,7 +331,7 @@ def wait_for_kernels() -> None:
     """Return when the kernels are compiled."""
     compiling = start_compiling()
     if compiling.is_alive():
-        with st.spinner("Compiling kernels, once on this machine: half a minute …"):
+        with st.spinner("Compiling kernels, once on this machine: about 30 s …"):
             compiling.join()
 
 

@@ -36,8 +36,8 @@ DRAFT_SECONDS = 3600.0
 MOST_NAME_BYTES = 200
 """A file system takes 255."""
 RULES = (
-    f"Kept for this browser only, {VISITOR_DAYS} days from its last visit. At most {MOST_UPLOADS} files and "
-    f"{format_bytes(MOST_BYTES)}: the oldest make room."
+    f"Kept for this browser only, for {VISITOR_DAYS} days after its last visit. At most "
+    f"{MOST_UPLOADS} files and {format_bytes(MOST_BYTES)}: the oldest are removed first."
 )
 
 _KEY = re.compile(rf"({'|'.join(KINDS)}):([0-9a-f]{{16}})", re.ASCII)

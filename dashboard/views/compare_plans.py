@@ -17,13 +17,16 @@ from memplan_dashboard.widgets.plan_panels import make_panel
 from memplan_dashboard.widgets.planning_options import pick_symbols
 
 from memplan_engine import Plan
-from memplan_engine.analysis.claims import counted, left_out, verdict
+from memplan_engine.analysis.claims import counted, left_out
 from memplan_engine.plotting.axis_ticks import LEAST_SHARE
 from memplan_engine.plotting.colouring import COLOURINGS
+from memplan_engine.reporters.compare_words import comparison_words
+from memplan_engine.reporters.diff_words import sentence_case
 from memplan_engine.units import format_bytes
 
 # Above this, all strategies are planned only when asked for.
 MANY_BUFFERS = 20_000
+NAIVE = "naive"
 
 
 def _panels(document: Document, several: list[PlanFacts], colour: str, capacity: int | None) -> None:
@@ -42,7 +45,7 @@ def _panels(document: Document, several: list[PlanFacts], colour: str, capacity:
 def _notes(plans: list[Plan]) -> None:
     """Which of them a time limit or a cancel has ended."""
     notes = [
-        f"{plan.strategy}: not proved, cut short after {plan.seconds:.1f} s"
+        f"{plan.strategy}: optimality not proved, stopped after {plan.seconds:.1f} s"
         for plan in plans
         if plan.cut_short and not plan.optimal
     ]
@@ -50,7 +53,15 @@ def _notes(plans: list[Plan]) -> None:
         st.caption(plain(" · ".join([*notes, "Inspect searches on"])))
 
 
+def _say(plans: list[Plan]) -> None:
+    """Who wins, by how much, and what is the same for all."""
+    verdict, *told = map(sentence_case, comparison_words(plans))
+    st.markdown(f"#### {plain(verdict)}")
+    st.caption(plain(" ".join(told)))
+
+
 def _table(several: list[PlanFacts]) -> None:
+    """A row a plan, with those columns alone in which they differ."""
     plans = [facts.plan for facts in several]
     rows = pd.DataFrame(
         {
@@ -58,28 +69,33 @@ def _table(several: list[PlanFacts]) -> None:
             "arena": [format_bytes(plan.arena_bytes) for plan in plans],
             "bytes": [plan.arena_bytes for plan in plans],
             "over bound": [plan.gap for plan in plans],
-            "with workspace": [format_bytes(plan.total_bytes) for plan in plans],
-            "proved": [verdict(plan) for plan in plans],
             "ms": [1000 * plan.seconds for plan in plans],
-            "saved": [facts.figures.saved for facts in several],
             "valid": [facts.report.valid for facts in several],
         }
     ).sort_values(["bytes", "ms"], kind="stable")
-    if not plans[0].workspace_bytes:
-        rows = rows.drop(columns="with workspace")
-    finite = [plan.gap for plan in plans if plan.strategy != "naive"]
+    same = [name for name in rows.columns[1:] if rows[name].nunique() == 1]
+    # A plan that is not valid has to be seen, even if none is.
+    rows = rows.drop(columns=[name for name in same if name != "valid" or rows["valid"].all()])
+    gaps = [plan.gap for plan in plans]
     st.dataframe(
         rows,
         hide_index=True,
         height=38 + 35 * len(rows),
         column_config={
-            "strategy": st.column_config.TextColumn(width=230),
-            "bytes": st.column_config.NumberColumn("arena, bytes", format="localized"),
+            "strategy": st.column_config.TextColumn(width=200),
+            "arena": st.column_config.TextColumn(width=80),
+            "bytes": st.column_config.NumberColumn("arena, bytes", format="localized", width=105),
             "over bound": st.column_config.ProgressColumn(
-                format="percent", min_value=0.0, max_value=max([*finite, LEAST_SHARE])
+                format="percent",
+                # As long as the largest: no bar ends before its value.
+                min_value=0.0,
+                max_value=max([*gaps, LEAST_SHARE]),
+                width=170,
+                help="Arena over the lower bound; 0 % is proved to be the smallest.",
             ),
-            "saved": st.column_config.NumberColumn("saved", format="percent", help="Against no reuse."),
-            "ms": st.column_config.NumberColumn(format="%.2f", help="What placing took, without reading."),
+            "ms": st.column_config.NumberColumn(
+                format="%.2f", width=75, help="Planning time, without reading the file."
+            ),
         },
     )
     st.caption(plain(f"Counted: {counted(plans[0].problem)}"))
@@ -103,9 +119,13 @@ def _show_all(document: Document, chosen: list[PlanFacts]) -> None:
     if count > MANY_BUFFERS and not st.toggle(f"Plan {count:,} buffers with all strategies"):
         _table(chosen)
         return
-    everything = _plan_all(document, controls.strategy_names(document))
+    names = controls.strategy_names(document)
+    # No reuse is no competitor: the sentences have it, and beside it all other bars would be slivers.
+    shown = [name for name in names if name != NAIVE or NAIVE in {facts.plan.strategy for facts in chosen}]
+    everything = _plan_all(document, shown)
     if not everything:
         return
+    _say([facts.plan for facts in everything])
     with st.container(key="halves_all"):
         left, right = st.columns([1.75, 1], gap="medium")
     with left:
@@ -133,9 +153,10 @@ def _page() -> None:
         st.info(NOTHING_TO_PLACE)
         return
     if len(names) < 2:
-        st.info("Pick two to four strategies to put them side by side.")
+        st.info("Pick two to four strategies to compare side by side.")
     chosen = _plan_all(document, names)
     if chosen:
+        _say([facts.plan for facts in chosen])
         _panels(document, chosen, colour, capacity)
     _show_all(document, chosen)
 

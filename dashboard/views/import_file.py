@@ -1,28 +1,29 @@
-"""Import: upload a file or pick an example, see what was recognised, and open it."""
+"""Import: a file is uploaded, picked or named, and opens in Inspect; below it what is open now, and how."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import streamlit as st
 from memplan_dashboard.plan_view import plan_view
-from memplan_dashboard.session import documents, plan_facts, state, uploads
+from memplan_dashboard.session import documents, folder, plan_facts, state, uploads
 from memplan_dashboard.session.documents import Document, Options
 from memplan_dashboard.session.messages import NOTHING_TO_PLACE, errors_shown, plain, show_error
 from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.widgets import controls
 from memplan_dashboard.widgets.plan_panels import make_panel
-from memplan_dashboard.widgets.planning_options import pick_part
+from memplan_dashboard.widgets.planning_options import keep_part
 
 from memplan_engine import MemplanError, Role
 from memplan_engine.files import importers, recognise
 from memplan_engine.graph import storage_bytes
-from memplan_engine.plotting.colouring import COLOURINGS
+from memplan_engine.plotting.figure_style import default_colouring
 from memplan_engine.preparation import PLANNING_OPTIONS, Preparation
 from memplan_engine.units import format_bytes
 
+UNASKED = Options(offsets_as_plan=True)
 
-def _options() -> Options:
+
+def _options() -> Options | None:
+    """How the next file is opened; None while something is wrong with that."""
     with st.expander("Options", icon=":material/tune:"):
         left, middle, right = st.columns(3)
         dims = left.text_input(
@@ -39,21 +40,22 @@ def _options() -> Options:
         )
         asked = PLANNING_OPTIONS["plan_inputs"]
         plan_inputs = right.checkbox(asked.label, help=asked.told)
-        as_plan = right.checkbox(
-            "Open offsets as a finished plan", value=True, help="CSV with an offset column."
-        )
+        as_plan = right.checkbox("Open as a finished plan", value=True, help="CSV with an offset column.")
         try:
             pairs = state.parse_dims(dims)
         except MemplanError as error:
             left.error(plain(error), icon=":material/error:")
-            pairs = ()
+            return None
     how = Preparation(alignment=int(alignment) if alignment else None, plan_inputs=plan_inputs)
     return Options(pairs, as_plan, how)
 
 
-def _counts(document: Document, key: str) -> None:
+def _counts(document: Document) -> None:
     problem, graph = document.problem, document.graph
-    figures = [("recognised as", recognise(documents.path_of(key)).name), ("buffers", f"{len(problem):,}")]
+    figures = [
+        ("recognised as", recognise(documents.path_of(document.key)).name),
+        ("buffers", f"{len(problem):,}"),
+    ]
     if graph:
         figures += [
             ("ops", f"{len(graph.ops):,}"),
@@ -64,9 +66,9 @@ def _counts(document: Document, key: str) -> None:
         if graph.symbols:
             figures.append(("symbols", ", ".join(plain(symbol.name) for symbol in graph.symbols)))
     else:
-        figures += [("steps", f"{problem.steps:,}"), ("bytes in all", format_bytes(problem.total_bytes))]
+        figures += [("steps", f"{problem.steps:,}"), ("total bytes", format_bytes(problem.total_bytes))]
     if document.plan:
-        figures.append(("brings a plan", document.plan.strategy))
+        figures.append(("includes a plan", document.plan.strategy))
     columns = st.container(key="figures").columns(len(figures))
     for column, (label, value) in zip(columns, figures, strict=True):
         column.metric(label, value)
@@ -83,14 +85,14 @@ def _violation(facts: PlanFacts) -> None:
     )
 
 
-def _preview(facts: PlanFacts, title: str) -> None:
+def _preview(facts: PlanFacts) -> None:
     document = facts.document
-    st.caption(plain(f"{title}: {document.label}, {facts.plan.strategy}"))
+    st.caption(plain(f"Open now: {document.label}, {facts.plan.strategy}"))
     if not len(document.problem):
         st.info(NOTHING_TO_PLACE)
         return
     _violation(facts)
-    colouring = COLOURINGS["op kind" if document.knows_kinds else "size"](document.problem)
+    colouring = default_colouring(document.problem)(document.problem)
     plan_view(
         [make_panel(facts, colouring)],
         palette=colouring.palette,
@@ -99,12 +101,6 @@ def _preview(facts: PlanFacts, title: str) -> None:
         key="import_view",
         height=300,
     )
-
-
-def _open(document: Document) -> None:
-    state.choose_document(document.key, document.options)
-    state.choose(strategy="imported" if document.plan else "auto")
-    st.switch_page("views/inspect/inspect_page.py")
 
 
 def _source() -> tuple[str | None, bool]:
@@ -120,52 +116,73 @@ def _source() -> tuple[str | None, bool]:
         "or pick an example", examples, index=None, format_func=labels.__getitem__, placeholder="an example"
     )
     with right:
+        named = _from_folder()
         st.caption(plain("Reads " + "; ".join(importer.description for importer in importers()) + "."))
     if uploaded is not None:
         with left, errors_shown():
             return uploads.keep(uploaded.name, uploaded.getvalue())
-    return example, False
+    return named or example, False
 
 
-def _show_open() -> None:
-    """What is open now, so that it stays in sight while nothing else can be opened."""
-    document = state.current_document()
-    with errors_shown():
-        _preview(plan_facts.facts_of(document, controls.current_strategy(document)), "Open now")
+def _from_folder() -> str | None:
+    """The key of a file below the launcher's folder, picked from the list or named by its path."""
+    root = folder.root()
+    if root is None:
+        return None
+    named = st.selectbox(
+        f"or a file below {root.name or root}",
+        list(folder.listed().values()),
+        index=None,
+        placeholder="a path",
+        accept_new_options=True,
+        key="folder_path",
+    )
+    return f"{folder.KIND}:{named}" if named else None
 
 
-def _show_new(key: str, is_new: bool, options: Options) -> None:
+def _open(key: str, is_new: bool, options: Options) -> None:
+    """Open what was chosen and lead on to Inspect; where it cannot be read or planned, stay and say why."""
     try:
         # A CSV without all its offsets is opened as buffers, whatever the option says.
         load = state.load_either if options.offsets_as_plan else state.load_document
         document = load(key, options)
+        strategy = "imported" if document.plan else "auto"
     except MemplanError as error:
         if is_new:
             uploads.drop(key)
         show_error(error)
-        _show_open()
         return
-    _counts(document, key)
     try:
-        facts = plan_facts.facts_of(document, "imported" if document.plan else "auto")
+        plan_facts.facts_of(document, strategy)
     except MemplanError as error:
         show_error(error)
-        _show_open()
         return
-    if st.button("Open in Inspect", type="primary", icon=":material/open_in_new:"):
-        _open(document)
-    _preview(facts, "Preview")
+    state.choose_document(document.key, document.options, strategy=strategy)
+    st.switch_page("views/inspect/inspect_page.py")
+
+
+def _show_open(options: Options | None) -> None:
+    """What is open now, in sight while nothing else can be opened; a button opens it another way."""
+    document = state.current_document()
+    _counts(document)
+    keep_part(document)
+    if options not in (None, UNASKED, document.options) and st.button(
+        f"Open {plain(document.label)} with these options", type="primary", icon=":material/open_in_new:"
+    ):
+        assert options is not None
+        _open(document.key, False, options)
+    with errors_shown():
+        _preview(plan_facts.facts_of(document, controls.current_strategy(document)))
 
 
 def _page() -> None:
     key, is_new = _source()
     options = _options()
-    options = replace(options, part=pick_part(key)) if key else options
     if key is None:
-        st.info("The kind of file is recognised from its content. Nothing in a file is ever run.")
-        _show_open()
-        return
-    _show_new(key, is_new, options)
+        st.info("The kind of file is recognised from its content. Nothing in a file is ever executed.")
+    elif options is not None:
+        _open(key, is_new, options)
+    _show_open(options)
 
 
 _page()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 import streamlit as st
+from memplan_dashboard.session import progress, state
+from memplan_dashboard.widgets import lessons
 from memplan_dashboard.widgets.lessons import LESSONS, go_to
 
 
@@ -12,7 +14,9 @@ def _lesson(number: int) -> None:
     lesson = LESSONS[number - 1]
     with st.container(border=True, height="stretch"):
         st.subheader(f"{number}. {lesson.title}", anchor=False)
+        st.html(lessons.picture_html(lesson, dark=st.context.theme.type == "dark"))
         st.markdown(lesson.text)
+        lessons.show_answer(number)
         with st.container(horizontal=True):
             for place in lesson.places:
                 first = place is lesson.places[0]
@@ -24,9 +28,12 @@ def _lesson(number: int) -> None:
 
 def _page() -> None:
     st.markdown(
-        "How a planner decides where buffers go, in six lessons. Each opens on the Replay page, "
-        "to be stepped through, predicted, or done by hand."
+        "How a planner decides where buffers go, in six lessons. Each opens on the Replay page, where "
+        "you step through, predict, or place by hand."
     )
+    done = len(progress.done() & set(range(1, len(LESSONS) + 1)))
+    st.progress(done / len(LESSONS), f"{done} of {len(LESSONS)} lessons answered")
+    state.wait_for_kernels()
     for first in range(1, len(LESSONS) + 1, 2):
         columns = st.container(key=f"halves_lessons_{first}").columns(2)
         for column, number in zip(columns, (first, first + 1), strict=True):

@@ -34,17 +34,26 @@ def _page() -> None:
         return
     with row[1]:
         strategy = replay_choices.pick_strategy(problem)
-    with row[2]:
-        mode = replay_choices.pick_mode(problem, strategy, MODES)
     try:
-        scene = replay_choices.make_scene(document, strategy, mode)
+        decider = replay_choices.decider_of(document, strategy)
+        with row[2]:
+            mode = replay_choices.pick_mode(problem, decider.name, MODES)
+        scene = replay_choices.make_scene(document, decider, mode)
     except MemplanError as error:
         show_error(error)
         return
     show_note(scene.note)
-    replay_view(scene.message, serial=scene.serial, key="replay_view", on_step=replay_choices.keep_step)
+    if decider.told and mode != Mode.EXERCISE:
+        st.caption(plain(decider.told))
+    replay_view(
+        scene.message,
+        serial=scene.serial,
+        key="replay_view",
+        on_step=replay_choices.keep_step,
+        on_answer=lambda step: lessons.take_answer(step, scene.steps),
+    )
     beside = workspace_of(problem) != NO_WORKSPACE
-    told = ". A replay places storages; what ops hold lies beside them" * beside
+    told = ". A replay places storages; temporaries and workspaces lie outside them" * beside
     st.caption(plain(f"Counted: {counted(problem)}{told}."))
 
 

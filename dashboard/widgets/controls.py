@@ -9,20 +9,32 @@ from typing import Any
 import streamlit as st
 from memplan_dashboard.session import documents, state
 from memplan_dashboard.session.documents import Document
-from memplan_dashboard.session.state import MOST_MEBIBYTES, mebibytes_text, parse_mebibytes
+from memplan_dashboard.session.messages import errors_shown, show_error
+from memplan_dashboard.session.state import bytes_text, mebibytes_text, parse_mebibytes
 
-from memplan_engine import Problem
+from memplan_engine import MemplanError, Problem
 from memplan_engine.analysis.training_phases import is_training
 from memplan_engine.planner import strategies_for
 from memplan_engine.plotting.colouring import COLOURINGS
+from memplan_engine.plotting.figure_style import default_name
 from memplan_engine.recordings.recorded_problem import RECORDED
 from memplan_engine.strategies import known_strategies
+from memplan_engine.units import parse_bytes
 
 IMPORTED = "imported"
 MOST_PANELS = 4
-MOST_PATTERN = 200
+FAULT = "capacity_fault"
+"""What was typed as a capacity, and why it is none."""
 QUIET: dict[str, Any] = {"delta_color": "off", "delta_arrow": "off"}
 """What a metric takes for a note below it that is neither good nor bad."""
+
+
+def trend(nbytes: int) -> dict[str, Any]:
+    """What a metric takes for a note that says by how many bytes something grew: fewer are better. Streamlit
+    knows hyphens alone for signs."""
+    if not nbytes:
+        return QUIET
+    return {"delta_color": "red" if nbytes > 0 else "green", "delta_arrow": "up" if nbytes > 0 else "down"}
 
 
 def row(weights: Sequence[float]) -> list[AbstractContextManager[object]]:
@@ -82,7 +94,7 @@ def pick_strategy(document: Document) -> str:
         "Strategy",
         strategy_names(document),
         format_func=strategy_label(document),
-        help="How buffers get their offsets. `memplan strategies` lists the sources.",
+        help="How offsets are assigned. `memplan strategies` lists the sources.",
         **chooses("strategy", current),
     )
     return current
@@ -110,48 +122,59 @@ def pick_strategies(document: Document) -> list[str]:
 
 
 def pick_colouring(document: Document) -> str:
-    """What the colours mean: op kinds where a graph is known, else sizes, unless something was picked."""
+    """What the colours mean: phases of a training step, else what suits the graph, unless something was
+    picked."""
     current = state.get("colour")
     if current not in COLOURINGS:
         in_phases = document.graph is not None and is_training(document.graph)
-        current = "phase" if in_phases else "op kind" if document.knows_kinds else "size"
+        current = "phase" if in_phases else default_name(document.problem)
     st.selectbox("Colour by", list(COLOURINGS), **chooses("colour", current))
     return current
 
 
-def pick_search() -> str:
-    """A regular expression; what it does not find is dimmed."""
-    current = state.get("find")[:MOST_PATTERN]
-    st.text_input(
-        "Find (regex)",
-        placeholder="attn|mlp",
-        max_chars=MOST_PATTERN,
-        help="In name, op kind and module path. The rest is dimmed.",
-        **chooses("find", current),
-    )
-    return current
-
-
 def pick_capacity() -> int | None:
-    """A capacity in bytes, given in MiB; None when there is none."""
-    current = parse_mebibytes(state.get("capacity"))
-    st.number_input(
-        "Capacity, MiB",
-        min_value=0.0,
-        max_value=MOST_MEBIBYTES,
-        step=1.0,
-        value=None,
-        placeholder="none",
-        format="%g",
-        help="Drawn as a dotted line.",
-        **chooses("capacity", current, text=mebibytes_text),
+    """A capacity in bytes, typed as 24GiB or 512KiB; None when there is none."""
+    mebibytes = parse_mebibytes(state.get("capacity"))
+    capacity = None if mebibytes is None else round(mebibytes * 2**20)
+    typed, fault = st.session_state.get(FAULT, ("", "")) if capacity is None else ("", "")
+    st.text_input(
+        "Fits in",
+        placeholder="24GiB",
+        max_chars=40,
+        help="A capacity, as 24GiB, 512KiB, 100MB (10^8) or bytes: drawn as a dotted line, and held against "
+        "the plan.",
+        **bound("capacity_widget", typed or bytes_text(capacity), _take_capacity),
     )
-    return None if current is None else round(current * 2**20)
+    if fault:
+        show_error(fault)
+    return capacity
+
+
+def _take_capacity(text: str) -> None:
+    st.session_state.pop(FAULT, None)
+    try:
+        nbytes = parse_bytes(text.strip(), "capacity") if text.strip() else 0
+    except MemplanError as error:
+        st.session_state[FAULT] = (text, str(error))
+        nbytes = 0
+    state.choose(capacity=mebibytes_text(nbytes / 2**20))
 
 
 def select(problem: Problem) -> Callable[[int | None], None]:
     """What hears of the buffer of `problem` that is selected, by its index, None for none."""
     return lambda index: state.choose(selected="" if index is None else problem.names[index])
+
+
+def marked_steps(problem: Problem) -> tuple[int | None, int | None]:
+    """The steps that the address marks; where it makes no sense, an error instead."""
+    with errors_shown():
+        return state.parse_marks(state.get("at"), problem.steps)
+    return None, None
+
+
+def mark(marks: tuple[int | None, int | None]) -> None:
+    """Keep the steps that are marked in the address."""
+    state.choose(at=state.marks_text(marks))
 
 
 def strategy_names(document: Document) -> list[str]:

@@ -5,14 +5,19 @@ The Replay page shows the lesson that it was opened with above its picture.
 
 from __future__ import annotations
 
+import base64
 import textwrap
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
 import streamlit as st
-from memplan_dashboard.session import state
+from memplan_dashboard.charts import lesson_picture
+from memplan_dashboard.session import progress, state
 from memplan_dashboard.session.documents import Options
 from memplan_dashboard.session.messages import show_note
+
+from memplan_engine import Replay, make_replay
+from memplan_engine.plotting.svg_figure import escape
 
 DASHBOARD = "http://127.0.0.1:8501"
 WIDTH = 110
@@ -46,10 +51,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A title, a few paragraphs of Markdown, and places to look at: the first one opens with the lesson."""
+    """A title, a few paragraphs of Markdown that end in a question, its answer, and places to look at: the
+    first one opens with the lesson."""
 
     title: str
     text: str
+    answer: str
     places: tuple[Place, ...]
 
 
@@ -63,7 +70,8 @@ LESSONS = (
         "Without reuse all rectangles lie one above the other: 14 B here. Yet a and c never live at "
         "the same step, so they may have the same bytes. What is alive at one step may not, so no "
         "arena is smaller than the most bytes alive at a step: 7 B, at step 2. That is the *lower "
-        "bound*.",
+        "bound*. Can it be reached?",
+        "It can: with b at 6 B all others lie below it, and the arena is as large as the bound.",
         (
             Place("Without reuse", "teaching_linear_scan", "naive"),
             Place("By hand: can you reach 7 B?", "teaching_linear_scan", mode="exercise"),
@@ -75,11 +83,13 @@ LESSONS = (
         "its mind. Of the buffers that are placed it looks only at those alive with the new one; "
         "between them are *holes*. First fit takes the lowest hole that is large enough, else it goes "
         "above all of them.\n\n"
-        "Here e, 2 B, takes the hole of 3 B that a has left, though the one that c leaves would fit "
-        "it exactly. Then f, 3 B, finds no hole at all, and the arena grows to 10 B where 7 B are "
-        "enough.",
+        "Here a leaves a hole of 3 B and c one of 2 B: which one does first fit give to e, 2 B, and what "
+        "becomes of f, 3 B, after it?",
+        "First fit takes the hole that a has left, though the one of c would fit e exactly. Then f "
+        "finds no hole at all, and the arena grows to 10 B where 7 B are enough.",
         (
-            Place("Where f finds no hole", "teaching_first_fit", "first_fit_by_start", 6),
+            Place("Predict where e goes", "teaching_first_fit", "first_fit_by_start", 5, "predict"),
+            Place("What becomes of f", "teaching_first_fit", "first_fit_by_start", 6),
             Place("Predict every step", "teaching_first_fit", "first_fit_by_start", mode="predict"),
         ),
     ),
@@ -87,11 +97,11 @@ LESSONS = (
         "Best fit, and the order",
         "Best fit takes the tightest hole, so that large ones stay whole. It is no cure. In the first "
         "example f, 2 B, is next, and two holes can hold it: which one will it get? Predict it, then go "
-        "on to g and see what that choice has cost: best fit ends at 12 B, first fit in the same order "
-        "at 10 B.\n\n"
+        "on to g and see what that choice has cost.\n\n"
         "What helps more is the order. Large buffers are hard to place and small ones go anywhere, so "
-        "most planners place the largest first. That, too, can be far off: the second example ends at "
-        "11 B, and 7 B are enough.",
+        "most planners place the largest first. That, too, can be far off: can you beat it by hand?",
+        "The tightest hole it is, of 2 B; best fit ends at 12 B, first fit in the same order at 10 B. The "
+        "second example ends at 11 B with the largest first, and 7 B are enough.",
         (
             Place("Predict where f goes", "teaching_best_fit", "greedy_by_size", 6, "predict"),
             Place("Largest first, far off", "teaching_greedy_by_size", "greedy_by_size", 5),
@@ -104,10 +114,11 @@ LESSONS = (
         "*active set* of what is alive now, and a *free list* of bytes that nobody has. A buffer that "
         "ends gives its bytes back, one that starts takes a range that holds it. It is quick, and it "
         "never sees what comes.\n\n"
-        "Here b lies on top of a. When a ends, its 5 B are free, one too few for c, and b is in the "
-        "way above: c goes to the end, 12 B where 7 B are enough.",
+        "Here b lies on top of a, and a has ended: where does c, 6 B, go?",
+        "The 5 B of a are one too few, and b is in the way above: it goes to the end, 12 B where 7 B are "
+        "enough.",
         (
-            Place("Where c does not fit", "teaching_linear_scan", "linear_scan", 3),
+            Place("Predict where c goes", "teaching_linear_scan", "linear_scan", 3, "predict"),
             Place("Predict every step", "teaching_first_fit", "linear_scan", mode="predict"),
         ),
     ),
@@ -118,24 +129,27 @@ LESSONS = (
         "an object is as large as its largest buffer.\n\n"
         "Each lane is an object. A buffer joins one that is free while it lives, else it gets a new "
         "one. What an object has beyond the buffer of the moment lies idle. Objects one behind "
-        "another are an arena, too, so the best arena is never larger than the best objects.",
+        "another are an arena, too, so the best arena is never larger than the best objects. Here a comes "
+        "fourth: which object takes it?",
+        "None: all that there are have a buffer that is alive with it, so it gets one of its own.",
         (
-            Place("Where a gets its own object", "teaching_greedy_by_size", "shared_objects_by_size", 4),
+            Place("Predict which one", "teaching_greedy_by_size", "shared_objects_by_size", 4, "predict"),
             Place("The same with partition", "teaching_greedy_by_size", "partition", 4),
         ),
     ),
     Lesson(
         "Branch and bound",
         "To know that nothing smaller exists one has to try everything, or show why it need not be "
-        "tried. Here no step holds more than 5 B, and still no placement fits into 5 B.\n\n"
+        "tried. Here no step holds more than 5 B. Does everything fit into 5 B?\n\n"
         "The search asks whether all fits within a capacity. It takes a buffer and *branches*: it "
         "lies at the lowest offset it can have, or it does not and rests on another one. After each "
         "decision a *bound* tells how much must be needed; where that is more than the capacity, the "
-        "node is *pruned* with all that would lie below it. When the whole tree is refuted at 5 B, 6 "
-        "B are asked for, and found: a proof that 6 B are the optimum.",
+        "node is *pruned* with all that would lie below it.",
+        "It does not: the whole tree is refuted at 5 B. Then 6 B are asked for, and found: a proof that 6 "
+        "B are the optimum.",
         (
-            Place("5 B, refuted node by node", "teaching_no_way_out", "exact"),
-            Place("By hand: try 5 B, then 6 B", "teaching_no_way_out", mode="exercise"),
+            Place("By hand: what is the least?", "teaching_no_way_out", mode="exercise"),
+            Place("The search, node by node", "teaching_no_way_out", "exact"),
         ),
     ),
 )
@@ -151,7 +165,8 @@ def course_markdown() -> str:
     for number, lesson in enumerate(LESSONS, 1):
         links = "\n".join(f"- [{place.label}]({DASHBOARD}{place.url(number)})" for place in lesson.places)
         text = "\n\n".join(textwrap.fill(each, WIDTH) for each in lesson.text.split("\n\n"))
-        parts.append(f"## {number}. {lesson.title}\n\n{text}\n\n{links}")
+        answer = f"<details><summary>Answer</summary>\n{textwrap.fill(lesson.answer, WIDTH)}\n</details>"
+        parts.append(f"## {number}. {lesson.title}\n\n{text}\n\n{links}\n\n{answer}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -168,9 +183,11 @@ def show_lesson() -> None:
     lesson = LESSONS[number - 1]
     with st.expander(f"Lesson {number} of {len(LESSONS)}: {lesson.title}", expanded=True):
         st.markdown(lesson.text)
+        show_answer(number)
         with st.container(horizontal=True):
+            current = _current(lesson, number)
             for place in lesson.places:
-                here = _is_here(place, number)
+                here = place is current
                 st.button(
                     place.label,
                     key=f"place_{number}_{place.label}",
@@ -188,6 +205,51 @@ def show_lesson() -> None:
             )
 
 
+def show_answer(number: int) -> None:
+    """The answer to the question of a lesson, once the visitor has given one or wants to see it."""
+    if number in progress.done():
+        st.success(LESSONS[number - 1].answer, icon=":material/check_circle:")
+    else:
+        st.button(
+            "Show the answer",
+            key=f"answer_{number}",
+            icon=":material/visibility:",
+            type="tertiary",
+            on_click=progress.add,
+            args=(number,),
+        )
+
+
+def take_answer(step: int, steps: int) -> None:
+    """The reader of a lesson has answered at `step` (0 …) of `steps`, or, below 0, reached the optimum."""
+    number = parse_lesson(state.get("lesson"))
+    places = LESSONS[number - 1].places if number else ()
+    asked = [place.step - 1 if place.step > 1 else steps - 1 for place in places if place.mode == "predict"]
+    if number and (step < 0 or step in asked):
+        progress.add(number)
+
+
+def picture(lesson: Lesson, dark: bool) -> tuple[str, str]:
+    """The lesson's first place before its question is answered, as SVG and in words."""
+    place = lesson.places[0]
+    strategy = place.strategy or "naive"
+    replay = _replay(place.example, strategy)
+    before = len(replay) if strategy == "naive" else place.step - 1
+    return lesson_picture.svg(replay, before, dark), lesson_picture.sentence(replay, before)
+
+
+def picture_html(lesson: Lesson, dark: bool) -> str:
+    """The picture as an image, which says in words what it shows."""
+    drawn, told = picture(lesson, dark)
+    source = f"data:image/svg+xml;base64,{base64.b64encode(drawn.encode()).decode()}"
+    return f'<img class="lesson-picture" src="{source}" alt="{escape(told)}">'
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def _replay(example: str, strategy: str) -> Replay:
+    return make_replay(state.load_document(f"example:{example}", Options()).problem, strategy)
+
+
 def parse_lesson(text: str) -> int:
     """The number of the lesson that a URL names; 0 for none that there is."""
     return int(text) if text in map(str, range(1, len(LESSONS) + 1)) else 0
@@ -196,13 +258,17 @@ def parse_lesson(text: str) -> int:
 def go_to(place: Place, number: int) -> None:
     """Choose what `place` shows."""
     choices = place.choices(number)
-    state.choose_document(choices.pop("doc"), Options())
-    state.choose(**choices)
+    state.choose_document(choices.pop("doc"), Options(), **choices)
 
 
-def _is_here(place: Place, number: int) -> bool:
-    wanted = place.choices(number)
-    return all(state.get(name) == wanted[name] for name in ("doc", "strategy", "mode"))
+def _current(lesson: Lesson, number: int) -> Place | None:
+    """The place of the lesson that is open: at its step, or else where the reader has gone on from it."""
+    for names in (("doc", "strategy", "mode", "step"), ("doc", "strategy", "mode")):
+        for place in lesson.places:
+            wanted = place.choices(number)
+            if all(state.get(name) == wanted[name] for name in names):
+                return place
+    return None
 
 
 def _to_lesson(label: str, icon: str, number: int) -> None:

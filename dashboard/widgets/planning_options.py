@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import streamlit as st
 from memplan_dashboard.session import documents, state
@@ -14,6 +13,7 @@ from memplan_dashboard.session.state import MOST_DIM, pairs_text
 from memplan_dashboard.widgets.controls import bound, chooses
 
 from memplan_engine import Graph, MemplanError, Symbol
+from memplan_engine.analysis.training_phases import has_optimizer
 from memplan_engine.preparation import PLANNING_OPTIONS, PlanningOption, Preparation
 from memplan_engine.symbolic.symbol_values import ends
 
@@ -30,7 +30,7 @@ def pick_preparation(document: Document) -> None:
     label = f"Options ({asked})" if asked else "Options"
     with st.container(key="options"), st.popover(label, icon=":material/tune:", width="stretch"):
         if is_graph:
-            show_switches(document.options.how)
+            show_switches(document)
         else:
             keep_part(document)
 
@@ -45,9 +45,12 @@ def count_asked(how: Preparation) -> int:
     return sum(option.asked(how) for option in WITH_WIDGET)
 
 
-def show_switches(how: Preparation, side: str = "") -> None:
+def show_switches(document: Document, side: str = "") -> None:
     """The widgets; `side` stands before the names of what they choose."""
+    how = document.options.how
     for option in WITH_WIDGET:
+        if option.of_training and not (document.graph and has_optimizer(document.graph)):
+            continue
         name, asked = f"{side}{option.parameter}", getattr(how, option.name)
         if option.most:
             st.number_input(
@@ -56,7 +59,7 @@ def show_switches(how: Preparation, side: str = "") -> None:
                 max_value=option.most,
                 step=1,
                 value=None,
-                placeholder=option.unit,
+                placeholder=option.unset,
                 help=option.told,
                 **chooses(name, asked),
             )
@@ -73,33 +76,19 @@ def _switched(option: PlanningOption, on: bool) -> str:
 
 
 def keep_part(document: Document, side: str = "") -> None:
-    """Which part of the recording is shown; another one drops the selection and the changes."""
-    current = document.options.part
-    widget = chooses(f"{side}part", current, selected="", changed="", what_if="")
-    _pick_part(document.key, current, **widget)
-
-
-def pick_part(key: str) -> str:
-    """The part of the recording behind `key`, as text, of which nothing is kept; "" where there is nothing to
-    choose, or no recording."""
-    return _pick_part(key, "", key=f"part_{key}")
-
-
-def _pick_part(document: str, current: str, **widget: Any) -> str:
-    """The parts, and the `current` one, which may be one that the list does not have, as the stream of a
-    pool."""
-    parts = _parts(document)
+    """Which part of the recording is shown, which may be one that the list does not have, as the stream of a
+    pool; another one drops the selection and the changes. Nothing where there is nothing to choose."""
+    parts, current = _parts(document.key), document.options.part
     if len(parts) < 2:
-        return ""
-    chosen = st.selectbox(
+        return
+    st.selectbox(
         "Part of the recording",
         list(dict.fromkeys(("", *parts, current))),
         format_func=lambda part: parts.get(part, part) or "the device with the most bytes, all streams",
-        help="Devices share no memory, streams only what was freed, and a private pool, as of a CUDA graph, "
-        "nothing with the common one.",
-        **widget,
+        help="Devices share no memory, streams only freed blocks; a private pool, as of a CUDA graph, "
+        "shares nothing with the default one.",
+        **chooses(f"{side}part", current, selected="", changed="", what_if=""),
     )
-    return chosen or ""
 
 
 def _parts(key: str) -> dict[str, str]:
@@ -153,7 +142,7 @@ def _pick(symbol: Symbol, current: int | None, key: str, take: Callable[[object]
             value=None,
             step=1,
             placeholder="not planned",
-            help="Tensors of this size are left out of the plan until it has a value.",
+            help="Tensors of this size are not planned until it has a value.",
             **bound(key, current, take),
         )
         return

@@ -51,7 +51,7 @@ def left_out(problem: Problem) -> str:
     values = " ".join(f"--symbol {name}=…" for name in symbols)
     return (
         f"{_storages(len(unknown))} whose size depends on the data: {', '.join(symbols)} "
-        f"{'has' if len(symbols) == 1 else 'have'} no value; give one ({values}), or plan a real run "
+        f"{'has' if len(symbols) == 1 else 'have'} no value; set one ({values}), or plan a recorded run "
         "(memplan observe)"
     )
 
@@ -78,14 +78,14 @@ def over_bound(plan: Plan) -> str:
 
 
 def beside(plan: Plan) -> str:
-    """What the arena's size does not say: "temporaries inside ops need up to 3 KiB more, beside it"; "" where
-    there is nothing of that kind."""
+    """What the arena's size does not say: "temporaries inside ops need up to 3 KiB more, outside it"; ""
+    where there is nothing of that kind."""
     problem, parts = plan.problem, []
     if plan.workspace_bytes:
         name, most = workspace_name(problem), format_bytes(plan.workspace_bytes)
-        parts.append(f"{name} inside ops need up to {most} more, beside it")
+        parts.append(f"{name} inside ops need up to {most} more, outside it")
     elif problem.scope is Scope.GRAPH:
-        parts.append("temporaries inside ops are not known and not counted")
+        parts.append("temporaries inside ops are unknown and not counted")
     if problem.origin and (unknown := unknown_sizes(problem.origin.graph)):
         verb = "is" if len(unknown) == 1 else "are"
         parts.append(f"{_storages(len(unknown))} of unknown size {verb} not counted")
@@ -104,8 +104,8 @@ def fits_words(plan: Plan, capacity: int) -> str:
         )
     origin = plan.problem.origin
     if origin and (constants := storage_bytes(origin.graph, Role.CONSTANT)):
-        parts.append(f"constants, {format_bytes(constants)}")
-    return f"{sentence}; beside it: {'; '.join(parts)}" if parts else sentence
+        parts.append(f"weights, {format_bytes(constants)}")
+    return f"{sentence}; outside it: {'; '.join(parts)}" if parts else sentence
 
 
 def _storages(count: int) -> str:

@@ -26,6 +26,11 @@ class RegionKind(StrEnum):
     UNIQUE = "unique workspaces"
     SHARED = "shared workspace"
 
+    @property
+    def words(self) -> str:
+        """What it is called on screen; the value stands in JSON."""
+        return "weights" if self is RegionKind.CONSTANTS else str(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -22,11 +22,11 @@ from memplan_engine.schedule import Schedule
 class Reason(StrEnum):
     """Why a value is managed, the first two, or is not; `explain` says it with the names."""
 
-    OUT_VARIANT = "its op writes into memory that it is given"
-    UNKNOWN_VARIANT = "whether its op has an out variant is not known, so it is taken to have one"
+    OUT_VARIANT = "its op has an out variant"
+    UNKNOWN_VARIANT = "its op is assumed to have an out variant"
     ALIAS = "it shares the storage of another value"
     GRAPH_INPUT = "it belongs to the caller"
-    CONSTANT = "it is a constant, in a region of its own"
+    CONSTANT = "it is a constant, stored separately"
     GRAPH_OUTPUT = "the graph returns it"
     OUTPUT_CONTAINER = "it is part of the container that the graph returns"
     NO_OUT_VARIANT = "its op has no out variant and allocates its result itself"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from memplan_engine.analysis.buffer_names import buffer_names, op_names
 from memplan_engine.analysis.claims import counted
 from memplan_engine.analysis.provenance import Provenance, find_provenance, ops_at
 from memplan_engine.graph import Op
@@ -24,18 +25,20 @@ from memplan_engine.scope import Scope
 @dataclass(frozen=True, slots=True)
 class Contributor:
     """What holds bytes at the peak: a buffer's index, or None for what an op holds for itself; its name, the
-    bytes that it holds there and where it comes from."""
+    bytes that it holds there, where it comes from, and its name as people know it (`buffer_names`)."""
 
     buffer: int | None
     name: str
     nbytes: int
     provenance: Provenance
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
     """The first step with the most bytes alive, temporaries of its ops and other scratch included;
-    `contributors`, largest first, sum to `nbytes`. `scope` says what is counted, `counted` so in words."""
+    `contributors`, largest first, sum to `nbytes`. `scope` says what is counted, `counted` so in words;
+    `op_label` is the first of `ops` as people know it, "" without any."""
 
     step: int
     nbytes: int
@@ -43,6 +46,7 @@ class Peak:
     contributors: tuple[Contributor, ...]
     scope: Scope
     counted: str
+    op_label: str = ""
 
     @property
     def workspace_bytes(self) -> int:
@@ -58,21 +62,32 @@ def find_peak(problem: Problem) -> Peak:
 
 def contents_of(problem: Problem, step: int) -> Peak:
     """Everything that is alive at `step`, as for the peak."""
-    provenances = find_provenance(problem)
+    provenances, labels = find_provenance(problem), buffer_names(problem)
     alive = [
-        Contributor(buffer, problem.names[buffer], bytes_at(problem, buffer, step), provenances[buffer])
+        Contributor(
+            buffer,
+            problem.names[buffer],
+            bytes_at(problem, buffer, step),
+            provenances[buffer],
+            labels[buffer],
+        )
         for buffer in alive_at(problem, step).tolist()
     ]
     contributors = sorted([*alive, *_scratch(problem, step)], key=lambda part: -part.nbytes)
     total = sum(contributor.nbytes for contributor in contributors)
-    return Peak(step, total, ops_at(problem, step), tuple(contributors), problem.scope, counted(problem))
+    ops = ops_at(problem, step)
+    label = op_names(problem)[ops[0].name] if ops else ""
+    return Peak(step, total, ops, tuple(contributors), problem.scope, counted(problem), label)
 
 
 def _scratch(problem: Problem, step: int) -> Iterator[Contributor]:
     """What the ops of `step` hold for themselves, and what is kept for single ops at every step."""
     kind = "temporaries" if problem.scope is Scope.WITH_TEMPORARIES else "workspace"
+    names = op_names(problem)
     for op, at in scratching(problem):
         if at == step:
-            yield Contributor(None, op.name + SUFFIX, op.workspace.shared, Provenance(kind, maker=op))
+            label = names[op.name] + SUFFIX
+            yield Contributor(None, op.name + SUFFIX, op.workspace.shared, Provenance(kind, maker=op), label)
     if unique := workspace_of(problem).unique:
-        yield Contributor(None, "unique workspaces", unique, Provenance("workspace"))
+        name = "unique workspaces"
+        yield Contributor(None, name, unique, Provenance("workspace"), name)

@@ -9,6 +9,8 @@ from memplan_engine.analysis.peak import find_peak
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph, Op, Phase, Role
 from memplan_engine.lifetimes import to_problem
+from memplan_engine.problem import Problem
+from memplan_engine.profile import load_of
 from memplan_engine.schedule import Schedule
 
 RECOMPUTED = "recompute."
@@ -21,6 +23,16 @@ class Saved:
 
     name: str
     nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PhasePeak:
+    """The most live bytes of buffers at a step of `phase`, and the first such step; the phase has `steps`."""
+
+    phase: Phase
+    steps: int
+    peak_bytes: int
+    peak_step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +70,11 @@ class MinCutDifference:
 def is_training(graph: Graph) -> bool:
     """Whether the ops of `graph` have phases."""
     return any(op.phase for op in graph.ops)
+
+
+def has_optimizer(graph: Graph) -> bool:
+    """Whether `graph` is a whole training step, with what its optimizer does."""
+    return any(op.phase is Phase.OPTIMIZER for op in graph.ops)
 
 
 def saved_activations(graph: Graph) -> tuple[str, ...]:
@@ -102,6 +119,30 @@ def phase_steps(graph: Graph, schedule: Schedule) -> dict[Phase, tuple[tuple[int
             spans.append((start, step + 1))
         before = phases[step]
     return {phase: tuple(ranges[phase]) for phase in Phase if phase in ranges}
+
+
+def phase_peaks(problem: Problem) -> tuple[PhasePeak, ...]:
+    """The peak of each phase in which ops of the graph behind `problem` run, in order.
+
+    Raises
+    ------
+    InputError: no graph, or one whose ops have no phases.
+    """
+    origin = problem.origin
+    if origin is None or not is_training(origin.graph):
+        found = "buffers without a graph" if origin is None else "ops without phases"
+        raise InputError(problem.name, "", found, "a training graph, whose ops have phases")
+    load, peaks = load_of(problem), []
+    for phase, spans in phase_steps(origin.graph, origin.schedule).items():
+        tops = [load.fullest(start, end - 1) for start, end in spans]
+        top = max(tops, key=load.at)
+        peaks.append(PhasePeak(phase, sum(end - start for start, end in spans), load.at(top), top))
+    return tuple(peaks)
+
+
+def saved_storages(graph: Graph) -> tuple[Saved, ...]:
+    """The storages of `saved_activations`, the largest first."""
+    return tuple(sorted(_saved(graph), key=lambda saved: -saved.nbytes))
 
 
 def training_memory(graph: Graph) -> TrainingMemory:

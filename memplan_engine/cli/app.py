@@ -19,71 +19,100 @@ from memplan_engine.kernels import on_first_compilation
 
 VERBS = {
     "plan": ("plan_command", "Place every buffer of FILE in one arena."),
-    "compare": ("plan_command", "Put strategies side by side."),
-    "peak": ("explain_command", "Show what the peak is made of."),
-    "layout": ("explain_command", "Show the whole memory: constants, activations, workspaces."),
-    "validate": ("explain_command", "Check a finished plan against every rule."),
-    "strategies": ("explain_command", "List the strategies with their sources."),
+    "compare": ("plan_command", "Compare strategies on the same problem."),
+    "peak": ("explain_command", "Show what the peak, or another step, is made of."),
+    "buffers": ("explain_command", "List every buffer with its size, offset, lifetime, op and source."),
+    "layout": ("explain_command", "Show the memory layout: weights, activations, workspaces."),
+    "validate": ("explain_command", "Check a finished plan with an independent validator."),
+    "strategies": ("explain_command", "List the strategies and where they come from."),
     "diff": (
         "diff_command",
         "Explain why HEAD needs more memory than BASE: which buffers, from which lines, at which peak.",
     ),
     "what-if": (
         "what_if_command",
-        "Change buffers of FILE and plan again: in the order of these options, a kind after another.",
+        "Edit buffers of FILE and replan; edits apply in the order of the options below.",
+    ),
+    "suggest": (
+        "suggest_command",
+        "Suggest what to do about the peak: each change planned and checked, with the bytes that it saves.",
     ),
     "report": (
         "report_command",
-        "Write a plan as a page that opens anywhere, offline, or as a figure for a paper.",
+        "Write a plan as a self-contained HTML page or as a figure (SVG, PNG).",
     ),
     "snapshot": (
         "snapshot_command",
-        "Show what a recording of the allocator cost: peak, fragmentation, failures, and a plan beside it.",
+        "Show an allocator recording: peak, fragmentation, out-of-memory events, and what a plan needs.",
     ),
     "replay": (
         "replay_command",
-        "Show every decision of a strategy: which buffer came next, where it went, and why there.",
+        "Show every decision of a strategy: which buffer came next, where it went, and why.",
     ),
     "values": (
         "graph_command",
-        "List which values can be planned, and why each other one cannot (Static Runtime's rules).",
+        "List which values can be planned, and why the others cannot (Static Runtime's rules).",
+    ),
+    "phases": (
+        "graph_command",
+        "Show the peak of each phase of a training graph, and what forward saves for backward.",
     ),
     "reuse": (
         "graph_command",
-        "Show what writing in place and concatenating without copies would save.",
+        "Show what in-place elementwise ops and zero-copy concat would save.",
     ),
     "symbols": (
         "symbols_command",
-        "Show the symbols of FILE, its peak as a formula, and a plan that holds for all their values.",
+        "Show the symbolic sizes of FILE, its peak as a formula, and a plan valid for all their values.",
     ),
     "range": (
         "symbols_command",
-        "Plan at the hints (or at --symbol), and check the offsets over the whole range of the symbols.",
+        "Plan at the hints (or --symbol values) and check the offsets over the full range of the symbols.",
     ),
     "buckets": (
         "symbols_command",
-        "Make a plan for each bucket of one symbol, and show what each wastes inside it.",
+        "Plan each bucket of one symbol, and show the memory it wastes.",
     ),
     "sweep": (
         "symbols_command",
-        "Show the arena, the bound and the partition plan as functions of one symbol.",
+        "Show arena, lower bound and partition plan as functions of one symbol.",
     ),
-    "capture": ("capture_command", "Capture a torch model without allocating its weights."),
+    "capture": ("capture_command", "Capture a PyTorch model as a graph, without allocating its weights."),
     "estimate": (
         "capture_command",
-        "Estimate the peak of a forward and backward pass by PyTorch's published rule and by storages.",
+        "Estimate the peak of forward and backward as PyTorch's FX estimator does, and by storages.",
     ),
     "run": (
         "run_command",
-        "Run a model inside its plan: predicted against measured bytes, the same bits or not.",
+        "Run a model in its planned arena: bitwise equality, predicted against measured bytes.",
     ),
     "observe": (
         "run_command",
-        "Run a model eagerly and note every allocation: also of a model that cannot be exported.",
+        "Run a model eagerly and record every allocation, even if it cannot be exported.",
     ),
     "dashboard": ("dashboard_command", "Open the dashboard in the browser."),
 }
-"""The module in `commands` of each verb and the first sentence of its help, in the order of the help."""
+"""The module in `commands` of each verb, and the first sentence of its help."""
+GROUPS = {
+    "Plan": ("plan", "compare", "what-if", "validate", "strategies"),
+    "Understand": (
+        "peak",
+        "suggest",
+        "buffers",
+        "layout",
+        "phases",
+        "values",
+        "reuse",
+        "replay",
+        "diff",
+        "snapshot",
+        "report",
+    ),
+    "Capture and run": ("capture", "run", "observe", "estimate"),
+    "Dynamic sizes": ("symbols", "range", "sweep", "buckets"),
+    "Dashboard": ("dashboard",),
+}
+"""The verbs as the help has them; each is in one group."""
 
 
 class LazyVerbs(TyperGroup):
@@ -92,6 +121,13 @@ class LazyVerbs(TyperGroup):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.commands = {verb: TyperCommand(verb, help=text) for verb, (_, text) in VERBS.items()}
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The verbs by group, each with its sentence whole."""
+        wide = max(map(len, VERBS))
+        for group, verbs in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(verb.ljust(wide), VERBS[verb][1]) for verb in verbs])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The verb that `args` begin with, as its module registers it, with its name and what follows."""
@@ -145,7 +181,7 @@ USAGE: type[BaseException] = next(
 def run(arguments: Sequence[str]) -> int:
     """Run the command line `arguments`, and give its exit code; raises KeyboardInterrupt after Ctrl-C."""
     on_first_compilation(
-        lambda: _say("compiling kernels that no command needed before; later runs take them from the cache")
+        lambda: _say("compiling kernels for the first time; later runs load them from the cache")
     )
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

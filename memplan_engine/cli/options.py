@@ -29,8 +29,15 @@ from memplan_engine.strategies import get_strategy
 from memplan_engine.strategies.base import SolveLimits, is_anytime
 
 FILE = Annotated[Path, typer.Argument(help="memplan JSON, CSV, ONNX, .pt2 or a snapshot", show_default=False)]
-AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-STRATEGY = Annotated[str, typer.Option(help="See `memplan strategies`.")]
+AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ALL_ROWS = Annotated[bool, typer.Option("--all", help="Show every row of the tables.")]
+CAPACITY = Annotated[
+    str | None,
+    typer.Option(
+        help="Arena size to fit into, as 512KiB, 100MB or bytes. Exit code: 0 fits, 1 does not, 3 undecided."
+    ),
+]
+STRATEGY = Annotated[str, typer.Option(help="Planning strategy; see `memplan strategies`.")]
 REUSE = tuple(name for name, option in PLANNING_OPTIONS.items() if option.at_one_size)
 """Options that are no choice of verbs which look at several sizes or ways at once."""
 SYMBOLS = Annotated[
@@ -46,12 +53,20 @@ MOST_SECONDS = 1e9
 SECONDS = Annotated[
     float | None,
     typer.Option(
-        help=f"Time limit; {DEFAULT_SECONDS:g} for a strategy that searches, none for the others.",
+        help=f"Time limit in seconds (default: {DEFAULT_SECONDS:g} for strategies that search, none "
+        f"for others).",
         show_default=False,
     ),
 ]
-SEED = Annotated[int, typer.Option(min=0, help="Of everything random: the same seed, the same plan.")]
-THREADS = Annotated[int, typer.Option(min=0, help="How many at once; 0 for all cores.")]
+KEPT_STRATEGY = Annotated[
+    str | None,
+    typer.Option(
+        help="Planning strategy (default: auto). Without it, a finished plan is kept as it is.",
+        show_default=False,
+    ),
+]
+SEED = Annotated[int, typer.Option(min=0, help="Random seed; the same seed gives the same plan.")]
+THREADS = Annotated[int, typer.Option(min=0, help="Number of threads; 0 means all cores.")]
 
 
 def make_limits(strategy: str, seconds: float | None, seed: int = 0, threads: int = 0) -> SolveLimits:
@@ -68,12 +83,11 @@ def _parameter_of(option: PlanningOption) -> inspect.Parameter:
     """The parameter of a verb from which typer makes the command line's option."""
     if option.name == "symbols":
         return inspect.Parameter("symbols", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=SYMBOLS)
-    flag = "--" + option.name.replace("_", "-")
     return inspect.Parameter(
         option.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=option.default,
-        annotation=Annotated[option.kind, typer.Option(flag, help=option.told)],
+        annotation=Annotated[option.kind, typer.Option(option.flag, help=option.told)],
     )
 
 
@@ -139,6 +153,18 @@ def open_graph(file: Path, how: Preparation) -> Graph:
 def open_problem(file: Path, how: Preparation) -> Problem:
     """The problem of `file`, made as `how` asks."""
     return prepare(*open_file(file, how), file.name)
+
+
+def open_plan(file: Path, how: Preparation, strategy: str | None) -> Plan | Problem:
+    """The finished plan of `file`, unless a `strategy` is asked for, else the problem to be planned."""
+    loaded, prepared = open_file(file, how)
+    problem = prepare(loaded, prepared, file.name)
+    if not isinstance(loaded, Plan) or strategy is not None:
+        return problem
+    if how.alignment is not None:
+        expected = "no alignment: a finished plan stays as it is unless a --strategy is asked for"
+        raise InputError(file.name, "alignment", str(how.alignment), expected)
+    return loaded
 
 
 def parse_symbols(pairs: list[str]) -> dict[str, int]:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from memplan_engine.files import check_target
+
+WHOLE = 10_000
+"""Letters in a line, more than any table has."""
 
 
 def show(as_json: bool, machine: Callable[[], Any], people: Callable[[], Iterable[RenderableType]]) -> None:
@@ -29,14 +33,26 @@ def as_text(parts: Iterable[RenderableType], width: int | None = None) -> str:
     """Tables and lines as text; `width` in letters, that of the terminal unless given."""
     if width is None and not sys.stdout.isatty():
         # Into a pipe there is no width to fit: tables stay whole for grep.
-        width = 200
+        width = WHOLE
     # No words stand for pictures here: Rich need not load its list of them.
     console = Console(width=width, emoji=False)
     with console.capture() as captured:
-        for part in parts:
+        for part in _lines_apart(parts):
             # Lines of text stay whole: a terminal wraps them, a pipe must not.
             console.print(part, soft_wrap=isinstance(part, Text))
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def _lines_apart(parts: Iterable[RenderableType]) -> Iterator[RenderableType]:
+    """`parts`, the titles and captions of tables as lines of their own: a narrow table would break them."""
+    for part in parts:
+        if isinstance(part, Group):
+            yield from _lines_apart(part.renderables)
+        elif isinstance(part, Table):
+            title, caption, part.title, part.caption = part.title, part.caption, None, None
+            yield from (each for each in (title, part, caption) if each)
+        else:
+            yield part
 
 
 def put(text: str) -> None:

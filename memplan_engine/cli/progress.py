@@ -1,4 +1,5 @@
-"""Waiting for a solve (Ctrl-C: the best plan so far) or for a large file: a line says how far it is."""
+"""Waiting for a solve (Ctrl-C: the best plan so far), for a large file or for a model: a line says how far it
+is."""
 
 from __future__ import annotations
 
@@ -183,6 +184,41 @@ def reading(file: Path) -> Iterator[Callable[[int, int], None] | None]:
 
     with _live() as live:
         yield report
+
+
+@contextmanager
+def stages() -> Iterator[Callable[[str], None]]:
+    """Gives what is told of each stage of the work as it begins ("" while somebody else shows something).
+
+    On a terminal the stage and its seconds are a line, which stays when it is over; elsewhere there is none.
+    """
+    if not sys.stderr.isatty():
+        yield lambda stage: None
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    stage, begun = "", time.monotonic()
+
+    def line() -> Text:
+        return Text(f"{stage} … {time.monotonic() - begun:.1f} s" if stage else "", style="dim")
+
+    with Live(
+        console=Console(stderr=True), get_renderable=line, transient=True, redirect_stdout=False
+    ) as live:
+
+        def tell(following: str) -> None:
+            nonlocal stage, begun
+            if stage:
+                live.stop()
+                live.console.print(f"{stage}: {time.monotonic() - begun:.1f} s", style="dim", highlight=False)
+            stage, begun = following, time.monotonic()
+            if stage:
+                live.start()
+
+        yield tell
+        tell("")
 
 
 def describe(progress: Progress, stopping: bool = False) -> str:

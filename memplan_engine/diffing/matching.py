@@ -31,6 +31,7 @@ class How(StrEnum):
     NAME = "same name"
     ALIKE = "same module, op and shape"
     RESIZED = "same module and op"
+    RETYPED = "same module and op in another dtype"
     RENAMED = "same op"
 
 
@@ -115,10 +116,16 @@ def _reasons(traits: Traits, base: Ints, head: Ints) -> Ints:
             ("same", traits.same),
             ("kind", traits.kind),
             ("module", traits.module),
+            ("call", traits.call),
         )
     }
     alike = equal["kind"] & equal["module"]
-    rules = ((How.NAME, equal["name"] & alike), (How.ALIKE, equal["same"]), (How.RESIZED, alike))
+    rules = (
+        (How.NAME, equal["name"] & alike),
+        (How.ALIKE, equal["same"]),
+        (How.RESIZED, alike),
+        (How.RETYPED, equal["call"] & ~equal["kind"]),
+    )
     return np.select(
         [rule for _, rule in rules], [HOWS.index(how) for how, _ in rules], HOWS.index(How.RENAMED)
     )
@@ -164,7 +171,8 @@ def _search(traits: Traits) -> _Matches:
     matches = _in_order(matches, fold(traits.same, traits.context), traits.has_op)
     matches = _in_order(matches, traits.op, traits.in_module)
     matches = _in_order(matches, fold(traits.kind, traits.shape, traits.size), traits.has_op)
-    return _in_equal_number(matches, fold(traits.kind, traits.name), traits.telling)
+    matches = _in_equal_number(matches, fold(traits.kind, traits.name), traits.telling)
+    return _in_order(matches, fold(traits.call, traits.stem), traits.has_op)
 
 
 def _first(traits: Traits) -> _Matches:

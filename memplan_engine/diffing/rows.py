@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from memplan_engine.analysis.buffer_names import buffer_names
 from memplan_engine.analysis.provenance import Provenance, find_provenance
 from memplan_engine.diffing.matching import HOWS, How, values_of
 from memplan_engine.diffing.moment import CAUSES, Cause, Moment
@@ -20,11 +21,13 @@ Lifetime = tuple[int, int]
 @dataclass(frozen=True, slots=True)
 class DiffRow:
     """One buffer, matched or not. Of the side that does not have it the name is "", the lifetime (half-open,
-    steps) None and the bytes 0. `at_peak` is what it adds to Δdemand, bytes; `how` what the match rests on.
-    `provenance` is the head's where there is one."""
+    steps) None and the bytes 0. The labels are what people call it. `at_peak` is what it adds to Δdemand,
+    bytes; `how` what the match rests on. `provenance` is the head's where there is one."""
 
     base: str
     head: str
+    base_label: str
+    head_label: str
     base_bytes: int
     head_bytes: int
     base_lifetime: Lifetime | None
@@ -47,9 +50,11 @@ class DiffRow:
 
 @dataclass(frozen=True, slots=True)
 class PeakRow:
-    """A buffer that holds bytes at the step that is explained, on either side; bytes."""
+    """A buffer that holds bytes at the step that is explained, on either side; bytes. `label` is what people
+    call it."""
 
     name: str
+    label: str
     base_bytes: int
     head_bytes: int
     cause: Cause | None
@@ -103,12 +108,14 @@ def module_rows(diff: Diff, moment: Moment) -> tuple[ModuleRow, ...]:
     """What `moment` holds on both sides by module, the largest difference first, then what holds most."""
     base, head = diff.base.problem, diff.head.problem
     provenance = find_provenance(base), find_provenance(head)
+    labels = buffer_names(base), buffer_names(head)
     by_module: dict[str, list[PeakRow]] = {}
     columns = (moment.base, moment.head, moment.base_held, moment.head_held, moment.cause)
     for in_base, in_head, before, after, cause in zip(*(column.tolist() for column in columns), strict=True):
         side, row = (0, in_base) if in_head == NOBODY else (1, in_head)
         part = PeakRow(
             (base, head)[side].names[row],
+            labels[side][row],
             before,
             after,
             None if cause == NOBODY else CAUSES[cause],
@@ -154,6 +161,8 @@ def _row(
         after[1],
         before[2],
         after[2],
+        before[3],
+        after[3],
         changes,
         at_peak,
         None if how == NOBODY else HOWS[how],
@@ -161,10 +170,11 @@ def _row(
     )
 
 
-def _side(problem: Problem, row: int) -> tuple[str, int, Lifetime | None]:
+def _side(problem: Problem, row: int) -> tuple[str, str, int, Lifetime | None]:
     if row == NOBODY:
-        return "", 0, None
-    return problem.names[row], int(problem.size[row]), (int(problem.start[row]), int(problem.end[row]))
+        return "", "", 0, None
+    lifetime = int(problem.start[row]), int(problem.end[row])
+    return problem.names[row], buffer_names(problem)[row], int(problem.size[row]), lifetime
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,12 +195,17 @@ class ProfileDifference:
 
 def profile_difference(diff: Diff) -> ProfileDifference:
     """The profiles of `diff` beside each other, a stretch wherever the head's live bytes may change."""
-    bounds, live = diff.head_load.sections.bounds, diff.base_load.live
+    bounds = diff.head_load.sections.bounds
+    return ProfileDifference(bounds, profiles_beside(diff, diff.base_load.live), diff.head_load.live)
+
+
+def profiles_beside(diff: Diff, live: Ints) -> Ints:
+    """The most of `live`, bytes a section of the base, within each section of the head."""
+    bounds = diff.head_load.sections.bounds
     places = np.searchsorted(diff.base_load.sections.bounds, diff.timeline.to_base(bounds), side="right") - 1
     # Beyond either end of the base its outermost step goes on: what it holds there is not freed.
     low = np.clip(places[:-1], 0, max(0, len(live) - 1))
     high = np.maximum(np.minimum(places[1:], len(live)), low + 1)
     padded = np.append(live, [0, 0])
     edges = np.column_stack([low, high]).ravel()
-    highest = np.maximum.reduceat(padded, edges)[::2] if len(edges) else live[:0]
-    return ProfileDifference(bounds, highest, diff.head_load.live)
+    return np.maximum.reduceat(padded, edges)[::2] if len(edges) else live[:0]

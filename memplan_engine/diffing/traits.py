@@ -20,14 +20,15 @@ FEW = 2
 @dataclass(frozen=True, slots=True, eq=False)
 class Things:
     """The buffers or ops of one side in order of time. `rows` are their indices; the rest is one value a
-    thing: `names`, `modules`, `kinds` (op kind and dtype together), `shapes`, `sizes` in bytes, `context`
-    what it is surrounded by: the kinds of the ops that read a buffer or that an op reads from, or, without a
-    graph, the length of the lifetime in steps. Where nothing but names is known there are no modules, kinds
-    and shapes."""
+    thing: `names`, `modules`, `calls` (op kinds), `kinds` (op kind and dtype together), `shapes`, `sizes` in
+    bytes, `context` what it is surrounded by: the kinds of the ops that read a buffer or that an op reads
+    from, or, without a graph, the length of the lifetime in steps. Where nothing but names is known there are
+    no modules, calls, kinds and shapes."""
 
     rows: Ints
     names: Sequence[str]
     modules: Sequence[str] | None
+    calls: Sequence[Hashable] | None
     kinds: Sequence[Hashable] | None
     shapes: Sequence[tuple[Hashable, ...]] | None
     sizes: Ints
@@ -38,8 +39,9 @@ class Things:
 class Traits:
     """The things of both sides, base's `split` first and then head's, as columns of whole numbers: equal
     numbers, equal traits. `stem` is the name without the number at its end; `op` is kind, module and rank
-    together, `same` kind, module, shape and size. `telling` says whose name says more than a number would;
-    `in_module` who has a module path; `has_op` who comes from an op that is known."""
+    together, `call` the same without the dtype, `same` kind, module, shape and size. `telling` says whose
+    name says more than a number would; `in_module` who has a module path; `has_op` who comes from an op that
+    is known."""
 
     split: int
     name: Ints
@@ -50,6 +52,7 @@ class Traits:
     size: Ints
     context: Ints
     op: Ints
+    call: Ints
     same: Ints
     telling: Flags
     in_module: Flags
@@ -63,7 +66,7 @@ def buffers_of(problem: Problem, with_origin: bool = True) -> Things:
     names, sizes = [problem.names[row] for row in order], problem.size[rows]
     context: Sequence[Hashable] = (problem.end - problem.start)[rows].tolist()
     if not with_origin or not has_origin(problem):
-        return Things(rows, names, None, None, None, sizes, context)
+        return Things(rows, names, None, None, None, None, sizes, context)
     provenance = find_provenance(problem)
     origins = [provenance[row] for row in order]
     if problem.origin is not None:
@@ -73,6 +76,7 @@ def buffers_of(problem: Problem, with_origin: bool = True) -> Things:
         rows,
         names,
         [origin.module for origin in origins],
+        [origin.kind for origin in origins],
         [(origin.kind, origin.dtype) for origin in origins],
         [origin.shape for origin in origins],
         sizes,
@@ -98,6 +102,7 @@ def ops_of(origin: Origin) -> Things:
         rows,
         [op.name for op in ops],
         [op.module for op in ops],
+        [(op.kind, len(op.inputs)) for op in ops],
         [
             (op.kind, len(op.inputs), tuple(tensor.dtype for tensor in outputs))
             for op, outputs in zip(ops, made_by, strict=True)
@@ -116,6 +121,7 @@ def compare_traits(base: Things, head: Things) -> Traits:
     both = len(stem)
     has_op = base.kinds is not None and head.kinds is not None
     kind, module = _column(base.kinds, head.kinds, both), _column(base.modules, head.modules, both)
+    rank = _column(_ranks(base), _ranks(head), both)
     shape, size = _column(base.shapes, head.shapes, both), dense(np.concatenate([base.sizes, head.sizes]))
     in_module = np.zeros(both, dtype=np.bool_)
     if base.modules is not None and head.modules is not None:
@@ -129,7 +135,8 @@ def compare_traits(base: Things, head: Things) -> Traits:
         shape=shape,
         size=size,
         context=number(base.context, head.context),
-        op=fold(kind, module, _column(_ranks(base), _ranks(head), both)),
+        op=fold(kind, module, rank),
+        call=fold(_column(base.calls, head.calls, both), module, rank),
         same=fold(kind, module, shape, size),
         telling=_telling(stem, has_op) & np.fromiter(map(bool, chain(*stems)), np.bool_),
         in_module=in_module,

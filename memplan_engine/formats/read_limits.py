@@ -63,7 +63,7 @@ def file_size(path: Path) -> int:
     if path.is_dir():
         raise InputError(str(path), "", "a folder", "a file")
     if not path.is_file():
-        raise InputError(str(path), "", "something that is no regular file", "a file")
+        raise InputError(str(path), "", "something other than a regular file", "a file")
     if found.st_size == 0:
         raise InputError(str(path), "", "an empty file", "some content")
     return found.st_size

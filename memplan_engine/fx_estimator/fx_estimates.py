@@ -189,7 +189,7 @@ def get_peak_memory(
 
 
 def estimate_peaks(capture: TrainingCapture) -> tuple[EstimateEntry, ...]:
-    """The published rule, then storage identity with values that nobody reads freed at once and held to the
+    """The published rule, then storage identity with unused values freed at once and held to the
     end; the last is what `fx.Interpreter` needs, to the byte. `baseline` is what the forward pass returns and
     the backward pass leaves alone; `backward_peak` has it included."""
     # Here, not above: who only asks for help need not wait for pydantic.

@@ -12,12 +12,15 @@ import secrets
 import shutil
 import stat
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_DRAFT_SECONDS = 3600.0
+"""Nobody writes for so long: what is older was left by a process that was killed."""
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -115,6 +118,15 @@ def write_checked(path: Path, content: bytes) -> bool:
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)
+        _sweep(path.parent)
     except OSError:
         return False
     return True
+
+
+def _sweep(folder: Path) -> None:
+    """Remove the drafts of those who were killed."""
+    for draft in folder.glob(".*.part"):
+        with suppress(OSError):
+            if time.time() - draft.lstat().st_mtime > _DRAFT_SECONDS:
+                draft.unlink()

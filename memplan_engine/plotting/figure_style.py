@@ -8,7 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from memplan_engine.errors import InputError
-from memplan_engine.plotting.colouring import COLOURINGS, Colouring, by_kind, by_size
+from memplan_engine.plotting.colouring import (
+    COLOURINGS,
+    Colouring,
+    by_kind,
+    by_module_role,
+    by_size,
+    knows_roles,
+)
 from memplan_engine.problem import Problem
 
 PIXELS_PER_INCH = 96
@@ -53,7 +60,7 @@ THEMES = {
 @dataclass(frozen=True, slots=True)
 class FigureStyle:
     """`width` and `height` in pixels of 1/96 inch; `dpi` device pixels per inch of a PNG; `theme` light or
-    dark; `colour_by` a name of `COLOURINGS`, or None for op kinds where a graph is known and sizes where not;
+    dark; `colour_by` a name of `COLOURINGS`, or None for `default_colouring`;
     `title` the graph's name unless given, "" for none.
 
     Raises
@@ -109,8 +116,16 @@ def knows_kinds(problem: Problem) -> bool:
 
 
 def default_colouring(problem: Problem) -> Callable[[Problem], Colouring]:
-    """Op kinds where they are known, else sizes."""
-    return by_kind if knows_kinds(problem) else by_size
+    """Module roles where most of the memory has one, else op kinds where they are known, else sizes."""
+    if not knows_kinds(problem):
+        return by_size
+    return by_module_role if knows_roles(problem) else by_kind
+
+
+def default_name(problem: Problem) -> str:
+    """What the default colouring of `problem` is called."""
+    default = default_colouring(problem)
+    return next(name for name, colouring in COLOURINGS.items() if colouring is default)
 
 
 def rgb(colour: str) -> tuple[int, int, int]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from memplan_engine.analysis.buffer_names import buffer_names
 from memplan_engine.analysis.claims import over_bound
 from memplan_engine.errors import MissingDependencyError
 from memplan_engine.plan import Plan
@@ -81,7 +82,7 @@ def _add_bars(chart: Any, plan: Plan, style: FigureStyle) -> None:
     problem, pieces = plan.problem, cut(plan.problem)
     colouring, palette = style.colouring(problem)
     index, low = colouring.index[pieces.owner], plan.offsets[pieces.owner] + pieces.low
-    names = [_plain(name) for name in problem.names]
+    names = [_plain(name) for name in buffer_names(problem)]
     for label, colour in colouring.legend:
         own = np.flatnonzero(index == colour)
         customdata = [

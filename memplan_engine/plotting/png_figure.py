@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 HATCH = 5.0
 """From line to line of a hatch, pixels."""
 MOST_PIXELS = 100_000_000
+BAND_PIXELS = 1 << 20
+"""Pixels that are painted at once: each takes some hundred bytes meanwhile."""
 ANCHORS = {"start": "lm", "middle": "mm", "end": "rm"}
 Pixels = NDArray[np.uint8]
 HAIRLINE_WIDTH, HAIRLINE_HEIGHT = 4, 3
@@ -193,7 +195,8 @@ def _corners(frame: Frame) -> Floats:
 def paint(rects: Rects, frame: Frame, scale: float) -> Pixels:
     """`frame` at `scale` device pixels per pixel: height × width × RGBA, transparent where nothing is.
 
-    Rectangles thinner than a device pixel come last and take one, so that nothing vanishes. O(n + pixels).
+    Rectangles thinner than a device pixel come last and take one, so that nothing vanishes. O(n · bands +
+    pixels).
     """
     width, height = max(1, round(frame.width * scale)), max(1, round(frame.height * scale))
     left, right = (_nearest((edge - frame.left) * scale, width) for edge in (rects.left, rects.right))
@@ -203,13 +206,29 @@ def paint(rects: Rects, frame: Frame, scale: float) -> Pixels:
     inner_right = np.where(right - left >= HAIRLINE_WIDTH * border, right - border, right)
     inner_top = np.where(bottom - top >= HAIRLINE_HEIGHT * border, top + border, top)
     colours = np.array([(*rgb(colour), 255) for colour in rects.palette], dtype=np.int64).reshape(-1, 4)
-    wide, own = ~thin, colours[rects.colour]
-    image = _mean(np.column_stack([left, inner_top, inner_right, bottom])[wide], own[wide], width, height)
+    own = colours[rects.colour]
+    wide = np.column_stack([left, inner_top, inner_right, bottom])[~thin], own[~thin]
     # One pixel at least, and inside of the frame.
     left, top = np.minimum(left, width - 1), np.minimum(top, height - 1)
     right, bottom = np.maximum(right, left + 1), np.maximum(bottom, top + 1)
-    slim = _mean(np.column_stack([left, top, right, bottom])[thin], own[thin], width, height)
-    return np.where(slim[..., 3:] > 0, slim, image)
+    slim = np.column_stack([left, top, right, bottom])[thin], own[thin]
+    image = np.zeros((height, width, 4), np.uint8)
+    for row in range(0, height, rows := max(1, BAND_PIXELS // width)):
+        band = image[row : row + rows]
+        for boxes, filled in (wide, slim):
+            covered = _mean(*_within(boxes, filled, row, row + len(band)), width, len(band))
+            np.copyto(band, covered, where=covered[..., 3:] > 0)
+    return image
+
+
+def _within(
+    boxes: NDArray[np.int64], colours: NDArray[np.int64], low: int, high: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """What lies in the rows `low` to `high`, counted from `low`."""
+    there = (boxes[:, 1] < high) & (boxes[:, 3] > low)
+    cut = boxes[there]
+    cut[:, 1::2] = np.clip(cut[:, 1::2] - low, 0, high - low)
+    return cut, colours[there]
 
 
 def _nearest(edges: Floats, most: int) -> NDArray[np.int64]:

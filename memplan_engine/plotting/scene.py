@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from memplan_engine.analysis.buffer_names import buffer_names
 from memplan_engine.analysis.claims import over_bound
 from memplan_engine.plan import Plan
 from memplan_engine.plotting.axis_ticks import byte_ticks, step_ticks
@@ -148,7 +149,7 @@ def _rects(plan: Plan, scale: Scale, index: NDArray[np.uint8], palette: tuple[st
         index[pieces.owner],
         palette,
         pieces.owner,
-        plan.problem.names,
+        buffer_names(plan.problem),
     )
 
 
@@ -256,10 +257,10 @@ def _outline(edges: Floats, values: Ints, deep: Scale) -> Floats:
 
 
 def _strip_key(lines: Sequence[StripLine], strip: Frame, plot: Frame, style: FigureStyle) -> list[Shape]:
-    """ "live", "holes" and the names of the lines, between plot and strip."""
+    """ "live", "fragmentation" and the names of the lines, between plot and strip."""
     colours, x, y = style.colours, strip.left, (plot.bottom + strip.top) / 2
     shapes: list[Shape] = []
-    for words, colour, hatch in (("live", colours.live, ""), ("holes", colours.holes, colours.hatch)):
+    for words, colour, hatch in (("live", colours.live, ""), ("fragmentation", colours.holes, colours.hatch)):
         shapes.append(Box(Frame(x, y - 5, x + 10, y + 5), colour, hatch))
         shapes.append(Text(x + 14, y, words, colours.muted))
         x += 14 + text_width(words, WORDS) + 12
@@ -279,7 +280,7 @@ def _keys(plan: Plan, profile: Profile, style: FigureStyle) -> list[Key]:
     arena = f"arena {format_bytes(plan.arena_bytes)}"
     keys: list[Key] = [(f"{arena} = lower bound" if plan.optimal else arena, colours.text, 1.5, ())]
     if not plan.optimal:
-        words = f"lower bound {format_bytes(plan.bound.nbytes)} ({plan.bound.kind})"
+        words = f"lower bound {format_bytes(plan.bound.nbytes)} ({plan.bound.kind.words})"
         keys.append((words, colours.bound, 1.5, (6, 4)))
     return [*keys, (f"peak step {profile.peak_step:,}", colours.peak, 1.0, (4, 3))]
 

@@ -19,6 +19,8 @@ from memplan_engine.system import write_atomically
 FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 MOST_RECTS = 20_000
 """Beyond, the rectangles are one embedded picture; all words and lines stay vectors."""
+MOST_PIXELS = 25_000_000
+"""Of that picture: a larger figure, or one of more dpi, has a coarser one."""
 MOST_TITLES = 2_000
 """Up to this many, each rectangle bears its buffer's name, which browsers show under the pointer."""
 LEAST_SIDE, HAIRLINE = 0.75, 0.5
@@ -82,6 +84,7 @@ def _rects(rects: Rects) -> list[str]:
 
 def _picture(scene: Scene, scale: float) -> str:
     plot = scene.plot
+    scale = min(scale, (MOST_PIXELS / (plot.width * plot.height)) ** 0.5)
     data = b64encode(png_bytes(paint(scene.rects, plot, scale))).decode()
     return (
         f'<image class="buffers" x="{_n(plot.left)}" y="{_n(plot.top)}" width="{_n(plot.width)}" '

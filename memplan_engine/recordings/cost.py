@@ -112,31 +112,38 @@ def cost_of(
     problem = recording_problem(recording, spans)
     plan = make_plan(problem, strategy, limits=limits)
     over_time = memory_over_time(recording, spans)
-    live, reserved, knows_reserved = over_time.live, over_time.reserved, over_time.knows_reserved
-
-    def moment(step: int) -> Moment:
-        return Moment(step, int(live[step]), int(reserved[step]), groups_at(problem, step))
-
-    events = recording.events
-    failures = tuple(
-        OutOfMemory(
-            moment(row + 1), int(events["size"][row]), int(events["address"][row]), int(events["stack"][row])
-        )
-        for row in recording.rows(Action.OOM).tolist()
-    )
     return Cost(
         recording,
         problem,
-        moment(int(np.argmax(live))),
-        moment(int(np.argmax(reserved))),
-        failures,
+        moment_at(problem, over_time, int(np.argmax(over_time.live))),
+        moment_at(problem, over_time, int(np.argmax(over_time.reserved))),
+        failures_of(recording, problem, over_time),
         plan.bound,
         plan,
         older=int((spans.start == 0).sum()),
         younger=int((spans.end == recording.steps).sum()),
         unmatched=spans.double_frees + spans.lost_frees,
-        knows_reserved=knows_reserved,
+        knows_reserved=over_time.knows_reserved,
         over_time=over_time,
+    )
+
+
+def moment_at(problem: Problem, over: OverTime, step: int) -> Moment:
+    """What is alive at `step` of a recording's problem, and what was reserved."""
+    return Moment(step, int(over.live[step]), int(over.reserved[step]), groups_at(problem, step))
+
+
+def failures_of(
+    recording: Recording, problem: Problem, over: OverTime, most: int | None = None
+) -> tuple[OutOfMemory, ...]:
+    """The requests that failed, the first `most` of them."""
+    events = recording.events
+    return tuple(
+        OutOfMemory(
+            moment_at(problem, over, row + 1),
+            *(int(events[name][row]) for name in ("size", "address", "stack")),
+        )
+        for row in recording.rows(Action.OOM)[:most].tolist()
     )
 
 
@@ -176,17 +183,23 @@ def live_over_time(spans: Spans, steps: int) -> Ints:
     return np.cumsum(change)[:-1]
 
 
-def groups_at(problem: Problem, step: int) -> tuple[Group, ...]:
-    """What is alive at `step` by the line that asked for it, the most bytes first; ties by label."""
-    callers = problem.callers
-    rows = alive_at(problem, step)
+def by_stack(problem: Problem, step: int) -> tuple[Stacks, list[tuple[int, int, int]]]:
+    """The stacks of a recording, and of those that asked for what is alive at `step` the number (−1: none was
+    recorded), the bytes and how many buffers."""
+    callers, rows = problem.callers, alive_at(problem, step)
     stack = callers.stack[rows] if callers else np.full(len(rows), -1, dtype=np.int64)
-    stacks = callers.stacks if callers else Stacks()
     numbers, inverse = np.unique(stack, return_inverse=True)
     counts, nbytes = np.bincount(inverse, minlength=len(numbers)), np.zeros(len(numbers), dtype=np.int64)
     np.add.at(nbytes, inverse, problem.size[rows])
+    found = zip(numbers.tolist(), nbytes.tolist(), counts.tolist(), strict=True)
+    return callers.stacks if callers else Stacks(), list(found)
+
+
+def groups_at(problem: Problem, step: int) -> tuple[Group, ...]:
+    """What is alive at `step` by the line that asked for it, the most bytes first; ties by label."""
+    stacks, found = by_stack(problem, step)
     several: dict[str, list[tuple[Caller, int, int]]] = defaultdict(list)
-    for number, count, size in zip(numbers.tolist(), counts.tolist(), nbytes.tolist(), strict=True):
+    for number, size, count in found:
         caller = stacks.caller(number)
         several[caller.label].append((caller, count, size))
     groups = [_grouped(parts) for parts in several.values()]

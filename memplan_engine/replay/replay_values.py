@@ -91,19 +91,19 @@ class Family(StrEnum):
 class Verdict(StrEnum):
     """What became of a hole or an object that a step looked at."""
 
-    TAKEN = "taken"
+    TAKEN = "chosen"
     TOO_SMALL = "too small"
     NOT_LOWEST = "fits, but is not the lowest"
     NOT_TIGHTEST = "fits, but is not the tightest"
     LEFT_EMPTY = "fits, but the rule leaves holes empty"
-    NOT_NEEDED = "only for what fits in no hole"
+    NOT_NEEDED = "only used when no hole fits"
     IN_USE = "in use"
     WOULD_GROW = "free, but would have to grow"
     LARGER = "free, but larger than need be"
     FARTHER = "free, but another is closer in size"
     IDLER = "free, but would lie idle for longer"
     LESS_FULL = "free, but another is fuller"
-    NO_BETTER = "free, but no better than the one taken"
+    NO_BETTER = "free, but no better than the one chosen"
 
 
 VERDICTS = tuple(Verdict)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import html
 import re
 
+from memplan_engine.analysis.buffer_names import without_module
+from memplan_engine.diffing.culprits import explain
 from memplan_engine.diffing.regression import Diff, Limit
-from memplan_engine.diffing.rows import ModuleRow, diff_rows, module_rows
+from memplan_engine.diffing.rows import ModuleRow, PeakRow, diff_rows, module_rows
 from memplan_engine.graph import Source
+from memplan_engine.reporters.diff_culprits import story
 from memplan_engine.reporters.diff_words import (
     change,
     counted_sentences,
@@ -20,18 +23,17 @@ from memplan_engine.reporters.diff_words import (
     names,
     notes,
     peak_sentence,
-    reasons,
-    signed,
+    sentence_case,
     verdict,
     warning,
 )
-from memplan_engine.units import format_bytes
+from memplan_engine.units import format_bytes, format_signed
 
 MOST_ROWS = 40
 """Rows of each table; a comment may not pass 65,536 characters."""
 MOST_LETTERS = 100
 """Of a name or a path."""
-_MARKUP = re.compile(r"[^\w .,;:!?%'\"/()=+→–…-]|(?<!\w)_|_(?!\w)")
+_MARKUP = re.compile(r"[^\w .,;:!?%'\"/()=+→·–…−-]|(?<!\w)_|_(?!\w)")
 """What could mean something to Markdown or HTML, wherever it stands."""
 _LINK = re.compile(r"(?<=www)\.|:(?=//)", re.IGNORECASE)
 _CALL = re.compile(r"(?<=&#64;)|(?<=&#35;)")
@@ -39,20 +41,19 @@ _CALL = re.compile(r"(?<=&#64;)|(?<=&#35;)")
 
 
 def diff_markdown(diff: Diff, limit: Limit | None = None) -> str:
-    """Headline, figures, what Δdemand is made of; the details folded away. Names are shown as text, whatever
+    """Headline, who is to blame, figures; the details folded away. Names are shown as text, whatever
     they hold."""
     mark = "🔴 " if limit and limit.exceeded(diff) else ""
     parts = [f"### {mark}Memory: {text(headline(diff))}", ""]
     if sentence := warning(diff):
-        parts += [f"> ⚠️ {text(_sentence(sentence))}", ""]
+        parts += [f"> ⚠️ {text(sentence_case(sentence))}", ""]
+    verdict_, *others = (text(sentence_case(told)) for told in story(diff, explain(diff)))
+    parts += [f"**{verdict_}**", "", *(f"- {told}" for told in others), *([""] if others else [])]
     parts += [*_figures(diff), ""]
     if limit:
-        parts += [f"**{text(_sentence(verdict(diff, limit)))}**", ""]
-    if made_of := reasons(diff):
-        added = " ".join(f"{signed(nbytes)} {cause}," for cause, nbytes in made_of).rstrip(",")
-        parts += [f"Demand {signed(diff.demand_delta)}: {text(added)}.", ""]
+        parts += [f"**{text(sentence_case(verdict(diff, limit)))}**", ""]
     sentences = (peak_sentence(diff), *notes(diff), *counted_sentences(diff))
-    parts += [*(text(_sentence(sentence)) for sentence in sentences), ""]
+    parts += [*(text(sentence_case(sentence)) for sentence in sentences), ""]
     if not diff.same:
         parts += [*_peak(diff), *_changes(diff)]
     planned = (
@@ -60,10 +61,6 @@ def diff_markdown(diff: Diff, limit: Limit | None = None) -> str:
     )
     parts += [f"<sub>memplan diff: {text(planned)}; {text(matched_sentence(diff))}</sub>"]
     return "\n".join(parts) + "\n"
-
-
-def _sentence(words: str) -> str:
-    return f"{words[:1].upper()}{words[1:]}."
 
 
 def _figures(diff: Diff) -> list[str]:
@@ -84,19 +81,20 @@ def _peak(diff: Diff) -> list[str]:
         rows += _module(module, remaining)
         remaining = max(0, remaining - len(module.parts))
     rows += _rest(len(diff.moment.base) - (MOST_ROWS - remaining), 6)
-    lines = [text(_sentence(moment_sentence(diff))), "", *rows]
+    lines = [text(sentence_case(moment_sentence(diff))), "", *rows]
     return _folded("What the peak holds, by module", lines)
 
 
 def _module(module: ModuleRow, most: int) -> list[str]:
-    sums = f"{format_bytes(module.base_bytes)} | {format_bytes(module.head_bytes)} | {signed(module.delta)}"
-    rows = [f"| **{text(module.module or '(no module)')}** | {sums} | | |"]
+    rows = [f"| **{text(module.module or '(no module)')}** | {_sizes(module)} | | |"]
     for part in module.parts[:most]:
-        sizes = f"{format_bytes(part.base_bytes)} | {format_bytes(part.head_bytes)} | {signed(part.delta)}"
-        rows.append(
-            f"| {code(part.name)} | {sizes} | {part.cause or ''} | {_source(part.provenance.source)} |"
-        )
+        name, source = _name(without_module(part.label), part.name), _source(part.provenance.source)
+        rows.append(f"| {name} | {_sizes(part)} | {part.cause or ''} | {source} |")
     return rows
+
+
+def _sizes(row: ModuleRow | PeakRow) -> str:
+    return f"{format_bytes(row.base_bytes)} | {format_bytes(row.head_bytes)} | {format_signed(row.delta)}"
 
 
 def _changes(diff: Diff) -> list[str]:
@@ -104,10 +102,10 @@ def _changes(diff: Diff) -> list[str]:
     shown = diff_rows(diff, MOST_ROWS)
     for row in shown:
         cells = (
-            code(names(row)),
+            _name(*names(row)),
             format_bytes(row.base_bytes) if row.base else "",
             format_bytes(row.head_bytes) if row.head else "",
-            signed(row.delta),
+            format_signed(row.delta),
             lifetimes(row),
             ", ".join(row.changes),
             text(row.provenance.module),
@@ -124,6 +122,11 @@ def _folded(summary: str, rows: list[str]) -> list[str]:
 
 def _rest(count: int, columns: int) -> list[str]:
     return [f"| and {count:,} more |{' |' * (columns - 1)}"] if count > 0 else []
+
+
+def _name(label: str, name: str) -> str:
+    """What people call a buffer, and its name in the graph where that is another."""
+    return code(name) if label == name else f"{code(label)} ({code(name)})"
 
 
 def _source(source: Source | None) -> str:

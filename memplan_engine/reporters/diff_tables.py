@@ -7,13 +7,17 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
+from memplan_engine.analysis.buffer_names import without_module
 from memplan_engine.analysis.claims import claim_summary
 from memplan_engine.analysis.provenance import OP_PROPERTIES, Provenance, ops_at
+from memplan_engine.diffing.culprits import Explanation, explain
 from memplan_engine.diffing.regression import Diff, Limit
-from memplan_engine.diffing.rows import DiffRow, ModuleRow, diff_rows, module_rows
+from memplan_engine.diffing.rows import DiffRow, ModuleRow, PeakRow, diff_rows, module_rows
 from memplan_engine.plan import Plan
 from memplan_engine.profile import Held, Load
+from memplan_engine.reporters.diff_culprits import explanation_summary, holder_text, line_text, story
 from memplan_engine.reporters.diff_words import (
+    OTHER_PEAK,
     change,
     counted_sentences,
     counts_sentence,
@@ -25,13 +29,22 @@ from memplan_engine.reporters.diff_words import (
     names,
     notes,
     peak_sentence,
-    reasons,
-    signed,
+    sentence_case,
     verdict,
     warning,
 )
-from memplan_engine.reporters.rich_tables import MOST_ROWS, folded, make_table, numbers, plain_text
-from memplan_engine.units import exact, format_bytes
+from memplan_engine.reporters.rich_tables import (
+    MOST_ROWS,
+    folded,
+    in_graph,
+    make_table,
+    modules,
+    named,
+    numbers,
+    paths,
+    plain_text,
+)
+from memplan_engine.units import exact, format_bytes, format_signed
 
 
 def diff_summary(diff: Diff, limit: Limit | None = None) -> dict[str, Any]:
@@ -56,6 +69,7 @@ def diff_summary(diff: Diff, limit: Limit | None = None) -> dict[str, Any]:
             "head_bytes": moment.head_bytes,
             "footing": moment.footing.name.lower(),
         },
+        "explanation": explanation_summary(diff, explain(diff)),
         "related": diff.related,
         "matched": {
             "buffers": len(diff.matching.pairs[0]),
@@ -143,16 +157,22 @@ def _origin(provenance: Provenance) -> dict[str, Any]:
 
 
 def diff_tables(diff: Diff, limit: Limit | None = None, every_row: bool = False) -> list[RenderableType]:
-    """The headline, what Δdemand is made of, the peak by module, and the buffers that changed."""
+    """The headline, who is to blame, the peak by module, and the buffers that changed."""
+    found = explain(diff)
     both = f"{diff.base.problem.name} → {diff.head.problem.name}"
     parts: list[RenderableType] = [plain_text(f"{both}: {headline(diff)}", style="bold")]
     if sentence := warning(diff):
         parts.append(plain_text(f"warning: {sentence}", style="yellow"))
-    parts += [_headline_table(diff), *(plain_text(note, style="yellow") for note in notes(diff))]
+    parts += map(plain_text, map(sentence_case, story(diff, found)))
+    parts += [
+        plain_text(""),
+        _headline_table(diff),
+        *(plain_text(note, style="yellow") for note in notes(diff)),
+    ]
     parts += map(plain_text, counted_sentences(diff))
     parts.append(plain_text(peak_sentence(diff)))
-    if made_of := reasons(diff):
-        parts += [plain_text(""), _reasons_table(diff, made_of), plain_text(moment_sentence(diff))]
+    if found.culprits or found.elsewhere:
+        parts += [_culprits_table(diff, found, every_row), plain_text(moment_sentence(diff))]
     parts += [plain_text(""), plain_text(matched_sentence(diff)), plain_text(counts_sentence(diff))]
     if not diff.same:
         parts += [_peak_table(diff, every_row), _changes_table(diff, every_row)]
@@ -169,44 +189,79 @@ def _headline_table(diff: Diff) -> Table:
     return make_table(("", *numbers("base", "head", "change")), rows, box=None, pad_edge=False)
 
 
-def _reasons_table(diff: Diff, made_of: tuple[tuple[str, int], ...]) -> Table:
-    rows = ((cause, signed(nbytes)) for cause, nbytes in made_of)
-    table = make_table(("", *numbers("")), rows, box=None, pad_edge=False, show_header=False)
-    table.add_row("demand", signed(diff.demand_delta), style="bold")
+def _culprits_table(diff: Diff, found: Explanation, every_row: bool) -> Table:
+    """What Δdemand is made of, by line: a row for each culprit, summed up below."""
+    headings = ("last use in base", "last use in head")
+    columns = ("why", *numbers("adds", "tensors"), "the largest", *in_graph(), *folded("line", *headings))
+    shown = found.culprits if every_row else found.culprits[:MOST_ROWS]
+    rows = (
+        (
+            str(culprit.fate or culprit.cause),
+            format_signed(culprit.nbytes),
+            f"{len(culprit.buffers):,}",
+            *named(culprit.largest.label, culprit.largest.name),
+            line_text(culprit.source) if culprit.source else "",
+            holder_text(culprit.largest.base_holder),
+            holder_text(culprit.largest.head_holder),
+        )
+        for culprit in shown
+    )
+    table = make_table(columns, rows, "what changed at this peak, by line")
+    _add_rest(table, len(found.culprits) - len(shown))
+    if found.elsewhere:
+        other = OTHER_PEAK.format("head" if found.delta < 0 else "base")
+        table.add_row(other, format_signed(found.elsewhere))
+    table.add_row("demand", format_signed(found.delta), style="bold")
     return table
 
 
 def _peak_table(diff: Diff, every_row: bool) -> Table:
     """The moment that is explained, by module."""
-    columns = ("module and buffer", *numbers("base", "head", "change"), "why", *folded("source"))
-    table = make_table(columns, (), "at this peak, by module")
+    sizes = numbers("base", "head", "change")
+    columns = ("module and buffer", *in_graph(), *sizes, "why", *paths("source"))
+    rows: list[tuple[str, ...]] = []
+    headings = []
     remaining = total = len(diff.moment.base) if every_row else MOST_ROWS
     for module in module_rows(diff, diff.moment):
         if remaining <= 0:
             break
-        cells = (format_bytes(module.base_bytes), format_bytes(module.head_bytes), signed(module.delta))
-        table.add_row(plain_text(module.module or "(no module)"), *cells, "", "", style="bold")
+        headings.append(len(rows))
+        rows.append((module.module or "(no module)", "", *_sizes(module), "", ""))
         for part in module.parts[:remaining]:
-            sizes = (format_bytes(part.base_bytes), format_bytes(part.head_bytes), signed(part.delta))
-            source = plain_text(str(part.provenance.source or ""))
-            table.add_row(plain_text(f"  {part.name}"), *sizes, str(part.cause or ""), source)
+            label, name = named(without_module(part.label), part.name)
+            source = str(part.provenance.source or "")
+            rows.append((f"  {label}", name, *_sizes(part), str(part.cause or ""), source))
         remaining = max(0, remaining - len(module.parts))
+    table = make_table(columns, rows, "at this peak, by module")
+    for row in headings:
+        table.rows[row].style = "bold"
     _add_rest(table, len(diff.moment.base) - (total - remaining))
     return table
+
+
+def _sizes(row: ModuleRow | PeakRow) -> tuple[str, str, str]:
+    return format_bytes(row.base_bytes), format_bytes(row.head_bytes), format_signed(row.delta)
 
 
 def _changes_table(diff: Diff, every_row: bool) -> Table:
     title = f"changed buffers: {counts_sentence(diff)}"
     headings = ("base", "head", "change", "at the peak", "lifetime")
-    columns = ("buffer", *numbers(*headings), *folded("what", "module", "source"))
+    columns = (
+        "buffer",
+        *in_graph(),
+        *numbers(*headings),
+        *folded("what"),
+        *modules("module"),
+        *paths("source"),
+    )
     shown = diff_rows(diff, None if every_row else MOST_ROWS)
     rows = (
         (
-            names(row),
+            *named(*names(row)),
             format_bytes(row.base_bytes) if row.base else "",
             format_bytes(row.head_bytes) if row.head else "",
-            signed(row.delta),
-            signed(row.at_peak),
+            format_signed(row.delta),
+            format_signed(row.at_peak),
             lifetimes(row),
             ", ".join(row.changes),
             row.provenance.module,

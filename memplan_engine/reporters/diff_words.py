@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from memplan_engine.analysis.buffer_names import op_names
 from memplan_engine.analysis.claims import counted, workspace_name
 from memplan_engine.analysis.provenance import ops_at
 from memplan_engine.diffing.moment import Footing
 from memplan_engine.diffing.regression import Change, Diff, Limit
 from memplan_engine.diffing.rows import DiffRow
 from memplan_engine.problem import Problem
-from memplan_engine.units import format_bytes, format_percent
+from memplan_engine.units import format_bytes, format_percent, format_signed
 
 MOST_OPS = 3
 WITHOUT_OPS = {
@@ -18,18 +19,20 @@ WITHOUT_OPS = {
 }
 """What a footing is called where ops are not known."""
 
+OTHER_PEAK = "the {}'s peak is at another step"
 
-def signed(nbytes: int) -> str:
-    """ "+1.5 KiB", "-3 B", "0 B"."""
-    return f"+{format_bytes(nbytes)}" if nbytes > 0 else format_bytes(nbytes)
+
+def sentence_case(words: str) -> str:
+    """A sentence as it stands by itself: "Peak unchanged at 5 MiB."."""
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def change(before: int, after: int) -> str:
     """The difference, with its share of what was: "+1 KiB (+50.0 %)"."""
     delta = after - before
     if not delta or not before:
-        return signed(delta)
-    return f"{signed(delta)} ({'+' * (delta > 0)}{format_percent(delta / before)})"
+        return format_signed(delta)
+    return f"{format_signed(delta)} ({'+' * (delta > 0)}{format_percent(delta / before)})"
 
 
 def headline(diff: Diff) -> str:
@@ -78,7 +81,7 @@ def reasons(diff: Diff) -> tuple[tuple[str, int], ...]:
     """What Δdemand is made of, bytes each; together they are Δdemand. What adds nothing is left out."""
     other = "head" if diff.demand_delta < 0 else "base"
     parts = [(str(cause), nbytes) for cause, nbytes in diff.causes.items()]
-    parts.append((f"the {other}'s peak is at another step", diff.elsewhere))
+    parts.append((OTHER_PEAK.format(other), diff.elsewhere))
     return tuple((what, nbytes) for what, nbytes in parts if nbytes)
 
 
@@ -123,15 +126,19 @@ def _footing(diff: Diff) -> str:
 
 
 def place(problem: Problem, step: int) -> str:
-    """ "step 12", with the ops that run there: "step 12 (gelu)"."""
-    ops = [op.name for op in ops_at(problem, step)]
+    """ "step 12", with the ops that run there: "step 12 (h.0.mlp.act · gelu)"."""
+    ops = [op_names(problem)[op.name] for op in ops_at(problem, step)]
     listed = ", ".join([*ops[:MOST_OPS], *(["…"] if len(ops) > MOST_OPS else [])])
     return f"step {step} ({listed})" if listed else f"step {step}"
 
 
-def names(row: DiffRow) -> str:
-    """The name of a buffer, or both names where it has two."""
-    return f"{row.base} → {row.head}" if row.base and row.head and row.base != row.head else row.name
+def names(row: DiffRow) -> tuple[str, str]:
+    """What people call a buffer, and its name in the graph; of each both where it has two."""
+    return _both(row.base_label, row.head_label), _both(row.base, row.head)
+
+
+def _both(base: str, head: str) -> str:
+    return f"{base} → {head}" if base and head and base != head else head or base
 
 
 def lifetimes(row: DiffRow) -> str:
@@ -182,5 +189,5 @@ def verdict(diff: Diff, limit: Limit | None) -> str:
         return ""
     allowed = f"{limit} ({format_bytes(limit.allowed(diff))})" if limit.percent is not None else str(limit)
     if limit.exceeded(diff):
-        return f"regression: {signed(limit.growth(diff))} is above the limit of {allowed}"
-    return f"no regression: {signed(limit.growth(diff))} is within the limit of {allowed}"
+        return f"regression: {format_signed(limit.growth(diff))} is above the limit of {allowed}"
+    return f"no regression: {format_signed(limit.growth(diff))} is within the limit of {allowed}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from memplan_engine.analysis.plan_figures import PlanFigures
 from memplan_engine.analysis.provenance import OP_PROPERTIES
+from memplan_engine.bounds import BoundKind
 from memplan_engine.graph import OpProperty
 from memplan_engine.units import exact, format_bytes, format_percent
 
@@ -20,11 +21,12 @@ Place = Literal["table", "notebook", "report", "page"]
 
 
 class Card(NamedTuple):
-    """A figure with its name above and a note below it."""
+    """A figure with its name above and a note below it; `exact` is its text in tables."""
 
     label: str
     value: str
     note: str = ""
+    exact: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,8 @@ def figure_rows(figures: PlanFigures, place: Place = "table") -> list[tuple[str,
 def figure_cards(figures: PlanFigures, place: Place) -> list[tuple[Card, str]]:
     """The cards of the figures that say anything of this plan, each with its help, the arena's first."""
     shown = sorted(_figures_of(place), key=lambda figure: figure.last)
-    return [(figure.card(figures, place), figure.help) for figure in shown if figure.text(figures)]
+    texts = [(figure, figure.text(figures)) for figure in shown]
+    return [(figure.card(figures, place)._replace(exact=text), figure.help) for figure, text in texts if text]
 
 
 def _figures_of(place: Place) -> list[Figure]:
@@ -82,14 +85,22 @@ def _workspace(f: PlanFigures) -> str:
     shared = "shared" if f.workspace_name == "workspaces" else f.workspace_name
     parts = ((f.scratch.unique, "unique"), (f.scratch.shared, shared))
     text = ", ".join(f"{exact(nbytes)} {name}" for nbytes, name in parts if nbytes)
-    return text and f"{text}, beside the arena"
+    return text and f"{text}, outside the arena"
 
 
 def _peak(f: PlanFigures) -> str:
-    """ "6 KiB (6,144 B) live at step 3", and how much of it is scratch of ops, beside the arena."""
+    """ "6 KiB (6,144 B) at step 3", and how much of it is scratch of ops, beside the arena."""
     beside = f.peak_bytes - f.live_at_peak
     note = f", {exact(beside)} of it {f.workspace_name}" if beside else ""
-    return f"{exact(f.peak_bytes)} live at step {f.peak_step}{note}"
+    return f"{exact(f.peak_bytes)} at step {f.peak_step}{note}"
+
+
+def _argument(f: PlanFigures) -> str:
+    return BoundKind(f.bound_kind).words
+
+
+def _without_reuse(f: PlanFigures) -> str:
+    return f"{format_bytes(f.naive)} without reuse"
 
 
 FIGURES: tuple[Figure, ...] = (
@@ -122,7 +133,7 @@ FIGURES: tuple[Figure, ...] = (
         report=lambda f: Card(
             "Total",
             format_bytes(f.total),
-            f"{f.workspace_name} {format_bytes(f.workspace)} beside the arena",
+            f"{f.workspace_name} {format_bytes(f.workspace)} outside the arena",
         ),
         without=("page",),
     ),
@@ -133,10 +144,10 @@ FIGURES: tuple[Figure, ...] = (
             "bound_kind": f.bound_kind,
             "bound_step": f.bound_step,
         },
-        text=lambda f: f"{exact(f.bound)}, {f.bound_kind}",
-        report=lambda f: Card("Lower bound", format_bytes(f.bound), f.bound_kind),
-        page=lambda f: Card("Lower bound", format_bytes(f.bound), f.bound_kind),
-        help="No arena can be smaller. Load: the most bytes that are alive at one step.",
+        text=lambda f: f"{exact(f.bound)}, {_argument(f)}",
+        report=lambda f: Card("Lower bound", format_bytes(f.bound), _argument(f)),
+        page=lambda f: Card("Lower bound", format_bytes(f.bound), _argument(f)),
+        help="No arena can be smaller. Peak live bytes: the largest sum of live tensors at any step.",
     ),
     Figure(
         label="gap",
@@ -145,44 +156,37 @@ FIGURES: tuple[Figure, ...] = (
         without=("report", "page"),
     ),
     Figure(
-        label="without reuse",
+        label="reuse saves",
         facts=lambda f: {"naive_bytes": f.naive},
-        text=lambda f: f"{exact(f.naive)}, {format_percent(f.saved)} saved",
-        report=lambda f: Card("Saved by reuse", format_percent(f.saved), f"{format_bytes(f.naive)} without"),
-        page=lambda f: Card("Saved", format_percent(f.saved), f"naive {format_bytes(f.naive)}"),
+        text=lambda f: f"{format_percent(f.saved)} ({_without_reuse(f)})",
+        report=lambda f: Card("Reuse saves", format_percent(f.saved), _without_reuse(f)),
+        page=lambda f: Card("Reuse saves", format_percent(f.saved), _without_reuse(f)),
         last=True,
     ),
     Figure(
-        label="constants",
+        label="weights",
         facts=lambda f: {"constants_bytes": f.constants},
-        text=lambda f: f"{exact(f.constants)}, in a region of their own" if f.constants else "",
-        report=lambda f: Card("Constants", format_bytes(f.constants), "in a region of their own"),
+        text=lambda f: f"{exact(f.constants)}, separate" if f.constants else "",
+        report=lambda f: Card("Weights", format_bytes(f.constants), "separate"),
         last=True,
         without=("notebook", "page"),
     ),
     Figure(
-        label="peak",
+        label="peak live bytes",
         facts=lambda f: {"peak_step": f.peak_step, "peak_bytes": f.peak_bytes},
         text=_peak,
-        report=lambda f: Card("Peak", format_bytes(f.peak_bytes), f"live at step {f.peak_step:,}"),
-        page=lambda f: Card(
-            "Peak step",
-            f"{f.peak_step:,}",
-            " · ".join(filter(None, (format_bytes(f.peak_bytes), f.peak_op))),
-        ),
-        help="Where the most bytes are alive, those that its op holds for itself included.",
-        without=("notebook",),
+        report=lambda f: Card("Peak live bytes", format_bytes(f.peak_bytes), f"at step {f.peak_step:,}"),
+        without=("notebook", "page"),
     ),
     Figure(
-        label="holes at peak",
+        label="fragmentation at peak",
         facts=lambda f: {"holes_at_peak_bytes": f.holes_at_peak},
         text=lambda f: exact(f.holes_at_peak),
         report=lambda f: Card(
-            "Holes at peak", format_bytes(f.holes_at_peak), "free below the topmost buffer"
+            "Fragmentation at peak", format_bytes(f.holes_at_peak), "free below the topmost live buffer"
         ),
-        page=lambda f: Card("Holes at peak", format_bytes(f.holes_at_peak)),
-        help="Free bytes below the topmost buffer alive at the peak step; the strip shows them for "
-        "every step.",
+        page=lambda f: Card("Fragmentation at peak", format_bytes(f.holes_at_peak)),
+        help="Free bytes below the topmost buffer live at the peak step; the strip shows them at every step.",
         without=("notebook",),
     ),
 )
@@ -223,7 +227,14 @@ def _told(each: OpProperty) -> PeakColumn:
 
 
 PEAK_COLUMNS: tuple[PeakColumn, ...] = (
-    PeakColumn(heading="buffer", key="name", value=lambda part, _: part.name, style="name"),
+    PeakColumn(heading="buffer", key="label", value=lambda part, _: part.label, style="name"),
+    PeakColumn(key="name", value=lambda part, _: part.name),
+    PeakColumn(
+        heading="in graph",
+        value=lambda part, _: part.name if part.name != part.label else "",
+        style="name",
+        group="in graph",
+    ),
     PeakColumn(
         heading="size", key="bytes", value=lambda part, _: part.nbytes, text=format_bytes, style="number"
     ),

@@ -9,9 +9,19 @@ from typing import TYPE_CHECKING, Any
 from rich.console import RenderableType
 from rich.table import Table
 
+from memplan_engine.analysis.buffer_names import names_of_ops, tensor_names
 from memplan_engine.analysis.managed_values import ManagedValue, Reason, summarise
 from memplan_engine.fx_estimator.fx_estimates import COUNTED
-from memplan_engine.reporters.rich_tables import MOST_ROWS, make_table, more, numbers, plain_text
+from memplan_engine.graph import Graph
+from memplan_engine.reporters.rich_tables import (
+    MOST_ROWS,
+    in_graph,
+    make_table,
+    more,
+    named,
+    numbers,
+    plain_text,
+)
 from memplan_engine.rewrites import reuse
 from memplan_engine.scope import Scope, scope_summary, scope_words
 from memplan_engine.units import format_bytes, format_percent
@@ -46,12 +56,12 @@ def values_summary(values: Sequence[ManagedValue]) -> dict[str, Any]:
     }
 
 
-def values_tables(graph: str, values: Sequence[ManagedValue], every_row: bool) -> list[RenderableType]:
+def values_tables(graph: Graph, values: Sequence[ManagedValue], every_row: bool) -> list[RenderableType]:
     """Reasons with their counts, then the values that are not managed, largest first; inputs, constants and
     aliases, whose reasons need no list, only when `every_row`."""
     managed = [value for value in values if value.managed]
     size = format_bytes(sum(value.nbytes for value in managed))
-    title = f"{graph}: {len(managed)} of {len(values)} values can be planned, {size}"
+    title = f"{graph.name}: {len(managed)} of {len(values)} values can be planned, {size}"
     by_reason = {reason: [value.nbytes for value in values if value.reason is reason] for reason in Reason}
     reasons = make_table(
         ("reason", *numbers("values", "bytes")),
@@ -61,15 +71,24 @@ def values_tables(graph: str, values: Sequence[ManagedValue], every_row: bool) -
     listed = [v for v in values if not v.managed and (every_row or v.reason not in UNLISTED)]
     unplanned = sorted(listed, key=lambda value: -value.nbytes)
     shown = unplanned if every_row else unplanned[:MOST_ROWS]
-    rows = ((value.tensor, value.explanation, format_bytes(value.nbytes)) for value in shown)
-    listing = make_table(("not planned", "why", *numbers("size")), rows, rest=more(unplanned, shown))
+    labels = tensor_names(graph)
+    rows = (
+        (
+            *named(labels.get(value.tensor, value.tensor), value.tensor),
+            value.explanation,
+            format_bytes(value.nbytes),
+        )
+        for value in shown
+    )
+    columns = ("not planned", *in_graph(), "why", *numbers("size"))
+    listing = make_table(columns, rows, rest=more(unplanned, shown))
     return [reasons, *([listing] if unplanned else []), plain_text(f"counted: {MANAGED}")]
 
 
 def estimates_table(title: str, estimates: Sequence[EstimateEntry]) -> Table:
     """A row a rule: forward peak, baseline and backward peak."""
     headings = ("forward peak", "baseline", "backward peak", "peak", "bytes")
-    columns = ("aliasing rule", "values that nobody reads", *numbers(*headings))
+    columns = ("aliasing rule", "unused values", *numbers(*headings))
     rows = []
     for estimate in estimates:
         sizes = (estimate.forward_peak, estimate.baseline, estimate.backward_peak, estimate.peak)
@@ -98,7 +117,7 @@ def reuse_tables(graph: str, rows: Sequence[reuse.Saving], every_row: bool = Fal
     return [
         _savings_table(graph, rows),
         counts,
-        _rewrites(reuse.rewrites_table(both), every_row),
+        _rewrites(both.graph, reuse.rewrites_table(both), every_row),
         _reasons_kept(rows[-1]),
     ]
 
@@ -119,13 +138,16 @@ def _savings_table(graph: str, rows: Sequence[reuse.Saving]) -> Table:
     return make_table(("way", *numbers("arena", "saved", "lower bound", "peak", "ops")), cells, graph)
 
 
-def _rewrites(rewrites: Sequence[dict[str, Any]], every_row: bool) -> Table:
+def _rewrites(graph: Graph, rewrites: Sequence[dict[str, Any]], every_row: bool) -> Table:
     shown = rewrites if every_row else rewrites[:MOST_ROWS]
-    rows = (
-        (row["op"], row["kind"], row["way"], *tenant_and_home(row), format_bytes(row["bytes"]))
-        for row in shown
-    )
-    columns = ("op rewritten", "kind", "way", "tensor", "lives in", *numbers("size"))
+    ops, tensors = names_of_ops(graph), tensor_names(graph)
+    rows = []
+    for row in shown:
+        told = {key: tensors.get(row[key], row[key]) for key in ("tensor", "output")}
+        places = tenant_and_home(row | told)
+        op = named(ops[row["op"]], row["op"])
+        rows.append((*op, row["kind"], row["way"], *places, format_bytes(row["bytes"])))
+    columns = ("op rewritten", *in_graph(), "kind", "way", "tensor", "stored in", *numbers("size"))
     return make_table(columns, rows, rest=more(rewrites, shown))
 
 
@@ -138,4 +160,4 @@ def tenant_and_home(row: dict[str, Any]) -> tuple[str, str]:
 
 def _reasons_kept(row: reuse.Saving) -> Table:
     rows = ((reason, f"{count:,}") for reason, count in reuse.reasons(row.reused).items())
-    return make_table(("left as it was, for", *numbers("times")), rows)
+    return make_table(("not rewritten because", *numbers("ops")), rows)

@@ -9,16 +9,35 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
+from memplan_engine.analysis.buffer_names import buffer_names, labels_of, op_names
 from memplan_engine.analysis.claims import beside, claim_summary, counted, left_out, optimal_for, verdict
 from memplan_engine.analysis.plan_figures import figures_of
 from memplan_engine.bounds import BoundKind, contributors
 from memplan_engine.graph import unknown_sizes
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
-from memplan_engine.reporters.figure_list import contributor_facts, figure_facts, figure_rows, shown_columns
-from memplan_engine.reporters.rich_tables import MOST_ROWS, label_table, make_table, more, numbers, plain_text
+from memplan_engine.reporters.figure_list import (
+    contributor_facts,
+    figure_facts,
+    figure_rows,
+    shown_columns,
+    silent_groups,
+)
+from memplan_engine.reporters.rich_tables import (
+    MOST_ROWS,
+    Heading,
+    PathColumn,
+    in_graph,
+    label_table,
+    make_table,
+    more,
+    named,
+    numbers,
+    plain_text,
+)
 from memplan_engine.scope import scope_summary, scope_words
-from memplan_engine.units import exact, format_bytes, format_percent, format_seconds, format_span
+from memplan_engine.strategies.constructive.orders import planner_words
+from memplan_engine.units import count_of, exact, format_bytes, format_percent, format_seconds, format_span
 
 if TYPE_CHECKING:
     from memplan_engine.analysis.layout import Layout
@@ -34,10 +53,10 @@ MOST_ENTRIES = 8
 def plan_table(plan: Plan, cut_by: str = "") -> RenderableType:
     """The figures of one plan, its certificate, and what ended the search early (`cut_by`) if that did."""
     problem = plan.problem
-    found_by = dict(plan.parameters).get("found_by")
+    found_by = planner(plan)
     rows = [
-        ("graph", f"{problem.name}, {len(problem)} buffers, {problem.steps} steps"),
-        ("strategy", plan.strategy + (f" ({found_by})" if found_by else "")),
+        ("graph", f"{problem.name}, {count_of(len(problem), 'buffer')}, {count_of(problem.steps, 'step')}"),
+        ("strategy", plan.strategy + (f" (planner: {found_by})" if found_by else "")),
         *figure_rows(figures_of(plan)),
         ("planned in", effort(plan)),
         ("counted", counted(problem)),
@@ -54,10 +73,15 @@ def plan_table(plan: Plan, cut_by: str = "") -> RenderableType:
     return Group(*parts)
 
 
+def planner(plan: Plan) -> str:
+    """What found the plan of a strategy that tries several: "largest first, first fit"; "" of the others."""
+    return planner_words(str(dict(plan.parameters).get("found_by") or ""))
+
+
 def cut_short(plan: Plan, cut_by: str = "") -> str:
     """One sentence: a plan that is not all that its strategy could have found."""
     by = f" by {cut_by}" if cut_by else ""
-    return f"cut short after {format_seconds(plan.seconds)}{by}: best plan so far"
+    return f"stopped after {format_seconds(plan.seconds)}{by}: best plan so far"
 
 
 def effort(plan: Plan) -> str:
@@ -98,15 +122,15 @@ def lesson(about: About) -> list[RenderableType]:
 def certificate(plan: Plan) -> str:
     """One sentence: what is proved, and by what."""
     bound, problem = plan.bound, plan.problem
-    named = contributors(problem, bound)
-    count = f"{len(named)} buffer{'' if len(named) == 1 else 's'}"
-    proof = f"the bytes live at step {bound.step} ({count})"
+    who = contributors(problem, bound)
+    count = count_of(len(who), "buffer")
+    proof = f"the live bytes at step {bound.step} ({count})"
     if bound.kind is BoundKind.ALIGNED_LOAD:
         proof += f" in units of {bound.unit} bytes"
     elif bound.kind is BoundKind.FIXED:
-        proof = f"the end of {problem.names[named[0]]}, whose offset is fixed"
+        proof = f"the end of {buffer_names(problem)[who[0]]}, whose offset is fixed"
     elif bound.kind is BoundKind.LARGEST:
-        proof = f"the size of {problem.names[named[0]]}"
+        proof = f"the size of {buffer_names(problem)[who[0]]}"
     elif bound.kind is BoundKind.BETWEEN_FIXED:
         proof = f"what {count} need at step {bound.step}, some of them at fixed offsets"
     elif bound.kind is BoundKind.CORE:
@@ -119,9 +143,8 @@ def certificate(plan: Plan) -> str:
 
 def compare_table(plans: Sequence[Plan]) -> Table:
     """A row a plan, in the given order."""
-    width = max((len(plan.strategy) for plan in plans), default=0)
     workspace = bool(plans) and bool(plans[0].workspace_bytes)
-    headings = ("arena", *["with workspace"] * workspace, "over bound", "saved", "ms")
+    headings = ("arena", *["with workspace"] * workspace, "over bound", "reuse saves", "ms")
     rows = (
         (
             plan.strategy,
@@ -134,13 +157,15 @@ def compare_table(plans: Sequence[Plan]) -> Table:
         )
         for plan in plans
     )
-    columns = (Column("strategy", no_wrap=True, min_width=width), *numbers(*headings), "proved")
+    columns = ("strategy", *numbers(*headings), "proved")
     return make_table(columns, rows, _headline(plans[0]) if plans else "")
 
 
 def _headline(plan: Plan) -> str:
     problem = plan.problem
-    return f"{problem.name}: {len(problem)} buffers, lower bound {format_bytes(plan.bound.nbytes)}"
+    return (
+        f"{problem.name}: {count_of(len(problem), 'buffer')}, lower bound {format_bytes(plan.bound.nbytes)}"
+    )
 
 
 def counted_lines(problem: Problem) -> list[Text]:
@@ -152,15 +177,14 @@ def counted_lines(problem: Problem) -> list[Text]:
 
 def peak_table(peak: Peak, graph: str, every_row: bool = False) -> Table:
     """What the peak is made of, largest first; MOST_ROWS rows unless `every_row`."""
-    at = f", op {peak.ops[0].name}" if peak.ops else ""
+    at = f", op {peak.op_label}" if peak.op_label else ""
     title = f"{graph}: {format_bytes(peak.nbytes)} live at step {peak.step}{at}"
-    columns = shown_columns()
-    headings = [
-        Column(
-            column.heading,
-            justify="right" if column.style == "number" else "left",
-            overflow="fold" if column.group else "ellipsis",
-        )
+    silent = silent_groups(peak, peak.contributors)
+    columns = [column for column in shown_columns() if column.group not in silent]
+    headings: list[Heading] = [
+        PathColumn(column.heading, sign="/" if column.style == "source" else ".")
+        if column.key in ("kind", "module", "source")
+        else Column(column.heading, justify="right" if column.style == "number" else "left", overflow="fold")
         for column in columns
     ]
     shown = peak.contributors if every_row else peak.contributors[:MOST_ROWS]
@@ -172,12 +196,12 @@ def peak_table(peak: Peak, graph: str, every_row: bool = False) -> Table:
     return make_table(headings, rows, title, rest)
 
 
-def layout_table(layout: Layout, every_row: bool = False) -> RenderableType:
-    """The regions, and the largest entries of each; all entries when `every_row`."""
-    columns = ("region", *numbers("starts at", "bytes", "size", "entries"))
+def layout_table(layout: Layout, problem: Problem, every_row: bool = False) -> RenderableType:
+    """The regions of a plan of `problem`, and the largest entries of each; all entries when `every_row`."""
+    columns = ("region", *numbers("start", "bytes", "size", "entries"))
     rows = (
         (
-            region.kind,
+            region.kind.words,
             f"{region.start:,}",
             f"{region.nbytes:,}",
             format_bytes(region.nbytes),
@@ -185,21 +209,24 @@ def layout_table(layout: Layout, every_row: bool = False) -> RenderableType:
         )
         for region in layout.regions
     )
-    regions = make_table(columns, rows, f"{format_bytes(layout.nbytes)} in all")
-    entries = Table("region", "entry", *numbers("address", "offset", "bytes", "size"))
+    regions = make_table(columns, rows, f"{format_bytes(layout.nbytes)} total")
+    headings = ("region", "entry", *in_graph(), *numbers("address", "offset", "bytes", "size"))
+    entries = make_table(headings, _entries(layout, problem, every_row))
+    return Group(regions, entries, plain_text(f"counted: {scope_words(layout.scope)}"))
+
+
+def _entries(layout: Layout, problem: Problem, every_row: bool) -> Iterable[tuple[str, ...]]:
+    buffers, ops = labels_of(problem), op_names(problem)
     for region in layout.regions:
+        labels = ops if "workspace" in region.kind else buffers
         largest = sorted(region.entries, key=lambda entry: -entry.nbytes)[:MOST_ENTRIES]
         shown = region.entries if every_row else [entry for entry in region.entries if entry in largest]
         for entry in shown:
-            size = (f"{entry.nbytes:,}", format_bytes(entry.nbytes))
-            address = f"{region.start + entry.offset:,}"
-            entries.add_row(
-                plain_text(region.kind), plain_text(entry.name), address, f"{entry.offset:,}", *size
-            )
+            places = (f"{region.start + entry.offset:,}", f"{entry.offset:,}")
+            name = named(labels.get(entry.name, entry.name), entry.name)
+            yield region.kind.words, *name, *places, f"{entry.nbytes:,}", format_bytes(entry.nbytes)
         if len(shown) < len(region.entries):
-            left = f"and {len(region.entries) - len(shown)} smaller ones"
-            entries.add_row(plain_text(region.kind), plain_text(left), *[""] * 4, style="dim")
-    return Group(regions, entries, plain_text(f"counted: {scope_words(layout.scope)}"))
+            yield region.kind.words, f"and {len(region.entries) - len(shown)} smaller"
 
 
 def report_lines(plan: Plan, report: Report) -> Iterable[Text]:

@@ -30,7 +30,8 @@ from memplan_engine.recordings.observation import (
 )
 from memplan_engine.recordings.recorded_problem import observed_problem
 from memplan_engine.reporters.plan_tables import certificate, peak_table
-from memplan_engine.reporters.rich_tables import folded, label_table, make_table, numbers, plain_text
+from memplan_engine.reporters.recording_words import failure_words, kinds_text, share_text
+from memplan_engine.reporters.rich_tables import folded, label_table, make_table, numbers, paths, plain_text
 from memplan_engine.scope import Scope, scope_summary
 from memplan_engine.units import exact, format_bytes, format_percent, format_seconds
 
@@ -42,8 +43,8 @@ LEVELS = {
     Level.ALLOCATOR: "allocator",
 }
 SCOPE = {
-    Level.DISPATCH: "storages of tensors that operators gave back",
-    Level.ALLOCATOR: "all that was asked of the allocator, with what kernels take for themselves",
+    Level.DISPATCH: "storages of tensors that operators returned",
+    Level.ALLOCATOR: "all allocator requests, kernel scratch included",
 }
 
 
@@ -133,10 +134,10 @@ def cost_tables(snapshot: Snapshot, cost: Cost, every_row: bool = False) -> list
     """The figures, what the peak is made of by line of code, and each failure; MOST_GROUPS lines of each
     unless `every_row`."""
     parts: list[RenderableType] = [_figures(snapshot, cost), plain_text(certificate(cost.plan))]
-    title = f"alive at the peak, {format_bytes(cost.peak.live)} at step {cost.peak.step:,}"
+    title = f"live at the peak, {format_bytes(cost.peak.live)} at step {cost.peak.step:,}"
     parts.append(_groups(title, cost.peak, every_row))
     for failure in cost.failures if every_row else cost.failures[:MOST_FAILURES]:
-        parts += [*_out_of_memory(cost, failure), _groups("alive then", failure.moment, every_row)]
+        parts += [*_out_of_memory(cost, failure), _groups("live then", failure.moment, every_row)]
     more = len(cost.failures) - MOST_FAILURES
     if more > 0 and not every_row:
         parts.append(plain_text(f"and {more:,} more failures (--all)"))
@@ -145,17 +146,17 @@ def cost_tables(snapshot: Snapshot, cost: Cost, every_row: bool = False) -> list
 
 def _figures(snapshot: Snapshot, cost: Cost) -> Table:
     peak, recording = cost.peak, cost.recording
-    saved = f", {format_bytes(abs(cost.saved))} {'less' if cost.saved >= 0 else 'more'} than was reserved"
+    saved = f", {format_bytes(abs(cost.saved))} {'less' if cost.saved >= 0 else 'more'} than peak reserved"
     saved = saved if cost.knows_reserved else ""
     rows = [
         ("recorded", _recorded(cost)),
         ("buffers", _counts(cost)),
-        ("peak live", f"{exact(peak.live)} at step {peak.step:,}"),
+        ("peak live bytes", f"{exact(peak.live)} at step {peak.step:,}"),
         *_reserved(cost),
-        ("perfect planner", f"at least {exact(cost.bound.nbytes)}"),
-        ("planned ahead", f"{exact(cost.plan.arena_bytes)} ({cost.plan.strategy}){saved}"),
+        ("lower bound", f"at least {exact(cost.bound.nbytes)}"),
+        ("planned arena", f"{exact(cost.plan.arena_bytes)} ({cost.plan.strategy}){saved}"),
         *([("out of memory", f"{len(cost.failures):,} ×")] if cost.failures else []),
-        *([("do not match", f"{cost.unmatched:,} events: frees were lost")] if cost.unmatched else []),
+        *([("unmatched", f"{cost.unmatched:,} events (lost frees)")] if cost.unmatched else []),
         *_other_devices(snapshot, recording),
     ]
     return label_table(rows)
@@ -169,7 +170,7 @@ def _reserved(cost: Cost) -> list[tuple[str, str]]:
     peak = f"{exact(height.reserved)} at step {height.step:,}, when {format_bytes(height.live)} were live"
     return [
         ("peak reserved", peak),
-        ("fragmentation", f"{exact(cost.fragmentation)}, {share} of what was reserved was never needed"),
+        ("fragmentation", f"{exact(cost.fragmentation)}, {share} of the reserved bytes never needed"),
     ]
 
 
@@ -210,36 +211,24 @@ def _other_devices(snapshot: Snapshot, chosen: Recording) -> list[tuple[str, str
 
 
 def _out_of_memory(cost: Cost, failure: OutOfMemory) -> list[RenderableType]:
-    moment = failure.moment
-    verdict = (
-        "the bytes were there, but in pieces: fragmentation"
-        if failure.fits_unused
-        else "more than was unused: too much was alive"
-    )
-    caller = cost.recording.stacks.caller(failure.stack)
-    place = f" by {caller.label}" if failure.stack >= 0 else ""
-    lines = (
-        f"out of memory at step {moment.step:,}: {exact(failure.asked)} asked{place}",
-        f"  {format_bytes(moment.live)} live, {format_bytes(moment.reserved)} reserved, "
-        f"{format_bytes(moment.unused)} of it unused, {format_bytes(failure.device_free)} free on the device",
-        f"  {verdict}",
-    )
+    asked, held, verdict = failure_words(failure, cost.recording.stacks)
     return [
         plain_text("\n", ""),
-        *(plain_text(line, "bold" if not number else "") for number, line in enumerate(lines)),
+        plain_text(asked, "bold"),
+        *(plain_text(f"  {line}") for line in (held, verdict)),
     ]
 
 
 def _groups(title: str, moment: Moment, every_row: bool) -> Table:
-    columns = ("asked for by", *numbers("buffers", "size", "share"), *folded("kind", "source"))
+    columns = ("allocated by", *numbers("buffers", "size", "share"), *folded("kind"), *paths("source"))
     shown: Sequence[Group] = moment.groups if every_row else moment.groups[:MOST_GROUPS]
     rows = (
         (
             group.caller.label,
             f"{group.count:,}",
             format_bytes(group.nbytes),
-            _share(group.nbytes, moment),
-            _kinds(group),
+            share_text(group.nbytes, moment),
+            kinds_text(group),
             str(group.caller.source or ""),
         )
         for group in shown
@@ -248,18 +237,13 @@ def _groups(title: str, moment: Moment, every_row: bool) -> Table:
     rest: tuple[str, ...] = ()
     if hidden:
         nbytes, count = sum(group.nbytes for group in hidden), sum(group.count for group in hidden)
-        rest = (f"and {len(hidden)} more lines", f"{count:,}", format_bytes(nbytes), _share(nbytes, moment))
+        rest = (
+            f"and {len(hidden)} more lines",
+            f"{count:,}",
+            format_bytes(nbytes),
+            share_text(nbytes, moment),
+        )
     return make_table(columns, rows, title, rest)
-
-
-def _kinds(group: Group) -> str:
-    """The operation with the most bytes, and how many others there are."""
-    more = len(group.kinds) - 1
-    return group.caller.kind + (f" and {more} more" if more > 0 else "")
-
-
-def _share(nbytes: int, moment: Moment) -> str:
-    return format_percent(nbytes / moment.live) if moment.live else "none"
 
 
 def observation_summary(observation: Observation) -> dict[str, Any]:
@@ -300,11 +284,9 @@ def observation_tables(observation: Observation, all_rows: bool = False) -> list
         at = f" during {peak['op']}" if peak["op"] else ""
         table.add_row(f"{LEVELS[level]} peak", plain_text(f"{exact(peak['peak_bytes'])}{at}: {SCOPE[level]}"))
     after = _observed_peak(observation, Level.DISPATCH)["after_bytes"]
-    table.add_row(
-        "at the end", plain_text(f"{exact(after)} of tensors still there, what is returned among them")
-    )
-    table.add_row("not counted", "what was there before: weights, inputs")
+    table.add_row("at the end", plain_text(f"{exact(after)} of tensors still alive, results included"))
+    table.add_row("not counted", "what existed before: weights, inputs")
     seconds = format_seconds(observation.nanoseconds / 1e9)
-    table.add_row("observed in", f"{seconds}, with the observer watching")
+    table.add_row("observed in", f"{seconds}, observer overhead included")
     problem = observed_problem(observation)
     return [table, peak_table(find_peak(problem), problem.name, all_rows)] if len(problem) else [table]

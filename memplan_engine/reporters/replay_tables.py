@@ -5,12 +5,21 @@ from __future__ import annotations
 from rich.console import RenderableType
 from rich.table import Table
 
+from memplan_engine.analysis.buffer_names import buffer_names
 from memplan_engine.problem import FREE
 from memplan_engine.replay.replay_values import Hole, SharedObject, Step
 from memplan_engine.replay.steps import Replay
 from memplan_engine.reporters.plan_tables import counted_lines
-from memplan_engine.reporters.rich_tables import MOST_ROWS, label_table, make_table, numbers, plain_text
-from memplan_engine.units import exact, format_bytes, format_percent
+from memplan_engine.reporters.rich_tables import (
+    MOST_ROWS,
+    in_graph,
+    label_table,
+    make_table,
+    named,
+    numbers,
+    plain_text,
+)
+from memplan_engine.units import exact, format_bytes, format_percent, format_span
 
 
 def replay_tables(replay: Replay, every_row: bool = False) -> list[RenderableType]:
@@ -29,13 +38,13 @@ def replay_tables(replay: Replay, every_row: bool = False) -> list[RenderableTyp
 
 def _decisions(replay: Replay, shown: int, title: str) -> Table:
     key = replay.keys[0].name if replay.keys else "order"
-    by_size = key == "size"
+    by_size, labels = key == "size", buffer_names(replay.problem)
     headings = ("size", *(() if by_size else (key,)), "offset")
-    columns = ("no.", "buffer", *numbers(*headings), "because", *numbers("arena"))
+    columns = ("no.", "buffer", *in_graph(), *numbers(*headings), "because", *numbers("arena"))
     rows = (
         (
             f"{number + 1:,}",
-            step.name,
+            *named(labels[step.buffer], step.name),
             format_bytes(int(replay.problem.size[step.buffer])),
             *(() if by_size else (replay.keys[0].words(step.buffer) if replay.keys else "",)),
             format_bytes(step.offset),
@@ -61,7 +70,7 @@ def _because(step: Step) -> str:
         empty = not step.replay.problem.size[step.buffer]
         return "no bytes" if empty else "behind everything"
     if step.hole.size is None:
-        return "above all that is alive with it"
+        return "top of stack"
     return f"hole of {format_bytes(step.hole.size)} at {format_bytes(step.hole.low)}"
 
 
@@ -92,7 +101,7 @@ def step_tables(step: Step) -> list[RenderableType]:
     if step.name:
         size, start, end = (int(getattr(problem, key)[step.buffer]) for key in ("size", "start", "end"))
         rows += [
-            ("buffer", f"{step.name}, {exact(size)}, alive in steps {start:,}–{end - 1:,}"),
+            ("buffer", f"{step.name}, {exact(size)}, live in {format_span(start, end)}"),
             ("offset", exact(step.offset)),
         ]
     if step.node is not None:
@@ -127,5 +136,5 @@ def _candidates(step: Step) -> list[RenderableType]:
 def _row(candidate: Hole | SharedObject) -> tuple[str, str, str]:
     if isinstance(candidate, SharedObject):
         return f"{candidate.number:,}", format_bytes(candidate.size), candidate.reason
-    size = "no end" if candidate.size is None else format_bytes(candidate.size)
+    size = "top of stack" if candidate.size is None else format_bytes(candidate.size)
     return format_bytes(candidate.low), size, candidate.reason

@@ -21,16 +21,16 @@ from memplan_engine.formats.memplan_json.run_format import (
 )
 from memplan_engine.reporters.rich_tables import MOST_ROWS, folded, label_table, make_table, numbers
 from memplan_engine.scope import RUN_OF_GRAPH, Scope, scope_words
-from memplan_engine.units import exact, format_bytes, format_percent, format_seconds
+from memplan_engine.units import exact, format_bytes, format_percent, format_seconds, format_signed
 
 MOST_KINDS = 12
 BARE: dict[str, Any] = {"box": None, "pad_edge": False}
 WAYS = {
     "native": "written in place by the op's own out overload",
-    "equivalent": "written in place by operators that give the same bits",
-    "generated": "computed as ever, then copied into the slab",
-    "copied": "made by the allocator, then copied into the slab",
-    "left": "left with the allocator",
+    "equivalent": "written in place by bitwise-equal operators",
+    "generated": "computed as usual, then copied into the slab",
+    "copied": "allocated dynamically, then copied into the slab",
+    "left": "still allocated dynamically",
 }
 CURVES = {
     "predicted": "predicted",
@@ -75,7 +75,7 @@ def _figures(run: RunFile) -> Table:
         rows.append(("safety", check_sentence(run.check), "red" if run.check.fault else "green"))
     if run.profile:
         medians = ", ".join(f"{name} {text}" for name, text in times(run.profile).items())
-        rows.append(("an iteration", f"{medians}; medians of {run.profile.runs} by turns"))
+        rows.append(("iteration", f"{medians}; medians of {run.profile.runs} interleaved runs"))
         rows.append(("setup", f"{format_seconds(run.profile.setup)}, export and planning included"))
     return label_table(rows)
 
@@ -87,10 +87,10 @@ def _peaks(run: RunFile) -> list[tuple[str, str]]:
         nbytes, op = peak_of(curve)
         text = exact(nbytes) + (f" at {run.ops[op]}" if op >= 0 else "")
         if name == "dispatch" and (sentence := difference_sentence(run)):
-            text += f", {sentence}" + " beside the prediction" * bool(run.difference)
+            text += f", {sentence}" + " off the prediction" * bool(run.difference)
         elif name == "allocator" and run.predicted:
             off = nbytes - peak_of(run.predicted)[0]
-            text += f", {signed(off)} beside the prediction" if off else ", as predicted"
+            text += f", {signed(off)} off the prediction" if off else ", as predicted"
         rows.append((labels[name], text))
     return rows
 
@@ -104,12 +104,10 @@ def _slab_table(slab: SlabEntry) -> Table:
         rows.append((way.way, f"{way.storages:,}", count, format_bytes(way.bytes), nbytes, WAYS[way.way]))
     nodes = (("views", slab.views), ("in place", slab.in_place))
     rows += [
-        (label, f"{number:,} nodes", "", "", "", "no memory of their own")
-        for label, number in nodes
-        if number
+        (label, f"{number:,} nodes", "", "", "", "allocate nothing") for label, number in nodes if number
     ]
     columns = ("way", *numbers("storages", "share", "bytes", "share"), "")
-    return make_table(columns, rows, "What ops make", **BARE)
+    return make_table(columns, rows, "Op outputs", **BARE)
 
 
 def _left_out_table(slab: SlabEntry, all_rows: bool) -> Table:
@@ -125,8 +123,8 @@ def _left_out_table(slab: SlabEntry, all_rows: bool) -> Table:
 
 def _temporaries(run: RunFile, all_rows: bool) -> Table:
     rows = sorted(run.temporaries, key=lambda entry: -kernel_bytes(entry))
-    title = _title("Ops that hold memory for themselves", len(rows), all_rows)
-    columns = (*folded("op", "kind"), *numbers("taken by kernels", "made inside", "in all, B"))
+    title = _title("Ops with temporaries or scratch", len(rows), all_rows)
+    columns = (*folded("op", "kind"), *numbers("kernel scratch", "temporaries", "total, B"))
     cells = (
         (
             entry.op,
@@ -141,7 +139,7 @@ def _temporaries(run: RunFile, all_rows: bool) -> Table:
 
 
 def _kinds(profile: ProfileEntry, all_rows: bool) -> Table:
-    title = _title("Time of ops by kind, one by one", len(profile.kinds), all_rows, MOST_KINDS)
+    title = _title("Op time by kind, run one at a time", len(profile.kinds), all_rows, MOST_KINDS)
     whole = sum(kind.slab for kind in profile.kinds)
     cells = (
         (
@@ -153,7 +151,7 @@ def _kinds(profile: ProfileEntry, all_rows: bool) -> Table:
         )
         for kind in (profile.kinds if all_rows else profile.kinds[:MOST_KINDS])
     )
-    return make_table(("kind", *numbers("ops", "as it is", "in the slab", "share")), cells, title, **BARE)
+    return make_table(("kind", *numbers("ops", "original", "in the slab", "share")), cells, title, **BARE)
 
 
 def _title(text: str, rows: int, all_rows: bool, most: int = MOST_ROWS) -> str:
@@ -188,12 +186,12 @@ def kernel_bytes(entry: TakerEntry) -> int:
 
 
 def equality_sentence(equality: EqualityEntry) -> str:
-    """ "bit for bit equal to eager", or the largest difference and where it begins."""
+    """ "bitwise equal to eager", or the largest difference and where it begins."""
     if equality.exact:
         frozen = (
-            "; what Python counts (schedules, calls) is frozen there" if "step" in equality.reference else ""
+            "; Python state (schedules, counters) is frozen there" if "step" in equality.reference else ""
         )
-        return f"bit for bit equal to {equality.reference}{frozen}"
+        return f"bitwise equal to {equality.reference}{frozen}"
     if equality.largest is None:
         sentence = f"cannot be compared with {equality.reference}: {equality.output}"
     else:
@@ -221,11 +219,8 @@ def counted_sentence(run: RunFile) -> str:
 
 def signed(nbytes: int) -> str:
     """ "+1.5 KiB (+1,536 B)", "−12 B", "0 B"."""
-    if not nbytes:
-        return "0 B"
     sign, size = ("−" if nbytes < 0 else "+"), abs(nbytes)
-    exact = f"{sign}{size:,} B"
-    return f"{sign}{format_bytes(size)} ({exact})" if size >= 1024 else exact
+    return format_signed(nbytes) + (f" ({sign}{size:,} B)" if size >= 1024 else "")
 
 
 def check_sentence(check: CheckEntry) -> str:
@@ -233,9 +228,7 @@ def check_sentence(check: CheckEntry) -> str:
     if check.fault:
         return check.fault
     guards = f"guards of {check.guard} B" if check.guard else "no guards"
-    return (
-        f"{check.ops:,} ops watched, {format_bytes(check.compared_bytes)} compared, {guards}: nothing wrong"
-    )
+    return f"{check.ops:,} ops watched, {format_bytes(check.compared_bytes)} compared, {guards}: no fault"
 
 
 def slab_sentence(slab: SlabEntry) -> str:

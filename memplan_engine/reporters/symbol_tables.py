@@ -27,8 +27,8 @@ COUNTED = "the graph's storages; temporaries inside ops are not among these figu
 FORMULAS = "formulas and partitions are of storages alone"
 SCOPED = scope_summary(Scope.GRAPH, COUNTED)
 SHARING = (
-    "which buffers share a partition holds for every value; the offsets move with the sizes of the "
-    "partitions: memplan symbols has these as formulas"
+    "the partitions hold for every value; their offsets change with their sizes, and memplan symbols "
+    "has these as formulas"
 )
 
 
@@ -63,7 +63,7 @@ def symbols_tables(
             symbol.name,
             f"{symbol.low:,}",
             "no limit" if symbol.high is None else f"{symbol.high:,}",
-            "by data" if symbol.hint is None else f"{symbol.hint:,}",
+            "data-dependent" if symbol.hint is None else f"{symbol.hint:,}",
         )
         for symbol in graph.symbols
     )
@@ -85,7 +85,7 @@ def symbols_tables(
         name, peak = workspace_name(here), find_peak(here)
         total = format_bytes(schema.memory_bytes(at) + workspace)
         lines.append(
-            f"with {name}: {total} here, {format_bytes(workspace)} of it beside the partitions; "
+            f"with {name}: {total} here, {format_bytes(workspace)} of it outside the partitions; "
             f"at most {format_bytes(peak.nbytes)} live at step {peak.step}"
         )
     lines.append(f"counted: {_counted(here)}")
@@ -233,7 +233,7 @@ def sweep_table(graph: str, sweep: Sweep) -> Table:
         for value, bound, arena, partition, workspace in zip(*columns, strict=True)
     )
     left_out = ", ".join(f"{value:,}" for value in sweep.skipped)
-    caption = f"left out, for a size is negative or not whole there: {left_out}" if left_out else ""
+    caption = f"skipped, because a size is negative or fractional there: {left_out}" if left_out else ""
     return make_table(
         numbers(sweep.symbol, "lower bound", *headings), rows, f"{graph}{others}", caption=caption
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from rich.console import RenderableType
 from rich.table import Table
 
+from memplan_engine.analysis.buffer_names import buffer_names, labels_of
 from memplan_engine.analysis.claims import fits_words
 from memplan_engine.analysis.plan_figures import figures_of
 from memplan_engine.feasibility.decision import Core, Decision, Verdict, find_core
@@ -23,8 +24,24 @@ from memplan_engine.reporters.plan_tables import (
     plan_summary,
     plan_table,
 )
-from memplan_engine.reporters.rich_tables import MOST_ROWS, folded, make_table, more, numbers, plain_text
-from memplan_engine.units import exact, format_bytes, format_percent, format_seconds, format_span
+from memplan_engine.reporters.rich_tables import (
+    MOST_ROWS,
+    folded,
+    in_graph,
+    make_table,
+    more,
+    named,
+    numbers,
+    plain_text,
+)
+from memplan_engine.units import (
+    exact,
+    format_bytes,
+    format_percent,
+    format_seconds,
+    format_signed,
+    format_span,
+)
 from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
 from memplan_engine.what_if.suggestions.cover import Shortage
 from memplan_engine.what_if.suggestions.suggest import FitReport, Kind, Suggestion
@@ -42,7 +59,7 @@ def what_if_summary(
     """The edits, the figures of both plans in bytes, the changed plan with its offsets, and the answer to the
     capacity; `fit` is null where none was asked for."""
     return {
-        "edits": [_entry(edit) for edit in edits],
+        "edits": [edit_entry(edit) for edit in edits],
         "original": _figures(original),
         "changed": _figures(changed),
         "plan": plan_summary(changed) | {"offsets": offsets(changed)},
@@ -77,7 +94,7 @@ def fit_summary(fit: FitReport) -> dict[str, Any]:
         "suggestions": [
             {
                 "kind": str(suggestion.kind),
-                "edits": [_entry(edit) for edit in suggestion.edits],
+                "edits": [edit_entry(edit) for edit in suggestion.edits],
                 "bytes_changed": suggestion.nbytes,
                 "arena_bytes": suggestion.arena_bytes,
                 "proved": suggestion.proved,
@@ -110,17 +127,13 @@ def what_if_tables(
 
 def _before_and_after(original: Plan, changed: Plan) -> Table:
     before, after = figures_of(original), figures_of(changed)
-    title = f"{original.problem.name}: {before.buffers} buffers, then {after.buffers}; {changed.strategy}"
+    counts = f"{before.buffers} buffers before, {after.buffers} after"
+    title = f"{original.problem.name}: {counts}; {changed.strategy}"
     rows = []
     for label, field in {**ROWS, **(BESIDE if before.workspace else {})}.items():
         old, new = getattr(before, field), getattr(after, field)
-        rows.append((label, exact(old), exact(new), signed(new - old)))
+        rows.append((label, exact(old), exact(new), format_signed(new - old) if new != old else "none"))
     return make_table(("", *numbers("original", "what if", "change")), rows, title)
-
-
-def signed(nbytes: int) -> str:
-    """ "+1.5 KiB", "-20 B", "none"."""
-    return f"{'+' * (nbytes > 0)}{format_bytes(nbytes)}" if nbytes else "none"
 
 
 def fit_tables(fit: FitReport, every_row: bool = False) -> list[RenderableType]:
@@ -147,19 +160,20 @@ def verdict_words(fit: FitReport) -> str:
         return fits_words(plan, decision.capacity)
     best, bound = exact(plan.arena_bytes), exact(decision.bound.nbytes)
     reached = f"packing alone reaches {best}"
-    reached += ", the least there is" if plan.optimal else f"; nothing below {bound} is possible"
+    reached += ", the minimum" if plan.optimal else f"; nothing below {bound} is possible"
     if decision.verdict is Verdict.DOES_NOT_FIT:
-        return f"the arena does not fit into {capacity}, as is proved ({decision.bound.kind}); {reached}"
+        return f"the arena does not fit into {capacity}, proved ({decision.bound.kind.words}); {reached}"
     return f"undecided whether the arena fits into {capacity}; {reached}"
 
 
 def _members(fit: FitReport, shortage: Shortage, every_row: bool) -> Table:
-    names, steps = fit.decision.plan.problem.names, shortage.steps
-    title = f"alive at the {steps} overfull step{'s' * (steps != 1)}"
+    problem, steps = fit.decision.plan.problem, shortage.steps
+    names, labels = problem.names, buffer_names(problem)
+    title = f"live at the {steps} overfull step{'s' * (steps != 1)}"
     shown = shortage.members if every_row else shortage.members[:MOST_ROWS]
     rows = (
         (
-            names[member.buffer],
+            *named(labels[member.buffer], names[member.buffer]),
             format_bytes(member.nbytes),
             f"{member.steps:,}",
             format_percent(member.steps / steps),
@@ -168,12 +182,15 @@ def _members(fit: FitReport, shortage: Shortage, every_row: bool) -> Table:
     )
     rest = more(shortage.members, shown)
     if rest:
-        rest += (format_bytes(sum(member.nbytes for member in shortage.members[len(shown) :])),)
-    return make_table(("buffer", *numbers("size", "overfull steps", "of them")), rows, title, rest)
+        rest += (
+            "",
+            format_bytes(sum(member.nbytes for member in shortage.members[len(shown) :])),
+        )
+    return make_table(("buffer", *in_graph(), *numbers("size", "overfull steps", "share")), rows, title, rest)
 
 
 def _suggestions(fit: FitReport) -> Table:
-    columns = (*folded("change"), *numbers("bytes changed", "arena then"), *folded("how sure"))
+    columns = (*folded("change"), *numbers("bytes changed", "arena after"), *folded("certainty"))
     rows = (
         (
             suggestion_words(suggestion, fit.decision.plan.problem),
@@ -186,7 +203,8 @@ def _suggestions(fit: FitReport) -> Table:
     return make_table(columns, rows, "the smallest changes that make it fit")
 
 
-def _entry(edit: Edit) -> dict[str, Any]:
+def edit_entry(edit: Edit) -> dict[str, Any]:
+    """`edit` as plain values, its kind first."""
     return {"kind": edit.kind, **asdict(edit)}
 
 
@@ -245,30 +263,30 @@ def _refusal(decision: Decision, capacity: str) -> list[RenderableType]:
     core = find_core(plan.problem, bound, decision.capacity)
     over = f", {format_percent(plan.gap)} over that" if plan.packing_loss else ""
     return [
-        plain_text(f"the arena does not fit into {capacity}, as was proved in {effort(plan)}", "bold red"),
-        plain_text(f"at least {exact(bound.nbytes)} are needed ({bound.kind})"),
+        plain_text(f"the arena does not fit into {capacity}, proved in {effort(plan)}", "bold red"),
+        plain_text(f"at least {exact(bound.nbytes)} are needed ({bound.kind.words})"),
         plain_text(f"the best plan found takes {exact(plan.arena_bytes)}{over}"),
         plain_text(_why(core)),
-        _core_table(core.problem),
+        _core_table(core.problem, labels_of(plan.problem)),
     ]
 
 
 def _why(core: Core) -> str:
     count = len(core.problem)
-    who = "1 buffer cannot fit on its own" if count == 1 else f"{count:,} buffers cannot fit on their own"
+    who = "1 buffer alone cannot fit" if count == 1 else f"{count:,} buffers alone cannot fit"
     where = f"{'at' if core.end == core.start + 1 else 'within'} {format_span(core.start, core.end)}"
     return f"{who}: {exact(core.nbytes)} {where}"
 
 
-def _core_table(core: Problem) -> Table:
-    """Largest first; MOST_ROWS rows."""
+def _core_table(core: Problem, labels: Mapping[str, str]) -> Table:
+    """Largest first; MOST_ROWS rows. `labels` are what people call the buffers."""
     aligned, fixed = bool((core.alignment != 1).any()), bool((core.fixed != FREE).any())
     constraints = numbers(*["alignment"] * aligned, *["fixed at"] * fixed)
     buffers = sorted((core[row] for row in range(len(core))), key=lambda buffer: -buffer.size)
     shown = buffers[:MOST_ROWS]
     rows = (
         (
-            buffer.name,
+            *named(labels[buffer.name], buffer.name),
             f"{buffer.size:,}",
             format_bytes(buffer.size),
             format_span(buffer.start, buffer.end),
@@ -280,15 +298,16 @@ def _core_table(core: Problem) -> Table:
     rest = more(buffers, shown)
     if rest:
         size = sum(buffer.size for buffer in buffers[MOST_ROWS:])
-        rest += (f"{size:,}", format_bytes(size))
-    return make_table(("buffer", *numbers("bytes", "size"), "alive", *constraints), rows, rest=rest)
+        rest += ("", f"{size:,}", format_bytes(size))
+    columns = ("buffer", *in_graph(), *numbers("bytes", "size"), "alive", *constraints)
+    return make_table(columns, rows, rest=rest)
 
 
 def edit_words(edit: Edit) -> str:
     """ "resize conv1 to 64 KiB (65,536 B)"."""
     match edit:
         case Pin(name, None):
-            return f"let {name} lie anywhere"
+            return f"unpin {name}"
         case Pin(name, offset):
             return f"pin {name} at byte {offset:,}"
         case Resize(name, nbytes):
@@ -298,30 +317,37 @@ def edit_words(edit: Edit) -> str:
         case Drop(name):
             return f"drop {name}"
         case Shorten(name, start, end):
-            return f"{name} lives in {format_span(start, end)}"
+            return f"limit {name} to {format_span(start, end)}"
         case Align(name, alignment):
             return f"align {name} to {exact(alignment)}"
 
 
 def suggestion_words(suggestion: Suggestion, problem: Problem) -> str:
     """What to do, of the buffers of `problem`: one clause."""
-    edit = suggestion.edits[0]
+    edit, labels = suggestion.edits[0], labels_of(problem)
+
+    def told(name: str) -> str:
+        label = labels.get(name, name)
+        return name if label == name else f"{label} ({name})"
+
     if suggestion.kind in (Kind.DROP_SEVERAL, Kind.SHRINK_SEVERAL):
         verb = "drop" if suggestion.kind is Kind.DROP_SEVERAL else "shrink"
         by = "," if suggestion.kind is Kind.DROP_SEVERAL else " by"
-        names = _names([change.buffer for change in suggestion.edits])
-        return f"{verb} {len(suggestion.edits)} buffers{by} {exact(suggestion.nbytes)} in all: {names}"
+        names = _names([told(change.buffer) for change in suggestion.edits])
+        return f"{verb} {len(suggestion.edits)} buffers{by} {exact(suggestion.nbytes)} in total: {names}"
     row = problem.names.index(edit.buffer)
     match edit:
         case Drop(name):
-            return f"drop {name}, {exact(suggestion.nbytes)}"
+            return f"drop {told(name)}, {exact(suggestion.nbytes)}"
         case Resize(name, nbytes):
-            return f"shrink {name} by {exact(suggestion.nbytes)}, to {exact(nbytes)}"
+            return f"shrink {told(name)} by {exact(suggestion.nbytes)}, to {exact(nbytes)}"
         case Shorten(name, _, end):
             last = int(problem.end[row]) - 1
-            return f"end {name} ({format_bytes(suggestion.nbytes)}) after step {end - 1} instead of {last}"
+            return (
+                f"end {told(name)}, {format_bytes(suggestion.nbytes)}, after step {end - 1} instead of {last}"
+            )
         case Pin(name, None):
-            return f"free the offset of {name}"
+            return f"free the offset of {told(name)}"
         case _:
             return edit_words(edit)
 
@@ -331,20 +357,20 @@ def proof_words(suggestion: Suggestion) -> str:
     if suggestion.kind is Kind.RELAX:
         return "changes no bytes"
     if suggestion.heuristic:
-        return "not proved: a quick guess, for which a packing was found; far less may do"
+        return "not proved: a quick heuristic with a packing found; much less may be enough"
     if suggestion.kind is Kind.SHRINK_SEVERAL:
-        return "found; the same buffers, no further than needed"
+        return "found; these buffers, shrunk no further than needed"
     if suggestion.kind is Kind.DROP_SEVERAL and not suggestion.exact:
-        return "chosen greedily; fewer may do"
+        return "chosen greedily; fewer may be enough"
     if suggestion.short_of_all:
-        return "proved: no buffer can do with a smaller loss, short of all its bytes"
+        return "proved: no smaller shrink of one buffer is enough, short of all its bytes"
     if not suggestion.proved:
-        return "found; something smaller may do"
+        return "found; something smaller may be enough"
     says = {
-        Kind.SHRINK: "proved: no buffer can do with a smaller loss",
-        Kind.DROP: "proved: no smaller buffer will do",
-        Kind.CUT: "proved: no smaller buffer will do; later readers need it made again",
-        Kind.DROP_SEVERAL: "proved: no fewer buffers will do, nor as many smaller ones",
+        Kind.SHRINK: "proved: no smaller shrink of one buffer is enough",
+        Kind.DROP: "proved: no smaller buffer is enough",
+        Kind.CUT: "proved: no smaller buffer is enough; later readers must recompute it",
+        Kind.DROP_SEVERAL: "proved: no fewer buffers will do, nor as many smaller",
     }
     return says[suggestion.kind]
 
@@ -354,10 +380,10 @@ def shortage_words(shortage: Shortage) -> str:
     first = shortage.stretches[0]
     steps, where = shortage.steps, f"at {format_span(first.start, first.end)}"
     if len(shortage.stretches) > 1:
-        where = f"in {len(shortage.stretches)} stretches of steps, {steps} steps in all"
+        where = f"in {len(shortage.stretches)} stretches of steps, {steps} steps in total"
     sentence = (
         f"whatever the packing, live bytes must fall by {exact(shortage.nbytes)} at step {shortage.step}; "
-        f"too much is alive {where}"
+        f"too much is live {where}"
     )
     able = len(shortage.single)
     if able:

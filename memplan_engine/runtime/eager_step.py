@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,9 @@ from typing import Any
 import torch
 
 from memplan_engine.errors import InputError, MemplanError
+from memplan_engine.runtime.scratch import scratch_folder
 from memplan_engine.runtime.trial.equality import OperatorDigests
+from memplan_engine.system import end_with_parent
 from memplan_engine.torch_capture.capture_module import register_caches
 from memplan_engine.torch_capture.torch_factory import build_factory
 from memplan_engine.torch_capture.torch_run import as_input_error
@@ -153,13 +155,13 @@ def take_in_process(
     """
 
     def take(watched: bool) -> EagerStep:
-        with tempfile.TemporaryDirectory(prefix="memplan-") as name:
-            folder = Path(name)
+        with scratch_folder() as folder:
             torch.save({name: value.detach() for name, value in (state or {}).items()}, folder / "state.pt")
             request = {
                 "factory": factory,
                 "options": dict(options),
                 "seed": seed,
+                "parent": os.getpid(),
                 "watched": watched,
                 "threads": torch.get_num_threads(),
             }
@@ -186,6 +188,10 @@ def _answer(folder: Path, ended: subprocess.CompletedProcess[str], factory: str)
 def main(folder: Path) -> None:
     """Take the step that `folder` asks for, and leave there what became of it."""
     request = json.loads((folder / "request.json").read_text())
+    end_with_parent()
+    if os.getppid() != request["parent"]:
+        # It was gone before this process could ask to end with it.
+        return
     torch.set_num_threads(request["threads"])
     try:
         built = build_factory(request["factory"], seed=request["seed"])

@@ -78,5 +78,6 @@ def get_strategy(name: str) -> Strategy:
         return built_in(name)
     strategies = known_strategies()
     if name not in strategies:
-        raise MemplanError(f"no strategy {name!r}; there are: {', '.join(strategies)}")
+        shown = repr(name if len(name) <= 80 else f"{name[:79]}…")
+        raise MemplanError(f"no strategy {shown}; there are: {', '.join(strategies)}")
     return strategies[name]

@@ -42,7 +42,7 @@ class Auto:
 
     anytime: ClassVar[bool] = True
     name: ClassVar[str] = "auto"
-    description: ClassVar[str] = "the best of 7 orders × 2 fits, then exact and search, until it is proved"
+    description: ClassVar[str] = "the best of 7 orders × 2 fits, then exact and search, until proved optimal"
     source: ClassVar[str] = "memplan"
 
     def with_capacity(self, capacity: int | None) -> Auto:

@@ -183,7 +183,7 @@ def _operation(kind: str, trees: tuple[ast.expr, ...], names: set[str], depth: i
     if kind == "**":
         power = parts[1]
         if power.kind != "number" or power.value > MOST_POWER:
-            raise _BadFormulaError(f"a power that is no number from 0 to {MOST_POWER}")
+            raise _BadFormulaError(f"a power that is not a number from 0 to {MOST_POWER}")
         size = bits[0] * max(1, power.value)
     elif kind in ("//", "%", "/", "ceil/") and parts[1] == Node("number"):
         raise _BadFormulaError("a division by zero")
@@ -295,7 +295,7 @@ def _printer() -> Any:
         def _print_Pow(self, expression: Any, rational: bool = False) -> str:  # noqa: N802
             base, power = expression.args
             if not power.is_Integer:
-                raise _BadFormulaError("a power that is no number")
+                raise _BadFormulaError("a power that is not a number")
             text = self.parenthesize(base, PRECEDENCE["Pow"], strict=False)
             if power < 0:
                 return f"1/({text}**{-power})" if power != -1 else f"1/{text}"

@@ -27,7 +27,7 @@ def check_values(
 
     Raises
     ------
-    InputError: a name that is no symbol, a value that is no whole number or is out of range, a symbol with
+    InputError: an unknown symbol, a value that is no whole number or is out of range, a symbol with
         neither value nor hint.
     """
     values = dict(values or {})
@@ -35,7 +35,7 @@ def check_values(
     for name in values:
         if name not in names:
             expected = f"one of {', '.join(names)}" if names else "no values, as the graph has no symbols"
-            raise InputError(source, f"symbol {name!r}", "a name that is no symbol", expected)
+            raise InputError(source, f"symbol {name!r}", "an unknown symbol", expected)
     checked: Values = {}
     for symbol in symbols:
         value = values.get(symbol.name, symbol.hint)
@@ -59,7 +59,7 @@ def symbol_named(graph: Graph, name: str) -> Symbol:
             return symbol
     names = ", ".join(symbol.name for symbol in graph.symbols)
     expected = f"one of {names}" if names else "a graph with symbols"
-    raise InputError(graph.name, f"symbol {name!r}", "a name that is no symbol", expected)
+    raise InputError(graph.name, f"symbol {name!r}", "an unknown symbol", expected)
 
 
 def ends(symbol: Symbol) -> tuple[int, int]:

@@ -40,6 +40,14 @@ LARGE_BYTES = 2**30
 """Weights from this size on are worth a warning before they are made."""
 
 
+Tell = Callable[[str], None]
+"""What hears of each stage of the work as it begins."""
+
+
+def _nobody(stage: str) -> None:
+    """Nobody hears of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Built:
     """What the factory called `name` has built: the model, its inputs by place and by name, its dynamic
@@ -59,7 +67,9 @@ class Built:
         return Recipe(**{**self.trained, **overrides})
 
 
-def capture_factory(spec: str, *, functional: bool = False, dynamic: Sequence[str] = ()) -> Graph:
+def capture_factory(
+    spec: str, *, functional: bool = False, dynamic: Sequence[str] = (), tell: Tell = _nobody
+) -> Graph:
     """The graph of what the factory `spec`, "package.module:function" or "folder/file.py:function", builds.
 
     The module is imported with the current folder on the path; a file with its own. The factory takes no
@@ -70,6 +80,7 @@ def capture_factory(spec: str, *, functional: bool = False, dynamic: Sequence[st
     `dynamic` says in the form of `torch_dims` which input dimensions are symbols: "input_ids:1=seq[2:1024]".
     A factory can say so itself: as a fourth element, or by a dict of "model", "args", "kwargs" and
     "dynamic_shapes" (in torch's form or in that of `dynamic`); `dynamic`, where given, takes its place.
+    `tell` hears of each stage as it begins.
 
     Raises
     ------
@@ -77,7 +88,8 @@ def capture_factory(spec: str, *, functional: bool = False, dynamic: Sequence[st
         model that torch.export cannot trace, a dimension that cannot be dynamic.
     MissingDependencyError: torch is not installed.
     """
-    with _building(spec) as built:
+    with _building(spec, tell) as built:
+        tell("exporting the model")
         shapes = tuple(dynamic) or built.dynamic_shapes
         return capture(
             built.model,
@@ -96,6 +108,7 @@ def capture_training_factory(
     gradients: str = "held",
     partition: str = "default",
     functional: bool = False,
+    tell: Tell = _nobody,
     **options: Any,
 ) -> Graph:
     """The training graph of what the factory `spec` builds, as `capture_factory` finds and calls it.
@@ -115,8 +128,9 @@ def capture_training_factory(
     if training not in TRAINING:
         raise InputError(f"factory {spec}", "training", repr(training), f"one of {', '.join(TRAINING)}")
     if training == "joint":
-        return capture_pair_factory(spec, partition=partition).joint
-    with _building(spec) as built:
+        return capture_pair_factory(spec, partition=partition, tell=tell).joint
+    with _building(spec, tell) as built:
+        tell("tracing a training step")
         traced = trace_step(
             built.model,
             built.args,
@@ -129,10 +143,11 @@ def capture_training_factory(
         return step_graph(traced)
 
 
-def capture_pair_factory(spec: str, *, partition: str = "default") -> TrainingCapture:
+def capture_pair_factory(spec: str, *, partition: str = "default", tell: Tell = _nobody) -> TrainingCapture:
     """Forward and backward of what the factory `spec` builds, apart and joined; raises as
     `capture_training_factory` does."""
-    with _building(spec) as built:
+    with _building(spec, tell) as built:
+        tell("tracing forward and backward")
         loss = built.trained.get("loss")
         return capture_training(
             built.model, built.args, built.kwargs, partition=partition, loss=loss, name=built.name
@@ -182,9 +197,11 @@ def _check_weights(spec: str, factory: Callable[[], Any]) -> None:
 
 
 @contextmanager
-def _building(spec: str) -> Iterator[Built]:
+def _building(spec: str, tell: Tell) -> Iterator[Built]:
     """What the factory builds; errors of its inputs meanwhile say that it is the factory's."""
+    tell("loading torch")
     require_torch("capturing a model")
+    tell("building the model")
     with _current_folder_on_path():
         built = _unpack(spec, _build(spec, _find(spec)))
         try:

@@ -97,7 +97,8 @@ class Run:
     def take(self, name: str, value: Any, constant: bool = False) -> Slot:
         """What to give a placeholder for `value`: fake twins, which are inputs, or `constant`, as they
         are kept between runs."""
-        slot = self.keep(name, self.twins.twin(value))
+        with as_input_error(self.source, f"placeholder {name}", "a tensor of less than 2^63 bytes"):
+            slot = self.keep(name, self.twins.twin(value))
         (self.constants if constant else self.inputs).extend(labels(slot.names))
         return slot
 
@@ -139,7 +140,8 @@ class Run:
     def _call(self, node: Node, env: dict[Node, Slot], prefix: str) -> Slot:
         if takes_item(node, lambda source: env[source].value):
             parent, index = env[node.args[0]], node.args[1]  # type: ignore[index]
-            return Slot(parent.value[index], parent.names[index])
+            with as_input_error(self.source, f"node {node.name}", f"one of {len(parent.value)} results"):
+                return Slot(parent.value[index], parent.names[index])
         arguments = look_up((node.args, node.kwargs), env)
         (args, kwargs), name = arguments.value, self.name_of(node, prefix)
         if kind_of(node) in INLINED:

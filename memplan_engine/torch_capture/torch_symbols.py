@@ -116,7 +116,7 @@ class Sizes:
         try:
             return formula_text(self._without_idle_ends(expression), self._names)
         except NoFormulaError as error:
-            found = f"the size {expression}, in which {error} is no whole-number formula"
+            found = f"the size {expression}, in which {error} is not an integer formula"
             raise InputError(self.source, place, found, "sizes of +, -, *, //, %, min and max") from None
 
     def _without_idle_ends(self, expression: Any) -> Any:

@@ -207,7 +207,7 @@ def check_certificate(problem: Problem, bound: Bound, *, replay: bool = True) ->
     if proved == bound.nbytes:
         return Judgement()
     return Judgement(
-        f"the certificate ({bound.kind} at step {bound.step}) proves {proved} bytes, "
+        f"the certificate ({bound.kind.words} at step {bound.step}) proves {proved} bytes, "
         f"the plan states {bound.nbytes}"
     )
 

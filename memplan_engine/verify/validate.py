@@ -99,7 +99,7 @@ def _column_rules(problem: Problem, offsets: Ints) -> list[tuple[Rule, Ints, str
     in_range = (offsets >= 0) & (offsets <= np.iinfo(np.int64).max - problem.size)
     return [
         (Rule.RANGE, ~in_range, "offset {offset} with size {size}"),
-        (Rule.ALIGNMENT, ~aligned, "offset {offset} is no multiple of alignment {alignment}"),
+        (Rule.ALIGNMENT, ~aligned, "offset {offset} is not a multiple of alignment {alignment}"),
         (Rule.FIXED, ~unmoved, "offset {offset}, fixed at {fixed}"),
     ]
 

@@ -95,6 +95,11 @@ def edits_text(edits: Sequence[Edit]) -> str:
     return ";".join(f"{edit.kind}:{_name(edit.buffer)}{_value(edit)}" for edit in edits)
 
 
+def edit_argument(edit: Edit) -> tuple[str, str]:
+    """`edit` as `memplan what-if` takes it: ("--resize", "x=64")."""
+    return f"--{edit.kind}", f"{edit.buffer}{_value(edit)}"
+
+
 def parse_edits(text: str, source: str = "edits") -> tuple[Edit, ...]:
     """The edits on a line, none for an empty one; raises InputError naming `source` and what is no edit."""
     parts = text.split(";") if text else []
@@ -108,7 +113,7 @@ def parse_edit(kind: str, name: str, value: str, source: str) -> Edit:
     `source`."""
     if kind == Drop.kind:
         if value:
-            raise InputError(source, "", repr(value[:40]), "a name alone")
+            raise InputError(source, "", repr(value[:40]), "a name only")
         return Drop(name)
     if kind == Pin.kind and value == FREE_WORD:
         return Pin(name, None)

@@ -90,9 +90,9 @@ def test_every_reason_by_hand():
     explained = {value.tensor: value.explanation for value in managed_values(graph)}
     assert explained == {
         "x": "it belongs to the caller",
-        "w": "it is a constant, in a region of its own",
-        "a": "its op writes into memory that it is given (aten.linear)",
-        "b": "whether its op has an out variant is not known, so it is taken to have one (aten.relu)",
+        "w": "it is a constant, stored separately",
+        "a": "its op has an out variant (aten.linear)",
+        "b": "its op is assumed to have an out variant (aten.relu)",
         "c": "its op has no out variant and allocates its result itself (aten.convolution)",
         "d": "its size depends on the data (u0)",
         "e": "it has no bytes",

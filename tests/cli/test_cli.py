@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -19,13 +20,13 @@ from tests.test_lifetimes import CHAIN
 def test_plan_as_a_table(memplan):
     code, out, err = memplan("plan", "list.csv")
     assert (code, err) == (0, "")
-    rows = dict(line.split(maxsplit=1) for line in out.splitlines() if " " in line)
+    rows = dict(re.split(" {2,}", line, maxsplit=1) for line in out.splitlines() if "  " in line)
     assert rows["graph"].strip() == "list, 3 buffers, 5 steps"
     assert rows["strategy"].startswith("auto (")
     assert rows["arena"].strip() == "170 B"
-    assert rows["peak"].strip() == "170 B live at step 3"
-    assert "270 B, 37.0 % saved" in out
-    assert "optimal for the buffers listed: the arena equals the bytes live at step 3 (2 buffers)" in out
+    assert rows["peak live bytes"].strip() == "170 B at step 3"
+    assert "37.0 % (270 B without reuse)" in out
+    assert "optimal for the buffers listed: the arena equals the live bytes at step 3 (2 buffers)" in out
 
 
 def test_plan_for_machines(memplan):
@@ -128,12 +129,26 @@ def test_compare_some_for_machines_in_the_order_asked_for(memplan):
 def test_peak_as_a_table_and_for_machines(memplan):
     code, out, _ = memplan("peak", "list.csv")
     assert code == 0
-    assert out.splitlines()[0].strip() == "list: 170 B live at step 3"
+    sentence, title, *_ = out.splitlines()
+    assert sentence == "Peak 170 B at step 3: c 120 B (71 %); b 50 B (29 %)"
+    assert title.strip() == "list: 170 B live at step 3"
     rows = [[cell.strip() for cell in line.split("│")[1:4]] for line in out.splitlines() if line[:1] == "│"]
     assert rows == [["c", "120 B", "70.6 %"], ["b", "50 B", "29.4 %"]]
     found = json.loads(memplan("peak", "list.csv", "--json")[1])
     assert (found["peak_step"], found["peak_bytes"], found["ops"]) == (3, 170, [])
     assert [(part["name"], part["bytes"]) for part in found["contributors"]] == [("c", 120), ("b", 50)]
+
+
+def test_what_is_alive_at_a_step_as_a_tree_and_against_another(memplan):
+    found = json.loads(memplan("peak", "list.csv", "--step", "0", "--by", "module", "--json")[1])
+    assert (found["step"], found["bytes"]) == (0, sum(each["bytes"] for each in found["children"]))
+    code, out, _ = memplan("peak", "list.csv", "--minus", "0")
+    assert (code, out.splitlines()[0]) == (0, "list, step 3 minus step 0: 70 B")
+    rows = [[cell.strip() for cell in line.split("│")[1:3]] for line in out.splitlines() if line[:1] == "│"]
+    assert rows == [["c", "+120 B"], ["a", "−100 B"], ["b", "+50 B"]]
+    code, out, err = memplan("peak", "list.csv", "--step", "99")
+    assert (code, out) == (2, "")
+    assert "--step: found step 99, expected 0 to" in err
 
 
 def test_peak_shows_25_rows_unless_all_are_asked_for(memplan, tmp_path):
@@ -149,11 +164,12 @@ def test_a_graph_has_ops_constants_and_inputs(memplan, tmp_path):
     write(CHAIN, tmp_path / "net.json")
     code, out, _ = memplan("peak", "net.json")
     assert code == 0
-    assert "op i" in out.splitlines()[0]
+    assert out.splitlines()[0] == "Graph peak 70 B at i (step 3): d 40 B (57 %); c 30 B (43 %)"
+    assert "op i" in out.splitlines()[1]
     found = json.loads(memplan("plan", "net.json", "--json")[1])
     assert (found["graph"], found["buffers"], found["steps"], found["constants_bytes"]) == ("net", 4, 4, 100)
     assert json.loads(memplan("plan", "net.json", "--plan-inputs", "--json")[1])["buffers"] == 5
-    assert "100 B, in a region of their own" in memplan("plan", "net.json")[1]
+    assert "100 B, separate" in memplan("plan", "net.json")[1]
 
 
 def test_validate_fails_with_1_and_names_both_buffers(memplan, tmp_path):
@@ -248,8 +264,8 @@ def test_without_a_verb_there_is_the_help(memplan):
     code, out, err = memplan()
     assert code == 2
     assert "Usage: memplan" in out + err
-    verbs = [line.split()[0] for line in (out + err).split("Commands:")[1].splitlines() if line.strip()]
-    assert verbs[:3] == ["plan", "compare", "peak"]
+    verbs = [line.split()[0] for line in (out + err).split("Plan:")[1].splitlines() if line.strip()]
+    assert verbs[:3] == ["plan", "compare", "what-if"]
 
 
 @pytest.mark.parametrize(
@@ -328,7 +344,8 @@ def test_a_reader_that_closes_the_pipe_early_is_no_failure(tmp_path):
         ),
         (
             ["plan", "list.csv", "-o", "list.csv"],
-            "list.csv: found the input file as the output, expected another name: it would be lost",
+            "list.csv: found the input file as the output, expected another name: the input would be "
+            "overwritten",
         ),
         (["plan", "list.csv", "-o", "list.txt"], "list.txt: found the suffix '.txt', expected .json or .csv"),
         (

@@ -27,7 +27,7 @@ from tests.support.buffer_list import BUFFERS
 def test_it_fits_with_the_plan_and_exit_0(memplan, tmp_path):
     code, out, err = memplan("plan", "list.csv", "--capacity", "170", "-o", "out.json")
     assert (code, err) == (0, "")
-    assert "arena          170 B" in out
+    assert "arena                  170 B" in out
     assert out.splitlines()[-1] == "the arena fits into 170 B, 0 B to spare"
     assert load(tmp_path / "out.json").arena_bytes == 170
     found = json.loads(memplan("plan", "list.csv", "--capacity", "1KiB", "--json")[1])
@@ -41,9 +41,9 @@ def test_it_does_not_fit_and_the_core_is_a_problem_that_does_not_fit_either(memp
     (tmp_path / "more.csv").write_text(BUFFERS + "d,7,9,60\n")
     code, out, err = memplan("plan", "more.csv", "--capacity", "169", "--core", f"core.{suffix}")
     assert (code, err) == (1, "")
-    assert out.splitlines()[0].startswith("the arena does not fit into 169 B, as was proved in ")
-    assert "at least 170 B are needed (load)" in out
-    assert "2 buffers cannot fit on their own: 170 B at step 3" in out
+    assert out.splitlines()[0].startswith("the arena does not fit into 169 B, proved in ")
+    assert "at least 170 B are needed (peak live bytes)" in out
+    assert "2 buffers alone cannot fit: 170 B at step 3" in out
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if line[:1] == "│"]
     assert rows == [["c", "120", "120 B", "steps 3–4"], ["b", "50", "50 B", "steps 1–3"]]
     core = load(tmp_path / f"core.{suffix}")
@@ -79,12 +79,12 @@ def test_not_decided_in_time_is_exit_3_and_leaves_no_core(memplan, tmp_path, mon
     monkeypatch.setattr(capacity_option, "decide", undecided)
     code, out, err = memplan("plan", "list.csv", "--capacity", "200", "--core", "core.csv", "-o", "best.csv")
     assert code == 3
-    assert "cut short after 1.5 s by the time limit: best plan so far" in out
+    assert "stopped after 1.5 s by the time limit: best plan so far" in out
     assert (
         out.splitlines()[-1]
         == "undecided in 1.5 s whether the arena fits into 200 B: at least 170 B are needed"
     )
-    assert "gap            58.8 %" in out
+    assert "gap                    58.8 %" in out
     assert err.splitlines() == [
         "best.csv: the best plan found, which takes 270 B",
         "core.csv: not written, for no core was found: undecided",
@@ -155,7 +155,7 @@ def test_the_core_of_aligned_buffers_counts_whole_units(memplan, tmp_path):
     )
     code, out, _ = memplan("plan", "aligned.csv", "--capacity", "192", "--core", "core.csv")
     assert code == 1
-    assert "2 buffers cannot fit on their own: 193 B at step 2" in out
+    assert "2 buffers alone cannot fit: 193 B at step 2" in out
     assert memplan("plan", "core.csv", "--capacity", "192")[0] == 1
     assert memplan("plan", "core.csv", "--capacity", "193")[0] == 0
 
@@ -177,8 +177,8 @@ def test_a_core_that_a_search_proved_has_its_window():
         for part in decision_tables(decision):
             console.print(part)
     lines = captured.get().splitlines()
-    assert lines[0] == "the arena does not fit into 19 B, as was proved in 2 s on 2 threads, 1,234 nodes"
-    assert "2 buffers cannot fit on their own: 20 B within steps 1–3" in lines
+    assert lines[0] == "the arena does not fit into 19 B, proved in 2 s on 2 threads, 1,234 nodes"
+    assert "2 buffers alone cannot fit: 20 B within steps 1–3" in lines
     worse = Plan(problem, np.array([0, 6, 24, 0]), "exact", bound)
     assert certificate(worse).endswith("2 buffers alive within steps 1–3 need (as a search proved), 20 B")
 

@@ -54,9 +54,9 @@ def test_values_without_readers_are_freed_or_held(memplan, tmp_path):
 def test_the_layout_as_tables_and_for_machines(memplan, files):
     code, out, _ = memplan("layout", "net.json")
     assert code == 0
-    assert "741 B in all" in out
-    assert "│ unique workspaces │       384 │" in out
-    assert out.index("constants") < out.index("activations") < out.index("unique") < out.index("shared")
+    assert "741 B total" in out
+    assert "│ unique workspaces │   384 │" in out
+    assert out.index("weights") < out.index("activations") < out.index("unique") < out.index("shared")
     code, out, _ = memplan("layout", "net.json", "--json")
     told = json.loads(out)
     assert told["bytes"] == 741
@@ -69,8 +69,8 @@ def test_the_layout_as_tables_and_for_machines(memplan, files):
 
 def test_a_plan_tells_of_workspaces(memplan, files):
     told = memplan("plan", "net.json")[1]
-    assert "workspace      57 B unique, 300 B shared, beside the arena" in told
-    assert "total          485 B, arena and workspace" in told
+    assert "workspace              57 B unique, 300 B shared, outside the arena" in told
+    assert "total                  485 B, arena and workspace" in told
     assert "workspace" not in memplan("plan", "diamond.json")[1]
 
 
@@ -138,7 +138,7 @@ def test_reuse_says_what_each_way_saves(memplan, tmp_path):
     ways = {row["way"]: row["arena_bytes"] for row in json.loads(out)["ways"]}
     #  As it is cat has b, c and d, also when relu works in place. In one piece b and c lie in d, and as long
     #  as c is not made a can lie where it will be.
-    assert ways == {"as it is": 256, "in place": 256, "concat": 128, "both": 128}
+    assert ways == {"baseline": 256, "in place": 256, "concat": 128, "both": 128}
     assert [(row["op"], row["way"]) for row in json.loads(out)["rewritten"]] == [
         ("relu", "in place"), ("cat", "concat"), ("cat", "concat"),
     ]  # fmt: skip
@@ -179,8 +179,8 @@ def test_sizes_that_depend_on_the_data_are_left_out_and_said(memplan, tmp_path):
     code, out, _ = memplan("plan", "g.json")
     assert code == 0
     assert (
-        "not planned    1 storage whose size depends on the data: u0 has no value; give one (--symbol u0=…), "
-        "or plan a real run (memplan observe)"
+        "not planned            1 storage whose size depends on the data: u0 has no value; set one "
+        "(--symbol u0=…), or plan a recorded run (memplan observe)"
     ) in out
     assert "optimal for the graph's storages of known size: the arena equals" in out
     assert out.rstrip().endswith("1 storage of unknown size is not counted")

@@ -74,7 +74,7 @@ def test_observed_figures_for_machines(observe):
     assert code == 0
     said = json.loads(out)
     tensors = next(peak for peak in said["peaks"] if peak["level"] == "dispatch")
-    counted = "storages of tensors that operators gave back"
+    counted = "storages of tensors that operators returned"
     assert tensors == {
         "level": "dispatch", "counted": counted, "peak_bytes": 4096, "op": "tanh", "after_bytes": 32,
     }  # fmt: skip

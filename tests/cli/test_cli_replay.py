@@ -22,7 +22,7 @@ def test_the_table_has_a_row_a_decision(memplan):
     ]
     assert [row[1] for row in rows] == list("bdhacfge")
     assert rows[5] == ["6", "f", "2 B", "6 B", "hole of 2 B at 6 B", "10 B"]
-    assert rows[6] == ["7", "g", "2 B", "10 B", "above all that is alive with it", "12 B"]
+    assert rows[6] == ["7", "g", "2 B", "10 B", "top of stack", "12 B"]
 
 
 def test_one_decision_in_detail(memplan):
@@ -30,7 +30,7 @@ def test_one_decision_in_detail(memplan):
     assert code == 0
     step = make_replay(load(BEST_FIT), "greedy_by_size").steps[5]
     assert step.sentence in out
-    assert "│ 0 B     │    3 B │ fits, but is not the tightest │" in out
+    assert "│ 0 B     │          3 B │ fits, but is not the tightest │" in out
     live = [line for line in out.splitlines() if line.startswith("▸")]
     assert live == [f"▸ {step.replay.code[step.line]}"]
 

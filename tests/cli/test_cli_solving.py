@@ -43,7 +43,7 @@ def test_a_time_limit_cuts_short_and_the_table_says_so(memplan, slow):
     rows = dict(line.split(maxsplit=1) for line in out.splitlines() if " " in line)
     assert rows["arena"].strip() == "270 B"
     assert re.fullmatch(r"in\s+[\d.]+ m?s on 1 thread, [\d,]+ nodes", rows["planned"].strip())
-    assert re.search(r"^cut short after [\d.]+ m?s by the time limit: best plan so far$", out, re.M)
+    assert re.search(r"^stopped after [\d.]+ m?s by the time limit: best plan so far$", out, re.M)
 
 
 def test_a_time_limit_for_machines(memplan, slow):
@@ -194,8 +194,8 @@ def test_the_live_line_and_ctrl_c_give_the_best_plan_so_far(tmp_path, screen):
     out, _ = process.communicate(timeout=120)
     text = screen.rest()
     assert process.returncode == 0
-    assert re.search(r"^cut short after .*s by Ctrl-C: best plan so far$", out.decode(), re.M)
-    assert b"arena          270 B" in out
+    assert re.search(r"^stopped after .*s by Ctrl-C: best plan so far$", out.decode(), re.M)
+    assert b"arena                  270 B" in out
     # The line is erased, and the cursor is there again.
     assert text.rstrip().endswith("\x1b[2K")
     assert text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l")

@@ -13,7 +13,7 @@ from importlib import import_module
 import pytest
 
 import memplan_engine
-from memplan_engine.cli.app import VERBS, app, load_verb
+from memplan_engine.cli.app import GROUPS, VERBS, app, load_verb
 from memplan_engine.cli.main import HEAVY_VERBS
 from tests import ROOT
 from tests.support.buffer_list import BUFFERS
@@ -173,7 +173,7 @@ def test_a_small_file_is_planned_before_anything_is_compiled(tmp_path):
 
 
 @pytest.mark.parametrize("line", [["--help"], ["frobnicate"], []])
-def test_the_help_has_every_verb_in_its_order(tmp_path, line):
+def test_the_help_has_every_verb_in_its_group(tmp_path, line):
     done = subprocess.run(
         [sys.executable, "-m", "memplan_engine", *line], cwd=tmp_path, capture_output=True, text=True,
         env={"PYTHONPATH": str(ROOT), "COLUMNS": "200"}, timeout=120,
@@ -181,9 +181,24 @@ def test_the_help_has_every_verb_in_its_order(tmp_path, line):
     if line == ["frobnicate"]:
         assert done.stderr == "memplan: No such command 'frobnicate'. (see --help)\n"
         return
-    listed = (done.stdout + done.stderr).split("Commands:")[1].splitlines()
-    names = [row.split()[0] for row in listed if row.startswith("  ") and row[2] != " "]
-    assert names == list(VERBS)
+    listed, said = {}, {}
+    for row in (done.stdout + done.stderr).splitlines():
+        if row.removesuffix(":") in GROUPS:
+            verbs = listed.setdefault(row.removesuffix(":"), [])
+        elif listed and row.startswith("   "):
+            said[verbs[-1]] += f" {row.strip()}"
+        elif listed and row:
+            verb, sentence = row.split(maxsplit=1)
+            verbs.append(verb)
+            said[verb] = sentence
+    assert {group: tuple(verbs) for group, verbs in listed.items()} == GROUPS
+    assert said == {verb: text for verb, (_, text) in VERBS.items()}
+
+
+def test_the_groups_are_those_of_the_readme():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for group, verbs in GROUPS.items():
+        assert f"| {group} | {', '.join(f'`{verb}`' for verb in verbs)} |" in readme
 
 
 def public_names():

@@ -47,7 +47,7 @@ def test_a_range_that_fails_is_exit_1_and_names_the_first_value(memplan, graph):
     assert (code, found["valid"], found["proof"]) == (0, True, "proved")
     out = memplan("range", graph, "--strategy", "partition")[1]
     assert "fails at n=5" in out
-    assert "which buffers share a partition holds for every value" in out
+    assert "the partitions hold for every value" in out
 
 
 def test_buckets_and_what_they_waste(memplan, graph):
@@ -68,14 +68,14 @@ def test_a_sweep_over_given_values_and_over_the_range(memplan, graph):
 
 def test_values_without_sizes_are_said_to_be_left_out(memplan, graph):
     out = memplan("sweep", "holes.json", "n", "--values", "1,2,3,4")[1]
-    assert "left out, for a size is negative or not whole there: 1, 2" in out
+    assert "skipped, because a size is negative or fractional there: 1, 2" in out
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["symbols", "list.csv"], "list.csv: found buffers, expected a graph with symbols"),
-        (["sweep", "g.json", "m"], "g.json: symbol 'm': found a name that is no symbol, expected one of n"),
+        (["sweep", "g.json", "m"], "g.json: symbol 'm': found an unknown symbol, expected one of n"),
         (["sweep", "g.json", "n", "--values", "1,x"], "--values: found 'x', expected whole numbers"),
         (["sweep", "g.json", "n", "--values", "65"], "g.json: symbol 'n': found 65, expected 1 to 64"),
         (

@@ -20,16 +20,16 @@ def test_the_changed_plan_beside_the_original(memplan):
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[:3] == [
-        "1. resize b to 20 B", "2. drop a", "list: 3 buffers, then 2; auto",
+        "1. resize b to 20 B", "2. drop a", "list: 3 buffers before, 2 after; auto",
     ]  # fmt: skip
     assert table(out) == [
-        ["arena", "170 B", "140 B", "-30 B"],
-        ["demand", "170 B", "140 B", "-30 B"],
+        ["arena", "170 B", "140 B", "−30 B"],
+        ["demand", "170 B", "140 B", "−30 B"],
         ["packing loss", "0 B", "0 B", "none"],
-        ["lower bound", "170 B", "140 B", "-30 B"],
+        ["lower bound", "170 B", "140 B", "−30 B"],
     ]
     assert lines[-2:] == [
-        "optimal for the buffers listed: the arena equals the bytes live at step 3 (2 buffers)",
+        "optimal for the buffers listed: the arena equals the live bytes at step 3 (2 buffers)",
         "counted: the buffers listed",
     ]  # fmt: skip
 
@@ -61,20 +61,20 @@ def test_a_capacity_that_is_too_small_and_what_would_make_it_fit(memplan):
     code, out, err = memplan("what-if", "list.csv", "--capacity", "160")
     assert (code, err) == (1, "")
     assert (
-        "the arena does not fit into 160 B, as is proved (load); packing alone reaches 170 B, the least"
-        in out
+        "the arena does not fit into 160 B, proved (peak live bytes); packing alone reaches 170 B, "
+        "the minimum" in out
     )
     assert (
-        "whatever the packing, live bytes must fall by 10 B at step 3; too much is alive at step 3; "
+        "whatever the packing, live bytes must fall by 10 B at step 3; too much is live at step 3; "
         "2 buffers could make room alone"
     ) in out
     assert ["c", "120 B", "1", "100.0 %"] in table(out)
     changes = table(out)[-3:]
     assert changes == [
-        ["shrink c by 10 B, to 110 B", "10 B", "160 B", "proved: no buffer can do with a smaller loss"],
-        ["drop b, 50 B", "50 B", "120 B", "proved: no smaller buffer will do"],
-        ["end b (50 B) after step 2 instead of 3", "50 B", "150 B",
-         "proved: no smaller buffer will do; later readers need it made again"],
+        ["shrink c by 10 B, to 110 B", "10 B", "160 B", "proved: no smaller shrink of one buffer is enough"],
+        ["drop b, 50 B", "50 B", "120 B", "proved: no smaller buffer is enough"],
+        ["end b, 50 B, after step 2 instead of 3", "50 B", "150 B",
+         "proved: no smaller buffer is enough; later readers must recompute it"],
     ]  # fmt: skip
 
 

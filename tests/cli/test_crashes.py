@@ -3,8 +3,12 @@ whole, and the next run works."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import random
+import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -33,6 +37,8 @@ SCRATCH = "list.csv", "models.py", "recorded.json", "said", "__pycache__"
 KILLS = 20
 """At random moments, of each command."""
 MOST_LINES = 200
+DISK_BYTES = 32 << 20
+PAGE = 4096
 
 
 class Writing(NamedTuple):
@@ -55,6 +61,12 @@ WRITING = {
     "what-if": (
         Writing("what-if list.csv --pin a=0 -o plan.json --save-edits edits.json", ("output", "save_edits")),
     ),
+    "suggest": (
+        Writing(
+            "suggest list.csv --alignment 64 --apply 1 -o plan.json --save-edits edits.json",
+            ("output", "save_edits"),
+        ),
+    ),
     "report": (
         Writing(
             "report list.csv --compare none -o page.html --svg plan.svg --png plan.png",
@@ -72,7 +84,7 @@ WRITING = {
     ),
     "observe": (Writing("observe models.py:net -o seen.json --trace trace.json", ("output", "trace")),),
 }
-READ = {"schedule", "edits", "plan"}
+READ = {"schedule", "edits", "plan", "folder"}
 """Options of a path that is read."""
 COMMANDS = [writing for several in WRITING.values() for writing in several]
 
@@ -143,21 +155,87 @@ class Place(NamedTuple):
 
 @pytest.fixture
 def place(server: ForkServer, tmp_path: Path, request: pytest.FixtureRequest) -> Place:
-    writing: Writing = request.param
-    (tmp_path / "list.csv").write_text(BUFFERS)
-    (tmp_path / "models.py").write_text(MODELS)
+    return make_place(server, tmp_path, request.param)
+
+
+def make_place(server: ForkServer, folder: Path, writing: Writing) -> Place:
+    """`folder` with the inputs, in which the command has run once."""
+    (folder / "list.csv").write_text(BUFFERS)
+    (folder / "models.py").write_text(MODELS)
     words = writing.line.split()
     if "recorded.json" in words:
-        assert server("observe", "models.py:net", "-o", "recorded.json", folder=tmp_path, warm=True) == 0
+        assert server("observe", "models.py:net", "-o", "recorded.json", folder=folder, warm=True) == 0
     names = [word for word in words[2:] if "." in word and word not in SCRATCH]
     assert len(names) == len(writing.options)
-    place = Place(
-        lambda **how: server(*words, folder=tmp_path, **how), tmp_path, [tmp_path / n for n in names]
-    )
+    place = Place(lambda **how: server(*words, folder=folder, **how), folder, [folder / n for n in names])
     place.renew()
-    assert place.run(warm=True) == writing.code, (tmp_path / "said").read_text()
+    assert place.run(warm=True) == writing.code, (folder / "said").read_text()
     assert all(place.check())
     return place
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ForkServer, Path]]:
+    """A process that has a small file system to itself, and where that is seen from here."""
+    folder = tmp_path_factory.mktemp("disk")
+    own = "unshare", "--user", "--map-root-user", "--mount", "sh", "-c"
+    mount = f'mount -t tmpfs -o size={DISK_BYTES} disk "{folder}" && exec "$@"'
+    try:
+        tried = subprocess.run([*own, mount, "sh", "true"], capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("no unshare here")
+    if tried.returncode:
+        pytest.skip(f"no file system of one's own may be mounted here: {tried.stderr.strip()}")
+    server = ForkServer(*own, mount, "sh")
+    seen = server.seen(folder)
+    deadline = time.monotonic() + 30
+    # The server begins to run before its disk is there.
+    while os.statvfs(seen).f_blocks * os.statvfs(seen).f_frsize > DISK_BYTES:
+        assert time.monotonic() < deadline, "the disk of the server's own was not mounted in 30 s"
+        time.sleep(0.01)
+    yield server, seen
+    server.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("writing", COMMANDS, ids=[each.line for each in COMMANDS])
+def test_a_disk_without_room_leaves_the_old_file_and_one_line(
+    disk: tuple[ForkServer, Path], tmp_path: Path, writing: Writing
+) -> None:
+    server, mounted = disk
+    folder = mounted / "here"
+    folder.mkdir()
+    # What is said goes to another disk.
+    (folder / "said").symlink_to(tmp_path / "said")
+    try:
+        place = make_place(server, folder, writing)
+        for pages in (0, 1, 2):
+            place.renew()
+            fill(mounted / "rest", pages)
+            code, new = place.run(), place.check()
+            said = (tmp_path / "said").read_text().splitlines()
+            if pages and all(new):
+                assert code == writing.code
+            else:
+                assert code == 2
+                assert said[-1].startswith("memplan: ")
+                assert "'No space left on device' on writing" in said[-1]
+                assert not all(new)
+                assert pages or not any(new)
+            assert not list(folder.glob(".*.part"))
+            (mounted / "rest").unlink()
+            assert place.run() == writing.code
+            assert all(place.check())
+    finally:
+        shutil.rmtree(folder)
+
+
+def fill(path: Path, pages: int) -> None:
+    """Leave so many pages of the disk."""
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(PAGE))
+    os.truncate(path, path.stat().st_size - pages * PAGE)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import re
 import pytest
 
 pytest.importorskip("streamlit")
-from memplan_dashboard.charts import demand_waterfall
+from memplan_dashboard.charts import demand_waterfall, profiles_overlaid
 from memplan_dashboard.plan_view.packing import pack
 from memplan_dashboard.session import documents, state, uploads
 from memplan_dashboard.session.documents import Options
@@ -78,7 +78,7 @@ def test_the_headline_adds_up_and_the_address_stays_empty():
     app = opened()
     assert figure(app, "Arena, base → head") == "16 MiB → 20 MiB"
     assert figure(app, "= Δ demand") == "+4 MiB"
-    assert figure(app, "+ Δ packing loss") == "-4 KiB"
+    assert figure(app, "+ Δ packing loss") == "−4 KiB"
     assert (figure(app, "Buffers changed"), figure(app, "Buffers matched")) == ("2", "98.2 %")
     assert deltas(app) == {
         "Arena, base → head": "+4 MiB (+25.0 %)",
@@ -87,7 +87,13 @@ def test_the_headline_adds_up_and_the_address_stays_empty():
         "Buffers changed": "of 28",
         "Buffers matched": "100.0 % of the bytes",
     }
-    said = " ".join(each.value.replace("\\", "") for each in app.markdown)
+    verdict, parts = app.markdown[0].value.replace("\\", "").split("\n", 1)
+    assert verdict.startswith(
+        "#### Peak +4 MiB, 16 MiB → 20 MiB: +8 MiB because relu (make_pairs.py:67) is now returned through "
+    )
+    assert "- −4 MiB because base holds 12 MiB at step 9 (relu_2) and peaks elsewhere" in parts
+    assert "- Packing loss −4 KiB, 4 KiB → 0 B: that is the planner's doing" in parts
+    said = " ".join(each.value.replace("\\", "") for each in app.caption)
     assert "The peak moved: step 1 (relu) in base, step 8 (relu_2) in head." in said
     assert "step 8 (relu_2) of head (20 MiB) beside step 9 (relu_2) of base (12 MiB), the same op" in said
     assert address(app) == {"strategy": "greedy_by_size"}
@@ -119,6 +125,22 @@ def test_the_waterfall_ends_at_the_change_of_the_arena():
     ]
     drawn = demand_waterfall.figure(steps).data[0]
     assert (list(drawn.x), drawn.measure[3], drawn.text[0]) == ([s.nbytes for s in steps], "total", "+60 B")
+
+
+def test_both_profiles_are_in_one_chart_with_their_peaks():
+    found = compared()
+    profiles = profiles_overlaid.data(found.diff, found.explanation)
+    assert (profiles.steps, profiles.end) == ((0, 1, 2, 3), 4)
+    assert (profiles.base, profiles.head) == ((220, 410, 600, 400), (230, 520, 730, 470))
+    assert [(mark.step, mark.nbytes, mark.label) for mark in profiles.marks] == [
+        (2, 600, "base's peak 600 B"),
+        (2, 730, "head's peak 730 B"),
+    ]
+    drawn = {trace.name: trace for trace in profiles_overlaid.figure(profiles).data if trace.name}
+    assert tuple(drawn["base"].y[:-1]) == profiles.base
+    assert tuple(drawn["head"].y[:-1]) == profiles.head
+    rings = profiles_overlaid.figure(profiles).data[-1]
+    assert tuple(rings.text) == ("base's peak 600 B", "head's peak 730 B")
 
 
 def test_matched_buffers_have_one_number_and_the_colour_of_what_became_of_them():
@@ -180,7 +202,7 @@ def test_an_example_pair_is_one_click():
     assert address(app)["head"] == "example:diff_batch_head"
     widget(app.selectbox, "Head (after)").set_value("example:diff_batch_base")
     check(app.run())
-    assert app.success[0].value.startswith("Nothing changed")
+    assert app.markdown[0].value.replace("\\", "").startswith("#### Nothing changed: the peak is 27 MiB")
     assert app.button_group(key="pair_widget").value is None
 
 
@@ -239,7 +261,7 @@ def test_comment_and_json_say_the_same():
 def test_nonsense_in_the_address_is_explained_beside_the_box():
     app = opened(head="example:<b>nothing</b>", changed="head:nobody", kinds="loud", tab="?")
     assert [each.value.replace("\\", "") for each in app.error] == [
-        "example:<b>nothing</b>: found no such document, expected one of those in the list, or a new upload"
+        "example:<b>nothing</b>: found no such file, expected one of those in the list, or a new upload"
     ]
     assert figure(app, "Arena, base → head") == "16 MiB → 20 MiB"
     assert "example:<b>" not in address(app).get("head", "")
@@ -275,7 +297,7 @@ def test_a_list_with_all_its_offsets_is_a_finished_plan():
     )
     assert widget(app.selectbox, "Strategy").value == "imported"
     assert figure(app, "Arena, base → head") == "50 B → 30 B"
-    assert (figure(app, "= Δ demand"), figure(app, "+ Δ packing loss")) == ("0 B", "-20 B")
+    assert (figure(app, "= Δ demand"), figure(app, "+ Δ packing loss")) == ("0 B", "−20 B")
 
 
 def test_each_side_has_options_of_its_own_which_the_address_holds():
@@ -303,7 +325,7 @@ def test_each_side_has_options_of_its_own_which_the_address_holds():
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"base_streams": "<b>"}, "streams: found '<b>', expected 1 to 1,024 ops a step"),
+        ({"base_streams": "<b>"}, "streams: found '<b>', expected 1 to 1,024 ops per step"),
         ({"head_symbols": "x"}, "dimensions: found 'x', expected NAME=VALUE"),
         ({"head_strategy": "tetris"}, "head_strategy: found 'tetris', expected one of those in the list"),
     ],

@@ -83,6 +83,7 @@ def test_a_click_goes_to_both_panels_and_a_switch_fades_the_rest(diff_page):
     page.eventually(lambda: page.address.get("kinds"), None)
     page.settled()
     page.page.mouse.move(*page.find_rectangle(KEPT))
+    page.root.locator(".stage").first.focus()
     for _ in range(4):
         page.page.mouse.wheel(0, -240)
     page.eventually(lambda: page.data("zoomed"), "true")

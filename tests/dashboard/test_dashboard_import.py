@@ -19,63 +19,72 @@ def _own_uploads(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["app.py"])
 
 
-def test_import_previews_and_opens_an_example():
+def imported(app):
+    """The Import page again, with what is open now."""
+    return check(app.switch_page("views/import_file.py").run())
+
+
+def said(elements):
+    return [each.value.replace("\\", "") for each in elements]
+
+
+def test_an_example_that_is_picked_opens_in_inspect():
     app = open_app("import")
-    assert "Open now: gpt2.json, auto" in [each.value.replace("\\", "") for each in app.caption]
+    assert "Open now: gpt2.json, auto" in said(app.caption)
     app.selectbox[0].set_value("example:resnet50")
     check(app.run())
+    assert address(app)["doc"] == "example:resnet50"
+    assert figure(app, "Arena") == "9.19 MiB"
+    app = imported(app)
     assert (figure(app, "recognised as"), figure(app, "buffers"), figure(app, "ops")) == (
         "json",
         "158",
         "175",
     )
-    assert "Preview: resnet50.json, auto" in [each.value.replace("\\", "") for each in app.caption]
-    app.button[0].click()
-    check(app.run())
-    assert address(app)["doc"] == "example:resnet50"
-    assert figure(app, "Arena") == "9.19 MiB"
+    assert "Open now: resnet50.json, auto" in said(app.caption)
 
 
 def test_import_opens_offsets_as_a_plan_or_as_fixed():
     app = upload(open_app("import"), "p.csv", PLAN)
-    assert figure(app, "brings a plan") == "imported"
-    widget(app.checkbox, "Open offsets as a finished plan").uncheck()
-    check(app.run())
-    assert "brings a plan" not in [each.label for each in app.metric]
-    widget(app.checkbox, "Open offsets as a finished plan").check()
-    check(app.run())
-    app.button[0].click()
-    check(app.run())
     assert widget(app.selectbox, "Strategy").value == "imported"
     assert address(app)["as_plan"] == "1"
     assert figure(app, "Arena") == "40 B"
+    app = imported(app)
+    assert figure(app, "includes a plan") == "imported"
+    widget(app.checkbox, "Open as a finished plan").uncheck()
+    check(app.run())
+    app.button[0].click()
+    check(app.run())
+    assert "as_plan" not in address(app)
+    assert "includes a plan" not in [each.label for each in imported(app).metric]
+    app = open_app("import")
+    widget(app.checkbox, "Open as a finished plan").uncheck()
+    assert "as_plan" not in address(upload(check(app.run()), "p.csv", PLAN))
 
 
 def test_a_plan_that_overlaps_is_shown_with_its_violations():
     app = upload(open_app("import"), "p.csv", OVERLAPPING)
     message = "b and c overlap at steps 2–2 in bytes 25–29 (5 bytes)"
-    assert app.warning[0].value.replace("\\", "") == f"Not valid, 1 violation: {message}"
+    assert [each.label for each in app.expander] == [":red[**Not valid: 1 violation**]"]
+    assert message in [each.value for each in app.text]
+    app = imported(app)
+    assert said(app.warning) == [f"Not valid, 1 violation: {message}"]
     # Above the chart: below it, nobody sees it who does not scroll.
     kinds = [each.type for each in app.main]
     assert kinds.index("warning") < kinds.index("bidi_component")
-    app.button[0].click()
-    check(app.run())
-    assert [each.label for each in app.expander] == [":red[**Not valid: 1 violation**]"]
-    assert message in [each.value for each in app.text]
 
 
 def test_fixed_offsets_that_collide_are_told_and_cannot_be_opened():
     app = upload(open_app("import"), "p.csv", COLLIDING)
-    assert "fixed offsets collide: a and b overlap" in app.error[0].value.replace("\\", "")
-    assert not app.button
+    assert "fixed offsets collide: a and b overlap" in said(app.error)[0]
+    assert "Open now: gpt2.json, auto" in said(app.caption)
 
 
 def test_import_options_reach_the_plan():
-    app = upload(open_app("import"), "p.csv", CSV)
+    app = open_app("import")
     widget(app.number_input, "Alignment, bytes").set_value(64)
     check(app.run())
-    app.button[0].click()
-    check(app.run())
+    app = upload(app, "p.csv", CSV)
     assert figure(app, "Arena") == "138 B"
     assert address(app)["alignment"] == "64"
     key = address(app)["doc"]
@@ -88,12 +97,12 @@ def test_import_options_reach_the_plan():
 
 
 def test_graph_inputs_are_planned_on_request():
-    app = open_app("import")
-    app.selectbox[0].set_value("example:teaching_view")
-    check(app.run())
+    app = open_app("import", doc="example:teaching_view")
     before = int(figure(app, "buffers"))
     widget(app.checkbox, "Plan graph inputs").check()
     check(app.run())
+    app.button[0].click()
+    app = imported(check(app.run()))
     assert int(figure(app, "buffers")) == before + 1
 
 
@@ -106,6 +115,7 @@ def test_an_onnx_with_open_dimensions_has_symbols_until_they_are_bound(tmp_path)
     )  # fmt: skip
     app = upload(open_app("import"), "m.onnx", onnx.helper.make_model(graph).SerializeToString())
     assert not app.error
+    app = imported(app)
     assert figure(app, "symbols") == "batch"
     field = widget(app.text_input, "Symbolic dimensions (ONNX)")
     field.set_value("batch")

@@ -112,7 +112,7 @@ def test_a_page_asks_and_answers_and_lists_what_was_found(monkeypatch):
     monkeypatch.setattr(windows, "MOST_VECTORS", 50)
     app = open_app(doc="example:gpt2", tab="All buffers", find=r"^add_1\d$", strategy="greedy_by_size")
     rows = app.dataframe[0].value
-    assert sorted(rows["buffer"]) == [f"add_1{digit}" for digit in range(10)]
+    assert sorted(rows["in graph"]) == [f"add_1{digit}" for digit in range(10)]
     app.session_state.choices["selected"] = "add_1"
     check(app.run())
-    assert "add_1" in app.dataframe[0].value["buffer"].tolist()
+    assert "add_1" in app.dataframe[0].value["in graph"].tolist()

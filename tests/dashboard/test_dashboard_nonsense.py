@@ -11,7 +11,7 @@ from memplan_examples.make_snapshot import Allocator, frame, write_snapshot
 
 from memplan_engine import find_peak, load, make_plan, make_problem, write_csv, write_json
 from memplan_engine.analysis.layout import make_layout
-from tests.support.apptest import address, check, open_app, widget
+from tests.support.apptest import address, check, chips_of, open_app, widget
 
 HOSTILE = '</script><img src=x onerror="window.hacked=1">'
 VALUES = (
@@ -66,15 +66,15 @@ def test_a_strategy_that_is_none_is_said_beside_the_controls():
 
 
 def test_addresses_with_the_former_name_of_the_capacity_open_as_before():
-    app = open_app(doc="file:list.csv", tab="What if", budget="0.01")
-    assert widget(app.text_input, "Capacity in bytes").value == "10486"
+    app = open_app(doc="file:list.csv", budget="0.01")
+    assert widget(app.text_input, "Fits in").value == "10486"
     assert (address(app)["capacity"], "budget" in address(app)) == ("0.01", False)
 
 
 def test_a_capacity_that_is_no_round_number_is_shown_in_bytes():
-    app = open_app(doc="file:list.csv", tab="What if", capacity="0.01")
-    assert widget(app.text_input, "Capacity in bytes").value == "10486"
-    assert any("fits into" in each.value for each in app.success)
+    app = open_app(doc="file:list.csv", capacity="0.01")
+    assert widget(app.text_input, "Fits in").value == "10486"
+    assert any(chip.startswith("Fits, ") for chip in chips_of(app))
 
 
 @pytest.mark.parametrize("tab", ["", "All buffers", "Layout", "What if", "Reserved"])

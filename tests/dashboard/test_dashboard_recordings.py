@@ -7,15 +7,17 @@ import pickle
 
 import numpy as np
 import pytest
-from memplan_dashboard.charts import reserved_over_time
+from memplan_dashboard.charts import call_flame, reserved_over_time
 from memplan_dashboard.session import documents, plan_facts, state, uploads
 from memplan_dashboard.views.inspect.memory_tabs import reserved_curve
 from memplan_dashboard.widgets.plan_panels import make_panel
 from memplan_examples.make_snapshot import SEGMENT, Allocator, stack
 
 from memplan_engine import InputError, Selection, load_recording
+from memplan_engine.callers import Frame
 from memplan_engine.plotting.colouring import COLOURINGS
 from memplan_engine.recordings.cost import OverTime, memory_over_time, thinned
+from memplan_engine.recordings.flame import Call, calls_at
 from tests.support.apptest import address, check, figure, open_app, widget
 
 EXAMPLE = "example:cuda_snapshot"
@@ -54,6 +56,93 @@ def test_the_recorded_placement_is_a_strategy_beside_ours():
     assert figure(app, "Arena") == "1.35 GiB"
 
 
+def story(app):
+    """The headline above the chart, and what stands below it."""
+    return app.markdown[0].value.replace("\\", ""), app.caption[0].value.replace("\\", "")
+
+
+def test_a_recording_opens_on_its_story():
+    app = open_app(doc=EXAMPLE)
+    headline, told = story(app)
+    assert headline == (
+        "#### Out of memory at step 1,952: 24 MiB (25,165,824 B) requested by train.py:42 mlp; "
+        "enough bytes were unused, but not contiguous: fragmentation."
+    )
+    assert told == (
+        "1.35 GiB live, 1.4 GiB reserved, 47 MiB of it unused, 20 MiB free on the device. "
+        "Most of it is held by train.py:15 step: 324 MiB, 23.4 % in 48 buffers."
+    )
+    lines = app.dataframe[0].value
+    assert lines["asked for by"][0] == "train.py:15 step"
+    assert lines["bytes"].sum() == 1_450_180_608
+    moments = app.button_group(key="moment_widget")
+    assert moments.options == [
+        "out of memory, step 1,952",
+        "peak live, step 1,951",
+        "peak reserved, step 1,950",
+    ]
+    moments.set_value("reserved")
+    check(app.run())
+    assert story(app)[0].startswith(
+        "#### 1.33 GiB live at step 1,950; most of it is held by train.py:15 step"
+    )
+    assert address(app)["moment"] == "reserved"
+
+
+def test_a_line_shows_its_whole_stack_and_so_does_the_request_that_failed():
+    app = open_app(doc=EXAMPLE, line="train.py:43 mlp")
+    (asked, clicked) = (each.value.splitlines() for each in app.code)
+    assert app.expander[0].label == "Call stack of the request that failed"
+    assert (asked[0], asked[-1]) == ("??:0 torch::unwind::unwind()", "/home/me/train.py:88 <module>")
+    assert "/home/me/train.py:42 mlp" in asked
+    assert "/home/me/train.py:43 mlp" in clicked
+    for elsewhere in ({"line": "nobody.py:1 nothing"}, {}):
+        assert len(open_app(doc=EXAMPLE, **elsewhere).code) == 1
+    assert not open_app(doc=EXAMPLE, moment="peak").code
+
+
+def test_only_recordings_have_a_story():
+    app = open_app(doc="example:teaching_best_fit")
+    assert not [each for each in app.button_group if each.key == "moment_widget"]
+
+
+def test_the_story_stays_what_was_recorded_when_another_plan_is_shown():
+    app = open_app(doc=EXAMPLE, strategy="greedy_by_size", moment="nonsense")
+    assert story(app)[0].startswith("#### Out of memory at step 1,952")
+
+
+def test_the_flame_view_is_as_wide_as_what_is_alive():
+    document = state.load_document(EXAMPLE, documents.Options())
+    calls = calls_at(document.problem, 1952)
+    boxes = call_flame.data(calls, 1_450_180_608)
+    assert (boxes[0].label, boxes[0].nbytes) == ("live 1.35 GiB", 1_450_180_608)
+    assert (boxes[1].label, boxes[1].parent, boxes[1].nbytes) == ("train.py:88 <module>", 0, 1_450_180_608)
+    assert boxes[2].told == "324 MiB (339,738,624 B), 23.4 %, 48 buffers"
+    drawn = call_flame.figure(boxes).data[0]
+    assert drawn.branchvalues == "total"
+    # Names are text: Plotly would read a tag in them.
+    assert (drawn.labels[1], drawn.parents[1], drawn.ids[1]) == ("train.py:88 &lt;module&gt;", "0", "1")
+
+
+def test_calls_that_all_have_in_common_take_no_room_but_for_the_last():
+    main, train, mlp, norm = (
+        Frame(name, "/home/me/train.py", 1) for name in ("main", "train", "mlp", "norm")
+    )
+    calls = (Call(main, -1, 90, 3), Call(train, 0, 90, 3), Call(mlp, 1, 60, 2), Call(norm, 1, 30, 1))
+    boxes = call_flame.data(calls, 100)
+    # Of 100 bytes 10 have no stack.
+    assert [(box.label, box.parent, box.nbytes) for box in boxes] == [
+        ("live 100 B", -1, 100),
+        ("train.py:1 train", 0, 90),
+        ("train.py:1 mlp", 1, 60),
+        ("train.py:1 norm", 1, 30),
+    ]
+    assert boxes[0].where == "all that is alive, within 1 outer call that all share"
+    # With a second outermost call nothing is shared.
+    beside = (Call(main, -1, 60, 2), Call(norm, -1, 30, 1), Call(train, 0, 60, 2))
+    assert [box.parent for box in call_flame.data(beside, 90)] == [-1, 0, 0, 1]
+
+
 def test_the_strip_has_what_was_reserved_whatever_strategy_is_shown():
     document = state.load_document(EXAMPLE, documents.Options())
     curve = reserved_curve(document)
@@ -78,7 +167,8 @@ def test_compare_puts_what_was_recorded_first():
 
 def test_import_takes_a_snapshot_and_a_part_of_it():
     app = upload(open_app("import"), "two.pickle", two_devices())
-    assert (figure(app, "recognised as"), figure(app, "brings a plan")) == ("pickle", "recorded")
+    app = check(app.switch_page("views/import_file.py").run())
+    assert (figure(app, "recognised as"), figure(app, "includes a plan")) == ("pickle", "recorded")
     part = widget(app.selectbox, "Part of the recording")
     assert part.options == [
         "the device with the most bytes, all streams",
@@ -91,12 +181,11 @@ def test_import_takes_a_snapshot_and_a_part_of_it():
     part.set_value("device=0,stream=3")
     check(app.run())
     assert figure(app, "buffers") == "1"
-    app.button[0].click()
-    check(app.run())
+    app = check(app.switch_page("views/inspect/inspect_page.py").run())
     assert address(app)["part"] == "device=0,stream=3"
     assert figure(app, "Lower bound") == "1000 B"
     key = address(app)["doc"]
-    assert open_app(doc=key, part="device=1").metric[0].value == "1 MiB"
+    assert figure(open_app(doc=key, part="device=1"), "Arena") == "1 MiB"
 
 
 @pytest.mark.parametrize("part", ["device=9", "device=0,stream=99", "nonsense", "device=<b>"])
@@ -112,9 +201,11 @@ def test_a_trace_is_a_recording_and_a_timeline_a_list_of_buffers(tmp_path):
     memory = {"name": "[memory]", "ts": 1, "tid": 1, "args": said}
     trace = json.dumps({"schemaVersion": 1, "traceEvents": [memory]}).encode()
     app = upload(open_app("import"), "trace.json", trace)
-    assert (figure(app, "recognised as"), figure(app, "brings a plan")) == ("profiler", "recorded")
+    app = check(app.switch_page("views/import_file.py").run())
+    assert (figure(app, "recognised as"), figure(app, "includes a plan")) == ("profiler", "recorded")
     assert "Part of the recording" not in [each.label for each in app.selectbox]
     app = upload(open_app("import"), "line.json", b"[[1], [[0, 1, 2, 3, 4, 5, 6, 7, 8]]]")
+    app = check(app.switch_page("views/import_file.py").run())
     assert (figure(app, "recognised as"), figure(app, "buffers")) == ("profiler", "8")
 
 
@@ -150,7 +241,7 @@ def test_a_private_pool_is_chosen_on_inspect_and_kept_in_the_address():
     assert part.options == [
         "the device with the most bytes, all streams",
         "device 0: 7 events, 4 MiB reserved",
-        "device 0, the common pool",
+        "device 0, the default pool",
         "device 0, private pool 0:1",
     ]
     part.set_value("device=0,pool=0:1")

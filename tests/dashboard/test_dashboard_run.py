@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from zoneinfo import ZoneInfo
 
 import pytest
 from memplan_dashboard.background import run_process
@@ -96,8 +99,8 @@ def test_a_run_of_ones_own_opens_and_stays_in_the_address():
     )
     assert figure(app, "Written in place") == "50.0 %"
     badges = " ".join(texts(app.markdown))
-    assert "bit for bit equal to eager" in badges
-    assert "3 ops watched, 2 KiB compared, guards of 64 B: nothing wrong" in badges
+    assert "bitwise equal to eager" in badges
+    assert "3 ops watched, 2 KiB compared, guards of 64 B: no fault" in badges
     again = open_app("run", run=key, tab="Left out")
     assert widget(again.selectbox, "Model or file").value == key
     grouped, each = (table.value for table in again.dataframe)
@@ -107,7 +110,7 @@ def test_a_run_of_ones_own_opens_and_stays_in_the_address():
     ]
     assert each["op"].tolist() == ["conv", "head", "head"]
     taken = open_app("run", run=key, tab="Temporaries").dataframe[0].value
-    assert taken["kernels, bytes"].tolist() == [6144, 0]
+    assert taken["kernel scratch, bytes"].tolist() == [6144, 0]
     assert not [known for known in documents.catalogue() if known.startswith("run:")]
 
 
@@ -193,13 +196,52 @@ def test_a_model_runs_in_a_process_of_its_own_and_the_result_stays():
         check(app.run())
     assert texts(app.error) == []
     asked = Asked("convolutions", check=True)
-    found = run_choices.results()[asked]
+    found = run_choices.results()[asked].run
     assert (found.passed, found.difference, found.check.fault) == (True, 0, "")
     assert max(found.predicted) == 2 * 64 * 48 * 48 * 4 * 4
     assert figure(app, "Predicted peak") == "4.5 MiB"
-    # Another session sees it at once; other options are another run.
-    assert figure(open_app("run", run="model:convolutions", run_how="check"), "Slab") == "4.5 MiB"
+    # Another session sees it at once, and when it was; other options are another run.
+    again = open_app("run", run="model:convolutions", run_how="check")
+    assert figure(again, "Slab") == "4.5 MiB"
+    assert [text for text in texts(again.caption) if text.startswith("Ran on ")]
     assert not open_app("run", run="model:convolutions").metric
+
+
+def test_what_came_of_an_earlier_run_is_not_shown_as_that_of_the_one_under_way(monkeypatch):
+    monkeypatch.setattr(RunJob, "run", lambda job: job._enter(State.RUNNING))
+    earlier = RunFile.model_validate_json(json.dumps(RUN))
+    at = datetime(2025, 3, 5, 14, 5, 12, tzinfo=UTC)
+    run_choices.results()[Asked("perceptron")] = run_choices.Outcome(earlier, at, 3.21)
+    monkeypatch.setattr(run_choices, "_visitors_zone", lambda: ZoneInfo("Asia/Tokyo"))
+    app = open_app("run")
+    assert "Ran on 2025-03-05 at 23:05:12, in 3.2 s." in texts(app.caption)
+    assert figure(app, "Predicted peak") == "8 KiB"
+    widget(app.button, "Run").click()
+    check(app.run())
+    assert widget(app.button, "Cancel")
+    assert not app.metric
+    # What the page shows of other options meanwhile says when it was.
+    other = run_choices.results()[Asked("perceptron", check=True)] = run_choices.Outcome(earlier, at, 3.21)
+    widget(app.checkbox, "Safety mode").check()
+    check(app.run())
+    assert other.told in texts(app.caption)
+    widget(app.button, "Cancel").click()
+    check(app.run())
+    assert app.metric
+
+
+def test_models_are_listed_by_name_and_what_they_are_is_said_in_full():
+    app = open_app("run")
+    assert run_choices.catalogue()["model:perceptron"] == "perceptron"
+    assert texts(app.caption)[-1].startswith(
+        "Linear layers with a layer norm: all but the norm and what is returned is written in place. A small"
+    )
+
+
+@pytest.mark.parametrize("zone", [None, "", "../x", "Nope/Nope"])
+def test_a_browser_in_no_time_zone_gets_the_servers(monkeypatch, zone):
+    monkeypatch.setattr(run_choices, "st", SimpleNamespace(context=SimpleNamespace(timezone=zone)))
+    assert run_choices._visitors_zone() is None
 
 
 @pytest.mark.parametrize(
@@ -213,7 +255,7 @@ def test_a_file_that_is_no_run_is_told_so_beside_the_control(name, content, foun
     app = upload(upload(open_app("run"), RUN), content, name)
     (told,) = texts(app.error)
     assert told.startswith(found)
-    assert "Only a run or an observation in JSON is taken here. Below stays what was open before." in told
+    assert "Only a run or an observation in JSON is taken here. What was open before stays below." in told
     assert figure(app, "Predicted peak") == "8 KiB"
     assert list(uploads.listed("run").values()) == ["run.json"]
 

@@ -21,7 +21,7 @@ from memplan_dashboard.widgets import search_panel
 from memplan_engine import Verdict, known_strategies, make_plan, make_problem, write_csv
 from memplan_engine.strategies.base import Progress
 from tests.dashboard.background.test_jobs import PROBLEM, improved, make_job, until
-from tests.support.apptest import address, check, figure, open_app, widget
+from tests.support.apptest import address, check, chips_of, figure, open_app, widget
 from tests.support.slow_strategies import ALL, STEPS, UNIT, write_distribution
 
 LEAST = make_plan(PROBLEM, "greedy_by_size").arena_bytes
@@ -78,7 +78,7 @@ def test_nobody_who_looks_means_no_search(monkeypatch):
     monkeypatch.setattr(solving, "session_is_alive", lambda session: False)
     app = open_app(strategy="slow_search")
     assert (headline(app), searches(app)) == (None, {})
-    assert "cut short after 0." in app.caption[0].value.replace("\\", "")
+    assert any("stopped after 0." in each.value.replace("\\", "") for each in app.caption)
 
 
 def test_a_search_is_shown_improves_and_is_cancelled():
@@ -127,7 +127,7 @@ def test_a_search_that_proves_its_plan_shows_it_and_has_nothing_left_to_press():
     assert headline(app).startswith("Proved optimal for the buffers listed after")
     assert (buttons(app), len(app.radio)) == ([], 0)
     assert figure(app, "Arena") == f"{LEAST} B"
-    assert next(each.delta for each in app.metric if each.label == "Arena") == "meets the bound"
+    assert "Optimal for the buffers listed" in chips_of(app)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
@@ -157,7 +157,7 @@ def test_a_search_that_waits_for_others_says_so(monkeypatch):
     job_of(app).cancel()
     job_scheduler.submit(job_of(app))
     check(app.run())
-    assert headline(app) == "Waiting for its turn: 1 before you"
+    assert headline(app) == "Waiting for its turn: 1 ahead of you"
     ahead.cancel(patience=0)
     other.cancel(patience=0)
     until(lambda: job_of(app).state is State.RUNNING)
@@ -193,9 +193,10 @@ def test_another_search_ends_the_former_and_coming_back_finds_it():
 def test_compare_takes_what_is_known_and_says_what_was_cut_short():
     app = open_app("compare", compare="slow_search,naive")
     table = app.dataframe[0].value.set_index("strategy")
-    notes = [each.value.replace("\\", "") for each in app.caption if "cut short" in each.value]
+    notes = [each.value.replace("\\", "") for each in app.caption if "stopped after" in each.value]
     told = (
-        r"slow_search: not proved, cut short after 0\.\d s · late_proof: not proved, cut short after 0\.\d s"
+        r"slow_search: optimality not proved, stopped after 0\.\d s · late_proof: optimality not "
+        r"proved, stopped after 0\.\d s"
     )
     assert re.fullmatch(rf"{told} · Inspect searches on", notes[0])
     assert table["bytes"]["slow_search"] == LEAST + STEPS * UNIT
@@ -217,7 +218,13 @@ HARD = make_problem(
 
 
 def capacity_of(app):
-    return next((each.delta, each.help) for each in app.metric if each.label == "Capacity headroom")
+    """What is said of the capacity, and why."""
+    chips = (
+        each
+        for each in app.markdown
+        if re.match(r":(green|orange|red)-badge\[(Fits|This plan|Does)", each.value)
+    )
+    return next((re.search(r"\[(.*),", chip.value)[1], chip.proto.help) for chip in chips)
 
 
 def test_a_capacity_between_bound_and_arena_is_looked_for(tmp_path, monkeypatch):
@@ -229,19 +236,19 @@ def test_a_capacity_between_bound_and_arena_is_looked_for(tmp_path, monkeypatch)
     write_csv(HARD, tmp_path / "hard.csv")
     monkeypatch.setattr("sys.argv", ["app.py", str(tmp_path / "hard.csv")])
     app = open_app(strategy="auto", capacity=repr(6 / 2**20))
-    assert capacity_of(app)[0] == "this plan does not fit"
+    assert capacity_of(app)[0] == "This plan does not fit"
     assert "a smaller plan may fit" in capacity_of(app)[1]
     job = job_of(app)
     assert job.capacity == 6
     until(lambda: job.state is State.DONE, look=job.snapshot)
     check(app.run())
-    assert (capacity_of(app)[0], figure(app, "Arena")) == ("arena fits", "6 B")
+    assert (capacity_of(app)[0], figure(app, "Arena")) == ("Fits", "6 B")
     assert headline(app).startswith(("Fits into 6 B after", "Proved optimal after"))
-    app.number_input[0].set_value(5 / 2**20)
+    widget(app.text_input, "Fits in").set_value("5")
     check(app.run())
     until(lambda: not job.snapshot().state.is_active, look=job.snapshot)
     check(app.run())
-    assert capacity_of(app) == ("does not fit", "No plan fits: the lower bound is above the capacity.")
+    assert capacity_of(app) == ("Does not fit", "No plan fits: the lower bound is above the capacity.")
 
 
 def test_a_capacity_aims_the_search_and_without_it_the_smallest_arena_is_looked_for(monkeypatch):
@@ -278,7 +285,7 @@ def test_diff_searches_on_for_one_side_after_the_other():
     app = open_app("diff", **BOTH, head_strategy="late_proof")
     slow, late = (search.job for search in searches(app).values())
     assert [each.partition(": ")[0] for each in headlines(app)] == ["base", "head"]
-    assert headlines(app)[1] == "head: Begins when the search of the other side ends"
+    assert headlines(app)[1] == "head: Starts when the search of the other side ends"
     before = figure(app, "Arena, base → head")
     until(lambda: improved(slow))
     assert (late.state, late.process_id) == (State.WAITING, None)

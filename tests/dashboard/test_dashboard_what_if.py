@@ -46,7 +46,7 @@ def change(app, action, **fields):
 def test_without_changes_there_is_a_tab_and_no_bar():
     app = open_app(tab="What if")
     assert "Select a buffer in the chart or in a table" in shown(app)
-    assert next(each.label for each in app.metric) == "Arena"
+    assert not app.metric
     assert "What if" in [each.label for each in app.tabs]
 
 
@@ -73,7 +73,7 @@ def test_each_change_plans_anew_and_is_in_the_address(action, fields, text, aren
 def test_before_and_after_and_undo_redo_reset():
     app = open_app(selected="b", what_if="resize:b=20", **EDITS)
     metrics = {each.label: (each.value, each.delta) for each in app.metric}
-    assert metrics["Arena, before → after"] == ("170 B → 140 B", "-30 B")
+    assert metrics["Arena, before → after"] == ("170 B → 140 B", "−30 B")
     assert metrics["Packing loss, before → after"] == ("0 B", "unchanged")
     assert "1. resize b to 20 B" in shown(app)
     press(app, "Undo")
@@ -148,21 +148,19 @@ def test_pins_that_collide_are_explained_and_can_be_undone():
 
 def test_the_capacity_its_answer_and_a_suggestion_a_click_away():
     app = open_app(selected="b", **EDITS)
-    widget(app.text_input, "Capacity in bytes").set_value("160")
+    widget(app.text_input, "Fits in").set_value("160")
+    app.session_state["proof"] = True
     check(app.run())
     assert address(app)["capacity"] == repr(160 / 2**20)
-    assert "the arena does not fit into 160 B, as is proved (load); packing alone reaches 170 B" in shown(app)
+    assert (
+        "the arena does not fit into 160 B, proved (peak live bytes); packing alone reaches 170 B"
+        in shown(app)
+    )
     assert "shrink c by 10 B, to 110 B" in shown(app)
-    assert "proved: no buffer can do with a smaller loss" in shown(app)
+    assert "proved: no smaller shrink of one buffer is enough" in shown(app)
     press(app, "Apply")
     assert address(app)["what_if"] == "resize:c=110"
     assert "the arena fits into 160 B, 0 B to spare" in shown(app)
-    widget(app.text_input, "Capacity in bytes").set_value("many")
-    check(app.run())
-    assert "capacity: found 'many'" in shown(app)
-    widget(app.text_input, "Capacity in bytes").set_value("")
-    check(app.run())
-    assert "capacity" not in address(app)
 
 
 def test_everything_dropped_can_be_undone():
@@ -183,8 +181,8 @@ def test_the_changed_plan_of_a_graph_keeps_what_is_known_of_its_buffers():
     app = open_app(
         doc="example:gpt2", selected="add_2", what_if="resize:add_2=524288;drop:embedding", **EDITS
     )
-    assert "transformers/models/gpt2/modeling_gpt2.py:282" in shown(app)
-    assert widget(app.selectbox, "Colour by").value == "op kind"
+    assert "modeling_gpt2.py:282" in app.subheader[0].value.replace("\\", "")
+    assert widget(app.selectbox, "Colour by").value == "module role"
 
 
 def test_a_plan_that_the_file_brought_is_planned_anew_when_it_is_changed(tmp_path, monkeypatch):

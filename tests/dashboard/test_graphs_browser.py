@@ -65,6 +65,6 @@ def test_options_are_a_popover_whose_switches_plan_anew(dashboard):
     page = dashboard("/?doc=example:squeezenet")
     assert page.metric("Arena") == "6.02 MiB"
     page.page.get_by_role("button", name="Options").click()
-    page.page.get_by_text("Write in place").click()
+    page.page.get_by_text("In-place elementwise ops").click()
     page.eventually(lambda: page.metric("Arena"), "3.75 MiB")
     page.eventually(lambda: page.address.get("in_place"), "1")

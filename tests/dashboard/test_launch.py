@@ -58,6 +58,10 @@ def test_the_command_names_app_port_and_absolute_files(
     app = str(launch.APP)
     assert line[line.index("--") :] == ["--", app, str(tmp_path / "a b.csv")]
     assert "--port=9001" in line[: line.index("--")]
+    line = launch.command([], 9001, folder=Path("."))
+    assert f"--folder={tmp_path}" in line[: line.index("--")]
+    with pytest.raises(MemplanError, match="--folder: found none, expected a folder"):
+        launch.command([], 9001, folder=Path("none"))
 
 
 def test_the_verb_hands_its_options_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,8 +69,10 @@ def test_the_verb_hands_its_options_on(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(os, "execv", lambda program, line: taken.extend(line))
     (tmp_path / "a.csv").write_text("")
     given = ["dashboard", "--port", "9001", "--allow-host", "x", "--allow-host", "y", "--no-browser"]
+    given += ["--folder", str(tmp_path)]
     assert command_line.run([*given, str(tmp_path / "a.csv")]) == 0
-    options = ["--port=9001", "--no-browser", "--allow-host=x", "--allow-host=y", str(tmp_path / "a.csv")]
+    options = ["--port=9001", "--no-browser", "--allow-host=x", "--allow-host=y", f"--folder={tmp_path}"]
+    options.append(str(tmp_path / "a.csv"))
     assert taken == [sys.executable, "-P", "-m", "memplan_dashboard.launch", *options]
 
 
@@ -128,18 +134,26 @@ def test_the_command_line_names_its_mistake_on_one_line() -> None:
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ([], ([], None, True, [])),
+        ([], ([], None, True, [], None)),
         (
-            ["--no-browser", "--port=9001", "--allow-host=x", "--allow-host=y", "a.csv", "b.csv"],
-            ([Path("a.csv"), Path("b.csv")], 9001, False, ["x", "y"]),
+            [
+                "--no-browser",
+                "--port=9001",
+                "--allow-host=x",
+                "--allow-host=y",
+                "--folder=d",
+                "a.csv",
+                "b.csv",
+            ],
+            ([Path("a.csv"), Path("b.csv")], 9001, False, ["x", "y"], Path("d")),
         ),
     ],
 )
 def test_the_command_line_reaches_launch(
     monkeypatch: pytest.MonkeyPatch, typed: list[str], expected: tuple[object, ...]
 ) -> None:
-    def note(files: list[Path], port: int | None, open_browser: bool, allow_hosts: list[str]) -> int:
-        assert (files, port, open_browser, allow_hosts) == expected
+    def note(files: list[Path], port: int | None, **others: object) -> int:
+        assert (files, port, *others.values()) == expected
         return 5
 
     monkeypatch.setattr(launch, "launch", note)
@@ -171,7 +185,7 @@ def test_a_browser_opens_only_where_there_is_a_screen(
         "server.handle_request(); __import__('time').sleep(0.3); sys.exit(7)\n"
     )
     monkeypatch.setattr(
-        launch, "command", lambda files, port, app, names: [sys.executable, "-c", stand_in, str(port)]
+        launch, "command", lambda files, port, *_: [sys.executable, "-c", stand_in, str(port)]
     )
     assert launch.launch(port=launch.free_port(8650), open_browser=wanted) == 7
     assert len(calls) == opened
@@ -283,7 +297,7 @@ def test_a_second_ctrl_c_ends_a_stubborn_server_and_its_child_at_once(tmp_path: 
         "from memplan_dashboard import launch\n"
         "launch.STOP_SECONDS = 60\n"
         f"line = [sys.executable, '-c', {STUBBORN!r}, {str(note)!r}]\n"
-        "launch.command = lambda files, port, app, names: [*line, str(port)]\n"
+        "launch.command = lambda files, port, *_: [*line, str(port)]\n"
         "sys.exit(launch.launch(open_browser=False))\n"
     )
     launcher = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=ROOT)

@@ -35,9 +35,9 @@ from memplan_engine.reporters.diff_words import (
     notes,
     peak_sentence,
     reasons,
-    signed,
 )
 from memplan_engine.scope import Scope
+from memplan_engine.units import format_signed
 from tests.support.graphs import make_graph
 from tests.support.traced import Node, doubled, traced, transformer
 
@@ -365,11 +365,11 @@ def test_limits_that_are_none(text):
 
 
 def test_words():
-    assert [signed(nbytes) for nbytes in (0, 3, -3, 1536)] == ["0 B", "+3 B", "-3 B", "+1.5 KiB"]
+    assert [format_signed(nbytes) for nbytes in (0, 3, -3, 1536)] == ["0 B", "+3 B", "−3 B", "+1.5 KiB"]
     assert [change(*pair) for pair in ((0, 5), (4, 5), (4, 3), (4, 4))] == [
         "+5 B",
         "+1 B (+25.0 %)",
-        "-1 B (-25.0 %)",
+        "−1 B (−25.0 %)",
         "0 B",
     ]
     found = compared(BASE, buffers(("a", 0, 2, 10), ("b", 1, 3, 32), ("c", 2, 4, 5), ("new", 1, 2, 7)))
@@ -423,5 +423,5 @@ def test_sides_that_do_not_count_the_same_are_judged_by_their_arenas() -> None:
     assert not parse_limit("0").exceeded(found)
     assert "base and head do not count the same" in notes(found)[0]
     base, head = counted_sentences(found)
-    assert "not known" in base
+    assert "unknown" in base
     assert head.startswith("counted in head: the graph's storages and the temporaries")

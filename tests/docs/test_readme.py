@@ -26,8 +26,10 @@ from memplan_engine import (
     sequential,
     to_problem,
 )
+from memplan_engine.advice.advise import advise
 from memplan_engine.files import ImportOptions
 from memplan_engine.plotting import strip_lines
+from memplan_engine.preparation import Preparation
 from memplan_engine.profile import make_profile
 from memplan_engine.reporters.html.report_html import to_html
 from memplan_engine.strategies.base import Progress, SolveLimits
@@ -144,9 +146,18 @@ def test_the_rewrite_of_the_docs_makes_lives_shorter(tmp_path: Path) -> None:
     assert (before.arena_bytes, after.arena_bytes) == (129, 66)
 
 
+def test_the_suggestion_of_the_docs_is_planned(tmp_path: Path) -> None:
+    """Of 64 bytes that come in and 64 that go out, those that come in are the caller's."""
+    propose = written_as_told(tmp_path, "caller_inputs", 5).propose_caller_inputs
+    graph = make_graph([Op("a", "scan", ("x",), ("y",))], {"x": 64, "y": 64}, inputs=("x",), outputs=("y",))
+    (best,) = advise(graph, Preparation(plan_inputs=True), proposers=(propose,)).suggestions
+    assert (best.title, best.saved_bytes, best.arena_bytes) == ("Leave the inputs to the caller", 64, 64)
+    assert advise(graph, proposers=(propose,)).suggestions == ()
+
+
 def test_the_page_of_the_docs_shows_the_largest_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "start_compiling", lambda: Thread())  # That is not the page's.
-    page = blocks(EXTENDING, "python")[5].replace("from __future__ import annotations\n", "")
+    page = blocks(EXTENDING, "python")[6].replace("from __future__ import annotations\n", "")
     begin = "from memplan_dashboard.session import state\nstate.restore()\n"
     app = check(AppTest.from_string(begin + page, default_timeout=120).run())
     assert [metric.value for metric in app.metric] == ["51 MiB"]
@@ -156,7 +167,7 @@ def test_the_page_of_the_docs_shows_the_largest_buffers(monkeypatch: pytest.Monk
 
 def test_the_curve_of_the_docs_is_what_is_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of three steps the last makes what is returned, 10 bytes; a list of buffers returns nothing."""
-    curve = written_as_told(tmp_path, "returned", 7).returned_line
+    curve = written_as_told(tmp_path, "returned", 8).returned_line
     monkeypatch.setattr(strip_lines, "SOURCES", (*strip_lines.SOURCES, curve))
     assert '"label":"returned"' in to_html(scratch_plan())
     plain = make_plan(make_problem([0, 1], [2, 3], [10, 20]), "naive")

@@ -117,7 +117,7 @@ def test_what_is_not_there_or_not_a_file(tmp_path: Path) -> None:
     (tmp_path / "empty.csv").touch()
     assert refusal(tmp_path / "empty.csv").endswith("empty.csv: found an empty file, expected some content")
     os.mkfifo(tmp_path / "pipe")
-    assert "found something that is no regular file" in refusal(tmp_path / "pipe")
+    assert "found something other than a regular file" in refusal(tmp_path / "pipe")
     with pytest.raises(InputError, match="on reading"):
         load("a\0b")
 
@@ -148,7 +148,7 @@ def test_an_unknown_kind_lists_the_known_ones(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("Dear diary,\n")
     message = refusal(path)
-    assert message.startswith("notes.txt: found a kind of file that is not known, expected one of pt2 (")
+    assert message.startswith("notes.txt: found an unknown file format, expected one of pt2 (")
     for importer in importers():
         assert f"{importer.name} ({importer.description})" in message
 
@@ -160,7 +160,7 @@ def test_an_unknown_kind_lists_the_known_ones(tmp_path: Path) -> None:
         ("x.csv", b"name,age\nAnn,3\n", "x.csv: line 1: found an unknown column 'age'"),
         ("x.json", b"[1, 2]", "x.json: found a list, expected an object"),
         ("x.json", b"\x93\x01\x02", "x.json: line 1, byte 0: found 0x93, expected text in UTF-8"),
-        ("x.onnx", b"\x93\x01\x02", "x.onnx: found bytes that are no ONNX model"),
+        ("x.onnx", b"\x93\x01\x02", "x.onnx: found bytes that are not an ONNX model"),
         ("x.pt2", b"\x93\x01\x02", "x.pt2: found "),
     ],
 )

@@ -233,7 +233,14 @@ BAD_HEADERS = {
     "id,upper,size": "line 1: found no column lower, start or begin",
     "id,start,size": "line 1: found no column upper or end",
     "id,lower,upper,upper,size": "line 1: found column 'upper' twice, expected each column once",
+    "id,lower,upper,upper,upper,size": "line 1: found column 'upper' 3 times, expected each column once",
+    "id,lower,upper,size,": "line 1, column 5 of 5: found no name, expected one for every column, and no "
+    "separator behind the last",
+    "id,,upper,size,": "line 1, column 2 of 5: found no name, expected one for every column",
     "id,lower,upper,end,size": "line 1: found columns 'upper' and 'end', expected only one of them",
+    "id|lower|upper|size": "line 1: found an unknown column 'id|lower|upper|size', expected columns "
+    "id|buffer|buffer_id, lower|start|begin, upper|end, size, and perhaps alignment, offset, gaps, name, "
+    "hint; commas, semicolons or tabs stand between them",
     "hello": "line 1: found an unknown column 'hello', expected columns id|buffer|buffer_id",
 }
 

@@ -367,6 +367,6 @@ def test_values_that_no_file_can_hold_are_refused(tmp_path: Path) -> None:
     for offsets, parameters in (([-4], ()), ([0, 4], ()), ([0], (("x", float("nan")),))):
         with pytest.raises(InputError):
             write(Plan(made, make_offsets(offsets), "s", bound, parameters), tmp_path / "x.json")
-    with pytest.raises(InputError, match="no valid text"):
+    with pytest.raises(InputError, match="not valid text"):
         write(make_problem([0], [1], [4], names=["\ud800"]), tmp_path / "x.json")
     assert not list(tmp_path.iterdir())

@@ -220,7 +220,7 @@ def test_a_text_that_looks_like_a_global_is_one_no_more_than_any_text():
         (b"NQ", "BINPERSID"), (b"\x96" + bytes(8), "BYTEARRAY8"), (b"\x97", "NEXT_BUFFER"),
         (b"N\x98", "READONLY_BUFFER"), (b"(\x91", "FROZENSET"), (b"I1\n", "'I' of protocol 0"),
         (b"V\n", "'V' of protocol 0"), (b"p0\n", "'p' of protocol 0"),
-        (b"\xff", "0xff, which is no instruction"),
+        (b"\xff", "0xff, which is not an instruction"),
     ],
 )  # fmt: skip
 def test_every_other_instruction_is_refused_by_name_and_place(code: bytes, name: str) -> None:

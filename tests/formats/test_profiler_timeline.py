@@ -180,7 +180,7 @@ def test_a_trace_of_the_cpu_has_no_reserved_bytes_and_the_verb_says_so(memplan, 
     out = memplan("snapshot", path)[1]
     assert "peak reserved    not recorded" in out
     assert "fragmentation" not in out
-    assert "planned ahead    512 B (auto)\n" in out
+    assert "planned arena    512 B (auto)\n" in out
     assert "device -1" in out
     assert memplan("plan", path)[0] == 0
     assert not may_have_about(path), "a trace of gigabytes is not read for a header"
@@ -318,5 +318,5 @@ def test_damaged_and_endless_compression(
     with pytest.raises(InputError, match="expected at most 1,048,576"):
         load(path)
     (tmp_path / "other.gz").write_bytes(gzip.compress(b"hello"))
-    with pytest.raises(InputError, match="a kind of file that is not known"):
+    with pytest.raises(InputError, match="an unknown file format"):
         load(tmp_path / "other.gz")

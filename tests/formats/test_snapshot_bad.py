@@ -38,7 +38,7 @@ def small() -> Allocator:
         ({"model": [1]}, "found a pickle of a dict with 'model', expected a memory snapshot of PyTorch"),
         (5, "found a pickle of 5"),
         ({"segments": 3}, "segments: found 3, expected a list"),
-        ({"segments": [1]}, "segments: found 1, expected dicts alone"),
+        ({"segments": [1]}, "segments: found 1, expected dicts only"),
         ({"segments": [{"address": -1}]}, "segment 0, address: found -1"),
         ({"segments": [], "device_traces": 1}, "device_traces: found something else"),
         ({"segments": [], "device_traces": [[5]]}, "device_traces: found 1 entries, 0 events"),
@@ -53,7 +53,10 @@ def small() -> Allocator:
         ),
         ({"segments": [], "device_traces": [[{"action": "alloc", "addr": 2**70}]]}, "event 0: found action"),
         ({"segments": [], "device_traces": [[{"action": "alloc", "frames": 3}]]}, "frames: found 3"),
-        ({"segments": [], "device_traces": [[{"action": "alloc", "frames": [frame(1), 3]}]]}, "no frame"),
+        (
+            {"segments": [], "device_traces": [[{"action": "alloc", "frames": [frame(1), 3]}]]},
+            "other than a frame",
+        ),
         ({"segments": [], "device_traces": [[{"action": "a", "pool_id": 1}]]}, "pool: found 1"),
         ({"segments": [], "x": [frame("a")]}, "frame: found 'forward'"),  # type: ignore[arg-type]
         ({"segments": [], "x": {"action": "alloc", "addr": 1}, "device_traces": []}, "0 entries, 1 events"),

@@ -54,9 +54,9 @@ def _change(tree: Any, random: Random) -> Any:
     holder, place = random.choice(nodes)
     what = random.random()
     if what < 0.55:
-        _put(holder, place, _value(_get(holder, place), random))
+        put(holder, place, _value(value_at(holder, place), random))
     elif what < 0.7:
-        _put(holder, place, _copy(_get(*random.choice(nodes))))
+        put(holder, place, _copy(value_at(*random.choice(nodes))))
     elif what < 0.82:
         del holder[place]
     elif what < 0.92:
@@ -109,14 +109,14 @@ def _nodes(tree: Any) -> Any:
         if isinstance(holder, list):
             for place in range(len(holder)):
                 yield holder, place
-                waiting.append(_get(holder, place))
+                waiting.append(value_at(holder, place))
 
 
-def _get(holder: list[Any], place: int) -> Any:
+def value_at(holder: list[Any], place: int) -> Any:
     return holder[place][1] if isinstance(holder, Pairs) else holder[place]
 
 
-def _put(holder: list[Any], place: int, value: Any) -> None:
+def put(holder: list[Any], place: int, value: Any) -> None:
     holder[place] = (holder[place][0], value) if isinstance(holder, Pairs) else value
 
 

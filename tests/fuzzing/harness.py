@@ -101,6 +101,7 @@ def commands(path: Path, out: Path) -> list[list[str]]:
         ["diff", file, graph, "--strategy", "greedy_by_size"],
         ["diff", graph, file, "--strategy", "greedy_by_size", "--json"],
         ["what-if", file, "--resize", "a=64", "--strategy", "naive"],
+        ["suggest", file, "--strategy", "naive", "--seconds", "0.2"],
         ["replay", file, "--strategy", "greedy_by_size"],
         ["replay", file, "--strategy", "shared_objects_by_size", "--step", "1"],
         ["report", file, "-o", str(out / "r.html"), "--strategy", "greedy_by_size"],

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,8 +18,10 @@ from memplan_engine import kernels
 from memplan_engine.kernels import code_cache
 from memplan_engine.kernels.code_cache import CodeCache, read_checked, write_checked
 from tests import ROOT
+from tests.support.fork_server import die_at
 
 CONTENT = bytes(range(256)) * 40
+KILLS = 8
 PROGRAM = """
 import numpy as np
 from numba.core import event
@@ -67,6 +71,54 @@ def entry(folder: Path) -> Path:
 def test_what_lies_there_is_not_compiled_again(filled: Path) -> None:
     assert said(launch(NUMBA_CACHE_DIR=str(filled))).endswith(" 0")
     assert not list(filled.rglob("*.part"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_two_that_compile_at_once_and_are_killed_leave_a_cache_that_works(tmp_path: Path) -> None:
+    draw = random.Random(16)
+    begun = time.perf_counter()
+    said(launch(NUMBA_CACHE_DIR=str(tmp_path / "first")))
+    life = time.perf_counter() - begun
+    killed = 0
+    for number in range(KILLS):
+        folder = tmp_path / str(number)
+        both = [launch(NUMBA_CACHE_DIR=str(folder)) for _ in range(2)]
+        # One of them, or both; mostly while they compile and write, behind their imports.
+        for each in both[: draw.choice((1, 1, 2))]:
+            time.sleep(draw.uniform(0.2, 0.8) * life)
+            each.kill()
+        for each in both:
+            each.communicate(timeout=250)
+            killed += each.returncode == -9
+        assert said(launch(NUMBA_CACHE_DIR=str(folder))).startswith("[0, 128, 256] ")
+        assert said(launch(NUMBA_CACHE_DIR=str(folder))) == "[0, 128, 256] 0"
+    assert killed >= KILLS // 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_kill_between_any_two_steps_of_writing_leaves_old_or_new(tmp_path: Path) -> None:
+    path = tmp_path / "cache" / "entry"
+    assert write_checked(path, b"before")
+    seen = []
+    for line in range(1, 60):
+        if (child := os.fork()) == 0:
+            die_at(line, write_checked.__code__)
+            write_checked(path, CONTENT)
+            os._exit(0)
+        if os.waitpid(child, 0)[1] == 0:
+            break
+        seen.append(read_checked(path))
+        assert write_checked(path, b"before")
+    assert read_checked(path) == CONTENT
+    assert seen == sorted(seen, key=(b"before", CONTENT).index)  # type: ignore[arg-type]
+    assert set(seen) == {b"before", CONTENT}
+    # What they left goes when it is old.
+    drafts = [*path.parent.glob(".*.part")]
+    assert drafts
+    os.utime(drafts[0], (0, 0))
+    assert write_checked(path, CONTENT)
+    assert [*path.parent.glob(".*.part")] == drafts[1:]
 
 
 def cut(path: Path) -> None:

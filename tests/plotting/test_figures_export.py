@@ -222,7 +222,7 @@ def test_svg_of_too_many_rectangles_embeds_a_picture_and_keeps_the_words():
 def test_svg_says_arena_bound_peak_and_colours():
     words = [text.text for text in parsed(PLAN, title="A title").iter(f"{SVG}text")]
     assert "A title" in words
-    assert {"live", "holes", "arena 170 B = lower bound", "peak step 3", "steps"} <= set(words)
+    assert {"live", "fragmentation", "arena 170 B = lower bound", "peak step 3", "steps"} <= set(words)
     worse = adopt(PROBLEM, np.array([0, 150, 0]))
     words = [text.text for text in parsed(worse, title="").iter(f"{SVG}text")]
     assert {"arena 200 B", "lower bound 170 B (load)", "200 B"} & set(words) >= {"arena 200 B"}

@@ -26,11 +26,11 @@ def test_a_plan_shows_itself_in_notebooks():
     assert bundle["text/html"] == PLAN._repr_html_()
     assert "<svg" in bundle["text/html"]
     assert "Plan(" not in bundle["text/plain"]
-    assert "arena          170 B" in bundle["text/plain"]
+    assert "arena                  170 B" in bundle["text/plain"]
     console = Console(width=100)
     with console.capture() as shown:
         console.print(PLAN)
-    assert "optimal for the buffers listed: the arena equals the bytes live at step 3" in shown.get()
+    assert "optimal for the buffers listed: the arena equals the live bytes at step 3" in shown.get()
 
 
 def test_a_notebook_shows_hostile_names_as_text():

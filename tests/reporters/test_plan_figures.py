@@ -61,10 +61,9 @@ def test_a_new_figure_appears_in_table_json_report_notebook_and_page(monkeypatch
         assert "twice the arena" in text
         assert "340 of twice" in text
     assert "<dt>Twice the arena</dt><dd>340 of twice</dd>" in to_html(PLAN)
-    metrics = {each.label: (each.value, each.help) for each in open_app(doc="example:teaching_gaps").metric}
-    value, why = metrics["Twice the arena"]
-    assert value.endswith(" of twice")
-    assert why == "What two of them take."
+    chips = {each.value: each.proto.help for each in open_app(doc="example:teaching_gaps").markdown}
+    (told,) = [why for chip, why in chips.items() if chip.startswith(":gray-badge[Twice the arena")]
+    assert told == "14 of twice\\. What two of them take\\."
 
 
 def test_a_figure_that_says_nothing_is_not_shown(monkeypatch):

@@ -133,7 +133,7 @@ def test_the_tables_say_what_the_engine_says():
     for said in (
         "51 MiB", "1.63 GiB", "11.8 %", "transformers/activations.py:66", "transformer.h.0.mlp.act",
         "memplan report gpt2.json", "2026-01-02", plan.problem.fingerprint, "live at step 44",
-        "Optimal for the graph's storages: the arena equals the bytes live at step 44 (5 buffers); ",
+        "Optimal for the graph's storages: the arena equals the live bytes at step 44 (5 buffers); ",
     ):  # fmt: skip
         assert said in text, said
     assert re.findall(r"<tr[^>]*><td>(\w+)</td>", page) == ["greedy_by_size", "linear_scan", "naive"]

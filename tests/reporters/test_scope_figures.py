@@ -30,6 +30,7 @@ VERBS = (
     ("replay",),
     ("replay", "--step", "1"),
     ("what-if", "--strategy", "greedy_by_size"),
+    ("suggest", "--strategy", "greedy_by_size", "--seconds", "2"),
 )
 
 
@@ -70,7 +71,7 @@ def test_every_verb_says_what_the_figures_of_a_source_count(memplan: Any, seen: 
 
 def test_optimal_never_stands_without_what_of(memplan: Any) -> None:
     for file in ("teaching_alignment.csv", "squeezenet.onnx", "mobilenet_v2.json"):
-        for verb in ("plan", "compare", "what-if"):
+        for verb in ("plan", "compare", "what-if", "suggest"):
             told = memplan(verb, str(EXAMPLES / file))[1]
             for before, after in pairwise(told.split("optimal")):
                 named = before.endswith(("arena ", "not proved ")) or after.startswith(" for ")
@@ -93,7 +94,7 @@ def test_a_run_says_what_is_predicted_and_what_is_measured(memplan: Any, tmp_pat
     told = json.loads(out)
     assert (told["scope"], told["measured_scope"]) == ("with_temporaries", "eager")
     assert "the temporaries inside its ops" in told["counted"]
-    assert "run of the captured graph allocated; a whole eager run holds" in told["measured_counted"]
+    assert "run of the captured graph allocated; a whole eager run needs" in told["measured_counted"]
     assert load_run(path).plan is not None
     assert told["measured_counted"] in " ".join(memplan("run", f"{SMALL}:perceptron")[1].split())
     assert load_run(path).scope == "with_temporaries"

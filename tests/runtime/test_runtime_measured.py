@@ -77,7 +77,7 @@ def test_predicted_bytes_are_those_dispatched_during_every_op(case: Any) -> None
     assert measured.predicted.tolist() == measured.dispatch.tolist()
     assert measured.difference == 0
     assert measured.equality.exact
-    assert str(measured.equality) == "bit for bit equal to eager"
+    assert str(measured.equality) == "bitwise equal to eager"
     problem = observed_problem(measured.observation, "dispatch")
     assert problem.callers is not None
     source = problem.callers.of(problem.names.index("layer_norm")).source
@@ -189,7 +189,7 @@ def test_a_training_step(functional: bool) -> None:
     weights = [parameter.detach().clone() for parameter in model.parameters()]
     measured = compare_run(program, (x,))
     assert (measured.differing, measured.difference) == ((), 0)
-    assert str(measured.equality) == "bit for bit equal to interpreter"
+    assert str(measured.equality) == "bitwise equal to interpreter"
     assert all(map(torch.equal, weights, model.parameters()))
     assert predicted_live(learn_workspaces(measured, program.graph)).max() == measured.allocator_peak
 

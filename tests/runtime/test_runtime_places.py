@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from memplan_engine import (
@@ -183,3 +184,39 @@ def test_lifetimes_that_are_too_short_are_caught_outside_of_the_slab_and_at_the_
         insert_slab(program, broken)
     with pytest.raises(MemplanError, match=message):
         run_safely(program, broken, args, force=True)
+
+
+class Attention(nn.Module):
+    """In eval mode one kernel, whose second result, the weights, it does not make unless they are wanted."""
+
+    def __init__(self, weights: bool) -> None:
+        super().__init__()
+        self.inner, self.weights = nn.MultiheadAttention(16, 2, batch_first=True), weights
+        self.after = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        attended, weights = self.inner(x, x, x, need_weights=self.weights)
+        return self.after(attended) if weights is None else self.after(attended) * weights.sum()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Attention(False).eval(),
+        Attention(True).eval(),
+        nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval(),
+    ],
+)
+def test_a_result_that_a_kernel_does_not_make_is_given_no_memory(model):
+    x = torch.randn(2, 4, 16)
+    with torch.no_grad():
+        expected = model(x)
+    program = load_program(model, (x,))
+    assert any("native_multi_head" in op.kind or "encoder_layer" in op.kind for op in program.graph.ops)
+    plan = make_plan(program.graph)
+    for policy in ("native", "all"):
+        module = insert_slab(program, plan, policy=policy)
+        assert same_bits(program.with_module(module).run((x,)), expected)
+    assert same_bits(run_safely(program, plan, (x,)).value, expected)
+    with torch.no_grad():
+        assert same_bits(StaticRuntime(model, (x,))(x), expected)

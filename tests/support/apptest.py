@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 from streamlit.components.v2 import manifest_scanner
@@ -54,8 +55,15 @@ def widget(kind, label):
 
 
 def figure(app, label):
-    """The value of the metric of that label."""
-    return next(each.value for each in app.metric if each.label == label)
+    """The value of the metric, or of the chip, of that label."""
+    chips = [chip.removeprefix(f"{label} ") for chip in chips_of(app) if chip.startswith(f"{label} ")]
+    return next(iter([each.value for each in app.metric if each.label == label] + chips))
+
+
+def chips_of(app):
+    """The texts of the chips, as they are read."""
+    badges = (re.fullmatch(r":\w+-badge\[(?::material/\w+: )?(.*)\]", each.value) for each in app.markdown)
+    return [re.sub(r"\\(.)", r"\1", badge[1]) for badge in badges if badge]
 
 
 def address(app):

@@ -69,12 +69,22 @@ class DashboardPage:
         field.press("Enter")
         self.settled()
 
+    @property
+    def find_field(self) -> Locator:
+        """The search field above the chart."""
+        return self.root.get_by_role("searchbox")
+
+    def find(self, text: str) -> None:
+        """Search, and leave nothing unsent."""
+        self.find_field.fill(text)
+        self.find_field.press("Enter")
+        self.settled()
+
     def upload(self, name: str, content: bytes | str) -> None:
         """Give a file to the uploader."""
         raw = content.encode() if isinstance(content, str) else content
         file = {"name": name, "mimeType": "application/octet-stream", "buffer": raw}
         self.page.locator("input[type=file]").set_input_files(file)
-        self.page.get_by_test_id("stFileUploader").get_by_text(name, exact=True).wait_for()
         self.settled()
 
     def visit(self, title: str) -> None:
@@ -105,14 +115,17 @@ class DashboardPage:
         return self.page.get_by_test_id("stAlert").all_inner_texts()
 
     def metric(self, label: str) -> str:
-        """A figure of the row above the chart."""
+        """A figure of the page: a metric, or a chip above the chart."""
         found = self.page.get_by_test_id("stMetric").filter(has_text=label)
-        return str(found.get_by_test_id("stMetricValue").inner_text())
+        if found.count():
+            return str(found.get_by_test_id("stMetricValue").inner_text())
+        chips = self.page.locator(".st-key-figures .stMarkdownBadge").all_inner_texts()
+        return next(chip.removeprefix(f"{label} ") for chip in chips if chip.startswith(f"{label} "))
 
     @property
     def details(self) -> Locator:
         """The box of the selected buffer."""
-        return self.page.locator(".st-key-details")
+        return self.page.locator(".st-key-details, .plan-view .side:not([hidden]) .details")
 
     @property
     def address(self) -> dict[str, str]:
@@ -136,9 +149,8 @@ class DashboardPage:
         return self.root.get_attribute(f"data-{name}")
 
     def unselected(self) -> None:
-        """Wait until nothing is selected, neither in the chart nor below it."""
+        """Wait until nothing is selected."""
         self.drawn("selected", "")
-        self.details.wait_for(state="detached")
         self.settled()
 
     def eventually(self, look: Callable[[], object], expected: object) -> None:
@@ -154,7 +166,8 @@ class DashboardPage:
         stage.scroll_into_view_if_needed()
         box = stage.bounding_box()
         assert box is not None
-        for share_x, share_y in among:
+        others = [(x / 120, y / 30) for y in range(28, 0, -1) for x in range(2, 118)]
+        for share_x, share_y in (*among, *others):
             x = box["x"] + GUTTER + share_x * (box["width"] - GUTTER)
             y = box["y"] + 4 + share_y * (box["height"] * 0.7)
             self.page.mouse.move(x, y)

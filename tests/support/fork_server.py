@@ -16,14 +16,14 @@ import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from memplan_engine import system
 from memplan_engine.cli.app import run
 from tests import ROOT
 
-WRITING = {system.write_atomically.__code__, system.write_target.__code__}
+WRITING = system.write_atomically.__code__, system.write_target.__code__
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,10 @@ class Asked:
 class ForkServer:
     """The warmed process, seen from outside."""
 
-    def __init__(self) -> None:
+    def __init__(self, *before: str) -> None:
+        """`before` is a command that ends by becoming the one given to it."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__], cwd=ROOT, text=True,
+            [*before, sys.executable, "-m", __name__], cwd=ROOT, text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
 
@@ -57,6 +58,10 @@ class ForkServer:
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
 
+    def seen(self, path: Path) -> Path:
+        """What the process sees at the absolute `path`, which may be in a namespace of its own."""
+        return Path(f"/proc/{self._process.pid}/root{path}")
+
     def close(self) -> None:
         """End it."""
         assert self._process.stdin is not None
@@ -64,8 +69,8 @@ class ForkServer:
         self._process.wait()
 
 
-def die_at(line: int) -> None:
-    """Have this process killed before the `line`-th line, from 1, that writing a file runs."""
+def die_at(line: int, *functions: CodeType) -> None:
+    """Have this process killed before the `line`-th line, from 1, that `functions` run."""
     left = line
 
     def on_line(frame: FrameType, event: str, _: Any) -> Any:
@@ -76,7 +81,7 @@ def die_at(line: int) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
         return on_line
 
-    sys.settrace(lambda frame, event, _: on_line if frame.f_code in WRITING else None)
+    sys.settrace(lambda frame, event, _: on_line if frame.f_code in functions else None)
 
 
 def _run(asked: Asked) -> int:
@@ -90,7 +95,7 @@ def _run(asked: Asked) -> int:
 
 def _child(asked: Asked) -> None:
     if asked.at_line:
-        die_at(asked.at_line)
+        die_at(asked.at_line, *WRITING)
     if asked.after:
         kill = threading.Timer(asked.after, os.kill, (os.getpid(), signal.SIGKILL))
         kill.daemon = True

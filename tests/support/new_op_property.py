@@ -92,7 +92,7 @@ def tables(graph, unnamed):
             (each["name"], each["overload"], each["flops"]) for each in peak_summary(peak)["contributors"]
         ],
         "headings": [str(column.header) for column in peak_table(peak, "net").columns],
-        "cells": [[str(cell) for cell in column.cells] for column in peak_table(peak, "net").columns[5:7]],
+        "cells": [[str(cell) for cell in column.cells] for column in peak_table(peak, "net").columns[6:8]],
         "diff": {key: changed[key] for key in ("overload", "flops")},
         "report": [page.count(f">{label}</th>") for page in pages for label in ("overload", "FLOPs")],
         "report cells": pages[0].count('<td class="name">4,096</td>'),
@@ -110,15 +110,18 @@ def hover_facts(graph):
 
 def page(graph, path):
     """The lines of the details, and the columns of both tables, of the file at `path`."""
+    from memplan_dashboard.widgets.panes_of import panes_of
+
     from memplan_engine.formats.memplan_json.json_file import write_json
+    from memplan_engine.lifetimes import to_problem
     from tests.support.apptest import open_app
 
     write_json(graph, path)
     sys.argv[1:] = [path]
-    shown = open_app(selected="h")
+    shown, properties = open_app(), panes_of(to_problem(graph)).ops.properties
     return {
-        "details": [each.value for each in shown.text if each.value in ("body", "Tensor", "4,096")],
-        "labels": [each.value for each in shown.caption if each.value in ("module", "overload", "FLOPs")],
+        "details": [texts[0] for _, texts in properties],
+        "labels": [label for label, _ in properties],
         "peak": shown.dataframe[0].value[["overload", "FLOPs"]].values.tolist(),
         "all": open_app(tab="All buffers").dataframe[0].value[["overload", "FLOPs"]].values.tolist(),
     }

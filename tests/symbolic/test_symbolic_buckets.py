@@ -60,7 +60,7 @@ def test_buckets_of_a_real_graph_hold_below_their_largest_value() -> None:
 @pytest.mark.parametrize(
     ("symbol", "highs", "message"),
     [
-        ("m", [4], "symbol 'm': found a name that is no symbol, expected one of n"),
+        ("m", [4], "symbol 'm': found an unknown symbol, expected one of n"),
         ("n", [], "buckets of 'n': found 0 values, expected 1 to 64"),
         ("n", [4, 8, 4], "buckets of 'n': found 4 twice"),
         ("n", [4, 65], "symbol 'n': found 65, expected 1 to 64"),

@@ -30,7 +30,7 @@ def test_hints_fill_in_and_the_order_is_that_of_the_symbols() -> None:
     ("symbols", "values", "message"),
     [
         ((N, DATA), {}, "symbol 'u0': found neither a value nor a hint, expected a value for it"),
-        ((N,), {"m": 3}, "symbol 'm': found a name that is no symbol, expected one of n"),
+        ((N,), {"m": 3}, "symbol 'm': found an unknown symbol, expected one of n"),
         ((), {"m": 3}, "expected no values, as the graph has no symbols"),
         ((N,), {"n": 0}, "symbol 'n': found 0, expected 1 to 64"),
         ((N,), {"n": 65}, "symbol 'n': found 65, expected 1 to 64"),

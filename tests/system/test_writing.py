@@ -19,7 +19,7 @@ from memplan_engine.files import check_target
 from memplan_engine.system import write_atomically
 from tests import ROOT
 from tests.support.buffer_list import BUFFERS
-from tests.support.fork_server import die_at
+from tests.support.fork_server import WRITING, die_at
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="signals, limits and capabilities of Linux")
 
@@ -43,7 +43,7 @@ def test_a_kill_between_any_two_steps_leaves_the_old_file_or_the_new_one(tmp_pat
     target, seen = tmp_path / "plan.json", []
 
     def write(line: int) -> None:
-        die_at(line)
+        die_at(line, *WRITING)
         write_atomically(target, NEW)
 
     for line in range(1, 100):

@@ -54,7 +54,7 @@ def test_the_last_byte_there_is_may_be_used():
 def test_rule_alignment():
     found = only(validate_plan(adopt(PAIR, [0, 72])))
     assert found.rule is Rule.ALIGNMENT
-    assert found.message == "b: offset 72 is no multiple of alignment 16"
+    assert found.message == "b: offset 72 is not a multiple of alignment 16"
     assert (found.buffers, found.steps, found.byte_range) == (("b",), (2, 8), (72, 104))
 
 

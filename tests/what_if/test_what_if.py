@@ -194,7 +194,7 @@ def test_edits_go_into_an_address_and_into_a_file_and_back(tmp_path):
         ("nonsense", "edits: edit 1: found 'nonsense', expected KIND:NAME"),
         ("drop:a;grow:b=1", "edits: edit 2: found 'grow:b=1'"),
         ("drop:", "edit 1: found 'drop:'"),
-        ("drop:a=1", "edit 1 (drop): found '1', expected a name alone"),
+        ("drop:a=1", "edit 1 (drop): found '1', expected a name only"),
         ("resize:a", "edit 1 (resize): found '', expected a whole number"),
         ("resize:a=-1", "found '-1', expected a whole number"),
         ("resize:a=٣", "expected a whole number"),

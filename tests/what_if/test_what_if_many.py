@@ -79,7 +79,7 @@ def test_without_time_there_is_a_suggestion_all_the_same(monkeypatch, many):
     for each in fit.suggestions:
         assert (each.proved, each.exact, each.heuristic) == (False, False, True)
         assert each.arena_bytes <= capacity
-        assert proof_words(each).startswith("not proved: a quick guess")
+        assert proof_words(each).startswith("not proved: a quick heuristic")
         assert suggestion_words(each, plan.problem).startswith(("drop", "shrink"))
     assert fit_summary(fit)["suggestions"][0]["heuristic"] is True
 

@@ -160,12 +160,12 @@ def test_where_only_a_buffer_that_loses_all_its_bytes_can_do_with_less_that_is_s
     assert (shrunk.edits, shrunk.nbytes) == ((Resize("e", 2),), 2)
     assert (dropped.edits, dropped.nbytes) == ((Drop("d"),), 1)
     assert (shrunk.proved, shrunk.short_of_all) == (False, True)
-    assert proof_words(shrunk) == "proved: no buffer can do with a smaller loss, short of all its bytes"
+    assert proof_words(shrunk) == "proved: no smaller shrink of one buffer is enough, short of all its bytes"
     # With 2 bytes d has 1 left at a loss of 1, and is in the way of e still.
     both = make_problem([0, 0], [1, 1], [2, 4], fixed=[2, FREE], names=["d", "e"])
     shrunk = {each.kind: each for each in found(both, 5).suggestions}[Kind.SHRINK]
     assert (shrunk.edits, shrunk.proved, shrunk.short_of_all) == ((Resize("e", 2),), True, False)
-    assert proof_words(shrunk) == "proved: no buffer can do with a smaller loss"
+    assert proof_words(shrunk) == "proved: no smaller shrink of one buffer is enough"
 
 
 def least_drops(problem, capacity):

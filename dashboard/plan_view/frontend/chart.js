@@ -1,7 +1,7 @@
 // The chart: its panels, what they share (view, selection, cursor), and when they are drawn.
 
+import { Address } from "./address.js";
 import { readTheme } from "./color.js";
-import { panned, zoomed } from "../../../memplan_engine/plotting/frontend/viewport.js";
 import { ownerOf } from "../../../memplan_engine/plotting/frontend/columns.js";
 import { decode, sameBytes } from "./decode.js";
 import { DifferenceStrip } from "./difference.js";
@@ -10,18 +10,25 @@ import { HINT, listen } from "./gestures.js";
 import { element } from "./element.js";
 import { arrange, SECOND_ROW } from "./layout.js";
 import { layered } from "./layers.js";
-import { fillLegend } from "./legend.js";
-import { firstChoice, neighbour } from "./neighbours.js";
+import { Legend } from "./legend.js";
+import { Listeners } from "./listeners.js";
 import { drawOverlay } from "./overlay.js";
+import { Measuring } from "./measuring.js";
+import { Minimap } from "./minimap.js";
+import { Moves } from "./moves.js";
 import { PanelView } from "./panel.js";
 import { recall } from "./recall.js";
-import { rectLines, spoken, stepLines, swatchOf, Tooltip } from "./tooltip.js";
-import { limitsOf, revealing } from "./limits.js";
+import { layerAt } from "./ribbon.js";
+import { framing, limitsOf } from "./limits.js";
+import { Pointing } from "./pointing.js";
+import { Selection } from "./selection.js";
+import { Side } from "./side.js";
+import { Toolbar } from "./toolbar.js";
 import { Windows } from "./windows.js";
 
 const MAX_RATIO = 2;
 const STACKED = 300;
-const KEY_PAUSE = 180;
+const SNUG = 1.2;
 
 export class Chart {
   /** `memory` keeps view and selection by key, for a chart that Streamlit takes down and puts up again. */
@@ -30,23 +37,37 @@ export class Chart {
     this.panels = [];
     this.kept = null;
     this.windows = new Windows(this);
+    this.listeners = new Listeners();
+    this.selection = new Selection(this);
+    this.moves = new Moves(this);
+    this.measuring = new Measuring(this);
+    this.address = new Address(this);
     this.buildPage(parent);
     this.observer = new ResizeObserver(() => this.relayout());
-    this.observer.observe(this.root);
+    this.observer.observe(this.column);
     document.fonts.ready.then(() => this.redraw());
   }
 
   buildPage(parent) {
     this.root = element("div", "plan-view", parent);
-    this.grid = element("div", "panels", this.root);
-    this.difference = new DifferenceStrip(this.root, this);
-    this.legend = element("ul", "legend", this.root);
-    this.hint = element("p", "hint", this.root, HINT);
+    // What stands beside the column, as another child of the root, is told of everything by `on`.
+    this.column = element("div", "column", this.root);
+    this.toolbar = new Toolbar(this.column, this);
+    this.grid = element("div", "panels", this.column);
+    this.minimap = new Minimap(this.column, this);
+    this.difference = new DifferenceStrip(this.column, this);
+    this.legend = new Legend(this.column, this);
+    this.hint = element("p", "hint", this.column, HINT);
     this.hint.id = "plan-view-hint";
     this.announcer = element("p", "spoken", this.root);
     this.announcer.setAttribute("aria-live", "polite");
-    this.tooltip = new Tooltip(this.root);
+    this.pointing = new Pointing(this);
+    this.side = new Side(this);
   }
+
+  /** Hear of what the reader does: "select" brings a buffer or null, "step" {step, second}, "view" the view or
+   * null for everything, "data" the panels that are shown from now on. Returns what ends that. */
+  on(name, hear) { return this.listeners.on(name, hear); }
 
   /** Take new data (or the same again, as on every rerun or change of theme). */
   update(message, send, trigger) {
@@ -55,23 +76,34 @@ export class Chart {
     this.trigger = trigger;
     const fresh = message !== this.message && !sameBytes(message, this.message);
     if (fresh) this.accept(decode(message));
+    this.address.later();
     this.message = message;
     const theme = { ...readTheme(this.root, this.header.palette), patterns: this.header.patterns };
-    if (!fresh && JSON.stringify(theme) === JSON.stringify(this.theme)) return;
-    this.theme = theme;
-    fillLegend(this.legend, this.header.legend, this.panels.map((panel) => panel.data), this.theme);
+    const look = JSON.stringify(theme);
+    if (!fresh && look === this.themeText) return;
+    [this.bright, this.themeText] = [theme, look];
+    this.legend.fill(this.header.legend, this.panels.map((panel) => panel.data), theme);
     if (this.header.filters) {
-      showFilters(this.legend, this.header.filters, this.header.patterns, theme,
+      showFilters(this.legend.list, this.header.filters, this.header.patterns, theme,
         (label) => this.trigger("filter", { label }));
     }
+    this.recolor();
     this.relayout();
     this.draw();
     this.root.dataset.loadMs = (performance.now() - began).toFixed(1);
   }
 
+  /** Draw with the colours that the legend leaves bright. */
+  recolor() {
+    const searched = Boolean(this.header.find?.pattern);
+    this.header.palette.forEach((_, i) => this.root.style.setProperty(`--shade-${i}`, this.bright.shades[i].css));
+    this.theme = { ...this.bright, searched, shades: this.legend.shades(this.bright.shades) };
+    this.redraw();
+  }
+
   accept({ header, panels, difference }) {
     this.header = header;
-    this.say = null;
+    this.selection.say = null;
     this.difference.show(difference);
     while (this.panels.length > panels.length) this.panels.pop().figure.remove();
     while (this.panels.length < panels.length) {
@@ -82,17 +114,18 @@ export class Chart {
     panels.forEach((data, i) => this.panels[i].show(data.view ? layered(data, null) : data));
     this.limits = limitsOf(panels);
     this.kept = recall(this.memory, header, this.limits, this.panels);
-    this.cursor = { hovered: null, step: -1 };
-    this.tooltip.hide();
+    this.pointing.clear();
     this.size = "";
     this.windows.attach(header);
+    this.toolbar.find.show(header.find, panels[0]);
+    this.tell("data", this.panels);
   }
 
   /** The server has answered: draw with it (rectangles are numbered anew), and say what was said without it. */
   told() {
     this.draw();
-    this.say?.();
-    if (this.pointed && !this.tooltip.box.hidden) this.hover(...this.pointed);
+    this.selection.say?.();
+    this.pointing.again();
   }
 
   get view() {
@@ -101,7 +134,7 @@ export class Chart {
 
   relayout() {
     if (!this.header) return;
-    const width = this.root.clientWidth;
+    const width = this.column.clientWidth;
     const ratio = Math.min(MAX_RATIO, window.devicePixelRatio || 1);
     const size = `${width} ${ratio} ${this.panels.length} ${this.header.height} ${this.difference.figure.hidden}`;
     if (width === 0 || size === this.size) return;
@@ -115,6 +148,7 @@ export class Chart {
       panel.figure.style.setProperty("--gutter", `${plan.gutterOf(i)}px`);
       panel.resize(plan.columns[i % plan.columns.length], height, plan.gutterOf(i), ratio);
     });
+    this.minimap.resize(width, ratio);
     this.difference.resize(width, plan.gutterOf(0), ratio);
     this.redraw();
   }
@@ -136,6 +170,7 @@ export class Chart {
       drawn += Number(panel.stage.dataset.drawn);
     }
     this.difference.draw(this.view, this.theme);
+    this.minimap.draw(this.theme);
     this.drawOverlays();
     const { x0, x1, y0, y1 } = this.view;
     Object.assign(this.root.dataset, {
@@ -149,101 +184,51 @@ export class Chart {
   }
 
   drawOverlays() {
-    const state = { ...this.cursor, selected: this.kept.selected };
+    const state = { ...this.pointing.cursor, selected: this.kept.selected, marks: this.kept.marks, measured: this.measuring.box };
     this.windows.want(state.hovered ?? state.selected);
     for (const panel of this.panels) drawOverlay(panel, state, this.theme);
-    this.difference.drawCursor(this.cursor.step, this.theme);
+    this.root.dataset.marks = [state.marks.step ?? "", state.marks.second ?? ""].join();
+    this.difference.drawCursor(this.pointing.cursor.step, this.theme);
   }
 
   // What the gestures ask for.
-  zoom(panel, point, factorX, factorY) {
-    const at = { x: panel.scales.stepAt(point.x), y: panel.scales.bytesAt(point.y) };
-    this.look(zoomed(this.view, this.limits, at, factorX, factorY));
-  }
-
-  pan(panel, dx, dy) {
-    const { stepWidth, byteHeight } = panel.scales;
-    this.look(panned(this.view, this.limits, -dx / stepWidth, dy / byteHeight));
-  }
-
   reset() { this.look(null); }
 
   look(view) {
     this.kept.view = view;
-    this.tooltip.hide();
+    this.pointing.tooltip.hide();
     this.redraw();
-  }
-
-  hover(panel, point) {
-    const began = performance.now();
-    const rect = panel.rectAt(point.x, point.y);
-    const step = panel.stepAt(point.x);
-    this.cursor = { hovered: rect < 0 ? null : ownerOf(panel.data, rect), step };
-    this.pointed = [panel, point];
-    this.drawOverlays();
-    this.root.dataset.hoverMs = (performance.now() - began).toFixed(3);
-    panel.stage.classList.toggle("on-rect", rect >= 0);
-    if (step < 0) this.tooltip.hide();
-    else this.tell(panel, point, rect, step);
-  }
-
-  tell(panel, point, rect, step) {
-    const [outer, inner] = [this.root.getBoundingClientRect(), panel.base.getBoundingClientRect()];
-    const top = inner.top - outer.top;
-    const place = { x: point.x + inner.left - outer.left, y: point.y + top, top };
-    if (rect < 0) this.tooltip.show(stepLines(panel, step), place);
-    else this.tooltip.show(rectLines(this.panels, panel, rect, step), place, swatchOf(panel, rect, this.theme));
-  }
-
-  /** The pointer is on the strip of differences: the same step everywhere. */
-  point(strip, event, step, lines) {
-    const [outer, inner] = [this.root.getBoundingClientRect(), strip.base.getBoundingClientRect()];
-    this.cursor = { hovered: null, step };
-    this.drawOverlays();
-    const top = inner.top - outer.top;
-    this.tooltip.show(lines, { x: event.offsetX + inner.left - outer.left, y: event.offsetY + top, top: 0 });
-  }
-
-  leave() {
-    this.cursor = { hovered: null, step: -1 };
-    this.tooltip.hide();
-    this.drawOverlays();
+    this.tell("view", view);
   }
 
   click(panel, point) {
-    if (point.y < panel.parts.bottom) this.select(panel, panel.rectAt(point.x, point.y), 0);
+    const layer = layerAt(panel, point, this.view);
+    if (layer) this.look(framing(this.limits, { ...this.view, x0: layer.start, x1: layer.end }, SNUG));
+    else if (point.y < panel.parts.bottom) this.select(panel, panel.rectAt(point.x, point.y), 0);
   }
 
-  step(panel, direction) {
-    const at = panel.data.rectsOf(this.kept.selected)[0];
-    const next = at === undefined ? firstChoice(panel.data) : neighbour(panel.data, at, direction);
-    if (next < 0) return;
-    const { start, end, offset, size } = panel.data;
-    const [y0, y1] = [offset[next], offset[next] + size[next]];
-    if (this.kept.view) this.look(revealing(this.view, this.limits, { x0: start[next], x1: end[next], y0, y1 }));
-    this.select(panel, next, KEY_PAUSE);
+  /** Mark the step under a point below the plot; whether it is there. */
+  scrub(panel, point, isSecond) {
+    if (point.y < panel.parts.bottom || panel.data.steps === 0 || layerAt(panel, point, this.view)) return false;
+    const step = Math.floor(panel.scales.stepAt(point.x));
+    this.selection.mark(Math.max(0, Math.min(panel.data.steps - 1, step)), isSecond);
+    return true;
   }
 
-  deselect() { this.select(null, -1, 0); }
-
-  /** Select a rectangle's buffer and say so to Python, after a pause where more keys may follow. */
+  /** Select a rectangle's buffer, after a pause where more keys may follow. */
   select(panel, rect, pause) {
-    const buffer = rect < 0 ? null : ownerOf(panel.data, rect);
-    if (buffer === this.kept.selected) return;
-    this.kept.selected = buffer;
-    this.root.dataset.selected = buffer ?? "";
-    const words = () => (rect < 0 ? "Nothing selected." : spoken(panel, panel.data.rectsOf(buffer)[0]));
-    this.say = () => { this.announcer.textContent = words(); };
-    this.say();
-    this.drawOverlays();
-    clearTimeout(this.report);
-    this.report = setTimeout(() => this.send("selection", { index: buffer, serial: this.kept.serial }), pause);
+    this.selection.choose(rect < 0 ? null : ownerOf(panel.data, rect), panel, pause);
   }
+
+  announce(words) { this.announcer.textContent = words; }
+
+  tell(name, value) { this.listeners.tell(name, value); }
 
   dispose() {
     this.observer.disconnect();
     this.windows.detach();
-    clearTimeout(this.report);
+    this.selection.end();
+    this.address.end();
     cancelAnimationFrame(this.waiting);
     this.root.remove();
   }

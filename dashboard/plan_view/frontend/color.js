@@ -29,6 +29,7 @@ function shade(rgb, dimmed) {
   return {
     pixel: ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0,
     css: cssColor(rgb),
+    dim: dimmed,
     ink: cssColor(dimmed ? mix(ink, rgb, 0.45) : ink),
     faint: cssColor(mix(ink, rgb, dimmed ? 0.55 : 0.22)),
   };
@@ -59,6 +60,10 @@ export function readTheme(element, palette) {
     bound: dark ? "#8fc1ff" : "#1f66c7",
     capacity: dark ? "#ff9d9d" : "#c6303a",
     before: dark ? "#d0b3ff" : "#7a3fc4",
+    plateau: cssColor(mix(background, text, 0.08)),
+    veil: cssColor(background, 0.68),
+    mark: dark ? "#8fc1ff" : "#1f5fbf",
+    markInk: dark ? "#0b1a2e" : "#ffffff",
     peak: dark ? "#ff9db4" : "#b3264e",
     shades: [...base.map((rgb) => shade(rgb, false)),
       ...base.map((rgb) => shade(mix(rgb, background, DIMMED), true))],

@@ -1,5 +1,6 @@
 // The bytes that Python packed → panels of typed arrays.
 
+import { decodePanes } from "./holders.js";
 import { UTF8, columnOf, inUnits, placesOf, textReader } from "../../../memplan_engine/plotting/frontend/columns.js";
 
 /** {header, difference, panels, wanted}. The columns of bytes and steps come out as Float64Array in bytes and steps. */
@@ -33,12 +34,17 @@ function decodePanel(raw, reader) {
     panel[name] = reader.scaled(raw[name]);
   }
   panel.lines = raw.lines.map((line) => ({ ...line, start: reader.scaled(line.start), bytes: reader.scaled(line.bytes) }));
+  panel.layers = raw.layers.map(({ labels, start, end }) => {
+    const [nameOf, from, to] = [reader.texts(labels, () => ""), reader.scaled(start), reader.scaled(end)];
+    return Array.from(from, (first, i) => ({ label: nameOf(i), start: first, end: to[i] }));
+  });
   panel.color = reader.raw(raw.color);
   panel.dimmed = raw.dimmed && reader.raw(raw.dimmed);
   panel.owner = raw.owner && reader.raw(raw.owner);
   panel.names = raw.names.ids && placesOf(reader.raw(raw.names.ids));
   panel.nameOf = reader.texts(raw.names, (id) => `buffer ${id}`, panel.names);
   panel.labelOf = raw.stepLabels ? reader.texts(raw.stepLabels, () => "") : () => "";
+  panel.panes = raw.panes && decodePanes(raw.panes, reader);
   panel.rectsOf = panel.owner ? rectFinder(panel.owner, 0, panel.count)
     : (buffer) => (buffer !== null && buffer < panel.count ? [buffer] : []);
   return panel;

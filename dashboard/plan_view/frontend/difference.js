@@ -5,6 +5,7 @@ import { strokeThrough } from "../../../memplan_engine/plotting/frontend/strokes
 import { scalesOf } from "../../../memplan_engine/plotting/frontend/viewport.js";
 import { formatBytes, formatCount } from "../../../memplan_engine/plotting/frontend/format.js";
 import { element } from "./element.js";
+import { isForChart } from "./gestures.js";
 
 const DIFFERENCE_HEIGHT = 104;
 const DIFFERENCE_TOP = 6;
@@ -12,7 +13,7 @@ const DIFFERENCE_AXIS = 22;
 const DIFFERENCE_HATCH = 6;
 
 export class DifferenceStrip {
-  /** `chart` offers zoom, reset, point and leave. */
+  /** `chart` offers its moves, reset and its pointing. */
   constructor(parent, chart) {
     this.figure = element("figure", "difference", parent);
     this.caption = element("figcaption", "caption", this.figure);
@@ -137,13 +138,14 @@ export class DifferenceStrip {
 
   listen(chart) {
     this.stage.addEventListener("wheel", (event) => {
+      if (!isForChart(event, this.stage)) return;
       event.preventDefault();
       const delta = Math.max(-240, Math.min(240, event.deltaY || event.deltaX));
-      chart.zoom(this, { x: event.offsetX, y: event.offsetY }, Math.exp(delta * 0.002), 1);
+      chart.moves.zoom(this, { x: event.offsetX, y: event.offsetY }, Math.exp(delta * 0.002), 1);
     }, { passive: false });
     this.stage.addEventListener("dblclick", () => chart.reset());
     this.stage.addEventListener("pointermove", (event) => this.tell(event, chart));
-    this.stage.addEventListener("pointerleave", () => chart.leave());
+    this.stage.addEventListener("pointerleave", () => chart.pointing.leave());
   }
 
   tell(event, chart) {
@@ -151,10 +153,10 @@ export class DifferenceStrip {
     const step = Math.floor(this.scales.stepAt(event.offsetX));
     const bounds = this.data.bounds;
     if (event.offsetX < this.parts.left || step < 0 || step >= bounds[bounds.length - 1]) {
-      chart.leave();
+      chart.pointing.leave();
       return;
     }
-    chart.point(this, event, step, this.linesAt(step));
+    chart.pointing.point(this, event, step, this.linesAt(step));
   }
 
   /** A step of the head: what is alive there, and at the base's step that stands for it. */

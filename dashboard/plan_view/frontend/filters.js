@@ -10,7 +10,7 @@ export function showFilters(list, filters, patterns, theme, toggle) {
     const item = element("li", "entry", null);
     const button = element("button", "filter", item);
     button.type = "button";
-    button.title = on ? "show the others, too" : "fade all that is not switched on";
+    button.title = on ? "show all" : "fade all others";
     button.setAttribute("aria-pressed", String(on));
     button.disabled = count === 0;
     button.append(patternSwatch(patterns[color], theme.shades[color]));

@@ -11,7 +11,7 @@ export function following(view, limits, panels, buffer) {
 }
 
 /** What the rectangles of a buffer span in all panels together. */
-function boxOf(panels, buffer) {
+export function boxOf(panels, buffer) {
   const box = { x0: Infinity, x1: -Infinity, y0: Infinity, y1: -Infinity };
   for (const { data } of panels) {
     for (const rect of data.rectsOf(buffer)) {

@@ -3,19 +3,20 @@
 const CLICK_REACH = 4;
 const PIXELS_PER_LINE = 16;
 const ARROWS = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down" };
-const KEY_ZOOM = 0.8;
+
+const KEY_PAN = { left: [60, 0], right: [-60, 0], up: [0, 60], down: [0, -60] };
 
 export const HINT = "Each rectangle is a buffer: across the steps it lives, upwards its bytes in the arena · "
-  + "wheel zooms (Shift: memory only, Alt: time only) · drag pans · double click or 0 resets · "
-  + "click selects · arrow keys move the selection, Esc clears it";
+  + "Ctrl + wheel zooms · ? shows all keys";
 
-/** `chart` offers zoom, pan, reset, hover, leave, click, step and deselect. */
+/** `chart` offers click, scrub and reset, its moves, its pointing and its selection. */
 export function listen(panel, chart) {
   const { stage } = panel;
   stage.addEventListener("wheel", (event) => onWheel(event, panel, chart), { passive: false });
   stage.addEventListener("dblclick", () => chart.reset());
   stage.addEventListener("keydown", (event) => onKey(event, panel, chart));
-  stage.addEventListener("pointerleave", () => chart.leave());
+  stage.addEventListener("pointerleave", () => chart.pointing.leave());
+  stage.addEventListener("keyup", (event) => { if (event.key === "m") chart.measuring.release(); });
   listenToDrags(panel, chart);
 }
 
@@ -24,44 +25,59 @@ function pointIn(panel, event) {
   return { x: event.clientX - box.left, y: event.clientY - box.top };
 }
 
+/** Whether a turn of the wheel is for the chart: else it scrolls the page. */
+export function isForChart(event, stage) {
+  return event.ctrlKey || event.metaKey || stage.closest(".column").matches(":focus-within");
+}
+
 function onWheel(event, panel, chart) {
+  if (!isForChart(event, panel.stage)) return;
   event.preventDefault();
   const delta = (event.deltaY || event.deltaX) * (event.deltaMode === 1 ? PIXELS_PER_LINE : 1);
   const factor = Math.exp(Math.max(-240, Math.min(240, delta)) * 0.002);
   const point = pointIn(panel, event);
   const timeOnly = event.altKey || point.y > panel.parts.bottom;
-  chart.zoom(panel, point, event.shiftKey ? 1 : factor, timeOnly && !event.shiftKey ? 1 : factor);
+  chart.moves.zoom(panel, point, event.shiftKey ? 1 : factor, timeOnly && !event.shiftKey ? 1 : factor);
 }
 
-/** A press that moves pans; one that does not is a click. */
+/** A press that moves pans, or below the plot scrubs; one that does not move is a click. */
 function listenToDrags(panel, chart) {
   const { stage } = panel;
-  let last = null;
-  let moved = false;
+  let press = null;
   const settle = () => {
-    last = null;
+    press = null;
     stage.classList.remove("dragging");
   };
   stage.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
-    last = { x: event.clientX, y: event.clientY };
-    moved = false;
+    const point = pointIn(panel, event);
+    const scrubs = chart.scrub(panel, point, event.shiftKey);
+    press = { x: event.clientX, y: event.clientY, point, moved: false, scrubs, measures: chart.measuring.active };
     stage.setPointerCapture(event.pointerId);
   });
   stage.addEventListener("pointermove", (event) => {
-    if (!last) {
-      chart.hover(panel, pointIn(panel, event));
+    const point = pointIn(panel, event);
+    if (!press) {
+      chart.pointing.hover(panel, point);
       return;
     }
-    const [dx, dy] = [event.clientX - last.x, event.clientY - last.y];
-    if (!moved && Math.hypot(dx, dy) < CLICK_REACH) return;
-    moved = true;
+    if (press.scrubs) {
+      chart.scrub(panel, { ...point, y: panel.parts.stripBottom }, event.shiftKey);
+      return;
+    }
+    const [dx, dy] = [event.clientX - press.x, event.clientY - press.y];
+    if (!press.moved && Math.hypot(dx, dy) < CLICK_REACH) return;
+    if (press.measures) {
+      press.moved = true;
+      chart.measuring.drag(panel, press.point, point);
+      return;
+    }
     stage.classList.add("dragging");
-    last = { x: event.clientX, y: event.clientY };
-    chart.pan(panel, dx, dy);
+    Object.assign(press, { x: event.clientX, y: event.clientY, moved: true });
+    chart.moves.pan(panel, dx, dy);
   });
   stage.addEventListener("pointerup", (event) => {
-    if (last && !moved) chart.click(panel, pointIn(panel, event));
+    if (press && !press.moved && !press.scrubs) chart.click(panel, pointIn(panel, event));
     settle();
   });
   stage.addEventListener("pointercancel", settle);
@@ -69,17 +85,26 @@ function listenToDrags(panel, chart) {
 
 function onKey(event, panel, chart) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const { parts } = panel;
-  const middle = { x: parts.left + parts.plotWidth / 2, y: parts.top + parts.plotHeight / 2 };
+  const { selection } = chart;
   const direction = ARROWS[event.key];
-  if (direction && event.shiftKey) {
-    const [dx, dy] = { left: [60, 0], right: [-60, 0], up: [0, 60], down: [0, -60] }[direction];
-    chart.pan(panel, dx, dy);
-  } else if (direction) chart.step(panel, direction);
-  else if (event.key === "Escape") chart.deselect();
-  else if (event.key === "+" || event.key === "=") chart.zoom(panel, middle, KEY_ZOOM, KEY_ZOOM);
-  else if (event.key === "-") chart.zoom(panel, middle, 1 / KEY_ZOOM, 1 / KEY_ZOOM);
-  else if (event.key === "0") chart.reset();
+  const acts = {
+    Escape: () => chart.measuring.clear() || selection.clear() || panel.stage.blur(),
+    "+": () => chart.moves.zoomBy(true),
+    "=": () => chart.moves.zoomBy(true),
+    "-": () => chart.moves.zoomBy(false),
+    0: () => chart.reset(),
+    f: () => chart.moves.fit(),
+    n: () => selection.markPeak(panel, 1),
+    p: () => selection.markPeak(panel, -1),
+    ",": () => selection.markBeside(panel, -1),
+    ".": () => selection.markBeside(panel, 1),
+    m: () => event.repeat || chart.measuring.press(),
+    "/": () => chart.toolbar.find.field.focus(),
+    "?": () => chart.toolbar.keys.open(),
+  };
+  if (direction && event.shiftKey) chart.moves.pan(panel, ...KEY_PAN[direction]);
+  else if (direction) selection.move(panel, direction);
+  else if (acts[event.key]) acts[event.key]();
   else return;
   event.preventDefault();
   event.stopPropagation();

@@ -21,11 +21,11 @@ export function arrange(count, width) {
   };
 }
 
-/** The parts of one panel: the chart, a gap with captions, the profile strip, the time axis. */
-export function partsOf(width, height, left, ribbon = 0) {
+/** The parts of one panel: the chart, the layers, a gap with captions, the profile strip, the time axis. */
+export function partsOf(width, height, left, ribbon = 0, layers = 0) {
   const strip = Math.round(Math.min(120, Math.max(44, height * 0.2)));
   const top = 4 + ribbon;
-  const plotHeight = Math.max(40, height - top - STRIP_GAP - strip - AXIS);
+  const plotHeight = Math.max(40, height - top - layers - STRIP_GAP - strip - AXIS);
   const plotWidth = Math.max(20, Math.floor(width - left - 1));
   return {
     width,
@@ -36,8 +36,10 @@ export function partsOf(width, height, left, ribbon = 0) {
     plotWidth,
     plotHeight,
     bottom: top + plotHeight,
-    stripTop: top + plotHeight + STRIP_GAP,
+    /** The middle of the row of captions. */
+    words: top + plotHeight + layers + STRIP_GAP / 2 - 1,
+    stripTop: top + plotHeight + layers + STRIP_GAP,
     stripHeight: strip,
-    stripBottom: top + plotHeight + STRIP_GAP + strip,
+    stripBottom: top + plotHeight + layers + STRIP_GAP + strip,
   };
 }

@@ -4,7 +4,7 @@ import { formatBytes } from "../../../memplan_engine/plotting/frontend/format.js
 import { levelsOf } from "../../../memplan_engine/plotting/frontend/levels.js";
 import { idAt } from "./raster.js";
 
-const LINE_HEIGHT = 14;
+export const LINE_HEIGHT = 14;
 
 /** The name of the peak step below its line at `x`, no farther left than `from`. */
 export function namePeak(ctx, panel, parts, theme, x, from) {
@@ -15,17 +15,16 @@ export function namePeak(ctx, panel, parts, theme, x, from) {
   const text = `peak step ${panel.peakStep.toLocaleString("en-US")}`;
   const width = ctx.measureText(text).width;
   const place = Math.min(parts.left + parts.plotWidth - width, Math.max(from, x - width / 2));
-  if (place >= from) ctx.fillText(text, place, (parts.bottom + parts.stripTop - 4) / 2 + 1);
+  if (place >= from) ctx.fillText(text, place, parts.words);
 }
 
 /** Name the lines beside themselves: each where it covers the fewest rectangles and no other line or name. */
-export function drawLevelNames(ctx, panel, parts, scales, theme, raster, whole) {
+export function drawLevelNames(ctx, panel, parts, scales, theme, raster, whole, taken = []) {
   ctx.font = `600 11px ${theme.font}`;
   ctx.textAlign = "left";
   ctx.textBaseline = "middle";
   const levels = levelsOf(panel, theme).map((level) => ({ ...level, y: scales.y(level.value) })).reverse();
   const peak = scales.x(panel.peakStep + 0.5);
-  const taken = [];
   for (const level of levels) {
     if (whole && level.name === "capacity" && level.y < parts.top) taken.push(pointUp(ctx, level, parts, theme));
     if (level.y < parts.top || level.y > parts.bottom) continue;
@@ -96,7 +95,7 @@ function cost(spot, level, { levels, taken, peak }) {
 }
 
 /** The share of a box that lies on rectangles. */
-function covered(x, y, width, { parts, raster }) {
+export function covered(x, y, width, { parts, raster }) {
   const ratio = raster.width / parts.plotWidth;
   let [hits, points] = [0, 0];
   for (let dx = 0; dx <= width; dx += 5) {

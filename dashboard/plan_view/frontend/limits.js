@@ -1,9 +1,10 @@
 // What part of the plans is seen, the same in every panel.
 
-import { panned } from "../../../memplan_engine/plotting/frontend/viewport.js";
+import { panned, zoomed } from "../../../memplan_engine/plotting/frontend/viewport.js";
 
 const HEADROOM = 1.09;
 const CAPACITY_IN_VIEW = 1.5;
+const MARGIN = 2.5;
 
 /** The whole of all panels. A capacity far above the arena is left outside, or it would squash the plan. */
 export function limitsOf(panels) {
@@ -21,6 +22,14 @@ export function limitsOf(panels) {
 
 export function mostOf(values) {
   return values.reduce((most, value) => Math.max(most, value), 0);
+}
+
+/** The view about `box` that is `room` times as wide and as high. */
+export function framing(limits, { x0, x1, y0, y1 }, room = MARGIN) {
+  const at = { x: (x0 + x1) / 2, y: (y0 + y1) / 2 };
+  const factor = (span, most) => Math.min(1, (span * room) / most);
+  const view = zoomed(limits, limits, at, factor(x1 - x0, limits.x1), factor(y1 - y0, limits.y1));
+  return view && panned(view, limits, at.x - (view.x0 + view.x1) / 2, at.y - (view.y0 + view.y1) / 2);
 }
 
 /** The view moved as little as it takes to show a rectangle (its start where it is too large). */

@@ -9,9 +9,11 @@ export default function show({ data, parentElement, setStateValue, setTriggerVal
   if (!CHARTS.has(parentElement)) CHARTS.set(parentElement, new Chart(parentElement, MEMORY));
   const chart = CHARTS.get(parentElement);
   chart.update(data, setStateValue, setTriggerValue);
-  // Streamlit also calls this for a run that another one has overtaken: only a chart that left the page is done.
+  const shown = chart.shown = (chart.shown ?? 0) + 1;
+  // Streamlit also calls this for a run that another one has overtaken, and may put the same element up again
+  // before it stands in the page: only a chart that left the page for good is done.
   return () => setTimeout(() => {
-    if (chart.root.isConnected) return;
+    if (chart.root.isConnected || chart.shown !== shown) return;
     chart.dispose();
     CHARTS.delete(parentElement);
   });

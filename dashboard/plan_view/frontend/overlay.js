@@ -1,12 +1,18 @@
 // What follows the pointer and the selection, on a canvas of its own above the chart.
 
-/** Redraw a panel's overlay. `state`: hovered buffer, selected buffer, hovered step (or null, null, -1). */
+import { drawMarks } from "./marks.js";
+import { drawMeasured } from "./measuring.js";
+
+/** Redraw a panel's overlay. `state`: hovered buffer, selected buffer, hovered step (or null, null, -1), marks, what is
+ * measured. */
 export function drawOverlay(panel, state, theme) {
   const { parts, ratio, overlay } = panel;
   const ctx = overlay.getContext("2d");
   ctx.setTransform(1, 0, 0, 1, 0, 0);
   ctx.clearRect(0, 0, overlay.width, overlay.height);
   ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+  drawMeasured(ctx, panel, state.measured, theme);
+  drawMarks(ctx, panel, state.marks, theme);
   if (state.step >= 0 && state.step < panel.data.steps) drawCursor(ctx, panel, state.step, theme);
   ctx.save();
   ctx.beginPath();

@@ -10,9 +10,13 @@ import { profileFor } from "./layers.js";
 import { partsOf } from "./layout.js";
 import { makeRaster, rasterise, rectAt } from "./raster.js";
 import { drawBands, drawUnder, RIBBON } from "./bands.js";
+import { drawCallouts } from "./callouts.js";
 import { drawLabels } from "./labels.js";
+import { drawMatches } from "./matches.js";
 import { drawPatterns } from "./patterns.js";
+import { drawRibbon, LAYER_ROW } from "./ribbon.js";
 import { drawLevelNames, namePeak } from "./level_names.js";
+import { fillTable, makeTable } from "./summary_table.js";
 import { mostOf } from "./limits.js";
 
 const REACH = 2;
@@ -47,6 +51,8 @@ export class PanelView {
     this.base.setAttribute("role", "img");
     this.overlay = element("canvas", "overlay", this.stage);
     this.overlay.setAttribute("aria-hidden", "true");
+    this.table = makeTable(this.figure);
+    this.base.setAttribute("aria-details", this.table.id);
   }
 
   show(data) {
@@ -55,10 +61,12 @@ export class PanelView {
     this.subtitle.textContent = data.subtitle;
     this.base.setAttribute("aria-label", summaryOf(data));
     this.stage.setAttribute("aria-label", `Plan ${data.title}`);
+    fillTable(this.table, data);
   }
 
   resize(width, height, left, ratio) {
-    this.parts = partsOf(width, height, left, this.data.bands.length > 0 ? RIBBON : 0);
+    this.parts = partsOf(width, height, left, this.data.bands.length > 0 ? RIBBON : 0,
+      this.data.layers.length > 0 ? LAYER_ROW : 0);
     this.ratio = ratio;
     for (const canvas of [this.base, this.overlay]) {
       canvas.width = Math.round(width * ratio);
@@ -92,6 +100,7 @@ export class PanelView {
       drawStripAxis(ctx, parts, scales, limits.strip, theme);
     }
     drawTimeAxis(ctx, parts, scales, view, theme);
+    drawRibbon(ctx, data, parts, scales, view, theme);
     if (data.count === 0) {
       this.sayEmpty(ctx, theme);
       return 0;
@@ -101,7 +110,9 @@ export class PanelView {
     const peak = drawPeak(ctx, data, parts, scales, theme);
     if (peak !== null) namePeak(ctx, data, parts, theme, peak, keyEnd);
     drawLabels(ctx, data, labelled, parts, theme, ratio, scales.x(data.peakStep + 0.5));
-    drawLevelNames(ctx, data, parts, scales, theme, raster, view.y1 >= limits.y1 * 0.999);
+    drawMatches(ctx, this, view, theme);
+    const taken = drawCallouts(ctx, data, parts, scales, view, theme, raster);
+    drawLevelNames(ctx, data, parts, scales, theme, raster, view.y1 >= limits.y1 * 0.999, taken);
     return drawn;
   }
 

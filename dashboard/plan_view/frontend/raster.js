@@ -53,10 +53,11 @@ export function rasterise(raster, panel, view, shades, ratio) {
       labelled.push({ rect, left, top, right, bottom });
     }
   }
-  for (const dimmed of panel.dimmed ? [1, 0] : [0]) {
+  const dims = panel.dimmed || shades.some((shade, i) => shade.dim && i < shades.length >> 1);
+  for (const dim of dims ? [true, false] : [false]) {
     for (let i = 0; i < thin.length; i += 5) {
       const rect = thin[i];
-      if ((panel.dimmed ? panel.dimmed[rect] : 0) !== dimmed) continue;
+      if (dims && shades[shadeOf(panel, rect, shades)].dim !== dim) continue;
       for (let side = 0; side < 4; side += 1) box[side] = thin[i + 1 + side];
       fill(raster, rect, colors[shadeOf(panel, rect, shades)], border);
     }

@@ -60,7 +60,7 @@ export function stepLines(panel, step) {
     return lines;
   }
   lines.push({ text: `live ${formatBytes(live)} · high water ${formatBytes(high)}` });
-  lines.push({ text: `holes ${formatBytes(high - live)}` });
+  lines.push({ text: `fragmentation ${formatBytes(high - live)}` });
   return lines;
 }
 

@@ -16,8 +16,8 @@ export function drawHoles(ctx, frame, trace, step, theme) {
   const spots = trace.holesAt(step).map((hole) => {
     const top = hole.high === OPEN ? Math.max(frame.limit, hole.low) : hole.high;
     const box = boxOf(frame, start[own], end[own], hole.low, top);
-    const size = hole.size === null ? "open above" : formatBytes(hole.size);
-    return { box, hole, text: `${size} · ${hole.verdict === TAKEN ? "taken" : hole.reason}`, size };
+    const size = hole.size === null ? "top of stack" : formatBytes(hole.size);
+    return { box, hole, text: `${size} · ${hole.verdict === TAKEN ? "chosen" : hole.reason}`, size };
   });
   for (const spot of spots) drawHole(ctx, spot, theme);
   const taken = spots.find((spot) => spot.hole.verdict === TAKEN);

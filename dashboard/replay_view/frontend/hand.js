@@ -96,6 +96,10 @@ export class Hand {
   }
 
   tell(side, verdict) {
+    if (verdict.optimal && !this.grip && this.solved !== this.attempt) {
+      this.solved = this.attempt;
+      this.view.answered(-1);
+    }
     const { exercise } = this.attempt;
     side.heading.textContent = verdict.optimal ? "That is the optimum" : "Make the arena as small as you can";
     const even = verdict.valid && verdict.arena === exercise.greedy.bytes;

@@ -92,7 +92,9 @@ export class Learner {
     this.answer = { ...verdict, guess: offset };
     this.ghost = offset ?? -1;
     this.view.draw();
-    if (verdict.agrees) this.view.canvas.focus({ preventScroll: true });
+    if (!verdict.agrees) return;
+    this.view.answered(step);
+    this.view.canvas.focus({ preventScroll: true });
   }
 
   key(key) {
@@ -131,6 +133,7 @@ export class Learner {
     element("span", "rest", row, "Try again, or");
     button(row, "show the answer", "show me", () => {
       this.answer = { ...this.answer, shown: true };
+      this.view.answered(this.view.step);
       this.view.draw();
     }).classList.add("wide");
   }

@@ -20,7 +20,7 @@ export class Player {
     button(this.root, "last (End)", "►|", () => this.jump(this.count - 1));
     this.slider = element("input", "slider", this.root);
     Object.assign(this.slider, { type: "range", min: 1, step: 1 });
-    this.slider.setAttribute("aria-label", "placement step");
+    this.slider.setAttribute("aria-label", "decision");
     this.slider.addEventListener("input", () => this.jump(Number(this.slider.value) - 1));
     this.place = element("output", "place", this.root);
     this.speed = element("select", "speed", this.root);
@@ -34,6 +34,8 @@ export class Player {
 
   /** A trace of `count` steps, at `step`. */
   load(count, step, word) {
+    clearInterval(this.timer);
+    this.timer = 0;
     this.play(false);
     this.count = count;
     this.word = word;
@@ -60,7 +62,9 @@ export class Player {
 
   play(on) {
     clearInterval(this.timer);
+    const played = this.timer;
     this.timer = 0;
+    if (played && !on) this.stopped?.();
     if (on && !this.blocked?.()) {
       if (this.step === this.count - 1) this.jump(0);
       this.timer = setInterval(() => {

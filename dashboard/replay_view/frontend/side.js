@@ -137,8 +137,8 @@ function figuresOf(trace, step) {
 function holeRow(hole) {
   return {
     where: `at ${formatBytes(hole.low)}`,
-    size: hole.size === null ? "open above" : formatBytes(hole.size),
-    reason: hole.verdict === TAKEN ? "taken" : hole.reason,
+    size: hole.size === null ? "top of stack" : formatBytes(hole.size),
+    reason: hole.verdict === TAKEN ? "chosen" : hole.reason,
     taken: hole.verdict === TAKEN,
   };
 }
@@ -147,7 +147,7 @@ function objectRow(object) {
   return {
     where: `object ${object.number}`,
     size: formatBytes(object.size),
-    reason: object.verdict === TAKEN ? "taken" : object.reason,
+    reason: object.verdict === TAKEN ? "chosen" : object.reason,
     taken: object.verdict === TAKEN,
   };
 }

@@ -24,6 +24,20 @@ export class Trace {
     return this.steps.buffer[step];
   }
 
+  /** The step that has placed `buffer` as it lies after `step`. */
+  decisionOf(buffer, step) {
+    if (!this.tree) return this.steps.buffer.indexOf(buffer);
+    let at = step;
+    while (at >= 0 && !(this.steps.buffer[at] === buffer && this.places(at))) at = this.tree.parent[at];
+    return at < 0 ? step : at;
+  }
+
+  /** Whether a node of the tree gives its buffer an offset. */
+  places(node) {
+    const kind = this.tree.kinds[this.tree.kind[node]];
+    return kind === "place" || kind === "forced";
+  }
+
   /** The offset of each buffer after `step`, -1 for those to come; after -1 nothing is placed. */
   placedAt(step) {
     const placed = new Float64Array(this.buffers.size.length).fill(-1);
@@ -38,8 +52,7 @@ export class Trace {
 
   placedInTree(node, placed) {
     for (let at = node; at >= 0; at = this.tree.parent[at]) {
-      const kind = this.tree.kinds[this.tree.kind[at]];
-      if (kind === "place" || kind === "forced") placed[this.steps.buffer[at]] = this.steps.offset[at];
+      if (this.places(at)) placed[this.steps.buffer[at]] = this.steps.offset[at];
     }
     return placed;
   }

@@ -3,6 +3,7 @@
 import { parseColor, readTheme } from "../../plan_view/frontend/color.js";
 import { formatBytes } from "../../../memplan_engine/plotting/frontend/format.js";
 import { element } from "../../plan_view/frontend/element.js";
+import { Finder } from "./finder.js";
 import { frameOf, inside } from "./geometry.js";
 import { Hand } from "./hand.js";
 import { Learner } from "./learner.js";
@@ -17,7 +18,7 @@ const TALL = 500;
 const HEADROOM = 1.07;
 const REPORT_PAUSE = 500;
 const HINT = {
-  replay: "← → step · Home End · space plays · hover a hole for its reason",
+  replay: "← → step · Home End · space plays · click a buffer for its decision · hover a hole for its reason",
   predict: "Click where the buffer should go · arrow keys up and down move it, Enter answers · → goes on",
   exercise: "Drag a rectangle up or down · or Tab to the picture: ← → choose, ↑ ↓ move, U undoes",
 };
@@ -28,6 +29,7 @@ export class ReplayView {
   constructor(parent) {
     this.root = element("div", "replay-view", parent);
     this.player = new Player(this.root, (step) => this.show(step));
+    this.finder = new Finder(this.player.root, (step) => this.player.jump(step), () => this.step);
     this.body = element("div", "body", this.root);
     const left = element("div", "left", this.body);
     this.stage = element("div", "stage", left);
@@ -43,6 +45,7 @@ export class ReplayView {
     this.treeCanvas.addEventListener("click", (event) => this.pickNode(event));
     this.learner = new Learner(this);
     this.hand = new Hand(this);
+    this.player.stopped = () => this.tell();
     this.player.blocked = () => this.mode === "exercise";
     this.listen();
     this.observer = new ResizeObserver(() => this.draw());
@@ -60,6 +63,10 @@ export class ReplayView {
     on("pointerdown", (event) => this.actor?.press?.(at(event), event));
     on("pointerup", (event) => this.actor?.release?.(at(event), event));
     on("pointercancel", (event) => this.actor?.release?.(at(event), event));
+    on("click", (event) => {
+      const buffer = this.actor ? -1 : this.bufferAt(at(event));
+      if (buffer >= 0) this.player.jump(this.trace.decisionOf(buffer, this.step));
+    });
     on("pointerleave", () => {
       this.tip.hidden = true;
       this.actor?.leave?.();
@@ -98,7 +105,8 @@ export class ReplayView {
     this.mode = view.mode;
     this.root.dataset.mode = view.mode;
     this.player.root.hidden = this.mode === "exercise";
-    this.player.load(trace.count, view.step, trace.tree ? "node" : "step");
+    this.player.load(trace.count, view.step, trace.tree ? "node" : "decision");
+    this.finder.load(trace, view.called);
     this.side.showCode(trace.code);
     this.tree = trace.tree ? arrangeTree(trace.tree) : null;
     this.treeBox.hidden = !this.tree;
@@ -131,8 +139,20 @@ export class ReplayView {
     this.learner.begin();
     this.draw();
     this.root.dataset.stepMs = (performance.now() - began).toFixed(2);
+    this.tell();
+  }
+
+  /** Where the reader is, after a pause. What is played is no choice: the address gets the step at its end. */
+  tell() {
     clearTimeout(this.report);
-    this.report = setTimeout(() => this.send("step", { step: this.step, serial: this.view.serial }), REPORT_PAUSE);
+    if (this.player.timer) return;
+    const { step, view: { serial } } = this;
+    this.report = setTimeout(() => this.send("step", { step, serial }), REPORT_PAUSE);
+  }
+
+  /** The reader has answered the question of a step, or reached the optimum by hand: -1. */
+  answered(step) {
+    this.send("answered", { step, serial: this.view.serial });
   }
 
   draw() {
@@ -171,7 +191,9 @@ export class ReplayView {
 
   hover(point) {
     const over = (this.spots ?? []).filter((spot) => inside(spot.box, point));
-    const text = over.length ? over[over.length - 1].text : this.buffersAt(point);
+    const buffer = this.bufferAt(point);
+    this.canvas.style.cursor = buffer >= 0 && !this.actor ? "pointer" : "";
+    const text = over.length ? over[over.length - 1].text : this.nameOf(buffer);
     this.tip.hidden = !text;
     if (!text) return;
     this.tip.textContent = text;
@@ -179,13 +201,19 @@ export class ReplayView {
     this.tip.style.transform = `translate(${Math.max(0, left)}px, ${point.y + 14}px)`;
   }
 
-  buffersAt(point) {
+  /** The placed buffer under a point; -1 where there is none. */
+  bufferAt(point) {
     const placed = this.trace.placedAt(this.step);
-    const { name, size, start, end } = this.trace.buffers;
+    const { size, start, end } = this.trace.buffers;
     const [at, bytes] = [this.frame.stepAt(point.x), this.frame.bytesAt(point.y)];
-    const hit = size.findIndex((length, each) => placed[each] >= 0 && start[each] <= at && at < end[each]
+    return size.findIndex((length, each) => placed[each] >= 0 && start[each] <= at && at < end[each]
       && placed[each] <= bytes && bytes < placed[each] + length);
-    return hit < 0 ? "" : `${name[hit]} · ${formatBytes(size[hit])} at ${formatBytes(placed[hit])}`;
+  }
+
+  nameOf(buffer) {
+    if (buffer < 0) return "";
+    const { name, size } = this.trace.buffers;
+    return `${name[buffer]} · ${formatBytes(size[buffer])} at ${formatBytes(this.trace.placedAt(this.step)[buffer])}`;
   }
 
   dispose() {

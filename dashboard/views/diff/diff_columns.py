@@ -17,11 +17,13 @@ from memplan_dashboard.widgets.plan_panels import make_panel
 from numpy.typing import NDArray
 
 from memplan_engine import (
+    Explanation,
     Problem,
     changes_by_buffer,
     diff,
     diff_markdown,
     diff_rows,
+    explain,
     module_rows,
     profile_difference,
 )
@@ -66,6 +68,11 @@ class Comparison:
     def modules(self) -> tuple[ModuleRow, ...]:
         """The peak that explains Δdemand, by module."""
         return module_rows(self.diff, self.diff.moment)
+
+    @cached_property
+    def explanation(self) -> Explanation:
+        """Who is to blame for the change of the peak."""
+        return explain(self.diff)
 
     @cached_property
     def markdown(self) -> str:

@@ -9,15 +9,17 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 import streamlit as st
-from memplan_dashboard.charts import demand_waterfall
+from memplan_dashboard.charts import demand_waterfall, profiles_overlaid
 from memplan_dashboard.session.messages import plain
 from memplan_dashboard.views.diff.diff_columns import Comparison
-from memplan_dashboard.widgets.controls import QUIET
+from memplan_dashboard.widgets.controls import QUIET, trend
 from memplan_dashboard.widgets.tables import MOST_ROWS, selectable, whole
 
+from memplan_engine.analysis.buffer_names import without_module
 from memplan_engine.diffing.moment import Cause
 from memplan_engine.diffing.regression import Change, Diff
 from memplan_engine.diffing.rows import DiffRow, ModuleRow, PeakRow
+from memplan_engine.reporters.diff_culprits import story
 from memplan_engine.reporters.diff_words import (
     change,
     counted_sentences,
@@ -30,35 +32,40 @@ from memplan_engine.reporters.diff_words import (
     notes,
     peak_sentence,
     place,
-    signed,
+    sentence_case,
     warning,
 )
-from memplan_engine.units import format_bytes, format_percent
+from memplan_engine.units import format_bytes, format_percent, format_signed
 
-DEMAND = "The most bytes alive at a step: no planner needs less. When this grows, it is the model."
-PACKING = "What the arena takes beyond that. When this grows, it is the planner's doing."
+DEMAND = "Peak live bytes: no planner can need less. When this grows, the model has changed."
+PACKING = "The arena minus that. When this grows, the planner packs less well."
 
 
 def show_headline(comparison: Comparison) -> None:
-    """Δarena = Δdemand + Δpacking loss, what Δdemand is made of, and how much of the two could be matched."""
-    diff = comparison.diff
+    """The verdict with the culprit, figures that add up, both profiles, and what Δdemand is made of."""
+    diff, found = comparison.diff, comparison.explanation
     if told := warning(diff):
-        st.warning(plain(_sentence(told)), icon=":material/warning:")
+        st.warning(plain(sentence_case(told)), icon=":material/warning:")
+    verdict, *parts = map(sentence_case, story(diff, found))
+    # One element, however much there is to say: what follows keeps its place.
+    st.markdown("\n".join([f"#### {plain(verdict)}", *(f"- {plain(part)}" for part in parts)]))
     _figures(diff, comparison.buffers)
     if diff.same:
-        st.success("Nothing changed: every buffer has its match, and the arena is the same.")
         return
     with st.container(key="halves_causes"):
         left, right = st.columns([1.35, 1], gap="medium")
-    steps = demand_waterfall.data(diff)
-    left.plotly_chart(
-        demand_waterfall.figure(steps), key="demand_waterfall", config={"displayModeBar": False}
+    quiet = {"displayModeBar": False}
+    profiles = profiles_overlaid.figure(profiles_overlaid.data(diff, found))
+    left.plotly_chart(profiles, key="profiles_overlaid", config=quiet)
+    right.plotly_chart(
+        demand_waterfall.figure(demand_waterfall.data(diff)), key="demand_waterfall", config=quiet
     )
-    with right:
-        for told in (peak_sentence(diff), moment_sentence(diff), matched_sentence(diff)):
-            st.markdown(plain(_sentence(told)))
-        for told in (*notes(diff), *_beside(diff)):
-            st.caption(plain(_sentence(told)))
+    st.caption(" ".join(plain(sentence_case(told)) for told in _beneath(diff)))
+
+
+def _beneath(diff: Diff) -> list[str]:
+    """Where the peaks are, what is compared, how much is matched, and what the figures count."""
+    return [peak_sentence(diff), moment_sentence(diff), matched_sentence(diff), *notes(diff), *_beside(diff)]
 
 
 def _beside(diff: Diff) -> list[str]:
@@ -77,8 +84,7 @@ def _figures(diff: Diff, buffers: int) -> None:
         "Arena, base → head",
         f"{format_bytes(arena[1])} → {format_bytes(arena[2])}",
         change(arena[1], arena[2]),
-        delta_color="inverse" if diff.arena_delta else "off",
-        delta_arrow="auto" if diff.arena_delta else "off",
+        **trend(diff.arena_delta),
     )
     for column, label, (_, before, after), told in (
         (row[1], "= Δ demand", demand, DEMAND),
@@ -86,7 +92,7 @@ def _figures(diff: Diff, buffers: int) -> None:
     ):
         column.metric(
             label,
-            signed(after - before),
+            format_signed(after - before),
             f"{format_bytes(before)} → {format_bytes(after)}",
             help=told,
             **QUIET,
@@ -95,24 +101,16 @@ def _figures(diff: Diff, buffers: int) -> None:
         "Buffers changed",
         f"{diff.changed:,}",
         f"of {buffers:,}",
-        help=_capital(counts_sentence(diff)),
+        help=sentence_case(counts_sentence(diff)),
         **QUIET,
     )
     row[4].metric(
         "Buffers matched",
         format_percent(diff.share),
         f"{format_percent(diff.bytes_share)} of the bytes",
-        help="The share that has a counterpart: by name, module, op kind, shape and order.",
+        help="The share with a counterpart, by name, module, op kind, shape and order.",
         **QUIET,
     )
-
-
-def _capital(told: str) -> str:
-    return f"{told[:1].upper()}{told[1:]}"
-
-
-def _sentence(told: str) -> str:
-    return f"{_capital(told)}."
 
 
 INDENT = "\u2003"
@@ -170,7 +168,7 @@ def _module_line(module: ModuleRow) -> dict[str, object]:
         "module and buffer": f"▸ {module.module or '(no module)'} ({count} buffer{'s' * (count != 1)})",
         "base": format_bytes(module.base_bytes),
         "head": format_bytes(module.head_bytes),
-        "change": signed(module.delta),
+        "change": format_signed(module.delta),
         "change, bytes": module.delta,
         "why": "",
         "source": "",
@@ -181,10 +179,10 @@ def _module_line(module: ModuleRow) -> dict[str, object]:
 def _part_line(part: PeakRow) -> dict[str, object]:
     source = part.provenance.source
     return {
-        "module and buffer": f"{INDENT}{INDENT}{part.name}",
+        "module and buffer": f"{INDENT}{INDENT}{without_module(part.label)}",
         "base": format_bytes(part.base_bytes) if part.base_bytes else "",
         "head": format_bytes(part.head_bytes) if part.head_bytes else "",
-        "change": signed(part.delta),
+        "change": format_signed(part.delta),
         "change, bytes": part.delta,
         "why": str(part.cause or "same"),
         "source": str(source or ""),
@@ -195,7 +193,8 @@ def _part_line(part: PeakRow) -> dict[str, object]:
 def _changes_table(rows: Sequence[DiffRow]) -> pd.DataFrame:
     table = pd.DataFrame(
         {
-            "buffer": [names(row) for row in rows],
+            "buffer": [names(row)[0] for row in rows],
+            "in graph": [names(row)[1] for row in rows],
             "what": [", ".join(row.changes) for row in rows],
             "base": [format_bytes(row.base_bytes) if row.base else "" for row in rows],
             "head": [format_bytes(row.head_bytes) if row.head else "" for row in rows],
@@ -207,7 +206,8 @@ def _changes_table(rows: Sequence[DiffRow]) -> pd.DataFrame:
             "kind": [row.provenance.kind for row in rows],
         }
     )
-    return table.drop(columns=[name for name in ("module", "source") if table[name].eq("").all()])
+    silent = [name for name in ("module", "source") if table[name].eq("").all()]
+    return table.drop(columns=[*silent, *["in graph"] * table["buffer"].equals(table["in graph"])])
 
 
 def _scope(comparison: Comparison) -> str:

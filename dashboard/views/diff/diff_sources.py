@@ -91,7 +91,7 @@ def pick_sides() -> tuple[tuple[Document, str], tuple[Document, str]]:
     with row[0]:
         base = _pick("base")
     with row[1]:
-        st.button("", icon=":material/swap_horiz:", key="swap", help="Exchange base and head", on_click=_swap)
+        st.button("", icon=":material/swap_horiz:", key="swap", help="Swap base and head", on_click=_swap)
     with row[2]:
         head = _pick("head")
     with row[3]:
@@ -157,7 +157,7 @@ def _instead(side: str, asked: str) -> tuple[str, Document]:
             return key, state.load_either(key)
         except MemplanError:
             continue
-    raise MemplanError("the example graphs are not there: install memplan anew")
+    raise MemplanError("the example graphs are missing: reinstall memplan")
 
 
 def _pick_strategy(base: Document, head: Document) -> str:
@@ -169,7 +169,7 @@ def _pick_strategy(base: Document, head: Document) -> str:
         "Strategy",
         names,
         format_func=controls.strategy_label(brought),
-        help="Plans both sides. greedy_by_size gives the same plan on every machine.",
+        help="Used for both sides. greedy_by_size gives the same plan on every machine.",
         **chooses("strategy", current, "diff_strategy_widget"),
     )
     return current
@@ -195,7 +195,7 @@ def _pick_options(side: str, document: Document, both: str) -> str:
             **chooses(f"{side}_strategy", own),
         )
         if planning_options.can_prepare(document):
-            planning_options.show_switches(how, f"{side}_")
+            planning_options.show_switches(document, f"{side}_")
             pick_symbols(document, f"{side}_")
         else:
             planning_options.keep_part(document, f"{side}_")

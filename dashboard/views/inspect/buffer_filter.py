@@ -10,11 +10,12 @@ from math import prod
 
 import numpy as np
 import regex
-from memplan_dashboard.widgets.controls import MOST_PATTERN
 from numpy.typing import NDArray
 
 from memplan_engine import MemplanError, Problem, find_provenance
+from memplan_engine.analysis.buffer_names import buffer_names
 
+MOST_PATTERN = 200
 MOST_SECONDS = 1.0
 """A pattern can be made to run for ever; this is where it ends, in seconds of processor time, all buffers
 together …"""
@@ -37,6 +38,20 @@ _IN_LINE = re.compile(
     re.VERBOSE,
 )
 """Patterns that never match a line break: of these all texts can be searched as one."""
+
+
+def pattern_of(typed: str) -> str:
+    """The regular expression for what was typed: that between slashes, "/attn|mlp/", else one that finds the
+    text as it stands."""
+    if len(typed) > 2 and typed.startswith("/") and typed.endswith("/"):
+        return typed[1:-1]
+    return re.escape(typed)
+
+
+def typed_of(pattern: str) -> str:
+    """What is typed for `pattern`."""
+    text = re.sub(r"\\(.)", r"\1", pattern, flags=re.DOTALL)
+    return text if pattern_of(text) == pattern else f"/{pattern}/"
 
 
 def misses(problem: Problem, pattern: str) -> NDArray[np.bool_] | None:
@@ -115,6 +130,8 @@ def _texts(problem: Problem) -> Sequence[str]:
     if problem.origin is None:
         return problem.names
     return [
-        f"{name}\n{origin.kind}\n{origin.module}"
-        for name, origin in zip(problem.names, find_provenance(problem), strict=True)
+        f"{name}\n{label}\n{origin.kind}\n{origin.module}"
+        for name, label, origin in zip(
+            problem.names, buffer_names(problem), find_provenance(problem), strict=True
+        )
     ]

@@ -19,6 +19,7 @@ from memplan_dashboard.widgets.tables import MOST_ROWS, SHARE, selectable, whole
 from numpy.typing import NDArray
 
 from memplan_engine import Graph, Peak, Plan, find_provenance
+from memplan_engine.analysis.buffer_names import buffer_names
 from memplan_engine.analysis.provenance import OP_PROPERTIES
 from memplan_engine.analysis.training_phases import is_training
 from memplan_engine.reporters.figure_list import shown_columns
@@ -79,7 +80,7 @@ def _show_all(facts: PlanFacts, selected: int | None, missed: NDArray[np.bool_] 
     if len(shown) > MOST_ROWS:
         st.caption(
             f"The largest {MOST_ROWS:,} of {len(shown):,} buffers{' found' if missed is not None else ''}. "
-            "One that is selected in the chart is always among them."
+            "The selected buffer is always among them."
         )
     _selectable(_rows_of(facts.plan, buffers), buffers, selected, "all", facts)
 
@@ -115,9 +116,15 @@ def _peak_rows(peak: Peak) -> pd.DataFrame:
 
 def _rows_of(plan: Plan, buffers: Sequence[int]) -> pd.DataFrame:
     problem, origins = plan.problem, find_provenance(plan.problem)
+    labels = buffer_names(problem)
     rows = pd.DataFrame(
         {
-            "buffer": [problem.names[buffer] for buffer in buffers],
+            "buffer": [labels[buffer] for buffer in buffers],
+            **(
+                {"in graph": [problem.names[buffer] for buffer in buffers]}
+                if labels is not problem.names
+                else {}
+            ),
             "size": [format_bytes(int(problem.size[buffer])) for buffer in buffers],
             "bytes": problem.size[buffers],
             "offset": plan.offsets[buffers],

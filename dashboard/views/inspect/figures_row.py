@@ -1,56 +1,95 @@
-"""The row of figures above the chart, the certificate, and what the validator says."""
+"""What the page says first: the peak in one sentence, the figures, and what the validator says."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import streamlit as st
 from memplan_dashboard.session.messages import plain
 from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.session.searches import verdict_of
-from memplan_dashboard.widgets.controls import QUIET
 
 from memplan_engine import Verdict
-from memplan_engine.analysis.claims import counted, left_out
+from memplan_engine.analysis.claims import counted, left_out, optimal_for, over_bound
+from memplan_engine.analysis.device_memory import on_device
+from memplan_engine.analysis.peak import contents_of
 from memplan_engine.analysis.plan_figures import PlanFigures
+from memplan_engine.analysis.tied_peaks import tied_peaks
 from memplan_engine.formats.memplan_json.graph_format import About
 from memplan_engine.reporters.figure_list import figure_cards
-from memplan_engine.reporters.plan_tables import certificate
+from memplan_engine.reporters.peak_report import headline
+from memplan_engine.reporters.plan_tables import certificate, planner
 from memplan_engine.units import format_bytes
 
 MOST_VIOLATIONS = 20
-Tone = Literal["normal", "inverse", "off"]
+MOST_TIES = 16
+Tone = Literal["green", "red", "orange"]
 CAPACITY: dict[Verdict, tuple[str, Tone, str | None]] = {
-    Verdict.FITS: ("arena fits", "normal", None),
+    Verdict.FITS: ("Fits", "green", None),
     Verdict.UNDECIDED: (
-        "this plan does not fit",
-        "off",
+        "This plan does not fit",
+        "orange",
         "The lower bound is within the capacity, so that a smaller plan may fit. Strategies that search look "
         "for one.",
     ),
-    Verdict.DOES_NOT_FIT: ("does not fit", "inverse", "No plan fits: the lower bound is above the capacity."),
+    Verdict.DOES_NOT_FIT: ("Does not fit", "red", "No plan fits: the lower bound is above the capacity."),
 }
 """What is known of a capacity: words, their colour, and what stands behind them."""
 
 
-def show_figures(facts: PlanFacts, capacity: int | None) -> None:
-    """Arena, bound, peak, holes, saving and capacity of a plan."""
-    plan = facts.plan
+def show_headline(facts: PlanFacts, step: int | None = None) -> None:
+    """What the peak, or what is alive at another `step`, is made of, in one sentence."""
     _lesson(facts.document.about)
-    (arena, _), *rest = figure_cards(facts.figures, "page")
-    row = st.container(key="figures").columns(1 + len(rest) + bool(capacity), gap="small")
-    tone: Tone = "normal" if plan.optimal else "off"
-    told = ". ".join(filter(None, (_total(facts.figures), f"Counted: {counted(plan.problem)}")))
-    row[0].metric(arena.label, arena.value, arena.note, delta_color=tone, delta_arrow="off", help=told)
-    for column, (card, meaning) in zip(row[1:], rest, strict=False):
-        note = plain(card.note) or None
-        column.metric(card.label, card.value, note, **QUIET, help=meaning or None)
-    if capacity:
-        words, tone, why = CAPACITY[verdict_of(plan, capacity)]
-        room = format_bytes(capacity - plan.arena_bytes)
-        row[-1].metric("Capacity headroom", room, words, delta_color=tone, delta_arrow="off", help=why)
-    st.caption(plain(" · ".join(_notes(facts))))
+    problem = facts.plan.problem
+    at_peak = step is None or step == facts.peak.step
+    contents = facts.peak if step is None or at_peak else contents_of(problem, step)
+    subject, colon, rest = headline(contents, problem, at_peak).partition(": ")
+    with st.container(key="headline"):
+        made_of = f" :gray[{plain(rest)}]" if rest else ""
+        st.subheader(plain(subject + colon.rstrip()) + made_of, anchor=False)
+
+
+def show_figures(facts: PlanFacts, capacity: int | None, prove: Callable[[], None]) -> None:
+    """The verdict on a plan, its figures and the capacity, a chip each, with the exact bytes and what stands
+    behind them when it is pointed at; `prove` shows what proves the capacity, when it is asked for."""
+    plan = facts.plan
+    with st.container(key="figures", horizontal=True, vertical_alignment="center", gap="small"):
+        if not facts.report.valid:
+            st.badge("Not valid", icon=":material/error:", color="red")
+        elif plan.optimal:
+            verdict = f"Optimal for {optimal_for(plan.problem)}"
+            st.badge(verdict, icon=":material/check:", color="green", help=plain(certificate(plan)))
+        else:
+            verdict = f"Not proved optimal, {over_bound(plan)}"
+            st.badge(plain(verdict), color="gray", help=plain(certificate(plan)))
+        if capacity:
+            words, tone, why = CAPACITY[verdict_of(plan, capacity)]
+            room = capacity - plan.arena_bytes
+            spare = f"{format_bytes(abs(room))} {'to spare' if room >= 0 else 'over the capacity'}"
+            st.badge(f"{words}, {spare}", color=tone, help=why)
+            proof = st.popover("Prove it", type="tertiary", key="proof", on_change="rerun")
+            if proof.open:
+                with proof:
+                    prove()
+        ties = tied_peaks(plan.problem)
+        if len(ties) > 1:
+            where = ", ".join(f"{tie.module or 'step'} {tie.step:,}".strip() for tie in ties[:MOST_TIES])
+            told = f"One of them alone changes nothing. First steps: {where}"
+            st.badge(f"{len(ties)} places reach the same peak", color="blue", help=plain(told))
+        if device := on_device(plan.problem):
+            parts = " · ".join(f"{name} {format_bytes(nbytes)}" for name, nbytes in device.items())
+            told = f"At the highest step: {parts}. Over the steps: Layout, below"
+            st.badge(f"On the device {format_bytes(sum(device.values()))}", color="gray", help=plain(told))
+        for card, meaning in figure_cards(facts.figures, "page"):
+            told = ". ".join(filter(None, (card.exact, card.note, meaning)))
+            st.badge(plain(f"{card.label} {card.value}"), color="gray", help=plain(told))
     _violations(facts)
+
+
+def show_notes(facts: PlanFacts) -> None:
+    """What stands behind the figures: the certificate, what is counted and what is not."""
+    st.caption(plain(" · ".join(filter(None, (*_notes(facts), _total(facts.figures))))))
 
 
 def _lesson(about: About) -> None:
@@ -68,18 +107,17 @@ def _notes(facts: PlanFacts) -> list[str]:
     plan, problem = facts.plan, facts.plan.problem
     notes = [
         certificate(plan),
-        *([f"{format_bytes(plan.total_bytes)} in all"] if plan.workspace_bytes else []),
+        *([f"{format_bytes(plan.total_bytes)} total"] if plan.workspace_bytes else []),
         f"{len(problem):,} buffers, {problem.steps:,} steps",
     ]
-    found_by = dict(plan.parameters).get("found_by")
-    if found_by:
-        notes.append(f"found by {found_by}")
+    if found_by := planner(plan):
+        notes.append(f"planner: {found_by}")
     if plan.threads > 1:
         notes.append(f"on {plan.threads} threads")
     if plan.cut_short:
-        notes.append(f"cut short after {plan.seconds:.1f} s")
+        notes.append(f"stopped after {plan.seconds:.1f} s")
     if constants := facts.figures.constants:
-        notes.append(f"constants {format_bytes(constants)} in a region of their own")
+        notes.append(f"weights {format_bytes(constants)} (separate)")
     unknown = left_out(problem)
     # What else an eager run holds stands with the arena.
     scope = counted(problem).partition(": ")[0]
@@ -91,7 +129,7 @@ def _total(figures: PlanFigures) -> str:
     if not figures.workspace:
         return ""
     workspace = f"{format_bytes(figures.workspace)} of {figures.workspace_name}"
-    return f"{format_bytes(figures.total)} in all with {workspace} beside the arena"
+    return f"{format_bytes(figures.total)} total with {workspace} outside the arena"
 
 
 def _violations(facts: PlanFacts) -> None:

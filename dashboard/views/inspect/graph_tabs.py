@@ -24,7 +24,7 @@ from memplan_engine.units import format_bytes, format_percent
 
 ALL = "all of them"
 MOST_FORMULA = 400
-_REWRITTEN = {"op": "op", "way": "way", "tenant": "tensor", "home": "lives in", "bytes": "size"}
+_REWRITTEN = {"op": "op", "way": "way", "tenant": "tensor", "home": "stored in", "bytes": "size"}
 _KEPT = {"op": "op", "tensor": "tensor", "reason": "reason", "other": "because of", "bytes": "size"}
 
 
@@ -79,8 +79,8 @@ def show_reuse(facts: PlanFacts) -> None:
     with errors_shown():
         rows = plan_facts.savings_of(facts.document)
         st.caption(
-            "Both are off by default: switch them on in Options. A checker that shares no code with the "
-            "transforms proves each before it is planned."
+            "Both are off by default: switch them on in Options. An independent checker verifies each "
+            "rewrite before it is planned."
         )
         st.dataframe(_ways(rows), hide_index=True)
         both = rows[-1].reused
@@ -93,7 +93,7 @@ def show_reuse(facts: PlanFacts) -> None:
             ]
             _rewrites(f"{len(both.rewrites):,} rewritten with both", rewritten, _REWRITTEN)
         with right:
-            _rewrites(f"{len(both.kept):,} left as they were", kept_table(both), _KEPT)
+            _rewrites(f"{len(both.kept):,} not rewritten", kept_table(both), _KEPT)
 
 
 def _ways(rows: tuple[Saving, ...]) -> pd.DataFrame:
@@ -121,7 +121,7 @@ def show_sizes(facts: PlanFacts) -> None:
     """One symbol's curve, then the check over the whole range, the partition schema and buckets."""
     symbols = [symbol for symbol in symbols_of(facts.document) if symbol.hint is not None]
     if not symbols:
-        st.info("The sizes of this graph depend on the data: there is no range to go through.")
+        st.info("The sizes in this graph are data-dependent: there is no range to sweep.")
         return
     names = [symbol.name for symbol in symbols]
     chosen = state.get("over") if state.get("over") in names else names[0]
@@ -139,14 +139,14 @@ def _curve(facts: PlanFacts, symbol: str) -> None:
     others = ", ".join(f"{name} = {value:,}" for name, value in swept.others)
     st.caption(
         plain(
-            f"Arena by {swept.strategy} over {symbol}{f' with {others}' if others else ''}. The partition "
-            "plan is one assignment for all values, decided at the hint; the others are planned anew at "
-            f"each. {_beside(swept)}"
+            f"Arena by {swept.strategy} over {symbol}{f' with {others}' if others else ''}. The "
+            "partition plan is one assignment for all values, made at the hint; the others are "
+            f"replanned at each value. {_beside(swept)}"
         )
     )
     if swept.skipped:
         left_out = ", ".join(f"{value:,}" for value in swept.skipped)
-        st.caption(f"Left out, for a size is negative or not whole there: {left_out}.")
+        st.caption(f"Skipped, because a size is negative or fractional there: {left_out}.")
     st.plotly_chart(
         size_curve.figure(size_curve.data(swept, now)), key="size_curve", config={"displayModeBar": False}
     )
@@ -158,7 +158,8 @@ def _beside(swept: Sweep) -> str:
         return f"Counted: {scope_words(swept.scope)}."
     most = max(swept.workspace)
     value = swept.values[swept.workspace.index(most)]
-    return f"What ops hold lies beside the arena: up to {format_bytes(most)}, at {swept.symbol} = {value:,}."
+    at = f"{swept.symbol} = {value:,}"
+    return f"Temporaries and workspaces lie outside the arena: up to {format_bytes(most)}, at {at}."
 
 
 def _range(facts: PlanFacts) -> None:
@@ -168,8 +169,8 @@ def _range(facts: PlanFacts) -> None:
     (st.success if report.valid else st.warning)(plain(f"The offsets shown: {report.summary}"), icon=icon)
     if facts.plan.strategy == PARTITION and not report.valid:
         st.caption(
-            "Which buffers share a partition holds for every value; the offsets move with the sizes of the "
-            "partitions, so they are made anew for each."
+            "The partitions hold for every value; their offsets change with their sizes and are "
+            "recomputed for each."
         )
     limits = dict(report.limits)
     st.dataframe(
@@ -215,10 +216,10 @@ def _short(text: str) -> str:
 
 def _buckets(facts: PlanFacts, symbol: str) -> None:
     text = st.text_input(
-        f"Buckets of {symbol}: largest values",
+        f"Buckets of {symbol}: upper limits",
         key="buckets_widget",
         placeholder="128, 256, 512",
-        help="A plan is made at each and used for all values below it.",
+        help="A plan is made at each limit and used for all values up to it.",
     )
     highs = _numbers(text)
     if highs:

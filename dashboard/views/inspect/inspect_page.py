@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
-import re
+from dataclasses import dataclass
 
 import numpy as np
 import streamlit as st
-from memplan_dashboard.plan_view import plan_view
+from memplan_dashboard.plan_view import Found, plan_view
 from memplan_dashboard.session import scenarios, searches, state
 from memplan_dashboard.session.documents import Document
 from memplan_dashboard.session.messages import NOTHING_TO_PLACE, errors_shown, show_error, show_note
 from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.session.scenarios import ScenarioView
 from memplan_dashboard.session.searches import Search
-from memplan_dashboard.views.inspect.buffer_filter import misses
+from memplan_dashboard.views.inspect.buffer_filter import MOST_PATTERN, misses, pattern_of, typed_of
 from memplan_dashboard.views.inspect.buffer_tables import show_tables
-from memplan_dashboard.views.inspect.figures_row import show_figures
+from memplan_dashboard.views.inspect.downloads import show_downloads
+from memplan_dashboard.views.inspect.figures_row import show_figures, show_headline, show_notes
+from memplan_dashboard.views.inspect.fits import show_proof
 from memplan_dashboard.views.inspect.memory_tabs import reserved_curve
-from memplan_dashboard.views.inspect.what_if_view import show_bar, show_what_if
+from memplan_dashboard.views.inspect.recording_story import show_story
+from memplan_dashboard.views.inspect.suggestions import show_suggestions
+from memplan_dashboard.views.inspect.what_if_view import FAULT, show_bar, show_what_if
 from memplan_dashboard.widgets import controls, planning_options
 from memplan_dashboard.widgets.buffer_details import show_buffer
-from memplan_dashboard.widgets.plan_panels import make_panel
+from memplan_dashboard.widgets.plan_panels import has_panes, make_panel
 from memplan_dashboard.widgets.planning_options import pick_symbols
 from memplan_dashboard.widgets.search_panel import settle, show_search
 from numpy.typing import NDArray
 
-from memplan_engine import FigureStyle, MemplanError, ReportNotes
+from memplan_engine import MemplanError
 from memplan_engine.plotting.colouring import COLOURINGS
-from memplan_engine.plotting.png_figure import to_png
-from memplan_engine.plotting.svg_figure import to_svg
-from memplan_engine.reporters.html.report_html import to_html
+from memplan_engine.what_if.edits import Pin
 
 LAST = "last_strategy"
+WHY = "why_here"
+HEIGHT = 396
+"""Of the chart, CSS pixels: with it all of the answer is above the fold of a screen 900 pixels high."""
+ACTIONS = {
+    "why": ("Why here?", "Replay the decision that placed it"),
+    "pin": ("Pin", "Keep it at this offset, whatever else changes"),
+    "what_if": ("What if …", "Another size, lifetime or alignment, and the plan with it"),
+}
+"""What can be done with the buffer that is selected: label and help."""
 
 
 def _facts(document: Document, strategy: str, capacity: int | None) -> tuple[PlanFacts, Search | None] | None:
@@ -58,11 +69,16 @@ def _facts(document: Document, strategy: str, capacity: int | None) -> tuple[Pla
 
 def _dimmed(document: Document, pattern: str) -> NDArray[np.bool_] | None:
     with errors_shown():
-        dimmed = misses(document.problem, pattern)
-        if dimmed is not None:
-            st.caption(f"{int((~dimmed).sum()):,} of {len(dimmed):,} buffers found")
-        return dimmed
+        return misses(document.problem, pattern)
     return None
+
+
+def _found(document: Document, pattern: str, dimmed: NDArray[np.bool_] | None) -> Found:
+    """What the search field of the chart shows."""
+    if dimmed is None:
+        return Found("", typed_of(pattern), 0, 0)
+    rows = np.flatnonzero(~dimmed)
+    return Found(pattern, typed_of(pattern), len(rows), int(document.problem.size[rows].sum()))
 
 
 def _changed_facts(
@@ -81,15 +97,22 @@ def _changed_facts(
     return (view, before, *planned) if planned else None
 
 
-def _chart(
-    facts: PlanFacts,
-    view: ScenarioView,
-    colour: str,
-    dimmed: NDArray[np.bool_] | None,
-    capacity: int | None,
-    before: PlanFacts | None,
-) -> int | None:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shown:
+    """What the page is about: the choices above the chart, and the plan."""
+
+    view: ScenarioView
+    facts: PlanFacts
+    before: PlanFacts | None
+    colour: str
+    pattern: str
+    capacity: int | None
+    dimmed: NDArray[np.bool_] | None
+
+
+def _chart(shown: _Shown) -> int | None:
     """Draw the plan; gives the selected buffer."""
+    view, facts, colour, before = shown.view, shown.facts, shown.colour, shown.before
     document = facts.document
     colouring = COLOURINGS[colour](document.problem)
     if view.is_changed:
@@ -99,64 +122,53 @@ def _chart(
             make_panel(
                 facts,
                 colouring,
-                dimmed,
-                capacity,
+                shown.dimmed,
+                shown.capacity,
                 before.plan.arena_bytes if before and view.is_changed else None,
                 None if view.is_changed else reserved_curve(document),
+                panes=True,
             )
         ],
         palette=colouring.palette,
         legend=colouring.legend,
         selected=document.index_of.get(state.get("selected")),
         key="inspect_view",
+        height=HEIGHT,
         on_select=controls.select(document.problem),
+        marks=controls.marked_steps(document.problem),
+        on_mark=controls.mark,
+        find=_found(document, shown.pattern, shown.dimmed),
+        on_find=lambda text: state.choose(find=pattern_of(text)),
         rows=view.rows,
+        actions=ACTIONS,
+        on_action=lambda name, buffer: _act(name, buffer, facts, view),
     )
     return event.selected
 
 
-def _downloads(facts: PlanFacts, colour: str) -> None:
-    """Buttons for the report and, in the colouring that is shown, the figures."""
-    plan, style = facts.plan, FigureStyle(colour_by=colour)
-    name = f"{_file_name(plan.problem.name)}_{plan.strategy}"
-    notes = ReportNotes(file=facts.document.label)
-    with st.container(key="downloads", horizontal=True, horizontal_alignment="right"):
-        st.download_button(
-            "Download report",
-            lambda: to_html(plan, notes=notes).encode(),
-            f"{name}.html",
-            "text/html",
-            icon=":material/download:",
-            type="tertiary",
-            on_click="ignore",
-            help="One page that opens offline: chart and tables. `memplan report` compares strategies, too.",
-        )
-        st.download_button(
-            "SVG",
-            lambda: to_svg(plan, style).encode(),
-            f"{name}.svg",
-            "image/svg+xml",
-            type="tertiary",
-            on_click="ignore",
-        )
-        st.download_button(
-            "PNG",
-            lambda: to_png(plan, style),
-            f"{name}.png",
-            "image/png",
-            type="tertiary",
-            on_click="ignore",
-        )
+def _act(name: str, buffer: int, facts: PlanFacts, view: ScenarioView) -> None:
+    """Carry out one of ACTIONS."""
+    problem = facts.plan.problem
+    if not 0 <= buffer < len(problem):
+        return
+    chosen = problem.names[buffer]
+    if name == "pin":
+        try:
+            scenarios.attempt(view, Pin(chosen, int(facts.plan.offsets[buffer])))
+        except MemplanError as error:
+            st.session_state[FAULT] = str(error)
+    elif name == "what_if":
+        state.choose(selected=chosen, tab="What if")
+    else:
+        state.choose(selected=chosen)
+        # A callback cannot change the page; the run that follows it does.
+        st.session_state[WHY] = chosen
 
 
-def _file_name(text: str) -> str:
-    """`text` as every file system takes it."""
-    return re.sub(r"[^\w.+-]", "_", text)[:80] or "plan"
-
-
-def _page() -> None:
+def _answer() -> _Shown | None:
+    """The choices, and what the peak is made of in words; None where there is nothing to draw."""
     document = state.current_document()
-    row = controls.row([2.2, 1.7, 1.2, 1.5, 1.1, 1.1])
+    row = controls.row([2.4, 1.9, 1.3, 1.3, 1.1])
     with row[0]:
         controls.pick_document()
     with row[1]:
@@ -164,34 +176,60 @@ def _page() -> None:
     with row[2]:
         colour = controls.pick_colouring(document)
     with row[3]:
-        pattern = controls.pick_search()
-    with row[4]:
         capacity = controls.pick_capacity()
-    with row[5]:
+    with row[4]:
         planning_options.pick_preparation(document)
     show_note(controls.wrong_strategy(document))
     pick_symbols(document)
     shown = _changed_facts(scenarios.scenario_view(document), strategy, capacity)
     if shown is None:
-        return
+        return None
     view, before, facts, search = shown
-    show_figures(facts, capacity)
+    show_story(view.original, facts)
+    if len(facts.plan.problem):
+        show_headline(facts, controls.marked_steps(facts.plan.problem)[0])
+    show_figures(facts, capacity, lambda: show_proof(view, facts, capacity or 0))
+    if len(facts.plan.problem):
+        show_suggestions(view, strategy, capacity)
     if search is not None:
         show_search(search)
     if not len(facts.plan.problem):
         st.info(NOTHING_TO_PLACE)
-        return
-    dimmed = _dimmed(facts.document, pattern)
-    selected = _chart(facts, view, colour, dimmed, capacity, before)
-    _downloads(facts, colour)
-    if selected is not None:
+        return None
+    pattern = state.get("find")[:MOST_PATTERN]
+    return _Shown(view, facts, before, colour, pattern, capacity, _dimmed(facts.document, pattern))
+
+
+def _evidence(shown: _Shown, selected: int | None) -> None:
+    """What stands behind the figures, what there is to take away, and the tables."""
+    facts = shown.facts
+    show_notes(facts)
+    show_downloads(facts, shown.colour)
+    if selected is not None and not has_panes(facts.plan.problem):
         with st.container(border=True, key="details"):
             st.markdown("**Selected buffer**")
             st.text(facts.plan.problem.names[selected])
             with st.container(key="facts"):
                 columns = st.columns(2)
             show_buffer(facts, selected, columns)
-    show_tables(facts, selected, lambda: show_what_if(view, facts, selected, capacity), dimmed)
+    what_if = lambda: show_what_if(shown.view, facts, selected)  # noqa: E731
+    show_tables(facts, selected, what_if, shown.dimmed)
+
+
+def _page() -> None:
+    if why := st.session_state.pop(WHY, None):
+        st.switch_page("views/replay_strategy.py", query_params={"buffer": why})
+    # Each part has its place from the first: an element that another run finds at another place, as behind a
+    # spinner that is gone, may stay hidden in Streamlit 1.67.
+    answer, picture, evidence = st.container(), st.container(), st.container()
+    with answer:
+        shown = _answer()
+    if shown is None:
+        return
+    with picture:
+        selected = _chart(shown)
+    with evidence:
+        _evidence(shown, selected)
 
 
 _page()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import streamlit as st
-from memplan_dashboard.charts import layout_bar, reserved_over_time
+from memplan_dashboard.charts import layout_bar, phase_areas, reserved_over_time
 from memplan_dashboard.charts.reserved_over_time import Curve
 from memplan_dashboard.session import documents
 from memplan_dashboard.session.documents import Document
@@ -13,8 +13,11 @@ from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.widgets.tables import MOST_ROWS, show_table, whole
 
 from memplan_engine import MemplanError, Plan
+from memplan_engine.analysis.device_memory import CATEGORIES as DEVICE_CATEGORIES
+from memplan_engine.analysis.device_memory import DeviceMemory, device_memory
 from memplan_engine.analysis.layout import Layout, make_layout
 from memplan_engine.analysis.positional import object_summary, object_table
+from memplan_engine.plotting.colouring import CATEGORIES
 from memplan_engine.recordings.cost import OverTime, memory_over_time
 from memplan_engine.units import format_bytes, format_percent
 
@@ -23,9 +26,19 @@ STRIP_POINTS = 8192
 
 def show_layout(facts: PlanFacts) -> None:
     """Constants, activations and workspaces as one picture and one table."""
+    memory = device_memory(facts.plan.problem)
+    if memory is not None:
+        st.caption(
+            plain(
+                f"On the device at most {format_bytes(memory.peak_bytes)} at one step, with what the caller "
+                "brings. Not counted: what an eager run or its allocator holds beside that."
+            )
+        )
+        chart = phase_areas.figure(device_areas(memory))
+        st.plotly_chart(chart, key="device_memory", config={"displayModeBar": False})
     layout = make_layout(facts.plan)
-    parts = " · ".join(f"{region.kind} {format_bytes(region.nbytes)}" for region in layout.regions)
-    st.caption(plain(f"{format_bytes(layout.nbytes)} in all: {parts}"))
+    parts = " · ".join(f"{region.kind.words} {format_bytes(region.nbytes)}" for region in layout.regions)
+    st.caption(plain(f"{format_bytes(layout.nbytes)} total: {parts}"))
     st.plotly_chart(
         layout_bar.figure(layout_bar.data(layout)), key="layout_bar", config={"displayModeBar": False}
     )
@@ -36,11 +49,17 @@ def show_layout(facts: PlanFacts) -> None:
     show_table(rows, whole("offset", "address", "bytes"), key="layout_table")
 
 
+def device_areas(memory: DeviceMemory) -> phase_areas.Areas:
+    """The stack by category, weights lowest."""
+    colours = {name: light for name, (light, _) in zip(DEVICE_CATEGORIES, CATEGORIES, strict=False)}
+    return phase_areas.Areas(memory.start, memory.end, memory.live, colours)
+
+
 def _layout_rows(layout: Layout) -> pd.DataFrame:
     entries = [(region, entry) for region in layout.regions for entry in region.entries]
     return pd.DataFrame(
         {
-            "region": [str(region.kind) for region, _ in entries],
+            "region": [region.kind.words for region, _ in entries],
             "entry": [entry.name for _, entry in entries],
             "size": [format_bytes(entry.nbytes) for _, entry in entries],
             "bytes": [entry.nbytes for _, entry in entries],
@@ -92,7 +111,7 @@ def reserved_curve(document: Document) -> Curve | None:
     if not is_recorded(document):
         return None
     try:
-        over = _over_time(document.key, document.options.part, documents.version_of(document.key))
+        over = over_time_of(document)
     except MemplanError:
         # The tab says why.
         return None
@@ -107,9 +126,8 @@ def _strip_curve(over: OverTime) -> tuple[OverTime, Curve]:
 
 def show_reserved(document: Document) -> None:
     """The curve of both, with what fragmentation cost below it."""
-    key, part = document.key, document.options.part
     with errors_shown():
-        over = _over_time(key, part, documents.version_of(key))
+        over = over_time_of(document)
         if not over.knows_reserved:
             st.info("This file does not say what was reserved of the device, only what was in use.")
             return
@@ -129,6 +147,11 @@ def summary(over: OverTime) -> str:
     )
     failed = len(over.failures)
     return f"{told}; out of memory {failed:,} × (dotted)" if failed else told
+
+
+def over_time_of(document: Document) -> OverTime:
+    """What was live and reserved in a recording; raises MemplanError."""
+    return _over_time(document.key, document.options.part, documents.version_of(document.key))
 
 
 @st.cache_resource(max_entries=8, show_spinner="Reading the recording …")

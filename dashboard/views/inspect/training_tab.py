@@ -16,8 +16,8 @@ from memplan_engine.analysis.training_phases import (
     MinCutDifference,
     Saved,
     min_cut_difference,
-    phase_steps,
-    saved_activations,
+    phase_peaks,
+    saved_storages,
 )
 from memplan_engine.formats.memplan_json.graph_format import About
 from memplan_engine.fx_estimator.fx_estimates import COUNTED
@@ -44,26 +44,18 @@ def areas_of(problem: Problem) -> phase_areas.Areas:
 
 
 def _phases(facts: PlanFacts, graph: Graph) -> None:
-    saved = saved_activations(graph)
-    nbytes = {storage.name: storage.nbytes for storage in graph.storages}
-    profile, origin = facts.profile, facts.plan.problem.origin
-    assert origin, "a document's graph is where its problem comes from"
-    starts = profile.sections.bounds[:-1]
-    ends = profile.sections.bounds[1:]
-    stretches = phase_steps(graph, origin.schedule)
-    row = st.container(key="figures_training").columns(1 + len(stretches))
+    saved, peaks = saved_storages(graph), phase_peaks(facts.plan.problem)
+    row = st.container(key="figures_training").columns(1 + len(peaks))
     row[0].metric(
         "Saved for backward",
-        format_bytes(sum(nbytes[name] for name in saved)),
+        format_bytes(sum(each.nbytes for each in saved)),
         f"{len(saved):,} storages",
         **QUIET,
-        help="Made by the forward pass, read by the backward pass, and so alive between them.",
+        help="Produced by the forward pass and read by the backward pass, so live in between.",
     )
-    for column, (phase, spans) in zip(row[1:], stretches.items(), strict=True):
-        inside = [(starts < end) & (ends > start) for start, end in spans]
-        top = max(int(profile.live[mask].max(initial=0)) for mask in inside)
-        steps = sum(end - start for start, end in spans)
-        column.metric(f"Peak in {phase}", format_bytes(top), f"{steps:,} steps", **QUIET)
+    for column, peak in zip(row[1:], peaks, strict=True):
+        size = format_bytes(peak.peak_bytes)
+        column.metric(f"Peak in {peak.phase}", size, f"{peak.steps:,} steps", **QUIET)
 
 
 def _estimates(about: About) -> None:
@@ -72,13 +64,14 @@ def _estimates(about: About) -> None:
         return
     st.caption(
         "PyTorch's FX memory estimator on the graphs behind this one. Counted: "
-        f"{COUNTED}. By storages, with unread values held, is what fx.Interpreter needs, to the byte."
+        f"{COUNTED}. By storages, with unused values kept alive, it is what fx.Interpreter needs, to "
+        f"the byte."
     )
     st.dataframe(
         pd.DataFrame(
             {
                 "aliasing rule": [each.rule for each in about.estimates],
-                "values that nobody reads": [each.unread for each in about.estimates],
+                "unused values": [each.unread for each in about.estimates],
                 "forward peak": [format_bytes(each.forward_peak) for each in about.estimates],
                 "baseline": [format_bytes(each.baseline) for each in about.estimates],
                 "backward peak": [format_bytes(each.backward_peak) for each in about.estimates],
@@ -120,7 +113,7 @@ def _difference(difference: MinCutDifference, mine: str, theirs: str) -> None:
             "peak": [format_bytes(each.peak_bytes) for each in (here, there)],
             "at step": [each.peak_step for each in (here, there)],
             "in": [str(each.peak_phase or "") for each in (here, there)],
-            "ops run again": [len(difference.recomputed_by_default), len(difference.recomputed)],
+            "ops recomputed": [len(difference.recomputed_by_default), len(difference.recomputed)],
             "ops moved to backward": [0, len(difference.moved_to_backward)],
         }
     )
@@ -128,8 +121,8 @@ def _difference(difference: MinCutDifference, mine: str, theirs: str) -> None:
         saved, peak = (1 - there.saved_bytes / here.saved_bytes, 1 - there.peak_bytes / here.peak_bytes)
         st.caption(
             plain(
-                f"{theirs} saves {_less(saved)} activations and peaks {_less(peak)} than {mine}; it runs "
-                f"{len(difference.recomputed):,} ops again."
+                f"{theirs} saves {_less(saved)} activations and peaks {_less(peak)} than {mine}; it "
+                f"recomputes {len(difference.recomputed):,} ops."
             )
         )
     st.dataframe(rows, hide_index=True)

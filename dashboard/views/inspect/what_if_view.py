@@ -1,34 +1,26 @@
-"""What if: the bar above the chart, with what the changes come to, and the tab that makes and lists them.
-
-The tab also says whether the plan fits a capacity, and offers the smallest changes that make it fit.
-"""
+"""What if: the bar above the chart, with what the changes come to, and the tab that makes and lists them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-import pandas as pd
 import streamlit as st
 from memplan_dashboard.session import scenarios, state
 from memplan_dashboard.session.messages import plain, show_error
 from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.session.scenarios import ScenarioView
-from memplan_dashboard.session.state import mebibytes_text
-from memplan_dashboard.widgets.tables import SHARE, WHOLE
+from memplan_dashboard.widgets.controls import trend
 
 from memplan_engine import (
     Align,
     Drop,
     Edit,
-    FitReport,
     MemplanError,
     Pin,
     Resize,
     Scenario,
     Shorten,
     Split,
-    Suggestion,
-    Verdict,
 )
 from memplan_engine.formats.csv_tables.csv_writer import to_csv
 from memplan_engine.formats.memplan_json.edits_format import dump_edits
@@ -36,19 +28,13 @@ from memplan_engine.formats.memplan_json.json_file import dumps
 from memplan_engine.reporters.what_if_tables import (
     ROWS,
     edit_words,
-    proof_words,
-    shortage_words,
-    signed,
-    suggestion_words,
-    verdict_words,
 )
-from memplan_engine.units import format_bytes, parse_bytes
-from memplan_engine.what_if.edits import MOST_EDITS, MOST_PARTS
-from memplan_engine.what_if.suggestions.cover import Shortage
+from memplan_engine.units import format_bytes, format_signed, parse_bytes
+from memplan_engine.what_if.edits import MOST_PARTS
 
 HELP = {
-    "arena": "What must be allocated.",
-    "demand": "The most bytes alive at one step.",
+    "arena": "The bytes to allocate.",
+    "demand": "Peak live bytes: the largest sum of live buffers at any step.",
     "packing loss": "Arena minus demand.",
     "lower bound": "No arena can be smaller.",
 }
@@ -56,7 +42,6 @@ FAULT = "what_if_fault"
 ACTIONS = ("Resize", "Drop", "Pin", "Split", "Lifetime", "Align")
 MOST_LISTED = 12
 """How many changes are listed, the latest."""
-MOST_MEMBERS = 500
 
 
 def show_bar(view: ScenarioView, before: PlanFacts | None, after: PlanFacts | None) -> None:
@@ -99,21 +84,20 @@ def _before_and_after(before: PlanFacts, after: PlanFacts) -> None:
         column.metric(
             f"{label[:1].upper()}{label[1:]}, before → after",
             f"{format_bytes(was)} → {format_bytes(now)}" if was != now else format_bytes(now),
-            signed(now - was) if was != now else "unchanged",
-            delta_color="inverse" if was != now else "off",
-            delta_arrow="auto" if was != now else "off",
+            format_signed(now - was) if was != now else "unchanged",
+            **trend(now - was),
             help=HELP[label],
         )
     if new.workspace:
         with_it = f"{format_bytes(old.total)} → {format_bytes(new.total)}"
         st.caption(
-            plain(f"with {format_bytes(new.workspace)} of {new.workspace_name} beside the arena: {with_it}")
+            plain(f"with {format_bytes(new.workspace)} of {new.workspace_name} outside the arena: {with_it}")
         )
     if after.plan.strategy != before.plan.strategy:
         st.caption(plain(f"before: {before.plan.strategy}; after: {after.plan.strategy}"))
 
 
-def show_what_if(view: ScenarioView, facts: PlanFacts, selected: int | None, capacity: int | None) -> None:
+def show_what_if(view: ScenarioView, facts: PlanFacts, selected: int | None) -> None:
     """All of the tab; `facts` are those of the changed plan."""
     with st.container(key="halves_what_if"):
         left, right = st.columns(2, gap="large")
@@ -128,7 +112,6 @@ def show_what_if(view: ScenarioView, facts: PlanFacts, selected: int | None, cap
     with right:
         st.markdown("**Changes**")
         _list(view)
-    show_capacity(view, facts, capacity)
     st.markdown("**Export**")
     _export(view, facts)
 
@@ -141,9 +124,9 @@ def _change(view: ScenarioView, facts: PlanFacts, selected: int) -> None:
     key = f"what_if_{action}_{selected}_{hash(view.scenario.edits)}"
     offset = int(facts.plan.offsets[selected])
     in_bytes: dict[str, tuple[type[Resize | Pin | Align], str, int, str]] = {
-        "Resize": (Resize, "New size", buffer.size, "Bytes, or as 512KiB or 100MB."),
-        "Pin": (Pin, "Offset", offset, "Bytes, or as 512KiB or 100MB. It lies there now."),
-        "Align": (Align, "Alignment", buffer.alignment, "Bytes, or as 4KiB."),
+        "Resize": (Resize, "New size", buffer.size, "In bytes, or as 512KiB or 100MB."),
+        "Pin": (Pin, "Offset", offset, "In bytes, or as 512KiB or 100MB. Shown: where it lies now."),
+        "Align": (Align, "Alignment", buffer.alignment, "In bytes, or as 4KiB."),
     }
     make: Callable[[], Edit]
     if action in in_bytes:
@@ -179,12 +162,16 @@ def _make(view: ScenarioView, make: Callable[[], Edit]) -> None:
 def _list(view: ScenarioView) -> None:
     edits = view.scenario.edits
     if not edits:
-        st.caption("None yet. The plan is made anew at once, and drawn beside the arena before.")
+        st.caption("None yet. Each change replans at once and is drawn beside the original arena.")
     for place, edit in enumerate(edits[-MOST_LISTED:], max(0, len(edits) - MOST_LISTED)):
         words, button = st.columns([6, 1], vertical_alignment="center")
         words.text(f"{place + 1}. {edit_words(edit)}")
         if button.button(
-            "", icon=":material/close:", key=f"what_if_remove_{place}", type="tertiary", help="Take it back"
+            "",
+            icon=":material/close:",
+            key=f"what_if_remove_{place}",
+            type="tertiary",
+            help="Remove this change",
         ):
             _remove(view, place)
     if len(edits) > MOST_LISTED:
@@ -223,102 +210,3 @@ def _export(view: ScenarioView, facts: PlanFacts) -> None:
                 icon=":material/download:",
                 on_click="ignore",
             )
-
-
-def show_capacity(view: ScenarioView, facts: PlanFacts, capacity: int | None) -> None:
-    """The capacity is the one of the row above; here it may be written as 512KiB."""
-    st.markdown("**Does it fit?**")
-    current = _written(capacity)
-    if st.session_state.get("what_if_capacity_was") != capacity:
-        st.session_state.what_if_capacity_was, st.session_state.what_if_capacity = capacity, current
-    st.session_state.setdefault("what_if_capacity", current)
-    text = st.text_input(
-        "Capacity in bytes",
-        key="what_if_capacity",
-        placeholder="512KiB",
-        on_change=_take,
-        help="Bytes, or as 512KiB or 100MB (10^8).",
-    )
-    fault = st.session_state.get("what_if_capacity_fault")
-    if fault and text:
-        show_error(fault)
-        return
-    if not capacity:
-        st.caption("Give a capacity to see whether it fits, and the smallest change that makes it fit.")
-        return
-    _answer(view, scenarios.fit_of(facts.plan, capacity))
-
-
-def _take() -> None:
-    text = st.session_state.what_if_capacity.strip()
-    try:
-        nbytes = parse_bytes(text, "capacity") if text else 0
-    except MemplanError as error:
-        st.session_state.what_if_capacity_fault = str(error)
-        return
-    st.session_state.what_if_capacity_fault = ""
-    st.session_state.what_if_capacity_was = nbytes or None
-    state.choose(capacity=mebibytes_text(nbytes / 2**20))
-
-
-def _written(capacity: int | None) -> str:
-    if not capacity:
-        return ""
-    short = format_bytes(capacity)
-    try:
-        exact = parse_bytes(short) == capacity
-    except MemplanError:
-        # Rounded, it is no whole number of bytes: 10.24 KiB.
-        exact = False
-    return short if exact else str(capacity)
-
-
-def _answer(view: ScenarioView, fit: FitReport) -> None:
-    verdict = fit.decision.verdict
-    kind = st.error if verdict is Verdict.DOES_NOT_FIT else st.success if fit.decision.whole else st.warning
-    kind(plain(verdict_words(fit)))
-    if fit.shortage is not None:
-        st.caption(plain(shortage_words(fit.shortage)))
-    for place, suggestion in enumerate(fit.suggestions):
-        _suggestion(view, fit, suggestion, place)
-    if verdict is not Verdict.FITS and not fit.suggestions:
-        st.caption("No change was found that makes it fit.")
-    if not fit.complete:
-        st.caption("Looked for as long as a page may take; the command line can look longer.")
-    if fit.shortage is not None:
-        with st.expander(f"Who is alive at the {fit.shortage.steps:,} overfull steps"):
-            _members(fit, fit.shortage)
-
-
-def _suggestion(view: ScenarioView, fit: FitReport, suggestion: Suggestion, place: int) -> None:
-    words, button = st.columns([5, 1], vertical_alignment="center")
-    words.text(suggestion_words(suggestion, fit.decision.plan.problem))
-    words.caption(plain(f"arena then {format_bytes(suggestion.arena_bytes)} · {proof_words(suggestion)}"))
-    room = MOST_EDITS - len(view.scenario.edits) - len(suggestion.edits)
-    button.button(
-        "Apply",
-        key=f"what_if_apply_{place}",
-        disabled=room < 0,
-        help=None if room >= 0 else f"An address holds {MOST_EDITS} changes.",
-        on_click=scenarios.attempt,
-        args=(view, *suggestion.edits),
-    )
-
-
-def _members(fit: FitReport, shortage: Shortage) -> None:
-    names, steps = fit.decision.plan.problem.names, shortage.steps
-    members = shortage.members[:MOST_MEMBERS]
-    rows = pd.DataFrame(
-        {
-            "buffer": [names[each.buffer] for each in members],
-            "size": [format_bytes(each.nbytes) for each in members],
-            "bytes": [each.nbytes for each in members],
-            "overfull steps": [each.steps for each in members],
-            "of them": [each.steps / steps for each in members],
-            "enough alone": [each.buffer in shortage.single for each in members],
-        }
-    )
-    columns = {"bytes": WHOLE, "of them": SHARE}
-    st.dataframe(rows, hide_index=True, key="what_if_members", column_config=columns)
-    if len(shortage.members) > MOST_MEMBERS:
-        st.caption(f"and {len(shortage.members) - MOST_MEMBERS:,} more")

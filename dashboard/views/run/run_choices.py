@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.util import find_spec
+from zoneinfo import ZoneInfo
 
 import streamlit as st
 from memplan_dashboard.background.jobs import State
-from memplan_dashboard.background.run_job import Asked, RunJob
-from memplan_dashboard.background.scheduler import JobScheduler
+from memplan_dashboard.background.run_job import PROCESS, Asked, RunJob
+from memplan_dashboard.background.scheduler import AnyJob, JobScheduler
+from memplan_dashboard.background.spare import Spare
 from memplan_dashboard.session import documents, searches, state, uploads
 from memplan_dashboard.widgets.controls import not_listed
 from memplan_examples.small import MODELS, NEED_TRANSFORMERS
@@ -38,13 +42,17 @@ PARTS = (
 def catalogue() -> dict[str, str]:
     """Key → label: files that were given or uploaded, then the models."""
     files = documents.given_runs() | uploads.listed("run")
-    about = {name: (build.__doc__ or "").partition("\n")[0].rstrip(".:") for name, build in MODELS.items()}
-    return files | {f"{MODEL}:{name}": f"{name}: {text}" for name, text in about.items()}
+    return files | {f"{MODEL}:{name}": name for name in MODELS}
+
+
+def about(model: str) -> str:
+    """What `model` is, in a sentence."""
+    return (MODELS[model].__doc__ or "").partition("\n\n")[0]
 
 
 def current_key() -> str:
-    """What the address asks for; the first model unless it does."""
-    return state.get("run") or f"{MODEL}:{FIRST}"
+    """What the address asks for; else the first run of the command line, or a model."""
+    return state.get("run") or next(iter(documents.given_runs()), f"{MODEL}:{FIRST}")
 
 
 def missing(model: str) -> str:
@@ -100,21 +108,66 @@ def scheduler() -> JobScheduler:
     return JobScheduler(lambda session: searches.session_is_alive(session), most=1)
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a run, when it was here, and how many seconds it took."""
+
+    run: RunFile
+    at: datetime
+    seconds: float
+
+    @property
+    def told(self) -> str:
+        """When it ran, by the visitor's clock."""
+        at = self.at.astimezone(_visitors_zone())
+        return f"Ran on {at:%Y-%m-%d} at {at:%H:%M:%S}, in {self.seconds:.1f} s."
+
+
+def _visitors_zone() -> ZoneInfo | None:
+    """The time zone that the browser says it is in; None where that is none."""
+    try:
+        return ZoneInfo(st.context.timezone or "")
+    except (KeyError, ValueError, OSError):
+        return None
+
+
 @st.cache_resource(show_spinner=False)
-def results() -> dict[Asked, RunFile]:
+def results() -> dict[Asked, Outcome]:
     """What came of the runs of late, for all sessions: the same run gives the same bytes."""
     return {}
 
 
+@st.cache_resource(show_spinner=False)
+def spare() -> Spare:
+    """The process that is ready for the next run, whoever's it is."""
+    return Spare(PROCESS, lambda session: searches.session_is_alive(session))
+
+
+def get_ready() -> None:
+    """Have torch loaded by the time that somebody presses Run, unless a run needs the processor now."""
+    if not scheduler().jobs and searches.session_is_alive(searches.session_id()):
+        spare().want(searches.session_id())
+
+
 def current_job() -> RunJob | None:
-    """The session's run, while it is under way, or has failed."""
-    job: RunJob | None = st.session_state.get("run_job")
+    """The session's run, while it is under way, or has failed; that of the visitor's page before it was
+    loaded again, too."""
+    if "run_job" not in st.session_state:
+        of_before = scheduler().take_over(searches.session_id(), uploads.visitor(), _is_run)
+        st.session_state.run_job = of_before
+    job: RunJob | None = st.session_state.run_job
     return job
+
+
+def _is_run(job: AnyJob) -> bool:
+    return isinstance(job, RunJob) and job.state.is_active
 
 
 def begin(asked: Asked) -> None:
     """Run it; the session's other run ends."""
-    job = st.session_state.run_job = RunJob(searches.session_id(), asked, person=uploads.visitor())
+    job = st.session_state.run_job = RunJob(
+        searches.session_id(), asked, person=uploads.visitor(), spare=spare()
+    )
     scheduler().submit(job)
 
 
@@ -123,7 +176,7 @@ def collect(job: RunJob) -> None:
     if job.state is State.DONE and job.result is not None:
         latest = results()
         latest.pop(job.asked, None)
-        latest[job.asked] = job.result
+        latest[job.asked] = Outcome(job.result, datetime.now(UTC), job.seconds)
         for old in list(latest)[:-MOST_RESULTS]:
             del latest[old]
         st.session_state.run_job = None

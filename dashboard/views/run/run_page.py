@@ -23,10 +23,11 @@ FLAGS = {
     "profile": "Time it",
 }
 ABOUT = {
-    "all": "Policy all: what cannot be written in place is copied. Else only what can be lies in the slab.",
+    "all": "Policy all: outputs that cannot be written in place are copied into the slab. Otherwise "
+    "only those that can lie there.",
     "functional": "The functional form of the graph.",
-    "check": "Poison, guards, and every byte compared after every op.",
-    "profile": "Against the model itself and torch's interpreter, in turns.",
+    "check": "Poisoned memory, guard bytes, and every byte compared after every op.",
+    "profile": "Against the original model and torch's interpreter, interleaved.",
 }
 OWN = (
     "This server runs nothing that is uploaded. Run your own model with `memplan run file.py:factory -o "
@@ -34,7 +35,7 @@ OWN = (
 )
 
 EVERY_SECONDS = 0.5
-TAKEN = "Only a run or an observation in JSON is taken here. Below stays what was open before."
+TAKEN = "Only a run or an observation in JSON is taken here. What was open before stays below."
 
 
 def _pick_strategy(current: str) -> None:
@@ -137,17 +138,23 @@ def _model(name: str) -> None:
     if obstacle:
         st.warning(plain(obstacle), icon=":material/extension_off:")
         return
+    st.caption(f"{plain(run_choices.about(name))} A small configuration with random weights.")
     asked = run_choices.asked_for(name)
     job = run_choices.current_job()
     if job is not None:
         run_choices.collect(job)
         if job.state.is_active or job.asked == asked:
             _show_progress(job)
-    result = run_choices.results().get(asked)
-    if result is not None:
-        show_run(result)
-    elif job is None or not job.state.is_active:
-        st.info("A small configuration with random weights. Press **Run**: it takes a few seconds.")
+    running = job.asked if job is not None and job.state.is_active else None
+    outcome = run_choices.results().get(asked)
+    # What is on its way is not what came before.
+    if outcome is not None and running != asked:
+        st.caption(plain(outcome.told))
+        show_run(outcome.run)
+    elif running is None:
+        st.info("Press **Run**. The first run takes the longest: it loads torch.")
+    if running is None:
+        run_choices.get_ready()
 
 
 def _page() -> None:

@@ -49,7 +49,7 @@ def _verdicts(run: RunFile) -> None:
             told = f"safety mode: {check_sentence(run.check)}"
             st.badge(plain(told), icon=":material/shield:", color="green")
         if run.difference == 0:
-            told = "predicted peak is the measured one, to the byte"
+            told = "predicted peak equals the measured one, to the byte"
             st.badge(told, icon=":material/straighten:", color="green")
         if run.plan is None and run.curves:
             st.badge("an observation: nothing was predicted", icon=":material/visibility:", color="gray")
@@ -130,12 +130,12 @@ def _ways(slab: SlabEntry) -> None:
     )
     show_table(rows, {**whole("bytes", "storages"), "of bytes": SHARE, "of storages": SHARE})
     counts = f"views: {slab.views:,} · in-place ops: {slab.in_place:,}"
-    st.caption(plain(f"Nodes that make no memory of their own: {counts}"))
+    st.caption(plain(f"Nodes that allocate nothing: {counts}"))
 
 
 def _left(slab: SlabEntry) -> None:
     if not slab.left:
-        st.info("Everything that ops make is written in place.")
+        st.info("Every op output is written in place.")
         return
     st.caption("Why ops are not written in place, by kind")
     grouped = reasons(slab.left)
@@ -167,42 +167,42 @@ def _left(slab: SlabEntry) -> None:
 
 def _temporaries(run: RunFile) -> None:
     if not run.temporaries:
-        st.info("No op holds memory for itself.")
+        st.info("No op has temporaries or scratch.")
         return
     takers = sorted(run.temporaries, key=lambda taker: -kernel_bytes(taker))[:MOST_ROWS]
     rows = pd.DataFrame(
         {
             "op": [taker.op for taker in takers],
             "kind": [taker.kind for taker in takers],
-            "taken by kernels": [format_bytes(kernel_bytes(taker)) for taker in takers],
-            "kernels, bytes": [kernel_bytes(taker) for taker in takers],
-            "made inside, bytes": [taker.inside_bytes for taker in takers],
-            "in all, bytes": [taker.bytes for taker in takers],
+            "kernel scratch": [format_bytes(kernel_bytes(taker)) for taker in takers],
+            "kernel scratch, bytes": [kernel_bytes(taker) for taker in takers],
+            "temporaries, bytes": [taker.inside_bytes for taker in takers],
+            "total, bytes": [taker.bytes for taker in takers],
         }
     )
-    show_table(rows, whole("kernels, bytes", "made inside, bytes", "in all, bytes"))
+    show_table(rows, whole("kernel scratch, bytes", "temporaries, bytes", "total, bytes"))
     st.caption(
-        "What an op holds while it runs, beside what is there at its end. What operators inside it make is "
-        "predicted; what kernels take only a run can tell."
+        "Memory that an op uses while it runs and frees before it ends. Temporaries of the operators "
+        "inside it are predicted; kernel scratch is known only from a run."
     )
 
 
 def _times(profile: ProfileEntry) -> None:
     told = " · ".join(f"{name} {text}" for name, text in times(profile).items())
     setup = f"setup {format_seconds(profile.setup)}, export and planning included"
-    st.caption(plain(f"{told}; medians of {profile.runs} runs by turns. {setup}"))
+    st.caption(plain(f"{told}; medians of {profile.runs} interleaved runs. {setup}"))
     total = sum(kind.slab for kind in profile.kinds) or 1.0
     rows = pd.DataFrame(
         {
             "kind": [kind.kind for kind in profile.kinds],
             "ops": [kind.ops for kind in profile.kinds],
-            "as it is, ms": [1000 * kind.plain for kind in profile.kinds],
+            "original, ms": [1000 * kind.plain for kind in profile.kinds],
             "in the slab, ms": [1000 * kind.slab for kind in profile.kinds],
             "share": [kind.slab / total for kind in profile.kinds],
         }
     )
     number = st.column_config.NumberColumn(format="%.3f")
-    show_table(rows, {"as it is, ms": number, "in the slab, ms": number, "share": SHARE, "ops": WHOLE})
+    show_table(rows, {"original, ms": number, "in the slab, ms": number, "share": SHARE, "ops": WHOLE})
 
 
 def _downloads(run: RunFile) -> None:
@@ -214,4 +214,4 @@ def _downloads(run: RunFile) -> None:
         icon=":material/download:",
         on_click="ignore",
     )
-    st.caption("Opens on this page again. `memplan run -o` writes the same of your own models.")
+    st.caption("It opens on this page again. `memplan run -o` writes the same for your own models.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,6 +12,7 @@ from memplan_engine.analysis.claims import left_out
 from memplan_engine.cli.app import app
 from memplan_engine.cli.options import AS_JSON, SYMBOLS, parse_symbols
 from memplan_engine.cli.output import show, tell
+from memplan_engine.cli.progress import stages
 from memplan_engine.errors import InputError
 from memplan_engine.files import check_target
 from memplan_engine.fx_estimator.fx_estimates import estimate_peaks, estimates_summary
@@ -18,6 +20,7 @@ from memplan_engine.graph import Graph
 from memplan_engine.planner import as_problem
 from memplan_engine.reporters import graph_tables
 from memplan_engine.symbolic.symbolic_problem import resolve
+from memplan_engine.units import count_of
 
 if TYPE_CHECKING:
     from memplan_engine.formats.memplan_json.graph_format import EstimateEntry
@@ -32,16 +35,16 @@ Partition = Literal["default", "min_cut"]
 Gradients = Literal["held", "freed"]
 OPTIMIZER = Annotated[
     Literal["sgd", "adam", "adamw"] | None,
-    typer.Option(help="Of a whole step; the factory's own, or sgd, unless given."),
+    typer.Option(help="Optimizer of the training step (default: the factory's own, or sgd)."),
 ]
 FOREACH = Annotated[
     bool | None,
-    typer.Option("--foreach/--no-foreach", help="Update all parameters at once; torch decides unless given."),
+    typer.Option("--foreach/--no-foreach", help="Use foreach optimizer kernels (default: torch decides)."),
 ]
 ACCUMULATE = Annotated[
-    int | None, typer.Option(help="Passes over the batch whose gradients add up before the optimizer.")
+    int | None, typer.Option(help="Gradient accumulation: passes before the optimizer step.")
 ]
-CLIP = Annotated[float | None, typer.Option("--clip-grad-norm", help="Scale gradients to at most this norm.")]
+CLIP = Annotated[float | None, typer.Option("--clip-grad-norm", help="Clip gradients to this norm.")]
 
 
 def step_options(
@@ -71,19 +74,18 @@ def step_options(
 @app.command()
 def capture(
     factory: FACTORY,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where the graph goes.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Graph file to write (.json).")],
     symbol: SYMBOLS = None,
-    functional: Annotated[bool, typer.Option(help="Without in-place ops.")] = False,
+    functional: Annotated[bool, typer.Option(help="Functionalize: no in-place ops.")] = False,
     dynamic: Annotated[
         list[str] | None,
-        typer.Option(help="Symbolic sizes: INPUT:DIMENSION=NAME[LOW:HIGH], as input_ids:1=seq[2:1024]."),
+        typer.Option(help="Dynamic dimension: INPUT:DIMENSION=NAME[LOW:HIGH], as input_ids:1=seq[2:1024]."),
     ] = None,
     training: Annotated[
-        Training | None, typer.Option(help="A whole step, or forward and backward as AOTAutograd cuts them.")
+        Training | None,
+        typer.Option(help="Capture a whole training step, or AOTAutograd's joint forward and backward."),
     ] = None,
-    partition: Annotated[
-        Partition | None, typer.Option(help="Of a joint graph; default unless given.")
-    ] = None,
+    partition: Annotated[Partition | None, typer.Option(help="Partitioner of the joint graph.")] = None,
     optimizer: OPTIMIZER = None,
     foreach: FOREACH = None,
     accumulate: ACCUMULATE = None,
@@ -91,12 +93,12 @@ def capture(
     gradients: Annotated[
         Gradients | None,
         typer.Option(
-            help="Of a whole step: held to its end, as eager PyTorch does, or freed at their last use; held "
-            "unless given."
+            help="Of a training step: held to its end, as eager PyTorch does (default), or freed at "
+            "their last use."
         ),
     ] = None,
 ) -> None:
-    """Capture a torch model without allocating its weights.
+    """Capture a PyTorch model as a graph, without allocating its weights.
 
     The factory takes no arguments and returns (model, args), (model, kwargs) or (model, args, kwargs). It
     runs under the meta device where it can. For --training the model needs a loss: those of Hugging Face
@@ -104,11 +106,7 @@ def capture(
     "args", "kwargs", "optimizer" (a function of the parameters), "loss" (a function of the output), or
     "step", a function of model, optimizer and inputs that does a whole step in a way of its own.
     """
-    from memplan_engine.torch_capture.torch_factory import (
-        capture_factory,
-        capture_pair_factory,
-        capture_training_factory,
-    )
+    from memplan_engine.torch_capture import torch_factory
 
     check_target(output, (".json",))
     _check(training, partition, gradients, dynamic)
@@ -116,43 +114,51 @@ def capture(
     if functional and training == "joint":
         raise InputError("--functional", "", "training joint", "another capture: joint graphs are functional")
     estimates: tuple[EstimateEntry, ...] = ()
-    if training == "joint":
-        pair = capture_pair_factory(factory, partition=partition or "default")
-        graph, estimates = pair.joint, estimate_peaks(pair)
-    elif step is not None:
-        graph = capture_training_factory(
-            factory, "step", gradients=gradients or "held", functional=functional, **step
-        )
-    else:
-        graph = capture_factory(factory, functional=functional, dynamic=tuple(dynamic or ()))
-    if symbol:
-        graph = resolve(graph, parse_symbols(symbol))
-    _write(graph, output, estimates)
+    with stages() as begin:
+        if training == "joint":
+            pair = torch_factory.capture_pair_factory(factory, partition=partition or "default", tell=begin)
+            graph, estimates = pair.joint, estimate_peaks(pair)
+        elif step is not None:
+            step["gradients"] = gradients or "held"
+            graph = torch_factory.capture_training_factory(factory, functional=functional, tell=begin, **step)
+        else:
+            shapes = tuple(dynamic or ())
+            graph = torch_factory.capture_factory(factory, functional=functional, dynamic=shapes, tell=begin)
+        if symbol:
+            graph = resolve(graph, parse_symbols(symbol))
+        begin("writing the graph")
+        _write(graph, output, estimates)
+    _tell(graph, output)
 
 
 def _write(graph: Graph, output: Path, estimates: tuple[EstimateEntry, ...]) -> None:
-    """Write what was captured, and tell of it and of what has no size and hence no place in any plan."""
     # Here, not above: `--help` need not wait for pydantic.
     from memplan_engine.formats.memplan_json.graph_format import About
     from memplan_engine.formats.memplan_json.json_file import write_json
 
     write_json(graph, output, About(estimates=estimates) if estimates else None)
+
+
+def _tell(graph: Graph, output: Path) -> None:
+    """What was captured, what of it has no size and hence no place in any plan, and what to type next."""
     problem = as_problem(graph)
-    tell(f"{output}: {len(graph.ops)} ops, {len(problem)} buffers")
+    tell(f"{output}: {count_of(len(graph.ops), 'op')}, {count_of(len(problem), 'buffer')}")
     if unknown := left_out(problem):
         tell(f"{output}: not planned: {unknown}")
+    tell(f"next: memplan plan {shlex.quote(str(output))}")
 
 
 @app.command()
 def estimate(
     factory: FACTORY,
-    partition: Annotated[Partition, typer.Option(help="How AOTAutograd cuts the joint graph.")] = "default",
+    partition: Annotated[Partition, typer.Option(help="Partitioner of the joint graph.")] = "default",
     as_json: AS_JSON = False,
 ) -> None:
-    """Estimate the peak of a forward and backward pass by PyTorch's published rule and by storages."""
+    """Estimate the peak of forward and backward as PyTorch's FX estimator does, and by storages."""
     from memplan_engine.torch_capture.torch_factory import capture_pair_factory
 
-    estimates = estimate_peaks(capture_pair_factory(factory, partition=partition))
+    with stages() as begin:
+        estimates = estimate_peaks(capture_pair_factory(factory, partition=partition, tell=begin))
     show(
         as_json,
         lambda: estimates_summary(estimates),

@@ -16,20 +16,31 @@ from memplan_engine.errors import InputError
 @app.command()
 def dashboard(
     files: Annotated[list[Path] | None, typer.Argument(help="Files to open.", show_default=False)] = None,
-    port: Annotated[int | None, typer.Option(help="Port on 127.0.0.1; the next free one from 8501.")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port on 127.0.0.1 (default: the first free one from 8501).")
+    ] = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A name that a reverse proxy serves it under.", show_default=False),
+        typer.Option(
+            metavar="NAME", help="Host name that a reverse proxy serves it under.", show_default=False
+        ),
     ] = None,
-    browser: Annotated[bool, typer.Option(help="Open a browser when there is one.")] = True,
+    folder: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The files below it can be opened, too.", show_default=False),
+    ] = None,
+    browser: Annotated[bool, typer.Option(help="Open a browser.")] = True,
 ) -> None:
     """Open the dashboard in the browser."""
     for file in files or []:
         if not file.is_file():
             raise InputError(str(file), "", "no such file", "a file to open")
+    if folder is not None and not folder.is_dir():
+        raise InputError(str(folder), "", "no such folder", "a folder of files to open")
     arguments = [str(file.resolve()) for file in files or []]
     options = ([] if port is None else [f"--port={port}"]) + ([] if browser else ["--no-browser"])
     options += [f"--allow-host={name}" for name in allow_host or []]
+    options += [] if folder is None else [f"--folder={folder.resolve()}"]
     # The engine does not import the dashboard: it is started as a program of its own. -P: a folder called
     # dashboard where one happens to be must not be taken for it.
     os.execv(sys.executable, [sys.executable, "-P", "-m", "memplan_dashboard.launch", *options, *arguments])

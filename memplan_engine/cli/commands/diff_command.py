@@ -10,12 +10,13 @@ import typer
 
 from memplan_engine.cli.app import app
 from memplan_engine.cli.options import (
+    ALL_ROWS,
     AS_JSON,
     SECONDS,
     SEED,
     THREADS,
     make_limits,
-    open_file,
+    open_plan,
     with_preparation,
 )
 from memplan_engine.cli.output import as_json_text, as_text, put
@@ -25,7 +26,7 @@ from memplan_engine.errors import InputError
 from memplan_engine.files import check_target
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
-from memplan_engine.preparation import Preparation, prepare
+from memplan_engine.preparation import Preparation
 from memplan_engine.reporters.diff_markdown import diff_markdown
 from memplan_engine.reporters.diff_tables import diff_summary, diff_tables
 from memplan_engine.system import write_atomically
@@ -49,7 +50,7 @@ def diff_(
     strategy: Annotated[
         str | None,
         typer.Option(
-            help="What plans both sides; auto unless given. Finished plans stay as they are without it.",
+            help="Strategy for both sides (default: auto). Without it, finished plans are kept as they are.",
             show_default=False,
         ),
     ] = None,
@@ -59,18 +60,20 @@ def diff_(
     fail_above: Annotated[
         str | None,
         typer.Option(
-            help="By how much the arena may grow: 5%, 10MiB or bytes. Beyond, the exit code is 1.",
+            help="Largest growth of the arena allowed: 5%, 10MiB or bytes. Exit code 1 above it.",
             show_default=False,
         ),
     ] = None,
     written_as: Annotated[
-        Format | None, typer.Option("--format", help="Text unless the output's suffix says otherwise.")
+        Format | None,
+        typer.Option("--format", help="Output format (default: by the suffix of --output, else text)."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write .txt, .md or .json instead of printing.")
+        Path | None,
+        typer.Option("-o", "--output", help="Write to a .txt, .md or .json file instead of stdout."),
     ] = None,
     as_json: AS_JSON = False,
-    all_rows: Annotated[bool, typer.Option("--all", help="Show every row of the text.")] = False,
+    all_rows: ALL_ROWS = False,
 ) -> None:
     """Explain why HEAD needs more memory than BASE: which buffers, from which lines, at which peak."""
     limit = None if fail_above is None else parse_limit(fail_above)
@@ -116,20 +119,15 @@ def _side(
     file: Path, how: Preparation, strategy: str | None, seconds: float | None, seed: int, threads: int
 ) -> Plan:
     """The plan of one side: a finished one as it is unless a strategy is asked for, all else planned."""
-    loaded, prepared = open_file(file, how)
-    if isinstance(loaded, Plan) and strategy is None:
-        if how.alignment is not None:
-            expected = "no alignment: a finished plan stays as it is unless a --strategy is asked for"
-            raise InputError(file.name, "alignment", str(how.alignment), expected)
-        prepare(loaded, how, file.name)
-        report = validate_plan(loaded, replay=False)
+    opened = open_plan(file, how, strategy)
+    if isinstance(opened, Plan):
+        report = validate_plan(opened, replay=False)
         if not report.valid:
             raise InputError(file.name, "", report.violations[0].message, "a plan that is valid")
-        return loaded
+        return opened
     name = strategy or "auto"
     limits = make_limits(name, seconds, seed, threads)
-    problem = prepare(loaded, prepared, file.name)
-    return solve_in_sight(lambda: make_plan(problem, name, limits=limits), limits)[0]
+    return solve_in_sight(lambda: make_plan(opened, name, limits=limits), limits)[0]
 
 
 def _as_format(

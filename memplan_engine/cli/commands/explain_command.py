@@ -4,14 +4,23 @@ finished plan holds, and which strategies there are."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from memplan_engine.analysis.layout import make_layout
-from memplan_engine.analysis.peak import find_peak
+from memplan_engine.analysis.peak import contents_of, find_peak
+from memplan_engine.analysis.peak_tree import difference_tree, peak_tree
 from memplan_engine.cli.app import app
-from memplan_engine.cli.options import AS_JSON, FILE, STRATEGY, open_problem, with_preparation
+from memplan_engine.cli.options import (
+    ALL_ROWS,
+    AS_JSON,
+    FILE,
+    KEPT_STRATEGY,
+    open_plan,
+    open_problem,
+    with_preparation,
+)
 from memplan_engine.cli.output import show
 from memplan_engine.errors import InputError
 from memplan_engine.files import ImportOptions, load
@@ -19,9 +28,14 @@ from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.preparation import Preparation
-from memplan_engine.reporters import plan_tables
+from memplan_engine.reporters import buffer_tables, peak_report, plan_tables
+from memplan_engine.reporters.buffer_tables import Sort
+from memplan_engine.reporters.rich_tables import plain_text
 from memplan_engine.strategies import known_strategies
+from memplan_engine.units import format_bytes
 from memplan_engine.verify.validate import validate_plan
+
+Grouped = Literal["module", "line", "op", "category"]
 
 
 @app.command()
@@ -30,16 +44,48 @@ def peak(
     file: FILE,
     how: Preparation,
     as_json: AS_JSON = False,
-    all_rows: Annotated[bool, typer.Option("--all", help="Show every buffer.")] = False,
+    all_rows: ALL_ROWS = False,
+    step: Annotated[
+        int | None, typer.Option(min=0, help="This step instead of the peak.", show_default=False)
+    ] = None,
+    by: Annotated[
+        Grouped | None, typer.Option(help="A tree of groups instead of a list.", show_default=False)
+    ] = None,
+    minus: Annotated[
+        int | None,
+        typer.Option(min=0, help="Only what differs from this step, as a tree.", show_default=False),
+    ] = None,
 ) -> None:
-    """Show what the peak is made of."""
+    """Show what the peak, or another step, is made of."""
     problem = open_problem(file, how)
-    contents = find_peak(problem)
+    for name, value in (("--step", step), ("--minus", minus)):
+        if value is not None and value >= problem.steps:
+            raise InputError(str(file), name, f"step {value}", f"0 to {problem.steps - 1}")
+    contents = find_peak(problem) if step is None else contents_of(problem, step)
+    if by is None and minus is None:
+        show(
+            as_json,
+            lambda: plan_tables.peak_summary(contents),
+            lambda: [
+                plain_text(peak_report.headline(contents, problem, step is None)),
+                plan_tables.peak_table(contents, problem.name, all_rows),
+                *plan_tables.counted_lines(problem),
+            ],
+        )
+        return
+    grouped = by or "module"
+    title, signed = f"{problem.name}, step {contents.step}", minus is not None
+    if minus is None:
+        tree = peak_tree(contents, problem, grouped)
+    else:
+        tree = difference_tree(problem, contents.step, minus, grouped)
+        title += f" minus step {minus}"
+    title += f": {format_bytes(tree.nbytes)}"
     show(
         as_json,
-        lambda: plan_tables.peak_summary(contents),
+        lambda: {"step": contents.step, "minus": minus, "by": grouped, **peak_report.tree_facts(tree)},
         lambda: [
-            plan_tables.peak_table(contents, problem.name, all_rows),
+            peak_report.tree_table(tree, title, all_rows, signed),
             *plan_tables.counted_lines(problem),
         ],
     )
@@ -50,17 +96,48 @@ def peak(
 def layout(
     file: FILE,
     how: Preparation,
-    strategy: STRATEGY = "auto",
+    strategy: KEPT_STRATEGY = None,
     as_json: AS_JSON = False,
-    all_rows: Annotated[bool, typer.Option("--all", help="Show every entry.")] = False,
+    all_rows: ALL_ROWS = False,
 ) -> None:
-    """Show the whole memory: constants, activations, workspaces."""
-    regions = make_layout(make_plan(open_problem(file, how), strategy))
+    """Show the memory layout: weights, activations, workspaces."""
+    plan = _planned(file, how, strategy)
+    regions = make_layout(plan)
     show(
         as_json,
         lambda: plan_tables.layout_summary(regions),
-        lambda: [plan_tables.layout_table(regions, all_rows)],
+        lambda: [plan_tables.layout_table(regions, plan.problem, all_rows)],
     )
+
+
+@app.command()
+@with_preparation
+def buffers(
+    file: FILE,
+    how: Preparation,
+    strategy: KEPT_STRATEGY = None,
+    sort: Annotated[Sort, typer.Option(help="Largest first, or by start or offset.")] = "size",
+    as_json: AS_JSON = False,
+    all_rows: ALL_ROWS = False,
+) -> None:
+    """List every buffer with its size, offset, lifetime, op and source.
+
+    Of a strategy with shared objects, also the objects and which buffers take turns in each.
+    """
+    plan = _planned(file, how, strategy)
+    show(
+        as_json,
+        lambda: buffer_tables.buffers_summary(plan, sort),
+        lambda: [
+            *buffer_tables.buffers_tables(plan, sort, all_rows),
+            *plan_tables.counted_lines(plan.problem),
+        ],
+    )
+
+
+def _planned(file: Path, how: Preparation, strategy: str | None) -> Plan:
+    opened = open_plan(file, how, strategy)
+    return opened if isinstance(opened, Plan) else make_plan(opened, strategy or "auto")
 
 
 @app.command(name="validate")
@@ -70,7 +147,7 @@ def validate_(
     ],
     as_json: AS_JSON = False,
 ) -> None:
-    """Check a finished plan against every rule."""
+    """Check a finished plan with an independent validator."""
     loaded = load(file, ImportOptions(offsets_as_plan=True))
     if not isinstance(loaded, Plan):
         kind = "a graph" if isinstance(loaded, Graph) else "buffers without offsets"
@@ -87,7 +164,7 @@ def validate_(
 
 @app.command(name="strategies")
 def strategies_(as_json: AS_JSON = False) -> None:
-    """List the strategies with their sources."""
+    """List the strategies and where they come from."""
     strategies = known_strategies()
     show(
         as_json,

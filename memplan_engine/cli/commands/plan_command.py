@@ -11,6 +11,7 @@ from rich.console import RenderableType
 from memplan_engine.cli.app import app
 from memplan_engine.cli.options import (
     AS_JSON,
+    CAPACITY,
     FILE,
     SECONDS,
     SEED,
@@ -24,9 +25,13 @@ from memplan_engine.cli.output import check_targets, show
 from memplan_engine.cli.progress import solve_in_sight
 from memplan_engine.files import write
 from memplan_engine.formats.about import may_have_about, read_about
+from memplan_engine.plan import Plan
 from memplan_engine.planner import compare, make_plan
 from memplan_engine.preparation import Preparation
 from memplan_engine.reporters import plan_tables
+from memplan_engine.reporters.compare_words import comparison_words
+from memplan_engine.reporters.diff_words import sentence_case
+from memplan_engine.reporters.rich_tables import plain_text
 from memplan_engine.strategies import get_strategy
 
 
@@ -39,18 +44,22 @@ def plan(
     seconds: SECONDS = None,
     seed: SEED = 0,
     threads: THREADS = 0,
-    capacity: Annotated[
-        str | None,
-        typer.Option(help="Bytes, or as 512KiB or 100MB: does it fit? Exit code 0 yes, 1 no, 3 undecided."),
-    ] = None,
+    capacity: CAPACITY = None,
     core: Annotated[
         Path | None,
-        typer.Option(help="With --capacity: write the buffers that cannot fit on their own, .json or .csv."),
+        typer.Option(
+            help="With --capacity: write the core, the few buffers that alone cannot fit (.json or .csv)."
+        ),
     ] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write .json or .csv.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the plan (.json or .csv).")
+    ] = None,
     as_json: AS_JSON = False,
 ) -> None:
-    """Place every buffer of FILE in one arena. Ctrl-C gives the best plan so far, twice ends at once."""
+    """Place every buffer of FILE in one arena.
+
+    Ctrl-C returns the best plan so far; a second one exits at once.
+    """
     limit = None
     if capacity is not None or core:
         # Here, not above: a plan without a capacity does not wait for what decisions need.
@@ -82,10 +91,10 @@ def _lesson(file: Path) -> list[RenderableType]:
 def compare_(
     file: FILE,
     how: Preparation,
-    names: Annotated[str, typer.Option("--strategies", help="Comma-separated, or all.")] = "all",
+    names: Annotated[str, typer.Option("--strategies", help="Comma-separated names, or all.")] = "all",
     as_json: AS_JSON = False,
 ) -> None:
-    """Put strategies side by side."""
+    """Compare strategies on the same problem."""
     chosen = None if names == "all" else [name.strip() for name in names.split(",")]
     for name in chosen or ():
         get_strategy(name)
@@ -94,5 +103,9 @@ def compare_(
     show(
         as_json,
         lambda: [plan_tables.plan_summary(plan) for plan in plans],
-        lambda: [plan_tables.compare_table(plans), *plan_tables.counted_lines(problem)],
+        lambda: [*_told(plans), plan_tables.compare_table(plans), *plan_tables.counted_lines(problem)],
     )
+
+
+def _told(plans: list[Plan]) -> list[RenderableType]:
+    return [plain_text(sentence_case(words)) for words in comparison_words(plans)] if plans else []

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from memplan_engine.cli.app import app
-from memplan_engine.cli.options import AS_JSON, FILE, STRATEGY, open_problem, with_preparation
+from memplan_engine.cli.options import ALL_ROWS, AS_JSON, FILE, STRATEGY, open_problem, with_preparation
 from memplan_engine.cli.output import check_targets, show
 from memplan_engine.errors import InputError
 from memplan_engine.preparation import Preparation
@@ -26,13 +26,16 @@ def replay(
     how: Preparation,
     strategy: STRATEGY = "greedy_by_size",
     step: Annotated[
-        int | None, typer.Option(help="Only this decision, in detail; 1 is the first.", show_default=False)
+        int | None,
+        typer.Option(help="Show only this decision, in detail; 1 is the first.", show_default=False),
     ] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write all of it as .json.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the whole replay (.json).")
+    ] = None,
     as_json: AS_JSON = False,
-    all_rows: Annotated[bool, typer.Option("--all", help="Show every decision.")] = False,
+    all_rows: ALL_ROWS = False,
 ) -> None:
-    """Show every decision of a strategy: which buffer came next, where it went, and why there."""
+    """Show every decision of a strategy: which buffer came next, where it went, and why."""
     problem = open_problem(file, how)
     check_targets((".json",), file, output)
     decisions = make_replay(problem, strategy)

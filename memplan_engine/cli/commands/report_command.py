@@ -14,6 +14,7 @@ from memplan_engine.cli.app import app
 from memplan_engine.cli.options import (
     DEFAULT_SECONDS,
     FILE,
+    KEPT_STRATEGY,
     SECONDS,
     SEED,
     THREADS,
@@ -41,17 +42,10 @@ COMPARED_SECONDS = 2.0
 """The limit of each search in the table of strategies, unless a shorter one is asked for."""
 
 
-PLANNED_BY = Annotated[
-    str | None,
-    typer.Option(
-        help="See `memplan strategies`; auto unless given. A finished plan stays as it is without it.",
-        show_default=False,
-    ),
-]
 COLOUR_BY = Annotated[
     str | None,
     typer.Option(
-        help="Of the figure: op kind, size, lifetime, role, module or phase; kind or size unless given.",
+        help="Colour the figure by op kind, size, lifetime, role, module or phase.",
         show_default=False,
     ),
 ]
@@ -62,34 +56,37 @@ COLOUR_BY = Annotated[
 def report(
     file: FILE,
     how: Preparation,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="One .html file that needs nothing else.")
-    ] = None,
-    png: Annotated[Path | None, typer.Option(help="The figure as pixels; needs Pillow.")] = None,
-    svg: Annotated[Path | None, typer.Option(help="The figure as vectors.")] = None,
-    strategy: PLANNED_BY = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Self-contained HTML page.")] = None,
+    png: Annotated[Path | None, typer.Option(help="PNG figure; needs Pillow.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="SVG figure.")] = None,
+    strategy: KEPT_STRATEGY = None,
     seconds: SECONDS = None,
     seed: SEED = 0,
     threads: THREADS = 0,
     compare: Annotated[
-        str, typer.Option(help="Strategies in the page's table: comma-separated, all or none.")
+        str, typer.Option(help="Strategies to compare on the page: comma-separated names, all or none.")
     ] = "all",
-    width: Annotated[str, typer.Option(help="Of the figure: pixels (1/96 inch), or as 85mm, 3.5in.")] = "960",
-    height: Annotated[str, typer.Option(help="As the width.")] = "600",
-    dpi: Annotated[int, typer.Option(help="Device pixels per inch of the PNG.")] = 192,
+    width: Annotated[
+        str, typer.Option(help="Width of the figure: pixels (1/96 inch), or as 85mm, 3.5in.")
+    ] = "960",
+    height: Annotated[str, typer.Option(help="Height of the figure, in the same units.")] = "600",
+    dpi: Annotated[int, typer.Option(help="Resolution of the PNG.")] = 192,
     theme: Annotated[
-        Literal["light", "dark"], typer.Option(help="Of the figure; the page follows the browser.")
+        Literal["light", "dark"], typer.Option(help="Theme of the figure; the page follows the browser.")
     ] = "light",
     colour_by: COLOUR_BY = None,
     title: Annotated[
-        str | None, typer.Option(help="Of the figure; the graph's name unless given.", show_default=False)
+        str | None, typer.Option(help="Title of the figure (default: the graph's name).", show_default=False)
     ] = None,
     date: Annotated[bool, typer.Option("--date", help="Put today's date (UTC) on the page.")] = False,
     timings: Annotated[
-        bool, typer.Option("--timings/--no-timings", help="Say how long planning took, which always differs.")
+        bool,
+        typer.Option(
+            "--timings/--no-timings", help="Include the planning time, which differs from run to run."
+        ),
     ] = True,
 ) -> None:
-    """Write a plan as a page that opens anywhere, offline, or as a figure for a paper."""
+    """Write a plan as a self-contained HTML page or as a figure (SVG, PNG)."""
     sizes = parse_length(width, "--width"), parse_length(height, "--height")
     style = FigureStyle(*sizes, dpi, theme, colour_by, title)
     _check_targets(output, png, svg, file)

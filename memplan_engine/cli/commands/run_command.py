@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -20,9 +18,9 @@ from memplan_engine.cli.commands.capture_command import (
     OPTIMIZER,
     step_options,
 )
-from memplan_engine.cli.options import AS_JSON, SECONDS, SEED, THREADS, make_limits
+from memplan_engine.cli.options import ALL_ROWS, AS_JSON, SECONDS, SEED, THREADS, make_limits
 from memplan_engine.cli.output import check_targets, show
-from memplan_engine.cli.progress import solve_in_sight
+from memplan_engine.cli.progress import solve_in_sight, stages
 from memplan_engine.errors import InputError
 from memplan_engine.files import ImportOptions, load, recognise
 from memplan_engine.plan import Plan
@@ -36,8 +34,9 @@ if TYPE_CHECKING:
 DEFAULT_STRATEGY = "auto"
 POLICY = Annotated[
     Literal["native", "all"],
-    typer.Option(help="Only what can be written in place lies in the slab, or everything."),
+    typer.Option(help="What lies in the slab: only what ops can write in place, or everything."),
 ]
+TRAINING = Annotated[Literal["step"] | None, typer.Option(help="A whole training step, optimizer included.")]
 
 
 @app.command(name="run")
@@ -47,34 +46,35 @@ def run_(
         typer.Argument(help="package.module:factory, file.py:factory or a .pt2 file", show_default=False),
     ],
     strategy: Annotated[
-        str | None, typer.Option(help=f"See `memplan strategies`; {DEFAULT_STRATEGY} unless given.")
+        str | None, typer.Option(help=f"Planning strategy (default: {DEFAULT_STRATEGY}).")
     ] = None,
     policy: POLICY = "native",
-    functional: Annotated[bool, typer.Option("--functional", help="Without in-place ops.")] = False,
-    training: Annotated[Literal["step"] | None, typer.Option(help="A whole step with its optimizer.")] = None,
+    functional: Annotated[bool, typer.Option("--functional", help="Functionalize: no in-place ops.")] = False,
+    training: TRAINING = None,
     optimizer: OPTIMIZER = None,
     foreach: FOREACH = None,
     accumulate: ACCUMULATE = None,
     clip_grad_norm: CLIP = None,
-    check: Annotated[bool, typer.Option("--check", help="Run it in safety mode, too.")] = False,
-    profile: Annotated[bool, typer.Option("--profile", help="Time it beside eager runs.")] = False,
-    plan: Annotated[Path | None, typer.Option(help="Run this plan of the model, .json or .csv.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Also run in safety mode.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Measure the run time against eager.")] = False,
+    plan: Annotated[Path | None, typer.Option(help="Run this plan (.json or .csv).")] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="With --plan: run it although buffers overlap; implies --check.")
+        bool, typer.Option("--force", help="Run --plan even if buffers overlap; implies --check.")
     ] = False,
     seconds: SECONDS = None,
     seed: SEED = 0,
     threads: THREADS = 0,
-    trace: Annotated[Path | None, typer.Option(help="Write the run for Perfetto, .json.")] = None,
-    observation: Annotated[Path | None, typer.Option(help="Write every allocation, .json.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Write a trace for Perfetto (.json).")] = None,
+    observation: Annotated[Path | None, typer.Option(help="Write every allocation (.json).")] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write it for the page Run, .json.")
+        Path | None,
+        typer.Option("-o", "--output", help="Write the run for the dashboard's Run page (.json)."),
     ] = None,
     as_json: AS_JSON = False,
-    all_rows: Annotated[bool, typer.Option("--all", help="Show every row.")] = False,
+    all_rows: ALL_ROWS = False,
 ) -> None:
-    """Run a model inside its plan: predicted against measured bytes, the same bits or not. Exit code 1 if
-    not, or if safety mode finds something. A training step is compared with an eager one in its own process.
+    """Run a model in its planned arena: bitwise equality, predicted against measured bytes. Exit code 1
+    unless equal, or if safety mode finds a fault. A training step is compared with an eager one, run apart.
 
     The factory is that of `memplan capture`; here it runs on the CPU, with random weights where it makes
     them. A .pt2 file runs with its weights, on inputs that are made; nothing in it is unpickled.
@@ -88,7 +88,7 @@ def run_(
     get_strategy(name)
     limits = make_limits(name, seconds, seed, threads)
     wish = {"policy": policy, "check": check, "profile": profile, "force": force}
-    with _steps() as tell:
+    with stages() as tell:
         loaded = None if plan is None else _read_plan(plan)
         subject = _open(model, functional, step, seed, tell)
         tell("")
@@ -194,48 +194,24 @@ def _show(outcome: RunOutcome, as_json: bool, all_rows: bool) -> None:
     show(as_json, lambda: run_summary(outcome.run), lambda: run_tables(outcome.run, all_rows))
 
 
-@contextmanager
-def _steps() -> Iterator[Callable[[str], None]]:
-    """Gives what is told of each part of the work as it begins ("" while somebody else shows something): a
-    line on a terminal, nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda part: None
-        return
-    from rich.console import Console
-
-    status = Console(stderr=True).status("")
-
-    def tell(part: str) -> None:
-        if part:
-            status.update(f"{part} …")
-            status.start()
-        else:
-            status.stop()
-
-    try:
-        yield tell
-    finally:
-        status.stop()
-
-
 @app.command()
 def observe(
     factory: FACTORY,
-    training: Annotated[Literal["step"] | None, typer.Option(help="A whole step with its optimizer.")] = None,
+    training: TRAINING = None,
     optimizer: OPTIMIZER = None,
     foreach: FOREACH = None,
     accumulate: ACCUMULATE = None,
     clip_grad_norm: CLIP = None,
     seed: SEED = 0,
-    trace: Annotated[Path | None, typer.Option(help="Write the run for Perfetto, .json.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Write a trace for Perfetto (.json).")] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Write every allocation, .json: `memplan plan` reads it."),
+        typer.Option("-o", "--output", help="Write every allocation (.json); `memplan plan` reads it."),
     ] = None,
     as_json: AS_JSON = False,
-    all_rows: Annotated[bool, typer.Option("--all", help="Show every row.")] = False,
+    all_rows: ALL_ROWS = False,
 ) -> None:
-    """Run a model eagerly and note every allocation: also of a model that cannot be exported.
+    """Run a model eagerly and record every allocation, even if it cannot be exported.
 
     The factory is that of `memplan capture`; the model runs on the CPU, with random weights where it makes
     them. What is written with -o can be planned, drawn and compared like any recording.
@@ -253,7 +229,7 @@ def observe(
     from memplan_engine.runtime.observer.observe_run import observe_model
     from memplan_engine.torch_capture.torch_factory import build_factory
 
-    with _steps() as tell:
+    with stages() as tell:
         tell("building the model")
         built = build_factory(factory, seed=seed)
         tell("observing a run")

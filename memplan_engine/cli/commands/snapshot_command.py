@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from memplan_engine.cli.app import app
-from memplan_engine.cli.options import AS_JSON, SECONDS, SEED, STRATEGY, THREADS, make_limits
+from memplan_engine.cli.options import ALL_ROWS, AS_JSON, SECONDS, SEED, STRATEGY, THREADS, make_limits
 from memplan_engine.cli.output import check_targets, show
 from memplan_engine.cli.progress import reading, solve_in_sight
 from memplan_engine.errors import InputError
@@ -24,21 +24,22 @@ from memplan_engine.reporters.recording_tables import cost_summary, cost_tables
 def snapshot(
     file: Annotated[Path, typer.Argument(help="CUDA memory snapshot, or profiler trace", show_default=False)],
     device: Annotated[
-        int | None, typer.Option(help="The one with the most bytes unless given; -1 is the CPU.")
+        int | None,
+        typer.Option(help="Device index, -1 for the CPU (default: the device with the most bytes)."),
     ] = None,
-    stream: Annotated[int | None, typer.Option(help="Only what this stream allocates.")] = None,
+    stream: Annotated[int | None, typer.Option(help="Only allocations of this stream.")] = None,
     pool: Annotated[str | None, typer.Option(help="Only this memory pool, as 0:1.")] = None,
     strategy: STRATEGY = "auto",
     seconds: SECONDS = None,
     seed: SEED = 0,
     threads: THREADS = 0,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the recorded placement, .json or .csv.")
+        Path | None, typer.Option("-o", "--output", help="Write the recorded placement (.json or .csv).")
     ] = None,
     as_json: AS_JSON = False,
-    all_rows: Annotated[bool, typer.Option("--all", help="Show every line and every failure.")] = False,
+    all_rows: ALL_ROWS = False,
 ) -> None:
-    """Show what a recording of the allocator cost: peak, fragmentation, failures, and a plan beside it."""
+    """Show an allocator recording: peak, fragmentation, out-of-memory events, and what a plan needs."""
     selection = Selection(device, stream, _pool(pool))
     limits = make_limits(strategy, seconds, seed, threads)
     check_targets((".json", ".csv"), file, output)

@@ -23,7 +23,7 @@ from memplan_engine.symbolic import plan_buckets, revalidate, schema_of
 from memplan_engine.symbolic.one_symbol import POINTS
 from memplan_engine.symbolic.one_symbol import sweep as sweep_over
 
-SYMBOL = Annotated[str, typer.Argument(help="The symbol that changes.", metavar="symbol", show_default=False)]
+SYMBOL = Annotated[str, typer.Argument(help="The symbol to vary.", metavar="symbol", show_default=False)]
 
 
 @app.command()
@@ -32,10 +32,12 @@ def symbols(
     file: FILE,
     how: Preparation,
     as_json: AS_JSON = False,
-    names: Annotated[bool, typer.Option("--names", help="Names instead of numbers in the table.")] = False,
-    table: Annotated[bool, typer.Option("--table", help="Print the step × partition table, too.")] = False,
+    names: Annotated[
+        bool, typer.Option("--names", help="Show names instead of numbers in the table.")
+    ] = False,
+    table: Annotated[bool, typer.Option("--table", help="Also print the step × partition table.")] = False,
 ) -> None:
-    """Show the symbols of FILE, its peak as a formula, and a plan that holds for all their values.
+    """Show the symbolic sizes of FILE, its peak as a formula, and a plan valid for all their values.
 
     The plan is tract's memory schema: buffers of disjoint lifetimes share a partition.
     """
@@ -51,7 +53,7 @@ def symbols(
 @app.command(name="range")
 @with_preparation(without=REUSE)
 def range_(file: FILE, how: Preparation, strategy: STRATEGY = "auto", as_json: AS_JSON = False) -> None:
-    """Plan at the hints (or at --symbol), and check the offsets over the whole range of the symbols.
+    """Plan at the hints (or --symbol values) and check the offsets over the full range of the symbols.
 
     Exit code 1 when they fail somewhere; the first failing value is named.
     """
@@ -72,12 +74,14 @@ def range_(file: FILE, how: Preparation, strategy: STRATEGY = "auto", as_json: A
 def buckets(
     file: FILE,
     over: SYMBOL,
-    highs: Annotated[str, typer.Argument(help="Largest values, as 128,256,512.", show_default=False)],
+    highs: Annotated[
+        str, typer.Argument(help="Upper limits of the buckets, as 128,256,512.", show_default=False)
+    ],
     how: Preparation,
     strategy: STRATEGY = "auto",
     as_json: AS_JSON = False,
 ) -> None:
-    """Make a plan for each bucket of one symbol, and show what each wastes inside it."""
+    """Plan each bucket of one symbol, and show the memory it wastes."""
     graph, at = _symbolic(file, how)
     at.pop(over, None)
     table = plan_buckets(
@@ -100,11 +104,11 @@ def sweep(
     over: SYMBOL,
     how: Preparation,
     strategy: STRATEGY = "auto",
-    values: Annotated[str, typer.Option(help="As 1,2,4; spread over the range when left out.")] = "",
-    points: Annotated[int, typer.Option(help="How many values to spread.")] = POINTS,
+    values: Annotated[str, typer.Option(help="Values, as 1,2,4 (default: spread over the range).")] = "",
+    points: Annotated[int, typer.Option(help="Number of values to spread over the range.")] = POINTS,
     as_json: AS_JSON = False,
 ) -> None:
-    """Show the arena, the bound and the partition plan as functions of one symbol."""
+    """Show arena, lower bound and partition plan as functions of one symbol."""
     graph, at = _symbolic(file, how)
     numbers = _numbers(values, "--values") if values else None
     swept = sweep_over(graph, over, numbers, strategy, at=at, points=points, **range_options(graph, how))

@@ -11,7 +11,9 @@ import typer
 from memplan_engine.cli.app import app
 from memplan_engine.cli.commands.capacity_option import EXIT_CODES
 from memplan_engine.cli.options import (
+    ALL_ROWS,
     AS_JSON,
+    CAPACITY,
     FILE,
     SECONDS,
     SEED,
@@ -45,34 +47,33 @@ Repeated = list[str] | None
 def what_if(
     file: FILE,
     how: Preparation,
-    edits: Annotated[Path | None, typer.Option(help="memplan/edits JSON, made first.")] = None,
-    split: Annotated[Repeated, typer.Option(help="NAME=PARTS: into NAME#1, NAME#2 … Repeatable.")] = None,
+    edits: Annotated[Path | None, typer.Option(help="memplan/edits JSON, applied first.")] = None,
+    split: Annotated[
+        Repeated, typer.Option(help="NAME=PARTS: split into NAME#1, NAME#2 … Repeatable.")
+    ] = None,
     lifetime: Annotated[
-        Repeated, typer.Option(help="NAME=START:END: alive only in these steps, half-open.")
+        Repeated, typer.Option(help="NAME=START:END: live only in these steps, half-open.")
     ] = None,
-    resize: Annotated[Repeated, typer.Option(help="NAME=BYTES, or as NAME=512KiB or NAME=500kB.")] = None,
-    align: Annotated[Repeated, typer.Option(help="NAME=BYTES: whatever alignment it had.")] = None,
-    pin: Annotated[Repeated, typer.Option(help="NAME=OFFSET in bytes, or NAME=free.")] = None,
-    drop: Annotated[Repeated, typer.Option(help="NAME: leave it out.")] = None,
-    capacity: Annotated[
-        str | None,
-        typer.Option(
-            help="Bytes, or as 512KiB or 100MB: does it fit then? Exit code 0 yes, 1 no, 3 undecided."
-        ),
+    resize: Annotated[Repeated, typer.Option(help="NAME=SIZE: new size, as 512KiB, 500kB or bytes.")] = None,
+    align: Annotated[Repeated, typer.Option(help="NAME=BYTES: new alignment.")] = None,
+    pin: Annotated[
+        Repeated, typer.Option(help="NAME=OFFSET: fix it at this byte; NAME=free releases it.")
     ] = None,
+    drop: Annotated[Repeated, typer.Option(help="NAME: remove the buffer.")] = None,
+    capacity: CAPACITY = None,
     budget: Annotated[str | None, typer.Option(hidden=True)] = None,
     strategy: STRATEGY = "auto",
     seconds: SECONDS = None,
     seed: SEED = 0,
     threads: THREADS = 0,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the changed plan, .json or .csv.")
+        Path | None, typer.Option("-o", "--output", help="Write the changed plan (.json or .csv).")
     ] = None,
     save_edits: Annotated[Path | None, typer.Option(help="Write the edits as memplan/edits JSON.")] = None,
     as_json: AS_JSON = False,
-    all_rows: Annotated[bool, typer.Option("--all", help="Show every buffer.")] = False,
+    all_rows: ALL_ROWS = False,
 ) -> None:
-    """Change buffers of FILE and plan again: in the order of these options, a kind after another."""
+    """Edit buffers of FILE and replan; edits apply in the order of the options below."""
     options = {
         "split": split, "lifetime": lifetime, "resize": resize, "align": align, "pin": pin, "drop": drop,
     }  # fmt: skip

@@ -100,7 +100,7 @@ def _bounds(traces: Any, count: int, source: str) -> list[tuple[int, int]]:
         raise InputError(source, "device_traces", "something else", "a list of events for each device")
     edges = np.cumsum([0, *map(len, traces)]).tolist()
     if edges[-1] != count or any(event is not EVENT_KEPT for trace in traces for event in trace):
-        raise InputError(source, "device_traces", f"{edges[-1]:,} entries, {count:,} events", "events alone")
+        raise InputError(source, "device_traces", f"{edges[-1]:,} entries, {count:,} events", "events only")
     return list(pairwise(edges))
 
 
@@ -154,7 +154,7 @@ class _Segments:
             if self.left < 0:
                 raise InputError(self.source, place, "more entries than the file has bytes", "each once")
             if not isinstance(item, dict):
-                raise InputError(self.source, place, brief(item), "dicts alone")
+                raise InputError(self.source, place, brief(item), "dicts only")
             yield item
 
     def _number(self, item: dict[Any, Any], key: str, place: str, default: int | None = None) -> int:
@@ -222,7 +222,7 @@ class SnapshotRows:
         try:
             numbers = tuple([item.number for item in items])
         except AttributeError:
-            raise self._error("frames", "something that is no frame", "frames alone") from None
+            raise self._error("frames", "something other than a frame", "frames only") from None
         known = self.stacks.get(numbers)
         if known is None:
             self._count_calls(len(numbers))

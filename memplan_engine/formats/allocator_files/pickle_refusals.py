@@ -70,7 +70,7 @@ class Refusals:
         raise self.error(at, found, "a pickle of protocol 2 to 5")
 
     def _unknown(self, at: int) -> int:
-        raise self.error(at, f"0x{self.data[at]:02x}, which is no instruction", WHOLE)
+        raise self.error(at, f"0x{self.data[at]:02x}, which is not an instruction", WHOLE)
 
 
 def brief(value: Any) -> str:

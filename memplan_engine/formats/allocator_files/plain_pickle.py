@@ -89,7 +89,7 @@ class Machine(Codes):
             at = self._refill(self._steps(at))
         rest = self.size - (self.base + at)
         if rest > 0:
-            raise self.error(at, f"{rest:,} bytes after the end of the pickle", "one pickle alone")
+            raise self.error(at, f"{rest:,} bytes after the end of the pickle", "one pickle only")
         return self.value
 
     def _refill(self, at: int) -> int:

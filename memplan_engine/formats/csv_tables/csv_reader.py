@@ -100,9 +100,9 @@ def _check_header(header: Header) -> dict[str, str]:
     if unknown:
         more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
         what = "an unknown column" if len(unknown) == 1 else "unknown columns"
-        raise InputError(
-            header.source, place, f"{what} {', '.join(map(quoted, unknown[:5]))}{more}", f"columns {_KNOWN}"
-        )
+        apart = "; commas, semicolons or tabs stand between them" if len(header.names) == 1 else ""
+        found = f"{what} {', '.join(map(quoted, unknown[:5]))}{more}"
+        raise InputError(header.source, place, found, f"columns {_KNOWN}{apart}")
     columns: dict[str, str] = {}
     for name in header.names:
         meaning = _MEANING[name]

@@ -106,7 +106,7 @@ def read_header(source: str, text: str) -> Header:
 
     Raises
     ------
-    InputError: no header, a column twice, or too many rows.
+    InputError: no header, a column twice or without a name, or too many rows.
     """
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -119,9 +119,14 @@ def read_header(source: str, text: str) -> Header:
         raise InputError(source, f"line {at + 1}", found, f"at most {MAX_HEADER:,}")
     if not names:
         raise InputError(source, "", "no header", "a line with the names of the columns")
+    if "" in names:
+        where = f"line {at + 1}, column {names.index('') + 1} of {len(names)}"
+        expected = "one for every column, and no separator behind the last"
+        raise InputError(source, where, "no name", expected)
     for name, times in Counter(names).items():
         if times > 1:
-            raise InputError(source, f"line {at + 1}", f"column {quoted(name)} twice", "each column once")
+            count = "twice" if times == 2 else f"{times} times"
+            raise InputError(source, f"line {at + 1}", f"column {quoted(name)} {count}", "each column once")
     return Header(source, at + 1, tuple(names), lines)
 
 

@@ -53,7 +53,7 @@ def to_csv(value: Problem | Plan) -> bytes:
     try:
         return "".join(",".join(map(str, row)) + "\n" for row in rows).encode()
     except UnicodeEncodeError:
-        raise InputError(problem.name, "", "a name that is no valid text", "names in Unicode") from None
+        raise InputError(problem.name, "", "a name that is not valid text", "names in Unicode") from None
 
 
 def _column(names: Sequence[str], problem: Problem) -> list[str]:

@@ -98,7 +98,7 @@ class GraphBody(Strict):
 
     Without `storages` every storage takes the size of its largest tensor, in the order in which the
     tensors name them. `scope` says what the storages and the ops' workspaces together are all of: "graph"
-    where the temporaries inside ops are not known.
+    where the temporaries inside ops are unknown.
     """
 
     name: str = "graph"

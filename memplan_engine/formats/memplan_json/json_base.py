@@ -110,7 +110,7 @@ def render(make: Callable[[], BaseModel], source: str) -> bytes:
     except ValidationError as error:
         raise explain(error, source) from None
     except (PydanticSerializationError, UnicodeEncodeError):
-        raise InputError(source, "", "a name that is no valid text", "names in Unicode") from None
+        raise InputError(source, "", "a name that is not valid text", "names in Unicode") from None
 
 
 def explain(error: ValidationError, source: str) -> InputError:

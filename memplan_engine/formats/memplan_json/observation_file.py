@@ -94,7 +94,7 @@ def write_observation_trace(observation: Observation, path: Path | str) -> None:
     try:
         text = json.dumps(trace_of(observation), ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:
-        found = "a name that is no valid text"
+        found = "a name that is not valid text"
         raise InputError(observation.name, "", found, "names in Unicode") from None
     write_atomically(path, text + b"\n")
 

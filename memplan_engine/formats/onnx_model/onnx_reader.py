@@ -48,7 +48,7 @@ class OnnxImporter:
         from memplan_engine.formats.onnx_model.onnx_shapes import load_model
 
         if not looks_like_onnx(path):
-            raise InputError(path.name, "", "bytes that are no ONNX model", "an ONNX model")
+            raise InputError(path.name, "", "bytes that are not an ONNX model", "an ONNX model")
         return load_model(path, options)
 
 

@@ -98,17 +98,17 @@ export function linesAt(panel, step) {
   });
 }
 
-/** "live", "holes" and the names of the lines above the strip; returns where the words end. */
+/** "live", "fragmentation" and the names of the lines above the strip; returns where the words end. */
 export function drawStripKey(ctx, panel, parts, theme) {
   ctx.font = `500 11px ${theme.font}`;
   ctx.textBaseline = "middle";
   ctx.textAlign = "left";
-  const y = (parts.bottom + parts.stripTop - 4) / 2 + 1;
+  const y = parts.words ?? (parts.bottom + parts.stripTop - 4) / 2 + 1;
   let x = parts.left;
-  for (const [name, color] of [["live", theme.live], ["holes", theme.holes]]) {
+  for (const [name, color] of [["live", theme.live], ["fragmentation", theme.holes]]) {
     ctx.fillStyle = color;
     ctx.fillRect(x, y - 5, 9, 9);
-    if (name === "holes") {
+    if (name === "fragmentation") {
       ctx.strokeStyle = theme.hatch;
       ctx.lineWidth = 1;
       ctx.strokeRect(x + 0.5, y - 4.5, 8, 8);

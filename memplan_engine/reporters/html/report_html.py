@@ -144,7 +144,7 @@ def figures(plan: Plan) -> str:
     """The row of figures at the top."""
     rows = (
         f"<div><dt>{label}</dt><dd>{escape(value)}</dd><dd>{escape(note)}</dd></div>"
-        for (label, value, note), _ in figure_cards(figures_of(plan), "report")
+        for (label, value, note, _exact), _ in figure_cards(figures_of(plan), "report")
     )
     return f'<dl class="figures">{"".join(rows)}</dl>'
 
@@ -157,7 +157,7 @@ def warnings(plan: Plan, report: Report, notes: ReportNotes) -> str:
         sentences.append(f"Not valid: {count:,} violation{'s' * (count != 1)} found by the validator.")
         sentences += [violation.message for violation in report.violations[:MOST_VIOLATIONS]]
     if plan.cut_short:
-        sentences.append(cut_short(plan) if notes.timings else "cut short: best plan so far")
+        sentences.append(cut_short(plan) if notes.timings else "stopped early: best plan so far")
     unknown = left_out(plan.problem)
     if unknown:
         sentences.append(f"not planned: {unknown}")

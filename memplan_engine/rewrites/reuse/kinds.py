@@ -35,6 +35,8 @@ ELEMENTWISE = frozenset(f"{_UNARY} {_OF_SEVERAL} {_BACKWARD}".split())
 """Ops whose output's element i depends on element i of every input of the same shape, and on nothing else
 of that input: it may be read, worked on and written back."""
 
+_SEVERAL = frozenset(_OF_SEVERAL.split())
+
 _OUT_OF_PLACE_ONLY = frozenset(
     {"equal", "hardswishbackward", "mishbackward", "nativedropoutbackward", "prelu", "rsub"}
 )
@@ -63,6 +65,11 @@ def has_in_place_form(kind: str) -> bool:
     """Whether PyTorch has an op of this elementwise kind that works in place, such as `relu_`: with that it
     needs no out variant to write over its input."""
     return kind.startswith("aten.") and is_elementwise(kind) and plain_kind(kind) not in _OUT_OF_PLACE_ONLY
+
+
+def takes_several(kind: str) -> bool:
+    """Whether an elementwise op of this kind works on more than one tensor or number: `add`, not `tanh`."""
+    return plain_kind(kind) in _SEVERAL
 
 
 def is_concat(kind: str) -> bool:

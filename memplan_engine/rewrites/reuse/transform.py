@@ -98,7 +98,7 @@ def savings(
     limits: SolveLimits | None = None,
     **options: Unpack[PlanningOptions],
 ) -> tuple[Saving, ...]:
-    """The graph planned four times: "as it is", "in place", "concat" and "both", in that order.
+    """The graph planned four times: "baseline", "in place", "concat" and "both", in that order.
 
     Each is planned by `strategy`; `alignment` in bytes. An arena may grow although the peak falls, since no
     strategy but an exact one places every problem as well as can be: the figures are what they are.
@@ -108,7 +108,7 @@ def savings(
     InputError: `alignment` below 1. PlanError: as `make_plan`.
     """
     variants = (
-        ("as it is", False, False),
+        ("baseline", False, False),
         ("in place", True, False),
         ("concat", False, True),
         ("both", True, True),

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import time
 from array import array
 from pathlib import Path
@@ -43,6 +42,7 @@ from memplan_engine.recordings.observation import (
     Observation,
     ObservedOps,
 )
+from memplan_engine.runtime.scratch import scratch_folder
 from memplan_engine.torch_capture.torch_storages import StorageWatch, operator_name
 
 MARK = "memplan op "
@@ -178,8 +178,8 @@ class CudaHistory:
         """End the recording; None where there was none."""
         if not self.active:
             return None
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "history.pickle"
+        with scratch_folder() as folder:
+            path = folder / "history.pickle"
             self.memory._dump_snapshot(str(path))
             self.memory._record_memory_history(None)
             return load_snapshot(path)

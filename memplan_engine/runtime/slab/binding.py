@@ -111,7 +111,7 @@ def _check_known(plan: Plan, storages: Mapping[str, Storage], name: str) -> None
     if unknown:
         more = f" and {len(unknown) - 1:,} more" if len(unknown) > 1 else ""
         found = f"buffer {unknown[0]!r}{more}, which the graph does not have"
-        raise InputError(name, "plan", found, "its storages alone")
+        raise InputError(name, "plan", found, "its storages only")
 
 
 def _check_rules(plan: Plan, name: str, force: bool, gaps: bool) -> tuple[Violation, ...]:

@@ -187,7 +187,10 @@ def _choose_way(
         return Choice(way, results, write, _laid_out_anew(node, overwritten & placed, binding)), ""
     if policy == "native":
         return Choice(Way.LEFT, results), reason
-    generated = generated_out(node.target) if whole and _all_tensors(node) else None
+    # A result that a call does not have is one without elements here, and none at all there: the overload
+    # that torch generates refuses memory for it.
+    told = all(value_of(node, name).numel() for _, name in results_of(node))
+    generated = generated_out(node.target) if whole and told and _all_tensors(node) else None
     if generated is not None:
         return Choice(Way.GENERATED, results, generated), reason
     return Choice(Way.COPIED, results), reason

@@ -10,11 +10,6 @@ from enum import StrEnum
 from memplan_engine.units import format_bytes
 
 
-def counted(number: int, noun: str) -> str:
-    """ "1 storage", "2,000 storages"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def share_in_place(storages: Iterable[MadeStorage], returned: Collection[str]) -> float:
     """Bytes written in place, of all bytes `storages` but those `returned`; 1.0 where none are."""
     planned = [entry for entry in storages if entry.storage not in returned]

@@ -12,10 +12,10 @@ from typing import Any
 from rich.table import Table
 
 from memplan_engine.errors import InputError
-from memplan_engine.runtime.slab.slab_report import MadeStorage, counted
+from memplan_engine.runtime.slab.slab_report import MadeStorage
 from memplan_engine.runtime.static.static_records import Tape
 from memplan_engine.runtime.trial.bench import time_by_turns
-from memplan_engine.units import format_bytes, format_percent
+from memplan_engine.units import count_of, format_bytes, format_percent
 
 MILLISECOND = 1e6
 WAYS = ("runtime", "eager", "interpreter", "watched")
@@ -44,7 +44,9 @@ class Replan:
 
     def __str__(self) -> str:
         shapes = ", ".join(f"{name} {shape}" for name, shape in self.shapes)
-        what = f"{counted(len(self.grown), 'storage')} grew" if self.grown else "storages live at other times"
+        what = (
+            f"{count_of(len(self.grown), 'storage')} grew" if self.grown else "storages live at other times"
+        )
         sizes = f"buffer {format_bytes(self.before)} → {format_bytes(self.after)}"
         return f"run {self.run} ({shapes}): {what}, planned anew, {sizes}"
 
@@ -85,7 +87,7 @@ class MemoryReport:
 
     def __str__(self) -> str:
         return (
-            f"{counted(self.storages, 'storage')} ({counted(self.tensors, 'tensor')}) in one buffer of "
+            f"{count_of(self.storages, 'storage')} ({count_of(self.tensors, 'tensor')}) in one buffer of "
             f"{format_bytes(self.buffer_bytes)} ({self.strategy}); a slot for each would be "
             f"{format_bytes(self.slots_bytes)}: {format_percent(self.saved_share)} saved, bound "
             f"{format_bytes(self.bound_bytes)}; {format_percent(self.share)} of the bytes made lie there"

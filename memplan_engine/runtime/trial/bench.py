@@ -22,7 +22,6 @@ from memplan_engine.runtime.eager_step import EagerStep, named_step
 from memplan_engine.runtime.loading import RunTarget
 from memplan_engine.runtime.program import Program, run_nodes
 from memplan_engine.runtime.slab.insert_slab import OP
-from memplan_engine.runtime.slab.slab_report import counted
 from memplan_engine.runtime.trial.comparison import EAGER, INTERPRETER, reference_of
 from memplan_engine.runtime.trial.equality import (
     Equality,
@@ -36,6 +35,7 @@ from memplan_engine.runtime.trial.equality import (
 from memplan_engine.runtime.trial.safety import run_safely
 from memplan_engine.torch_capture.torch_storages import tensors_in
 from memplan_engine.torch_capture.training.torch_step import SEED
+from memplan_engine.units import count_of
 
 MOST_RUNS, LEAST_RUNS, WARMUP = 50, 3, 2
 MOST_SECONDS = 3.0
@@ -95,10 +95,10 @@ class Bench:
         paths = [output.path for output in self.target.step.outputs] if self.target.step else []
         step = replace(self.step, outputs={path: self.step.outputs[path] for path in paths})
         counts = [
-            "loss" if list(step.results) == ["the loss"] else counted(len(step.results), "result"),
-            counted(len(step.outputs), "output"),
-            counted(len(step.gradients), "gradient"),
-            counted(len(step.after), "tensor") + " of state",
+            "loss" if list(step.results) == ["the loss"] else count_of(len(step.results), "result"),
+            count_of(len(step.outputs), "output"),
+            count_of(len(step.gradients), "gradient"),
+            count_of(len(step.after), "tensor") + " of state",
         ]
         # The first one makes what the optimizer keeps; what Python counts stands where the second one has it.
         return f"the second eager step ({', '.join(counts)})", named_step(step)

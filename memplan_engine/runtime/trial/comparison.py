@@ -155,7 +155,7 @@ def predict_temporaries(program: Program) -> dict[str, int]:
 
 
 def measured_of(program: Program, observation: Observation, equality: Equality) -> Measured:
-    """`observation`, of a run of `program` at both levels, beside the prediction. Raises InputError for an
+    """`observation`, of a run of `program` at both levels, off the prediction. Raises InputError for an
     observation of something else."""
     graph = program.graph
     _check_ops(graph, observation)

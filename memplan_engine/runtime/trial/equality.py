@@ -95,7 +95,7 @@ class Equality:
 
     def __str__(self) -> str:
         if self.exact:
-            return f"bit for bit equal to {self.reference}"
+            return f"bitwise equal to {self.reference}"
         first = f", first at op {self.op}" if self.op else ""
         return f"differs from {self.reference} by up to {self.largest:.3g} in {self.output}{first}"
 

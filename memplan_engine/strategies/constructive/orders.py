@@ -198,6 +198,27 @@ AS_GIVEN = Order(
 )
 
 
+TITLES = {
+    BY_SIZE_THEN_LIFETIME.name: "largest first, then longest-lived",
+    BY_SIZE.name: "largest first",
+    BY_AREA.name: "largest size × lifetime first",
+    BY_LIFETIME.name: "longest-lived first",
+    BY_CONFLICTS.name: "most conflicts first",
+    BY_BREADTH.name: "busiest step first",
+    BY_HEAT.name: "busiest step first, largest size × lifetime",
+    BY_START.name: "earliest first",
+    "urgency": "most urgent first",
+}
+"""What placements in an order are called, the longer of two names first that end alike."""
+
+
+def planner_words(found_by: str) -> str:
+    """What found a placement, for people: "largest first, first fit" of "size × first fit"."""
+    for name, title in TITLES.items():
+        found_by = found_by.replace(f"{name} × ", f"{title}, ")
+    return found_by
+
+
 def busiest_sections(timeline: Timeline) -> tuple[Ints, Ints]:
     """The busiest section of each buffer's lifetime, and the bytes live there: O(n log n)."""
     problem, pieces, sections = timeline.problem, timeline.pieces, timeline.sections

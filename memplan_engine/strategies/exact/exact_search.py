@@ -37,7 +37,7 @@ class Exact:
 
     anytime: ClassVar[bool] = True
     name: ClassVar[str] = "exact"
-    description: ClassVar[str] = "branch and bound, until the arena is proved to be the smallest"
+    description: ClassVar[str] = "branch and bound, until the arena is proved minimal"
     source: ClassVar[str] = "memplan; canonical placements and splitting after MiniMalloc (Moffitt, 2023)"
 
     def with_capacity(self, capacity: int | None) -> Exact:

@@ -338,6 +338,21 @@ def test_a_job_ends_with_its_session(job_scheduler, monkeypatch):
     assert here.state is State.RUNNING
 
 
+def test_a_person_who_comes_back_takes_over_what_their_last_session_ran():
+    here = {"other"}
+    job_scheduler = JobScheduler(lambda session: session in here)
+    job, shown = make_job(session="before"), make_job(session="other")
+    job.person = shown.person = "somebody"
+    for each in (job, shown):
+        job_scheduler.submit(each)
+    here.add("after")
+    assert job_scheduler.take_over("after", "another", lambda each: each is job) is None
+    assert job_scheduler.take_over("after", "somebody", lambda each: each is shown) is None
+    assert job_scheduler.take_over("after", "somebody", lambda each: each is job) is job
+    assert (job.session, job.state) == ("after", State.RUNNING)
+    job_scheduler.close()
+
+
 # Nothing stays behind.
 
 SERVER = """

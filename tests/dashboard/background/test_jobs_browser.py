@@ -151,6 +151,18 @@ def test_closing_a_tab_ends_its_search_and_no_other(dashboard, site):
     moves(other)
 
 
+def test_a_page_that_is_loaded_again_goes_on_with_its_search(dashboard, site):
+    page = searching(dashboard("/?strategy=slow_search&doc=file:other.csv"))
+    (solver,) = until_some(lambda: set(solvers(site)), 1)
+    until(lambda: curve(page)[1] > 5)
+    improved = curve(page)[1]
+    page.page.reload()
+    searching(page)
+    until(lambda: curve(page)[1] >= improved)
+    moves(page)
+    assert set(solvers(site)) == {solver}
+
+
 def until_some(look, count):
     until(lambda: len(look()) == count)
     return look()

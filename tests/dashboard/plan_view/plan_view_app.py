@@ -13,8 +13,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from memplan_dashboard.plan_view import Panel, plan_view
+from memplan_dashboard.plan_view import Found, Panel, plan_view
 
+from memplan_engine.analysis.layers import Layer
 from memplan_engine.plotting.strip_lines import StripLine
 
 MIB = 1 << 20
@@ -229,15 +230,23 @@ def crowd(columns: int = 20, rows: int = 1000) -> list[Panel]:
 HELD = StripLine("with temporaries", np.array([0, 5, 6]), np.array([10, 30, 10]) * MIB)
 """Three times what the arena is, for one step."""
 MORE = StripLine("made up", np.array([0]), np.array([20]) * MIB, ("#123456", "#fedcba"), (9, 1))
+LAYERS = (
+    (Layer("h", 0, 9), Layer("head", 9, 10)),
+    (Layer("h.0", 0, 5), Layer("h.1", 5, 9), Layer("head", 9, 10)),
+    tuple(Layer(f"h.{i // 5}.{i}", i, i + 1) for i in range(10)),
+)
+"""Of ten steps; the innermost cut has room when half of them are seen."""
 SCENES = {
     "one": lambda: one(capacity=40 * MIB),
     "three": three,
     "search": search,
     "plain": plain,
     "held": lambda: plain(lines=(HELD, MORE)),
+    "find": plain,
     "pair": lambda: [*plain(), *plain()],
     "pieces": pieces,
     "empty": empty,
+    "layers": lambda: plain(layers=LAYERS),
     "optimal": lambda: plain(capacity=20 * MIB),
     "four": lambda: [*three(), *one()],
     "crowd": crowd,
@@ -260,9 +269,23 @@ def main() -> None:
     recolored = right.toggle("Other strategy")
     if recolored:
         panels = [panel_of("moved", list(p.names), rows_of(p), p.offset) for p in panels]
-    event = plan_view(panels, palette=PALETTE, legend=LEGEND, selected=given, key="chart")
+    marks = (int(at), None) if (at := st.query_params.get("at")) else (None, None)
+    text = st.session_state.get("text", "")
+    if scene == "find":
+        panels = plain(dimmed=np.array([text not in name for name in ("first", "second", "above second")]))
+    names = [name for name in ("first", "second", "above second") if text in name]
+    event = plan_view(
+        panels,
+        palette=PALETTE,
+        legend=LEGEND,
+        selected=given,
+        marks=marks,
+        find=Found(text, text, len(names), 5 * MIB * len(names)) if scene == "find" else None,
+        on_find=lambda typed: st.session_state.update(text=typed),
+        key="chart",
+    )
     st.session_state["chosen"] = event.selected
-    st.markdown(f"reported: `{event.selected}` reruns: `{count}`")
+    st.markdown(f"reported: `{event.selected}` reruns: `{count}` marked: `{event.marks}`")
     st.html("<div style='height: 900px'>below</div>")
 
 

@@ -66,6 +66,7 @@ class Chart:
 
     def wheel(self, x, y, times=3):
         before = self.data("view")
+        self.stage.focus()
         self.mouse(x, y)
         for _ in range(times):
             self.page.mouse.wheel(0, -120)
@@ -82,6 +83,11 @@ class Chart:
 
     def reported(self, value):
         self.page.get_by_text(f"reported: {value} ").wait_for()
+
+    def press(self, *keys):
+        self.stage.focus()
+        for key in keys:
+            self.page.keyboard.press(key)
 
     def view(self):
         return [float(value) for value in self.data("view").split(",")]
@@ -154,7 +160,7 @@ def test_hover_shows_the_buffer_and_elsewhere_the_step(open_chart):
         "step 7 · op7",
     ]
     chart.mouse(*chart.at(3.5, 10.5))
-    step = ["step 3 · op3", "live 10 MiB · high water 10 MiB", "holes 0 B"]
+    step = ["step 3 · op3", "live 10 MiB · high water 10 MiB", "fragmentation 0 B"]
     assert chart.tooltip.inner_text().splitlines() == step
     chart.mouse(chart.at(3.5, 0)[0], HEIGHT - AXIS - 20)
     assert chart.tooltip.inner_text().splitlines() == step
@@ -255,8 +261,10 @@ def test_the_keys_zoom_and_reset(open_chart):
 
 def test_the_wheel_zooms_at_the_pointer_and_leaves_the_page_alone(open_chart):
     chart = open_chart(height=500)
+    chart.stage.scroll_into_view_if_needed()
     chart.page.evaluate(SPY)
     place = chart.at(7.5, 2)
+    chart.stage.focus()
     chart.mouse(*place)
     scrolled = chart.page.evaluate("document.querySelector('[data-testid=stMain]').scrollTop")
     for held, axes in [("Control", "xy"), ("Shift", "y"), ("Alt", "x")]:

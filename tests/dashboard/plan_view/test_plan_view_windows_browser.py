@@ -33,6 +33,7 @@ def open_crowd(app_url, open_page):
 def turn(chart, times, x=500, y=150):
     """Zoom about a place, until the picture is exact."""
     before = chart.data("view")
+    chart.stage.focus()
     chart.mouse(x, y)
     for _ in range(times):
         chart.page.mouse.wheel(0, -240)

@@ -54,7 +54,7 @@ def teaching(name):
 class View:
     """The component on a page of its own."""
 
-    def __init__(self, page, replay, mode=Mode.REPLAY, step=0):
+    def __init__(self, page, replay, mode=Mode.REPLAY, step=0, called=()):
         self.page, self.replay = page, replay
         problem = replay.problem
         exercise = exercise_values(make_exercise(problem), "key") if mode is Mode.EXERCISE else None
@@ -66,6 +66,7 @@ class View:
             serial=1,
             color=index,
             palette=CATEGORIES,
+            called=called,
             exercise=exercise,
         ).decode()
         page.evaluate(MOUNT, [script() + INNER, styles(), text])
@@ -101,9 +102,9 @@ class View:
 
 @pytest.fixture
 def open_view(open_page, dashboard_url):
-    def open_one(replay, mode=Mode.REPLAY, step=0, **options):
+    def open_one(replay, mode=Mode.REPLAY, step=0, called=(), **options):
         tab = open_page(f"{dashboard_url}/_stcore/health", **options)
-        return View(tab.page, replay, mode, step)
+        return View(tab.page, replay, mode, step, called)
 
     return open_one
 
@@ -127,8 +128,8 @@ def test_candidates_are_listed_with_their_reasons(open_view):
     rows = [row.inner_text().split("\n") for row in view.page.locator(".row").all()]
     assert rows == [
         ["✕", "at 0 B", "3 B", "fits, but is not the tightest"],
-        ["✓", "at 6 B", "2 B", "taken"],
-        ["✕", "at 10 B", "open above", "only for what fits in no hole"],
+        ["✓", "at 6 B", "2 B", "chosen"],
+        ["✕", "at 10 B", "top of stack", "only used when no hole fits"],
     ]
 
 
@@ -142,7 +143,7 @@ def test_a_linear_scan_has_its_free_list_and_active_set(open_view):
 def test_shared_objects_are_listed_as_they_were_before_the_step(open_view):
     view = open_view(make_replay(teaching("greedy_by_size"), "shared_objects_by_size"), step=1)
     rows = [row.inner_text().split("\n") for row in view.page.locator(".row").all()]
-    assert rows == [["✓", "object 0", "4 B", "taken"]]
+    assert rows == [["✓", "object 0", "4 B", "chosen"]]
 
 
 def test_the_search_tree_grows_and_a_click_goes_to_a_node(open_view):
@@ -399,3 +400,54 @@ def test_in_the_dashboard_keys_step_and_the_url_follows(open_page, dashboard_url
     tab.page.reload()
     tab.page.locator(".replay-view[data-drawn='7']").wait_for()
     assert tab.page.locator(".line.lit").inner_text().startswith("else: b.offset")
+
+
+def test_a_buffer_is_found_by_its_name_and_by_a_click(open_view):
+    replay = make_replay(load(PATH / "gpt2.json"), "greedy_by_size")
+    view = open_view(replay, called=[f"h.{each // 18} · op" for each in range(len(replay.problem))])
+    steps = {step.name: step.number + 1 for step in replay.steps}
+    field = view.page.get_by_label("Find a buffer")
+    field.fill("mul_7")
+    assert view.step == steps["mul_7"] > 1
+    assert view.page.locator(".place").inner_text() == f"decision {view.step} of {len(replay)}"
+    sixth = [step.number + 1 for step in replay.steps if 6 * 18 <= step.buffer < 7 * 18]
+    view.page.keyboard.press("Home")
+    field.fill("H.6 ·")
+    visited = []
+    for _ in (*sixth, sixth[0]):
+        field.press("Enter")
+        visited.append(view.step)
+    assert visited == [*sixth, sixth[0]]
+    assert view.page.locator(".found").inner_text() == f"1 of {len(sixth)} found"
+    field.fill("no such")
+    assert view.page.locator(".found").inner_text() == "none found"
+
+
+def test_a_click_on_a_placed_buffer_goes_to_its_decision(open_view):
+    replay = make_replay(teaching("best_fit"), "greedy_by_size")
+    view = open_view(replay, step=len(replay) - 1)
+    buffer = replay.problem.names.index("f")
+    low, size = int(replay.plan.offsets[buffer]), int(replay.problem.size[buffer])
+    view.click((replay.problem.start[buffer] + replay.problem.end[buffer]) / 2, low + size / 2)
+    assert replay.steps[view.step - 1].name == "f"
+
+
+def test_playing_reports_only_where_it_stops(open_view):
+    view = open_view(make_replay(load(PATH / "unet_training.csv"), "greedy_by_size"))
+    view.page.get_by_label("steps a second").select_option("2")
+    view.page.locator("canvas.picture").focus()
+    view.page.keyboard.press("Space")
+    view.page.wait_for_function("() => Number(document.querySelector('.replay-view').dataset.drawn) > 3")
+    assert view.page.evaluate("() => window.sent") == []
+    view.page.keyboard.press("Space")
+    view.page.wait_for_function("() => window.sent.length === 1")
+    assert view.page.evaluate("() => window.sent[0][1].step") == view.step - 1
+
+
+def test_a_right_prediction_is_reported(open_view):
+    replay = make_replay(teaching("first_fit"), "first_fit_by_start")
+    view = open_view(replay, Mode.PREDICT, step=4)
+    view.page.locator("canvas.picture").focus()
+    view.page.keyboard.press("ArrowUp")
+    view.page.keyboard.press("Enter")
+    assert ["answered", {"step": 4, "serial": 1}] in view.page.evaluate("window.sent")

@@ -45,7 +45,7 @@ def test_every_page_keeps_to_the_policy(
     tab.page.locator("input[type=file]").set_input_files(
         {"name": "mine.csv", "mimeType": "text/csv", "buffer": CSV.encode()}
     )
-    tab.page.get_by_role("button", name="Open in Inspect").click()
+    tab.page.get_by_text("Arena 30 B").first.wait_for()
     tab.page.locator(".plan-view[data-drawn]").first.wait_for()
     for name, suffix in (("Download report", ".html"), ("SVG", ".svg"), ("PNG", ".png")):
         with tab.page.expect_download() as waiting:

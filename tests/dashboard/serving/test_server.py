@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,12 @@ if "fail" in st.query_params:
     raise ValueError("a secret in /home/somebody")
 st.text("the end")
 """
+SHARING = """
+import secrets
+import streamlit as st
+made = st.cache_resource(show_spinner=False)(lambda: secrets.token_hex())
+st.text(made())
+"""
 HELD = {
     "server.enableCORS": True,
     "server.enableXsrfProtection": True,
@@ -50,6 +57,7 @@ enableCORS = false
 enableXsrfProtection = false
 corsAllowedOrigins = ["http://evil.example"]
 enableStaticServing = true
+enableAgentApi = true
 trustedUserHeaders = { "X-User" = "user" }
 [client]
 showErrorDetails = "full"
@@ -107,16 +115,17 @@ def loose(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]
         "STREAMLIT_CLIENT_SHOW_ERROR_DETAILS": "full",
         "STREAMLIT_BROWSER_GATHER_USAGE_STATS": "true",
         "STREAMLIT_SERVER_ADDRESS": "0.0.0.0",
+        "STREAMLIT_SERVER_ENABLE_AGENT_API": "true",
     }
     with serve(folder / "app.py", paths=[folder / "site"], env=env, folder=folder) as url:
         yield url, folder
 
 
-def send(url: str, *lines: str, host: str | None = None, seconds: float = 10) -> str:
+def send(url: str, *lines: str, host: str | None = None, seconds: float = 10, body: str = "") -> str:
     """The answer to a raw request."""
     address, port = url.removeprefix("http://").split(":")
     with socket.create_connection((address, int(port)), timeout=seconds) as connection:
-        head = [lines[0], f"Host: {host or f'{address}:{port}'}", *lines[1:], "Connection: close", "", ""]
+        head = [lines[0], f"Host: {host or f'{address}:{port}'}", *lines[1:], "Connection: close", "", body]
         connection.sendall("\r\n".join(head).encode("latin-1"))
         answer = b""
         while chunk := connection.recv(65536):
@@ -158,6 +167,51 @@ def test_no_path_answers_under_a_foreign_name(loose: tuple[str, Path]) -> None:
     assert " 403 " in handshake(url, "Origin: http://evil.example", host="evil.example")
     # What a proxy is asked has two hosts.
     assert not send(url, "GET http://evil.example/_stcore/health HTTP/1.1").endswith("ok")
+
+
+def test_streamlits_agent_api_is_off(loose: tuple[str, Path]) -> None:
+    """It would drive the app without a browser. Another Streamlit may have none, and answers 404 or 405."""
+    url, _ = loose
+    for path in ("interact", "mcp"):
+        answer = send(
+            url,
+            f"POST /_stcore/agent/{path} HTTP/1.1",
+            "Content-Type: application/json",
+            "Content-Length: 2",
+            body="{}",
+        )
+        assert answer.split(" ", 2)[1] in ("400", "403", "404", "405")
+        assert "not_available" in answer or answer.split(" ", 2)[1] in ("404", "405")
+
+
+def test_nobody_clears_what_all_share(tmp_path: Path) -> None:
+    """The schedulers of searches and runs are in Streamlit's cache: cleared, everything would run at once."""
+    connect = pytest.importorskip("websockets.sync.client").connect
+    from streamlit.proto.BackMsg_pb2 import BackMsg
+    from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+
+    (tmp_path / "app.py").write_text(SHARING)
+
+    def shown(connection: Any) -> str:
+        """What a run of the script shows."""
+        wanted = BackMsg()
+        wanted.rerun_script.query_string = ""
+        connection.send(wanted.SerializeToString())
+        texts = []
+        while True:
+            message = ForwardMsg.FromString(connection.recv(20))
+            if message.delta.new_element.text.body:
+                texts.append(message.delta.new_element.text.body)
+            if message.WhichOneof("type") == "script_finished":
+                return " ".join(texts)
+
+    with serve(tmp_path / "app.py") as url:
+        address = f"{url.replace('http', 'ws')}/_stcore/stream"
+        with connect(address, proxy=None) as one, connect(address, proxy=None) as another:
+            made = shown(one)
+            another.send(BackMsg(clear_cache=True).SerializeToString())
+            assert shown(another) == made
+            assert shown(one) == made != ""
 
 
 def test_a_foreign_origin_opens_no_websocket_and_nobody_is_asked_about_it(loose: tuple[str, Path]) -> None:

@@ -42,7 +42,7 @@ def test_another_browser_neither_lists_nor_opens_nor_renames_nor_drops_an_upload
     key, _ = uploads.keep("hers.csv", b"one")
     become("bob")
     assert key not in documents.catalogue()
-    with pytest.raises(InputError, match="no such document"):
+    with pytest.raises(InputError, match="no such file"):
         documents.path_of(key)
     with pytest.raises(InputError):
         documents.version_of(key)

@@ -40,7 +40,7 @@ function stepLines(plan, step) {
   if (section < 0) return [];
   const [live, top] = [plan.profileLive[section], plan.profileHigh[section]];
   return [`step ${formatCount(step)}`, `live ${formatBytes(live)}`, ...linesAt(plan, step),
-    `high water ${formatBytes(top)}, holes ${formatBytes(top - live)}`];
+    `high water ${formatBytes(top)}, fragmentation ${formatBytes(top - live)}`];
 }
 
 function showTooltip(box, lines, x, y, width) {

@@ -1,0 +1,124 @@
+"""The live bytes of base and head in one chart, on the head's steps, with both peaks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import plotly.graph_objects as go
+
+from memplan_engine.diffing.culprits import Explanation
+from memplan_engine.diffing.regression import Diff
+from memplan_engine.diffing.rows import profile_difference
+from memplan_engine.plotting.axis_ticks import byte_axis
+from memplan_engine.units import format_bytes
+
+MOST_POINTS = 2_000
+BASE, HEAD = "#8A8A8A", "#4477AA"
+MORE = "rgba(238, 119, 51, 0.45)"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A peak that is pointed at: its step of the head, its bytes, and what it is called."""
+
+    step: int
+    nbytes: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """From each of `steps` of the head to the next the most bytes that `base` and `head` hold; `end` is the
+    head's last step. `marks` are the head's peak, the base's, and a second one that grew."""
+
+    steps: tuple[int, ...]
+    base: tuple[int, ...]
+    head: tuple[int, ...]
+    end: int
+    marks: tuple[Mark, ...]
+
+
+def data(diff: Diff, found: Explanation) -> Profiles:
+    """Both profiles, thinned to MOST_POINTS; a peak is in whatever stretch it falls into."""
+    beside = profile_difference(diff)
+    begin, end = beside.bounds[:-1], int(beside.bounds[-1])
+    first = np.arange(0, len(begin), max(1, -(-len(begin) // MOST_POINTS)))
+    thin = [
+        np.maximum.reduceat(column, first) if len(begin) else column for column in (beside.base, beside.head)
+    ]
+    return Profiles(
+        tuple(begin[first].tolist()),
+        tuple(thin[0].tolist()),
+        tuple(thin[1].tolist()),
+        end,
+        tuple(_marks(diff, found)),
+    )
+
+
+def _marks(diff: Diff, found: Explanation) -> list[Mark]:
+    head, base = diff.head_load, diff.base_load
+    marks = [
+        Mark(diff.base_moment.head_step, base.peak, f"base's peak {format_bytes(base.peak)}"),
+        Mark(head.peak_step, head.peak, f"head's peak {format_bytes(head.peak)}"),
+    ]
+    if found.second:
+        grown = found.second.moment
+        marks.append(
+            Mark(grown.head_step, grown.head_bytes, f"this grew, too: {format_bytes(grown.head_bytes)}")
+        )
+    return marks
+
+
+def figure(profiles: Profiles) -> go.Figure:
+    """Two lines of steps; orange where the head holds more."""
+    chart = go.Figure()
+    steps = (*profiles.steps, profiles.end)
+    base, head = ((*values, *values[-1:]) for values in (profiles.base, profiles.head))
+    quiet = {"mode": "lines", "line": {"shape": "hv", "width": 0}, "showlegend": False, "hoverinfo": "skip"}
+    chart.add_scatter(x=steps, y=base, **quiet)
+    most = [max(pair) for pair in zip(base, head, strict=True)]
+    chart.add_scatter(x=steps, y=most, fill="tonexty", fillcolor=MORE, **quiet)
+    for name, values, colour, dash in (("base", base, BASE, "dash"), ("head", head, HEAD, "solid")):
+        chart.add_scatter(
+            x=steps,
+            y=values,
+            name=name,
+            mode="lines",
+            line={"shape": "hv", "color": colour, "dash": dash, "width": 2},
+            customdata=[format_bytes(value) for value in values],
+            hovertemplate="%{customdata}",
+        )
+    _point_at(chart, profiles)
+    largest = max((*profiles.base, *profiles.head), default=0)
+    chart.update_layout(
+        height=250,
+        margin={"l": 0, "r": 12, "t": 4, "b": 4},
+        xaxis={
+            "range": [0, profiles.end],
+            "title": "step of head",
+            "hoverformat": ",d",
+            "tickformat": ",d",
+            "nticks": 8,
+        },
+        yaxis={"range": [0, 1.12 * largest or 1], **byte_axis(largest)},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        hovermode="x unified",
+    )
+    return chart
+
+
+def _point_at(chart: go.Figure, profiles: Profiles) -> None:
+    """A ring on each mark, its words beside it on the side that has room."""
+    marks = profiles.marks
+    chart.add_scatter(
+        x=[mark.step + 0.5 for mark in marks],
+        y=[mark.nbytes for mark in marks],
+        mode="markers+text",
+        marker={"symbol": "circle-open", "size": 9, "color": [BASE, HEAD, "#EE7733"], "line": {"width": 2}},
+        text=[mark.label for mark in marks],
+        textposition=[f"top {'left' if 2 * mark.step > profiles.end else 'right'}" for mark in marks],
+        cliponaxis=False,
+        showlegend=False,
+        hoverinfo="skip",
+    )

@@ -1,0 +1,89 @@
+// Names beside what is large at the peak and too narrow to hold its own.
+
+import { formatBytes } from "../../../memplan_engine/plotting/frontend/format.js";
+import { ownerOf } from "../../../memplan_engine/plotting/frontend/columns.js";
+import { fitted, measurer } from "../../../memplan_engine/plotting/frontend/fitting.js";
+import { covered, LINE_HEIGHT } from "./level_names.js";
+
+const NARROW = 40;
+const LEAST_SHARE = 0.02;
+const MOST = 4;
+const AWAY = 16;
+const WIDEST = 190;
+const SHIFTS = [0, -1, 1, -2, 2, -3, 3];
+
+/** Draw them; returns the places they take. */
+export function drawCallouts(ctx, data, parts, scales, view, theme, raster) {
+  ctx.font = `600 11px ${theme.font}`;
+  ctx.textBaseline = "middle";
+  ctx.textAlign = "left";
+  const measure = measurer(ctx);
+  const taken = [];
+  for (const rect of slivers(data, parts, scales, view)) {
+    const size = formatBytes(data.size[rect]);
+    const name = fitted(data.nameOf(ownerOf(data, rect)), WIDEST - measure(`  ${size}`), measure);
+    const text = `${name} ${size}`.trim();
+    const edges = { left: scales.x(data.start[rect]), right: scales.x(data.end[rect]), y: middleOf(data, rect, parts, scales) };
+    const spot = spotBeside(edges, measure(text) + 8, { parts, raster, taken });
+    if (!spot) continue;
+    taken.push(spot);
+    paintCallout(ctx, text, spot, edges, theme);
+  }
+  return taken;
+}
+
+/** The largest that are alive at the peak, in view, and too narrow for a name; no more than a few. */
+function slivers(data, parts, scales, view) {
+  const { peakStep, start, end, offset, size, dimmed } = data;
+  const found = [];
+  const [from, to] = data.rangeFor ? data.rangeFor(view) : [0, data.count];
+  for (let rect = from; rect < to; rect += 1) {
+    if (start[rect] > peakStep || end[rect] <= peakStep || dimmed?.[rect]) continue;
+    if (size[rect] < LEAST_SHARE * data.arena) continue;
+    if (end[rect] <= view.x0 || start[rect] >= view.x1 || offset[rect] >= view.y1) continue;
+    if (offset[rect] + size[rect] <= view.y0 || (end[rect] - start[rect]) * scales.stepWidth >= NARROW) continue;
+    found.push(rect);
+  }
+  return found.sort((a, b) => size[b] - size[a] || offset[b] - offset[a]).slice(0, MOST);
+}
+
+/** The middle of what is seen of a rectangle. */
+function middleOf(data, rect, parts, scales) {
+  const top = Math.max(parts.top, scales.y(data.offset[rect] + data.size[rect]));
+  return (top + Math.min(parts.bottom, scales.y(data.offset[rect]))) / 2;
+}
+
+/** Left or right, a little higher or lower: where it covers least and nothing that is there already. */
+function spotBeside({ left, right, y }, width, { parts, raster, taken }) {
+  let best = null;
+  for (const shift of SHIFTS) {
+    for (const x of [right + AWAY, left - AWAY - width]) {
+      const spot = { x, y: y - LINE_HEIGHT / 2 + shift * (LINE_HEIGHT + 3), width };
+      if (x < parts.left || x + width > parts.right || spot.y < parts.top || spot.y + LINE_HEIGHT > parts.bottom) continue;
+      if (taken.some((other) => overlaps(other, spot))) continue;
+      spot.covers = covered(x, spot.y, width, { parts, raster });
+      const cost = spot.covers * 10 + Math.abs(shift);
+      if (!best || cost < best.cost) best = { ...spot, cost };
+    }
+  }
+  return best;
+}
+
+function overlaps(one, other) {
+  return one.x < other.x + other.width && other.x < one.x + one.width
+    && Math.abs(one.y - other.y) < LINE_HEIGHT + 2;
+}
+
+function paintCallout(ctx, text, spot, { left, right, y }, theme) {
+  const toRight = spot.x >= right;
+  ctx.strokeStyle = theme.muted;
+  ctx.lineWidth = 1;
+  ctx.beginPath();
+  ctx.moveTo(toRight ? right - 1 : left + 1, y);
+  ctx.lineTo(toRight ? spot.x : spot.x + spot.width, spot.y + LINE_HEIGHT / 2);
+  ctx.stroke();
+  ctx.fillStyle = theme.plate;
+  ctx.fillRect(spot.x, spot.y, spot.width, LINE_HEIGHT);
+  ctx.fillStyle = theme.text;
+  ctx.fillText(text, spot.x + 4, spot.y + LINE_HEIGHT / 2 + 1);
+}

@@ -1,0 +1,61 @@
+"""The dashboard's style sheet in Streamlit's page: what the app sends comes after the first paint, and what
+was painted would move."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_END_OF_HEAD = b"</head>"
+
+
+class FirstPaint:
+    """ASGI middleware: puts `style` at the end of the head of every HTML page."""
+
+    def __init__(self, app: ASGIApp, style: str) -> None:
+        self.app = app
+        # Nested, for Streamlit's own rules come later and would win.
+        self.element = f"<style>html {{\n{style}\n}}</style>".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take a request; what is no page goes through as it is."""
+        if scope["type"] != "http" or scope["method"] != "GET" or not _wants_page(scope):
+            await self.app(scope, receive, send)
+            return
+        # What is compressed cannot be added to.
+        headers = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]
+        await self.app({**scope, "headers": headers}, receive, self._adding(send))
+
+    def _adding(self, send: Send) -> Send:
+        start: list[Message] = []
+        body: list[bytes] = []
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start" and _is_page(message):
+                start.append(message)
+            elif start and message["type"] == "http.response.body":
+                body.append(message.get("body", b""))
+                if not message.get("more_body"):
+                    whole = b"".join(body).replace(_END_OF_HEAD, self.element + _END_OF_HEAD, 1)
+                    await send(_with_length(start[0], len(whole)))
+                    await send({"type": "http.response.body", "body": whole})
+            else:
+                await send(message)
+
+        return answer
+
+
+def _wants_page(scope: Scope) -> bool:
+    return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
+
+
+def _is_page(message: Message) -> bool:
+    headers: dict[bytes, bytes] = dict(message.get("headers", ()))
+    return bool(message["status"] == 200) and headers.get(b"content-type", b"").startswith(b"text/html")
+
+
+def _with_length(message: Message, length: int) -> Message:
+    others = [pair for pair in message["headers"] if pair[0] != b"content-length"]
+    return {**message, "headers": [*others, (b"content-length", str(length).encode())]}

@@ -1,0 +1,65 @@
+"""What can be done about the peak of a plan, looked for beside the page, so that nobody waits for it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+import streamlit as st
+from memplan_dashboard.session.documents import Document
+from memplan_dashboard.session.plan_facts import OF_DOCUMENT
+
+from memplan_engine import MemplanError, SolveLimits
+from memplan_engine.advice.advise import advise
+from memplan_engine.advice.values import Advice
+from memplan_engine.strategies import known_strategies
+from memplan_engine.what_if.edits import Edit
+
+SECONDS = 5.0
+AT_ONCE = threading.Semaphore(1)
+"""Planning is work for a core: the others are for the pages."""
+
+
+@dataclass(slots=True, eq=False)
+class Advising:
+    """The advice on one plan, while it is looked for and when it is there; `fault` says why there is none."""
+
+    asked: tuple[Document, tuple[Edit, ...], str, int | None]
+    advice: Advice | None = None
+    fault: str = ""
+    done: threading.Event = field(default_factory=threading.Event)
+
+    _begun: bool = False
+
+    def begin(self) -> None:
+        """Look for it from now on, in a thread of its own; once, whoever asks."""
+        if not self._begun:
+            self._begun = True
+            threading.Thread(target=self._look, name="advice", daemon=True).start()
+
+    def _look(self) -> None:
+        document, edits, strategy, capacity = self.asked
+        try:
+            with AT_ONCE:
+                self.advice = advise(
+                    document.loaded,
+                    document.options.how,
+                    edits,
+                    strategy=strategy if strategy in known_strategies() else "auto",
+                    capacity=capacity,
+                    limits=SolveLimits(SECONDS),
+                    watch=self._hear,
+                )
+        except MemplanError as error:
+            self.fault = str(error)
+        finally:
+            self.done.set()
+
+    def _hear(self, advice: Advice) -> None:
+        self.advice = advice
+
+
+@st.cache_resource(max_entries=24, show_spinner=False, hash_funcs=OF_DOCUMENT)
+def advising_of(document: Document, edits: tuple[Edit, ...], strategy: str, capacity: int | None) -> Advising:
+    """The advice on `document` after `edits`, planned by `strategy`; nobody looks for it yet."""
+    return Advising((document, edits, strategy, capacity))

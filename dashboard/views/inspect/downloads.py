@@ -1,0 +1,74 @@
+"""What there is to take away of a plan, named after its file: report, figures, offsets, the peak."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import streamlit as st
+from memplan_dashboard.session.plan_facts import PlanFacts
+
+from memplan_engine import FigureStyle, ReportNotes
+from memplan_engine.analysis.peak_tree import peak_tree
+from memplan_engine.formats.csv_tables.csv_writer import to_csv
+from memplan_engine.formats.memplan_json.json_file import dumps
+from memplan_engine.plotting.png_figure import to_png
+from memplan_engine.plotting.svg_figure import to_svg
+from memplan_engine.reporters.html.report_html import to_html
+from memplan_engine.reporters.peak_report import tree_csv
+
+
+def show_downloads(facts: PlanFacts, colour: str) -> None:
+    """A button each, figures in the colouring that is shown."""
+    plan, peak, style = facts.plan, facts.peak, FigureStyle(colour_by=colour)
+    notes = ReportNotes(file=facts.document.label)
+    name = f"{_file_name(plan.problem.name)}_{plan.strategy}"
+    given: tuple[tuple[str, str, str, str, Callable[[], bytes]], ...] = (
+        (
+            "Offsets, CSV",
+            f"{name}.csv",
+            "text/csv",
+            "Every buffer with its lifetime, size and offset, as MiniMalloc's solutions have them.",
+            lambda: to_csv(plan),
+        ),
+        (
+            "Plan, JSON",
+            f"{name}.json",
+            "application/json",
+            "The plan with its bound and its graph; `memplan validate` checks it.",
+            lambda: dumps(plan),
+        ),
+        (
+            "Peak, CSV",
+            f"{name}_peak.csv",
+            "text/csv",
+            "What is alive at the peak, by module.",
+            lambda: tree_csv(peak_tree(peak, plan.problem)).encode(),
+        ),
+        (
+            "Download report",
+            f"{name}.html",
+            "text/html",
+            "One page that opens offline: chart and tables. `memplan report` compares strategies, too.",
+            lambda: to_html(plan, notes=notes).encode(),
+        ),
+        ("SVG", f"{name}.svg", "image/svg+xml", "The chart.", lambda: to_svg(plan, style).encode()),
+        ("PNG", f"{name}.png", "image/png", "The chart.", lambda: to_png(plan, style)),
+    )
+    with st.container(key="downloads", horizontal=True, horizontal_alignment="right", gap="small"):
+        for label, file, kind, told, make in given:
+            st.download_button(
+                label,
+                make,
+                file,
+                kind,
+                icon=":material/download:",
+                type="tertiary",
+                on_click="ignore",
+                help=told,
+            )
+
+
+def _file_name(text: str) -> str:
+    """`text` as every file system takes it."""
+    return re.sub(r"[^\w.+-]", "_", text)[:80] or "plan"

@@ -1,0 +1,142 @@
+"""The cards below the headline: what can be done about the peak, what it saves, and how to do it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+
+import streamlit as st
+from memplan_dashboard.session import state
+from memplan_dashboard.session.advising import Advising, advising_of
+from memplan_dashboard.session.messages import plain
+from memplan_dashboard.session.scenarios import ScenarioView
+
+from memplan_engine.advice.values import CodeChange, Suggestion
+from memplan_engine.units import format_bytes
+from memplan_engine.what_if.edits import edits_text
+
+MOST_CARDS = 4
+MOST_AT_ONCE = 20_000
+"""Buffers: of more the page is drawn first, which takes the same core."""
+EVERY_SECONDS = 0.4
+APPLIED = "applied_suggestions"
+CHANGED_NOW = "suggestion_changed"
+PLAIN = {"what_if": "", **state.NOTHING_ASKED}
+CHANGED = tuple(PLAIN)
+"""The choices that a suggestion may change, and those that go with a document."""
+
+
+def show_suggestions(view: ScenarioView, strategy: str, capacity: int | None) -> None:
+    """A card each, with what was found so far while there is more to come."""
+    advising = advising_of(view.original, view.scenario.edits, strategy, capacity)
+    if len(view.document.problem) <= MOST_AT_ONCE:
+        advising.begin()
+    waits = not advising.done.is_set()
+    looks = count() if waits else None
+    st.fragment(_cards, run_every=EVERY_SECONDS if waits else None)(advising, view, looks)
+
+
+def _cards(advising: Advising, view: ScenarioView, looks: Iterator[int] | None) -> None:
+    """`looks` counts how often this was drawn while there was more to come. When there is not, the page runs
+    once more, so that nobody looks again; but not while the page itself is being drawn."""
+    if st.session_state.pop(CHANGED_NOW, False):
+        # A button of a fragment runs the fragment alone, and all of the page has changed.
+        st.rerun()
+    waits = not advising.done.is_set()
+    if looks is not None and next(looks):
+        advising.begin()
+        if not waits:
+            st.rerun()
+    with st.container(key="suggestions"):
+        _undo()
+        suggestions = advising.advice.suggestions[:MOST_CARDS] if advising.advice else ()
+        if suggestions:
+            columns = st.columns(MOST_CARDS, gap="small")
+            for place, (column, each) in enumerate(zip(columns, suggestions, strict=False)):
+                with column.container(border=True, key=f"card_{place}"):
+                    _card(place, each, view)
+        elif waits:
+            st.caption("Looking for what would save memory …")
+        else:
+            why = advising.advice.why_none if advising.advice else advising.fault
+            st.caption(plain(f"No suggestion. {why}"))
+
+
+def _card(place: int, suggestion: Suggestion, view: ScenarioView) -> None:
+    fits = {True: ", fits", False: ", does not fit", None: ""}[suggestion.fits]
+    told = f"{suggestion.title}. {suggestion.note}".removesuffix(". ")
+    st.markdown(f":green[**−{format_bytes(suggestion.saved_bytes)}**] {plain(suggestion.title)}")
+    with st.container(horizontal=True, wrap=False, vertical_alignment="center", gap="small"):
+        st.caption(f"{suggestion.numerics} · {format_bytes(suggestion.arena_bytes)}{fits}", width="stretch")
+        with st.popover("", icon=":material/code:", type="tertiary", help="What it does, and how"):
+            st.markdown(plain(told))
+            _code(suggestion.code)
+        st.button(
+            "Apply",
+            key=f"apply_{place}_{suggestion.title}",
+            help="Plan with it. The address keeps it; Undo takes it back.",
+            on_click=_apply,
+            args=(suggestion, view),
+        )
+
+
+def _code(changes: Sequence[CodeChange]) -> None:
+    if changes:
+        st.caption("The same in your code:")
+    for change in changes:
+        where = str(change.source or change.ops[0].op)
+        times = f", {change.times} ×" if change.times > 1 else ""
+        module = f" ({change.module}{times})" if change.module else times
+        st.markdown(plain(f"{where}{module}"))
+        st.code("\n".join(_lines(change)), language="python")
+
+
+def _lines(change: CodeChange) -> Iterator[str]:
+    """Python, with the parts of the line that it stands for as comments."""
+    for each in change.ops:
+        yield each.instead
+        yield from (f"# {expression}" for expression in each.expressions)
+
+
+def _apply(suggestion: Suggestion, view: ScenarioView) -> None:
+    """Make its options and edits those of the plan on screen."""
+    before = {name: state.get(name) for name in ("doc", *CHANGED)}
+    st.session_state[APPLIED] = [*st.session_state.get(APPLIED, []), (suggestion.title, before)]
+    changed = state.option_choices(replace(view.original.options, how=suggestion.how))
+    state.choose(**changed, what_if=edits_text(suggestion.all_edits))
+    st.session_state[CHANGED_NOW] = True
+
+
+def _undo() -> None:
+    """What was applied last, and the way back."""
+    applied = st.session_state.get(APPLIED, [])
+    now = {name: state.get(name) for name in ("doc", *CHANGED)}
+    while applied and (applied[-1][1] == now or applied[-1][1]["doc"] != now["doc"]):
+        # It was undone by other means, or belongs to another document.
+        applied.pop()
+    if applied:
+        title, before = applied[-1]
+        told, label = f"Applied: {title}", "Undo"
+    elif before := {name: plain for name, plain in PLAIN.items() if now[name] != plain}:
+        # Another visit applied it: the address has only what it came to.
+        told, label = "Not as the graph stands: options or changes are applied", "Undo all"
+    else:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="applied"):
+        st.caption(plain(told), width="content")
+        st.button(
+            label,
+            key="undo_suggestion",
+            icon=":material/undo:",
+            type="tertiary",
+            on_click=_take_back,
+            args=(before,),
+        )
+
+
+def _take_back(before: Mapping[str, str]) -> None:
+    if st.session_state.get(APPLIED):
+        st.session_state[APPLIED].pop()
+    state.choose(**before)
+    st.session_state[CHANGED_NOW] = True

@@ -1,0 +1,167 @@
+"""Proposals that change how the same ops are planned: reuse, alignment, what is held, streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from memplan_engine.advice.code import code_changes, concat_code, in_place_code
+from memplan_engine.advice.situation import Situation
+from memplan_engine.advice.values import Candidate, CodeChange, OpChange
+from memplan_engine.advice.words import capitalised, count_of
+from memplan_engine.graph import Graph, Op
+from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
+from memplan_engine.profile import load_of
+from memplan_engine.rewrites.early_updates import gradients
+from memplan_engine.rewrites.reuse import Reused, Rewrite
+from memplan_engine.what_if.edits import MOST_EDITS, Align
+
+PARTS = {"in_place": "in place", "concat": "concat without copies"}
+"""The ways to reuse memory, with what they are called in a combination."""
+REUSE = tuple(PARTS)
+EARLY_UPDATES = (
+    "parameter.register_post_accumulate_grad_hook("
+    "lambda p: (optimizer_of[p].step(), optimizer_of[p].zero_grad()))"
+)
+
+
+def propose_reuse(situation: Situation) -> Iterator[Candidate]:
+    """Writing in place, concatenating without copies, and both."""
+    if situation.graph is None:
+        return
+    missing = [name for name in REUSE if not getattr(situation.how, name)]
+    ways = [{name: True} for name in missing]
+    if len(missing) > 1:
+        ways.append(dict.fromkeys(missing, True))
+    rewritten: list[dict[str, bool]] = []
+    for options in ways:
+        if len(options) > 1 and len(rewritten) < len(options):
+            # One of the two has nothing to do.
+            continue
+        reused = situation.reused(options)
+        if reused is None or not all(_of(reused, name) for name in options):
+            continue
+        rewritten.append(options)
+        code = _reuse_code(situation, reused, options)
+        parts = tuple(PARTS[name] for name in options)
+        yield Candidate(tuple(options), _title(reused, options), options, code=code, parts=parts)
+
+
+def _of(reused: Reused, name: str) -> tuple[Rewrite, ...]:
+    return reused.in_place if name == "in_place" else reused.concats
+
+
+def _title(reused: Reused, options: Mapping[str, Any]) -> str:
+    if len(options) > 1:
+        return capitalised(", and ".join(PARTS.values()))
+    if "in_place" in options:
+        return f"Write {count_of(len(reused.in_place), 'result')} in place"
+    joined = len({rewrite.op for rewrite in reused.concats})
+    return f"Make {count_of(joined, 'concatenation')} without copies"
+
+
+def _reuse_code(situation: Situation, reused: Reused, options: Mapping[str, Any]) -> tuple[CodeChange, ...]:
+    """The lines of what is rewritten, those that run at the peak first, then those of most bytes."""
+    at_peak = _peak_steps(situation)
+    op_of = {op.name: op for op in reused.graph.ops}
+    changes: tuple[CodeChange, ...] = ()
+    for name in options:
+        rewrites = sorted(
+            _of(reused, name), key=lambda each: (each.step not in at_peak, -each.nbytes, each.step)
+        )
+        written = {rewrite.op: rewrite.tensor for rewrite in rewrites}
+
+        def instead(op: Op, written: Mapping[str, str] = written, name: str = name) -> str:
+            return in_place_code(op, written[op.name]) if name == "in_place" else concat_code(op)
+
+        changes += code_changes(reused.graph, (op_of[op] for op in written), instead)
+    return changes
+
+
+def _peak_steps(situation: Situation) -> set[int]:
+    load = load_of(situation.problem)
+    bounds = load.sections.bounds
+    rows = (load.live == load.peak).nonzero()[0]
+    return {step for row in rows.tolist() for step in range(int(bounds[row]), int(bounds[row + 1]))}
+
+
+def propose_early_updates(situation: Situation) -> Iterator[Candidate]:
+    """The optimizer in the backward pass, which frees each gradient early."""
+    how, graph = situation.how, situation.graph
+    if graph is None or how.early_updates or how.streams is not None or how.schedule is not None:
+        return
+    if held := gradients(graph):
+        yield Candidate(
+            ("early_updates",),
+            "Run the optimizer in the backward pass",
+            {"early_updates": True},
+            note=f"{count_of(len(held), 'parameter')} updated as soon as the gradient is complete, which is "
+            "freed: no gradient is there after the step, and gradients cannot be clipped together",
+            code=(CodeChange(None, "", (OpChange("parameters", len(held), EARLY_UPDATES),)),),
+            parts=("optimizer in the backward pass",),
+        )
+
+
+def propose_alignment(situation: Situation) -> Iterator[Candidate]:
+    """A smaller alignment: that of the widest elements for a graph, none at all for buffers."""
+    problem, how, graph = situation.problem, situation.how, situation.graph
+    if situation.plan.arena_bytes <= load_of(problem).peak and not how.round_sizes:
+        return
+    note = "vector loads of a CPU and some GPU kernels want aligned addresses"
+    if graph is not None:
+        now = DEFAULT_ALIGNMENT if how.alignment is None else how.alignment
+        least = max((_itemsize(t.nbytes, t.shape) for t in graph.tensors), default=1)
+        if least < now:
+            title = f"Align to {count_of(least, 'byte')}, not to {now}"
+            yield Candidate(("alignment",), title, {"alignment": least}, same_bits=False, note=note)
+        return
+    if how.alignment is not None:
+        title = f"Align as the list says, not to {count_of(how.alignment, 'byte')}"
+        yield Candidate(("alignment",), title, {"alignment": None}, same_bits=False, note=note)
+    aligned = (problem.alignment > 1).nonzero()[0].tolist()
+    if 0 < len(aligned) + len(situation.edits) <= MOST_EDITS:
+        edits = tuple(Align(problem.names[row], 1) for row in aligned)
+        title = f"Give up the alignment of {count_of(len(edits), 'buffer')}"
+        yield Candidate(("alignment",), title, edits=edits, same_bits=False, note=note)
+
+
+def propose_defaults(situation: Situation) -> Iterator[Candidate]:
+    """What the plan was asked for that costs bytes: sizes rounded up, values held, several ops at once."""
+    how = situation.how
+    if how.round_sizes:
+        yield Candidate(("round_sizes",), "Do not round sizes up", {"round_sizes": False})
+    if how.unread is Unread.HELD:
+        yield Candidate(
+            ("unread",),
+            "Free values that nobody reads at once",
+            {"unread": Unread.FREED},
+            note="Python frees what has no name: write no variable that nothing reads",
+        )
+    if how.streams is not None and how.streams > 1:
+        yield Candidate(
+            ("streams",), "Run one op at a time", {"streams": None}, note="ops no longer run at the same time"
+        )
+
+
+def propose_sizes(situation: Situation) -> Iterator[Candidate]:
+    """Half of a symbolic size: a smaller batch, a shorter sequence."""
+    loaded, given = situation.loaded, dict(situation.how.symbols)
+    for symbol in loaded.symbols if isinstance(loaded, Graph) else ():
+        value = given.get(symbol.name, symbol.hint)
+        if value is None or value // 2 < max(symbol.low, 1):
+            continue
+        symbols = tuple({**given, symbol.name: value // 2}.items())
+        yield Candidate(
+            ("size",),
+            f"Halve {symbol.name}, {value:,} to {value // 2:,}",
+            {"symbols": symbols},
+            same_bits=False,
+            note="another shape: fewer results at once",
+        )
+
+
+def _itemsize(nbytes: int, shape: tuple[int, ...]) -> int:
+    elements = 1
+    for size in shape:
+        elements *= size
+    return nbytes // elements if elements else 1

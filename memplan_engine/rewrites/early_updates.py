@@ -1,0 +1,73 @@
+"""The optimizer in the backward pass: each parameter is updated as soon as its gradient is complete, and the
+gradient is let go. What a hook of `register_post_accumulate_grad_hook` does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from memplan_engine.errors import InputError
+from memplan_engine.graph import PRODUCED, Graph, Phase, Role
+from memplan_engine.schedule import Schedule, check_schedule, dependencies
+
+
+def gradients(graph: Graph) -> tuple[str, ...]:
+    """The tensors that `graph` returns, that its backward pass makes and that its optimizer reads."""
+    home = {tensor.name: tensor.storage for tensor in graph.tensors}
+    made: set[str] = set()
+    read: set[str] = set()
+    roles = {storage.name: storage.role for storage in graph.storages}
+    for op in graph.ops:
+        if op.phase is Phase.BACKWARD:
+            made.update(home[name] for name in op.outputs)
+        elif op.phase is Phase.OPTIMIZER:
+            read.update(home[name] for name in (*op.inputs, *op.mutates))
+    own = {name for name in made & read if roles[name] in PRODUCED}
+    return tuple(name for name in graph.outputs if home[name] in own)
+
+
+def free_gradients(graph: Graph) -> Graph:
+    """`graph` that does not return its gradients: each dies when the optimizer has read it.
+
+    Raises
+    ------
+    InputError: no gradient that the optimizer reads and that the graph returns.
+    """
+    held = set(gradients(graph))
+    if not held:
+        found = "no gradient that its optimizer reads"
+        raise InputError(graph.name, "outputs", found, "a whole training step that returns its gradients")
+    outputs = tuple(name for name in graph.outputs if name not in held)
+    home = {tensor.name: tensor.storage for tensor in graph.tensors}
+    freed = {home[name] for name in held} - {home[name] for name in outputs}
+    storages = tuple(
+        replace(storage, role=Role.ACTIVATION) if storage.name in freed else storage
+        for storage in graph.storages
+    )
+    return replace(graph, outputs=outputs, storages=storages)
+
+
+def early_updates(graph: Graph) -> Schedule:
+    """One op a step, those of the optimizer as soon as what they need is there; all others keep their order.
+
+    An update waits for whoever reads the parameter before it is written, as `dependencies` says; where the
+    gradients are clipped together, all of them wait for the last one.
+    """
+    needs = dependencies(graph)
+    # The op of another phase, by index, that each op waits for; the optimizer's own for nothing come with
+    # those that use what they make.
+    after = [-1] * len(needs)
+    for index, before in enumerate(needs):
+        is_update = graph.ops[index].phase is Phase.OPTIMIZER
+        after[index] = max((after[other] for other in before), default=-1) if is_update else index
+    users: list[list[int]] = [[] for _ in needs]
+    for index, before in enumerate(needs):
+        for other in before:
+            users[other].append(index)
+    for index in reversed(range(len(needs))):
+        if after[index] < 0:
+            after[index] = min((after[user] for user in users[index]), default=len(needs))
+    order = sorted(range(len(needs)), key=lambda index: (after[index], index))
+    step_of_op = [0] * len(order)
+    for step, index in enumerate(order):
+        step_of_op[index] = step
+    return check_schedule(graph, Schedule(tuple(step_of_op), len(order)), graph.name)

@@ -1,0 +1,108 @@
+"""The tree and the details beside the chart, in a browser: one selection, one step, the keyboard."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("playwright")
+from tests.support.dashboard_page import DashboardPage
+
+ROWS = "() => [...document.querySelector('[data-testid=stBidiComponentIsolated]').shadowRoot.querySelectorAll('.tree-table tbody tr')].map((row) => [row.querySelector('.label').textContent, row.querySelector('.size').textContent])"  # noqa: E501
+
+
+@pytest.fixture
+def page(dashboard_url, open_page):
+    return DashboardPage(open_page(f"{dashboard_url}/?doc=example:gpt2", width=1440, height=900))
+
+
+def tree(page):
+    return page.page.evaluate(ROWS)
+
+
+def row(page, label):
+    return (
+        page.root.locator(".tree-table tbody tr").filter(has=page.page.get_by_text(label, exact=True)).first
+    )
+
+
+def test_the_peak_by_module_opens_where_most_of_it_is(page):
+    assert tree(page) == [
+        ["h.0", "51 MiB"], ["mlp", "48 MiB"], ["act", "36 MiB"], ["mul", "12 MiB"], ["pow", "12 MiB"],
+        ["mul.2", "12 MiB"], ["c_fc", "12 MiB"], ["add", "3 MiB"],
+    ]  # fmt: skip
+    assert page.root.locator(".tree-table td.size").first.get_attribute("title") == "53,477,376 B"
+    page.root.get_by_role("button", name="category").click()
+    assert tree(page)[0] == ["activations", "51 MiB"]
+    page.root.get_by_role("button", name="line").click()
+    assert tree(page)[0] == ["activations.py:66", "36 MiB"]
+
+
+def test_row_rectangle_and_details_are_one_selection(page):
+    row(page, "mul.2").click()
+    page.eventually(lambda: page.address.get("selected"), "mul_1")
+    details = page.details
+    assert details.locator(".pane-title").inner_text() == "h.0.mlp.act · mul.2 mul_1"
+    facts = details.inner_text()
+    for fact in (
+        "1 × 1,024 × 3,072 float32",
+        "12,582,912 (12 MiB)",
+        "steps 44 to 45, 2 steps",
+        "activations.py:66",
+    ):
+        assert fact in facts
+    # From the buffer to what its producer reads, and the row goes along.
+    details.get_by_role("button", name="h.0.mlp.act · pow").first.click()
+    page.eventually(lambda: page.address.get("selected"), "pow_1")
+    assert row(page, "pow").get_attribute("aria-selected") == "true"
+
+
+def test_without_a_selection_the_largest_is_there(page):
+    assert "largest here" in page.details.inner_text()
+
+
+def test_the_tree_is_for_the_keyboard_too(page):
+    first = row(page, "h.0")
+    first.focus()
+    page.page.keyboard.press("ArrowLeft")
+    assert tree(page) == [["h.0", "51 MiB"]]
+    page.page.keyboard.press("ArrowRight")
+    page.page.keyboard.press("ArrowDown")
+    page.page.keyboard.press("ArrowLeft")
+    assert [label for label, _ in tree(page)] == ["h.0", "mlp", "add"]
+    page.page.keyboard.press("ArrowDown")
+    page.page.keyboard.press("Enter")
+    page.eventually(lambda: page.address.get("selected"), "add_2")
+
+
+def test_what_is_done_with_a_buffer(page):
+    row(page, "add").click()
+    page.eventually(lambda: page.address.get("selected"), "add_2")
+    page.details.get_by_role("button", name="Pin").click()
+    page.eventually(lambda: page.address.get("what_if", "").startswith("pin:add_2="), True)
+    page.details.get_by_role("button", name="What if …").click()
+    page.eventually(lambda: page.address.get("tab"), "What if")
+
+
+def test_all_of_the_answer_is_above_the_fold_and_panes_stack_where_it_is_narrow(page):
+    page.page.locator(".st-key-card_0").wait_for()
+    box = page.root.locator(".side").bounding_box()
+    assert box["y"] + box["height"] <= 900
+    page.page.set_viewport_size({"width": 800, "height": 1000})
+    page.eventually(
+        lambda: (
+            page.root.locator(".side").bounding_box()["y"]
+            > page.root.locator(".column").bounding_box()["y"] + 300
+        ),
+        True,
+    )
+
+
+def test_apply_changes_the_whole_page_and_undo_takes_it_back(page):
+    """A button of a fragment runs the fragment alone, which only a browser shows."""
+    page.page.locator(".st-key-card_0").get_by_role("button", name="Apply").click()
+    page.eventually(lambda: page.metric("Arena"), "39 MiB")
+    page.eventually(lambda: page.subtitle.startswith("39 MiB"), True)
+    assert page.address["in_place"] == "1"
+    page.page.locator(".st-key-applied").get_by_role("button", name="Undo").click()
+    page.eventually(lambda: page.metric("Arena"), "51 MiB")
+    assert "in_place" not in page.address

@@ -1,0 +1,158 @@
+"""What stands around the chart: legend, search field, layers, the map of the whole."""
+
+import re
+
+import pytest
+
+pytest.importorskip("playwright")
+from tests.dashboard.plan_view.test_plan_view_browser import (
+    APP,
+    CONV,
+    GUTTER,
+    HEIGHT,
+    NORM,
+    PLOT,
+    RELU,
+    TOP,
+    Chart,
+)
+from tests.support.browser import serve
+
+LAYER_ROW = 20
+
+
+@pytest.fixture(scope="module")
+def app_url():
+    with serve(APP) as url:
+        yield url
+
+
+@pytest.fixture
+def open_chart(app_url, open_page):
+    def open_one(scene="plain", **options):
+        return Chart(open_page(f"{app_url}/?scene={scene}", **options))
+
+    return open_one
+
+
+def dimmed(colour):
+    """As on a white ground."""
+    return [round(value + (255 - value) * 0.8) for value in colour]
+
+
+def colours(chart):
+    """Those of the three rectangles of the "plain" scene."""
+    return [chart.pixel(*chart.at(*place)) for place in ((2.5, 2), (7.5, 2), (4, 9))]
+
+
+def test_a_click_in_the_legend_dims_the_others_and_a_second_one_shows_them(open_chart):
+    chart = open_chart()
+    button = {name: chart.root.get_by_role("button", name=name) for name in ("conv", "norm", "relu")}
+
+    def shows(*expected):
+        for _ in range(50):
+            if colours(chart) == list(expected):
+                break
+            chart.page.wait_for_timeout(20)
+        assert colours(chart) == list(expected)
+
+    shows(CONV, NORM, RELU)
+    button["norm"].click()
+    shows(dimmed(CONV), NORM, dimmed(RELU))
+    assert button["norm"].get_attribute("aria-pressed") == "true"
+    button["relu"].click(modifiers=["Shift"])
+    shows(dimmed(CONV), NORM, RELU)
+    button["norm"].click(modifiers=["Control"])
+    shows(dimmed(CONV), dimmed(NORM), RELU)
+    button["relu"].press("Enter")
+    shows(CONV, NORM, RELU)
+    button["conv"].click()
+    chart.page.get_by_role("button", name="Rerun").click()
+    chart.page.get_by_text("reruns: 1").wait_for()
+    shows(CONV, dimmed(NORM), dimmed(RELU))
+
+
+def test_layers_are_named_as_deep_as_there_is_room(open_chart):
+    chart = open_chart("layers", width=700)
+    y = PLOT + TOP - LAYER_ROW + 10
+
+    def named(x):
+        chart.mouse(x, y)
+        return chart.tooltip.inner_text().splitlines()
+
+    width = chart.stage.bounding_box()["width"] - GUTTER - 1
+    assert named(GUTTER + width * 0.7)[:2] == ["h.1.7", "steps 7 to 7"]
+    # A click goes there; what is seen is cut no deeper than it was.
+    chart.click(GUTTER + width * 0.7, y)
+    chart.until("zoomed", "true")
+    x0, x1, *_ = chart.view()
+    assert x0 < 7 < 8 < x1
+    assert x1 - x0 == 4
+    assert chart.data("marks") == ","
+
+
+def test_few_pixels_name_the_outer_layers_only(open_chart):
+    chart = open_chart("layers", width=360)
+    chart.mouse(GUTTER + 30, PLOT + TOP - LAYER_ROW + 10)
+    assert chart.tooltip.locator(".name").inner_text() in ("h.0", "h")
+
+
+def test_the_map_moves_resizes_and_draws_the_window(open_chart):
+    chart = open_chart()
+    canvas = chart.page.locator("canvas.minimap")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    width = box["width"] - GUTTER - 1
+
+    def drag(start, end):
+        before = chart.data("view")
+        y = box["y"] + box["height"] / 2
+        chart.page.mouse.move(box["x"] + GUTTER + width * start / 10, y)
+        chart.page.mouse.down()
+        chart.page.mouse.move(box["x"] + GUTTER + width * end / 10, y, steps=3)
+        chart.page.mouse.up()
+        chart.until("view", before, other=True)
+        return chart.view()[:2]
+
+    assert drag(2, 7) == pytest.approx([2, 7], abs=0.05)
+    assert drag(4, 6) == pytest.approx([4, 9], abs=0.05)
+    assert drag(9, 8) == pytest.approx([4, 8], abs=0.05)
+    assert drag(4, 3) == pytest.approx([3, 8], abs=0.05)
+    canvas.dblclick()
+    chart.until("zoomed", "false")
+
+
+def test_what_is_typed_is_searched_and_enter_goes_from_one_to_the_next(open_chart):
+    chart = open_chart("find")
+    chart.press("/")
+    field = chart.root.get_by_role("searchbox", name=re.compile("Find by name, module or op"))
+    field.press_sequentially("second")
+    count = chart.root.locator(".find .count")
+    count.filter(has_text="2 · 10 MiB").wait_for()
+    assert colours(chart) == [dimmed(CONV), NORM, RELU]
+    # A dashed line goes around what was found: not every pixel of an edge is its colour.
+    left = round(chart.at(5, 0)[0])
+    edges = [[chart.pixel(left + x, TOP + PLOT - 30 - y) == NORM for y in range(20)] for x in range(-1, 3)]
+    assert any(0 < sum(edge) < 20 for edge in edges)
+    chart.page.keyboard.press("Enter")
+    chart.reported(2)
+    assert count.inner_text() == "1 of 2 · 10 MiB"
+    chart.page.keyboard.press("Enter")
+    chart.reported(1)
+    chart.page.keyboard.press("Enter")
+    chart.reported(2)
+    chart.page.keyboard.press("Shift+Enter")
+    chart.reported(1)
+    assert count.inner_text() == "2 of 2 · 10 MiB"
+    field.fill("nowhere")
+    count.filter(has_text="none").wait_for()
+    assert chart.root.get_by_role("button", name="Next one found (Enter)").is_disabled()
+    chart.page.keyboard.press("Escape")
+    count.filter(has_not_text="none").wait_for(state="attached")
+    assert field.input_value() == ""
+
+
+def test_a_chart_that_searches_nothing_has_no_field(open_chart):
+    chart = open_chart()
+    assert chart.root.get_by_role("searchbox").count() == 0
+    assert HEIGHT == 520

@@ -1,0 +1,153 @@
+"""What the chart measures, names at the peak, and keeps in the address."""
+
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+pytest.importorskip("playwright")
+from memplan_dashboard.plan_view.component import FRONTEND
+
+from memplan_engine.plotting.bundling import SHARED, bundle
+from tests.dashboard.plan_view.test_plan_view_browser import APP, INKED, Chart
+from tests.support.browser import serve
+
+COPIES = "navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }"
+CALLOUTS = """([source, buffers]) => {
+    const [inked, told] = [{ width: 400, height: 400, ids: new Int32Array(160000).fill(-1) }, []];
+    const idAt = (raster, x, y) => raster.ids[y * 400 + x] ?? -1;
+    const draw = new Function("idAt", "levelsOf", source + "; return drawCallouts;")(idAt);
+    const ctx = { measureText: (text) => ({ width: 6 * text.length }), fillRect() {}, beginPath() {},
+        moveTo() {}, lineTo() {}, stroke() {}, fillText: (text, x, y) => told.push([text, x, y]) };
+    const column = (at) => Float64Array.from(buffers, (buffer) => buffer[at]);
+    const data = { count: buffers.length, start: column(0), end: column(1), offset: column(2),
+        size: column(3), nameOf: (i) => `b${i}`, peakStep: 50, arena: 400 };
+    const parts = { left: 0, top: 0, bottom: 400, right: 400, plotWidth: 400 };
+    const view = { x0: 0, x1: 100, y0: 0, y1: 400 };
+    const scales = { x: (step) => 4 * step, y: (bytes) => 400 - bytes, stepWidth: 4 };
+    return [draw(ctx, data, parts, scales, view, {}, inked), told];
+}"""
+
+
+@pytest.fixture(scope="module")
+def app_url():
+    with serve(APP) as url:
+        yield url
+
+
+@pytest.fixture
+def open_chart(app_url, open_page):
+    def open_one(scene="plain", **options):
+        return Chart(open_page(f"{app_url}/?scene={scene}", **options))
+
+    return open_one
+
+
+def in_address(chart):
+    return parse_qs(urlsplit(chart.page.url).query).get("view", [""])[0]
+
+
+def drag(chart, start, end):
+    box = chart.base.bounding_box()
+    chart.page.mouse.move(box["x"] + start[0], box["y"] + start[1])
+    chart.page.mouse.down()
+    chart.page.mouse.move(box["x"] + end[0], box["y"] + end[1], steps=3)
+    chart.page.mouse.up()
+
+
+def test_a_drag_measures_bytes_and_steps(open_chart):
+    chart = open_chart()
+    button = chart.root.get_by_role("button", name="Measure bytes × steps with a drag (m)")
+    button.click()
+    assert button.get_attribute("aria-pressed") == "true"
+    before = chart.data("view")
+    overlay = chart.page.locator(".panels canvas.overlay").first
+    drag(chart, chart.at(2.3, 8), chart.at(5.6, 2))
+    # Steps are whole, 2 to 5; bytes are where the pointer was.
+    words = chart.page.locator(".spoken[aria-live]").inner_text()
+    size, steps = words.split(" × ")
+    assert steps == "4 steps"
+    assert float(size.removesuffix(" MiB")) == pytest.approx(6, abs=0.1)
+    assert chart.data("view") == before
+    chart.page.mouse.move(2, 2)
+    inked = overlay.evaluate(INKED)
+    assert inked > 0
+    chart.press("Escape")
+    assert button.get_attribute("aria-pressed") == "false"
+    assert overlay.evaluate(INKED) == 0
+    # A held key measures once.
+    chart.stage.focus()
+    chart.page.keyboard.down("m")
+    drag(chart, chart.at(1, 8), chart.at(3, 2))
+    chart.page.keyboard.up("m")
+    assert button.get_attribute("aria-pressed") == "false"
+    assert overlay.evaluate(INKED) > 0
+
+
+def test_slivers_at_the_peak_are_named_beside_themselves(open_chart):
+    names = ["format.js", "columns.js", "fitting.js"]
+    source = bundle(
+        [*(SHARED / name for name in names), FRONTEND / "level_names.js", FRONTEND / "callouts.js"]
+    )
+    page = open_chart().page
+    # Wide enough for a name; not at the peak; a fiftieth of the arena and less; then five.
+    buffers = [
+        [30, 60, 0, 60],
+        [20, 22, 0, 60],
+        [50, 51, 60, 7],
+        *([50, 51, 70 + 40 * i, 30 + i] for i in range(5)),
+    ]
+    spots, told = page.evaluate(CALLOUTS, [source, buffers])
+    assert [text for text, _, _ in told] == ["b7 34 B", "b6 33 B", "b5 32 B", "b4 31 B"]
+    for text, x, y in told:
+        top = 400 - (70 + 40 * (int(text[1]) - 3) + (30 + int(text[1]) - 3) / 2)
+        assert abs(y - top) < 30
+        assert x >= 51 * 4 or x < 50 * 4
+    # Five at one height get places of their own.
+    spots, told = page.evaluate(CALLOUTS, [source, [[50, 51, 100, 30 + i] for i in range(5)]])
+    places = {(spot["x"], spot["y"]) for spot in spots}
+    assert len(places) == len(told) == 4
+
+
+def test_the_zoom_is_in_the_address_and_comes_back_from_there(open_chart, app_url, open_page):
+    chart = open_chart()
+    chart.press("+")
+    chart.until("zoomed", "true")
+    chart.page.wait_for_url("**view=**")
+    assert in_address(chart).startswith("1,9,")
+    again = Chart(open_page(chart.page.url))
+    # Whole bytes.
+    assert again.view() == pytest.approx(chart.view(), abs=1)
+    chart.press("0")
+    chart.page.wait_for_url(lambda url: "view=" not in url)
+    assert "scene=plain" in chart.page.url
+
+
+@pytest.mark.parametrize(
+    "view", ["1,2,3", "a,b,c,d", "9,1,0,5", "1e999,2,3,4", "50,60,0,9", ",,,", "0,1,nan,4"]
+)
+def test_a_view_that_makes_no_sense_shows_everything(open_chart, view):
+    assert open_chart(f"plain&view={view}").data("zoomed") == "false"
+
+
+def test_a_link_to_all_that_is_shown_is_copied(open_chart):
+    chart = open_chart()
+    chart.page.evaluate(f"() => {{ {COPIES} }}")
+    chart.press("+")
+    chart.until("zoomed", "true")
+    # At once, before the address has settled.
+    chart.root.get_by_role("button", name="Copy the address of what is shown").click()
+    chart.page.locator(".spoken").filter(has_text="Link copied.").wait_for(state="attached")
+    copied = chart.page.evaluate("window.copied")
+    assert "view=1%2C9" in copied
+    assert "scene=plain" in copied
+
+
+def test_the_picture_is_told_in_a_table(open_chart):
+    chart = open_chart()
+    table = chart.page.locator(f"#{chart.base.get_attribute('aria-details')}")
+    assert table.locator("caption").inner_text() == "Largest buffers at the peak, step 0"
+    rows = [row.locator("td").all_inner_texts() for row in table.locator("tbody tr").all()]
+    assert rows == [
+        ["above", "6 MiB", "4 MiB", "0 to 9"],
+        ["<script>window.hacked = 1</script>", "4 MiB", "0 B", "0 to 4"],
+    ]

@@ -1,0 +1,99 @@
+"""Inspect answers first: the sentence, the chips, and suggestions that are applied and undone."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+pytest.importorskip("streamlit")
+from memplan_dashboard.session import documents, plan_facts, state
+from memplan_dashboard.widgets import plan_panels
+from memplan_dashboard.widgets.panes_of import panes_of
+
+from memplan_engine import load, make_plan
+from memplan_engine.plotting.colouring import COLOURINGS
+from memplan_engine.preparation import Preparation, prepare
+from memplan_engine.units import format_bytes
+from tests import ROOT
+from tests.support.apptest import address, check, chips_of, figure, open_app, widget
+
+GPT2 = ROOT / "example_graphs" / "gpt2.json"
+
+
+@pytest.fixture(autouse=True)
+def _no_file(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["app.py"])
+
+
+def advised(app):
+    """`app` once it has its suggestions."""
+    deadline = time.monotonic() + 60
+    while any("Looking for what" in each.value for each in app.caption):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+        check(app.run())
+    return app
+
+
+@pytest.mark.parametrize("name", ["teaching_view", "teaching_sharing"])
+def test_suggestions_may_have_the_same_title(name):
+    app = advised(open_app(doc=f"example:{name}"))
+    assert [each.label for each in app.button if each.key and each.key.startswith("apply_")]
+    check(app.run())
+
+
+def test_what_another_visit_applied_is_taken_back_whole():
+    app = advised(open_app(doc="example:gpt2", in_place="1", what_if="resize:addmm=1024"))
+    assert "Not as the graph stands" in "".join(each.value for each in app.caption)
+    widget(app.button, "Undo all").click()
+    app = advised(check(app.run()))
+    assert not {"in_place", "what_if"} & set(address(app))
+    assert "undo_suggestion" not in [each.key for each in app.button]
+
+
+def sentence(app):
+    return app.subheader[0].value.replace("\\", "")
+
+
+def test_a_suggestion_is_applied_kept_in_the_address_and_undone():
+    app = advised(open_app(doc="example:gpt2", capacity="40"))
+    assert "Does not fit, 11 MiB over the capacity" in chips_of(app)
+    in_place = make_plan(prepare(load(GPT2), Preparation(in_place=True)))
+    saved = 51 * 2**20 - in_place.arena_bytes
+    saves = f":green[**−{format_bytes(saved)}**] Write 98 results in place"
+    assert saves in [each.value for each in app.markdown]
+    next(each for each in app.button if each.label == "Apply").click()
+    app = advised(check(app.run()))
+    assert (address(app)["in_place"], figure(app, "Arena")) == ("1", format_bytes(in_place.arena_bytes))
+    assert "Fits, 1 MiB to spare" in chips_of(app)
+    assert sentence(app).startswith("Graph peak 39 MiB at ")
+    widget(app.button, "Undo").click()
+    app = advised(check(app.run()))
+    assert ("in_place" in address(app), figure(app, "Arena")) == (False, "51 MiB")
+    assert "Undo" not in [each.label for each in app.button if each.key == "undo_suggestion"]
+
+
+def test_another_document_has_nothing_to_undo():
+    app = advised(open_app(doc="example:gpt2"))
+    next(each for each in app.button if each.label == "Apply").click()
+    app = advised(check(app.run()))
+    widget(app.selectbox, "Graph").set_value("example:teaching_gaps")
+    app = advised(check(app.run()))
+    assert not [each for each in app.button if each.key == "undo_suggestion"]
+
+
+def test_where_nothing_saves_it_says_why():
+    app = advised(open_app(doc="example:teaching_gaps"))
+    (said,) = [each.value for each in app.caption if each.value.startswith("No suggestion")]
+    assert "no ops that could be rewritten" in said
+
+
+def test_panes_travel_only_where_the_browser_has_everything(monkeypatch):
+    document = state.load_document("example:gpt2", documents.Options())
+    facts = plan_facts.make_facts(document, make_plan(document.problem))
+    colouring = COLOURINGS["size"](document.problem)
+    assert plan_panels.make_panel(facts, colouring, panes=True).panes is panes_of(document.problem)
+    assert plan_panels.make_panel(facts, colouring).panes is None
+    monkeypatch.setattr(plan_panels, "MOST_VECTORS", 5)
+    assert plan_panels.make_panel(facts, colouring, panes=True).panes is None
