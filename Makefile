@@ -34,7 +34,7 @@ run: $(RUN_STAMP) ## install what is missing, then open the dashboard on 127.0.0
 	@exec $(BIN)/memplan dashboard $(ARGS)
 
 # Python may keep what it compiles, whatever the environment says: each worker, server and child starts sooner.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -rs
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -rfEs
 
 test: $(TEST_STAMP) browser ## run the tests but for the slow ones (ARGS="-k name" for some)
 	$(PYTEST) -m "not slow" $(ARGS)
