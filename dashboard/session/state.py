@@ -10,7 +10,7 @@ import math
 import threading
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import streamlit as st
 from memplan_dashboard.session import documents, uploads
@@ -196,7 +196,15 @@ def restore() -> None:
         st.session_state.choices = _in_address()
     elif _walks_in_history():
         st.session_state.choices = _in_address()
+    if not st.session_state.pop("by_itself", False):
+        st.session_state.pop("refused", None)
     mirror()
+
+
+def run_again() -> NoReturn:
+    """Run the page once more though nobody did anything: why a document was refused is still said."""
+    st.session_state.by_itself = True
+    st.rerun()
 
 
 def _in_address() -> dict[str, str]:
@@ -261,9 +269,17 @@ def has_opened() -> bool:
 def current_document() -> Document:
     """The chosen document; when it cannot be read, its error above the one that was open before."""
     try:
-        return _opened(load_document(get("doc"), parse_options(st.session_state.choices)))
+        document = _opened(load_document(get("doc"), parse_options(st.session_state.choices)))
     except MemplanError as error:
-        show_error(error)
+        st.session_state.refused = str(error)
+        document = _instead()
+    if "refused" in st.session_state:
+        show_error(st.session_state.refused)
+    return document
+
+
+def _instead() -> Document:
+    """The document that was open before, or the example."""
     before = st.session_state.get("last_opening", {name: PARAMETERS[name] for name in OPENING})
     # What was asked of the document may be all that is wrong: it is opened as it is before another one is.
     for choices in (NOTHING_ASKED, before):

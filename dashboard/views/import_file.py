@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import streamlit as st
 from memplan_dashboard.plan_view import plan_view
 from memplan_dashboard.session import documents, folder, plan_facts, state, uploads
@@ -52,10 +54,7 @@ def _options() -> Options | None:
 
 def _counts(document: Document) -> None:
     problem, graph = document.problem, document.graph
-    figures = [
-        ("recognised as", recognise(documents.path_of(document.key)).name),
-        ("buffers", f"{len(problem):,}"),
-    ]
+    figures = [("buffers", f"{len(problem):,}")]
     if graph:
         figures += [
             ("ops", f"{len(graph.ops):,}"),
@@ -87,7 +86,9 @@ def _violation(facts: PlanFacts) -> None:
 
 def _preview(facts: PlanFacts) -> None:
     document = facts.document
-    st.caption(plain(f"Open now: {document.label}, {facts.plan.strategy}"))
+    # Of a reader's description what it is, without what more there is to say: "a list of buffers".
+    kind = re.split("[:,(]", recognise(documents.path_of(document.key)).description)[0].strip()
+    st.caption(plain(f"Open now: {document.label}, {facts.plan.strategy} · {kind}"))
     if not len(document.problem):
         st.info(NOTHING_TO_PLACE)
         return

@@ -37,7 +37,7 @@ def settle(search: Search) -> None:
 def _panel(search: Search, was_active: bool, side: str, beside: tuple[Search, ...]) -> None:
     snapshot = search.job.snapshot()
     if was_active and not snapshot.state.is_active:
-        st.rerun()
+        state.run_again()
     with st.container(border=True, key=f"search{side}"), st.container(key=f"halves_search{side}"):
         left, right = st.columns([1.2 if beside else 2.2, 1], gap="medium")
     with left:

@@ -21,6 +21,12 @@ def show_table(
     st.dataframe(rows, key=key, hide_index=True, height=_height(rows, most), column_config=columns)
 
 
+def named(heading: str, names: Sequence[str], labels: Mapping[str, str]) -> dict[str, list[str]]:
+    """The column `heading` of names as people know them, by `labels`, and "in graph" where one differs."""
+    shown = [labels.get(name, name) for name in names]
+    return {heading: shown} | ({"in graph": list(names)} if shown != list(names) else {})
+
+
 def whole(*names: str) -> dict[str, Any]:
     """Columns of whole numbers, as bytes are."""
     return dict.fromkeys(names, WHOLE)

@@ -198,6 +198,9 @@ def test_a_file_that_turns_bad_leaves_the_one_that_was_open(tmp_path, monkeypatc
     app.selectbox[0].set_value("file:bad.csv")
     check(app.run())
     assert "bad.csv: line 2" in app.error[0].value.replace("\\", "")
+    app.session_state["by_itself"] = True
+    check(app.run())
+    assert "bad.csv: line 2" in app.error[0].value.replace("\\", ""), "nobody has read it yet"
     assert (app.selectbox[0].value, figure(app, "Arena")) == ("file:good.csv", "40 B")
     check(app.run())
     assert not app.error

@@ -18,9 +18,14 @@ from memplan_engine.callers import Frame
 from memplan_engine.plotting.colouring import COLOURINGS
 from memplan_engine.recordings.cost import OverTime, memory_over_time, thinned
 from memplan_engine.recordings.flame import Call, calls_at
-from tests.support.apptest import address, check, figure, open_app, widget
+from tests.support.apptest import address, check, figure, open_app, said, widget
 
 EXAMPLE = "example:cuda_snapshot"
+
+
+def open_now(app):
+    (told,) = [each for each in said(app.caption) if each.startswith("Open now")]
+    return told
 
 
 @pytest.fixture(autouse=True)
@@ -168,7 +173,8 @@ def test_compare_puts_what_was_recorded_first():
 def test_import_takes_a_snapshot_and_a_part_of_it():
     app = upload(open_app("import"), "two.pickle", two_devices())
     app = check(app.switch_page("views/import_file.py").run())
-    assert (figure(app, "recognised as"), figure(app, "includes a plan")) == ("pickle", "recorded")
+    assert figure(app, "includes a plan") == "recorded"
+    assert "Open now: two.pickle, recorded · CUDA memory snapshot" in open_now(app)
     part = widget(app.selectbox, "Part of the recording")
     assert part.options == [
         "the device with the most bytes, all streams",
@@ -197,16 +203,18 @@ def test_a_part_that_is_not_there_is_told_and_the_whole_is_shown(part):
 
 
 def test_a_trace_is_a_recording_and_a_timeline_a_list_of_buffers(tmp_path):
-    said = {"Bytes": 512, "Addr": 4096, "Device Type": 0, "Device Id": -1}
-    memory = {"name": "[memory]", "ts": 1, "tid": 1, "args": said}
+    told = {"Bytes": 512, "Addr": 4096, "Device Type": 0, "Device Id": -1}
+    memory = {"name": "[memory]", "ts": 1, "tid": 1, "args": told}
     trace = json.dumps({"schemaVersion": 1, "traceEvents": [memory]}).encode()
     app = upload(open_app("import"), "trace.json", trace)
     app = check(app.switch_page("views/import_file.py").run())
-    assert (figure(app, "recognised as"), figure(app, "includes a plan")) == ("profiler", "recorded")
+    assert figure(app, "includes a plan") == "recorded"
+    assert "recorded · PyTorch profiler trace with memory events" in open_now(app)
     assert "Part of the recording" not in [each.label for each in app.selectbox]
     app = upload(open_app("import"), "line.json", b"[[1], [[0, 1, 2, 3, 4, 5, 6, 7, 8]]]")
     app = check(app.switch_page("views/import_file.py").run())
-    assert (figure(app, "recognised as"), figure(app, "buffers")) == ("profiler", "8")
+    assert figure(app, "buffers") == "8"
+    assert "auto · PyTorch profiler trace" in open_now(app)
 
 
 def test_a_pickle_that_calls_something_is_refused_and_not_kept():

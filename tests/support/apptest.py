@@ -42,6 +42,10 @@ def check(app):
     return app
 
 
+def said(elements):
+    return [each.value.replace("\\", "") for each in elements]
+
+
 def upload(app, name, content):
     """The app once a file of this name and content, text or bytes, is uploaded."""
     raw = content if isinstance(content, bytes) else content.encode()

@@ -94,10 +94,16 @@ class Tab:
 
 
 def open_tab(
-    browser: Browser, url: str, width: int, height: int, scheme: str, shared: BrowserContext | None = None
+    browser: Browser,
+    url: str,
+    width: int,
+    height: int,
+    scheme: str,
+    shared: BrowserContext | None = None,
+    patience_ms: float = 30_000,
 ) -> Tab:
     """Open `url` in a context of its own, or in `shared`, with everything the console and the page complain
-    of collected."""
+    of collected. `patience_ms` is how long the server may take to answer."""
     context = shared or browser.new_context()
     tab = Tab(context.new_page(), alone=shared is None)
     tab.page.set_viewport_size({"width": width, "height": height})
@@ -117,7 +123,7 @@ def open_tab(
     tab.page.on("console", note_message)
     tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
     tab.page.on("request", note_request)
-    tab.page.goto(url)
+    tab.page.goto(url, timeout=patience_ms)
     return tab
 
 

@@ -9,9 +9,10 @@ from memplan_dashboard.session import scenarios
 from memplan_dashboard.session.messages import plain
 from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.session.scenarios import ScenarioView
-from memplan_dashboard.widgets.tables import SHARE, WHOLE
+from memplan_dashboard.widgets.tables import SHARE, WHOLE, named
 
 from memplan_engine import FitReport, Suggestion, Verdict
+from memplan_engine.analysis.buffer_names import labels_of
 from memplan_engine.reporters.what_if_tables import (
     proof_words,
     shortage_words,
@@ -60,11 +61,11 @@ def _suggestion(view: ScenarioView, fit: FitReport, suggestion: Suggestion, plac
 
 
 def _members(fit: FitReport, shortage: Shortage) -> None:
-    names, steps = fit.decision.plan.problem.names, shortage.steps
+    problem, steps = fit.decision.plan.problem, shortage.steps
     members = shortage.members[:MOST_MEMBERS]
     rows = pd.DataFrame(
         {
-            "buffer": [names[each.buffer] for each in members],
+            **named("buffer", [problem.names[each.buffer] for each in members], labels_of(problem)),
             "size": [format_bytes(each.nbytes) for each in members],
             "bytes": [each.nbytes for each in members],
             "overfull steps": [each.steps for each in members],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 import streamlit as st
 from memplan_dashboard.charts import size_curve
@@ -11,9 +13,10 @@ from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.session.state import MOST_DIM
 from memplan_dashboard.widgets.controls import chooses
 from memplan_dashboard.widgets.planning_options import symbols_of
-from memplan_dashboard.widgets.tables import MOST_ROWS, show_table
+from memplan_dashboard.widgets.tables import MOST_ROWS, named, show_table
 
 from memplan_engine import Graph, MemplanError
+from memplan_engine.analysis.buffer_names import names_of_ops, tensor_names
 from memplan_engine.analysis.managed_values import ManagedValue, Reason, managed_values
 from memplan_engine.reporters.graph_tables import tenant_and_home
 from memplan_engine.rewrites.reuse import Saving, kept_table, rewrites_table
@@ -47,7 +50,7 @@ def show_values(graph: Graph) -> None:
         shown.sort(key=lambda value: -value.nbytes)
         if len(shown) > MOST_ROWS:
             st.caption(f"The largest {MOST_ROWS:,} of {len(shown):,}.")
-        st.dataframe(_value_rows(shown[:MOST_ROWS]), hide_index=True, height=360)
+        st.dataframe(_value_rows(graph, shown[:MOST_ROWS]), hide_index=True, height=360)
 
 
 def _reasons(groups: dict[Reason, list[ManagedValue]]) -> pd.DataFrame:
@@ -63,10 +66,10 @@ def _reasons(groups: dict[Reason, list[ManagedValue]]) -> pd.DataFrame:
     )
 
 
-def _value_rows(values: list[ManagedValue]) -> pd.DataFrame:
+def _value_rows(graph: Graph, values: list[ManagedValue]) -> pd.DataFrame:
     return pd.DataFrame(
         {
-            "value": [value.tensor for value in values],
+            **named("value", [value.tensor for value in values], tensor_names(graph)),
             "size": [format_bytes(value.nbytes) for value in values],
             "planned": [value.managed for value in values],
             "why": [value.explanation for value in values],
@@ -87,13 +90,23 @@ def show_reuse(facts: PlanFacts) -> None:
         with st.container(key="halves_reuse"):
             left, right = st.columns(2, gap="medium")
         with left:
-            rewritten = [
-                row | dict(zip(("tenant", "home"), tenant_and_home(row), strict=True))
-                for row in rewrites_table(both)
-            ]
+            rewrites = _people_know(both.graph, rewrites_table(both))
+            homes = [dict(zip(("tenant", "home"), tenant_and_home(row), strict=True)) for row in rewrites]
+            rewritten = [row | home for row, home in zip(rewrites, homes, strict=True)]
             _rewrites(f"{len(both.rewrites):,} rewritten with both", rewritten, _REWRITTEN)
         with right:
-            _rewrites(f"{len(both.kept):,} not rewritten", kept_table(both), _KEPT)
+            kept = _people_know(both.graph, kept_table(both))
+            _rewrites(f"{len(both.kept):,} not rewritten", kept, _KEPT)
+
+
+def _people_know(graph: Graph, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with each op and tensor by the name that people know."""
+    ops, tensors = names_of_ops(graph), tensor_names(graph)
+    labels = {"op": ops, "tensor": tensors, "output": tensors, "other": {**tensors, **ops}}
+    return [
+        {key: labels[key].get(value, value) if key in labels else value for key, value in row.items()}
+        for row in rows
+    ]
 
 
 def _ways(rows: tuple[Saving, ...]) -> pd.DataFrame:

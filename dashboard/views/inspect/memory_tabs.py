@@ -10,9 +10,10 @@ from memplan_dashboard.session import documents
 from memplan_dashboard.session.documents import Document
 from memplan_dashboard.session.messages import errors_shown, plain
 from memplan_dashboard.session.plan_facts import PlanFacts
-from memplan_dashboard.widgets.tables import MOST_ROWS, show_table, whole
+from memplan_dashboard.widgets.tables import MOST_ROWS, named, show_table, whole
 
-from memplan_engine import MemplanError, Plan
+from memplan_engine import MemplanError, Plan, Problem
+from memplan_engine.analysis.buffer_names import labels_of, op_names
 from memplan_engine.analysis.device_memory import CATEGORIES as DEVICE_CATEGORIES
 from memplan_engine.analysis.device_memory import DeviceMemory, device_memory
 from memplan_engine.analysis.layout import Layout, make_layout
@@ -42,7 +43,7 @@ def show_layout(facts: PlanFacts) -> None:
     st.plotly_chart(
         layout_bar.figure(layout_bar.data(layout)), key="layout_bar", config={"displayModeBar": False}
     )
-    rows = _layout_rows(layout)
+    rows = _layout_rows(layout, facts.plan.problem)
     if len(rows) > MOST_ROWS:
         st.caption(f"The largest {MOST_ROWS:,} of {len(rows):,} entries.")
         rows = rows.nlargest(MOST_ROWS, "bytes").sort_values(["address", "entry"])
@@ -55,12 +56,13 @@ def device_areas(memory: DeviceMemory) -> phase_areas.Areas:
     return phase_areas.Areas(memory.start, memory.end, memory.live, colours)
 
 
-def _layout_rows(layout: Layout) -> pd.DataFrame:
+def _layout_rows(layout: Layout, problem: Problem) -> pd.DataFrame:
     entries = [(region, entry) for region in layout.regions for entry in region.entries]
+    labels = {**op_names(problem), **labels_of(problem)}
     return pd.DataFrame(
         {
             "region": [region.kind.words for region, _ in entries],
-            "entry": [entry.name for _, entry in entries],
+            **named("entry", [entry.name for _, entry in entries], labels),
             "size": [format_bytes(entry.nbytes) for _, entry in entries],
             "bytes": [entry.nbytes for _, entry in entries],
             "offset": [entry.offset for _, entry in entries],

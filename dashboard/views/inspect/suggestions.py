@@ -47,7 +47,7 @@ def _cards(advising: Advising, view: ScenarioView, looks: Iterator[int] | None) 
     if looks is not None and next(looks):
         advising.begin()
         if not waits:
-            st.rerun()
+            state.run_again()
     with st.container(key="suggestions"):
         _undo()
         suggestions = advising.advice.suggestions[:MOST_CARDS] if advising.advice else ()

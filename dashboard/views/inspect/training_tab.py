@@ -6,12 +6,14 @@ import pandas as pd
 import streamlit as st
 from memplan_dashboard.charts import phase_areas
 from memplan_dashboard.session import documents, state
+from memplan_dashboard.session.documents import Document
 from memplan_dashboard.session.messages import errors_shown, plain
 from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.widgets.controls import QUIET, chooses
-from memplan_dashboard.widgets.tables import show_table, whole
+from memplan_dashboard.widgets.tables import named, show_table, whole
 
 from memplan_engine import Graph, MemplanError, Problem
+from memplan_engine.analysis.buffer_names import labels_of
 from memplan_engine.analysis.training_phases import (
     MinCutDifference,
     Saved,
@@ -97,14 +99,14 @@ def _compare(facts: PlanFacts, graph: Graph) -> None:
     if other not in labels:
         return
     with errors_shown():
-        theirs = state.load_document(other, documents.Options()).graph
-        if theirs is None:
+        theirs = state.load_document(other, documents.Options())
+        if theirs.graph is None:
             raise MemplanError(f"{labels[other]}: found buffers without a graph, expected a training graph")
-        difference = min_cut_difference(graph, theirs)
-        _difference(difference, documents.catalogue().get(facts.document.key, "this graph"), labels[other])
+        _difference(facts.document, theirs, min_cut_difference(graph, theirs.graph))
 
 
-def _difference(difference: MinCutDifference, mine: str, theirs: str) -> None:
+def _difference(document: Document, other: Document, difference: MinCutDifference) -> None:
+    mine, theirs = document.label, other.label
     here, there = difference.default, difference.min_cut
     rows = pd.DataFrame(
         {
@@ -129,22 +131,22 @@ def _difference(difference: MinCutDifference, mine: str, theirs: str) -> None:
     with st.container(key="halves_training"):
         left, right = st.columns(2, gap="medium")
     with left:
-        _saved(f"saved by {mine} only", difference.only_default)
+        _saved(f"saved by {mine} only", difference.only_default, document.problem)
     with right:
-        _saved(f"saved by {theirs} only", difference.only_min_cut)
+        _saved(f"saved by {theirs} only", difference.only_min_cut, other.problem)
 
 
 def _less(share: float) -> str:
     return f"{format_percent(abs(share))} {'less' if share >= 0 else 'more'}"
 
 
-def _saved(title: str, saved: tuple[Saved, ...]) -> None:
+def _saved(title: str, saved: tuple[Saved, ...], by: Problem) -> None:
     total = sum(each.nbytes for each in saved)
     st.caption(plain(f"{title}: {len(saved):,} storages, {format_bytes(total)}"))
     shown = saved[:MOST_ROWS]
     rows = pd.DataFrame(
         {
-            "storage": [each.name for each in shown],
+            **named("storage", [each.name for each in shown], labels_of(by)),
             "size": [format_bytes(each.nbytes) for each in shown],
             "bytes": [each.nbytes for each in shown],
         }

@@ -108,7 +108,7 @@ def _show_progress(job: RunJob) -> None:
 
 def _panel(job: RunJob, was_active: bool) -> None:
     if was_active and not job.state.is_active:
-        st.rerun()
+        state.run_again()
     if job.state is State.FAILED:
         show_error(job.fault)
     elif job.state is State.CANCELLED:
