@@ -60,9 +60,7 @@ def swaps(browser: Browser, url: str) -> Seconds:
         page.titled("auto")
         page.settled()
         for name in SWAPS:
-            page.open_list("Strategy")
-            option = page.page.get_by_role("option", name=name, exact=True)
-            option.wait_for()
+            option = page.offered("Strategy", name)
             began = time.perf_counter()
             option.click()
             page.titled(name)

@@ -45,6 +45,31 @@ def _end_with_input() -> None:
     os._exit(0)
 
 
+def send_in_order() -> None:
+    """Have Streamlit send all that a run has drawn before what a fragment draws anew.
+
+    When a fragment runs, Streamlit drops what the fragment's last run has drawn and was not sent yet. Where
+    that was a run of the whole page, what stands below the fragment then comes before it: "Bad delta path
+    index", and the page stays white. On a busy machine a fragment's timer is often faster than the sending.
+    """
+    from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
+
+    clear = ForwardMsgQueue.clear
+
+    def clear_for_pages(
+        queue: ForwardMsgQueue,
+        retain_lifecycle_msgs: bool = False,
+        fragment_ids_this_run: list[str] | None = None,
+    ) -> None:
+        if fragment_ids_this_run:
+            # What comes now must not take the place of a message that is before others.
+            queue._delta_index_map = {}
+        else:
+            clear(queue, retain_lifecycle_msgs)
+
+    ForwardMsgQueue.clear = clear_for_pages  # type: ignore[method-assign, assignment]
+
+
 def main() -> None:
     """Serve until the process or its input is ended."""
     parser = argparse.ArgumentParser()
@@ -67,6 +92,7 @@ def main() -> None:
     config.get_config_files = lambda file_name: []  # also those with secrets
     # A browser may ask for it, and it clears what all share, what schedules searches and runs included.
     AppSession._handle_clear_cache_request = lambda _session: None  # type: ignore[assignment]
+    send_in_order()
     # The app has no other way to hear of them: what it has of its own are pages.
     below = [] if arguments.folder is None else [f"--folder={arguments.folder}"]
     sys.argv = [arguments.app, *below, *arguments.files]

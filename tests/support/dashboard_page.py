@@ -42,7 +42,13 @@ class DashboardPage:
     # The controls.
 
     def select(self, label: str, option: str) -> None:
-        """Choose an option of a select box; a long list has only those that can be seen, unless one types."""
+        """Choose an option of a select box."""
+        self.offered(label, option).click()
+        self.settled()
+
+    def offered(self, label: str, option: str) -> Locator:
+        """An option of a select box, in sight. A long list has only those that can be seen, unless one
+        types."""
         self.open_list(label)
         from playwright.sync_api import TimeoutError as Late
 
@@ -54,8 +60,8 @@ class DashboardPage:
         wanted = self.page.get_by_role("option", name=option, exact=True)
         if not wanted.count():
             self.page.keyboard.insert_text(option)
-        wanted.click()
-        self.settled()
+        wanted.wait_for()
+        return wanted
 
     def open_list(self, label: str) -> None:
         """Open a select box and type nothing."""

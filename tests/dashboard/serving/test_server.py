@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("streamlit")
+from memplan_dashboard.serving.server import send_in_order
+
 from tests import ROOT
 from tests.support.browser import Tab, import_path, serve
 
@@ -306,3 +308,33 @@ def test_behind_a_reverse_proxy_it_answers_to_the_proxys_name(tmp_path: Path) ->
         assert " 101 " in handshake(url, "Origin: https://plans.example")
         assert " 403 " in handshake(url, "Origin: https://evil.example", host="plans.example")
         assert " 403 " in send(url, "GET / HTTP/1.1", host="evil.example")
+
+
+def test_what_a_page_has_drawn_is_sent_in_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fragment runs before anything of the page was sent: what stands below it may not come first."""
+    from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+    from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
+
+    def drawn(place: int, fragment: str = "") -> ForwardMsg:
+        message = ForwardMsg()
+        message.metadata.delta_path[:] = [0, place]
+        message.delta.new_element.text.body = f"{place}{fragment}"
+        message.delta.fragment_id = fragment
+        return message
+
+    def sent() -> list[str]:
+        queue = ForwardMsgQueue()
+        for message in (drawn(0), drawn(1, "timed"), drawn(2)):
+            queue.enqueue(message)
+        queue.clear(retain_lifecycle_msgs=True, fragment_ids_this_run=["timed"])
+        queue.enqueue(drawn(1, "timed"))
+        before = [message.delta.new_element.text.body for message in queue.flush()]
+        queue.enqueue(drawn(0))
+        queue.clear(retain_lifecycle_msgs=True)
+        assert queue.is_empty(), "a run of the whole page draws everything anew"
+        return before
+
+    monkeypatch.setattr(ForwardMsgQueue, "clear", ForwardMsgQueue.clear)
+    assert sent() == ["0", "2", "1timed"], "Streamlit has mended it: send_in_order can go"
+    send_in_order()
+    assert sent() == ["0", "1timed", "2", "1timed"]
