@@ -16,6 +16,7 @@ from memplan_engine.analysis.tied_peaks import layer_of, repeated
 from memplan_engine.graph import PRODUCED, Graph, Op
 from memplan_engine.problem import FREE, Problem
 from memplan_engine.profile import bytes_held
+from memplan_engine.units import format_bytes
 from memplan_engine.what_if.edits import MOST_EDITS, Resize
 
 HALF = {"float64": "float32", "float32": "bfloat16", "complex128": "complex64", "int64": "int32"}
@@ -94,7 +95,9 @@ def _candidate(situation: Situation, patterns: list[Pattern], rows: list[int]) -
     types = listed(dict.fromkeys(HALF[each.dtype] for each in patterns))
     where = _where(graph, [maker.module for maker in makers])
     if len(patterns) == 1:
-        what = f"{kind_label(patterns[0].kind)}{f' of {where}' if where else ''}"
+        size = format_bytes(int(problem.size[rows[0]]))
+        # Without a module the size says which of several.
+        what = f"{kind_label(patterns[0].kind)}{f' of {where}' if where else f' ({size})'}"
         title, part = f"{types} for {what}", f"{types} for {where or what}"
     else:
         what = "what holds the peak"

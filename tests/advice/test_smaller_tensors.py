@@ -8,13 +8,14 @@ import pytest
 import torch
 from torch import nn
 
-from memplan_engine import capture, make_plan
+from memplan_engine import capture, load, make_plan
 from memplan_engine.advice.advise import advise
 from memplan_engine.advice.situation import Situation
 from memplan_engine.advice.smaller_tensors import patterns_at_peak
 from memplan_engine.graph import Graph
 from memplan_engine.preparation import Preparation
 from memplan_engine.what_if.edits import Pin
+from tests import ROOT
 from tests.advice.test_advise import layers
 
 
@@ -69,3 +70,13 @@ def test_a_model_in_bfloat16_needs_what_was_promised(width: int) -> None:
     really = capture(model.bfloat16(), (batch.bfloat16(),))
     assert promised.title == "bfloat16 at the peak"
     assert promised.arena_bytes == make_plan(really).arena_bytes == 2 * 16 * width * 2
+
+
+def test_without_a_module_the_size_tells_results_of_one_kind_apart() -> None:
+    graph = load(ROOT / "example_graphs" / "teaching_view.json")
+    assert isinstance(graph, Graph)
+    assert [each.title for each in advise(graph).suggestions] == [
+        "bfloat16 at the peak",
+        "bfloat16 for linear (8 KiB)",
+        "bfloat16 for linear (6 KiB)",
+    ]
