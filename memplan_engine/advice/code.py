@@ -8,9 +8,11 @@ from memplan_engine.advice.expressions import sub_expressions
 from memplan_engine.advice.values import CodeChange, OpChange
 from memplan_engine.analysis.buffer_names import kind_label
 from memplan_engine.analysis.tied_peaks import repeated
-from memplan_engine.graph import Graph, Op, Source
+from memplan_engine.graph import Graph, Op, Phase, Source
 from memplan_engine.rewrites.reuse.kinds import has_in_place_form, plain_kind, takes_several
 
+BY_AUTOGRAD = "# made by autograd: in place under torch.compile or in an autograd.Function of yours"
+"""Nobody writes the call, so that there is none to change."""
 MOST_LINES = 8
 """How many lines of code a suggestion names."""
 _WITH_FLAG = """
@@ -58,6 +60,8 @@ def in_place_code(op: Op, written: str) -> str:
     """Python in which `op` writes into its input `written`, called x; "" for ops that are not torch's."""
     if not op.kind.startswith("aten."):
         return ""
+    if op.phase is Phase.BACKWARD:
+        return BY_AUTOGRAD
     name, plain = kind_label(op.kind).split(".")[0], plain_kind(op.kind)
     is_first = op.inputs[0] == written
     if plain in WITH_FLAG:
