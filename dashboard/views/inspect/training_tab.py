@@ -106,7 +106,8 @@ def _compare(facts: PlanFacts, graph: Graph) -> None:
 
 
 def _difference(document: Document, other: Document, difference: MinCutDifference) -> None:
-    mine, theirs = document.label, other.label
+    labels = documents.catalogue()
+    mine, theirs = labels.get(document.key, "this graph"), labels.get(other.key, "the other")
     here, there = difference.default, difference.min_cut
     rows = pd.DataFrame(
         {
