@@ -4,6 +4,8 @@ import { formatBytes, formatCount } from "../../../memplan_engine/plotting/front
 import { liveAt } from "./steps.js";
 
 const HALF = 7;
+// From the foot of the strip to the middle of the numbers of its axis, among which a step is one more.
+const AXIS = 12;
 
 /** Draw `marks` ({step, second}, null for none) on the overlay of a panel. */
 export function drawMarks(ctx, panel, marks, theme) {
@@ -39,7 +41,7 @@ function nameMark(ctx, { parts }, x, text, taken, theme) {
   if (taken && left < taken.right && left + width > taken.left) {
     left = x >= taken.middle ? taken.right + 2 : taken.left - width - 2;
   }
-  const middle = parts.words;
+  const middle = parts.stripBottom + AXIS;
   ctx.fillStyle = theme.mark;
   ctx.fillRect(left, middle - HALF - 1, width, 2 * HALF + 2);
   ctx.fillStyle = theme.markInk;
