@@ -14,8 +14,8 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.sync.client import ClientConnection, connect
 
 from tests import ROOT
-from tests.dashboard.test_crowds_browser import memory, server_of
 from tests.support.browser import serve
+from tests.support.processes import memory, server_of
 
 pytestmark = [
     pytest.mark.slow,
