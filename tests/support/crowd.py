@@ -5,8 +5,8 @@
 is one of these browsers: it opens a context for each address, one person's each. Then for every line "N" on
 stdin each person acts N times, in turns and with time to think, and a line of JSON goes to stdout: what each
 did and how many seconds it took, and what the pages complained of. An action is another strategy, a
-rectangle, or, for whoever searches, "Cancel" or "Keep solving"; it takes from the click until the result is on
-the screen.
+rectangle, or, for whoever searches, "Cancel" or "Keep solving"; it takes from the click until the result is
+on the screen.
 """
 
 from __future__ import annotations
