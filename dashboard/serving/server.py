@@ -15,9 +15,12 @@ from pathlib import Path
 from memplan_dashboard.serving.door import Door
 from memplan_dashboard.serving.first_paint import FirstPaint
 
+NEVER = float(1 << 53)
+"""Bytes: no message is as large."""
+
 # .streamlit/config.toml says the same to those who start `streamlit run dashboard/app.py` themselves.
 # Headless for good, because Streamlit's other mode asks for an e-mail address; the launcher opens browsers.
-OPTIONS: dict[str, str | int | bool | list[str]] = {
+OPTIONS: dict[str, str | float | bool | list[str]] = {
     "server.address": "127.0.0.1",
     "server.headless": True,
     "server.showEmailPrompt": False,
@@ -25,6 +28,9 @@ OPTIONS: dict[str, str | int | bool | list[str]] = {
     "server.enableCORS": True,
     "server.enableXsrfProtection": True,
     "browser.gatherUsageStats": False,
+    # No message refers to one that was sent before: what a browser has forgotten by then ends its page, and a
+    # fragment's timer makes it forget soon ("Cached ForwardMsg MISS").
+    "global.minCachedMessageSize": NEVER,
     "client.allowedOrigins": [],
     "client.toolbarMode": "minimal",
     "client.showErrorDetails": "none",

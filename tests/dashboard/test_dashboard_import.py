@@ -26,7 +26,7 @@ def imported(app):
 
 def test_an_example_that_is_picked_opens_in_inspect():
     app = open_app("import")
-    assert "Open now: gpt2.json, auto" in said(app.caption)
+    assert "Open now: gpt2.json, auto · memplan JSON" in said(app.caption)
     app.selectbox[0].set_value("example:resnet50")
     check(app.run())
     assert address(app)["doc"] == "example:resnet50"
@@ -69,7 +69,7 @@ def test_a_plan_that_overlaps_is_shown_with_its_violations():
 def test_fixed_offsets_that_collide_are_told_and_cannot_be_opened():
     app = upload(open_app("import"), "p.csv", COLLIDING)
     assert "fixed offsets collide: a and b overlap" in said(app.error)[0]
-    assert "Open now: gpt2.json, auto" in said(app.caption)
+    assert "Open now: gpt2.json, auto · memplan JSON" in said(app.caption)
 
 
 def test_import_options_reach_the_plan():

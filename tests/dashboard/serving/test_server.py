@@ -39,6 +39,10 @@ import streamlit as st
 made = st.cache_resource(show_spinner=False)(lambda: secrets.token_hex())
 st.text(made())
 """
+LARGE = """
+import streamlit as st
+st.text("large " * 10_000)
+"""
 HELD = {
     "server.enableCORS": True,
     "server.enableXsrfProtection": True,
@@ -308,6 +312,31 @@ def test_behind_a_reverse_proxy_it_answers_to_the_proxys_name(tmp_path: Path) ->
         assert " 101 " in handshake(url, "Origin: https://plans.example")
         assert " 403 " in handshake(url, "Origin: https://evil.example", host="plans.example")
         assert " 403 " in send(url, "GET / HTTP/1.1", host="evil.example")
+
+
+def test_no_message_refers_to_one_that_a_browser_may_have_forgotten(tmp_path: Path) -> None:
+    connect = pytest.importorskip("websockets.sync.client").connect
+    from streamlit.proto.BackMsg_pb2 import BackMsg
+    from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+
+    (tmp_path / "app.py").write_text(LARGE)
+    with (
+        serve(tmp_path / "app.py") as url,
+        connect(f"{url.replace('http', 'ws')}/_stcore/stream", proxy=None, max_size=None) as browser,
+    ):
+        hashes: list[str] = []
+        for _ in range(2):
+            wanted = BackMsg()
+            wanted.rerun_script.cached_message_hashes.extend(hashes)
+            browser.send(wanted.SerializeToString())
+            kinds = []
+            while "script_finished" not in kinds:
+                message = ForwardMsg.FromString(browser.recv(20))
+                assert not message.metadata.cacheable
+                hashes.append(message.hash)
+                kinds.append(message.WhichOneof("type"))
+            assert "delta" in kinds
+            assert "ref_hash" not in kinds
 
 
 def test_what_a_page_has_drawn_is_sent_in_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
