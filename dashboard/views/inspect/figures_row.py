@@ -89,7 +89,7 @@ def show_figures(facts: PlanFacts, capacity: int | None, prove: Callable[[], Non
 
 def show_notes(facts: PlanFacts) -> None:
     """What stands behind the figures: the certificate, what is counted and what is not."""
-    st.caption(plain(" · ".join(filter(None, (*_notes(facts), _total(facts.figures))))))
+    st.caption(plain(" · ".join(filter(None, _notes(facts)))))
 
 
 def _lesson(about: About) -> None:
@@ -107,7 +107,7 @@ def _notes(facts: PlanFacts) -> list[str]:
     plan, problem = facts.plan, facts.plan.problem
     notes = [
         certificate(plan),
-        *([f"{format_bytes(plan.total_bytes)} total"] if plan.workspace_bytes else []),
+        _total(facts.figures),
         f"{len(problem):,} buffers, {problem.steps:,} steps",
     ]
     if found_by := planner(plan):
