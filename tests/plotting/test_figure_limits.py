@@ -14,9 +14,12 @@ from PIL import Image
 from memplan_engine import FigureStyle, Plan, make_plan, make_problem
 from memplan_engine.plotting import png_figure, svg_figure
 from tests import ROOT
+from tests.support.processes import PEAK_KIB
 
-LARGE = """
-import resource, sys, time
+LARGE = (
+    PEAK_KIB
+    + """
+import sys, time
 import numpy as np
 from memplan_engine import make_plan, make_problem
 from memplan_engine.plotting.figure_style import FigureStyle
@@ -36,8 +39,9 @@ draw = {
 begin = time.process_time()
 nbytes = len(draw())
 seconds = time.process_time() - begin
-print(seconds, nbytes, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10)
+print(seconds, nbytes, peak_kib() << 10)
 """
+)
 
 
 @pytest.mark.slow

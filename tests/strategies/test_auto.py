@@ -25,6 +25,7 @@ from memplan_engine.strategies.search import local_search
 from memplan_engine.verify.validate import validate_plan
 from tests import ROOT
 from tests.support import drawn, reference, tight
+from tests.support.processes import PEAK_KIB
 
 SLACK = 0.3
 """Seconds that a loaded machine may add to a limit."""
@@ -282,8 +283,8 @@ def test_checking_many_buffers_is_within_the_limit(monkeypatch):
         assert ends.stopped
 
 
-MILLION = """
-import resource, time
+MILLION = f"""{PEAK_KIB}
+import time
 import numpy as np
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import make_problem
@@ -300,7 +301,7 @@ began = time.process_time()
 plan = make_plan(problem, limits=SolveLimits(2.0))
 seconds = time.process_time() - began
 assert plan.bound.nbytes <= plan.arena_bytes < plan.naive_bytes // 100, plan.arena_bytes
-print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+print(seconds, peak_kib() / 2**20)
 """
 
 

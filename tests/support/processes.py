@@ -1,9 +1,20 @@
-"""What Linux says of other processes."""
+"""What processes take."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from urllib.parse import urlsplit
+
+PEAK_KIB = """
+def peak_kib():
+    import pathlib, resource, sys
+    status = pathlib.Path("/proc/self/status")
+    if status.exists():
+        return int(status.read_text().partition("VmHWM:")[2].split()[0])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 if sys.platform == "darwin" else 1)
+"""
+"""For scripts: the most memory that their process has held. Not `ru_maxrss`, which on Linux a process inherits
+from the one that started it."""
 
 
 def server_of(url: str) -> Path:

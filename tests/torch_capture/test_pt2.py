@@ -18,6 +18,7 @@ from memplan_engine.graph import Role, storage_bytes
 from memplan_engine.torch_capture.capture_module import capture
 from memplan_engine.torch_capture.pt2_reader import Pt2Importer
 from memplan_engine.torch_capture.torch_graph import graph_from_exported
+from tests.support.processes import PEAK_KIB
 
 IMPORTER = Pt2Importer()
 
@@ -149,17 +150,17 @@ def test_two_hundred_megabytes_of_weights_stay_on_disk(tmp_path):
     path = tmp_path / "large.pt2"
     torch.export.save(torch.export.export(model, (torch.ones(1, 7000),), strict=False), path)
     assert path.stat().st_size > 190 * 10**6
-    script = f"""
-import resource, torch
+    script = f"""{PEAK_KIB}
+import torch
 from pathlib import Path
 from memplan_engine.formats.importer import ImportOptions
 from memplan_engine.torch_capture.pt2_reader import Pt2Importer
 from memplan_engine.torch_capture.capture_module import capture
 from memplan_engine.graph import Role, storage_bytes
 capture(torch.nn.Linear(4, 4), (torch.ones(1, 4),))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_kib()
 graph = Pt2Importer().load(Path({str(path)!r}), ImportOptions())
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, storage_bytes(graph, Role.CONSTANT))
+print(peak_kib() - before, storage_bytes(graph, Role.CONSTANT))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     grown_kib, constants = map(int, done.stdout.split())

@@ -20,6 +20,7 @@ from memplan_engine.torch_capture.capture_module import capture
 from memplan_engine.torch_capture.torch_factory import capture_factory
 from memplan_engine.torch_capture.torch_graph import graph_from_exported
 from memplan_engine.torch_capture.torch_source import portable_path, source_of
+from tests.support.processes import PEAK_KIB
 
 HERE = Path(__file__)
 
@@ -232,10 +233,8 @@ def test_sparse_inputs_and_things_that_are_no_module_are_refused():
 
 def peak_mib(script):
     """Peak resident memory of a Python process that runs `script`, in MiB."""
-    report = "\nimport resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script) + report], capture_output=True, text=True, check=True
-    )
+    whole = f"{PEAK_KIB}\n{textwrap.dedent(script)}\nprint(peak_kib() // 1024)"
+    done = subprocess.run([sys.executable, "-c", whole], capture_output=True, text=True, check=True)
     return [int(line) for line in done.stdout.split()]
 
 
@@ -264,13 +263,13 @@ def test_seven_billion_parameters_in_under_two_gibibytes():
 def test_a_real_models_weights_are_not_copied():
     before, after, _ = peak_mib(
         """
-        import resource, torch
+        import torch
         from memplan_engine.torch_capture.capture_module import capture
         capture(torch.nn.Linear(4, 4), (torch.ones(1, 4),))
         model = torch.nn.Linear(8192, 8192)
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+        print(peak_kib() // 1024)
         capture(model, (torch.ones(1, 8192),))
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+        print(peak_kib() // 1024)
         """
     )
     assert after - before < 64
