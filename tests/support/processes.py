@@ -13,8 +13,8 @@ def peak_kib():
         return int(status.read_text().partition("VmHWM:")[2].split()[0])
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 if sys.platform == "darwin" else 1)
 """
-"""For scripts: the most memory that their process has held. Not `ru_maxrss`, which on Linux a process inherits
-from the one that started it."""
+"""For scripts: the most memory that their process has held. Not `ru_maxrss`, which on Linux a process
+inherits from the one that started it."""
 
 
 def server_of(url: str) -> Path:
