@@ -18,8 +18,8 @@ pytestmark = [
     pytest.mark.timeout(1500),
     pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc"),
 ]
-ACTIONS = 4
-"""Of each person: 64 in all, beside as many solvers as there are cores."""
+ACTIONS = 2
+"""Of each person: 32 in all, beside as many solvers as there are cores."""
 
 
 def test_sixteen_people_work_at_once(tmp_path):
