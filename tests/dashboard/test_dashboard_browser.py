@@ -1,5 +1,6 @@
 """The dashboard as a person uses it: pick, click, search, upload, share; in a real browser."""
 
+import contextlib
 import re
 import zipfile
 
@@ -239,6 +240,19 @@ def test_bad_uploads_are_explained_and_the_open_plan_stays(dashboard, tmp_path):
     assert not set(shown) & set(uploads)
 
 
+def back_to(page, text):
+    """Go back until `text` is there, and return how many steps that took: on a busy machine a page that is
+    still being sent takes a step back."""
+    from playwright.sync_api import TimeoutError as Late
+
+    for times in (1, 2, 3):
+        page.page.go_back()
+        with contextlib.suppress(Late):
+            page.page.get_by_text(text).wait_for(timeout=10_000)
+            return times
+    raise AssertionError(f"three steps back, and no {text!r}: {page.page.url}")
+
+
 def test_an_upload_is_previewed_opened_and_this_browsers_only(dashboard, open_page):
     page = dashboard("/import?doc=example:gpt2")
     page.upload("mine.csv", CSV)
@@ -250,10 +264,9 @@ def test_an_upload_is_previewed_opened_and_this_browsers_only(dashboard, open_pa
     page.page.get_by_text("Open now: mine.csv, auto · a list of buffers").wait_for()
     page.eventually(lambda: page.metric("buffers"), "3")
     page.settled()
-    page.page.go_back()
-    page.page.get_by_text("Open now: gpt2.json, auto").wait_for()
-    page.page.go_forward()
-    page.page.go_forward()
+    times = back_to(page, "Open now: gpt2.json, auto")
+    for _ in range(times + 1):
+        page.page.go_forward()
     page.page.get_by_text("Fragmentation at peak").first.wait_for()
     page.settled()
     page.eventually(lambda: page.metric("Arena"), "4 MiB")

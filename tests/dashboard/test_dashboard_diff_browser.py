@@ -114,7 +114,7 @@ def test_names_are_text_and_the_strip_tells_the_difference(diff_page):
     page.settled()
     page.page.mouse.click(*page.find_rectangle([(0.2, 0.99), (0.2, 0.9)]))
     page.eventually(lambda: page.address.get("changed"), f"head:{NAME}")
-    assert NAME in page.details.inner_text()
+    page.details.get_by_text(NAME).first.wait_for()
     assert page.page.locator("img[src=x]").count() == 0
     strip = page.root.locator(".difference .stage")
     strip.hover(position={"x": 400, "y": 40})
