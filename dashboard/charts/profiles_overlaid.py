@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from memplan_engine.diffing.culprits import Explanation
 from memplan_engine.diffing.regression import Diff
 from memplan_engine.diffing.rows import profile_difference
-from memplan_engine.plotting.axis_ticks import byte_axis
+from memplan_engine.plotting.axis_ticks import byte_axis, count_axis
 from memplan_engine.units import format_bytes
 
 MOST_POINTS = 2_000
@@ -94,13 +94,7 @@ def figure(profiles: Profiles) -> go.Figure:
     chart.update_layout(
         height=250,
         margin={"l": 0, "r": 12, "t": 4, "b": 4},
-        xaxis={
-            "range": [0, profiles.end],
-            "title": "step of head",
-            "hoverformat": ",d",
-            "tickformat": ",d",
-            "nticks": 8,
-        },
+        xaxis=count_axis(profiles.end, "step of head", 8),
         yaxis={"range": [0, 1.12 * largest or 1], **byte_axis(largest)},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         hovermode="x unified",

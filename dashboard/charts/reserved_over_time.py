@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from memplan_engine.plotting.axis_ticks import byte_axis
+from memplan_engine.plotting.axis_ticks import byte_axis, count_axis
 from memplan_engine.recordings.cost import OverTime, thinned
 from memplan_engine.units import format_bytes
 
@@ -57,13 +57,7 @@ def figure(curve: Curve) -> go.Figure:
     chart.update_layout(
         height=240,
         margin={"l": 0, "r": 12, "t": 4, "b": 4},
-        xaxis={
-            "range": [0, curve.end],
-            "title": "step",
-            "hoverformat": ",d",
-            "tickformat": ",d",
-            "nticks": 8,
-        },
+        xaxis=count_axis(curve.end, "step", 8),
         yaxis={"rangemode": "tozero", **byte_axis(max(curve.reserved, default=0))},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         hovermode="x unified",

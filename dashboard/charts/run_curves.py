@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from memplan_dashboard.charts.peak_bars import escape
 
 from memplan_engine.formats.memplan_json.run_format import RunFile, peak_of
-from memplan_engine.plotting.axis_ticks import byte_axis
+from memplan_engine.plotting.axis_ticks import byte_axis, count_axis
 from memplan_engine.reporters.run_tables import CURVES, signed
 from memplan_engine.units import format_bytes
 
@@ -103,7 +103,7 @@ def figure(curves: Curves) -> go.Figure:
     chart.update_layout(
         height=380,
         margin={"l": 0, "r": 12, "t": 4, "b": 4},
-        xaxis={"range": [0, curves.ops], "title": "op", "hoverformat": ",d", "tickformat": ",d", "nticks": 9},
+        xaxis=count_axis(curves.ops, "op", 9),
         yaxis={"range": [0, HEADROOM * max(top, 1)], **byte_axis(top)},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         hovermode="x unified",

@@ -60,3 +60,8 @@ def share_ticks(top: float) -> dict[float, str]:
     step = next(each for digit in (1, 2, 5, 10, 20, 50) if top // (each := digit * decade) < MOST_SHARES)
     decimals = max(0, -floor(log10(100 * step) + 1e-9))
     return {tick * step: f"{100 * tick * step:.{decimals}f} %" for tick in range(int(top // step) + 1)}
+
+
+def count_axis(end: int, title: str, ticks: int) -> dict[str, Any]:
+    """Plotly's settings of an axis of steps or ops from 0 to `end`, with at most so many ticks."""
+    return {"range": [0, end], "title": title, "hoverformat": ",d", "tickformat": ",d", "nticks": ticks}
