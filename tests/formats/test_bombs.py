@@ -18,10 +18,13 @@ from memplan_engine.formats.onnx_model import onnx_wire
 from memplan_engine.formats.read_limits import JsonWeights, check_json
 from tests import ROOT
 from tests.support.bombs import BOMBS, functions, model, numbered
+from tests.support.processes import PEAK_KIB
 
 MOST_BYTES, MOST_SECONDS = 2 * 10**9, 40.0
 """CPU seconds: 20 on an idle machine, of which a second that is shared may be worth half."""
-READ = """
+READ = (
+    PEAK_KIB
+    + """
 import resource, sys
 from memplan_engine import MemplanError, load
 # Beyond this the machine itself would suffer.
@@ -32,10 +35,9 @@ try:
 except MemplanError:
     pass
 used = resource.getrusage(resource.RUSAGE_SELF)
-with open("/proc/self/status") as status:
-    peak = next(line for line in status if line.startswith("VmHWM:")).split()[1]
-print(int(peak) * 1024, used.ru_utime + used.ru_stime)
+print(peak_kib() * 1024, used.ru_utime + used.ru_stime)
 """
+)
 
 
 def measured(path: Path) -> tuple[int, float]:

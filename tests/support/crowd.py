@@ -25,10 +25,10 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 from playwright.sync_api import Browser, Error, sync_playwright
 
-from memplan_engine import make_problem
 from memplan_engine import write_csv as save_csv
 from tests import ROOT
 from tests.support.browser import FLAGS, Tab, find_chromium, import_path, open_tab
+from tests.support.buffer_list import hard_list
 from tests.support.dashboard_page import DashboardPage
 
 SWAPS = ("linear_scan", "greedy_by_size", "greedy_by_breadth", "greedy_by_area")
@@ -54,10 +54,7 @@ def write_files(folder: Path) -> list[Path]:
     from benchmarks.dashboard_browser import write_csv
 
     write_csv(folder / "long.csv", 200_000, seed=1)
-    random = np.random.default_rng(5)
-    start = random.integers(0, 100, 300)
-    problem = make_problem(start, start + random.integers(20, 80, 300), random.integers(1, 99, 300) << 13)
-    save_csv(problem, folder / "hard.csv")
+    save_csv(hard_list(np.random.default_rng(5)), folder / "hard.csv")
     return [folder / "long.csv", folder / "hard.csv"]
 
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 pytest.importorskip("playwright")
-from memplan_engine import make_problem, write_csv
+from memplan_engine import write_csv
 from tests import ROOT
 from tests.dashboard.background.test_jobs import is_running, until
 from tests.dashboard.test_dashboard_browser import NAMELESS, OVERFLOWING
 from tests.support.browser import serve
+from tests.support.buffer_list import hard_list
 from tests.support.dashboard_page import DashboardPage
 from tests.support.slow_strategies import FINISH, write_distribution
 
@@ -30,9 +31,7 @@ def make_site(folder):
     write_distribution(folder)
     rng = np.random.default_rng(5)
     for name in ("hard", "other"):
-        start = rng.integers(0, 100, 300)
-        problem = make_problem(start, start + rng.integers(20, 80, 300), rng.integers(1, 99, 300) << 13)
-        write_csv(problem, folder / f"{name}.csv")
+        write_csv(hard_list(rng), folder / f"{name}.csv")
     return folder
 
 

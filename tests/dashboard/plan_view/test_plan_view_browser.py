@@ -8,7 +8,6 @@ pytest.importorskip("playwright")
 from memplan_dashboard.plan_view.component import FRONTEND
 
 from memplan_engine.plotting.bundling import SHARED, bundle
-from tests.support.browser import serve
 
 APP = Path(__file__).with_name("plan_view_app.py")
 HEIGHT = 520
@@ -23,12 +22,6 @@ PIXEL = """(canvas, [x, y]) => {
     const ratio = canvas.width / canvas.clientWidth;
     return Array.from(canvas.getContext('2d').getImageData(x * ratio, y * ratio, 1, 1).data).slice(0, 3);
 }"""
-
-
-@pytest.fixture(scope="module")
-def app_url():
-    with serve(APP) as url:
-        yield url
 
 
 class Chart:
@@ -91,14 +84,6 @@ class Chart:
 
     def view(self):
         return [float(value) for value in self.data("view").split(",")]
-
-
-@pytest.fixture
-def open_chart(app_url, open_page):
-    def open_one(scene="plain", **options):
-        return Chart(open_page(f"{app_url}/?scene={scene}", **options))
-
-    return open_one
 
 
 def test_rectangles_are_drawn_where_they_belong(open_chart):

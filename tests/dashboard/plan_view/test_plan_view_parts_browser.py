@@ -6,7 +6,6 @@ import pytest
 
 pytest.importorskip("playwright")
 from tests.dashboard.plan_view.test_plan_view_browser import (
-    APP,
     CONV,
     GUTTER,
     HEIGHT,
@@ -14,25 +13,9 @@ from tests.dashboard.plan_view.test_plan_view_browser import (
     PLOT,
     RELU,
     TOP,
-    Chart,
 )
-from tests.support.browser import serve
 
 LAYER_ROW = 20
-
-
-@pytest.fixture(scope="module")
-def app_url():
-    with serve(APP) as url:
-        yield url
-
-
-@pytest.fixture
-def open_chart(app_url, open_page):
-    def open_one(scene="plain", **options):
-        return Chart(open_page(f"{app_url}/?scene={scene}", **options))
-
-    return open_one
 
 
 def dimmed(colour):

@@ -7,8 +7,7 @@ pytest.importorskip("playwright")
 from memplan_dashboard.plan_view.component import FRONTEND
 
 from memplan_engine.plotting.bundling import SHARED, bundle
-from tests.dashboard.plan_view.test_plan_view_browser import APP, AXIS, GUTTER, HEIGHT, Chart
-from tests.support.browser import serve
+from tests.dashboard.plan_view.test_plan_view_browser import AXIS, GUTTER, HEIGHT
 
 SCROLLED = "document.querySelector('[data-testid=stMain]').scrollTop"
 LISTENERS = """(source) => {
@@ -27,20 +26,6 @@ PEAKS = """([source, live]) => {
     const profile = { profileStart: live.map((_, i) => 2 * i), profileLive: live };
     return [localPeaks(profile), liveAt(profile, 3)];
 }"""
-
-
-@pytest.fixture(scope="module")
-def app_url():
-    with serve(APP) as url:
-        yield url
-
-
-@pytest.fixture
-def open_chart(app_url, open_page):
-    def open_one(scene="plain", **options):
-        return Chart(open_page(f"{app_url}/?scene={scene}", **options))
-
-    return open_one
 
 
 def below(chart, step):

@@ -8,8 +8,7 @@ pytest.importorskip("playwright")
 from memplan_dashboard.plan_view.component import FRONTEND
 
 from memplan_engine.plotting.bundling import SHARED, bundle
-from tests.dashboard.plan_view.test_plan_view_browser import APP, INKED, Chart
-from tests.support.browser import serve
+from tests.dashboard.plan_view.test_plan_view_browser import INKED, Chart
 
 COPIES = "navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }"
 CALLOUTS = """([source, buffers]) => {
@@ -26,20 +25,6 @@ CALLOUTS = """([source, buffers]) => {
     const scales = { x: (step) => 4 * step, y: (bytes) => 400 - bytes, stepWidth: 4 };
     return [draw(ctx, data, parts, scales, view, {}, inked), told];
 }"""
-
-
-@pytest.fixture(scope="module")
-def app_url():
-    with serve(APP) as url:
-        yield url
-
-
-@pytest.fixture
-def open_chart(app_url, open_page):
-    def open_one(scene="plain", **options):
-        return Chart(open_page(f"{app_url}/?scene={scene}", **options))
-
-    return open_one
 
 
 def in_address(chart):
