@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 
@@ -12,6 +13,11 @@ from memplan_engine.problem import Problem
 SEPARATOR = " · "
 MOST_OF = 0.5
 """A first segment that this share of the ops begins with is left out: "transformer", "bert", "model"."""
+
+_FLATTENED = ("p_", "b_", "c_")
+"""What torch.export's names of parameters, buffers and constants begin with."""
+_NO_NAME = re.compile("[^a-zA-Z0-9]")
+"""What it makes "_" of."""
 
 
 def kind_label(kind: str) -> str:
@@ -88,11 +94,42 @@ def names_of_ops(graph: Graph) -> dict[str, str]:
     }
 
 
+def weight_names(graph: Graph) -> dict[str, str]:
+    """The names of weights that torch.export has flattened as people know them, by their names in the graph:
+    "p_transformer_h_0_ln_1_weight" → "h.0.ln_1.weight", and the same of what an optimizer keeps for one.
+
+    torch.export joins the parts of a path with "_", which stands within names as well: where a path was cut
+    is told by the modules of the ops that read a weight, and one that none of them explains has no name here.
+    O(ops × depth of the modules).
+    """
+    paths = module_paths(graph)
+    unnamed = {name for name in graph.constants if name.startswith(_FLATTENED)}
+    shown: dict[str, str] = {}
+    for op in graph.ops:
+        for name in unnamed.intersection((*op.inputs, *op.mutates)) if op.module else ():
+            if label := _within(name[2:], op.module.split("."), paths[op.module]):
+                shown[name] = label
+                unnamed.discard(name)
+    owners = {name: name.partition(".")[0] for name in unnamed}
+    return shown | {name: shown[owner] + name[len(owner) :] for name, owner in owners.items() if owner in shown}
+
+
+def _within(flat: str, segments: list[str], path: tuple[str, ...]) -> str:
+    """What the flattened name `flat` is within the innermost of the modules `segments` that it begins with,
+    behind the module's own path; "" where it begins with none. `path` is how people know all of them."""
+    left_out = int(path != join_numbers(segments))
+    for depth in range(len(segments), left_out, -1):
+        lead = _NO_NAME.sub("_", "_".join(segments[:depth])) + "_"
+        if len(flat) > len(lead) and flat.casefold().startswith(lead.casefold()):
+            return ".".join((*join_numbers(segments[left_out:depth]), flat[len(lead) :]))
+    return ""
+
+
 def tensor_names(graph: Graph) -> dict[str, str]:
     """The name of each tensor that an op makes, views included, as people know it: that of the op, with the
-    place of the tensor where the op makes several."""
+    place of the tensor where the op makes several; and those of the weights."""
     names = names_of_ops(graph)
-    return {
+    return weight_names(graph) | {
         tensor: names[op.name] + (f"[{place}]" if len(op.outputs) > 1 else "") if op.module else tensor
         for op in graph.ops
         for place, tensor in enumerate(op.outputs)
@@ -102,6 +139,13 @@ def tensor_names(graph: Graph) -> dict[str, str]:
 def labels_of(problem: Problem) -> dict[str, str]:
     """`buffer_names` by the names that the buffers have in the graph."""
     return dict(zip(problem.names, buffer_names(problem), strict=True))
+
+
+def layout_names(problem: Problem) -> dict[str, str]:
+    """The names of all that has a place in the memory of a plan, as people know them: weights, buffers, and the
+    ops that have workspaces."""
+    weights = weight_names(problem.origin.graph) if problem.origin else {}
+    return weights | op_names(problem) | labels_of(problem)
 
 
 def without_module(label: str) -> str:

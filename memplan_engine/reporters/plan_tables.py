@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from memplan_engine.analysis.buffer_names import buffer_names, labels_of, op_names
+from memplan_engine.analysis.buffer_names import buffer_names, layout_names
 from memplan_engine.analysis.claims import beside, claim_summary, counted, left_out, optimal_for, verdict
 from memplan_engine.analysis.plan_figures import figures_of
 from memplan_engine.bounds import BoundKind, contributors
@@ -216,9 +216,8 @@ def layout_table(layout: Layout, problem: Problem, every_row: bool = False) -> R
 
 
 def _entries(layout: Layout, problem: Problem, every_row: bool) -> Iterable[tuple[str, ...]]:
-    buffers, ops = labels_of(problem), op_names(problem)
+    labels = layout_names(problem)
     for region in layout.regions:
-        labels = ops if "workspace" in region.kind else buffers
         largest = sorted(region.entries, key=lambda entry: -entry.nbytes)[:MOST_ENTRIES]
         shown = region.entries if every_row else [entry for entry in region.entries if entry in largest]
         for entry in shown:

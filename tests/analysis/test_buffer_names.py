@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from memplan_engine.analysis.buffer_names import buffer_names, join_numbers, module_paths, op_names
+from memplan_engine.analysis.buffer_names import (
+    buffer_names,
+    join_numbers,
+    module_paths,
+    op_names,
+    weight_names,
+)
 from memplan_engine.graph import Graph, Op, Phase, Role, Storage, Tensor
 from memplan_engine.lifetimes import to_problem
 from memplan_engine.problem import make_problem
@@ -90,3 +98,26 @@ def test_buffers_of_a_list_keep_their_names():
     problem = make_problem([0], [1], [8], names=["a/b"])
     assert buffer_names(problem) == ("a/b",)
     assert op_names(problem) == {}
+
+
+def test_weights_have_the_path_that_export_flattened():
+    """The module of a reader tells where "_" was a dot; what no module explains keeps its name."""
+    graph = make_graph(
+        ("norm", "aten.layer_norm", "model.h.0.ln_1", None, ["norm"]),
+        ("heads", "aten.mul", "model.h.0", None, ["heads"]),
+        ("head", "aten.mm", "lm_head", None, ["head"]),
+    )
+    weights = {
+        "p_model_h_0_ln_1_weight": ("norm", "h.0.ln_1.weight"),
+        "p_model_h_0_ln_scale": ("heads", "h.0.ln_scale"),
+        "b_model_rope_inv_freq": ("heads", None),
+        "p_model_h_0_ln_1_weight.exp_avg": (None, "h.0.ln_1.weight.exp_avg"),
+        "p_elsewhere_weight": ("head", None),
+        "scale": ("head", None),
+    }
+    ops = [
+        replace(op, inputs=(*op.inputs, *(name for name, (reader, _) in weights.items() if reader == op.name)))
+        for op in graph.ops
+    ]
+    graph = replace(graph, ops=tuple(ops), constants=tuple(weights))
+    assert weight_names(graph) == {name: shown for name, (_, shown) in weights.items() if shown}

@@ -13,7 +13,7 @@ from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.widgets.tables import MOST_ROWS, named, show_table, whole
 
 from memplan_engine import MemplanError, Plan, Problem
-from memplan_engine.analysis.buffer_names import labels_of, op_names
+from memplan_engine.analysis.buffer_names import layout_names
 from memplan_engine.analysis.device_memory import CATEGORIES as DEVICE_CATEGORIES
 from memplan_engine.analysis.device_memory import DeviceMemory, device_memory
 from memplan_engine.analysis.layout import Layout, make_layout
@@ -58,11 +58,10 @@ def device_areas(memory: DeviceMemory) -> phase_areas.Areas:
 
 def _layout_rows(layout: Layout, problem: Problem) -> pd.DataFrame:
     entries = [(region, entry) for region in layout.regions for entry in region.entries]
-    labels = {**op_names(problem), **labels_of(problem)}
     return pd.DataFrame(
         {
             "region": [region.kind.words for region, _ in entries],
-            **named("entry", [entry.name for _, entry in entries], labels),
+            **named("entry", [entry.name for _, entry in entries], layout_names(problem)),
             "size": [format_bytes(entry.nbytes) for _, entry in entries],
             "bytes": [entry.nbytes for _, entry in entries],
             "offset": [entry.offset for _, entry in entries],
