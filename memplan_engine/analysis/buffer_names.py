@@ -111,7 +111,7 @@ def weight_names(graph: Graph) -> dict[str, str]:
                 shown[name] = label
                 unnamed.discard(name)
     owners = {name: name.partition(".")[0] for name in unnamed}
-    return shown | {name: shown[owner] + name[len(owner) :] for name, owner in owners.items() if owner in shown}
+    return shown | {name: shown[of] + name[len(of) :] for name, of in owners.items() if of in shown}
 
 
 def _within(flat: str, segments: list[str], path: tuple[str, ...]) -> str:
@@ -142,8 +142,8 @@ def labels_of(problem: Problem) -> dict[str, str]:
 
 
 def layout_names(problem: Problem) -> dict[str, str]:
-    """The names of all that has a place in the memory of a plan, as people know them: weights, buffers, and the
-    ops that have workspaces."""
+    """The names of all that has a place in the memory of a plan, as people know them: weights, buffers, and
+    the ops that have workspaces."""
     weights = weight_names(problem.origin.graph) if problem.origin else {}
     return weights | op_names(problem) | labels_of(problem)
 

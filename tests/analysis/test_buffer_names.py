@@ -115,9 +115,7 @@ def test_weights_have_the_path_that_export_flattened():
         "p_elsewhere_weight": ("head", None),
         "scale": ("head", None),
     }
-    ops = [
-        replace(op, inputs=(*op.inputs, *(name for name, (reader, _) in weights.items() if reader == op.name)))
-        for op in graph.ops
-    ]
+    read = {op.name: [name for name, (reader, _) in weights.items() if reader == op.name] for op in graph.ops}
+    ops = [replace(op, inputs=(*op.inputs, *read[op.name])) for op in graph.ops]
     graph = replace(graph, ops=tuple(ops), constants=tuple(weights))
     assert weight_names(graph) == {name: shown for name, (_, shown) in weights.items() if shown}
