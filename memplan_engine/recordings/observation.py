@@ -24,6 +24,7 @@ from memplan_engine.recordings.allocator_recording import (
     Snapshot,
     checked_events,
 )
+from memplan_engine.recordings.observed_flow import BEFORE, HELD, Flow
 
 CPU = -1
 """The number of the device that is no accelerator."""
@@ -31,6 +32,8 @@ NO_OP, NO_KERNEL = -1, -1
 NO_STACKS = Stacks()
 FIRST = "before the first op"
 _NS = 1000
+_UNIT = 512
+"""Bytes, of which the places of what was never placed are multiples."""
 
 
 class Level(StrEnum):
@@ -87,6 +90,7 @@ class Observation:
     kernels: tuple[str, ...] = ()
     stacks: Stacks = NO_STACKS
     nanoseconds: int = 0
+    flow: Flow | None = None
 
     @property
     def levels(self) -> tuple[Level, ...]:
@@ -202,6 +206,27 @@ def _neighbours(rows: Rows) -> tuple[Ints, Rows, Rows, Rows]:
     same = (address[1:] == address[:-1]) & (device[1:] == device[:-1])
     follows = np.append(False, same)[: len(rows)]
     return order, rows["size"][order] > 0, follows, np.append(same, False)[: len(rows)]
+
+
+def flow_changes(flow: Flow, ops: ObservedOps) -> Rows:
+    """The changes of memory that follow from what became of each storage, at the level DISPATCH. What the
+    run made comes while its maker runs, and goes after the op that was the last to have begun, all at places
+    of their own."""
+    storages = flow.storages
+    made = np.flatnonzero((storages.maker != BEFORE) & (storages.nbytes > 0))
+    gone = made[storages.released[made] != HELD]
+    sizes = storages.nbytes[made]
+    place = np.zeros(len(storages), dtype=np.int64)
+    place[made] = np.cumsum(-(-sizes // _UNIT) * _UNIT) - -(-sizes // _UNIT) * _UNIT
+    rows = np.zeros(len(made) + len(gone), dtype=CHANGE)
+    both = np.concatenate([made, gone])
+    rows["op"] = np.concatenate([storages.maker[made], storages.released[gone]])
+    rows["size"] = np.concatenate([storages.nbytes[made], -storages.nbytes[gone]])
+    rows["inside"] = np.arange(len(both)) < len(made)
+    rows["time"] = np.where(rows["inside"], ops.begin[rows["op"]], ops.end[rows["op"]])
+    rows["address"], rows["kernel"], rows["device"] = place[both], NO_KERNEL, storages.device[both]
+    ordered: Rows = rows[np.lexsort((both, ~rows["inside"], rows["op"]))]
+    return ordered
 
 
 def observation_recording(

@@ -153,14 +153,14 @@ def _answering_export(model: torch.nn.Module, values: _TraceValues, source: str)
             replaced("is_torchdynamo_compiling", never, but=(COMPILES, *KEEPS)),
             replaced("is_tracing", is_tracing(values, source), but=(WARNS,)),
             values.answers(),
-            _fused(),
+            as_fused(),
         ):
             yield
     finally:
         hook.remove()
 
 
-def _fused() -> AbstractContextManager[None]:
+def as_fused() -> AbstractContextManager[None]:
     """With the fused operators of `nn.TransformerEncoderLayer` and `nn.MultiheadAttention`, which both leave
     out where they see a tracer, or the function modes that one has."""
     import torch

@@ -13,7 +13,8 @@ from memplan_engine.graph import Source
 
 FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+), in .*$')
 PACKAGES = re.compile(r"^.*/(?:site|dist)-packages/")
-OTHERS = (str(Path(__file__).parents[1]), get_path("stdlib"), "<")
+ENGINE = str(Path(__file__).parents[1])
+OTHERS = (ENGINE, get_path("stdlib"), "<")
 """Folders of code that is nobody's model."""
 MAX_CODE = 200
 """Characters of a source line that are kept."""
@@ -46,6 +47,11 @@ def source_of_error(error: BaseException) -> Source | None:
 def is_users(file: str) -> bool:
     """Whether `file` is neither torch's nor Python's nor ours."""
     return not file.startswith(OTHERS) and not portable_path(file).startswith("torch/")
+
+
+def is_ours(file: str) -> bool:
+    """Whether `file` is part of memplan's engine."""
+    return file.startswith(ENGINE)
 
 
 def located(message: str, error: BaseException) -> str:

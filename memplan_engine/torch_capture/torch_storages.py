@@ -49,8 +49,9 @@ class StorageWatch:
         self._refs: dict[int, _Ref] = {}
         self._entries: dict[int, tuple[int, Any]] = {}
 
-    def allocated(self, storage: torch.UntypedStorage) -> Any:
-        """What to be told of when `storage` is gone; None for one that does not count."""
+    def allocated(self, storage: torch.UntypedStorage, shown: torch.Tensor) -> Any:
+        """What to be told of when `storage` is gone; None for one that does not count. `shown` is the tensor
+        in which it came: storages of fake tensors do not know their device."""
         raise NotImplementedError
 
     def freed(self, entry: Any) -> None:
@@ -73,11 +74,11 @@ class StorageWatch:
                 if key in self._entries and storage.nbytes() != self._entries[key][0]:
                     # Resized: the old bytes went when the new ones came.
                     self._freed(self._refs[key])
-                    self._allocated(key, storage)
+                    self._allocated(key, storage, tensor)
             elif _may_give_back(operator) and _is_argument(key, args, kwargs):
                 self._keep(storage)
             else:
-                self._allocated(key, storage)
+                self._allocated(key, storage, tensor)
 
     def close(self) -> None:
         """Look no further: what is still there is there after the run."""
@@ -88,9 +89,9 @@ class StorageWatch:
         """Know `storage` until it is gone."""
         self._refs[storage._cdata] = _ref(storage, self._freed)
 
-    def _allocated(self, key: int, storage: torch.UntypedStorage) -> None:
+    def _allocated(self, key: int, storage: torch.UntypedStorage, shown: torch.Tensor) -> None:
         self._keep(storage)
-        entry = self.allocated(storage)
+        entry = self.allocated(storage, shown)
         if entry is not None:
             self._entries[key] = (storage.nbytes(), entry)
 
@@ -111,7 +112,7 @@ class StorageSizes(StorageWatch):
         super().__init__()
         self.nbytes: int | torch.SymInt = 0
 
-    def allocated(self, storage: torch.UntypedStorage) -> int | torch.SymInt:
+    def allocated(self, storage: torch.UntypedStorage, shown: torch.Tensor) -> int | torch.SymInt:
         """Its bytes."""
         nbytes: int | torch.SymInt = storage.nbytes()
         self.nbytes += nbytes

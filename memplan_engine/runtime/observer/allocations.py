@@ -329,7 +329,7 @@ class StorageLog(StorageWatch):
         # Plain numbers: objects by the thousand would have Python collect garbage within the run.
         self.rows = array("q")
 
-    def allocated(self, storage: torch.UntypedStorage) -> tuple[int, int, int] | None:
+    def allocated(self, storage: torch.UntypedStorage, shown: torch.Tensor) -> tuple[int, int, int] | None:
         """Bytes, address and device, after a row."""
         device, nbytes = storage.device, storage.nbytes()
         if not nbytes or device.type == "meta":

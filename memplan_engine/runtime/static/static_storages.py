@@ -145,7 +145,7 @@ class FirstRun(StorageWatch):
         self.at = ""
         self._names: dict[int, str] = {}
 
-    def allocated(self, storage: torch.UntypedStorage) -> int:
+    def allocated(self, storage: torch.UntypedStorage, shown: torch.Tensor) -> int:
         """Take its size down."""
         self.sizes[self.at] = storage.nbytes()
         identity: int = storage._cdata

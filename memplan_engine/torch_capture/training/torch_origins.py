@@ -29,14 +29,58 @@ ENGINE = "_engine_run_backward"
 """The Python function through which every backward pass goes."""
 
 
+class RunningModules(AbstractContextManager["RunningModules"]):
+    """Which modules run their forward meanwhile. `paths` gives the path of each by its id; with `roots` one
+    that nobody knows and no other has called is the root of those below it, by the name of its class."""
+
+    def __init__(self, paths: dict[int, str], roots: bool = False) -> None:
+        self.paths, self.roots = paths, roots
+        self.running: list[tuple[str, bool]] = []
+        """Their paths, the outermost first, and whether each was entered by autograd."""
+
+    def __enter__(self) -> RunningModules:
+        import torch
+
+        self._call = torch.nn.Module.__call__
+        modules, call = self, self._call
+
+        def called(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+            path = modules.path_of(module)
+            if path is None:
+                return call(module, *args, **kwargs)
+            modules.running.append((path, current_gradient() is not None))
+            try:
+                return call(module, *args, **kwargs)
+            finally:
+                modules.running.pop()
+
+        torch.nn.Module.__call__ = called  # type: ignore[method-assign]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        import torch
+
+        torch.nn.Module.__call__ = self._call  # type: ignore[method-assign]
+
+    def path_of(self, module: torch.nn.Module) -> str | None:
+        """The path of `module`, None where it is not known."""
+        if self.roots and not self.running and id(module) not in self.paths:
+            name = type(module).__name__
+            below = module.named_modules(prefix=name)
+            self.paths |= {id(each): path for path, each in below if id(each) not in self.paths}
+        return self.paths.get(id(module))
+
+
 class Origins(AbstractContextManager["Origins"]):
     """Notes on every node of `graph`, as it is made, what it comes from. To be entered with anomaly detection
     on, which remembers for each node of autograd the lines that made it.
 
-    `paths` gives the path of each module by its id. A forward op belongs to the module whose forward runs; an
-    op of the backward pass to that of the op that it is a gradient of (both know its number in autograd's
-    sequence), what a checkpoint runs again to the module that runs again, what makes `.grad` to the
-    parameter's module (`owners`, by the id of the parameter).
+    A forward op belongs to the module whose forward runs; an op of the backward pass to that of the op that
+    it is a gradient of (both know its number in autograd's sequence), what a checkpoint runs again to the
+    module that runs again, what makes `.grad` to the parameter's module (`owners`, by the id of the
+    parameter).
     """
 
     def __init__(
@@ -47,31 +91,15 @@ class Origins(AbstractContextManager["Origins"]):
         owners: Mapping[int, str | None],
     ) -> None:
         self.graph, self.owners = graph, owners
-        self.paths = {id(module): path for path, module in model.named_modules()}
+        self.modules = RunningModules({id(module): path for path, module in model.named_modules()})
         self.optimizers = optimizers
         self.updating = False
-        self.running: list[tuple[str, bool]] = []
-        """The modules whose forward runs, the outermost first, and whether each was entered by autograd."""
         self.numbered: dict[int, str] = {}
 
     def __enter__(self) -> Origins:
-        import torch
-
-        self._make, self._call = self.graph.create_node, torch.nn.Module.__call__
+        self._make = self.graph.create_node
         self.graph.create_node = self._create_node  # type: ignore[method-assign]
-        origins, call = self, self._call
-
-        def called(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-            path = origins.paths.get(id(module))
-            if path is None:
-                return call(module, *args, **kwargs)
-            origins.running.append((path, current_gradient() is not None))
-            try:
-                return call(module, *args, **kwargs)
-            finally:
-                origins.running.pop()
-
-        torch.nn.Module.__call__ = called  # type: ignore[method-assign]
+        self.modules.__enter__()
         self._hooks = [
             hook
             for optimizer in self.optimizers
@@ -85,11 +113,9 @@ class Origins(AbstractContextManager["Origins"]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        import torch
-
         for hook in self._hooks:
             hook.remove()
-        torch.nn.Module.__call__ = self._call  # type: ignore[method-assign]
+        self.modules.__exit__(kind, error, trace)
         del self.graph.create_node
 
     def _update(self, now: bool) -> None:
@@ -115,7 +141,8 @@ class Origins(AbstractContextManager["Origins"]):
             return None
         import torch
 
-        path, entered_by_autograd = self.running[-1] if self.running else (None, False)
+        running = self.modules.running
+        path, entered_by_autograd = running[-1] if running else (None, False)
         current = current_gradient()
         if phase is Phase.FORWARD or entered_by_autograd or current is None:
             if path is not None:

@@ -119,7 +119,7 @@ def trace_step(
     with tracing(source, "training step", TRACEABLE), as_eager(), alone:
         twins = FakeTwins(fake_mode(unknown_sizes=False), meta_device="cpu")
         with random_state(SEED):
-            trainer = Trainer(model, list(args), dict(kwargs or {}), recipe, source, twins)
+            trainer = Trainer(model, list(args), dict(kwargs or {}), source, twins, recipe=recipe)
             trainer.take_first()
         arguments = trainer.arguments()
         with random_state(SEED):

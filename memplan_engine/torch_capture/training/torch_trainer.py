@@ -84,26 +84,18 @@ class Returned:
 
 
 @dataclass(slots=True)
-class Trainer:
-    """A copy of the user's model on fake tensors, with its optimizer, and steps of both."""
+class FakeCall:
+    """A copy of the user's model on fake tensors with the inputs of a call, and what is known of values."""
 
     original: torch.nn.Module
     args: list[Any]
     kwargs: dict[str, Any]
-    recipe: Recipe
     source: str
     twins: FakeTwins
-    named: tuple[str, ...] = ()
-    """What a step returns, by names for people."""
-    held: tuple[str, ...] = ()
-    returned: list[tuple[str, Node, Node | None]] = field(default_factory=list)
-    passes: int = 0
     real_inputs: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
     """Inputs with the real tensors that they stand for, where there are any."""
     values: KnownValues = field(default_factory=KnownValues)
     model: torch.nn.Module = field(init=False)
-    optimizer: Any = field(init=False)
-    """One, or several in whatever form."""
 
     def __post_init__(self) -> None:
         import torch
@@ -122,13 +114,13 @@ class Trainer:
                 # A re-entrant checkpoint has gradients only where an input of it wants one.
                 twin.requires_grad_()
         self.real_inputs = [(twin, leaf) for twin, leaf in zip(fake, real, strict=True) if _has_values(leaf)]
-        memo = self._twins_of_optimizers()
-        with self.twins.mode, answering(self.values, self.source):
-            self.optimizer = make_optimizer(self.recipe, self.model, self.source, memo)
-        for optimizer in optimizers_in(self.optimizer):
-            for group in optimizer.param_groups:
-                options = {key: value for key, value in group.items() if key != "params"}
-                group.update(pytree.tree_map_only(torch.Tensor, self._twin, options))
+        self.know_inputs()
+
+    def know_inputs(self) -> None:
+        """Have the inputs begin with the values of the real ones, without gradients."""
+        for leaf, real in self.real_inputs:
+            leaf.grad = None
+            self.values.know(leaf, real)
 
     def _twin(self, tensor: torch.Tensor) -> torch.Tensor:
         """What stands for `tensor`, which lives on between steps; its value is known if it has one."""
@@ -137,6 +129,33 @@ class Trainer:
         twin: torch.Tensor = self.twins.twin(tensor)
         self.values.know(twin, tensor)
         return twin
+
+
+@dataclass(slots=True)
+class Trainer(FakeCall):
+    """As `FakeCall`, with the model's optimizer, and steps of both."""
+
+    recipe: Recipe = field(kw_only=True)
+    named: tuple[str, ...] = ()
+    """What a step returns, by names for people."""
+    held: tuple[str, ...] = ()
+    returned: list[tuple[str, Node, Node | None]] = field(default_factory=list)
+    passes: int = 0
+    optimizer: Any = field(init=False)
+    """One, or several in whatever form."""
+
+    def __post_init__(self) -> None:
+        import torch
+        from torch.utils import _pytree as pytree
+
+        FakeCall.__post_init__(self)
+        memo = self._twins_of_optimizers()
+        with self.twins.mode, answering(self.values, self.source):
+            self.optimizer = make_optimizer(self.recipe, self.model, self.source, memo)
+        for optimizer in optimizers_in(self.optimizer):
+            for group in optimizer.param_groups:
+                options = {key: value for key, value in group.items() if key != "params"}
+                group.update(pytree.tree_map_only(torch.Tensor, self._twin, options))
 
     def _twins_of_optimizers(self) -> dict[int, Any]:
         """By id, what stands for the tensors of optimizers that are made already: their model's parameters,
@@ -155,14 +174,12 @@ class Trainer:
         # Gradients that are refused then know their line.
         lines = torch.autograd.detect_anomaly(check_nan=False)
         with self.twins.mode, answering(self.values, self.source), lines:
-            self._take()
+            self.take()
 
-    def _take(self, listen: Any = lambda output: None) -> dict[str, torch.Tensor]:
+    def take(self, listen: Any = lambda output: None) -> dict[str, torch.Tensor]:
         """One step, with gradients that are not there before."""
         drop_gradients(self.model)
-        for leaf, real in self.real_inputs:
-            leaf.grad = None
-            self.values.know(leaf, real)
+        self.know_inputs()
         return take_step(self.recipe, self.model, self.optimizer, self.args, self.kwargs, self.source, listen)
 
     def arguments(self) -> tuple[Argument, ...]:
@@ -218,7 +235,7 @@ class Trainer:
                 stack.enter_context(Origins(tracer.graph, self.model, optimizers_in(self.optimizer), owners))
                 stack.enter_context(torch.autograd.detect_anomaly(check_nan=False))
                 before = [storage_of(argument.value) for argument in arguments]
-                results = self._take(listen)
+                results = self.take(listen)
                 self._refuse_what_is_rebound(arguments, before)
                 return self._outcome(results, arguments, gradients)
 

@@ -9,7 +9,8 @@ buffers is as known on fake tensors as in an eager run.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +47,8 @@ class KnownValues:
     """
 
     def __init__(self) -> None:
-        self.real: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
-        """By the identity of a fake storage, that storage, which must not go while it is known, and the real
-        one."""
+        self.real: dict[int, tuple[weakref.ref[torch.UntypedStorage], torch.UntypedStorage]] = {}
+        """By the identity of a fake storage, a reference to it, which does not hold it, and the real one."""
         self.warned = False
 
     def know(self, fake: torch.Tensor, value: torch.Tensor) -> None:
@@ -56,7 +56,16 @@ class KnownValues:
         the same form."""
         with _real():
             real = value.untyped_storage().clone()  # type: ignore[no-untyped-call]
-        self.real[storage_of(fake)] = (fake.untyped_storage(), real)
+        self._pair(fake.untyped_storage(), real)
+
+    def _pair(self, fake: torch.UntypedStorage, real: torch.UntypedStorage) -> None:
+        key = fake._cdata
+
+        def gone(ref: Any) -> None:
+            if key in self.real and self.real[key][0] is ref:
+                del self.real[key]
+
+        self.real[key] = (weakref.ref(fake, gone), real)
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """A view of the value of `tensor`, None where it is not known."""
@@ -67,8 +76,8 @@ class KnownValues:
             return tensor
         if not isinstance(tensor, FakeTensor):
             return None
-        fake, real = self.real.get(storage_of(tensor), (None, None))
-        if fake is None or real is None or fake.nbytes() != real.nbytes():
+        _, real = self.real.get(storage_of(tensor), (None, None))
+        if real is None or tensor.untyped_storage().nbytes() != real.nbytes():
             return None
         with _real():
             layout = (tensor.storage_offset(), tensor.shape, tensor.stride())
@@ -133,7 +142,7 @@ class KnownValues:
             else:
                 real = torch.UntypedStorage(storage.nbytes())  # type: ignore[no-untyped-call]
                 torch.empty(0, dtype=fake.dtype).set_(real, *layout).copy_(value)
-        self.real[storage_of(fake)] = (storage, real)
+        self._pair(storage, real)
 
     def answer(self, operator: Any, args: Any, kwargs: Any) -> Any:
         """What `operator` says of values of its arguments (`.item()`, `torch.equal`), None where they are not
@@ -164,9 +173,12 @@ def _unknown(source: str, value: str) -> InputError:
 
 
 @contextmanager
-def answering(values: KnownValues, source: str) -> Iterator[None]:
+def answering(
+    values: KnownValues, source: str, assume: Callable[[Any, Any], Any] = lambda operator, args: None
+) -> Iterator[None]:
     """Answers `.item()` and branches on tensors from `values`, and has transformers take the way of eager
-    mode for tensors whose values are known. Of others one warning says that it takes a tracer's way.
+    mode for tensors whose values are known. Of others one warning says that it takes a tracer's way. What is
+    not known `assume` may answer, given the operator and its arguments; None where it does not.
 
     Raises
     ------
@@ -182,6 +194,7 @@ def answering(values: KnownValues, source: str) -> Iterator[None]:
             kwargs = kwargs or {}
             if torch.Tag.data_dependent_output in func.tags:
                 answer = values.answer(func, args, kwargs)
+                answer = assume(func, args) if answer is None else answer
                 if answer is not None:
                     return answer
             try:

@@ -1,0 +1,118 @@
+"""How many bytes an eager run holds at most, by a recorder of its own: nothing of memplan is imported here.
+
+    python benchmarks/eager_measured.py MODEL … [--training sgd|adam|adamw]
+
+Of each model of the manifest a line of JSON: the most bytes of storages made in the run that were alive after
+an operator, and the seconds that `torch.export` takes for it. Of training it is the second step. A storage
+counts from the operator that first returns it until torch lets go of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from eager_manifest import build, loss_of
+
+OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+
+
+def storages(value: Any) -> list[torch.UntypedStorage]:
+    """The storages of the tensors in `value`."""
+    leaves = pytree.tree_leaves(value)
+    return [each.untyped_storage() for each in leaves if isinstance(each, torch.Tensor)]
+
+
+class Peak(TorchDispatchMode):
+    """Adds up after every operator what is alive of the storages that operators have returned."""
+
+    def __init__(self, given: Any) -> None:
+        super().__init__()
+        self.given = {each._cdata for each in storages(given)}
+        self.alive: dict[int, tuple[StorageWeakRef, int]] = {}
+        self.most = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for each in storages(result):
+            if each._cdata not in self.given:
+                self.alive[each._cdata] = (StorageWeakRef(each), each.nbytes())
+        self.alive = {key: pair for key, pair in self.alive.items() if not pair[0].expired()}
+        self.most = max(self.most, sum(nbytes for _, nbytes in self.alive.values()))
+        return result
+
+
+def peak_of(run: Callable[[], Any], given: Any) -> int:
+    """The most bytes that `run()` holds beside `given`; Python's collector of garbage stands still."""
+    gc.collect()
+    gc.disable()
+    try:
+        with Peak(given) as mode:
+            result = run()
+        del result
+    finally:
+        gc.enable()
+    return mode.most
+
+
+def inference(name: str) -> dict[str, Any]:
+    """The peak of one call without gradients, and what exporting it costs."""
+    model, inputs = build(name)
+    with torch.no_grad():
+        most = peak_of(
+            lambda: model(**inputs), [*model.parameters(), *model.buffers(), *pytree.tree_leaves(inputs)]
+        )
+    began = time.process_time()
+    try:
+        with torch.no_grad():
+            torch.export.export(model, (), dict(inputs), strict=False)
+        seconds = time.process_time() - began
+    except Exception:
+        seconds = None
+    return {"peak_bytes": most, "export_seconds": seconds}
+
+
+def training(name: str, optimizer: str) -> dict[str, Any]:
+    """The peak of the second of two steps."""
+    model, inputs = build(name, trains=True)
+    optimize = OPTIMIZERS[optimizer](model.parameters())
+
+    def step() -> torch.Tensor:
+        loss = loss_of(model(**inputs))
+        loss.backward()
+        optimize.step()
+        return loss
+
+    step()
+    optimize.zero_grad(set_to_none=True)
+    state = pytree.tree_leaves([dict(each) for each in optimize.state.values()])
+    given = [*model.parameters(), *model.buffers(), *pytree.tree_leaves(inputs), *state]
+    return {"peak_bytes": peak_of(step, given)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("--training", choices=OPTIMIZERS)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    for name in options.models:
+        measured = training(name, options.training) if options.training else inference(name)
+        print(json.dumps({"model": name, **measured}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""What the ops of an observed run read, write and make, and what became of each storage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from memplan_engine.graph import Source
+from memplan_engine.problem import Ints
+
+BEFORE, HELD = -1, -1
+"""In place of the op that made a storage: none, it was there before the run. In place of the op after which
+it went: none, it was still there at the end."""
+NO_SOURCE = -1
+Numbers = tuple[tuple[int, ...], ...]
+"""Of each op the numbers of some storages, ascending."""
+
+
+class Stage(StrEnum):
+    """The part of a run that an op belongs to. RECOMPUTE: what a checkpoint runs again in a backward pass."""
+
+    FORWARD = "forward"
+    RECOMPUTE = "recompute"
+    BACKWARD = "backward"
+    OPTIMIZER = "optimizer"
+
+
+class Category(StrEnum):
+    """What a storage is for.
+
+    ACTIVATION: made in a forward pass, or again by a checkpoint, and, where there is a backward pass, read in
+    it. TEMPORARY: made by an op and none of the others. STATE: what optimizers keep between steps. UNKNOWN:
+    first seen as an argument, made by nobody that was watched.
+    """
+
+    WEIGHT = "weight"
+    INPUT = "input"
+    STATE = "optimizer state"
+    GRADIENT = "gradient"
+    ACTIVATION = "activation"
+    TEMPORARY = "temporary"
+    COMMUNICATION = "communication"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObservedStorages:
+    """The m storages that a run has touched or was given, in the order in which it met them. `nbytes` bytes;
+    `maker` is the op that made each, BEFORE for what was there; `released` the last op that had begun when
+    torch let go of it, HELD for what was there at the end. `shapes` and `dtypes` are those of the first
+    tensor that showed it; `names` are those of weights and inputs, "" for others."""
+
+    names: tuple[str, ...]
+    nbytes: Ints
+    categories: tuple[Category, ...]
+    maker: Ints
+    released: Ints
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+    device: Ints
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flow:
+    """Of each op of a run the storages that it `reads`, `writes` in place and `makes`, its stage, the path of
+    its module ("" for none), the place of its line in `sources` (NO_SOURCE for none), its device (−1 is the
+    CPU) and its stream. `steps` training steps were run, 0 of what is none, of which the last is here;
+    `step_peaks` are the most bytes that each held beside what was there when it began. `assumed` says in
+    words which values were not known, and what was taken for them."""
+
+    reads: Numbers
+    writes: Numbers
+    makes: Numbers
+    stages: tuple[Stage, ...]
+    modules: tuple[str, ...]
+    source: Ints
+    sources: tuple[Source, ...]
+    device: Ints
+    stream: Ints
+    storages: ObservedStorages
+    steps: int = 0
+    step_peaks: tuple[int, ...] = ()
+    assumed: tuple[str, ...] = ()
+
+    def source_of(self, op: int) -> Source | None:
+        """The line of the user's code that `op` comes from."""
+        place = int(self.source[op])
+        return None if place == NO_SOURCE else self.sources[place]
+
+
+def state_bytes(flow: Flow) -> int:
+    """Bytes of weights, buffers and what optimizers keep, as they were before the run."""
+    kept = (Category.WEIGHT, Category.STATE)
+    storages = flow.storages
+    return sum(
+        nbytes
+        for nbytes, category, maker in zip(
+            storages.nbytes.tolist(), storages.categories, storages.maker.tolist(), strict=True
+        )
+        if category in kept and maker == BEFORE
+    )
+
+
+def flow_alive(flow: Flow) -> Ints:
+    """The bytes alive during each op of storages that the run made, weights and inputs not among them."""
+    storages, n = flow.storages, len(flow.stages)
+    made = storages.maker != BEFORE
+    change = np.zeros(n + 1, dtype=np.int64)
+    np.add.at(change, storages.maker[made], storages.nbytes[made])
+    gone = made & (storages.released != HELD)
+    np.add.at(change, storages.released[gone] + 1, -storages.nbytes[gone])
+    alive: Ints = np.cumsum(change)[:n]
+    return alive
+
+
+def flow_peak(flow: Flow) -> tuple[int, int]:
+    """The most bytes alive during an op, and which op that was (the first; −1 when there is none)."""
+    alive = flow_alive(flow)
+    return (int(alive.max()), int(alive.argmax())) if len(alive) else (0, -1)

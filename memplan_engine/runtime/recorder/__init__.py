@@ -1,0 +1,1 @@
+"""The eager run without running it: models, steps and scripts on fake tensors, and what their ops allocate."""

@@ -1,0 +1,284 @@
+"""What ops read, write and make, noted as they run, on tensors that may be fake."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from memplan_engine.graph import Source
+from memplan_engine.recordings.observation import CPU, NO_OP
+from memplan_engine.recordings.observed_flow import (
+    BEFORE,
+    HELD,
+    Category,
+    Flow,
+    ObservedStorages,
+    Stage,
+)
+from memplan_engine.runtime.recorder.op_origins import Origin
+from memplan_engine.torch_capture.torch_operators import written_values
+from memplan_engine.torch_capture.torch_storages import (
+    GIVES_BACK_NEW,
+    StorageWatch,
+    operator_name,
+    tensors_in,
+)
+
+COLLECTIVES = ("c10d::", "_c10d_functional::", "c10d_functional::")
+_NOTHING: tuple[int, ...] = ()
+
+
+class StorageTable(StorageWatch):
+    """Every storage that ops touch by a number, with what became of it. `op` is the op that runs, or ran
+    last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.op = NO_OP
+        self.names: list[str] = []
+        self.nbytes, self.maker, self.released = array("q"), array("q"), array("q")
+        self.device = array("q")
+        self.categories: list[Category] = []
+        self.shapes: list[tuple[int, ...]] = []
+        self.dtypes: list[str] = []
+        self._numbers: dict[int, int] = {}
+        self._resizes = False
+
+    def given(self, name: str, tensor: torch.Tensor, category: Category) -> None:
+        """A tensor that is there before the run, called `name`."""
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self._refs:
+            self._keep_as(self._add(storage, tensor, BEFORE, category, name), storage)
+
+    def allocated(self, storage: torch.UntypedStorage, shown: torch.Tensor) -> int:
+        """Its number."""
+        number = self._numbers[storage._cdata] = self._add(storage, shown, self.op, Category.TEMPORARY)
+        return number
+
+    def freed(self, entry: int) -> None:
+        """It goes after the op that runs."""
+        # What is resized goes before the op that does it: its content moves on.
+        self.released[entry] = max(self.op - self._resizes, self.maker[entry])
+
+    def _freed(self, ref: Any) -> None:
+        # Called by torch when a storage is gone, and with the same reference when it is resized.
+        self._resizes = ref() is not None
+        super()._freed(ref)
+        self._resizes = False
+
+    def _keep_as(self, number: int, storage: torch.UntypedStorage) -> None:
+        self._keep(storage)
+        self._numbers[storage._cdata] = number
+        self._entries[storage._cdata] = (storage.nbytes(), number)
+
+    def _add(
+        self,
+        storage: torch.UntypedStorage,
+        shown: torch.Tensor,
+        maker: int,
+        category: Category,
+        name: str = "",
+    ) -> int:
+        self.names.append(name)
+        self.nbytes.append(storage.nbytes())
+        self.maker.append(maker)
+        self.released.append(HELD)
+        self.device.append(device_number(shown.device))
+        self.categories.append(category)
+        self.shapes.append(tuple(shown.shape))
+        self.dtypes.append(str(shown.dtype).removeprefix("torch."))
+        return len(self.names) - 1
+
+    def grown(self, storage: torch.UntypedStorage) -> int | None:
+        """The new number of a storage that has another size now; None where nobody knows it."""
+        key = storage._cdata
+        if key not in self._refs or key not in self._numbers:
+            return None
+        old = self._numbers[key]
+        # Before the op: its content moves on.
+        self.released[old] = max(self.op - 1, self.maker[old])
+        self._keep_as(self._copy(old, storage.nbytes()), storage)
+        return self._numbers[key]
+
+    def _copy(self, number: int, nbytes: int) -> int:
+        self.names.append(self.names[number])
+        for column, value in (
+            (self.nbytes, nbytes),
+            (self.maker, self.op),
+            (self.released, HELD),
+            (self.device, self.device[number]),
+        ):
+            column.append(value)
+        for other in (self.categories, self.shapes, self.dtypes):
+            other.append(other[number])  # type: ignore[attr-defined]
+        return len(self.names) - 1
+
+    def number_of(self, tensor: torch.Tensor) -> int:
+        """The number of the storage that `tensor` shows; one that nobody has seen was there before."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if not (key in self._refs and key in self._numbers):
+            self._keep_as(self._add(storage, tensor, BEFORE, Category.UNKNOWN), storage)
+        return self._numbers[key]
+
+    def numbers_in(self, value: Any) -> set[int]:
+        """Those of the tensors in `value`."""
+        return {self.number_of(tensor) for tensor in tensors_in(value)}
+
+    def mark(self, tensors: Iterable[Any], category: Category) -> None:
+        """Say what the storages of `tensors` are for, where they are known."""
+        for tensor in tensors_in(list(tensors)):
+            number = self._numbers.get(tensor.untyped_storage()._cdata)
+            if number is not None and tensor.untyped_storage()._cdata in self._refs:
+                self.categories[number] = category
+
+    def close(self) -> None:
+        """As ever; numbers mean nothing any more."""
+        super().close()
+        self._numbers.clear()
+
+
+class FlowLog:
+    """The columns of `Flow`, an op after the other."""
+
+    def __init__(self) -> None:
+        self.table = StorageTable()
+        self.reads: list[tuple[int, ...]] = []
+        self.writes: list[tuple[int, ...]] = []
+        self.makes: list[tuple[int, ...]] = []
+        self.origins: list[Origin] = []
+        self.device = array("q")
+
+    def begin(self, number: int, origin: Origin) -> None:
+        """The op `number` begins."""
+        self.table.op = number
+        self.origins.append(origin)
+        for column in (self.reads, self.writes, self.makes):
+            column.append(_NOTHING)
+        self.device.append(CPU)
+
+    def returned(self, value: Any, operator: Any, args: Any, kwargs: Any) -> None:
+        """It has given `value` for these arguments."""
+        table = self.table
+        if operator_name(operator) in GIVES_BACK_NEW:
+            args = kwargs = ()
+        # What is seen as an argument only was there before, and stands before what is made.
+        table.numbers_in((args, kwargs))
+        first = len(table.names)
+        table.returned(value, args, kwargs, operator)
+        made = tuple(range(first, len(table.names)))
+        read = table.numbers_in((args, kwargs)).difference(made)
+        written = table.numbers_in(list(written_values(operator, args, kwargs))).difference(made)
+        self.reads[-1], self.writes[-1], self.makes[-1] = (
+            tuple(sorted(read)),
+            tuple(sorted(written)),
+            made,
+        )
+        shown = next(tensors_in((value, args, kwargs)), None)
+        self.device[-1] = CPU if shown is None else device_number(shown.device)
+        if operator_name(operator).startswith(COLLECTIVES):
+            for number in made:
+                table.categories[number] = Category.COMMUNICATION
+
+    def resized(self, storage: torch.UntypedStorage) -> None:
+        """A storage that is known has another size from the op that runs on."""
+        number = self.table.grown(storage)
+        if number is not None:
+            self.makes[-1] = (number,)
+
+    def finished(self, sources: tuple[Source, ...], assumed: tuple[str, ...]) -> Flow:
+        """All that was noted."""
+        stages = list(settled_stages([origin.stage for origin in self.origins], self._modules()))
+        table = self.table
+        columns = (table.nbytes, table.maker, table.released, table.device)
+        nbytes, maker, released, device = (np.array(column, dtype=np.int64) for column in columns)
+        categories = tuple(self._categories(stages))
+        storages = ObservedStorages(
+            tuple(table.names),
+            nbytes,
+            categories,
+            maker,
+            released,
+            tuple(table.shapes),
+            tuple(table.dtypes),
+            device,
+        )
+        n = len(self.origins)
+        return Flow(
+            tuple(self.reads),
+            tuple(self.writes),
+            tuple(self.makes),
+            tuple(stages),
+            tuple(self._modules_with_optimizer(stages)),
+            np.array([origin.source for origin in self.origins], dtype=np.int64),
+            sources,
+            np.array(self.device, dtype=np.int64),
+            np.zeros(n, dtype=np.int64),
+            storages,
+            assumed=assumed,
+        )
+
+    def _modules(self) -> list[str]:
+        return [origin.module for origin in self.origins]
+
+    def _modules_with_optimizer(self, stages: Sequence[Stage]) -> Iterator[str]:
+        """Of each op its module; an op of the optimizer belongs to the module whose parameter it works on,
+        where it is one."""
+        owner: dict[int, str] = {
+            number: name.rpartition(".")[0]
+            for number, (name, category) in enumerate(
+                zip(self.table.names, self.table.categories, strict=True)
+            )
+            if category is Category.WEIGHT and name
+        }
+        for number, (stage, origin) in enumerate(zip(stages, self.origins, strict=True)):
+            module = origin.module
+            if stage is Stage.OPTIMIZER:
+                touched = (*self.reads[number], *self.writes[number])
+                modules = {owner[each] for each in touched if each in owner}
+                module = modules.pop() if len(modules) == 1 else ""
+            for each in self.makes[number]:
+                owner.setdefault(each, module)
+            yield module
+
+    def _categories(self, stages: Sequence[Stage]) -> Iterator[Category]:
+        """Of each storage its category; what a forward pass makes is an activation where it is read in a
+        backward pass, or where there is none."""
+        passes = (Stage.FORWARD, Stage.RECOMPUTE)
+        trains = Stage.BACKWARD in stages
+        saved: set[int] = set()
+        for stage, read in zip(stages, self.reads, strict=True):
+            if stage is Stage.BACKWARD:
+                saved.update(read)
+        for number, (category, maker) in enumerate(
+            zip(self.table.categories, self.table.maker, strict=True)
+        ):
+            made = category is Category.TEMPORARY and maker != BEFORE and stages[maker] in passes
+            yield Category.ACTIVATION if made and (number in saved or not trains) else category
+
+
+def settled_stages(stages: Sequence[Stage], modules: Sequence[str]) -> Iterator[Stage]:
+    """`stages`, in which what comes between a backward pass and the optimizer and belongs to no module
+    (clipping) belongs to the optimizer."""
+    ahead: list[Stage] = []
+    following = Stage.FORWARD
+    for stage, module in zip(reversed(stages), reversed(modules), strict=True):
+        if stage is not Stage.FORWARD or module:
+            following = stage
+        ahead.append(following)
+    before = Stage.FORWARD
+    for stage, module, after in zip(stages, modules, reversed(ahead), strict=True):
+        if stage is not Stage.FORWARD or module:
+            before = stage
+        between = stage is Stage.FORWARD and not module
+        clips = between and before is Stage.BACKWARD and after is Stage.OPTIMIZER
+        yield Stage.OPTIMIZER if clips else stage
+
+
+def device_number(device: torch.device) -> int:
+    """The number of a device; that of the CPU, and of meta tensors, which stand for it, is CPU."""
+    return CPU if device.type in ("cpu", "meta") else device.index or 0
