@@ -268,18 +268,6 @@ def segformer() -> Call:
 
 
 @model
-def mask2former() -> Call:
-    backbone = t.SwinConfig(image_size=64, patch_size=4, embed_dim=16, depths=[1, 1, 1, 1],
-                            num_heads=[1, 2, 4, 8], window_size=4,
-                            out_features=["stage1", "stage2", "stage3", "stage4"])  # fmt: skip
-    config = t.Mask2FormerConfig(backbone_config=backbone, feature_size=32, mask_feature_size=32,
-                                 hidden_dim=32, encoder_feedforward_dim=64, encoder_layers=1,
-                                 decoder_layers=2, num_attention_heads=4, dim_feedforward=64,
-                                 num_queries=10)  # fmt: skip
-    return t.Mask2FormerForUniversalSegmentation(config), {"pixel_values": image()}
-
-
-@model
 def detr() -> Call:
     backbone = t.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16, 32, 64], depths=[1, 1, 1, 1],
                               out_features=["stage4"])  # fmt: skip

@@ -182,6 +182,14 @@ def _only_wanted(target: Any, value: Any, arguments: Arguments) -> Any:
     )
 
 
+def _dense_gradient(target: Any, value: Any, arguments: Arguments) -> Any:
+    """The gradient of the input (output 0) is row-major, however the input lies."""
+    gradient = value[0]
+    if gradient is None or gradient.is_contiguous():
+        return value
+    return (gradient.new_empty(gradient.shape), *value[1:])
+
+
 def _embedding_bag(target: Any, value: Any, arguments: Arguments) -> Any:
     """The place of each index's bag (output 1) is empty for a plain sum in float32, float16 or bfloat16, and
     has room for one number more otherwise. The sizes of the bags (output 2) have room for as many numbers as
@@ -264,6 +272,7 @@ KERNELS: dict[str, Callable[[Any, Any, Arguments], Any]] = {
         _saved_by_parameters,
     ),
     **dict.fromkeys(("aten::native_batch_norm_backward", "aten::batch_norm_backward"), _only_wanted),
+    "aten::native_layer_norm_backward": _dense_gradient,
     "aten::col2im": _col2im,
     "aten::mkldnn_rnn_layer_backward": _apart,
     **dict.fromkeys(("aten::view", "aten::reshape", "aten::flatten", "aten::unflatten"), _as_viewed),

@@ -22,12 +22,12 @@ from memplan_engine.errors import InputError
 from memplan_engine.recordings.observation import Level, Observation, flow_changes
 from memplan_engine.recordings.observed_flow import Category, flow_peak
 from memplan_engine.runtime.observer.allocations import OpLog
+from memplan_engine.runtime.recorder.eager_kernels import as_in_eager
 from memplan_engine.runtime.recorder.flow_log import FlowLog
 from memplan_engine.runtime.recorder.op_origins import OpOrigins
 from memplan_engine.torch_capture.capture_module import as_given, check_module, tracing
 from memplan_engine.torch_capture.torch_exporting import as_fused
 from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, fake_mode
-from memplan_engine.torch_capture.torch_operators import as_on_cpu
 from memplan_engine.torch_capture.torch_storages import OperatorMode
 from memplan_engine.torch_capture.training.torch_eager_ops import as_eager
 from memplan_engine.torch_capture.training.torch_origins import RunningModules
@@ -44,8 +44,9 @@ from memplan_engine.torch_capture.training.torch_values import answering, who_as
 SEED = 0
 STEPS = 2
 """The first step makes what the optimizer keeps, the second is what every other one is like."""
-IGNORED = ("prim::device", "profiler::", "aten::_has_compatible_shallow_copy_type")
-"""Operators that are no part of a run: questions about tensors, and marks for profilers."""
+IGNORED = ("prim::device", "profiler::", "memplan::", "mkldnn::_is_")
+"""Operators that are no part of a run: questions about tensors, marks for profilers, and our own, which stand for
+what eager mode does beside the dispatcher (the state of the random generator)."""
 
 
 class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
@@ -68,7 +69,7 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
         self.flow.begin(self.ops.begin("", operator, origin.stack), origin)
         try:
             # A model may catch what an operator raises, and go on.
-            value = as_on_cpu(operator, operator(*args, **kwargs), args, kwargs)
+            value = as_in_eager(operator, operator(*args, **kwargs), args, kwargs)
             self.flow.returned(value, operator, args, kwargs)
             return value
         finally:

@@ -165,7 +165,7 @@ class FlowLog:
         """It has given `value` for these arguments."""
         table = self.table
         if operator_name(operator) in GIVES_BACK_NEW:
-            args = kwargs = ()
+            args, kwargs = (), {}
         # What is seen as an argument only was there before, and stands before what is made.
         table.numbers_in((args, kwargs))
         first = len(table.names)
@@ -254,9 +254,7 @@ class FlowLog:
         for stage, read in zip(stages, self.reads, strict=True):
             if stage is Stage.BACKWARD:
                 saved.update(read)
-        for number, (category, maker) in enumerate(
-            zip(self.table.categories, self.table.maker, strict=True)
-        ):
+        for number, (category, maker) in enumerate(zip(self.table.categories, self.table.maker, strict=True)):
             made = category is Category.TEMPORARY and maker != BEFORE and stages[maker] in passes
             yield Category.ACTIVATION if made and (number in saved or not trains) else category
 

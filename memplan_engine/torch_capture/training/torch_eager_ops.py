@@ -55,7 +55,7 @@ def own_ops() -> Any:
     def fake_layer(*args: Any, **kwargs: Any) -> Any:
         *outputs, _ = layer(*args, **kwargs)
         shapes = tuple(tuple(arg.shape) if isinstance(arg, torch.Tensor) else arg for arg in args)
-        nbytes = _workspace_bytes(shapes[:7], *shapes[7:8], *shapes[9:], args[0].dtype)
+        nbytes = workspace_bytes(shapes[:7], *shapes[7:8], *shapes[9:], args[0].dtype)
         return *outputs, args[0].new_empty(nbytes, dtype=torch.uint8)
 
     product = torch.ops.aten._grouped_mm.default
@@ -77,7 +77,7 @@ def own_ops() -> Any:
 
 
 @cache
-def _workspace_bytes(shapes: tuple[tuple[int, ...], ...], reverse: bool, *rest: Any) -> int:
+def workspace_bytes(shapes: tuple[tuple[int, ...], ...], reverse: bool, *rest: Any) -> int:
     """How large a workspace oneDNN makes for an LSTM layer of these shapes; only oneDNN knows, so it is
     asked, with zeros."""
     import torch
@@ -203,7 +203,8 @@ def _onednn_lstm(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     import torch
 
-    data = (data.transpose(0, 1) if batch_first else data).contiguous()
+    # Held to the end, as in C++.
+    _held = data = (data.transpose(0, 1) if batch_first else data).contiguous()
     hidden, cell = (tensor.contiguous() for tensor in state)
     directions, each = 1 + bidirectional, 4 if biases else 2
     last: list[tuple[torch.Tensor, torch.Tensor]] = []

@@ -1,0 +1,41 @@
+"""What a device runs as one operator, and how much that holds, where fake tensors say something else.
+
+Beside what `torch_operators` says of any call of an operator, here stands what depends on the run: whether
+gradients are recorded. The ways that eager mode takes before the dispatcher is reached (an LSTM as one oneDNN
+call a layer, the fused layers of a transformer) are those of `torch_eager_ops` and `torch_exporting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from memplan_engine.torch_capture.torch_operators import as_on_cpu
+from memplan_engine.torch_capture.training.torch_eager_ops import workspace_bytes
+
+Kernel = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any]
+"""Makes of what fake tensors gave for these arguments what the device's kernel gives."""
+
+
+def as_in_eager(operator: Any, value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """`value`, which `operator` gave under fake tensors for these arguments, as its device would have made
+    it in an eager run."""
+    value = as_on_cpu(operator, value, args, kwargs)
+    kernel = KERNELS["cpu"].get(operator.name())
+    return value if kernel is None else kernel(value, args, kwargs)
+
+
+def _lstm_layer(value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """While gradients are recorded the layer makes a workspace (output 3) for its backward pass, of a size
+    that only oneDNN knows."""
+    if not torch.is_grad_enabled() or kwargs:
+        return value
+    shapes = tuple(tuple(tensor.shape) for tensor in args[:7])
+    nbytes = workspace_bytes(shapes, *args[7:8], *args[9:], args[0].dtype)
+    return (*value[:3], args[0].new_empty(nbytes, dtype=torch.uint8))
+
+
+KERNELS: dict[str, dict[str, Kernel]] = {"cpu": {"aten::mkldnn_rnn_layer": _lstm_layer}}
+"""By device, what its kernels make otherwise; tests hold each against a real run."""
