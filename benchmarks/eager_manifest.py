@@ -7,6 +7,7 @@ measured on.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -82,7 +83,7 @@ class UNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         sizes = (3, 8, 16, 32)
-        self.down = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1) for a, b in zip(sizes, sizes[1:]))
+        self.down = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1) for a, b in pairwise(sizes))
         self.up = nn.ModuleList(nn.ConvTranspose2d(b, a, 2, stride=2) for a, b in ((16, 32), (8, 16)))
         self.mix = nn.ModuleList(nn.Conv2d(2 * a, a, 3, padding=1) for a in (16, 8))
         self.head = nn.Conv2d(8, 4, 1)
@@ -92,7 +93,7 @@ class UNet(nn.Module):
         for index, layer in enumerate(self.down):
             x = functional.relu(layer(x if index == 0 else functional.max_pool2d(x, 2)))
             skips.append(x)
-        for up, mix, skip in zip(self.up, self.mix, (skips[1], skips[0])):
+        for up, mix, skip in zip(self.up, self.mix, (skips[1], skips[0]), strict=True):
             x = functional.relu(mix(torch.cat([up(x), skip], 1)))
         result: torch.Tensor = self.head(x)
         return result

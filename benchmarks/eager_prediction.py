@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+sys.path[:0] = [str(ROOT)]
 INFERENCE = "inference"
 
 
@@ -60,8 +60,7 @@ def measure(models: Sequence[str], run: str) -> dict[str, dict[str, float]]:
 
 def predict(name: str, run: str, measured: dict[str, float]) -> Row:
     """The row of one model."""
-    import eager_manifest
-
+    from benchmarks import eager_manifest
     from memplan_engine.errors import InputError
     from memplan_engine.recordings.observation import observed_peak
     from memplan_engine.runtime.recorder.fake_run import observe_fake
@@ -112,7 +111,7 @@ def table(rows: Sequence[Row], markdown: bool) -> list[str]:
 
 
 def main() -> None:
-    import eager_manifest
+    from benchmarks import eager_manifest
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*")

@@ -296,6 +296,7 @@ from .recordings.observation import (
 from .recordings.observation import (
     observed_peak as observed_peak,
 )
+from .recordings.observed_graph import observation_graph as observation_graph
 from .recordings.recorded_problem import (
     observed_problem as observed_problem,
 )
@@ -354,6 +355,7 @@ from .runtime.program import (
 from .runtime.program import (
     program_from_module as program_from_module,
 )
+from .runtime.recorder.fake_run import observe_fake as observe_fake
 from .runtime.slab.insert_slab import (
     insert_slab as insert_slab,
 )

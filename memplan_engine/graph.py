@@ -76,7 +76,8 @@ class Storage:
     symbols, at their hints, and `formula` is the size as text in the symbols ("4*batch*seq"; "" for a plain
     number). `role` is INPUT or CONSTANT when the storage belongs to the caller or to the weights, even if the
     graph returns it; OUTPUT when the graph made it and returns it; else ACTIVATION. `alignment` 0 means the
-    plan's own.
+    plan's own. `held_by` is the op up to whose end the storage is held, as by a Python name in an eager run;
+    "" for its last use.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Storage:
     role: Role
     alignment: int = 0
     formula: str = ""
+    held_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +233,13 @@ def check_graph(graph: Graph, source: str = "graph") -> Graph:
     """
     storages = _by_name(graph.storages, "storage", source)
     tensors = _by_name(graph.tensors, "tensor", source)
-    _by_name(graph.ops, "op", source)
+    ops = _by_name(graph.ops, "op", source)
     _by_name(graph.symbols, "symbol", source)
     for storage in graph.storages:
-        _check_bytes(storage.nbytes, f"storage {storage.name!r}", source)
+        place = f"storage {storage.name!r}"
+        _check_bytes(storage.nbytes, place, source)
+        if storage.held_by and storage.held_by not in ops:
+            raise InputError(source, place, f"held by {storage.held_by!r}", "an op of the graph, or nothing")
     for tensor in graph.tensors:
         _check_bytes(tensor.nbytes, f"tensor {tensor.name!r}", source)
         _check_layout(tensor, source)

@@ -31,8 +31,8 @@ def lifetimes(graph: Graph, schedule: Schedule, unread: Unread = Unread.FREED) -
 
     A storage starts at the step of the first op that makes or reads one of its tensors (inputs and
     constants at 0) and ends one step after the last op that touches any of them: views, also views of views,
-    extend the storage they show. Storages of graph outputs live to the last step, and with HELD so do those
-    that nobody reads.
+    extend the storage they show. One that is held by a later op ends after that. Storages of graph outputs
+    live to the last step, and with HELD so do those that nobody reads.
     """
     home = {tensor.name: tensor.storage for tensor in graph.tensors}
     first: dict[str, int] = {home[name]: 0 for name in (*graph.inputs, *graph.constants)}
@@ -42,6 +42,10 @@ def lifetimes(graph: Graph, schedule: Schedule, unread: Unread = Unread.FREED) -
             storage = home[name]
             first[storage] = min(first.get(storage, step), step)
             last[storage] = max(last.get(storage, step), step)
+    step_of = {op.name: step for op, step in zip(graph.ops, schedule.step_of_op, strict=True)}
+    for each in graph.storages:
+        if each.held_by and each.name in first:
+            last[each.name] = max(last[each.name], step_of[each.held_by])
     kept = (*graph.outputs, *(_unread(graph) if unread is Unread.HELD else ()))
     last.update({home[name]: schedule.steps - 1 for name in kept if home[name] in first})
     return {name: (first[name], max(last[name], first[name]) + 1) for name in first}

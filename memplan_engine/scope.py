@@ -9,12 +9,14 @@ class Scope(StrEnum):
     """What the buffers of a problem, with the workspaces beside them, are all of.
 
     GRAPH: the storages of a graph. WITH_TEMPORARIES: also what the operators inside its ops make and let go.
-    EAGER: all that one real run allocated. BUFFERS: the buffers somebody listed.
+    EAGER: all that one real run allocated. PREDICTED: all that an eager run allocates, by fake tensors.
+    BUFFERS: the buffers somebody listed.
     """
 
     GRAPH = "graph"
     WITH_TEMPORARIES = "with_temporaries"
     EAGER = "eager"
+    PREDICTED = "eager_predicted"
     BUFFERS = "buffers"
 
 
@@ -23,6 +25,8 @@ _COUNTED = {
     Scope.WITH_TEMPORARIES: "the graph's storages and the temporaries inside its ops; an eager run "
     "may need more: kernel scratch, tensors that Python references keep alive",
     Scope.EAGER: "what one real run allocated",
+    Scope.PREDICTED: "eager, predicted: what operators return in an eager run, by a run on fake tensors; "
+    "scratch of kernels is not counted",
     Scope.BUFFERS: "the buffers listed",
 }
 

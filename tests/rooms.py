@@ -93,6 +93,9 @@ ROOMS: dict[str, str] = {
     "runtime.observer": (
         "errors callers recordings formats.allocator_files torch_capture torch_capture.training runtime"
     ),
+    "runtime.recorder": (
+        "errors callers graph recordings torch_capture torch_capture.training runtime.observer"
+    ),
     "runtime.slab": (
         "errors units system graph schedule lifetimes plan verify rewrites.reuse torch_capture runtime"
     ),
@@ -117,8 +120,8 @@ ROOMS: dict[str, str] = {
         "errors units system scope graph problem plan verify analysis strategies "
         "planner diffing recordings symbolic replay rewrites.reuse feasibility "
         "what_if what_if.suggestions formats formats.memplan_json torch_capture files "
-        "preparation advice fx_estimator runtime runtime.observer runtime.trial plotting reporters "
-        "reporters.html cli"
+        "preparation advice fx_estimator runtime runtime.observer runtime.recorder runtime.trial plotting "
+        "reporters reporters.html cli"
     ),
     "memplan_dashboard": "",
     "memplan_dashboard.background": (

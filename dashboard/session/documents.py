@@ -36,7 +36,7 @@ from memplan_engine.formats.allocator_files.allocator_readers import is_trace
 from memplan_engine.formats.importer import HEAD_BYTES, Loaded
 from memplan_engine.formats.json_stream import head_of
 from memplan_engine.formats.memplan_json.graph_format import About
-from memplan_engine.formats.memplan_json.observation_file import is_observation
+from memplan_engine.formats.memplan_json.observation_file import has_flow, is_observation
 from memplan_engine.formats.memplan_json.run_files import is_run
 from memplan_engine.formats.read_limits import read_head
 from memplan_engine.preparation import Preparation, prepare
@@ -221,7 +221,9 @@ def is_recording(path: Path) -> bool:
         return False
     if kind == "profiler":
         return is_trace(head_of(path, read_head(path, HEAD_BYTES), HEAD_BYTES).lstrip())
-    return kind in ("pickle", "observation")
+    if kind == "observation":
+        return not has_flow(read_head(path, HEAD_BYTES))
+    return kind == "pickle"
 
 
 def part_text(device: int, stream: int | None = None, pool: tuple[int, int] | None = None) -> str:

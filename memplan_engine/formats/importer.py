@@ -65,7 +65,7 @@ class RecordingImporter(ABC):
     def read(self, path: Path, progress: Callable[[int, int], None] | None = None) -> Snapshot:
         """All devices of the file; raises InputError when it is not sound or has no addresses."""
 
-    def load(self, path: Path, options: ImportOptions) -> Problem | Plan:
+    def load(self, path: Path, options: ImportOptions) -> Loaded:
         """The buffers of the device with the most bytes, or of what `options` choose; raises InputError."""
         # Here, not above: who opens another kind of file need not wait for it.
         from memplan_engine.recordings.allocator_recording import choose_recording

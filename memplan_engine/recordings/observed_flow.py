@@ -93,6 +93,15 @@ class Flow:
         return None if place == NO_SOURCE else self.sources[place]
 
 
+def made_by_op(maker: Ints, ops: int) -> Numbers:
+    """Of each op the storages that it makes, given the maker of each storage."""
+    made: list[list[int]] = [[] for _ in range(ops)]
+    for number, op in enumerate(maker.tolist()):
+        if op != BEFORE:
+            made[op].append(number)
+    return tuple(map(tuple, made))
+
+
 def state_bytes(flow: Flow) -> int:
     """Bytes of weights, buffers and what optimizers keep, as they were before the run."""
     kept = (Category.WEIGHT, Category.STATE)

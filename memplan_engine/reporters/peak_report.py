@@ -22,6 +22,7 @@ PEAK_OF = {
     Scope.GRAPH: "Graph peak",
     Scope.WITH_TEMPORARIES: "Graph peak",
     Scope.EAGER: "Recorded peak",
+    Scope.PREDICTED: "Predicted eager peak",
     Scope.BUFFERS: "Peak",
 }
 """What the peak is of: the storages of a graph, what a run allocated, or a list."""

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from memplan_engine.analysis.peak import find_peak
 from memplan_engine.callers import Stacks
+from memplan_engine.lifetimes import to_problem
 from memplan_engine.recordings.allocator_recording import (
     Action,
     Recording,
@@ -28,6 +29,8 @@ from memplan_engine.recordings.observation import (
     observed_peak,
     older,
 )
+from memplan_engine.recordings.observed_flow import flow_peak, state_bytes
+from memplan_engine.recordings.observed_graph import observation_graph
 from memplan_engine.recordings.recorded_problem import observed_problem
 from memplan_engine.reporters.plan_tables import certificate, peak_table
 from memplan_engine.reporters.recording_words import failure_words, kinds_text, share_text
@@ -253,13 +256,31 @@ def observation_summary(observation: Observation) -> dict[str, Any]:
     columns = {f"{level}_bytes": live.during.tolist() for level, live in lives.items()}
     return {
         "name": observation.name,
-        **scope_summary(Scope.EAGER),
+        **(scope_summary(Scope.EAGER) if observation.flow is None else _predicted(observation)),
         "seconds": observation.nanoseconds / 1e9,
         "peaks": [_observed_peak(observation, level) for level in lives],
         "ops": [
             {"name": name, "kind": kind, **{key: values[row] for key, values in columns.items()}}
             for row, (name, kind) in enumerate(zip(ops.names, ops.kinds, strict=True))
         ],
+    }
+
+
+def _predicted(observation: Observation) -> dict[str, Any]:
+    """The figures of a run that was not run."""
+    flow = observation.flow
+    assert flow is not None
+    nbytes, op = flow_peak(flow)
+    return {
+        **scope_summary(Scope.PREDICTED),
+        "peak_bytes": nbytes,
+        "state_bytes": state_bytes(flow),
+        "peak_op": None if op == NO_OP else observation.ops.names[op],
+        "peak_source": None if op == NO_OP else str(flow.source_of(op) or "") or None,
+        "peak_stage": None if op == NO_OP else str(flow.stages[op]),
+        "steps": flow.steps,
+        "step_peaks": list(flow.step_peaks),
+        "assumed": list(flow.assumed),
     }
 
 
@@ -277,6 +298,8 @@ def _observed_peak(observation: Observation, level: Level) -> dict[str, Any]:
 
 def observation_tables(observation: Observation, all_rows: bool = False) -> list[RenderableType]:
     """Peaks at each level, and what the higher of them is made of."""
+    if observation.flow is not None:
+        return _predicted_tables(observation, all_rows)
     table = Table.grid(padding=(0, 2))
     table.add_row("run", plain_text(f"{observation.name}, {len(observation.ops)} operators"))
     for peak in [_observed_peak(observation, level) for level in reversed(observation.levels)]:
@@ -289,4 +312,25 @@ def observation_tables(observation: Observation, all_rows: bool = False) -> list
     seconds = format_seconds(observation.nanoseconds / 1e9)
     table.add_row("observed in", f"{seconds}, observer overhead included")
     problem = observed_problem(observation)
+    return [table, peak_table(find_peak(problem), problem.name, all_rows)] if len(problem) else [table]
+
+
+def _predicted_tables(observation: Observation, all_rows: bool) -> list[RenderableType]:
+    """The figures of a run that was not run, and what its peak is made of."""
+    said = _predicted(observation)
+    table = Table.grid(padding=(0, 2))
+    steps = f", step {said['steps']} of training" if said["steps"] else ""
+    table.add_row("run", plain_text(f"{observation.name}, {len(observation.ops)} operators{steps}"))
+    at = f" during {said['peak_op']} ({said['peak_stage']})" if said["peak_op"] else ""
+    source = f", {said['peak_source']}" if said["peak_source"] else ""
+    table.add_row("peak", plain_text(f"{exact(said['peak_bytes'])}{at}{source}"))
+    if len(said["step_peaks"]) > 1:
+        table.add_row("by step", ", ".join(map(format_bytes, said["step_peaks"])))
+    table.add_row(
+        "state", f"{exact(said['state_bytes'])}: weights, buffers, what optimizers keep; not in the peak"
+    )
+    table.add_row("counted", said["counted"])
+    for note in said["assumed"]:
+        table.add_row("assumed", plain_text(note))
+    problem = to_problem(observation_graph(observation), alignment=1)
     return [table, peak_table(find_peak(problem), problem.name, all_rows)] if len(problem) else [table]

@@ -167,7 +167,7 @@ def put(*keys: Any, value: Any) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (put("version", value=2), "field version: found 2, expected 1, all that this memplan can read"),
+        (put("version", value=3), "field version: found 3, expected 1 to 2, all that this memplan can read"),
         (put("format", value="memplan/plan"), "field format: found 'memplan/plan', expected memplan/obs"),
         (put("extra", value=1), "field extra: found an unknown field"),
         (put("levels", value={}), "field levels: found no level"),

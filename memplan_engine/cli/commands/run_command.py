@@ -28,6 +28,7 @@ from memplan_engine.planner import make_plan
 from memplan_engine.strategies import get_strategy
 
 if TYPE_CHECKING:
+    from memplan_engine.recordings.observation import Observation
     from memplan_engine.runtime.loading import RunTarget
     from memplan_engine.runtime.trial.run_in_plan import RunOutcome
 
@@ -194,9 +195,15 @@ def _show(outcome: RunOutcome, as_json: bool, all_rows: bool) -> None:
     show(as_json, lambda: run_summary(outcome.run), lambda: run_tables(outcome.run, all_rows))
 
 
+FAKE = Annotated[
+    bool, typer.Option("--fake", help="Predict the run on fake tensors: no weights, no computation.")
+]
+
+
 @app.command()
 def observe(
     factory: FACTORY,
+    fake: FAKE = False,
     training: TRAINING = None,
     optimizer: OPTIMIZER = None,
     foreach: FOREACH = None,
@@ -214,7 +221,9 @@ def observe(
     """Run a model eagerly and record every allocation, even if it cannot be exported.
 
     The factory is that of `memplan capture`; the model runs on the CPU, with random weights where it makes
-    them. What is written with -o can be planned, drawn and compared like any recording.
+    them. With --fake nothing is computed: the same Python runs on fake tensors, and the bytes are predicted.
+    What is written with -o can be planned, drawn and compared like any recording, or, of a predicted run,
+    like a captured graph.
     """
     from memplan_engine.torch_capture.torch_fake import require_torch
 
@@ -226,18 +235,27 @@ def observe(
         write_observation_trace,
     )
     from memplan_engine.reporters.recording_tables import observation_summary, observation_tables
-    from memplan_engine.runtime.observer.observe_run import observe_model
-    from memplan_engine.torch_capture.torch_factory import build_factory
 
     with stages() as tell:
-        tell("building the model")
-        built = build_factory(factory, seed=seed)
-        tell("observing a run")
-        recipe = None if step is None else built.recipe(step)
-        name = factory.rpartition(":")[2]
-        observation = observe_model(built.model, built.args, built.kwargs, recipe=recipe, name=name)
+        observation = _observed(factory, fake, step, seed, tell)
     if trace:
         write_observation_trace(observation, trace)
     if output:
         write_observation(observation, output)
     show(as_json, lambda: observation_summary(observation), lambda: observation_tables(observation, all_rows))
+
+
+def _observed(
+    factory: str, fake: bool, step: dict[str, Any] | None, seed: int, tell: Callable[[str], None]
+) -> Observation:
+    """What a run of the factory's model allocates, measured, or predicted on fake tensors."""
+    from memplan_engine.runtime.observer.observe_run import observe_model
+    from memplan_engine.runtime.recorder.fake_run import observe_fake
+    from memplan_engine.torch_capture.torch_factory import build_factory
+
+    tell("building the model")
+    built = build_factory(factory, seed=seed)
+    tell("recording a run on fake tensors" if fake else "observing a run")
+    recipe = None if step is None else built.recipe(step)
+    watch = observe_fake if fake else observe_model
+    return watch(built.model, built.args, built.kwargs, recipe=recipe, name=factory.rpartition(":")[2])

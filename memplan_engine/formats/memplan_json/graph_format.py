@@ -53,12 +53,14 @@ class TensorEntry(Strict):
 
 
 class StorageEntry(Strict):
-    """One storage; `alignment` 0 means the plan's own; `formula` is its size in the graph's symbols."""
+    """One storage; `alignment` 0 means the plan's own; `formula` is its size in the graph's symbols;
+    `held_by` is the op up to whose end it is held, its last use without."""
 
     name: str
     nbytes: Count
     alignment: Count = 0
     formula: str = ""
+    held_by: str = ""
 
 
 class SourceEntry(Strict):
@@ -231,7 +233,14 @@ def _with_roles(
     home = {tensor.name: tensor.storage for tensor in tensors}
     owned = {kind: {home[name] for name in names if name in home} for kind, names in lists.items()}
     return tuple(
-        Storage(entry.name, entry.nbytes, storage_role(entry.name, **owned), entry.alignment, entry.formula)
+        Storage(
+            entry.name,
+            entry.nbytes,
+            storage_role(entry.name, **owned),
+            entry.alignment,
+            entry.formula,
+            entry.held_by,
+        )
         for entry in storages
     )
 
@@ -241,7 +250,11 @@ def _fields(graph: Graph) -> dict[str, object]:
     sources = {source: place for place, source in enumerate(distinct)}
     storages = tuple(
         StorageEntry(
-            name=storage.name, nbytes=storage.nbytes, alignment=storage.alignment, formula=storage.formula
+            name=storage.name,
+            nbytes=storage.nbytes,
+            alignment=storage.alignment,
+            formula=storage.formula,
+            held_by=storage.held_by,
         )
         for storage in graph.storages
     )

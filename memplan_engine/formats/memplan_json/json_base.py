@@ -18,7 +18,7 @@ Count = Annotated[int, Field(ge=0, le=MAX_BYTES)]
 """Bytes or steps: a whole number from 0 to 2^63−1."""
 Counts = Annotated[tuple[Count, ...], FailFast()]
 Names = Annotated[tuple[str, ...], FailFast()]
-ScopeName = Literal["graph", "with_temporaries", "eager", "buffers"]
+ScopeName = Literal["graph", "with_temporaries", "eager", "eager_predicted", "buffers"]
 """What figures count: a `Scope` by its value."""
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -74,14 +74,16 @@ def parse_head(text: str, source: str) -> Head:
         raise explain(error, source) from None
 
 
-def check_head(text: str, source: str, form: str, known: str = "") -> None:
-    """Raise InputError unless the file says that it is of the format `form`, version 1; `known`: what is said
-    to be expected, `form` itself unless given."""
+def check_head(text: str, source: str, form: str, known: str = "", newest: int = 1) -> int:
+    """The version of the file, 1 to `newest`. Raise InputError unless it says that it is of the format `form`
+    and of one of these; `known`: what is said to be expected, `form` itself unless given."""
     head = parse_head(text, source)
     if head.format != form:
         raise InputError(source, "field format", repr(head.format), known or form)
-    if head.version != 1:
-        raise InputError(source, "field version", str(head.version), ONE_VERSION)
+    if not 1 <= head.version <= newest:
+        expected = ONE_VERSION if newest == 1 else f"1 to {newest}, all that this memplan can read"
+        raise InputError(source, "field version", str(head.version), expected)
+    return head.version
 
 
 def load_as(model: type[Model], path: Path, form: str) -> Model:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from memplan_engine.errors import InputError
-from memplan_engine.formats.importer import RecordingImporter, says_format
-from memplan_engine.recordings.allocator_recording import Rows, Snapshot
+from memplan_engine.formats.importer import ImportOptions, Loaded, RecordingImporter, says_format
+from memplan_engine.recordings.allocator_recording import EVERYTHING, Rows, Snapshot
 from memplan_engine.recordings.observation import Level, Observation, observation_snapshot, older
+from memplan_engine.recordings.observed_graph import observation_graph
 from memplan_engine.system import write_atomically
 
 _NS = 1000
@@ -24,7 +25,8 @@ _TORCH_CPU, _TORCH_CUDA = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class ObservationImporter(RecordingImporter):
-    """Reads memplan/observation, version 1, as `write_observation` writes it."""
+    """Reads memplan/observation, versions 1 and 2, as `write_observation` writes it. What says of every op
+    what it did (version 2) opens as a graph."""
 
     name: str = "observation"
     description: str = "memplan JSON of an observed run"
@@ -33,6 +35,14 @@ class ObservationImporter(RecordingImporter):
     def recognises(self, head: bytes, path: Path) -> bool:
         """By its format, which stands first."""
         return is_observation(head)
+
+    def load(self, path: Path, options: ImportOptions) -> Loaded:
+        """The graph of the run where the file has its flow, else its buffers; raises InputError."""
+        chosen = options.offsets_as_plan or options.selection != EVERYTHING
+        observation = None if chosen else load_observation(path)
+        if observation is None or observation.flow is None:
+            return RecordingImporter.load(self, path, options)
+        return observation_graph(observation)
 
     def read(self, path: Path, progress: Callable[[int, int], None] | None = None) -> Snapshot:
         """A recording for each device, at the level that knows most; raises InputError."""
@@ -47,6 +57,11 @@ def is_observation(head: bytes) -> bool:
     return says_format(head, "memplan/observation")
 
 
+def has_flow(head: bytes) -> bool:
+    """Whether a file that begins like this is one that says of every op what it did: it opens as a graph."""
+    return is_observation(head) and b'"version":2' in head[:200].replace(b" ", b"")
+
+
 def load_observation(path: Path | str) -> Observation:
     """Read an observation back; equal to what was written.
 
@@ -55,11 +70,16 @@ def load_observation(path: Path | str) -> Observation:
     InputError: another file, or one that is not sound, with the path of the first field that is wrong.
     """
     # Here, not above: who opens another kind of file need not wait for pydantic.
-    from memplan_engine.formats.memplan_json.json_base import load_as
+    from memplan_engine.formats.memplan_json.flow_format import FlowFile, observation_with_flow
+    from memplan_engine.formats.memplan_json.json_base import check_head, parse
     from memplan_engine.formats.memplan_json.observation_format import ObservationFile, observation_from
+    from memplan_engine.formats.read_limits import read_text
 
     path = Path(path)
-    return observation_from(load_as(ObservationFile, path, "memplan/observation"), path.name)
+    text = read_text(path)
+    if check_head(text, path.name, "memplan/observation", newest=2) == 1:
+        return observation_from(parse(ObservationFile, text, path.name), path.name)
+    return observation_with_flow(parse(FlowFile, text, path.name), path.name)
 
 
 def write_observation(observation: Observation, path: Path | str) -> None:
@@ -74,10 +94,12 @@ def write_observation(observation: Observation, path: Path | str) -> None:
 
 def observation_bytes(observation: Observation) -> bytes:
     """`observation` as memplan JSON in UTF-8, with one line break at the end."""
+    from memplan_engine.formats.memplan_json.flow_format import file_with_flow
     from memplan_engine.formats.memplan_json.json_base import render
     from memplan_engine.formats.memplan_json.observation_format import file_of_observation
 
-    return render(lambda: file_of_observation(observation), observation.name)
+    make = file_of_observation if observation.flow is None else file_with_flow
+    return render(lambda: make(observation), observation.name)
 
 
 def write_observation_trace(observation: Observation, path: Path | str) -> None:

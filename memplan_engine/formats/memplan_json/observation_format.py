@@ -87,7 +87,7 @@ class ObservationFile(Strict):
 
 def observation_from(file: ObservationFile, source: str) -> Observation:
     """The checked observation; raises InputError naming what is not sound in `source`."""
-    ops = _ops(file, source)
+    ops = ops_from(file, source)
     levels = {level: getattr(file.levels, level.value) for level in Level}
     changes = {
         level: _changes(entry, len(ops), len(file.kernels), f"levels.{level}", source)
@@ -96,11 +96,16 @@ def observation_from(file: ObservationFile, source: str) -> Observation:
     }
     if not changes:
         raise InputError(source, "field levels", "no level", "dispatch, allocator or both")
+    stacks = stacks_from(file, source)
+    return Observation(file.name, ops, changes, file.kernels, stacks, file.nanoseconds)
+
+
+def stacks_from(file: ObservationFile, source: str) -> Stacks:
+    """The calls that the file has."""
     frames = tuple(Frame(entry.function, entry.file, entry.line) for entry in file.frames)
     for number, stack in enumerate(file.stacks):
-        _below(stack, len(frames), f"stacks[{number}]", source)
-    stacks = Stacks(frames, file.stacks)
-    return Observation(file.name, ops, changes, file.kernels, stacks, file.nanoseconds)
+        below(stack, len(frames), f"stacks[{number}]", source)
+    return Stacks(frames, file.stacks)
 
 
 def file_of_observation(observation: Observation) -> ObservationFile:
@@ -139,13 +144,14 @@ def _columns(rows: Rows) -> dict[str, Any]:
     return columns
 
 
-def _ops(file: ObservationFile, source: str) -> ObservedOps:
+def ops_from(file: ObservationFile, source: str) -> ObservedOps:
+    """The checked ops of the file."""
     entry, n = file.ops, len(file.ops.names)
     for name, column in (("kinds", entry.kinds), ("begin", entry.begin), ("end", entry.end)):
         check_length(column, n, f"ops.{name}", source)
     stack = entry.stack or (UNKNOWN_STACK,) * n
     check_length(stack, n, "ops.stack", source)
-    _below(stack, len(file.stacks), "ops.stack", source)
+    below(stack, len(file.stacks), "ops.stack", source)
     if len(set(entry.names)) < n:
         seen: set[str] = set()
         twice = next(name for name in entry.names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
@@ -167,7 +173,7 @@ def _changes(entry: ChangesEntry, ops: int, kernels: int, place: str, source: st
     }
     rows = np.zeros(n, dtype=CHANGE)
     for name, limit in (("op", ops), ("kernel", kernels), ("device", MOST_DEVICES)):
-        _below(columns[name], limit, f"{place}.{name}", source)
+        below(columns[name], limit, f"{place}.{name}", source)
     for name, column in columns.items():
         check_length(column, n, f"{place}.{name}", source)
         rows[name] = column
@@ -189,7 +195,8 @@ def _changes(entry: ChangesEntry, ops: int, kernels: int, place: str, source: st
     return rows
 
 
-def _below(column: Any, limit: int, place: str, source: str) -> None:
+def below(column: Any, limit: int, place: str, source: str) -> None:
+    """Raise InputError for a place in `column` that is not below `limit`."""
     for number, value in enumerate(column):
         if value >= limit:
             raise InputError(source, f"field {place}[{number}]", str(value), f"below {limit}")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from memplan_engine.formats.memplan_json.edits_format import EditsFile
+from memplan_engine.formats.memplan_json.flow_format import FlowFile
 from memplan_engine.formats.memplan_json.graph_format import GraphFile
 from memplan_engine.formats.memplan_json.json_base import Strict
 from memplan_engine.formats.memplan_json.observation_format import ObservationFile
@@ -25,18 +26,20 @@ _FILES: dict[str, type[Strict]] = {
     "observation": ObservationFile,
     "run": RunFile,
 }
+_LATER: dict[tuple[str, int], type[Strict]] = {("observation", 2): FlowFile}
 
 
 def schemas() -> dict[str, bytes]:
     """File name → JSON Schema (draft 2020-12) of each format, as it is published."""
     made = {}
-    for kind, model in _FILES.items():
+    files = {(kind, 1): model for kind, model in _FILES.items()} | _LATER
+    for (kind, version), model in files.items():
         schema = {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             **model.model_json_schema(),
-            "title": f"memplan/{kind}, version 1",
+            "title": f"memplan/{kind}, version {version}",
         }
-        made[f"{kind}.v1.json"] = json.dumps(schema, indent=2).encode() + b"\n"
+        made[f"{kind}.v{version}.json"] = json.dumps(schema, indent=2).encode() + b"\n"
     return made
 
 

@@ -1,1 +1,1 @@
-"""The eager run without running it: models, steps and scripts on fake tensors, and what their ops allocate."""
+"""The eager run without running it: models, steps and scripts on fake tensors, and what ops allocate."""

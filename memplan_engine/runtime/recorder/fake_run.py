@@ -1,4 +1,4 @@
-"""Models and training steps on fake tensors under a recorder: what an eager run allocates, without the run."""
+"""Models and training steps on fake tensors under a recorder: what an eager run allocates, and no run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from memplan_engine.torch_capture.torch_exporting import as_fused
 from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, fake_mode
 from memplan_engine.torch_capture.torch_storages import OperatorMode
 from memplan_engine.torch_capture.training.torch_eager_ops import as_eager
-from memplan_engine.torch_capture.training.torch_origins import RunningModules
+from memplan_engine.torch_capture.training.torch_origins import RunningModules, who_asks
 from memplan_engine.torch_capture.training.torch_recipe import (
     Recipe,
     check_recipe,
@@ -39,14 +39,14 @@ from memplan_engine.torch_capture.training.torch_recipe import (
     random_state,
 )
 from memplan_engine.torch_capture.training.torch_trainer import FakeCall, Trainer, input_names
-from memplan_engine.torch_capture.training.torch_values import answering, who_asks
+from memplan_engine.torch_capture.training.torch_values import answering
 
 SEED = 0
 STEPS = 2
 """The first step makes what the optimizer keeps, the second is what every other one is like."""
 IGNORED = ("prim::device", "profiler::", "memplan::", "mkldnn::_is_")
-"""Operators that are no part of a run: questions about tensors, marks for profilers, and our own, which stand for
-what eager mode does beside the dispatcher (the state of the random generator)."""
+"""Operators that are no part of a run: questions about tensors, marks for profilers, and our own, which stand
+for what eager mode does beside the dispatcher (the state of the random generator)."""
 
 
 class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
@@ -143,6 +143,7 @@ class Assumed:
         self.notes: dict[str, None] = {}
 
     def __call__(self, operator: Any, args: Any) -> Any:
+        """What `operator` says of values of `args`; None for what shall be refused."""
         if operator is not torch.ops.aten._local_scalar_dense.default:
             return None
         if args[0].numel() != 1 or not args[0].dtype.is_floating_point:
@@ -289,7 +290,8 @@ class _FakeRun:
 
     def observation(self, steps: int) -> Observation:
         """What the last call did, after `steps` training steps."""
-        assert self._last is not None and self._last.flow is not None
+        assert self._last is not None
+        assert self._last.flow is not None
         flow = replace(self._last.flow, steps=steps, step_peaks=tuple(self.peaks))
         return replace(self._last, flow=flow)
 

@@ -113,8 +113,9 @@ class StorageTable(StorageWatch):
             (self.device, self.device[number]),
         ):
             column.append(value)
-        for other in (self.categories, self.shapes, self.dtypes):
-            other.append(other[number])  # type: ignore[attr-defined]
+        self.categories.append(self.categories[number])
+        self.shapes.append(self.shapes[number])
+        self.dtypes.append(self.dtypes[number])
         return len(self.names) - 1
 
     def number_of(self, tensor: torch.Tensor) -> int:

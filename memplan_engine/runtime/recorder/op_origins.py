@@ -1,4 +1,4 @@
-"""Where an op that runs comes from: the stage of the run, the module, the line of the user's code, the calls."""
+"""Where an op that runs comes from: its stage of the run, its module, the line of the user's code."""
 
 from __future__ import annotations
 

@@ -1,0 +1,202 @@
+"""The JSON of an observation that says of every op what it did: version 2, a column a field."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import FailFast
+
+from memplan_engine.errors import InputError
+from memplan_engine.formats.memplan_json.graph_format import SourceEntry
+from memplan_engine.formats.memplan_json.json_base import Count, Counts, Names, Strict, check_length
+from memplan_engine.formats.memplan_json.observation_format import (
+    LevelsEntry,
+    ObservationFile,
+    Places,
+    below,
+    file_of_observation,
+    observation_from,
+    ops_from,
+    stacks_from,
+)
+from memplan_engine.graph import MAX_BYTES, Source
+from memplan_engine.problem import Ints
+from memplan_engine.recordings.allocator_recording import Rows
+from memplan_engine.recordings.observation import Level, Observation, flow_changes
+from memplan_engine.recordings.observed_flow import (
+    BEFORE,
+    HELD,
+    Category,
+    Flow,
+    ObservedStorages,
+    Stage,
+    made_by_op,
+)
+
+Lists = Annotated[tuple[Counts, ...], FailFast()]
+CPU, STREAM = -1, 0
+
+
+class StoragesEntry(Strict):
+    """The storages that a run touched or was given. `maker` is the op that made each (−1: it was there),
+    `released` the last op that had begun when it went (−1: it stayed). `shapes` and `dtypes` are those of the
+    first tensor that showed it; without `device` all are on the CPU."""
+
+    names: Names
+    nbytes: Counts
+    categories: Annotated[tuple[Category, ...], FailFast()]
+    maker: Places
+    released: Places
+    shapes: Lists
+    dtypes: Names
+    device: Places = ()
+
+
+class FlowEntry(Strict):
+    """Of each op the storages that it reads and writes, as places in `storages`, its stage, its module, and
+    the place of its line in `sources` (−1 for none). `steps` training steps were run, of which the last is
+    here; `assumed` are values that were not known and what was taken for them."""
+
+    reads: Lists
+    writes: Lists
+    stages: Annotated[tuple[Stage, ...], FailFast()]
+    modules: Names
+    source: Places
+    sources: Annotated[tuple[SourceEntry, ...], FailFast()] = ()
+    device: Places = ()
+    stream: Counts = ()
+    storages: StoragesEntry
+    steps: Count = 0
+    step_peaks: Counts = ()
+    assumed: Names = ()
+
+
+class FlowFile(ObservationFile):
+    """A file in the format memplan/observation, version 2: what became of each storage stands in `flow`, and
+    the changes at the level "dispatch" follow from it."""
+
+    version: Literal[2]  # type: ignore[assignment]
+    levels: LevelsEntry = LevelsEntry()
+    flow: FlowEntry
+
+
+def file_with_flow(observation: Observation) -> FlowFile:
+    """`observation`, which has a flow, as a file."""
+    flow = observation.flow
+    assert flow is not None
+    levels: dict[Level, Rows] = {
+        level: rows for level, rows in observation.changes.items() if level is not Level.DISPATCH
+    }
+    head = file_of_observation(replace(observation, changes=levels, flow=None))
+    storages = flow.storages
+    entry = {
+        "reads": flow.reads,
+        "writes": flow.writes,
+        "stages": flow.stages,
+        "modules": flow.modules,
+        "source": _numbers(flow.source),
+        "sources": tuple({"file": s.file, "line": s.line, "code": s.code} for s in flow.sources),
+        "device": _numbers(flow.device, CPU),
+        "stream": _numbers(flow.stream, STREAM),
+        "storages": {
+            "names": storages.names,
+            "nbytes": _numbers(storages.nbytes),
+            "categories": storages.categories,
+            "maker": _numbers(storages.maker),
+            "released": _numbers(storages.released),
+            "shapes": storages.shapes,
+            "dtypes": storages.dtypes,
+            "device": _numbers(storages.device, CPU),
+        },
+        "steps": flow.steps,
+        "step_peaks": flow.step_peaks,
+        "assumed": flow.assumed,
+    }
+    return FlowFile.model_validate({**head.model_dump(), "version": 2, "flow": entry})
+
+
+def observation_with_flow(file: FlowFile, source: str) -> Observation:
+    """The checked observation; raises InputError naming what is not sound in `source`."""
+    ops = ops_from(file, source)
+    entry, n = file.flow, len(ops)
+    columns = ("reads", "writes", "stages", "modules", "source")
+    for name in (*columns, *(name for name in ("device", "stream") if getattr(entry, name))):
+        check_length(getattr(entry, name), n, f"flow.{name}", source, each="op")
+    storages = _storages(entry.storages, n, source)
+    below(entry.source, len(entry.sources), "flow.source", source)
+    for name in ("reads", "writes"):
+        _check_alive(getattr(entry, name), storages, f"flow.{name}", source)
+    flow = Flow(
+        entry.reads,
+        entry.writes,
+        made_by_op(storages.maker, n),
+        entry.stages,
+        entry.modules,
+        np.array(entry.source, dtype=np.int64),
+        tuple(Source(each.file, each.line, each.code) for each in entry.sources),
+        _column(entry.device, n, CPU),
+        _column(entry.stream, n, STREAM),
+        storages,
+        entry.steps,
+        entry.step_peaks,
+        entry.assumed,
+    )
+    others = {}
+    if file.levels.allocator is not None:
+        others = dict(observation_from(file, source).changes)
+    changes = {Level.DISPATCH: flow_changes(flow, ops), **others}
+    return Observation(
+        file.name, ops, changes, file.kernels, stacks_from(file, source), file.nanoseconds, flow
+    )
+
+
+def _storages(entry: StoragesEntry, ops: int, source: str) -> ObservedStorages:
+    m = len(entry.names)
+    for name in ("nbytes", "categories", "maker", "released", "shapes", "dtypes"):
+        check_length(getattr(entry, name), m, f"flow.storages.{name}", source, each="storage")
+    if entry.device:
+        check_length(entry.device, m, "flow.storages.device", source, each="storage")
+    for name in ("maker", "released"):
+        below(getattr(entry, name), ops, f"flow.storages.{name}", source)
+    if (total := sum(entry.nbytes)) > MAX_BYTES // 4:
+        raise InputError(source, "field flow.storages.nbytes", f"a sum of {total}", "a sum below 2^61")
+    for number, (maker, released) in enumerate(zip(entry.maker, entry.released, strict=True)):
+        if released not in (HELD, max(released, maker)):
+            place = f"field flow.storages.released[{number}]"
+            raise InputError(source, place, str(released), f"{maker}, the op that makes it, or a later one")
+    nbytes, maker_of, released_at = (
+        np.array(column, dtype=np.int64) for column in (entry.nbytes, entry.maker, entry.released)
+    )
+    return ObservedStorages(
+        entry.names,
+        nbytes,
+        entry.categories,
+        maker_of,
+        released_at,
+        entry.shapes,
+        entry.dtypes,
+        _column(entry.device, m, CPU),
+    )
+
+
+def _check_alive(column: Any, storages: ObservedStorages, place: str, source: str) -> None:
+    """Raise InputError for an op that touches a storage which is not there yet, or no more."""
+    maker, released = storages.maker.tolist(), storages.released.tolist()
+    for op, numbers in enumerate(column):
+        below(numbers, len(storages), f"{place}[{op}]", source)
+        for number in numbers:
+            begins = maker[number] == BEFORE or maker[number] < op
+            if not begins or (released[number] != HELD and released[number] < op):
+                found = f"storage {number}, there from op {maker[number]} to op {released[number]}"
+                raise InputError(source, f"field {place}[{op}]", found, "a storage that is there")
+
+
+def _numbers(column: Ints, usual: int | None = None) -> tuple[int, ...]:
+    """`column` as it is written: nothing where all of it is as usual."""
+    return () if usual is not None and (column == usual).all() else tuple(column.tolist())
+
+
+def _column(entry: tuple[int, ...], n: int, usual: int) -> Ints:
+    return np.array(entry or (usual,) * n, dtype=np.int64)

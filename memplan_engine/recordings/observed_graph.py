@@ -1,0 +1,148 @@
+"""An observed run as an ordinary graph, in which storages are held as long as Python held them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from math import prod
+
+from memplan_engine.errors import InputError
+from memplan_engine.graph import (
+    Graph,
+    Op,
+    Phase,
+    Storage,
+    Tensor,
+    check_graph,
+    storage_role,
+)
+from memplan_engine.recordings.observation import Observation
+from memplan_engine.recordings.observed_flow import BEFORE, HELD, Category, Flow, ObservedStorages, Stage
+from memplan_engine.scope import Scope
+
+AGAIN = "recompute."
+"""How the name of an op begins that runs an op of the forward pass again; the rest is that op's name."""
+KEPT = (Category.WEIGHT, Category.STATE)
+_BITS = re.compile(r"\d+")
+
+
+def observation_graph(observation: Observation) -> Graph:
+    """The graph of an observation that has a flow: an op for each that ran, a tensor for each storage.
+
+    What was there before the run is CONSTANT (weights and what optimizers keep) or INPUT; what is there at
+    the end is returned; all else is held by the op after which it went. So the peak of the buffers of this
+    graph, in its order, is that of the run. Ops of a training step have phases; what a checkpoint runs again
+    belongs to the backward pass, and is called "recompute.…" after the op of the forward pass.
+
+    Raises
+    ------
+    InputError: an observation without a flow.
+    """
+    flow = observation.flow
+    if flow is None:
+        expected = "one that says what each op did: memplan observe --fake (version 2)"
+        raise InputError(observation.name, "observation", "one of allocations alone", expected)
+    ops = _op_names(observation, flow)
+    names = _storage_names(flow.storages, ops)
+    storages = flow.storages
+    before = [number for number in range(len(names)) if storages.maker[number] == BEFORE]
+    constants = {names[number] for number in before if storages.categories[number] in KEPT}
+    inputs = {names[number] for number in before} - constants
+    outputs = {
+        name
+        for number, name in enumerate(names)
+        if storages.maker[number] != BEFORE and storages.released[number] == HELD
+    }
+    owned = {"inputs": inputs, "constants": constants, "outputs": outputs}
+    released = [int(op) for op in storages.released]
+    made = [
+        Storage(
+            name,
+            int(storages.nbytes[number]),
+            storage_role(name, **owned),
+            held_by="" if released[number] == HELD or number in before else ops[released[number]],
+        )
+        for number, name in enumerate(names)
+    ]
+    in_order = {kind: tuple(name for name in names if name in those) for kind, those in owned.items()}
+    graph = Graph(
+        observation.name,
+        tuple(made),
+        tuple(_tensor(name, number, storages) for number, name in enumerate(names)),
+        tuple(_ops(observation, flow, ops, names)),
+        in_order["inputs"],
+        in_order["outputs"],
+        in_order["constants"],
+        scope=Scope.PREDICTED,
+    )
+    return check_graph(graph, observation.name)
+
+
+def _ops(observation: Observation, flow: Flow, ops: list[str], names: list[str]) -> Iterator[Op]:
+    """The ops, called `ops`, on tensors called `names`."""
+    trains = any(stage is not Stage.FORWARD for stage in flow.stages)
+    for number, name in enumerate(ops):
+        yield Op(
+            name,
+            observation.ops.kinds[number],
+            tuple(names[each] for each in flow.reads[number]),
+            tuple(names[each] for each in flow.makes[number]),
+            tuple(names[each] for each in flow.writes[number]),
+            flow.modules[number],
+            flow.source_of(number),
+            phase=_phase(flow.stages[number]) if trains else None,
+        )
+
+
+def _phase(stage: Stage) -> Phase:
+    return Phase.BACKWARD if stage is Stage.RECOMPUTE else Phase(stage.value)
+
+
+def _op_names(observation: Observation, flow: Flow) -> list[str]:
+    """The names of the ops; those that a checkpoint runs again are called after the forward pass's."""
+    names: list[str] = list(observation.ops.names)
+    waiting: dict[object, deque[str]] = defaultdict(deque)
+    for number, (stage, kind) in enumerate(zip(flow.stages, observation.ops.kinds, strict=True)):
+        # Not by line: of a layer that a checkpoint calls, another call is the innermost one.
+        key = (kind, flow.modules[number])
+        if stage is Stage.FORWARD:
+            waiting[key].append(names[number])
+        elif stage is Stage.RECOMPUTE and flow.modules[number] and waiting[key]:
+            names[number] = AGAIN + waiting[key].popleft()
+    return names
+
+
+def _storage_names(storages: ObservedStorages, ops: list[str]) -> list[str]:
+    """A name for each storage: its own, or that of the op that made it, with a number where it made several;
+    all are different."""
+    count: dict[int, int] = defaultdict(int)
+    for maker in storages.maker.tolist():
+        count[maker] += 1
+    place: dict[int, int] = defaultdict(int)
+    names: dict[str, None] = {}
+    for own, category, maker in zip(
+        storages.names, storages.categories, storages.maker.tolist(), strict=True
+    ):
+        if maker == BEFORE:
+            name = own or category.value.replace(" ", "_")
+        else:
+            name = ops[maker] if count[maker] == 1 else f"{ops[maker]}.{place[maker]}"
+            place[maker] += 1
+        unique, copy = name, 0
+        while unique in names:
+            copy += 1
+            unique = f"{name}_{copy}"
+        names[unique] = None
+    return list(names)
+
+
+def _tensor(name: str, number: int, storages: ObservedStorages) -> Tensor:
+    """The tensor that first showed the storage; its elements alone where they overlap each other."""
+    shape, dtype = storages.shapes[number], storages.dtypes[number]
+    bits = _BITS.search(dtype)
+    item = max(int(bits[0]) // 8, 1) if bits else 1
+    whole = int(storages.nbytes[number])
+    if prod(shape) * item > whole:
+        shape = (whole // item,)
+    return Tensor(name, shape, dtype, prod(shape) * item, name)
