@@ -71,7 +71,7 @@ ROOMS: dict[str, str] = {
         "problem profile bounds plan strategies strategies.constructive feasibility what_if"
     ),
     "formats": "errors graph problem plan recordings symbolic",
-    "formats.allocator_files": ("errors scope graph callers problem plan recordings formats"),
+    "formats.allocator_files": ("errors scope graph callers problem recordings formats"),
     "formats.csv_tables": "errors system graph problem plan planner formats",
     "formats.memplan_json": (
         "errors system scope graph callers schedule problem bounds plan recordings symbolic what_if formats"
@@ -94,7 +94,8 @@ ROOMS: dict[str, str] = {
         "errors callers recordings formats.allocator_files torch_capture torch_capture.training runtime"
     ),
     "runtime.recorder": (
-        "errors callers graph recordings torch_capture torch_capture.training runtime.observer"
+        "errors system callers graph recordings formats.memplan_json torch_capture "
+        "torch_capture.training runtime runtime.observer"
     ),
     "runtime.slab": (
         "errors units system graph schedule lifetimes plan verify rewrites.reuse torch_capture runtime"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -43,6 +44,10 @@ class Category(StrEnum):
     TEMPORARY = "temporary"
     COMMUNICATION = "communication"
     UNKNOWN = "unknown"
+
+
+KEPT = frozenset({Category.WEIGHT, Category.STATE})
+"""What lives on between steps."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,14 +109,13 @@ def made_by_op(maker: Ints, ops: int) -> Numbers:
 
 def state_bytes(flow: Flow) -> int:
     """Bytes of weights, buffers and what optimizers keep, as they were before the run."""
-    kept = (Category.WEIGHT, Category.STATE)
     storages = flow.storages
     return sum(
         nbytes
         for nbytes, category, maker in zip(
             storages.nbytes.tolist(), storages.categories, storages.maker.tolist(), strict=True
         )
-        if category in kept and maker == BEFORE
+        if category in KEPT and maker == BEFORE
     )
 
 
@@ -131,3 +135,18 @@ def flow_peak(flow: Flow) -> tuple[int, int]:
     """The most bytes alive during an op, and which op that was (the first; −1 when there is none)."""
     alive = flow_alive(flow)
     return (int(alive.max()), int(alive.argmax())) if len(alive) else (0, -1)
+
+
+def settled_flow(flow: Flow) -> Flow:
+    """`flow` of a run that has made its own model: what it keeps between steps counts as there before."""
+    storages = flow.storages
+    kept = np.array([category in KEPT for category in storages.categories], dtype=bool)
+    maker = np.where(kept, BEFORE, storages.maker)
+    settled = replace(storages, maker=maker, released=np.where(kept, HELD, storages.released))
+    return replace(flow, storages=settled, makes=made_by_op(maker, len(flow.stages)))
+
+
+def step_peaks(flow: Flow, ends: Sequence[int]) -> tuple[int, ...]:
+    """The most bytes alive in each of the steps that end before the ops `ends`."""
+    alive, starts = flow_alive(flow), (0, *ends)[: len(ends)]
+    return tuple(int(alive[start:end].max(initial=0)) for start, end in zip(starts, ends, strict=True))

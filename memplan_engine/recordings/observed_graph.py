@@ -18,12 +18,11 @@ from memplan_engine.graph import (
     storage_role,
 )
 from memplan_engine.recordings.observation import Observation
-from memplan_engine.recordings.observed_flow import BEFORE, HELD, Category, Flow, ObservedStorages, Stage
+from memplan_engine.recordings.observed_flow import BEFORE, HELD, KEPT, Flow, ObservedStorages, Stage
 from memplan_engine.scope import Scope
 
 AGAIN = "recompute."
 """How the name of an op begins that runs an op of the forward pass again; the rest is that op's name."""
-KEPT = (Category.WEIGHT, Category.STATE)
 _BITS = re.compile(r"\d+")
 
 

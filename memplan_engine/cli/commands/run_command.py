@@ -13,7 +13,6 @@ from memplan_engine.cli.app import app
 from memplan_engine.cli.commands.capture_command import (
     ACCUMULATE,
     CLIP,
-    FACTORY,
     FOREACH,
     OPTIMIZER,
     step_options,
@@ -202,7 +201,16 @@ FAKE = Annotated[
 
 @app.command()
 def observe(
-    factory: FACTORY,
+    factory: Annotated[
+        str,
+        typer.Argument(
+            help="package.module:factory, giving (model, inputs); with --fake also script.py",
+            show_default=False,
+        ),
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="Of the script, after --.", show_default=False)
+    ] = None,
     fake: FAKE = False,
     training: TRAINING = None,
     optimizer: OPTIMIZER = None,
@@ -216,14 +224,17 @@ def observe(
         typer.Option("-o", "--output", help="Write every allocation (.json); `memplan plan` reads it."),
     ] = None,
     as_json: AS_JSON = False,
+    seconds: Annotated[
+        float | None, typer.Option(help="Time limit of a script (default: 600).", show_default=False)
+    ] = None,
     all_rows: ALL_ROWS = False,
 ) -> None:
     """Run a model eagerly and record every allocation, even if it cannot be exported.
 
     The factory is that of `memplan capture`; the model runs on the CPU, with random weights where it makes
-    them. With --fake nothing is computed: the same Python runs on fake tensors, and the bytes are predicted.
-    What is written with -o can be planned, drawn and compared like any recording, or, of a predicted run,
-    like a captured graph.
+    them. With --fake nothing is computed: the same Python runs on fake tensors, and the bytes are predicted;
+    so may a whole script, `memplan observe --fake script.py -- its arguments`. What is written with -o can be
+    planned, drawn and compared like any recording, or, of a predicted run, like a captured graph.
     """
     from memplan_engine.torch_capture.torch_fake import require_torch
 
@@ -237,12 +248,34 @@ def observe(
     from memplan_engine.reporters.recording_tables import observation_summary, observation_tables
 
     with stages() as tell:
-        observation = _observed(factory, fake, step, seed, tell)
+        if factory.endswith(".py") and fake:
+            observation = _script(factory, arguments or [], step, seconds, tell)
+        elif arguments or seconds is not None:
+            place = "--seconds" if not arguments else " ".join(arguments)
+            raise InputError(place, "", f"the factory {factory}", "a script, script.py, and --fake")
+        else:
+            observation = _observed(factory, fake, step, seed, tell)
     if trace:
         write_observation_trace(observation, trace)
     if output:
         write_observation(observation, output)
     show(as_json, lambda: observation_summary(observation), lambda: observation_tables(observation, all_rows))
+
+
+def _script(
+    script: str,
+    arguments: list[str],
+    step: dict[str, Any] | None,
+    seconds: float | None,
+    tell: Callable[[str], None],
+) -> Observation:
+    """What a script allocates, predicted on fake tensors."""
+    from memplan_engine.runtime.recorder.script_run import SECONDS, observe_script
+
+    if step is not None:
+        raise InputError("--training", "", "a script", "a factory: a script trains by itself")
+    tell("running the script on fake tensors")
+    return observe_script(script, arguments, seconds=SECONDS if seconds is None else seconds)
 
 
 def _observed(

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memplan_engine.errors import InputError
-from memplan_engine.formats.importer import HEAD_BYTES, ImportOptions, RecordingImporter
+from memplan_engine.formats.importer import HEAD_BYTES, ImportOptions, Loaded, RecordingImporter
 from memplan_engine.formats.read_limits import read_head
-from memplan_engine.plan import Plan
-from memplan_engine.problem import Problem
 from memplan_engine.recordings.allocator_recording import Snapshot
 
 
@@ -37,7 +35,7 @@ class ProfilerImporter(RecordingImporter):
             raise InputError(path.name, "", found, expected)
         return load_trace(path, progress)
 
-    def load(self, path: Path, options: ImportOptions) -> Problem | Plan:
+    def load(self, path: Path, options: ImportOptions) -> Loaded:
         """The buffers; of a trace those of the device that `options` choose; raises InputError."""
         from memplan_engine.formats.allocator_files.profiler_timeline import load_timeline
 

@@ -137,6 +137,14 @@ class StorageTable(StorageWatch):
             if number is not None and tensor.untyped_storage()._cdata in self._refs:
                 self.categories[number] = category
 
+    def adopt(self, name: str, model: torch.nn.Module) -> None:
+        """Say of the weights and buffers of `model`, which the run has made, what they are."""
+        for path, tensor in (*model.named_parameters(prefix=name), *model.named_buffers(prefix=name)):
+            if tensor.layout is torch.strided:
+                number = self.number_of(tensor)
+                self.categories[number] = Category.WEIGHT
+                self.names[number] = self.names[number] or path
+
     def close(self) -> None:
         """As ever; numbers mean nothing any more."""
         super().close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Mapping
 from enum import Enum
 from functools import cache
 from types import CodeType, FrameType
@@ -60,7 +59,7 @@ class OpOrigins:
     the parameter's id). `boundary` is the function of ours that called the user's code.
     """
 
-    def __init__(self, modules: RunningModules, owners: Mapping[int, str], boundary: CodeType) -> None:
+    def __init__(self, modules: RunningModules, owners: dict[int, str], boundary: CodeType) -> None:
         self.modules, self.owners, self.boundary = modules, owners, boundary
         self.updating = False
         self._codes: dict[int, tuple[CodeType, Code]] = {}

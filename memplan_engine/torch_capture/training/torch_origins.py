@@ -14,7 +14,7 @@ from memplan_engine.torch_capture.torch_source import FRAME, MAX_CODE, is_users,
 from memplan_engine.torch_capture.training.torch_recipe import take_step
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import torch
     from torch.fx import Graph, Node
@@ -30,11 +30,14 @@ ENGINE = "_engine_run_backward"
 
 
 class RunningModules(AbstractContextManager["RunningModules"]):
-    """Which modules run their forward meanwhile. `paths` gives the path of each by its id; with `roots` one
-    that nobody knows and no other has called is the root of those below it, by the name of its class."""
+    """Which modules run their forward meanwhile. `paths` gives the path of each by its id. With `adopt` one
+    that nobody knows and no other has called is the root of those below it, by the name of its class, and
+    `adopt` hears of it."""
 
-    def __init__(self, paths: dict[int, str], roots: bool = False) -> None:
-        self.paths, self.roots = paths, roots
+    def __init__(
+        self, paths: dict[int, str], adopt: Callable[[str, torch.nn.Module], None] | None = None
+    ) -> None:
+        self.paths, self.adopt = paths, adopt
         self.running: list[tuple[str, bool]] = []
         """Their paths, the outermost first, and whether each was entered by autograd."""
 
@@ -66,10 +69,11 @@ class RunningModules(AbstractContextManager["RunningModules"]):
 
     def path_of(self, module: torch.nn.Module) -> str | None:
         """The path of `module`, None where it is not known."""
-        if self.roots and not self.running and id(module) not in self.paths:
+        if self.adopt is not None and not self.running and id(module) not in self.paths:
             name = type(module).__name__
             below = module.named_modules(prefix=name)
             self.paths |= {id(each): path for path, each in below if id(each) not in self.paths}
+            self.adopt(name, module)
         return self.paths.get(id(module))
 
 

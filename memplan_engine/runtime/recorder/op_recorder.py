@@ -1,0 +1,127 @@
+"""The recorder: every operator below autograd, with what it reads, writes and makes."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+import torch.optim.optimizer as optimizer_types
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.utils import _foreach_utils
+
+from memplan_engine.recordings.observed_flow import Category
+from memplan_engine.runtime.observer.allocations import OpLog
+from memplan_engine.runtime.recorder.eager_kernels import as_in_eager
+from memplan_engine.runtime.recorder.flow_log import FlowLog
+from memplan_engine.runtime.recorder.op_origins import OpOrigins
+from memplan_engine.torch_capture.torch_storages import OperatorMode
+from memplan_engine.torch_capture.training.torch_recipe import kept_by_optimizers
+
+IGNORED = ("prim::device", "profiler::", "memplan::", "mkldnn::_is_")
+"""Operators that are no part of a run: questions about tensors, marks for profilers, and our own, which stand
+for what eager mode does beside the dispatcher (the state of the random generator)."""
+
+
+class Enough(BaseException):
+    """As many steps as were wanted have been taken. No error: what a script catches must not be this."""
+
+
+class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
+    """Notes every operator that reaches the dispatcher below autograd, on whatever tensors."""
+
+    def __init__(self, origins: OpOrigins, most_steps: int | None = None) -> None:
+        super().__init__()
+        self.origins, self.most_steps = origins, most_steps
+        self.step_ends: list[int] = []
+        """After each step that an optimizer took, how many ops there were."""
+        self.ops, self.flow = OpLog(), FlowLog()
+        self._ignored: dict[Any, bool] = {}
+
+    def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
+        """Run it, in storages as CPU kernels make them, and note what it did."""
+        ignored = self._ignored.get(operator)
+        if ignored is None:
+            ignored = self._ignored[operator] = operator.name().startswith(IGNORED)
+        if ignored:
+            return operator(*args, **kwargs)
+        origin = self.origins.here()
+        self.flow.begin(self.ops.begin("", operator, origin.stack), origin)
+        try:
+            # A model may catch what an operator raises, and go on.
+            value = as_in_eager(operator, operator(*args, **kwargs), args, kwargs)
+            self.flow.returned(value, operator, args, kwargs)
+            return value
+        finally:
+            self.ops.ended()
+
+    def resized(self, storage: torch.UntypedStorage) -> None:
+        """A storage that is known has been given another size by itself: an op of its own."""
+        origin = self.origins.here()
+        self.flow.begin(self.ops.begin("", "resize_storage", origin.stack), origin)
+        self.flow.resized(storage)
+        self.ops.ended()
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[None]:
+    """With `recorder` on; what is made meanwhile is known to it until the end. Python's own collector of
+    garbage stands still: when it runs is nobody's to predict."""
+    table = recorder.flow.table
+
+    def begin(optimizer: Any, *call: Any) -> None:
+        recorder.origins.updating = True
+        parameters = [each for group in optimizer.param_groups for each in group["params"]]
+        table.mark((each.grad for each in parameters if each.grad is not None), Category.GRADIENT)
+        table.mark(parameters, Category.WEIGHT)
+
+    def end(optimizer: Any, *call: Any) -> None:
+        recorder.origins.updating = False
+        table.mark((tensor for _, _, tensor in kept_by_optimizers(optimizer)), Category.STATE)
+        recorder.step_ends.append(len(recorder.flow.origins))
+        if recorder.most_steps is not None and len(recorder.step_ends) >= recorder.most_steps:
+            raise Enough
+
+    def resize(storage: torch.UntypedStorage, size: int) -> Any:
+        result = torch._C.StorageBase.resize_(storage, size)  # type: ignore[attr-defined]
+        recorder.resized(storage)
+        return result
+
+    collects = gc.isenabled()
+    with ExitStack() as undo:
+        # First in, last out: whoever ends the run within a step leaves no hook behind.
+        undo.enter_context(recorder.origins.modules)
+        for register, hook in (
+            (register_optimizer_step_pre_hook, begin),
+            (register_optimizer_step_post_hook, end),
+        ):
+            undo.callback(register(hook).remove)
+        torch.UntypedStorage.resize_ = resize  # type: ignore[method-assign, assignment]
+        undo.callback(delattr, torch.UntypedStorage, "resize_")
+        gc.collect()
+        gc.disable()
+        undo.callback(gc.enable if collects else gc.disable)
+        recorder.ops.epoch = time.time_ns()
+        undo.enter_context(recorder)
+        yield
+
+
+@contextmanager
+def taken_for_plain() -> Iterator[None]:
+    """With fake tensors among the types that torch takes for many at once (`_foreach_norm`), as it does real
+    ones."""
+    kinds = (_foreach_utils._foreach_supported_types, optimizer_types._foreach_supported_types)
+    for types in kinds:
+        types.append(FakeTensor)
+    try:
+        yield
+    finally:
+        for types in kinds:
+            types.remove(FakeTensor)

@@ -1,0 +1,188 @@
+"""A whole script on fake tensors, in a process of its own: what it allocates up to its third training step.
+
+`python -m memplan_engine.runtime.recorder.script_run FOLDER` runs it there: `request.json` in the folder says
+which, and gets `run.json`, the observation, or `error.json` beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from torch.utils import data
+
+from memplan_engine.errors import InputError, MemplanError
+from memplan_engine.formats.memplan_json.observation_file import load_observation, write_observation
+from memplan_engine.recordings.observation import Observation
+from memplan_engine.runtime.recorder.fake_run import observe_whole
+from memplan_engine.runtime.scratch import scratch_folder
+from memplan_engine.system import end_with_parent
+from memplan_engine.torch_capture.torch_fake import patched
+from memplan_engine.torch_capture.training.torch_origins import who_asks
+
+MOST_STEPS = 3
+"""Training steps that are recorded: the first makes what the optimizer keeps, the others are like those to
+come."""
+MOST_BATCHES = 4
+"""Of each data loader, each time that it is gone through."""
+SECONDS = 600.0
+"""A script that has not come to its end by then is ended."""
+EXPECTED = "a script that trains or infers on its own, in one process"
+
+
+def observe_script(
+    script: str | Path, arguments: Sequence[str] = (), *, seconds: float = SECONDS
+) -> Observation:
+    """What the Python file `script` allocates, run as `python script arguments` on fake tensors, from its
+    beginning to the end of its third training step, or to its own end.
+
+    It runs in a process of its own, in the current folder; what it prints is dropped. Data loaders give four
+    batches each time and load them in that process. Weights and what optimizers keep count as there before.
+
+    Raises
+    ------
+    InputError: no such file; a script that fails, forks, asks for a value that is not known, or is not
+        through after `seconds`.
+    MemplanError: a process that ends without an answer.
+    """
+    path = Path(script)
+    if not path.is_file():
+        raise InputError(str(script), "", "no such file", "a Python script")
+    if not seconds > 0:
+        raise InputError("--seconds", "", f"{seconds:g}", "more than 0")
+    with scratch_folder() as folder:
+        request = {"script": str(path), "arguments": list(arguments), "parent": os.getpid()}
+        (folder / "request.json").write_text(json.dumps(request))
+        command = [sys.executable, "-m", __name__, str(folder)]
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        process = subprocess.Popen(command, start_new_session=True, text=True, **streams)  # type: ignore[call-overload]
+        try:
+            _, said = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            found = f"a script that is not through after {seconds:g} s"
+            raise InputError(path.name, "", found, "one that ends, or more time (--seconds)") from None
+        finally:
+            # With whatever it has started.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+        return _answer(folder, process.returncode, said, path.name)
+
+
+def _answer(folder: Path, code: int, said: str, name: str) -> Observation:
+    wrong = folder / "error.json"
+    if wrong.exists():
+        raise InputError(**json.loads(wrong.read_text()))
+    if not (folder / "run.json").exists():
+        last = (said.strip().splitlines() or ["no message"])[-1]
+        raise MemplanError(f"{name}: the process ended with code {code}: {last}")
+    return load_observation(folder / "run.json")
+
+
+def main(folder: Path) -> None:
+    """Run the script that `folder` asks for, and leave there what became of it."""
+    request = json.loads((folder / "request.json").read_text())
+    end_with_parent()
+    if os.getppid() != request["parent"]:
+        # It was gone before this process could ask to end with it.
+        return
+    script, home = request["script"], Path.cwd()
+    try:
+        with as_script(script, request["arguments"]), alone(), loading_little():
+            observation = observe_whole(
+                lambda: _run(script, home), Path(script).name, EXPECTED, most_steps=MOST_STEPS
+            )
+        write_observation(observation, folder / "run.json")
+    except InputError as error:
+        parts = {name: getattr(error, name) for name in ("source", "place", "found", "expected")}
+        (folder / "half.json").write_text(json.dumps(parts))
+        (folder / "half.json").rename(folder / "error.json")
+
+
+def _run(script: str, home: Path) -> None:
+    """The script as the main program; it may change the folder meanwhile."""
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            found = f"a script that ends with {end.code!r}"
+            raise InputError(Path(script).name, "", found, EXPECTED) from None
+    finally:
+        os.chdir(home)
+
+
+@contextmanager
+def as_script(script: str, arguments: Sequence[str]) -> Iterator[None]:
+    """With the arguments and the path that Python gives a script."""
+    before = sys.argv, sys.path[:]
+    sys.argv = [script, *arguments]
+    sys.path.insert(0, str(Path(script).resolve().parent))
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = before
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """With every way to become two processes refused: what runs in another one nobody records."""
+
+    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
+        raise InputError(Path(sys.argv[0]).name, "", f"a process that is forked {who_asks()}", EXPECTED)
+
+    ways = [(os, name, refuse) for name in ("fork", "forkpty") if hasattr(os, name)]
+    with patched(*ways):
+        yield
+
+
+@contextmanager
+def loading_little() -> Iterator[None]:
+    """With data loaders that work in this process, give MOST_BATCHES, and draw their order as ever: numbers
+    that choose samples have values."""
+    make, go_through, draw = data.DataLoader.__init__, data.DataLoader.__iter__, data.RandomSampler.__iter__
+
+    def made(loader: Any, *args: Any, **kwargs: Any) -> None:
+        options = {"num_workers": 0, "persistent_workers": False, "prefetch_factor": None}
+        own = {"multiprocessing_context": None, "pin_memory": False, "timeout": 0}
+        # Places of the signature after the first five are given by name, in practice.
+        make(loader, *args[:5], **{**kwargs, **options, **own})
+
+    def gone_through(loader: Any) -> Any:
+        return islice(_really(lambda: go_through(loader)), MOST_BATCHES)
+
+    def drawn(sampler: Any) -> Iterator[int]:
+        # One by one: a data set may be endless in practice.
+        order = _really(lambda: draw(sampler))
+        for _ in range(len(sampler)):
+            yield _really(lambda: next(order))
+
+    with patched(
+        (data.DataLoader, "__init__", made),
+        (data.DataLoader, "__iter__", gone_through),
+        (data.RandomSampler, "__iter__", drawn),
+    ):
+        yield
+
+
+def _really(call: Callable[[], Any]) -> Any:
+    """What `call()` gives on real tensors."""
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes(), unset_fake_temporarily(), torch.no_grad():
+        return call()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,156 @@
+"""Whole scripts on fake tensors: what they allocate, and what becomes of those that misbehave."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memplan_engine import InputError, find_peak, observation_graph, observed_peak, to_problem
+from memplan_engine.recordings.observed_flow import Category, Stage, state_bytes
+from memplan_engine.runtime.recorder.script_run import observe_script
+from tests import ROOT
+
+TRAIN = """
+import sys
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+width = int(sys.argv[1])
+torch.manual_seed(0)
+data = TensorDataset(torch.rand(64, 8), torch.randint(0, 4, (64,)))
+loader = DataLoader(data, batch_size=8, shuffle=True, num_workers=2)
+model = nn.Sequential(nn.Linear(8, width), nn.ReLU(), nn.Linear(width, 4))
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(1000):
+    for x, y in loader:
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    print(epoch, loss.item())
+"""
+
+
+def script(folder: Path, text: str) -> Path:
+    path = folder / "train.py"
+    path.write_text(text)
+    return path
+
+
+def test_a_training_script_is_recorded_up_to_its_third_step(tmp_path: Path) -> None:
+    seen = observe_script(script(tmp_path, TRAIN), ["128"])
+    flow = seen.flow
+    assert flow is not None
+    assert flow.steps == len(flow.step_peaks) == 3
+    weights = 4 * (8 * 128 + 128 + 128 * 4 + 4)
+    assert state_bytes(flow) == 3 * weights + 4 * 4
+    assert {Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMIZER} == set(flow.stages)
+    gradients = [row for row, each in enumerate(flow.storages.categories) if each is Category.GRADIENT]
+    assert sum(flow.storages.nbytes[gradients]) == 3 * weights
+    lines = {str(line) for line in flow.sources}
+    assert any(line.endswith("train.py:15") for line in lines)
+    graph = observation_graph(seen)
+    assert find_peak(to_problem(graph, alignment=1)).nbytes == observed_peak(seen)[0]
+
+
+def test_the_second_step_is_that_of_a_real_run(tmp_path: Path) -> None:
+    """Against a real run of the same script under a recorder that knows nothing of memplan: all that it makes
+    but weights and moments, at the fullest moment of its first three steps."""
+    text = TRAIN.replace("num_workers=2", "num_workers=0").replace("range(1000)", "range(1)")
+    text = text.replace("for x, y in loader:", "for x, y in __import__('itertools').islice(loader, 3):")
+    path = script(tmp_path, text)
+    probe = f"""
+import json, runpy, sys, torch
+sys.path.insert(0, {str(ROOT)!r})
+from tests.support.measured import PeakMode
+from torch.optim import Optimizer
+mode = PeakMode()
+kept = []
+step = torch.optim.Adam.step
+def marked(self, *args, **kwargs):
+    result = step(self, *args, **kwargs)
+    tensors = [p for g in self.param_groups for p in g["params"]]
+    tensors += [t for s in self.state.values() for t in s.values()]
+    kept.append(sum(t.untyped_storage().nbytes() for t in tensors))
+    return result
+torch.optim.Adam.step = marked
+sys.argv = [{str(path)!r}, "128"]
+with mode:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+print("PEAK", json.dumps([mode.peak, kept[-1]]))
+"""
+    ended = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    line = next(line for line in ended.stdout.splitlines() if line.startswith("PEAK"))
+    most, kept = json.loads(line.removeprefix("PEAK "))
+    seen = observe_script(path, ["128"])
+    assert observed_peak(seen)[0] == most - kept
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import os\nos.fork()\n", "train.py: found a process that is forked at .*train.py:2"),
+        ("import multiprocessing as m\nm.get_context('fork').Process().start()\n", "is forked at"),
+        ("raise ValueError('no data')\n", "ValueError: no data at .*train.py:1"),
+        ("open('nothing.csv')\n", "FileNotFoundError.*train.py:1"),
+        ("import sys\nsys.exit(3)\n", "a script that ends with 3"),
+        ("import os\nos._exit(4)\n", "the process ended with code 4"),
+        ("import torch\nif torch.rand(2).sum() > 1: pass\n", "train.py:2, which is not known"),
+        ("import torch\ntorch.rand(4)[torch.rand(4) > 0.5]\n", "depends on values.*train.py:2"),
+        ("def f(:\n", "SyntaxError"),
+    ],
+)  # fmt: skip
+def test_scripts_that_cannot_be_recorded_are_one_line(tmp_path: Path, text: str, message: str) -> None:
+    from memplan_engine import MemplanError
+
+    with pytest.raises(MemplanError, match=message) as error:
+        observe_script(script(tmp_path, text))
+    assert "\n" not in str(error.value)
+
+
+def test_a_script_that_never_ends_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    marker = "memplan-test-sleeper-417"
+    path = script(
+        tmp_path,
+        "import subprocess, sys, time\n"
+        f"subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)  # {marker}'])\n"
+        "while True: time.sleep(0.1)\n",
+    )
+    with pytest.raises(InputError, match=r"train\.py: found a script that is not through after 8 s"):
+        observe_script(path, seconds=8)
+    time.sleep(0.5)
+    running = subprocess.run(["ps", "-eo", "stat,args"], capture_output=True, text=True, check=True).stdout
+    assert not [line for line in running.splitlines() if marker in line and not line.startswith("Z")]
+
+
+def test_a_script_may_change_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    text = "import os, torch\nos.chdir(os.path.join(os.path.dirname(__file__), 'below'))\ntorch.rand(1000)\n"
+    before = Path.cwd()
+    seen = observe_script(script(tmp_path, text))
+    assert observed_peak(seen) == (4000, 0)
+    assert Path.cwd() == before
+
+
+def test_the_command_line_runs_scripts(memplan: Any, tmp_path: Path) -> None:
+    script(tmp_path, TRAIN)
+    code, out, _ = memplan("observe", "--fake", "train.py", "--json", "-o", "run.json", "--", "64")
+    assert code == 0
+    said = json.loads(out)
+    assert said["scope"] == "eager_predicted"
+    assert said["steps"] == 3
+    assert said["peak_source"].startswith(("train.py:", "torch/optim/adam.py:"))
+    assert json.loads(memplan("plan", "run.json", "--json")[1])["peak_bytes"] >= said["peak_bytes"]
+    assert memplan("observe", "--fake", "gone.py")[0] == 2
+    assert "script trains by itself" in memplan("observe", "--fake", "train.py", "--training", "step")[2]
+    code, out, err = memplan("observe", "models.py:net", "--seconds", "3")
+    assert (code, out) == (2, "")
+    assert "expected a script" in err
