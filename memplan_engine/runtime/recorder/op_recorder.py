@@ -43,6 +43,8 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
         self.step_ends: list[int] = []
         """After each step that an optimizer took, how many ops there were."""
         self.ops, self.flow = OpLog(), FlowLog()
+        self.inside = False
+        """Whether an operator runs."""
         self._ignored: dict[Any, bool] = {}
 
     def operate(self, operator: Any, args: Any, kwargs: Any) -> Any:
@@ -54,12 +56,14 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
             return operator(*args, **kwargs)
         origin = self.origins.here()
         self.flow.begin(self.ops.begin("", operator, origin.stack), origin)
+        self.inside = True
         try:
             # A model may catch what an operator raises, and go on.
             value = as_in_eager(operator, operator(*args, **kwargs), args, kwargs)
             self.flow.returned(value, operator, args, kwargs)
             return value
         finally:
+            self.inside = False
             self.ops.ended()
 
     def resized(self, storage: torch.UntypedStorage) -> None:
@@ -91,7 +95,8 @@ def recording(recorder: Recorder) -> Iterator[None]:
 
     def resize(storage: torch.UntypedStorage, size: int) -> Any:
         result = torch._C.StorageBase.resize_(storage, size)  # type: ignore[attr-defined]
-        recorder.resized(storage)
+        if not recorder.inside:
+            recorder.resized(storage)
         return result
 
     collects = gc.isenabled()

@@ -138,9 +138,11 @@ def as_eager() -> Iterator[None]:
 
 def _fake_gradient(mode: Any, layer: Any, *args: Any, **kwargs: Any) -> Any:
     """That of an LSTM layer on fake tensors. Were the gradients of both biases one tensor, as torch has it,
-    autograd would copy them."""
+    autograd would copy them. There are gradients of biases also for the zeros that stand for them."""
+    biases = (3, 4)
+    shapes = [args[1].shape[:1] if place in biases else args[place].shape for place in range(7)]
     with mode:
-        return tuple(arg.new_empty(arg.shape) for arg in args[:7])
+        return tuple(arg.new_empty(shape) for arg, shape in zip(args, shapes, strict=False))
 
 
 def _fake_product_in(mode: Any, product: Any, *args: Any, **kwargs: Any) -> Any:
@@ -167,6 +169,18 @@ def _lstm(*args: Any) -> Any:
     if not (isinstance(args[3], bool) and _taken_by_onednn(args[0], args[1], args[2], args[3])):
         return torch._C._VariableFunctions.lstm(*args)
     return _onednn_lstm(*args)
+
+
+def _four_weights(weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The weights of a layer with zeros for the biases that it has not, of the shapes that C++ takes, made in
+    its order."""
+    import torch
+
+    if len(weights) == 4:
+        return list(weights)
+    own, recurrent = weights
+    zeros = [torch.zeros(weight.shape, dtype=weight.dtype) for weight in (recurrent, own)]
+    return [own, recurrent, *reversed(zeros)]
 
 
 def _taken_by_onednn(
@@ -208,18 +222,16 @@ def _onednn_lstm(
     hidden, cell = (tensor.contiguous() for tensor in state)
     directions, each = 1 + bidirectional, 4 if biases else 2
     last: list[tuple[torch.Tensor, torch.Tensor]] = []
+    # Those of a layer are held until the next one has its own, as in C++.
+    outputs: list[Any] = [None] * directions
     for layer in range(layers):
-        outputs = []
         for direction in range(directions):
             place = layer * directions + direction
-            mine = list(weights[each * place : each * (place + 1)])
-            if not biases:
-                mine += [weight.new_zeros(weight.shape) for weight in mine]
-            output, *ends, _ = torch.ops.aten.mkldnn_rnn_layer(
-                data, *mine, hidden.select(0, place), cell.select(0, place), bool(direction), [], ONEDNN_LSTM,
-                hidden.shape[2], layers, biases, bidirectional, batch_first, train,
+            state_of = hidden.select(0, place), cell.select(0, place)
+            outputs[direction], *ends, _ = torch.ops.aten.mkldnn_rnn_layer(
+                data, *_four_weights(weights[each * place : each * (place + 1)]), *state_of, bool(direction),
+                [], ONEDNN_LSTM, hidden.shape[2], layers, biases, bidirectional, batch_first, train,
             )  # fmt: skip
-            outputs.append(output)
             last.append((ends[0], ends[1]))
         data = outputs[0] if directions == 1 else torch.cat(outputs, -1)
         if dropout and train and layer < layers - 1:
