@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import logging
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from memplan_engine.errors import InputError
 from memplan_engine.system import memory_bytes
 from memplan_engine.torch_capture.capture_module import capture
-from memplan_engine.torch_capture.torch_fake import require_torch
+from memplan_engine.torch_capture.torch_fake import patched, require_torch
 from memplan_engine.torch_capture.torch_run import as_input_error, brief
 from memplan_engine.torch_capture.training.torch_recipe import Recipe
 from memplan_engine.torch_capture.training.torch_step import step_graph, trace_step
@@ -154,9 +155,11 @@ def capture_pair_factory(spec: str, *, partition: str = "default", tell: Tell = 
         )
 
 
-def build_factory(spec: str, *, seed: int = 0) -> Built:
+def build_factory(spec: str, *, seed: int = 0, weights: bool = True) -> Built:
     """What the factory `spec` builds, on the CPU with weights: random ones come from `seed`. It is called
     under the meta device first, which tells how large they are; LARGE_BYTES and more are logged as a warning.
+    Without `weights` parameters are on the meta device from the moment that a module has them, and inputs and
+    buffers have values; where that fails the factory is called again with weights, with a logged warning.
 
     Raises
     ------
@@ -168,9 +171,39 @@ def build_factory(spec: str, *, seed: int = 0) -> Built:
 
     with _current_folder_on_path():
         factory = _find(spec)
+        torch.manual_seed(seed)
+        if not weights:
+            try:
+                with _without_weights():
+                    return _unpack(spec, factory())
+            except Exception as error:
+                log.warning("factory %s fails without weights (%s): building real ones", spec, brief(error))
         _check_weights(spec, factory)
         torch.manual_seed(seed)
         return _unpack(spec, _call(spec, factory))
+
+
+@contextmanager
+def _without_weights() -> Iterator[None]:
+    """With every parameter that a module is given replaced by one on the meta device; the same one each time,
+    so that tied weights stay tied."""
+    import torch
+
+    register = torch.nn.Module.register_parameter
+    twins: dict[int, torch.nn.Parameter] = {}
+
+    def registered(module: torch.nn.Module, name: str, parameter: torch.nn.Parameter | None) -> None:
+        if type(parameter) is torch.nn.Parameter and not parameter.is_meta:
+            if id(parameter) not in twins:
+                empty = torch.nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
+                # By id as long as the object is there, which need not be long.
+                weakref.finalize(parameter, twins.pop, id(parameter))
+                twins[id(parameter)] = empty
+            parameter = twins[id(parameter)]
+        register(module, name, parameter)
+
+    with patched((torch.nn.Module, "register_parameter", registered)):
+        yield
 
 
 def _check_weights(spec: str, factory: Callable[[], Any]) -> None:

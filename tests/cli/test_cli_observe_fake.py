@@ -32,6 +32,20 @@ class Branches(Net):
         value = super().forward(x)
         return value if value > 0 else -value
 
+class Wide(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(10_000, 10_000, bias=False) for _ in range(400))
+        own = nn.Parameter(torch.empty(10_000, 10_000))
+        self.layers[0].weight = self.layers[1].weight = own
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x.sum()
+
+def wide():
+    return Wide(), (torch.ones(1, 10_000),)
+
 def net():
     return Net(), (torch.ones(32, 8),)
 
@@ -94,6 +108,15 @@ def test_its_tables_say_what_is_counted_and_what_was_assumed(observe: Any) -> No
     assert "eager, predicted" in text
     assert "models.py:" in text
     assert "assumed the value of a tensor of (), asked for at models.py:16, as 1" in text
+
+
+def test_weights_larger_than_the_machine_are_predicted(observe: Any) -> None:
+    """400 layers of 400 MB, the first two of which share theirs."""
+    code, out, _ = observe("models.py:wide", "--fake", "--training", "step", "--json")
+    assert code == 0
+    said = json.loads(out)
+    assert said["state_bytes"] == 399 * 400 * 10**6
+    assert said["peak_bytes"] >= 399 * 400 * 10**6
 
 
 def test_a_branch_on_data_is_one_line_that_names_it(observe: Any) -> None:

@@ -287,7 +287,7 @@ def _observed(
     from memplan_engine.torch_capture.torch_factory import build_factory
 
     tell("building the model")
-    built = build_factory(factory, seed=seed)
+    built = build_factory(factory, seed=seed, weights=not fake)
     tell("recording a run on fake tensors" if fake else "observing a run")
     recipe = None if step is None else built.recipe(step)
     watch = observe_fake if fake else observe_model

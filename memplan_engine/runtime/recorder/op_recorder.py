@@ -110,7 +110,6 @@ def recording(recorder: Recorder) -> Iterator[None]:
             undo.callback(register(hook).remove)
         torch.UntypedStorage.resize_ = resize  # type: ignore[method-assign, assignment]
         undo.callback(delattr, torch.UntypedStorage, "resize_")
-        gc.collect()
         gc.disable()
         undo.callback(gc.enable if collects else gc.disable)
         recorder.ops.epoch = time.time_ns()
