@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from memplan_engine import observe_fake, observe_model, observed_live, observed_peak
 from memplan_engine.recordings.observation import Observation
+from memplan_engine.recordings.observed_flow import Stage
 from memplan_engine.runtime.recorder.eager_kernels import KERNELS
 from memplan_engine.torch_capture.training.torch_recipe import Recipe
 
@@ -158,3 +159,25 @@ def test_tokens_are_generated_as_in_a_real_run() -> None:
 
     ids = (torch.arange(12).reshape(2, 6),)
     assert during(observe_fake(Generates(), ids)) == during(observe_model(Generates(), ids))
+
+
+def test_a_scaler_of_gradients_takes_its_step() -> None:
+    """It asks whether a gradient is infinite, and would leave the step out."""
+    scaler = torch.amp.GradScaler("cpu")
+
+    def step(model: nn.Module, optimizer: Any, x: torch.Tensor) -> torch.Tensor:
+        loss: torch.Tensor = model(x).square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        return loss
+
+    torch.manual_seed(0)
+    model, x = nn.Linear(16, 8), (torch.rand(4, 16),)
+    fake = observe_fake(model, x, recipe=Recipe("adamw", step=step))
+    assert fake.flow is not None
+    assert Stage.OPTIMIZER in fake.flow.stages
+    assert "aten.addcdiv_" in fake.ops.kinds
+    scaler = torch.amp.GradScaler("cpu")
+    real = observe_model(model, x, recipe=Recipe("adamw", step=step))
+    assert observed_peak(fake)[0] == observed_peak(real, "dispatch")[0]

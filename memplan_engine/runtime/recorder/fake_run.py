@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 import torch
@@ -18,6 +20,7 @@ from memplan_engine.runtime.recorder.op_recorder import Enough, Recorder, record
 from memplan_engine.torch_capture.capture_module import as_given, tracing
 from memplan_engine.torch_capture.torch_exporting import as_fused
 from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, fake_mode
+from memplan_engine.torch_capture.torch_source import is_users, portable_path
 from memplan_engine.torch_capture.training.torch_eager_ops import as_eager
 from memplan_engine.torch_capture.training.torch_origins import RunningModules, who_asks
 from memplan_engine.torch_capture.training.torch_recipe import (
@@ -35,6 +38,20 @@ STEPS = 2
 """The first step makes what the optimizer keeps, the second is what every other one is like."""
 
 
+SCALER = "torch/amp/grad_scaler.py"
+
+
+def _is_scaler(frame: FrameType | None) -> bool:
+    """Whether a scaler of gradients asks whether one of them is infinite."""
+    while frame is not None and frame.f_code is not _called.__code__:
+        if portable_path(frame.f_code.co_filename) == SCALER:
+            return frame.f_code.co_name in ("_maybe_opt_step", "<genexpr>")
+        if is_users(frame.f_code.co_filename):
+            return False
+        frame = frame.f_back
+    return False
+
+
 class Assumed:
     """Answers for values that are not known, each noted once with the line that asks: a loss or a norm that
     is written to a log is taken as 1."""
@@ -48,6 +65,9 @@ class Assumed:
             return None
         if args[0].numel() != 1 or not args[0].dtype.is_floating_point:
             return None
+        if _is_scaler(sys._getframe(1)):
+            # Gradients are finite, or no step would be taken.
+            return 0.0
         self.notes[f"the value of a tensor of {tuple(args[0].shape)}, asked for {who_asks()}, as 1"] = None
         return 1.0
 
