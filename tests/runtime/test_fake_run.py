@@ -341,6 +341,24 @@ def test_other_values_are_refused_with_the_line(ask: Any) -> None:
         observe_fake(Asks(ask), (torch.ones(2, 4),))
 
 
+class Chooses(nn.Module):
+    """How much it computes depends on its input alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = (x.sum(1) > 2).nonzero()[:, 0]
+        result: torch.Tensor = self.linear(x[rows]).relu()
+        return result
+
+
+def test_sizes_that_follow_from_inputs_are_known() -> None:
+    x = torch.rand(64, 4)
+    assert observed_peak(observe_fake(Chooses(), (x,)))[0] == real_peak(Chooses(), (x,), None)
+
+
 def test_what_is_no_model_is_refused() -> None:
     with pytest.raises(InputError, match="a module or a function"):
         observe_fake(3)  # type: ignore[arg-type]

@@ -202,7 +202,12 @@ class _FakeRun:
         self._given(recorder.flow.table, state)
         mode, values = self.call.twins.mode, self.call.values
         result = None
-        with suppress(Enough), mode, answering(values, self.label, self.assumed), recording(recorder):
+        with (
+            suppress(Enough),
+            mode,
+            answering(values, self.label, self.assumed, sizes=True),
+            recording(recorder),
+        ):
             result = _called(run)
         self._steps = recorder.step_ends
         gradients = (each.grad for each in parameters.values() if each.grad is not None)

@@ -144,6 +144,18 @@ class KnownValues:
                 torch.empty(0, dtype=fake.dtype).set_(real, *layout).copy_(value)
         self._pair(storage, real)
 
+    def sized(self, operator: Any, args: Any, kwargs: Any) -> torch.Tensor | None:
+        """What `operator` gives, whose size depends on values (`nonzero`), fake and known; None where these are
+        not known."""
+        import torch
+
+        real = self.answer(operator, args, kwargs)
+        if not isinstance(real, torch.Tensor):
+            return None
+        fake = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype)
+        self.know(fake, real)
+        return fake
+
     def answer(self, operator: Any, args: Any, kwargs: Any) -> Any:
         """What `operator` says of values of its arguments (`.item()`, `torch.equal`), None where they are not
         known."""
@@ -174,11 +186,15 @@ def _unknown(source: str, value: str) -> InputError:
 
 @contextmanager
 def answering(
-    values: KnownValues, source: str, assume: Callable[[Any, Any], Any] = lambda operator, args: None
+    values: KnownValues,
+    source: str,
+    assume: Callable[[Any, Any], Any] = lambda operator, args: None,
+    sizes: bool = False,
 ) -> Iterator[None]:
     """Answers `.item()` and branches on tensors from `values`, and has transformers take the way of eager
     mode for tensors whose values are known. Of others one warning says that it takes a tracer's way. What is
-    not known `assume` may answer, given the operator and its arguments; None where it does not.
+    not known `assume` may answer, given the operator and its arguments; None where it does not. With `sizes`
+    results whose size depends on values that are known have it.
 
     Raises
     ------
@@ -204,6 +220,9 @@ def answering(
                 value = f"the value of a tensor of {shape} (`.item()` or a branch on it)"
                 raise _unknown(source, value) from None
             except DynamicOutputShapeException:
+                sized = values.sized(func, args, kwargs) if sizes else None
+                if sized is not None:
+                    return sized
                 raise _unknown(source, f"a size that depends on values ({func._schema.name})") from None
             if any(leaf.layout is not torch.strided for leaf in tensors_of(result)):
                 found = f"a sparse tensor {who_makes()}"
