@@ -145,8 +145,8 @@ class KnownValues:
         self._pair(storage, real)
 
     def sized(self, operator: Any, args: Any, kwargs: Any) -> torch.Tensor | None:
-        """What `operator` gives, whose size depends on values (`nonzero`), fake and known; None where these are
-        not known."""
+        """What `operator` gives, whose size depends on values (`nonzero`), fake and known; None where these
+        are not."""
         import torch
 
         real = self.answer(operator, args, kwargs)
