@@ -11,7 +11,7 @@ CHECKPOINTED = [f"{name} checkpointed" for name in eager_manifest.CHECKPOINTED]
 QUICK = {INFERENCE: ["gru", "swin", "llama"], "adamw": ["lstm", "gpt2 checkpointed"]}
 EVERY = {
     INFERENCE: list(eager_manifest.MODELS),
-    **dict.fromkeys(("sgd", "adam", "adamw"), [*eager_manifest.TRAINED, *CHECKPOINTED]),
+    **{run: [*eager_manifest.TRAINED, *CHECKPOINTED] for run in ("sgd", "adam", "adamw")},
 }
 
 
