@@ -14,6 +14,8 @@ from memplan_engine.errors import InputError
 from memplan_engine.scope import Scope
 
 MAX_BYTES = 2**63 - 1
+MOST_DIMENSIONS = 64
+"""Of a tensor in a file: torch's and ONNX Runtime's operators take no more."""
 
 Named = TypeVar("Named", "Storage", "Tensor", "Op", "Symbol")
 

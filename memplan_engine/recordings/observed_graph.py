@@ -23,7 +23,7 @@ from memplan_engine.scope import Scope
 
 AGAIN = "recompute."
 """How the name of an op begins that runs an op of the forward pass again; the rest is that op's name."""
-_BITS = re.compile(r"\d+")
+_BITS = re.compile(r"\d{1,4}")
 
 
 def observation_graph(observation: Observation) -> Graph:
@@ -120,6 +120,7 @@ def _storage_names(storages: ObservedStorages, ops: list[str]) -> list[str]:
         count[maker] += 1
     place: dict[int, int] = defaultdict(int)
     names: dict[str, None] = {}
+    copies: dict[str, int] = defaultdict(int)
     for own, category, maker in zip(
         storages.names, storages.categories, storages.maker.tolist(), strict=True
     ):
@@ -128,10 +129,10 @@ def _storage_names(storages: ObservedStorages, ops: list[str]) -> list[str]:
         else:
             name = ops[maker] if count[maker] == 1 else f"{ops[maker]}.{place[maker]}"
             place[maker] += 1
-        unique, copy = name, 0
+        unique = name
         while unique in names:
-            copy += 1
-            unique = f"{name}_{copy}"
+            copies[name] += 1
+            unique = f"{name}_{copies[name]}"
         names[unique] = None
     return list(names)
 

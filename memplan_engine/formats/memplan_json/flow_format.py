@@ -10,7 +10,7 @@ from pydantic import FailFast
 
 from memplan_engine.errors import InputError
 from memplan_engine.formats.memplan_json.graph_format import SourceEntry
-from memplan_engine.formats.memplan_json.json_base import Count, Counts, Names, Strict, check_length
+from memplan_engine.formats.memplan_json.json_base import Count, Counts, Names, Shape, Strict, check_length
 from memplan_engine.formats.memplan_json.observation_format import (
     LevelsEntry,
     ObservationFile,
@@ -49,7 +49,7 @@ class StoragesEntry(Strict):
     categories: Annotated[tuple[Category, ...], FailFast()]
     maker: Places
     released: Places
-    shapes: Lists
+    shapes: Annotated[tuple[Shape, ...], FailFast()]
     dtypes: Names
     device: Places = ()
 

@@ -9,8 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from memplan_engine.errors import InputError
-from memplan_engine.formats.memplan_json.json_base import Count, Counts, Names, ScopeName, Strict
+from memplan_engine.formats.memplan_json.json_base import Count, Names, ScopeName, Shape, Strict, Stride
 from memplan_engine.graph import (
+    MOST_DIMENSIONS,
     Graph,
     Op,
     Source,
@@ -42,11 +43,11 @@ class TensorEntry(Strict):
 
     name: str
     nbytes: Count
-    shape: Counts = ()
+    shape: Shape = ()
     dtype: str = ""
     storage: str | None = None
     view_of: str | None = None
-    strides: Annotated[tuple[int, ...] | None, FailFast()] = None
+    strides: Annotated[tuple[Stride, ...] | None, FailFast(), Field(max_length=MOST_DIMENSIONS)] = None
     offset: Count = 0
     formulas: Names = ()
     layout: Names = ()

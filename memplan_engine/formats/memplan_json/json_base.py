@@ -12,11 +12,13 @@ from pydantic_core import PydanticSerializationError
 
 from memplan_engine.errors import InputError
 from memplan_engine.formats.read_limits import JsonWeights, check_json, read_text
-from memplan_engine.graph import MAX_BYTES
+from memplan_engine.graph import MAX_BYTES, MOST_DIMENSIONS
 
 Count = Annotated[int, Field(ge=0, le=MAX_BYTES)]
 """Bytes or steps: a whole number from 0 to 2^63−1."""
 Counts = Annotated[tuple[Count, ...], FailFast()]
+Shape = Annotated[tuple[Count, ...], FailFast(), Field(max_length=MOST_DIMENSIONS)]
+Stride = Annotated[int, Field(ge=-MAX_BYTES, le=MAX_BYTES)]
 Names = Annotated[tuple[str, ...], FailFast()]
 ScopeName = Literal["graph", "with_temporaries", "eager", "eager_predicted", "buffers"]
 """What figures count: a `Scope` by its value."""
@@ -128,6 +130,9 @@ def explain(error: ValidationError, source: str) -> InputError:
     place = f"field {path(first['loc'])}" if first["loc"] else ""
     if first["type"] == "missing":
         return InputError(source, place, "nothing", "a value")
+    if first["type"] == "too_long":
+        length, most = first["ctx"]["actual_length"], first["ctx"]["max_length"]
+        return InputError(source, place, f"{length:,} values", f"at most {most}")
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return InputError(source, place, "an unknown field", "only the fields of the schema")
     found = shown(error.errors(include_url=False)[0]["input"])

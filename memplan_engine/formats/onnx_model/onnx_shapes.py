@@ -33,9 +33,9 @@ from memplan_engine.formats.onnx_model.onnx_symbols import (
     symbol_names,
     with_formulas,
 )
-from memplan_engine.formats.onnx_model.onnx_wire import MOST_DIMENSIONS, check_fields, check_sizes
+from memplan_engine.formats.onnx_model.onnx_wire import check_fields, check_sizes
 from memplan_engine.formats.read_limits import read_bytes
-from memplan_engine.graph import MAX_BYTES, Graph
+from memplan_engine.graph import MAX_BYTES, MOST_DIMENSIONS, Graph
 
 MAX_MODEL_BYTES = 2**31 - 1
 """What protobuf can read; larger models keep their weights in files of their own."""

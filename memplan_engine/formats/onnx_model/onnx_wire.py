@@ -9,13 +9,13 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from memplan_engine.errors import InputError
+from memplan_engine.graph import MOST_DIMENSIONS
 
 MOST_FIELDS = 3_000_000
 """Of all messages together, a number in a packed list among them: 4 CPU seconds to count, and at most 1.3 GB
 when protobuf and ONNX's shape inference hold them. A model of 100,000 nodes has some 2,500,000."""
 MOST_NODES = 150_000
 """Those inside other nodes among them: 15 CPU seconds."""
-MOST_DIMENSIONS = 64
 NUMBERS_A_FIELD = 16
 """So many numbers of a packed list, 8 bytes each, count as one field."""
 MOST_OPSET = 2**31 - 1
