@@ -18,7 +18,9 @@ from memplan_engine.formats.memplan_json.edits_format import load_edits
 from memplan_engine.formats.memplan_json.schedule_format import load_schedule
 from memplan_engine.lifetimes import to_problem
 from memplan_engine.verify.validate import validate_plan
+from tests import ROOT
 
+SEEDS = ROOT / "tests" / "fuzzing" / "seeds"
 M = 2**63 - 1
 HUGE = (M, M - 1, 2**62, 2**63, -1, -(2**63), 10**30, 10**400, 1.5, float("nan"), float("inf"), -0.0, True)
 PROBLEM = {
@@ -90,11 +92,13 @@ def scheduled(path: Path) -> None:
     load_schedule(path, load(PATH / "teaching_view.json"))
 
 
+FLOW = json.loads((SEEDS / "observation2.json").read_text())
 FILES: dict[str, tuple[dict[str, Any], Callable[[Path], object]]] = {
     "problem": (PROBLEM, opened),
     "plan": (PLAN, opened),
     "graph": (GRAPH, opened),
     "observation": (OBSERVATION, observed),
+    "flow": (FLOW, observed),
     "run": (RUN, load_run),
     "edits": (EDITS, load_edits),
     "schedule": (SCHEDULE, scheduled),

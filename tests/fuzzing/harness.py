@@ -123,6 +123,8 @@ def commands(path: Path, out: Path) -> list[list[str]]:
     recordings = [["snapshot", file, "--strategy", "greedy_by_size"]]
     if path.suffix == ".csv":
         graphs = recordings = []
+    elif name.startswith("observation2"):
+        recordings *= 3
     elif name.startswith(("snapshot", "trace", "line", "observation")):
         graphs = []
         recordings *= 6

@@ -32,6 +32,8 @@ _LIST = b"id,lower,upper,size\n"
 _WIDE = b"id,lower,upper,size,alignment,offset,gaps,name,hint\n"
 _PROBLEM = b'{"format":"memplan/problem","version":1,'
 _GRAPH = b'{"format":"memplan/graph","version":1,"name":"g",'
+_OBSERVATION = b'{"format":"memplan/observation","version":2,"name":"o","nanoseconds":1,"ops":{'
+_NO_FRAMES = b'"frames":[],"stacks":[],'
 _TRACE = b'{"traceEvents":['
 _MEMORY = b'{"name":"[memory]","ph":"","ts":2,"args":{"Addr":%d,"Bytes":1}},'
 
@@ -65,6 +67,79 @@ JSON: dict[str, Make] = {
     "emoji": repeated(_PROBLEM + '"name":"\U0001f600'.encode(), b"a", b'"}'),
     "tensors": numbered(_GRAPH + b'"ops":[],"tensors":[', b'{"name":"%x","nbytes":1},', b"]}"),
     "no format": repeated(b'{"x":[', b"{},", b"{}]}"),
+    "dimensions": repeated(
+        _GRAPH + b'"ops":[],"tensors":[{"name":"a","nbytes":1,"shape":[', b"9223372036854775807,", b"1]}]}"
+    ),
+    "strides": repeated(_GRAPH + b'"ops":[],"tensors":[{"name":"a","nbytes":1,"strides":[', b"-1,", b"1]}]}"),
+    "inputs of an op": repeated(
+        _GRAPH
+        + b'"inputs":["a"],"tensors":[{"name":"a","nbytes":1}],"ops":[{"name":"o","kind":"k","inputs":[',
+        b'"a",',
+        b'"a"]}]}',
+    ),
+    "views of views": lambda n: (
+        _GRAPH
+        + b'"inputs":["0"],"tensors":[{"name":"0","nbytes":1}'
+        + b"".join(b',{"name":"%d","nbytes":1,"view_of":"%d"}' % (i + 1, i) for i in range(n // 115))
+        + b'],"ops":['
+        + b",".join(
+            b'{"name":"%x","kind":"k","inputs":["%d"],"outputs":["%d"]}' % (i, i, i + 1)
+            for i in range(n // 115)
+        )
+        + b"]}"
+    ),
+}
+
+
+def observed(storages: Callable[[int], dict[str, bytes]], ops: int = 1) -> Make:
+    """An observation of `ops` ops, with these columns of its storages for a number of them."""
+
+    def column(value: bytes, count: int) -> bytes:
+        return b"[" + b",".join([value] * count) + b"]"
+
+    def make(n: int) -> bytes:
+        columns = storages(n)
+        names = b",".join(b'"%x"' % op for op in range(ops))
+        head = _OBSERVATION + b'"names":[%s],"kinds":%s,"begin":%s,"end":%s,"stack":%s},' % (
+            names, column(b'"k"', ops), column(b"0", ops), column(b"1", ops), column(b"-1", ops)
+        )  # fmt: skip
+        flow = b'"reads":%s,"writes":%s,"stages":%s,"modules":%s,"source":%s,"sources":[],' % tuple(
+            column(value, ops) for value in (b"[]", b"[]", b'"forward"', b'""', b"-1")
+        )
+        rows = b",".join(b'"%s":[%s]' % (name.encode(), data) for name, data in columns.items())
+        return (
+            head
+            + _NO_FRAMES
+            + b'"flow":{'
+            + flow
+            + b'"storages":{'
+            + rows
+            + b'},"steps":1,"step_peaks":[0]}}'
+        )
+
+    return make
+
+
+def _equal(n: int) -> dict[str, bytes]:
+    """As many storages as there is room for, all of one name."""
+    rows = max(1, n // 60)
+    each = {
+        "names": b'"a"', "nbytes": b"1", "categories": b'"weight"', "maker": b"-1", "released": b"-1",
+        "shapes": b"[]", "dtypes": b'"float32"',
+    }  # fmt: skip
+    return {name: b",".join([value] * rows) for name, value in each.items()}
+
+
+def _one(**changed: Callable[[int], bytes]) -> Callable[[int], dict[str, bytes]]:
+    """One storage, with these columns changed."""
+    return lambda n: _equal(1) | {name: make(n) for name, make in changed.items()}
+
+
+OBSERVATION: dict[str, Make] = {
+    "equal names": observed(_equal),
+    "dimensions": observed(_one(shapes=lambda n: b"[" + b"9223372036854775807," * (n // 20) + b"1]")),
+    "dtype": observed(_one(dtypes=lambda n: b'"float' + b"9" * n + b'"')),
+    "ops": lambda n: observed(_equal, max(1, n // 50))(1),
 }
 TRACE: dict[str, Make] = {
     "commas": repeated(_TRACE, b",", b"]}"),
@@ -193,6 +268,7 @@ BOMBS: dict[str, tuple[str, Make]] = {
     for kind, suffix, made in (
         ("csv", ".csv", CSV),
         ("json", ".json", JSON),
+        ("observation", ".json", OBSERVATION),
         ("trace", ".json", TRACE),
         ("timeline", ".json", TIMELINE),
         ("pickle", ".pickle", PICKLE),
