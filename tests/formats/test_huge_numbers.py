@@ -163,3 +163,25 @@ def test_an_observation_that_frees_more_than_it_allocated(tmp_path: Path) -> Non
     changed["levels"]["allocator"] |= {"size": [-9, 8]}
     path.write_text(json.dumps(changed))
     assert load_run(path).allocator == (0, 8)
+
+
+def test_the_longest_text_and_the_most_dimensions(tmp_path: Path) -> None:
+    path = tmp_path / "g.json"
+
+    def told(tensor: dict[str, Any]) -> str:
+        changed = json.loads(json.dumps(GRAPH))
+        changed["tensors"][0] |= tensor
+        path.write_text(json.dumps(changed))
+        try:
+            load(path)
+        except InputError as error:
+            return str(error)
+        return ""
+
+    assert told({"dtype": "d" * 10_000}) == ""
+    assert told({"dtype": "d" * 10_001}) == (
+        "g.json: field tensors[0].dtype: found 10,001 characters, expected at most 10,000"
+    )
+    assert told({"shape": [2, 2] + [1] * 62, "strides": [2, 1] + [1] * 62}) == ""
+    assert told({"shape": [1] * 65}) == "g.json: field tensors[0].shape: found 65 values, expected at most 64"
+    assert told({"strides": [1] * 65}).startswith("g.json: field tensors[0].strides: found 65 values")

@@ -29,6 +29,9 @@ WEIGHTS = JsonWeights(objects=480, lists=260, fields=400, values=110)
 """Of pydantic, which parses a whole text before it looks at any of it; a field may be one that is unknown,
 of which an error is kept."""
 _MOST_ERRORS = 1000
+_NO_TEXT = ("a name that is not valid text", "names in Unicode")
+LONGEST_TEXT = 10_000
+"""Characters of a name, a path or a line of code: no table shows more, and no formula has more."""
 
 
 _HEAD = re.compile(r'"format"\s*:\s*"(memplan/[a-z]+)"\s*,\s*"version"\s*:\s*([0-9]{1,9})\s*[,}]')
@@ -38,7 +41,9 @@ _HEAD = re.compile(r'"format"\s*:\s*"(memplan/[a-z]+)"\s*,\s*"version"\s*:\s*([0
 class Strict(BaseModel):
     """A part of a file: no unknown fields, no conversions, no NaN."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, str_max_length=LONGEST_TEXT
+    )
 
 
 class Head(BaseModel):
@@ -114,7 +119,7 @@ def render(make: Callable[[], BaseModel], source: str) -> bytes:
     except ValidationError as error:
         raise explain(error, source) from None
     except (PydanticSerializationError, UnicodeEncodeError):
-        raise InputError(source, "", "a name that is not valid text", "names in Unicode") from None
+        raise InputError(source, "", *_NO_TEXT) from None
 
 
 def explain(error: ValidationError, source: str) -> InputError:
@@ -130,6 +135,11 @@ def explain(error: ValidationError, source: str) -> InputError:
     place = f"field {path(first['loc'])}" if first["loc"] else ""
     if first["type"] == "missing":
         return InputError(source, place, "nothing", "a value")
+    if first["type"] == "string_unicode":
+        return InputError(source, place, *_NO_TEXT)
+    if first["type"] == "string_too_long":
+        length = len(error.errors(include_url=False)[0]["input"])
+        return InputError(source, place, f"{length:,} characters", f"at most {LONGEST_TEXT:,}")
     if first["type"] == "too_long":
         length, most = first["ctx"]["actual_length"], first["ctx"]["max_length"]
         return InputError(source, place, f"{length:,} values", f"at most {most}")
