@@ -105,9 +105,9 @@ def _deserialize(model: dict[str, Any], state: dict[str, Any]) -> Program:
     read = serialize.GraphModuleDeserializer().deserialize(
         _decoded(schema.GraphModule, parts), {}, {}, None, ranges
     )
-    for spec in (*read.signature.input_specs, *read.signature.output_specs):
-        if not isinstance(getattr(spec.arg, "name", ""), str):
-            raise TypeError(f"a name that is {spec.arg.name!r}")
+    for named in read.signature.input_specs:
+        if not isinstance(named.arg.name, str):
+            raise TypeError(f"an input whose name is {named.arg.name!r}")
     return Program(read.graph_module, read.signature, state, ranges)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import permutations
+from typing import TypeVar
 
 from memplan_engine.graph import Graph, Op, Tensor, span
 from memplan_engine.rewrites.reuse.kinds import is_concat, is_elementwise
@@ -206,18 +206,19 @@ def overwrites(
     breaches: list[Breach] = []
     written = writes(op, expected)
     offsets = block_offsets(op, tensors)
-    for name in dict.fromkeys((*op.inputs, *op.mutates)):
-        for target in written:
-            if name == target or not _new(name, target, places):
-                continue
-            if offsets is not None and target == op.outputs[0]:
-                if not (row_by_row(tensors[name]) and _in_its_block(op, name, target, offsets, actual)):
-                    breaches.append(Breach(Rule.OVERWRITES, step, op.name, name, op.name))
-            elif not (is_elementwise(op.kind) and _element_by_element(name, target, tensors, actual)):
+    read = dict.fromkeys((*op.inputs, *op.mutates))
+    outputs = [(name, actual[name]) for name in written]
+    for name, target in _meeting([(name, actual[name]) for name in read], outputs):
+        if name == target or not _new(name, target, places):
+            continue
+        if offsets is not None and target == op.outputs[0]:
+            if not (row_by_row(tensors[name]) and _in_its_block(op, name, target, offsets, actual)):
                 breaches.append(Breach(Rule.OVERWRITES, step, op.name, name, op.name))
-            elif not any(actual[mutated] == actual[name] for mutated in now.mutates):
-                breaches.append(Breach(Rule.UNSAID, step, op.name, name))
-    for one, other in permutations(written, 2):
+        elif not (is_elementwise(op.kind) and _element_by_element(name, target, tensors, actual)):
+            breaches.append(Breach(Rule.OVERWRITES, step, op.name, name, op.name))
+        elif not any(actual[mutated] == actual[name] for mutated in now.mutates):
+            breaches.append(Breach(Rule.UNSAID, step, op.name, name))
+    for one, other in _meeting(outputs, outputs):
         if one < other and _new(one, other, places):
             breaches.append(Breach(Rule.OVERWRITES, step, op.name, one, other))
     return breaches
@@ -228,16 +229,40 @@ def races(
 ) -> list[Breach]:
     """The tensors that one of `ops`, which run at once, writes where another one reads or writes, and where
     in the original graph the two have nothing to do with each other."""
+    if len(ops) == 1:
+        return []
     expected, actual = places
-    written = [_written(op, tensors, places) for op in ops] if len(ops) > 1 else []
-    breaches = []
-    for one, other in permutations(range(len(written)), 2):
-        reads = [(name, actual[name]) for name in dict.fromkeys((*ops[other].inputs, *ops[other].mutates))]
-        for target, place in written[one]:
-            for name, touched in (*reads, *written[other]):
-                if place.meets(touched) and not expected[target].meets(expected[name]):
-                    breaches.append(Breach(Rule.RACE, step, ops[other].name, name, ops[one].name))
-    return breaches
+    makes = [((op.name, target), place) for op in ops for target, place in _written(op, tensors, places)]
+    reads = [
+        ((op.name, name), actual[name]) for op in ops for name in dict.fromkeys((*op.inputs, *op.mutates))
+    ]
+    return [
+        Breach(Rule.RACE, step, other, name, one)
+        for (one, target), (other, name) in _meeting(makes, reads + makes)
+        if one != other and not expected[target].meets(expected[name])
+    ]
+
+
+Key = TypeVar("Key")
+
+
+def _meeting(ones: Sequence[tuple[Key, Place]], others: Sequence[tuple[Key, Place]]) -> list[tuple[Key, Key]]:
+    """The pairs of one of `ones` and one of `others` that have a byte in common, in their order: all in the
+    order of their first bytes, each held until the bytes have passed its end."""
+    rows = sorted(
+        (place.memory, place.low, place.high, side, number)
+        for side, keyed in enumerate((ones, others))
+        for number, (_, place) in enumerate(keyed)
+        if place.low < place.high
+    )
+    held: tuple[list[tuple[str, int, int]], list[tuple[str, int, int]]] = ([], [])
+    pairs = []
+    for memory, low, high, side, number in rows:
+        facing = held[1 - side]
+        facing[:] = [row for row in facing if row[0] == memory and row[1] > low]
+        pairs += [(number, row[2]) if side == 0 else (row[2], number) for row in facing]
+        held[side].append((memory, high, number))
+    return [(ones[one][0], others[other][0]) for one, other in sorted(pairs)]
 
 
 def _written(op: Op, tensors: Mapping[str, Tensor], places: tuple[Places, Places]) -> list[tuple[str, Place]]:
