@@ -1,4 +1,4 @@
-"""Which tensors share bytes, for the checker of reuse: as comparing each with each has it, without doing so."""
+"""Which tensors share bytes, for the checker of reuse: as comparing each with each has it, only quicker."""
 
 from __future__ import annotations
 
