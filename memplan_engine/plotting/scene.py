@@ -295,7 +295,8 @@ def _legend_rows(
     """The lines and the colours of the key, in rows; in a small figure only the first colours."""
     most = max(2, int(style.height * LEGEND_SHARE / LEGEND_ROW))
     lines: list[Entry] = [(key[0], key, 26.0) for key in keys]
-    for count in range(len(entries), -1, -1):
+    # The narrowest entry is its box and what lies between two.
+    for count in range(min(len(entries), int(most * style.width / 29)), -1, -1):
         shown: list[Entry] = [(label, colour, 15.0) for label, colour in entries[:count]]
         if count < len(entries):
             shown.append((f"and {len(entries) - count} more", style.colours.background, 0.0))

@@ -192,12 +192,13 @@ class _Check:
     def _rising(self) -> set[str]:
         """The symbols with which every size is proved to grow."""
         formulas = [*self.problem.formulas, *self.placeless.values()]
-        limited = [replace(symbol, high=ends(symbol)[1]) for symbol in self.symbols]
-        rising = (Trend.UP, Trend.CONSTANT)
-        return {
-            symbol.name
-            for symbol in limited
-            if all(trend(formula, symbol.name, limited) in rising for formula in formulas)
+        limited = {symbol.name: replace(symbol, high=ends(symbol)[1]) for symbol in self.symbols}
+        return set(limited) - {
+            name
+            for formula in formulas
+            for name in formula.names
+            if trend(formula, name, [limited[each] for each in formula.names])
+            not in (Trend.UP, Trend.CONSTANT)
         }
 
     def _plan_of_points(self, rising: set[str], count: int, seed: int) -> tuple[str, Proof, Iterator[Values]]:

@@ -31,7 +31,7 @@ def check_values(
         neither value nor hint.
     """
     values = dict(values or {})
-    names = [symbol.name for symbol in symbols]
+    names = dict.fromkeys(symbol.name for symbol in symbols)
     for name in values:
         if name not in names:
             expected = f"one of {', '.join(names)}" if names else "no values, as the graph has no symbols"

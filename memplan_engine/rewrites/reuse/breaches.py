@@ -7,9 +7,11 @@ blocks go.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate
 from typing import TypeVar
 
 from memplan_engine.graph import Graph, Op, Tensor, span
@@ -81,7 +83,7 @@ def block_offsets(op: Op, tensors: Mapping[str, Tensor]) -> list[int] | None:
             len(p.shape) == len(whole.shape) and p.shape[:dim] == head and p.shape[dim + 1 :] == tail
             for p in parts
         ):
-            return [sum(p.nbytes for p in parts[:count]) for count in range(len(parts))]
+            return list(accumulate((part.nbytes for part in parts), initial=0))[:-1]
     return None
 
 
@@ -206,13 +208,17 @@ def overwrites(
     breaches: list[Breach] = []
     written = writes(op, expected)
     offsets = block_offsets(op, tensors)
+    blocks = defaultdict[str, set[int]](set)
+    for name, low in zip(op.inputs, offsets or (), strict=False):
+        blocks[name].add(low)
     read = dict.fromkeys((*op.inputs, *op.mutates))
     outputs = [(name, actual[name]) for name in written]
     for name, target in _meeting([(name, actual[name]) for name in read], outputs):
         if name == target or not _new(name, target, places):
             continue
         if offsets is not None and target == op.outputs[0]:
-            if not (row_by_row(tensors[name]) and _in_its_block(op, name, target, offsets, actual)):
+            in_its_block = blocks[name] == {actual[name].low - actual[target].low}
+            if not (row_by_row(tensors[name]) and in_its_block):
                 breaches.append(Breach(Rule.OVERWRITES, step, op.name, name, op.name))
         elif not (is_elementwise(op.kind) and _element_by_element(name, target, tensors, actual)):
             breaches.append(Breach(Rule.OVERWRITES, step, op.name, name, op.name))
@@ -293,9 +299,3 @@ def _element_by_element(name: str, target: str, tensors: Mapping[str, Tensor], r
     one, other = tensors[name], tensors[target]
     same = (one.shape, one.nbytes, layout(one)) == (other.shape, other.nbytes, layout(other))
     return same and real[name] == real[target]
-
-
-def _in_its_block(op: Op, name: str, target: str, offsets: Sequence[int], real: Places) -> bool:
-    """Whether the input `name` of a concatenation lies in all its blocks, and in no other's."""
-    low = {real[target].low + at for other, at in zip(op.inputs, offsets, strict=True) if other == name}
-    return low == {real[name].low}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -172,8 +173,11 @@ class _Draft(Draft):
             return [], [Kept(op.name, op.kind, step, "", name, nbytes, obstacle or Reason.AXIS)]
         kept: list[Kept] = []
         placed: list[Block] = []
+        sharing = defaultdict[str, list[Block]](list)
         for block in blocks:
-            refusal = self._block_reason(index, block, blocks)
+            sharing[self.tensors[block.tensor].storage].append(block)
+        for block in blocks:
+            refusal = self._block_reason(index, block, sharing)
             if refusal is None:
                 placed.append(block)
             else:
@@ -219,12 +223,14 @@ class _Draft(Draft):
             return Reason.PART_OF_STORAGE
         return None
 
-    def _block_reason(self, index: int, block: Block, blocks: list[Block]) -> tuple[Reason, str] | None:
-        """Why the input of `block` cannot be made there, and what stands in the way; None when it can."""
+    def _block_reason(
+        self, index: int, block: Block, sharing: Mapping[str, list[Block]]
+    ) -> tuple[Reason, str] | None:
+        """Why the input of `block` cannot be made there, and what stands in the way; None when it can.
+        `sharing` are the blocks whose inputs share each storage."""
         tensor = self.tensors[block.tensor]
         storage = self.storages[tensor.storage]
-        others = [other.tensor for other in blocks if other is not block]
-        same = next((name for name in others if self.tensors[name].storage == storage.name), "")
+        same = next((other.tensor for other in sharing[storage.name] if other is not block), "")
         touches = self.of[storage.name]
         producer = self.source.ops[touches[0].op] if touches else None
         for reason, holds, other in (
