@@ -75,7 +75,7 @@ class Door:
         host, reason = self._judge(scope)
         answer = self._with_headers(scope, send, host)
         if reason:
-            await _refuse(scope, answer, reason)
+            await refuse(scope, answer, 403, reason)
             return
         # It has been judged. Streamlit would ask the internet for this machine's address to judge it again.
         headers = [(name, value) for name, value in scope["headers"] if name != b"origin"]
@@ -154,7 +154,8 @@ def _cookie(scope: Scope) -> str:
     return f"{VISITOR_COOKIE}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}"
 
 
-async def _refuse(scope: Scope, send: Send, reason: str) -> None:
+async def refuse(scope: Scope, send: Send, status: int, reason: str) -> None:
+    """Answer a request, or what would open a WebSocket, with `status` and the reason."""
     kind = "http"
     if scope["type"] == "websocket":
         if "websocket.http.response" not in scope.get("extensions", {}):
@@ -163,5 +164,5 @@ async def _refuse(scope: Scope, send: Send, reason: str) -> None:
         kind = "websocket.http"
     body = f"memplan: {reason}\n".encode()
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
-    await send({"type": f"{kind}.response.start", "status": 403, "headers": headers})
+    await send({"type": f"{kind}.response.start", "status": status, "headers": headers})
     await send({"type": f"{kind}.response.body", "body": body})

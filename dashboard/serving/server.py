@@ -92,6 +92,7 @@ def main() -> None:
     for name in [name for name in os.environ if name.startswith("STREAMLIT_")]:
         del os.environ[name]
 
+    from memplan_dashboard.serving.page_limits import PageLimits
     from memplan_dashboard.serving.upload_limits import UploadLimits
     from starlette.middleware import Middleware
     from streamlit import config, file_util, runtime
@@ -110,7 +111,7 @@ def main() -> None:
     uploads = Middleware(UploadLimits, held=lambda: runtime.get_instance().uploaded_file_mgr)
     style = Path(arguments.app).with_name("style.css")
     painted = [Middleware(FirstPaint, style=style.read_text(encoding="utf-8"))] if style.exists() else []
-    middleware = [door, uploads, *painted]
+    middleware = [door, Middleware(PageLimits), uploads, *painted]
     App(arguments.app, middleware=middleware).run(config={**OPTIONS, "server.port": arguments.port})
 
 
