@@ -185,6 +185,13 @@ def holder_text(holder: Holder | None) -> str:
     return holder_words(holder) if holder.op else f"step {holder.step}"
 
 
+def change_of_holder(base: Holder | None, head: Holder | None) -> str:
+    """What held a tensor and what holds it now, "relu (net.py:3) → returned"; one of them where it is new or
+    gone, or where nothing changed."""
+    texts = dict.fromkeys(text for holder in (base, head) if (text := holder_text(holder)))
+    return " → ".join(texts)
+
+
 def explanation_summary(diff: Diff, found: Explanation) -> dict[str, Any]:
     """The same for machines; `culprits` and `elsewhere_bytes` sum to `delta_bytes`, exactly."""
     return {

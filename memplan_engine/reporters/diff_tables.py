@@ -15,7 +15,7 @@ from memplan_engine.diffing.regression import Diff, Limit
 from memplan_engine.diffing.rows import DiffRow, ModuleRow, PeakRow, diff_rows, module_rows
 from memplan_engine.plan import Plan
 from memplan_engine.profile import Held, Load
-from memplan_engine.reporters.diff_culprits import explanation_summary, holder_text, line_text, story
+from memplan_engine.reporters.diff_culprits import change_of_holder, explanation_summary, line_text, story
 from memplan_engine.reporters.diff_words import (
     OTHER_PEAK,
     change,
@@ -191,8 +191,8 @@ def _headline_table(diff: Diff) -> Table:
 
 def _culprits_table(diff: Diff, found: Explanation, every_row: bool) -> Table:
     """What Δdemand is made of, by line: a row for each culprit, summed up below."""
-    headings = ("last use in base", "last use in head")
-    columns = ("why", *numbers("adds", "tensors"), "the largest", *in_graph(), *folded("line", *headings))
+    sizes, largest = numbers("adds", "tensors"), ("the largest", *in_graph())
+    columns = ("why", *sizes, *largest, *paths("line"), *folded("its last use"))
     shown = found.culprits if every_row else found.culprits[:MOST_ROWS]
     rows = (
         (
@@ -201,8 +201,7 @@ def _culprits_table(diff: Diff, found: Explanation, every_row: bool) -> Table:
             f"{len(culprit.buffers):,}",
             *named(culprit.largest.label, culprit.largest.name),
             line_text(culprit.source) if culprit.source else "",
-            holder_text(culprit.largest.base_holder),
-            holder_text(culprit.largest.head_holder),
+            change_of_holder(culprit.largest.base_holder, culprit.largest.head_holder),
         )
         for culprit in shown
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from memplan_engine.analysis.buffer_names import buffer_names, layout_names
@@ -26,13 +26,15 @@ from memplan_engine.reporters.figure_list import (
 from memplan_engine.reporters.rich_tables import (
     MOST_ROWS,
     Heading,
-    PathColumn,
+    folded,
     in_graph,
     label_table,
     make_table,
+    modules,
     more,
     named,
     numbers,
+    paths,
     plain_text,
 )
 from memplan_engine.scope import scope_summary, scope_words
@@ -181,12 +183,11 @@ def peak_table(peak: Peak, graph: str, every_row: bool = False) -> Table:
     title = f"{graph}: {format_bytes(peak.nbytes)} live at step {peak.step}{at}"
     silent = silent_groups(peak, peak.contributors)
     columns = [column for column in shown_columns() if column.group not in silent]
-    headings: list[Heading] = [
-        PathColumn(column.heading, sign="/" if column.style == "source" else ".")
-        if column.key in ("kind", "module", "source")
-        else Column(column.heading, justify="right" if column.style == "number" else "left", overflow="fold")
-        for column in columns
-    ]
+    ways = {"kind": modules, "module": modules, "source": paths}
+    headings: list[Heading] = []
+    for column in columns:
+        way = ways.get(column.key, numbers if column.style == "number" else folded)
+        headings += in_graph() if column.heading == "in graph" else way(column.heading)
     shown = peak.contributors if every_row else peak.contributors[:MOST_ROWS]
     rows = ([column.says(part, peak.nbytes) for column in columns] for part in shown)
     rest = more(peak.contributors, shown)

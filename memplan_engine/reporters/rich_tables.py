@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
@@ -21,6 +21,8 @@ MOST_ROWS = 25
 UNLIMITED = 10_000
 """Letters in a line, more than any table has."""
 BROKEN = "\n("
+LEAST_TEXT = 14
+"""Letters of a column of text: with fewer, names of modules are broken into three lines and more."""
 
 
 def plain_text(value: str, style: str = "") -> Text:
@@ -59,9 +61,16 @@ def shorten_path(path: str, width: int, sign: str = "/") -> str:
 
 @dataclass
 class PathColumn(Column):
-    """A column of PathText, whose parts are separated by `sign`."""
+    """A column of PathText, whose parts are separated by `sign`; left out where it says nothing."""
 
     sign: str = "/"
+
+
+class ModuleColumn(PathColumn):
+    """A column of modules, which names have in front of them as well."""
+
+    def __init__(self, header: str) -> None:
+        super().__init__(header, sign=".")
 
 
 class SparseColumn(Column):
@@ -86,12 +95,13 @@ def paths(*headings: str) -> list[Heading]:
 
 def modules(*headings: str) -> list[Heading]:
     """Columns of dotted names, which are shortened from the left."""
-    return [PathColumn(heading, sign=".") for heading in headings]
+    return [ModuleColumn(heading) for heading in headings]
 
 
 class FittedTable(Table):
     """Where it is too wide it has no lines between columns, headings of numbers are broken and text gets less
-    room. Numbers stay whole; what stands in brackets behind them may go into the next line."""
+    room. Numbers stay whole; what stands in brackets behind them may go into the next line. Where text would
+    have less than LEAST_TEXT letters a column, names in the graph are left out, and after them modules."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.__rich_measure__(console, options.update(width=UNLIMITED)).maximum > options.max_width:
@@ -99,7 +109,26 @@ class FittedTable(Table):
             for column in self.columns:
                 if column.justify == "right":
                     _keep_whole(column)
+            for spare in (SparseColumn, ModuleColumn):
+                if self._least_width() > options.max_width:
+                    self.columns = [column for column in self.columns if not isinstance(column, spare)]
+            for index, column in enumerate(self.columns):
+                column._index = index
         yield from super().__rich_console__(console, options)
+
+    def _least_width(self) -> int:
+        """With whole numbers, and LEAST_TEXT letters for each text that is as long."""
+        texts = [column for column in self.columns if column.justify != "right"]
+        longest = [
+            max(cell_len(str(column.header)), *(cell_len(_plain(cell)) for cell in column.cells), 0)
+            for column in texts
+        ]
+        whole = sum(column.min_width or 0 for column in self.columns if column.justify == "right")
+        return whole + sum(min(width, LEAST_TEXT) for width in longest) + len(self.columns) - 1
+
+
+def _plain(cell: RenderableType) -> str:
+    return cell.path if isinstance(cell, PathText) else str(cell)
 
 
 def _keep_whole(column: Column) -> None:
@@ -141,7 +170,7 @@ def make_table(
     Rich's tables take."""
     headings, rows = list(map(_column, columns)), list(rows)
     kept = [
-        not isinstance(heading, SparseColumn) or any(row[at] for row in rows if len(row) > at)
+        not isinstance(heading, SparseColumn | PathColumn) or any(row[at] for row in rows if len(row) > at)
         for at, heading in enumerate(headings)
     ]
     table = FittedTable(*compress(headings, kept), title_justify="left", caption_justify="left", **look)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from memplan_engine.cli.output import as_text
-from memplan_engine.reporters.rich_tables import make_table, numbers, paths, shorten_path
+from memplan_engine.reporters.rich_tables import in_graph, make_table, modules, numbers, paths, shorten_path
 from tests import ROOT
 
 GPT2 = str(ROOT / "example_graphs" / "gpt2.json")
@@ -43,6 +43,20 @@ def test_at_80_columns_paths_are_shortened_and_numbers_stay_whole():
     for whole in ("99.66 MiB", "(104,499,200 B)", "1,234,567", "modeling_gpt2.py:282"):
         assert any(whole in line for line in lines), narrow
     assert SOURCE not in narrow
+
+
+def test_where_there_is_little_room_names_in_the_graph_go_first_then_modules():
+    columns = ("buffer", *in_graph(), *numbers("size"), *modules("module"), *paths("source"))
+    row = ("h.0.mlp.c_fc · addmm", "embedding_dense_backward_1", "12 MiB", "transformer.h.0.mlp", SOURCE)
+    heads = {}
+    for width in (200, 70, 60, 50):
+        text = as_text([make_table(columns, [row])], width)
+        heads[width] = [name for name in ("in graph", "module", "source") if name in text]
+        assert "12 MiB" in text
+    assert heads == {
+        200: ["in graph", "module", "source"], 70: ["in graph", "module", "source"],
+        60: ["module", "source"], 50: ["source"],
+    }  # fmt: skip
 
 
 def test_all_buffers_as_a_table_and_for_machines(memplan, tmp_path):
