@@ -144,18 +144,15 @@ def make_message(
     serial: int,
     color: NDArray[np.uint8],
     palette: Sequence[tuple[str, str]],
-    called: Sequence[str] = (),
     exercise: dict[str, Any] | None = None,
 ) -> bytes:
-    """`trace` with what the page says of it: the mode, the step (0 …) to begin at, the colours, and by what
-    other names the buffers are found, one each or none at all."""
+    """`trace` with what the page says of it: the mode, the step (0 …) to begin at and the colours."""
     view = {
         "mode": str(mode),
         "step": step,
         "serial": serial,
         "color": color.tolist(),
         "palette": [list(pair) for pair in palette],
-        "called": list(called),
         "exercise": exercise,
     }
     return b'{"view":' + _encode(view) + b',"trace":' + trace + b"}"

@@ -14,7 +14,6 @@ from memplan_dashboard.session.documents import Document
 from memplan_dashboard.widgets.controls import bound, chooses, not_listed, pick_key
 
 from memplan_engine import Problem, finder, make_exercise, make_replay, replayable
-from memplan_engine.analysis.buffer_names import buffer_names
 from memplan_engine.plotting.colouring import CATEGORIES, Colouring, by_kind
 from memplan_engine.replay.finder import found_by
 from memplan_engine.replay.recorded import MOST_BUFFERS as MOST_IN_A_TREE
@@ -165,7 +164,6 @@ def make_scene(document: Document, decider: Decider, mode: Mode) -> Scene:
         serial=begun.serial,
         color=colouring.index,
         palette=colouring.palette,
-        called=buffer_names(document.problem),
         exercise=exercise,
     )
     return Scene(message, begun.serial, trace.steps, note)

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from memplan_engine.analysis.buffer_names import buffer_names
 from memplan_engine.errors import InputError, PlanError
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
@@ -173,7 +174,7 @@ def _conflicts(problem: Problem, column: Ints, rows: Ints) -> tuple[Conflict, ..
 def _sentence(
     exercise: Exercise, column: Ints, conflicts: tuple[Conflict, ...], misaligned: Ints, displaced: Ints
 ) -> str:
-    problem, names = exercise.problem, exercise.problem.names
+    problem, names = exercise.problem, buffer_names(exercise.problem)
     if conflicts:
         worst = conflicts[0]
         when = format_span(worst.start, worst.end)
@@ -256,12 +257,12 @@ def agrees(step: Step, offset: int) -> Judgement:
         return _object(step, offset)
     if problem.fixed[step.buffer] != FREE:
         at = format_bytes(step.offset)
-        return Judgement(Agreement.FIXED, f"No: {step.name} has the fixed offset {at}.")
+        return Judgement(Agreement.FIXED, f"No: {step.label} has the fixed offset {at}.")
     alignment = int(problem.alignment[step.buffer])
     if offset % alignment:
         near = offset - offset % alignment
         explanation = (
-            f"No: offsets of {step.name} are multiples of {alignment:,} B; the next one below is {near:,} B."
+            f"No: offsets of {step.label} are multiples of {alignment:,} B; the next one below is {near:,} B."
         )
         return Judgement(Agreement.MISALIGNED, explanation)
     met = in_the_way(step, offset)
@@ -294,7 +295,7 @@ def in_the_way(step: Step, offset: int) -> tuple[int, ...]:
 
 
 def _overlapping(step: Step, offset: int, met: tuple[int, ...]) -> str:
-    names = step.replay.problem.names
+    names = step.replay.labels
     others = f" and {len(met) - 1} more" if len(met) > 1 else ""
     sentence = f"No: there it overlaps {names[met[0]]}{others}, alive at the same time."
     hole = next((hole for hole in step.holes if hole.short and _holds(hole, offset, 1)), None)

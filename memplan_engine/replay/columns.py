@@ -46,6 +46,7 @@ def replay_summary(replay: Replay, sentences: bool = True) -> dict[str, Any]:
         ],
         "buffers": {
             "name": list(problem.names),
+            "label": list(replay.labels),
             **{key: getattr(problem, key).tolist() for key in ("start", "end", "size")},
             "key": [key.values.tolist() for key in replay.keys],
             "object": None if plan.objects is None else plan.objects.tolist(),
@@ -64,6 +65,7 @@ def step_summary(step: Step) -> dict[str, Any]:
         "step": step.number,
         **claim_summary(problem),
         "buffer": step.name,
+        "label": step.label,
         "offset": step.offset,
         "key": dict(step.key),
         "alive": [problem.names[buffer] for buffer in step.alive],

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from memplan_engine.analysis.buffer_names import buffer_names
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Ints, Problem
 from memplan_engine.strategies.constructive.orders import FitRule, Key
@@ -224,6 +225,11 @@ class Step:
         return self.replay.problem.names[self.buffer] if self.buffer != NOBODY else ""
 
     @property
+    def label(self) -> str:
+        """The buffer as people know it, module first."""
+        return self.replay.labels[self.buffer] if self.buffer != NOBODY else ""
+
+    @property
     def hole(self) -> Hole | None:
         """The hole that was taken; None where none was, or none was asked for."""
         return next((hole for hole in self.holes if hole.verdict is Verdict.TAKEN), None)
@@ -269,6 +275,11 @@ class ReplayColumns:
     def problem(self) -> Problem:
         """What was planned."""
         return self.plan.problem
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The buffers as people know them, module first."""
+        return buffer_names(self.problem)
 
     def placed_at(self, step: int) -> Ints:
         """The offset of each buffer after `step`, UNPLACED for those to come; −1 for before the first.

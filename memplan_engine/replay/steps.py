@@ -37,7 +37,7 @@ def sentence(step: Step) -> str:
     if step.node is not None:
         return f"{_node_decision(step, step.node)} {_node_outcome(step, step.node)}"
     if problem.fixed[step.buffer] != FREE:
-        return f"{step.name} has a fixed offset, and those come first. {_outcome(step)}"
+        return f"{step.label} has a fixed offset, and those come first. {_outcome(step)}"
     parts = [_opening(step)]
     if replay.family is Family.NO_REUSE:
         parts.append("It goes behind all that came before it.")
@@ -64,7 +64,7 @@ def _count(number: int, one: str, many: str = "") -> str:
 
 def _opening(step: Step) -> str:
     keys = step.replay.keys
-    text = f"{step.name} comes {ordinal(step.number + 1)} of {len(step.replay):,}"
+    text = f"{step.label} comes {ordinal(step.number + 1)} of {len(step.replay):,}"
     if not keys or step.replay.family is Family.NO_REUSE:
         return f"{text}."
     then = keys[0].joint and keys[0].joint + keys[1].words(step.buffer)
@@ -154,8 +154,8 @@ def _scanning(step: Step) -> str:
         return f"{first}No active buffer that ends later is large enough to give way: it goes to the end."
     mover, to = step.moved
     return (
-        f"{first}Of the active buffers that are large enough {problem.names[mover]} ends last, at step "
-        f"{int(problem.end[mover]):,}: it moves to {format_bytes(to)}, and {step.name} takes its place."
+        f"{first}Of the active buffers that are large enough {step.replay.labels[mover]} ends last, at step "
+        f"{int(problem.end[mover]):,}: it moves to {format_bytes(to)}, and {step.label} takes its place."
     )
 
 
@@ -195,28 +195,28 @@ def _node_decision(step: Step, node: Node) -> str:
         return f"Is there a placement within {format_bytes(node.capacity)}?"
     at = format_bytes(node.offset)
     if node.kind is Kind.PLACE:
-        return f"{step.name} at its low, {at}."
+        return f"{step.label} at its low, {at}."
     if node.kind is Kind.FORCED:
         return (
-            f"{step.name} at its low, {at}, and nowhere else need be tried: what is left beside it lives "
+            f"{step.label} at its low, {at}, and nowhere else need be tried: what is left beside it lives "
             "within its lifetime and lies no lower."
         )
     if node.outcome is Outcome.NOTHING_BELOW:
-        return f"{step.name} not at its low."
-    return f"{step.name} not at its low: it rests on another buffer, at {at} or higher."
+        return f"{step.label} not at its low."
+    return f"{step.label} not at its low: it rests on another buffer, at {at} or higher."
 
 
 def _node_outcome(step: Step, node: Node) -> str:
-    names, capacity = step.replay.problem.names, format_bytes(node.capacity)
+    labels, capacity = step.replay.labels, format_bytes(node.capacity)
     if node.outcome is Outcome.SOLVED:
         return f"Solved: every buffer has its offset, within {capacity}."
     if node.outcome is Outcome.TOO_FULL:
         return f"Refuted: what is alive at step {node.step:,} then needs {format_bytes(node.bound)}."
     if node.outcome is Outcome.PAST_LATEST:
-        return f"Refuted: that lifts {names[node.blocked]} so high that it would end above {capacity}."
+        return f"Refuted: that lifts {labels[node.blocked]} so high that it would end above {capacity}."
     if node.outcome is Outcome.EXCHANGED:
         return (
-            f"Refuted: {names[node.blocked]} could then rest on {step.name} alone, and all is as good with "
+            f"Refuted: {labels[node.blocked]} could then rest on {step.label} alone, and all is as good with "
             "the two exchanged."
         )
     if node.outcome is Outcome.NOTHING_BELOW:

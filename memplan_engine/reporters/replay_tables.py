@@ -5,7 +5,6 @@ from __future__ import annotations
 from rich.console import RenderableType
 from rich.table import Table
 
-from memplan_engine.analysis.buffer_names import buffer_names
 from memplan_engine.problem import FREE
 from memplan_engine.replay.replay_values import Hole, SharedObject, Step
 from memplan_engine.replay.steps import Replay
@@ -38,7 +37,7 @@ def replay_tables(replay: Replay, every_row: bool = False) -> list[RenderableTyp
 
 def _decisions(replay: Replay, shown: int, title: str) -> Table:
     key = replay.keys[0].name if replay.keys else "order"
-    by_size, labels = key == "size", buffer_names(replay.problem)
+    by_size, labels = key == "size", replay.labels
     headings = ("size", *(() if by_size else (key,)), "offset")
     columns = ("no.", "buffer", *in_graph(), *numbers(*headings), "because", *numbers("arena"))
     rows = (
@@ -63,7 +62,7 @@ def _because(step: Step) -> str:
         return f"joins object {joined.number}" if joined else f"new object {step.object}"
     if step.moved is not None:
         mover, to = step.moved
-        return f"in the place of {step.replay.problem.names[mover]}, which moves to {format_bytes(to)}"
+        return f"in the place of {step.replay.labels[mover]}, which moves to {format_bytes(to)}"
     if step.replay.problem.fixed[step.buffer] != FREE:
         return "fixed offset"
     if step.hole is None:
@@ -80,7 +79,7 @@ def _nodes(replay: Replay, shown: int, title: str) -> Table:
         step = replay.steps[number]
         node = step.node
         assert node is not None
-        decision = f"{node.kind} {step.name} at {format_bytes(node.offset)}" if step.name else str(node.kind)
+        decision = f"{node.kind} {step.label} at {format_bytes(node.offset)}" if step.name else str(node.kind)
         cells = (
             f"{number + 1:,}",
             f"{node.parent + 1:,}" if node.parent >= 0 else "",
@@ -100,8 +99,9 @@ def step_tables(step: Step) -> list[RenderableType]:
     rows = [("decision", f"{step.number + 1:,} of {len(replay):,}, {replay.plan.strategy}")]
     if step.name:
         size, start, end = (int(getattr(problem, key)[step.buffer]) for key in ("size", "start", "end"))
+        known = f" ({step.name} in the graph)" if step.name != step.label else ""
         rows += [
-            ("buffer", f"{step.name}, {exact(size)}, live in {format_span(start, end)}"),
+            ("buffer", f"{step.label}{known}, {exact(size)}, live in {format_span(start, end)}"),
             ("offset", exact(step.offset)),
         ]
     if step.node is not None:

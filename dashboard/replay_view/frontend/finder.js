@@ -1,4 +1,4 @@
-// The field that finds a buffer, by its name or by what else it is called, and goes to its decision.
+// The field that finds a buffer, as people know it or by its name in the graph, and goes to its decision.
 
 import { element } from "../../plan_view/frontend/element.js";
 
@@ -22,10 +22,10 @@ export class Finder {
     });
   }
 
-  /** Look among the buffers of `trace`; `called` has another name for each, or none at all. */
-  load(trace, called) {
+  /** Look among the buffers of `trace`. */
+  load(trace) {
     this.trace = trace;
-    this.texts = trace.buffers.name.map((name, each) => [name, called[each] ?? ""]);
+    this.texts = trace.buffers.label.map((label, each) => [label, trace.buffers.name[each]]);
     this.lower = this.texts.map((names) => names.join("\n").toLowerCase());
     this.field.value = "";
     this.look();
@@ -35,7 +35,7 @@ export class Finder {
   matches() {
     const wanted = this.field.value.trim();
     if (!wanted) return [];
-    const own = this.trace.buffers.name.indexOf(wanted);
+    const own = this.texts.findIndex((texts) => texts.includes(wanted));
     const sought = wanted.toLowerCase();
     const hit = own >= 0 ? (buffer) => buffer === own : (buffer) => buffer >= 0 && this.lower[buffer].includes(sought);
     return [...this.trace.steps.buffer.keys()].filter((step) => hit(this.trace.steps.buffer[step]));
@@ -45,10 +45,11 @@ export class Finder {
     const steps = this.matches();
     const buffers = [...new Set(steps.map((step) => this.trace.steps.buffer[step]))].slice(0, MOST_OFFERED);
     this.offers.replaceChildren(...buffers.map((buffer) => {
-      const [value, label] = this.texts[buffer];
-      return Object.assign(document.createElement("option"), { value, label: label ? `${value} (${label})` : value });
+      const [value, name] = this.texts[buffer];
+      const label = name === value ? value : `${value} (${name})`;
+      return Object.assign(document.createElement("option"), { value, label });
     }));
-    const chosen = buffers.length === 1 && this.texts[buffers[0]][0] === this.field.value.trim();
+    const chosen = buffers.length === 1 && this.texts[buffers[0]].includes(this.field.value.trim());
     if (chosen) this.go(steps[0]);
     this.tell(steps);
   }

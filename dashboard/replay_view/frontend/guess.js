@@ -10,11 +10,11 @@ export function judgeGuess(trace, step, offset) {
   const said = trace.steps.sentence[step];
   const goes = trace.steps.offset[step];
   if (offset === goes) return agreed(said);
-  if (trace.fixed[own] >= 0) return refused(`No: ${trace.buffers.name[own]} has the fixed offset ${formatBytes(goes)}.`);
+  if (trace.fixed[own] >= 0) return refused(`No: ${trace.buffers.label[own]} has the fixed offset ${formatBytes(goes)}.`);
   const alignment = trace.alignment[own];
   if (offset % alignment) {
     const near = offset - (offset % alignment);
-    return refused(`No: offsets of ${trace.buffers.name[own]} are multiples of ${formatCount(alignment)} B; `
+    return refused(`No: offsets of ${trace.buffers.label[own]} are multiples of ${formatCount(alignment)} B; `
       + `the next one below is ${formatCount(near)} B.`);
   }
   const met = inTheWay(trace, step, offset);
@@ -66,7 +66,7 @@ export function sharesBytes(trace, one, oneAt, other, otherAt) {
 
 function overlapping(trace, step, offset, met) {
   const others = met.length > 1 ? ` and ${met.length - 1} more` : "";
-  const told = `No: there it overlaps ${trace.buffers.name[met[0]]}${others}, alive at the same time.`;
+  const told = `No: there it overlaps ${trace.buffers.label[met[0]]}${others}, alive at the same time.`;
   const hole = trace.holesAt(step).find((each) => each.short && each.low <= offset
     && (each.high === OPEN || offset < each.high));
   if (!hole || hole.size === null) return told;

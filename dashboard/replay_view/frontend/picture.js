@@ -52,7 +52,7 @@ function drawPlaced(ctx, frame, { trace, rgbOf }, placed, paleOf, theme) {
     const box = boxOf(frame, start[piece], end[piece], placed[each] + low[piece], placed[each] + high[piece]);
     fillBox(ctx, box, paled(rgbOf(each), theme, pale));
     if (box.h >= 13 && box.w >= 30) {
-      nameBox(ctx, box, trace.buffers.name[each], pale > theme.near ? theme.muted : theme.text, theme);
+      nameBox(ctx, box, trace.buffers.label[each], pale > theme.near ? theme.muted : theme.text, theme);
     }
   }
 }
@@ -66,7 +66,7 @@ function drawCurrent(ctx, frame, { trace, rgbOf, inkOf }, own, offset, theme) {
     const box = broad(boxOf(frame, start[piece], end[piece], offset + low[piece], offset + high[piece]));
     fillBox(ctx, box, paled(rgbOf(own), theme, 0));
     outline(ctx, box, theme.text, box.w > LEAST && box.h > LEAST ? 2 : 1);
-    const name = `${trace.buffers.name[own]} · ${formatBytes(trace.buffers.size[own])}`;
+    const name = `${trace.buffers.label[own]} · ${formatBytes(trace.buffers.size[own])}`;
     nameBox(ctx, box, name, inkOf(own), theme, true);
     first = first ?? box;
   }

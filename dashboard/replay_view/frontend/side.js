@@ -55,10 +55,11 @@ export class Side {
       this.heading.textContent = `Within ${formatBytes(trace.tree.capacity[step])}?`;
       return;
     }
-    const { name, size, start, end } = trace.buffers;
-    element("span", "name", this.heading, name[own]);
+    const { name, label, size, start, end } = trace.buffers;
+    element("span", "name", this.heading, label[own]);
+    const known = name[own] === label[own] ? "" : ` · ${name[own]} in the graph`;
     element("span", "detail", this.heading,
-      `${formatBytes(size[own])}, alive in ${span(start[own], end[own])}`);
+      `${formatBytes(size[own])}, alive in ${span(start[own], end[own])}${known}`);
   }
 
   figures(pairs) {
@@ -97,7 +98,7 @@ export class Side {
     element("h4", "", this.looked, alive.length ? `Active set, ${counted(alive.length, "buffer")}` : "Active set: empty");
     const chips = element("p", "chips", this.looked);
     for (const each of alive.slice(0, MOST_CHIPS)) {
-      element("span", "chip", chips, `${trace.buffers.name[each]} until ${trace.buffers.end[each]}`);
+      element("span", "chip", chips, `${trace.buffers.label[each]} until ${trace.buffers.end[each]}`);
     }
     if (alive.length > MOST_CHIPS) element("span", "rest", chips, `and ${alive.length - MOST_CHIPS} more`);
   }
@@ -113,10 +114,9 @@ function figuresOf(trace, step) {
   const arena = trace.steps.arena[step];
   const grown = arena - trace.arenaBefore(step);
   const left = trace.steps.bytes_left[step];
-  const inOrder = trace.tree ? "Bytes to place" : "Bytes of order left";
   const facts = [
     ["Arena so far", formatBytes(arena), grown > 0 ? `+${formatBytes(grown)}` : `of ${formatBytes(trace.arena_bytes)}`],
-    [inOrder, formatBytes(left), ""],
+    ["Bytes still to place", formatBytes(left), ""],
   ];
   if (trace.tree) {
     const { bound, outcome, outcomes, capacity } = trace.tree;

@@ -133,7 +133,7 @@ function nodeLabel(trace, node) {
   const { tree, steps, buffers } = trace;
   const kind = tree.kinds[tree.kind[node]];
   if (kind === "root") return `≤ ${formatBytes(tree.capacity[node])}?`;
-  const name = buffers.name[steps.buffer[node]];
+  const name = buffers.label[steps.buffer[node]];
   const short = name.length > 8 ? `${name.slice(0, 7)}…` : name;
   return kind === "lift" ? `${short} ↑` : `${short} @ ${formatBytes(steps.offset[node])}`;
 }

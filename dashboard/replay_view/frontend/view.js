@@ -106,7 +106,7 @@ export class ReplayView {
     this.root.dataset.mode = view.mode;
     this.player.root.hidden = this.mode === "exercise";
     this.player.load(trace.count, view.step, trace.tree ? "node" : "decision");
-    this.finder.load(trace, view.called);
+    this.finder.load(trace);
     this.side.showCode(trace.code);
     this.tree = trace.tree ? arrangeTree(trace.tree) : null;
     this.treeBox.hidden = !this.tree;
@@ -212,8 +212,8 @@ export class ReplayView {
 
   nameOf(buffer) {
     if (buffer < 0) return "";
-    const { name, size } = this.trace.buffers;
-    return `${name[buffer]} · ${formatBytes(size[buffer])} at ${formatBytes(this.trace.placedAt(this.step)[buffer])}`;
+    const { label, size } = this.trace.buffers;
+    return `${label[buffer]} · ${formatBytes(size[buffer])} at ${formatBytes(this.trace.placedAt(this.step)[buffer])}`;
   }
 
   dispose() {

@@ -54,7 +54,7 @@ def teaching(name):
 class View:
     """The component on a page of its own."""
 
-    def __init__(self, page, replay, mode=Mode.REPLAY, step=0, called=()):
+    def __init__(self, page, replay, mode=Mode.REPLAY, step=0):
         self.page, self.replay = page, replay
         problem = replay.problem
         exercise = exercise_values(make_exercise(problem), "key") if mode is Mode.EXERCISE else None
@@ -66,7 +66,6 @@ class View:
             serial=1,
             color=index,
             palette=CATEGORIES,
-            called=called,
             exercise=exercise,
         ).decode()
         page.evaluate(MOUNT, [script() + INNER, styles(), text])
@@ -102,9 +101,9 @@ class View:
 
 @pytest.fixture
 def open_view(open_page, dashboard_url):
-    def open_one(replay, mode=Mode.REPLAY, step=0, called=(), **options):
+    def open_one(replay, mode=Mode.REPLAY, step=0, **options):
         tab = open_page(f"{dashboard_url}/_stcore/health", **options)
-        return View(tab.page, replay, mode, step, called)
+        return View(tab.page, replay, mode, step)
 
     return open_one
 
@@ -404,15 +403,19 @@ def test_in_the_dashboard_keys_step_and_the_url_follows(open_page, dashboard_url
 
 def test_a_buffer_is_found_by_its_name_and_by_a_click(open_view):
     replay = make_replay(load(PATH / "gpt2.json"), "greedy_by_size")
-    view = open_view(replay, called=[f"h.{each // 18} · op" for each in range(len(replay.problem))])
+    view = open_view(replay)
     steps = {step.name: step.number + 1 for step in replay.steps}
+    assert view.page.locator(".heading .name").inner_text() == "h.0.mlp.c_fc · addmm"
+    assert view.sentence.startswith("h.0.mlp.c_fc · addmm comes 1st of 217 by size")
     field = view.page.get_by_label("Find a buffer")
     field.fill("mul_7")
     assert view.step == steps["mul_7"] > 1
     assert view.page.locator(".place").inner_text() == f"decision {view.step} of {len(replay)}"
-    sixth = [step.number + 1 for step in replay.steps if 6 * 18 <= step.buffer < 7 * 18]
+    field.fill("h.1.mlp.act · tanh")
+    assert view.step == next(step.number + 1 for step in replay.steps if step.label == "h.1.mlp.act · tanh")
+    sixth = [step.number + 1 for step in replay.steps if step.label.startswith("h.6.attn ·")]
     view.page.keyboard.press("Home")
-    field.fill("H.6 ·")
+    field.fill("H.6.attn ·")
     visited = []
     for _ in (*sixth, sixth[0]):
         field.press("Enter")
