@@ -94,7 +94,7 @@ ROOMS: dict[str, str] = {
         "errors callers recordings formats.allocator_files torch_capture torch_capture.training runtime"
     ),
     "runtime.recorder": (
-        "errors system callers graph recordings formats.memplan_json torch_capture "
+        "kernels errors system callers graph recordings formats.memplan_json torch_capture "
         "torch_capture.training runtime runtime.observer"
     ),
     "runtime.slab": (

@@ -24,7 +24,7 @@ from memplan_engine.recordings.allocator_recording import (
     Snapshot,
     checked_events,
 )
-from memplan_engine.recordings.observed_flow import BEFORE, HELD, Flow
+from memplan_engine.recordings.observed_flow import BEFORE, HELD, Flow, counted
 
 CPU = -1
 """The number of the device that is no accelerator."""
@@ -213,7 +213,7 @@ def flow_changes(flow: Flow, ops: ObservedOps) -> Rows:
     run made comes while its maker runs, and goes after the op that was the last to have begun, all at places
     of their own."""
     storages = flow.storages
-    made = np.flatnonzero((storages.maker != BEFORE) & (storages.nbytes > 0))
+    made = np.flatnonzero((storages.maker != BEFORE) & (storages.nbytes > 0) & counted(storages))
     gone = made[storages.released[made] != HELD]
     sizes = storages.nbytes[made]
     place = np.zeros(len(storages), dtype=np.int64)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memplan_engine.graph import Source
 from memplan_engine.problem import Ints
@@ -107,22 +108,32 @@ def made_by_op(maker: Ints, ops: int) -> Numbers:
     return tuple(map(tuple, made))
 
 
+def counted(storages: ObservedStorages) -> NDArray[np.bool_]:
+    """Which of the storages figures are of: those of the accelerators, where a run has any, else all."""
+    on_device: NDArray[np.bool_] = storages.device >= 0
+    return on_device if on_device.any() else np.ones(len(storages), dtype=bool)
+
+
 def state_bytes(flow: Flow) -> int:
     """Bytes of weights, buffers and what optimizers keep, as they were before the run."""
     storages = flow.storages
     return sum(
         nbytes
-        for nbytes, category, maker in zip(
-            storages.nbytes.tolist(), storages.categories, storages.maker.tolist(), strict=True
+        for nbytes, category, maker, counts in zip(
+            storages.nbytes.tolist(),
+            storages.categories,
+            storages.maker.tolist(),
+            counted(storages).tolist(),
+            strict=True,
         )
-        if category in KEPT and maker == BEFORE
+        if category in KEPT and maker == BEFORE and counts
     )
 
 
 def flow_alive(flow: Flow) -> Ints:
     """The bytes alive during each op of storages that the run made, weights and inputs not among them."""
     storages, n = flow.storages, len(flow.stages)
-    made = storages.maker != BEFORE
+    made = (storages.maker != BEFORE) & counted(storages)
     change = np.zeros(n + 1, dtype=np.int64)
     np.add.at(change, storages.maker[made], storages.nbytes[made])
     gone = made & (storages.released != HELD)

@@ -7,6 +7,8 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 from math import prod
 
+import numpy as np
+
 from memplan_engine.errors import InputError
 from memplan_engine.graph import (
     Graph,
@@ -18,7 +20,15 @@ from memplan_engine.graph import (
     storage_role,
 )
 from memplan_engine.recordings.observation import Observation
-from memplan_engine.recordings.observed_flow import BEFORE, HELD, KEPT, Flow, ObservedStorages, Stage
+from memplan_engine.recordings.observed_flow import (
+    BEFORE,
+    HELD,
+    KEPT,
+    Flow,
+    ObservedStorages,
+    Stage,
+    counted,
+)
 from memplan_engine.scope import Scope
 
 AGAIN = "recompute."
@@ -31,8 +41,9 @@ def observation_graph(observation: Observation) -> Graph:
 
     What was there before the run is CONSTANT (weights and what optimizers keep) or INPUT; what is there at
     the end is returned; all else is held by the op after which it went. So the peak of the buffers of this
-    graph, in its order, is that of the run. Ops of a training step have phases; what a checkpoint runs again
-    belongs to the backward pass, and is called "recompute.…" after the op of the forward pass.
+    graph, in its order, is that of the run. Of a run on an accelerator it has the storages that lie there.
+    Ops of a training step have phases; what a checkpoint runs again belongs to the backward pass, and is
+    called "recompute.…" after the op of the forward pass.
 
     Raises
     ------
@@ -45,6 +56,7 @@ def observation_graph(observation: Observation) -> Graph:
     ops = _op_names(observation, flow)
     names = _storage_names(flow.storages, ops)
     storages = flow.storages
+    there = [names[number] for number in np.flatnonzero(counted(storages)).tolist()]
     before = [number for number in range(len(names)) if storages.maker[number] == BEFORE]
     constants = {names[number] for number in before if storages.categories[number] in KEPT}
     inputs = {names[number] for number in before} - constants
@@ -53,6 +65,7 @@ def observation_graph(observation: Observation) -> Graph:
         for number, name in enumerate(names)
         if storages.maker[number] != BEFORE and storages.released[number] == HELD
     }
+    kept = frozenset(there)
     owned = {"inputs": inputs, "constants": constants, "outputs": outputs}
     released = [int(op) for op in storages.released]
     made = [
@@ -63,13 +76,14 @@ def observation_graph(observation: Observation) -> Graph:
             held_by="" if released[number] == HELD or number in before else ops[released[number]],
         )
         for number, name in enumerate(names)
+        if name in kept
     ]
-    in_order = {kind: tuple(name for name in names if name in those) for kind, those in owned.items()}
+    in_order = {kind: tuple(name for name in there if name in those) for kind, those in owned.items()}
     graph = Graph(
         observation.name,
         tuple(made),
-        tuple(_tensor(name, number, storages) for number, name in enumerate(names)),
-        tuple(_ops(observation, flow, ops, names)),
+        tuple(_tensor(name, number, storages) for number, name in enumerate(names) if name in kept),
+        tuple(_ops(observation, flow, ops, names, kept)),
         in_order["inputs"],
         in_order["outputs"],
         in_order["constants"],
@@ -78,16 +92,22 @@ def observation_graph(observation: Observation) -> Graph:
     return check_graph(graph, observation.name)
 
 
-def _ops(observation: Observation, flow: Flow, ops: list[str], names: list[str]) -> Iterator[Op]:
-    """The ops, called `ops`, on tensors called `names`."""
+def _ops(
+    observation: Observation, flow: Flow, ops: list[str], names: list[str], kept: frozenset[str]
+) -> Iterator[Op]:
+    """The ops, called `ops`, on those of the tensors called `names` that are `kept`."""
+
+    def tensors(numbers: tuple[int, ...]) -> tuple[str, ...]:
+        return tuple(names[number] for number in numbers if names[number] in kept)
+
     trains = any(stage is not Stage.FORWARD for stage in flow.stages)
     for number, name in enumerate(ops):
         yield Op(
             name,
             observation.ops.kinds[number],
-            tuple(names[each] for each in flow.reads[number]),
-            tuple(names[each] for each in flow.makes[number]),
-            tuple(names[each] for each in flow.writes[number]),
+            tensors(flow.reads[number]),
+            tensors(flow.makes[number]),
+            tensors(flow.writes[number]),
             flow.modules[number],
             flow.source_of(number),
             phase=_phase(flow.stages[number]) if trains else None,

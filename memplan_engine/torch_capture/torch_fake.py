@@ -88,6 +88,13 @@ def part_of_path(part: Any) -> str:
     return str(next(getattr(part, kind) for kind in ("key", "idx", "name") if hasattr(part, kind)))
 
 
+def on_host(leaf: Any) -> Any:
+    """`leaf`; where it is an accelerator, the CPU: values are worked out there."""
+    import torch
+
+    return torch.device("cpu") if isinstance(leaf, torch.device) and leaf.type == "cuda" else leaf
+
+
 def storage_of(tensor: torch.Tensor) -> int:
     """What tells the storage of `tensor` from others, as long as it is there."""
     return int(tensor.untyped_storage()._cdata)
@@ -135,10 +142,11 @@ def fake_view(
 
 class FakeTwins:
     """Makes fake tensors of `mode` after real, meta or fake ones. The twins of tensors that share a
-    storage share one too: tied weights stay tied. Those of meta tensors claim to lie on `meta_device`."""
+    storage share one too: tied weights stay tied. Those of meta tensors claim to lie on `meta_device`, or all
+    of them on `device`."""
 
-    def __init__(self, mode: FakeTensorMode, meta_device: str = "meta") -> None:
-        self.mode, self.meta_device = mode, meta_device
+    def __init__(self, mode: FakeTensorMode, meta_device: str = "meta", device: str = "") -> None:
+        self.mode, self.meta_device, self.device = mode, meta_device, device
         self._twins: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._storages: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
 
@@ -177,12 +185,18 @@ class FakeTwins:
             [concrete(size) for size in tensor.shape],
             [concrete(stride) for stride in tensor.stride()],
             concrete(tensor.storage_offset()),
-            torch.device(self.meta_device) if tensor.device.type == "meta" else tensor.device,
+            self._device_of(tensor),
         )
         if isinstance(tensor, torch.nn.Parameter):
             with self.mode:
                 return torch.nn.Parameter(fake, requires_grad=tensor.requires_grad)
         return fake
+
+    def _device_of(self, tensor: torch.Tensor) -> torch.device:
+        import torch
+
+        claimed = self.device or (self.meta_device if tensor.device.type == "meta" else "")
+        return torch.device(claimed) if claimed else tensor.device
 
     def _storage(self, tensor: torch.Tensor) -> torch.UntypedStorage:
         try:

@@ -173,18 +173,23 @@ def _try(
 
 
 def _write(outcome: RunOutcome, trace: Path | None, observation: Path | None, output: Path | None) -> None:
+    from memplan_engine.formats.memplan_json.run_files import write_run
+
+    _write_observation(outcome.observation, trace, observation)
+    if output:
+        write_run(outcome.run, output)
+
+
+def _write_observation(observation: Observation, trace: Path | None, output: Path | None) -> None:
     from memplan_engine.formats.memplan_json.observation_file import (
         write_observation,
         write_observation_trace,
     )
-    from memplan_engine.formats.memplan_json.run_files import write_run
 
     if trace:
-        write_observation_trace(outcome.observation, trace)
-    if observation:
-        write_observation(outcome.observation, observation)
+        write_observation_trace(observation, trace)
     if output:
-        write_run(outcome.run, output)
+        write_observation(observation, output)
 
 
 def _show(outcome: RunOutcome, as_json: bool, all_rows: bool) -> None:
@@ -196,6 +201,13 @@ def _show(outcome: RunOutcome, as_json: bool, all_rows: bool) -> None:
 
 FAKE = Annotated[
     bool, typer.Option("--fake", help="Predict the run on fake tensors: no weights, no computation.")
+]
+
+
+DEVICE = Annotated[str, typer.Option(help="With --fake: cpu or cuda, which need not be there.")]
+ARCH = Annotated[
+    str | None,
+    typer.Option(help="With --device cuda: its architecture, sm80 (default: sm90).", show_default=False),
 ]
 
 
@@ -228,6 +240,8 @@ def observe(
         float | None, typer.Option(help="Time limit of a script (default: 600).", show_default=False)
     ] = None,
     all_rows: ALL_ROWS = False,
+    device: DEVICE = "cpu",
+    arch: ARCH = None,
 ) -> None:
     """Run a model eagerly and record every allocation, even if it cannot be exported.
 
@@ -241,24 +255,19 @@ def observe(
     require_torch("observing a model")
     step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
     check_targets((".json",), None, trace, output)
-    from memplan_engine.formats.memplan_json.observation_file import (
-        write_observation,
-        write_observation_trace,
-    )
+    if not fake and (device != "cpu" or arch is not None):
+        raise InputError("--device", "", f"{device!r} without --fake", "--fake: real runs are on the CPU")
     from memplan_engine.reporters.recording_tables import observation_summary, observation_tables
 
     with stages() as tell:
         if factory.endswith(".py") and fake:
-            observation = _script(factory, arguments or [], step, seconds, tell)
+            observation = _script(factory, arguments or [], step, seconds, (device, arch), tell)
         elif arguments or seconds is not None:
             place = "--seconds" if not arguments else " ".join(arguments)
             raise InputError(place, "", f"the factory {factory}", "a script, script.py, and --fake")
         else:
-            observation = _observed(factory, fake, step, seed, tell)
-    if trace:
-        write_observation_trace(observation, trace)
-    if output:
-        write_observation(observation, output)
+            observation = _observed(factory, fake, step, seed, (device, arch), tell)
+    _write_observation(observation, trace, output)
     show(as_json, lambda: observation_summary(observation), lambda: observation_tables(observation, all_rows))
 
 
@@ -267,6 +276,7 @@ def _script(
     arguments: list[str],
     step: dict[str, Any] | None,
     seconds: float | None,
+    place: tuple[str, str | None],
     tell: Callable[[str], None],
 ) -> Observation:
     """What a script allocates, predicted on fake tensors."""
@@ -275,13 +285,20 @@ def _script(
     if step is not None:
         raise InputError("--training", "", "a script", "a factory: a script trains by itself")
     tell("running the script on fake tensors")
-    return observe_script(script, arguments, seconds=SECONDS if seconds is None else seconds)
+    limit = SECONDS if seconds is None else seconds
+    return observe_script(script, arguments, seconds=limit, device=place[0], arch=place[1])
 
 
 def _observed(
-    factory: str, fake: bool, step: dict[str, Any] | None, seed: int, tell: Callable[[str], None]
+    factory: str,
+    fake: bool,
+    step: dict[str, Any] | None,
+    seed: int,
+    place: tuple[str, str | None],
+    tell: Callable[[str], None],
 ) -> Observation:
-    """What a run of the factory's model allocates, measured, or predicted on fake tensors."""
+    """What a run of the factory's model allocates, measured, or predicted on fake tensors for a device and an
+    architecture."""
     from memplan_engine.runtime.observer.observe_run import observe_model
     from memplan_engine.runtime.recorder.fake_run import observe_fake
     from memplan_engine.torch_capture.torch_factory import build_factory
@@ -290,5 +307,10 @@ def _observed(
     built = build_factory(factory, seed=seed, weights=not fake)
     tell("recording a run on fake tensors" if fake else "observing a run")
     recipe = None if step is None else built.recipe(step)
-    watch = observe_fake if fake else observe_model
-    return watch(built.model, built.args, built.kwargs, recipe=recipe, name=factory.rpartition(":")[2])
+    name = factory.rpartition(":")[2]
+    if not fake:
+        return observe_model(built.model, built.args, built.kwargs, recipe=recipe, name=name)
+    device, arch = place
+    return observe_fake(
+        built.model, built.args, built.kwargs, recipe=recipe, name=name, device=device, arch=arch
+    )

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from memplan_engine.runtime.recorder.cuda_kernels import CUDA_KERNELS
 from memplan_engine.torch_capture.torch_operators import as_on_cpu
 from memplan_engine.torch_capture.training.torch_eager_ops import workspace_bytes
 
@@ -23,8 +24,15 @@ def as_in_eager(operator: Any, value: Any, args: tuple[Any, ...], kwargs: Mappin
     """`value`, which `operator` gave under fake tensors for these arguments, as its device would have made
     it in an eager run."""
     value = as_on_cpu(operator, value, args, kwargs)
-    kernel = KERNELS["cpu"].get(operator.name())
-    return value if kernel is None else kernel(value, args, kwargs)
+    name = operator.name()
+    for device, kernels in KERNELS.items():
+        if name in kernels and _lies_on(args, device):
+            return kernels[name](value, args, kwargs)
+    return value
+
+
+def _lies_on(args: tuple[Any, ...], device: str) -> bool:
+    return any(isinstance(arg, torch.Tensor) and arg.device.type == device for arg in args)
 
 
 def _lstm_layer(value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -37,5 +45,9 @@ def _lstm_layer(value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     return (*value[:3], args[0].new_empty(nbytes, dtype=torch.uint8))
 
 
-KERNELS: dict[str, dict[str, Kernel]] = {"cpu": {"aten::mkldnn_rnn_layer": _lstm_layer}}
-"""By device, what its kernels make otherwise; tests hold each against a real run."""
+KERNELS: dict[str, dict[str, Kernel]] = {
+    "cpu": {"aten::mkldnn_rnn_layer": _lstm_layer},
+    "cuda": CUDA_KERNELS,
+}
+"""By device, what its kernels make otherwise. Tests hold each of the CPU's against a real run, and those of
+CUDA where there is one."""

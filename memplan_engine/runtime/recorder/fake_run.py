@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -15,11 +15,12 @@ import torch
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.observation import Level, Observation, flow_changes
 from memplan_engine.recordings.observed_flow import Category, flow_peak, settled_flow, step_peaks
+from memplan_engine.runtime.recorder.fake_device import current_device, observed_on, target_of
 from memplan_engine.runtime.recorder.op_origins import OpOrigins
 from memplan_engine.runtime.recorder.op_recorder import Enough, Recorder, recording, taken_for_plain
 from memplan_engine.torch_capture.capture_module import as_given, tracing
 from memplan_engine.torch_capture.torch_exporting import as_fused
-from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, fake_mode
+from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, fake_mode, patched
 from memplan_engine.torch_capture.torch_source import is_users, portable_path
 from memplan_engine.torch_capture.training.torch_eager_ops import as_eager
 from memplan_engine.torch_capture.training.torch_origins import RunningModules, who_asks
@@ -79,6 +80,8 @@ def observe_fake(
     *,
     recipe: Recipe | None = None,
     name: str | None = None,
+    device: str = "cpu",
+    arch: str | None = None,
 ) -> Observation:
     """What `observe_model` would see of an eager run, by fake tensors: nothing is exported, and nothing is
     allocated but what the Python around the tensors takes.
@@ -89,22 +92,43 @@ def observe_fake(
     `subject` and its inputs may be real, meta or fake; they are not changed. The observation has one level,
     DISPATCH, and a `flow`.
 
+    With the device "cuda" the model and its inputs lie there, whether this machine has it or not, on a card
+    of the architecture `arch` ("sm90" unless given); figures are of what lies there. Without one the run
+    takes a process of its own (`fake_device`). `flow.assumed` says what it rests on.
+
     Raises
     ------
-    InputError: what cannot be called, a recipe that makes no sense, a subject that fails on fake tensors, or
-        that asks for a value that is not known, with the line of the user's code.
+    InputError: another device or architecture, what cannot be called, a recipe that makes no sense, a subject
+        that fails on fake tensors, or that asks for a value that is not known, with the line of the user's
+        code.
     """
     label = str(name or getattr(subject, "__name__", None) or type(subject).__name__)
     if not callable(subject):
         raise InputError(label, "subject", f"a {type(subject).__name__}", "a module or a function")
+    target = target_of(device, arch, label)
+
+    def observe() -> Observation:
+        return _observed(subject, args, kwargs or {}, recipe, label)
+
+    return observed_on(target, observe, label)
+
+
+def _observed(
+    subject: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    recipe: Recipe | None,
+    label: str,
+) -> Observation:
+    """As `observe_fake`, on the device that is the current one."""
     with _faking(label, FAKEABLE) as twins:
         if isinstance(subject, torch.nn.Module):
             if recipe is not None:
-                return _step(subject, args, kwargs or {}, recipe, label, twins)
-            return _inference(subject, args, kwargs or {}, label, twins)
+                return _step(subject, args, kwargs, recipe, label, twins)
+            return _inference(subject, args, kwargs, label, twins)
         if recipe is not None:
             raise InputError(label, "recipe", "one for a function", "a module, or a function that trains")
-        call = FakeCall(torch.nn.Module(), list(args), dict(kwargs or {}), label, twins)
+        call = FakeCall(torch.nn.Module(), list(args), dict(kwargs), label, twins)
         return _FakeRun(call, label).whole(lambda: subject(*call.args, **call.kwargs), None)
 
 
@@ -114,6 +138,13 @@ def observe_whole(
     """As `observe_fake(run)`, up to the end of the step `most_steps`; errors expect what `expected` says."""
     with _faking(name, expected) as twins:
         return _FakeRun(FakeCall(torch.nn.Module(), [], {}, name, twins), name).whole(run, most_steps)
+
+
+@contextmanager
+def swapping() -> Iterator[None]:
+    """With `Module.to` for weights that somebody has weak references to, as fake tensors' mode has."""
+    with patched((torch.utils, "weakref", SimpleNamespace(getweakrefs=lambda tensor: []))):
+        yield
 
 
 @contextmanager
@@ -127,9 +158,11 @@ def _faking(label: str, expected: str) -> Iterator[FakeTwins]:
         as_fused(),
         taken_for_plain(),
         alone,
+        swapping(),
         random_state(SEED),
     ):
-        yield FakeTwins(fake_mode(unknown_sizes=False), meta_device="cpu")
+        device = "cuda:0" if current_device().is_cuda else ""
+        yield FakeTwins(fake_mode(unknown_sizes=False), meta_device="cpu", device=device)
 
 
 FAKEABLE = f"a model that runs on fake tensors, {RECORDED}"
@@ -198,7 +231,8 @@ class _FakeRun:
         owners = {id(each): path.rpartition(".")[0] for path, each in parameters.items()}
         paths = {id(each): path for path, each in model.named_modules()}
         modules = RunningModules(paths, adopt=lambda name, root: self._adopt(recorder, name, root))
-        recorder = Recorder(OpOrigins(modules, owners, _called.__code__), most_steps)
+        origins = OpOrigins(modules, owners, _called.__code__)
+        recorder = Recorder(origins, most_steps, current_device().stream)
         self._given(recorder.flow.table, state)
         mode, values = self.call.twins.mode, self.call.values
         result = None
@@ -237,7 +271,8 @@ class _FakeRun:
             self.label, time.time_ns(), storages=None, ranges=None, devices=None, outermost=False
         )
         origins = recorder.origins
-        flow = recorder.flow.finished(origins.sources(), tuple(self.assumed.notes))
+        assumed = (*current_device().assumed, *self.assumed.notes)
+        flow = recorder.flow.finished(origins.sources(), assumed)
         self.peaks.append(flow_peak(flow)[0])
         changes = {Level.DISPATCH: flow_changes(flow, seen.ops)}
         return replace(seen, changes=changes, stacks=origins.stacks(), flow=flow)

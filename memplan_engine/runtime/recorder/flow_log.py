@@ -160,12 +160,13 @@ class FlowLog:
         self.writes: list[tuple[int, ...]] = []
         self.makes: list[tuple[int, ...]] = []
         self.origins: list[Origin] = []
-        self.device = array("q")
+        self.device, self.stream = array("q"), array("q")
 
-    def begin(self, number: int, origin: Origin) -> None:
-        """The op `number` begins."""
+    def begin(self, number: int, origin: Origin, stream: int = 0) -> None:
+        """The op `number` begins, on the stream that is the current one."""
         self.table.op = number
         self.origins.append(origin)
+        self.stream.append(stream)
         for column in (self.reads, self.writes, self.makes):
             column.append(_NOTHING)
         self.device.append(CPU)
@@ -216,7 +217,6 @@ class FlowLog:
             tuple(table.dtypes),
             device,
         )
-        n = len(self.origins)
         return Flow(
             tuple(self.reads),
             tuple(self.writes),
@@ -226,7 +226,7 @@ class FlowLog:
             np.array([origin.source for origin in self.origins], dtype=np.int64),
             sources,
             np.array(self.device, dtype=np.int64),
-            np.zeros(n, dtype=np.int64),
+            np.array(self.stream, dtype=np.int64),
             storages,
             assumed=assumed,
         )

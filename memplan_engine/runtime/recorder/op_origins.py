@@ -123,6 +123,9 @@ class OpOrigins:
                 if code is Code.FORWARD:
                     best.setdefault(Code.USERS, number)
             frame = frame.f_back
+        if frame is None and current_gradient() is not None:
+            # A device's gradients are worked out in a thread of autograd's, in which nobody has called it.
+            stage = Stage.RECOMPUTE if again else Stage.BACKWARD
         order = (Code.FORWARD, Code.USERS, Code.LIBRARY)
         return tuple(calls), next((best[kind] for kind in order if kind in best), NO_SOURCE), stage
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -35,10 +35,17 @@ class Enough(BaseException):
 
 
 class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
-    """Notes every operator that reaches the dispatcher below autograd, on whatever tensors."""
+    """Notes every operator that reaches the dispatcher below autograd, on whatever tensors. `stream` gives
+    the number of the device's stream that is the current one of the thread that asks."""
 
-    def __init__(self, origins: OpOrigins, most_steps: int | None = None) -> None:
+    def __init__(
+        self,
+        origins: OpOrigins,
+        most_steps: int | None = None,
+        stream: Callable[[], int] = lambda: 0,
+    ) -> None:
         super().__init__()
+        self.stream = stream
         self.origins, self.most_steps = origins, most_steps
         self.step_ends: list[int] = []
         """After each step that an optimizer took, how many ops there were."""
@@ -55,7 +62,7 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
         if ignored:
             return operator(*args, **kwargs)
         origin = self.origins.here()
-        self.flow.begin(self.ops.begin("", operator, origin.stack), origin)
+        self.flow.begin(self.ops.begin("", operator, origin.stack), origin, self.stream())
         self.inside = True
         try:
             # A model may catch what an operator raises, and go on.
@@ -69,7 +76,7 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
     def resized(self, storage: torch.UntypedStorage) -> None:
         """A storage that is known has been given another size by itself: an op of its own."""
         origin = self.origins.here()
-        self.flow.begin(self.ops.begin("", "resize_storage", origin.stack), origin)
+        self.flow.begin(self.ops.begin("", "resize_storage", origin.stack), origin, self.stream())
         self.flow.resized(storage)
         self.ops.ended()
 

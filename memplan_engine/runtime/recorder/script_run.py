@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,10 +23,11 @@ from typing import Any, NoReturn
 import torch
 from torch.utils import data
 
-from memplan_engine.errors import InputError, MemplanError
-from memplan_engine.formats.memplan_json.observation_file import load_observation, write_observation
+from memplan_engine.errors import InputError
 from memplan_engine.recordings.observation import Observation
+from memplan_engine.runtime.recorder.fake_device import Target, on_device, target_of
 from memplan_engine.runtime.recorder.fake_run import observe_whole
+from memplan_engine.runtime.recorder.own_process import answer, leave
 from memplan_engine.runtime.scratch import scratch_folder
 from memplan_engine.system import end_with_parent
 from memplan_engine.torch_capture.torch_fake import patched
@@ -42,18 +44,25 @@ EXPECTED = "a script that trains or infers on its own, in one process"
 
 
 def observe_script(
-    script: str | Path, arguments: Sequence[str] = (), *, seconds: float = SECONDS
+    script: str | Path,
+    arguments: Sequence[str] = (),
+    *,
+    seconds: float = SECONDS,
+    device: str = "cpu",
+    arch: str | None = None,
 ) -> Observation:
     """What the Python file `script` allocates, run as `python script arguments` on fake tensors, from its
     beginning to the end of its third training step, or to its own end.
 
     It runs in a process of its own, in the current folder; what it prints is dropped. Data loaders give four
     batches each time and load them in that process. Weights and what optimizers keep count as there before.
+    With the device "cuda" the script finds a card, of the architecture `arch` (`fake_device`); figures are of
+    what it puts there.
 
     Raises
     ------
-    InputError: no such file; a script that fails, forks, asks for a value that is not known, or is not
-        through after `seconds`.
+    InputError: no such file, device or architecture; a script that fails, forks, asks for a value that is not
+        known, or is not through after `seconds`.
     MemplanError: a process that ends without an answer.
     """
     path = Path(script)
@@ -61,8 +70,9 @@ def observe_script(
         raise InputError(str(script), "", "no such file", "a Python script")
     if not seconds > 0:
         raise InputError("--seconds", "", f"{seconds:g}", "more than 0")
+    target = target_of(device, arch, path.name)
     with scratch_folder() as folder:
-        request = {"script": str(path), "arguments": list(arguments), "parent": os.getpid()}
+        request = {"script": str(path), "arguments": list(arguments), "parent": os.getpid(), **asdict(target)}
         (folder / "request.json").write_text(json.dumps(request))
         command = [sys.executable, "-m", __name__, str(folder)]
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
@@ -77,17 +87,7 @@ def observe_script(
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-        return _answer(folder, process.returncode, said, path.name)
-
-
-def _answer(folder: Path, code: int, said: str, name: str) -> Observation:
-    wrong = folder / "error.json"
-    if wrong.exists():
-        raise InputError(**json.loads(wrong.read_text()))
-    if not (folder / "run.json").exists():
-        last = (said.strip().splitlines() or ["no message"])[-1]
-        raise MemplanError(f"{name}: the process ended with code {code}: {last}")
-    return load_observation(folder / "run.json")
+        return answer(folder, process.returncode, said, path.name)
 
 
 def main(folder: Path) -> None:
@@ -98,16 +98,15 @@ def main(folder: Path) -> None:
         # It was gone before this process could ask to end with it.
         return
     script, home = request["script"], Path.cwd()
-    try:
-        with as_script(script, request["arguments"]), alone(), loading_little():
-            observation = observe_whole(
+
+    def observe() -> Observation:
+        target = Target(request["device"], request["arch"])
+        with on_device(target), as_script(script, request["arguments"]), alone(), loading_little():
+            return observe_whole(
                 lambda: _run(script, home), Path(script).name, EXPECTED, most_steps=MOST_STEPS
             )
-        write_observation(observation, folder / "run.json")
-    except InputError as error:
-        parts = {name: getattr(error, name) for name in ("source", "place", "found", "expected")}
-        (folder / "half.json").write_text(json.dumps(parts))
-        (folder / "half.json").rename(folder / "error.json")
+
+    leave(observe, folder)
 
 
 def _run(script: str, home: Path) -> None:

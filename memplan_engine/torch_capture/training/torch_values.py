@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from memplan_engine.errors import InputError
 from memplan_engine.torch_capture.torch_exporting import is_tracing, replaced
-from memplan_engine.torch_capture.torch_fake import MOST_ELEMENTS, STEP_RECORDED, storage_of, tensors_of
+from memplan_engine.torch_capture.torch_fake import (
+    MOST_ELEMENTS,
+    STEP_RECORDED,
+    on_host,
+    storage_of,
+    tensors_of,
+)
 from memplan_engine.torch_capture.torch_operators import is_repeatable, written_values
 from memplan_engine.torch_capture.training.torch_origins import who_asks, who_makes
 
@@ -115,7 +121,7 @@ class KnownValues:
         if any(type(leaf) is torch.Tensor for leaf in written) or any(map(_is_large, results)):
             return None
         leaves, form = pytree.tree_flatten((args, kwargs))
-        values = [self.of(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        values = [self.of(leaf) if isinstance(leaf, torch.Tensor) else on_host(leaf) for leaf in leaves]
         if any(value is None and leaf is not None for value, leaf in zip(values, leaves, strict=True)):
             return None
         real_args, real_kwargs = pytree.tree_unflatten(values, form)
@@ -152,7 +158,8 @@ class KnownValues:
         real = self.answer(operator, args, kwargs)
         if not isinstance(real, torch.Tensor):
             return None
-        fake = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype)
+        device = tensors_of((args, kwargs))[0].device
+        fake = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device=device)
         self.know(fake, real)
         return fake
 

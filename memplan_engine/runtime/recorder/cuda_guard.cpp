@@ -1,0 +1,250 @@
+// A device "cuda" for fake tensors on a machine that has none: what torch asks a device about (which one, which
+// stream, how many), answered without one, and the choice of the attention kernel for an architecture.
+//
+// Nothing is computed here: tensors on this device have no bytes.
+
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/native/transformers/attention.h>
+#include <ATen/native/transformers/sdp_utils_cpp.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/csrc/autograd/engine.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <vector>
+
+namespace {
+
+using at::SDPBackend;
+using sdp::sdp_params;
+
+int architecture = 0;  // 90 stands for sm_90
+long cudnn_version = 0;  // 92000 stands for 9.20.0
+std::atomic<int64_t> last_stream{0};
+thread_local int64_t current_stream = 0;  // as in CUDA, each thread has its own
+
+c10::Device device() {
+  return c10::Device(c10::DeviceType::CUDA, 0);
+}
+
+c10::Stream stream_of(int64_t number) {
+  return c10::Stream(c10::Stream::UNSAFE, device(), number);
+}
+
+// Autograd runs each node of a backward pass on the stream of its forward pass, which it asks for here.
+struct Guard final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::CUDA> {
+  c10::Device exchangeDevice(c10::Device) const override { return device(); }
+  c10::Device getDevice() const override { return device(); }
+  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+  c10::Stream getStream(c10::Device) const noexcept override { return stream_of(current_stream); }
+  c10::Stream getDefaultStream(c10::Device) const override { return stream_of(0); }
+  c10::Stream getNewStream(c10::Device, int) const override { return stream_of(++last_stream); }
+  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override { return stream_of(++last_stream); }
+  c10::Stream exchangeStream(c10::Stream next) const noexcept override {
+    const c10::Stream before = stream_of(current_stream);
+    current_stream = next.id();
+    return before;
+  }
+  void record(void**, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {}
+  void block(void*, const c10::Stream&) const override {}
+  bool queryEvent(void*) const override { return true; }
+  void synchronizeEvent(void*) const override {}
+  void synchronizeDevice(const c10::DeviceIndex) const override {}
+  double elapsedTime(void*, void*, const c10::DeviceIndex) const override { return 0; }
+};
+
+struct Hooks final : at::CUDAHooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasCUDA() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+  void init() const override {}
+  c10::DeviceIndex deviceCount() const override { return 1; }
+  c10::DeviceIndex getCurrentDevice() const override { return 0; }
+  c10::DeviceIndex current_device() const override { return 0; }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex) const override { return 0; }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override { return 0; }
+  void setCurrentDevice(c10::DeviceIndex) const override {}
+  int getNumGPUs() const override { return 1; }
+  void deviceSynchronize(c10::DeviceIndex) const override {}
+  // How a convolution lies depends on whether cuDNN takes it.
+  bool hasCuDNN() const override { return true; }
+  bool compiledWithCuDNN() const override { return true; }
+  bool supportsDilatedConvolutionWithCuDNN() const override { return true; }
+  bool supportsDepthwiseConvolutionWithCuDNN() const override { return architecture >= 70; }
+  bool supportsBFloat16ConvolutionWithCuDNNv8() const override { return architecture >= 80; }
+  bool supportsBFloat16RNNWithCuDNN() const override { return architecture >= 80; }
+  long versionCuDNN() const override { return cudnn_version; }
+  long versionRuntimeCuDNN() const override { return cudnn_version; }
+  double batchnormMinEpsilonCuDNN() const override { return 0; }
+};
+
+// The rules of aten/src/ATen/native/transformers/cuda/sdp_utils.cpp for dense tensors, on no AMD card; those
+// that it shares with the CPU come from its header.
+
+bool between(int lowest, int highest) {
+  return architecture >= lowest && architecture <= highest;
+}
+
+bool is_half(const sdp_params& call) {
+  const auto type = call.query.scalar_type();
+  return type == at::kHalf || type == at::kBFloat16;
+}
+
+bool one_type(const sdp_params& call) {
+  const auto type = call.query.scalar_type();
+  return call.key.scalar_type() == type && call.value.scalar_type() == type;
+}
+
+bool in_half(const sdp_params& call) {
+  return one_type(call) && is_half(call) && (architecture >= 80 || call.query.scalar_type() == at::kHalf);
+}
+
+bool flash_trains(const sdp_params& call) {
+  if (!sdp::input_requires_grad(call) || !(between(86, 89) || between(120, 121))) {
+    return true;
+  }
+  const int64_t head = call.query.size(-1);
+  return head <= 192 || (call.dropout == 0 && head > 224);
+}
+
+bool takes_flash(const sdp_params& call) {
+  if (!sdp::check_runtime_disabled_flash(call, false) || !between(80, 121)) {
+    return false;
+  }
+  if (!sdp::check_tensor_shapes(call, false) || !sdp::check_for_attn_mask(call, false)) {
+    return false;
+  }
+  const int64_t head = call.query.size(-1);
+  const bool heads = head == call.key.size(-1) && head == call.value.size(-1) && head <= 256;
+  const bool square = !call.is_causal || call.query.size(-2) == call.key.size(-2);
+  return heads && square && flash_trains(call) && in_half(call) &&
+      sdp::check_batch_size_and_num_heads_dense<true>(call, false) &&
+      sdp::check_nonzero_sequence_lengths_dense(call, false) &&
+      sdp::check_last_dim_stride_equals_1_dense<true>(call, false);
+}
+
+int64_t gemm_alignment(const sdp_params& call) {
+  const int64_t least = architecture >= 80 ? 4 : 1;
+  const bool tensor_cores = architecture >= 80 || (architecture >= 70 && is_half(call));
+  return tensor_cores ? std::max<int64_t>(least, is_half(call) ? 8 : 4) : least;
+}
+
+bool takes_efficient(const sdp_params& call) {
+  if (!sdp::check_runtime_disabled_mem_efficient(call, false) || !between(50, 121)) {
+    return false;
+  }
+  if (!sdp::check_tensor_shapes(call, false) || !one_type(call)) {
+    return false;
+  }
+  const int64_t head = call.query.size(-1), value = call.value.size(-1), alignment = gemm_alignment(call);
+  const bool heads = head == call.key.size(-1) && head > 0 && value > 0 && head % alignment == 0 &&
+      value % alignment == 0;
+  return heads && (call.query.scalar_type() == at::kFloat || in_half(call)) &&
+      sdp::check_nonzero_sequence_lengths_dense(call, false) &&
+      sdp::check_last_dim_stride_equals_1_dense<false>(call, false) &&
+      sdp::check_batch_size_and_num_heads_dense<true>(call, false);
+}
+
+bool fits_cudnn(const sdp_params& call) {
+  constexpr int64_t most = 65535;
+  const int64_t head = call.query.size(3), value = call.value.size(3);
+  const bool newest = architecture == 90 || between(100, 109);
+  const int64_t limit = newest && cudnn_version >= 91100 && head == 192 && value == 128 ? 192 : 128;
+  return call.query.size(0) <= most && call.query.size(1) <= most && head <= limit && value <= limit &&
+      head % 8 == 0 && value % 8 == 0 && call.key.size(2) != 1 &&
+      (call.dropout == 0 || call.query.size(2) != 1);
+}
+
+bool takes_cudnn(const sdp_params& call) {
+  const auto& context = at::globalContext();
+  if (!context.userEnabledCuDNNSDP() || !between(80, 121) || cudnn_version < 90000) {
+    return false;
+  }
+  if (context.deterministicAlgorithms() && !context.deterministicAlgorithmsWarnOnly()) {
+    return false;
+  }
+  const bool drops = call.dropout * 16 == std::floor(call.dropout * 16) &&
+      !(call.dropout > 0 && cudnn_version > 91100 && cudnn_version < 91400);
+  return drops && sdp::check_tensor_shapes(call, false) && in_half(call) &&
+      sdp::check_attn_mask_shape(call, false) && sdp::check_nonzero_sequence_lengths_dense(call, false) &&
+      sdp::check_last_dim_stride_equals_1_dense<true>(call, false) &&
+      sdp::check_batch_size_and_num_heads_dense<true, false>(call, false) && fits_cudnn(call);
+}
+
+int64_t choose_attention(
+    const at::Tensor& query,
+    const at::Tensor& key,
+    const at::Tensor& value,
+    const std::optional<at::Tensor>& mask,
+    double dropout,
+    bool is_causal,
+    std::optional<double> /*scale*/,
+    bool enable_gqa) {
+  const sdp_params call{query, key, value, mask, dropout, is_causal, enable_gqa};
+  for (const SDPBackend backend : at::globalContext().sDPPriorityOrder()) {
+    const bool taken = (backend == SDPBackend::cudnn_attention && takes_cudnn(call)) ||
+        (backend == SDPBackend::flash_attention && takes_flash(call)) ||
+        (backend == SDPBackend::efficient_attention && takes_efficient(call)) ||
+        (backend == SDPBackend::math && at::globalContext().userEnabledMathSDP());
+    if (taken) {
+      return static_cast<int64_t>(backend);
+    }
+  }
+  TORCH_CHECK(false, "No available kernel. Aborting execution.");
+}
+
+// Torch puts cuDNN first on these cards, unless TORCH_CUDNN_SDPA_DEPRIORITIZED is set.
+void order_attention() {
+  const bool newest = between(90, 99) || between(100, 109);
+  const char* set = std::getenv("TORCH_CUDNN_SDPA_DEPRIORITIZED");
+  if (newest && cudnn_version > 91500 && !(set != nullptr && std::string(set) == "1")) {
+    std::vector<int64_t> order;
+    for (const auto backend : {SDPBackend::cudnn_attention, SDPBackend::flash_attention,
+                               SDPBackend::efficient_attention, SDPBackend::math}) {
+      order.push_back(static_cast<int64_t>(backend));
+    }
+    at::globalContext().setSDPPriorityOrder(order);
+  }
+}
+
+// What starts autograd's threads for devices is reached by those who derive from it.
+struct Engine : torch::autograd::Engine {
+  static void start(torch::autograd::Engine& engine) { (engine.*(&Engine::start_device_threads))(); }
+};
+
+}  // namespace
+
+extern "C" {
+
+// Has this process believe in one card of architecture `sm` (90) with this cuDNN (92000). Once only, after a
+// first backward pass: autograd starts the threads of its devices with that, and knew of none.
+int memplan_install(int sm, long cudnn) {
+  static const Guard guard;
+  architecture = sm;
+  cudnn_version = cudnn;
+  c10::impl::device_guard_impl_registry[static_cast<size_t>(c10::DeviceType::CUDA)].store(&guard);
+  auto& hooks = const_cast<at::CUDAHooksInterface&>(at::detail::getCUDAHooks());
+  if (!hooks.isBuilt()) {
+    // Torch has made its hooks while it was imported, and asks for no others: ours take their place.
+    static_assert(sizeof(Hooks) == sizeof(at::CUDAHooksInterface));
+    new (&hooks) Hooks();
+  }
+  at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&choose_attention);
+  order_attention();
+  Engine::start(torch::autograd::Engine::get_default_engine());
+  return at::detail::getCUDAHooks().isBuilt();
+}
+
+int64_t memplan_stream() {
+  return current_stream;
+}
+
+void memplan_set_stream(int64_t number) {
+  current_stream = number;
+}
+}

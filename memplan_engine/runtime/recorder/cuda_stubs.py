@@ -1,0 +1,137 @@
+"""What `torch.cuda` says and does where the card is one that `cuda_guard.cpp` pretends. Streams and events
+are those of `torch.Stream` and `torch.Event`, which ask the guard; nothing is ever waited for."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from memplan_engine.torch_capture.training.torch_eager_ops import own_ops
+
+NAME = "memplan sm{}"
+TOTAL_MEMORY = 80 * 2**30
+"""Bytes that a script is told the card has: those of an H100. Nothing is allocated of them."""
+PROCESSORS = 132
+"""Multiprocessors of an H100 SXM, by NVIDIA's data sheet; scripts choose the size of their batches by it."""
+CUDA = 1
+"""The kind of device, by torch's numbers (c10/core/DeviceType.h)."""
+_STATE = "get_rng_state"
+
+
+def _index() -> torch.device:
+    return torch.device("cuda", 0)
+
+
+class Stream(torch.Stream):
+    """A stream of the card, with the names that those of `torch.cuda` have."""
+
+    def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Stream:
+        """A new one; with `stream_id` another view of one that there is."""
+        if "stream_id" in kwargs:
+            return super().__new__(cls, **{"device_index": 0, "device_type": CUDA, **kwargs})
+        return super().__new__(cls, device=_index(), priority=priority)
+
+    @property
+    def cuda_stream(self) -> int:
+        """Its number, in place of the address of a handle."""
+        return self.stream_id
+
+    @property
+    def priority(self) -> int:
+        """As if none had been asked for."""
+        return 0
+
+
+class Event(torch.Event):
+    """An event of the card; what CUDA's take beside is left out."""
+
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, **kwargs: Any) -> Event:
+        """A new one."""
+        return super().__new__(cls, device=_index(), enable_timing=enable_timing, blocking=blocking)
+
+    def elapsed_time(self, end_event: Any) -> float:
+        """No time passes."""
+        return 0.0
+
+
+def properties(arch: int) -> Any:
+    """What a script may ask of the card."""
+    return SimpleNamespace(
+        name=NAME.format(arch),
+        major=arch // 10,
+        minor=arch % 10,
+        total_memory=TOTAL_MEMORY,
+        multi_processor_count=PROCESSORS,
+        warp_size=32,
+        is_integrated=False,
+        is_multi_gpu_board=False,
+        gcnArchName="",
+    )
+
+
+def python_stubs(library: ctypes.PyDLL, arch: int) -> list[tuple[Any, str, Any]]:
+    """For `torch_fake.patched`: the functions of `torch.cuda` that ordinary scripts call."""
+    cuda = torch.cuda
+    card = properties(arch)
+
+    def stream_of(number: int) -> Stream:
+        return Stream(stream_id=number)
+
+    def set_stream(stream: Any) -> None:
+        if stream is not None:
+            library.memplan_set_stream(stream.stream_id)
+
+    answers: dict[str, Callable[..., Any]] = {
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "is_current_stream_capturing": lambda: False,
+        "is_bf16_supported": lambda including_emulation=True: arch >= 80 or including_emulation,
+        "is_tf32_supported": lambda: arch >= 80,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "_exchange_device": lambda device: 0,
+        "_maybe_exchange_device": lambda device: 0,
+        "get_device_properties": lambda device=None: card,
+        "get_device_capability": lambda device=None: (card.major, card.minor),
+        "get_device_name": lambda device=None: card.name,
+        "get_arch_list": lambda: [f"sm_{arch}"],
+        "current_stream": lambda device=None: stream_of(int(library.memplan_stream())),
+        "default_stream": lambda device=None: stream_of(0),
+        "set_stream": set_stream,
+        "get_rng_state": lambda device="cuda": getattr(own_ops(), _STATE).default(),
+        "get_rng_state_all": lambda: [getattr(own_ops(), _STATE).default()],
+        "initial_seed": lambda: 0,
+        "mem_get_info": lambda device=None: (TOTAL_MEMORY, TOTAL_MEMORY),
+        "memory_stats": lambda device=None: {},
+        "memory_summary": lambda device=None, abbreviated=False: "",
+        "memory_snapshot": lambda *args, **kwargs: [],
+    }
+    nothing = (
+        "init _lazy_init set_device synchronize empty_cache ipc_collect manual_seed manual_seed_all "
+        "seed seed_all set_rng_state set_rng_state_all reset_peak_memory_stats reset_max_memory_allocated "
+        "reset_max_memory_cached reset_accumulated_memory_stats set_per_process_memory_fraction"
+    )
+    zero = (
+        "memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached "
+        "max_memory_cached utilization"
+    )
+    answers |= {name: lambda *args, **kwargs: None for name in nothing.split()}
+    answers |= {name: lambda *args, **kwargs: 0 for name in zero.split()}
+    kinds: dict[str, Any] = {"Stream": Stream, "Event": Event}
+    stubs = {**answers, **kinds}
+    patches = [(cuda, name, value) for name, value in stubs.items() if name in vars(cuda)]
+    # Where they are defined: torch's own Python takes them from there.
+    at_home = ((cuda.random, ("manual_seed", "manual_seed_all")), (cuda.streams, ("Stream", "Event")))
+    patches += [(module, name, stubs[name]) for module, names in at_home for name in names]
+    return [*patches, (torch.backends.cuda, "is_built", lambda: True), *_nvtx()]
+
+
+def _nvtx() -> list[tuple[Any, str, Any]]:
+    """Marks for NVIDIA's profilers, which nobody reads."""
+    from torch.cuda import nvtx
+
+    return [(nvtx, name, lambda *args, **kwargs: None) for name in ("range_push", "range_pop", "mark")]

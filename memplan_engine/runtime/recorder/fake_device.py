@@ -1,0 +1,146 @@
+"""Which device a run is predicted for, and who stands in for it: a card of this machine, one that the process
+is made to believe in (`fake_cuda`), or the CPU, which says so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from memplan_engine.errors import InputError
+from memplan_engine.recordings.observation import Observation
+from memplan_engine.runtime.recorder.cuda_library import NoGuardError, guard_content, loaded_guard
+from memplan_engine.runtime.recorder.cuda_stand_in import as_on_the_cpu
+from memplan_engine.runtime.recorder.fake_cuda import CUDNN, FakeCuda
+from memplan_engine.runtime.recorder.own_process import observed_apart
+
+DEVICES = ("cpu", "cuda")
+"""What a run may be predicted for."""
+DEFAULT_ARCH = "sm90"
+ARCHITECTURES = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)
+"""Compute capabilities of NVIDIA's cards (developer.nvidia.com/cuda-gpus) that torch's rules for attention
+know: sm50 to sm121."""
+_WRITTEN = re.compile(r"sm_?(\d{2,3})")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a run is predicted for: a `device`, and the compute capability of the card, 90 for 9.0."""
+
+    device: str
+    arch: int
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentDevice:
+    """What a run is predicted for in this process: whether it `is_cuda`, what gives the number of its current
+    stream, and what is `assumed` of it, in words."""
+
+    is_cuda: bool = False
+    stream: Callable[[], int] = lambda: 0
+    assumed: tuple[str, ...] = ()
+
+
+_current = [CurrentDevice()]
+
+
+def current_device() -> CurrentDevice:
+    """The device that runs are predicted for now."""
+    return _current[-1]
+
+
+def target_of(device: str, arch: str | None, source: str) -> Target:
+    """What `device` ("cpu", "cuda") and `arch` ("sm90") stand for.
+
+    Raises
+    ------
+    InputError: another device, an architecture that is not known, or one for the CPU.
+    """
+    if device not in DEVICES:
+        raise InputError(source, "device", repr(device), f"one of {', '.join(DEVICES)}")
+    if arch is not None and device != "cuda":
+        raise InputError(source, "arch", f"{arch!r} for the device {device!r}", "the device cuda")
+    written = _WRITTEN.fullmatch(arch or DEFAULT_ARCH)
+    if written is None or int(written[1]) not in ARCHITECTURES:
+        known = ", ".join(f"sm{number}" for number in ARCHITECTURES)
+        raise InputError(source, "arch", repr(arch), f"one of {known}")
+    return Target(device, int(written[1]))
+
+
+def observed_on(target: Target, observe: Callable[[], Observation], name: str) -> Observation:
+    """What `observe()` gives where `target` is the current device: in this process, or in one of its own
+    where it would have to believe in a card."""
+    if target.device == "cpu":
+        return observe()
+    if _has_cuda():
+        with _being(_own_card()):
+            return observe()
+    try:
+        content = guard_content()
+    except NoGuardError as error:
+        with _standing_in(str(error)):
+            return observe()
+
+    def believing() -> Observation:
+        with _believing(content, target.arch):
+            return observe()
+
+    return observed_apart(believing, name)
+
+
+@contextmanager
+def on_device(target: Target) -> Iterator[None]:
+    """With `target` as the current device of this process, which is of no other use after."""
+    if target.device == "cpu":
+        yield
+    elif _has_cuda():
+        with _being(_own_card()):
+            yield
+    else:
+        try:
+            content = guard_content()
+        except NoGuardError as error:
+            with _standing_in(str(error)):
+                yield
+        else:
+            with _believing(content, target.arch):
+                yield
+
+
+def _has_cuda() -> bool:
+    return torch.version.cuda is not None and torch.cuda.is_available()
+
+
+def _own_card() -> CurrentDevice:
+    name = torch.cuda.get_device_name()
+    assumed = f"cuda as the card of this machine, {name}, whatever architecture was asked for"
+    return CurrentDevice(True, lambda: torch.cuda.current_stream().stream_id, (assumed,))
+
+
+@contextmanager
+def _believing(content: bytes, arch: int) -> Iterator[None]:
+    """With the card that the library of `content` pretends."""
+    card = FakeCuda(loaded_guard(content), arch)
+    cudnn = f"{CUDNN // 10000}.{CUDNN // 100 % 100}"
+    assumed = f"cuda without a card, as compute capability {arch // 10}.{arch % 10} with cuDNN {cudnn}"
+    with card.believed(), _being(CurrentDevice(True, card.current_stream, (assumed,))):
+        yield
+
+
+@contextmanager
+def _standing_in(why: str) -> Iterator[None]:
+    """With the CPU in place of the device."""
+    with as_on_the_cpu(), _being(CurrentDevice(assumed=(f"cuda taken as the CPU, with its kernels: {why}",))):
+        yield
+
+
+@contextmanager
+def _being(device: CurrentDevice) -> Iterator[None]:
+    _current.append(device)
+    try:
+        yield
+    finally:
+        _current.pop()
