@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,7 +37,10 @@ def observed_apart(observe: Callable[[], Observation], name: str) -> Observation
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
-        child = os.fork()
+        with warnings.catch_warnings():
+            # Of threads that are not there in the child: it uses none.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
         if child == 0:
             _be_child(observe, folder, parent)
         status = None
