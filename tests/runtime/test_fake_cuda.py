@@ -228,6 +228,8 @@ CHOICES: dict[str, list[Call]] = {
         ({"dtype": FULL, "head": 6}, "math"),
         ({"keys": 12, "causal": True}, "efficient"),
         ({"groups": 2}, "flash"),
+        ({"groups": 2, "mask": (8, 8)}, "math"),
+        ({"groups": 2, "dtype": FULL, "grad": True}, "math"),
         ({"value": 72}, "efficient"),
         ({"value": 68}, "math"),
     ],

@@ -146,6 +146,7 @@ int64_t gemm_alignment(const sdp_params& call) {
   return tensor_cores ? std::max<int64_t>(least, is_half(call) ? 8 : 4) : least;
 }
 
+// Grouped heads it takes from pytorch/pytorch#191085 on, which torch 2.13 has not.
 bool takes_efficient(const sdp_params& call) {
   if (!sdp::check_runtime_disabled_mem_efficient(call, false) || !between(50, 121)) {
     return false;
@@ -159,7 +160,7 @@ bool takes_efficient(const sdp_params& call) {
   return heads && (call.query.scalar_type() == at::kFloat || in_half(call)) &&
       sdp::check_nonzero_sequence_lengths_dense(call, false) &&
       sdp::check_last_dim_stride_equals_1_dense<false>(call, false) &&
-      sdp::check_batch_size_and_num_heads_dense<true>(call, false);
+      sdp::check_batch_size_and_num_heads_dense<false>(call, false);
 }
 
 bool fits_cudnn(const sdp_params& call) {
