@@ -77,7 +77,7 @@ class Flow:
     its module ("" for none), the place of its line in `sources` (NO_SOURCE for none), its device (−1 is the
     CPU) and its stream. `steps` training steps were run, 0 of what is none, of which the last is here;
     `step_peaks` are the most bytes that each held beside what was there when it began. `assumed` says in
-    words which values were not known, and what was taken for them."""
+    words what was not known (values, the device), and what was taken for it."""
 
     reads: Numbers
     writes: Numbers

@@ -3,8 +3,14 @@
 //
 // Nothing is computed here: tensors on this device have no bytes.
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/ops/gru.h>
+#include <ATen/ops/lstm.h>
+#include <ATen/ops/rnn_relu.h>
+#include <ATen/ops/rnn_tanh.h>
+#include <ATen/native/RNN.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -15,6 +21,7 @@
 #include <cstdlib>
 #include <new>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace {
@@ -71,6 +78,11 @@ struct Hooks final : at::CUDAHooksInterface {
   void setCurrentDevice(c10::DeviceIndex) const override {}
   int getNumGPUs() const override { return 1; }
   void deviceSynchronize(c10::DeviceIndex) const override {}
+  // Nothing is drawn, so that any will do.
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
+    return at::detail::getDefaultCPUGenerator();
+  }
+  at::Generator getNewGenerator(c10::DeviceIndex) const override { return at::detail::createCPUGenerator(); }
   // How a convolution lies depends on whether cuDNN takes it.
   bool hasCuDNN() const override { return true; }
   bool compiledWithCuDNN() const override { return true; }
@@ -134,6 +146,7 @@ int64_t gemm_alignment(const sdp_params& call) {
   return tensor_cores ? std::max<int64_t>(least, is_half(call) ? 8 : 4) : least;
 }
 
+// Grouped heads it takes from pytorch/pytorch#191085 on, which torch 2.13 has not.
 bool takes_efficient(const sdp_params& call) {
   if (!sdp::check_runtime_disabled_mem_efficient(call, false) || !between(50, 121)) {
     return false;
@@ -147,7 +160,7 @@ bool takes_efficient(const sdp_params& call) {
   return heads && (call.query.scalar_type() == at::kFloat || in_half(call)) &&
       sdp::check_nonzero_sequence_lengths_dense(call, false) &&
       sdp::check_last_dim_stride_equals_1_dense<false>(call, false) &&
-      sdp::check_batch_size_and_num_heads_dense<true>(call, false);
+      sdp::check_batch_size_and_num_heads_dense<false>(call, false);
 }
 
 bool fits_cudnn(const sdp_params& call) {
@@ -212,6 +225,48 @@ void order_attention() {
   }
 }
 
+// Recurrent layers run as torch's own cells: how much room cuDNN's take for their backward pass only cuDNN knows.
+struct WithoutCudnn {
+  WithoutCudnn() { at::globalContext().setUserEnabledCuDNN(false); }
+  ~WithoutCudnn() { at::globalContext().setUserEnabledCuDNN(true); }
+};
+
+template <typename... Rest>
+void run_lstm(at::Tensor& output, at::Tensor& hidden, at::Tensor& cell, Rest... rest) {
+  const WithoutCudnn off;
+  std::tie(output, hidden, cell) = at::lstm(rest...);
+}
+
+template <typename... Rest>
+void run_gru(at::Tensor& output, at::Tensor& hidden, Rest... rest) {
+  const WithoutCudnn off;
+  std::tie(output, hidden) = at::gru(rest...);
+}
+
+template <typename... Rest>
+void run_tanh(at::Tensor& output, at::Tensor& hidden, Rest... rest) {
+  const WithoutCudnn off;
+  std::tie(output, hidden) = at::rnn_tanh(rest...);
+}
+
+template <typename... Rest>
+void run_relu(at::Tensor& output, at::Tensor& hidden, Rest... rest) {
+  const WithoutCudnn off;
+  std::tie(output, hidden) = at::rnn_relu(rest...);
+}
+
+void install_recurrent() {
+  using namespace at::native;
+  lstm_cudnn_stub.set_cuda_dispatch_ptr(&run_lstm);
+  lstm_packed_cudnn_stub.set_cuda_dispatch_ptr(&run_lstm);
+  gru_cudnn_stub.set_cuda_dispatch_ptr(&run_gru);
+  gru_packed_cudnn_stub.set_cuda_dispatch_ptr(&run_gru);
+  rnn_tanh_cudnn_stub.set_cuda_dispatch_ptr(&run_tanh);
+  rnn_tanh_packed_cudnn_stub.set_cuda_dispatch_ptr(&run_tanh);
+  rnn_relu_cudnn_stub.set_cuda_dispatch_ptr(&run_relu);
+  rnn_relu_packed_cudnn_stub.set_cuda_dispatch_ptr(&run_relu);
+}
+
 // What starts autograd's threads for devices is reached by those who derive from it.
 struct Engine : torch::autograd::Engine {
   static void start(torch::autograd::Engine& engine) { (engine.*(&Engine::start_device_threads))(); }
@@ -236,6 +291,7 @@ int memplan_install(int sm, long cudnn) {
   }
   at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&choose_attention);
   order_attention();
+  install_recurrent();
   Engine::start(torch::autograd::Engine::get_default_engine());
   return at::detail::getCUDAHooks().isBuilt();
 }

@@ -13,6 +13,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -42,10 +43,11 @@ def guard_content() -> bytes:
 
     Raises
     ------
-    NoGuardError: no compiler, or one that cannot compile it against this torch; no way to use it.
+    NoGuardError: no compiler, or one that cannot compile it against this torch; a system but Linux.
     """
-    if not hasattr(os, "fork"):
-        raise NoGuardError(f"no C++ device guard on {platform.system()}")
+    if sys.platform != "linux":
+        # Neither tried there, nor is there a way to have a process end with the one that started it.
+        raise NoGuardError(f"no device guard on {platform.system()}")
     compiler = _compiler()
     name = f"cuda_guard-{_digest(compiler)}.so"
     for folder in cache_folders():

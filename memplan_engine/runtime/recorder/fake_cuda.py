@@ -7,7 +7,7 @@ that a build without CUDA would take apart, or that fake tensors know nothing of
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch._subclasses import fake_impls, fake_tensor
 from torch._subclasses.fake_impls import op_implementations_dict
 from torch.utils import _pytree as pytree
 
+from memplan_engine.runtime.recorder.cuda_kernels import SHAPES
 from memplan_engine.runtime.recorder.cuda_stubs import python_stubs
 from memplan_engine.torch_capture.torch_fake import on_host, patched
 
@@ -27,13 +28,6 @@ ONE_ON_CUDA = ("_fused_rms_norm", "mish_backward", "silu_backward")
 `native_functions.yaml`: a dispatch for CUDA (their own, or that of the structured one that they delegate to)
 and one for CompositeImplicitAutograd. A build without CUDA takes them apart. tests/runtime/test_fake_cuda.py
 reads the file again."""
-RNN = ("lstm", "gru", "rnn_tanh", "rnn_relu")
-SHAPES: dict[str, Callable[..., Any]] = {
-    "record_stream": lambda tensor, stream: None,
-    "cudnn_grid_sampler": lambda image, grid: image.new_empty((*image.shape[:2], *grid.shape[1:3])),
-    "cudnn_grid_sampler_backward": lambda image, grid, gradient: tuple(map(torch.empty_like, (image, grid))),
-}
-"""What operators of `aten` that only CUDA has give."""
 
 
 class FakeCuda:
@@ -53,11 +47,7 @@ class FakeCuda:
 
     @contextmanager
     def believed(self) -> Iterator[None]:
-        """With `torch.cuda` as on a machine with this card. Recurrent layers run as torch's own cells: only
-        cuDNN knows the room that its own take for their backward pass."""
-        functions: Any = torch._VF
-        for name in RNN:
-            setattr(functions, name, _without_cudnn(name))
+        """With `torch.cuda` as on a machine with this card."""
         pin = torch.ops.aten._pin_memory.default
         unpinned = op_implementations_dict[pin]
         op_implementations_dict[pin] = _pinned
@@ -72,8 +62,6 @@ class FakeCuda:
                 yield
         finally:
             op_implementations_dict[pin] = unpinned
-            for name in RNN:
-                functions.__dict__.pop(name, None)
 
 
 def _pinned(mode: Any, operator: Any, tensor: torch.Tensor, device: Any = None) -> torch.Tensor:
@@ -105,20 +93,6 @@ def _zeros(tensor: torch.Tensor) -> torch.Tensor:
 
 def _like(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
-
-
-def _without_cudnn(name: str) -> Callable[..., Any]:
-    """The layer `name` of `torch._VF` as it is where cuDNN is off."""
-    original = getattr(torch._C._VariableFunctions, name)
-
-    def function(*args: Any) -> Any:
-        # A sequence of different lengths comes packed, with the lengths after the data.
-        if not args[0].is_cuda:
-            return original(*args)
-        with torch.backends.cudnn.flags(enabled=False):
-            return original(*args)
-
-    return function
 
 
 def _one_on_cuda() -> list[torch.library.Library]:

@@ -16,6 +16,7 @@ from memplan_engine.runtime.recorder.cuda_library import NoGuardError, guard_con
 from memplan_engine.runtime.recorder.cuda_stand_in import as_on_the_cpu
 from memplan_engine.runtime.recorder.fake_cuda import CUDNN, FakeCuda
 from memplan_engine.runtime.recorder.own_process import observed_apart
+from memplan_engine.torch_capture.torch_fake import fake_mode
 
 DEVICES = ("cpu", "cuda")
 """What a run may be predicted for."""
@@ -83,6 +84,9 @@ def observed_on(target: Target, observe: Callable[[], Observation], name: str) -
     except NoGuardError as error:
         with _standing_in(str(error)):
             return observe()
+
+    # What it imports the next run finds here.
+    fake_mode(unknown_sizes=False)
 
     def believing() -> Observation:
         with _believing(content, target.arch):

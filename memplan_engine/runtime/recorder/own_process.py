@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from memplan_engine.recordings.observation import Observation
 from memplan_engine.runtime.scratch import scratch_folder
 from memplan_engine.system import end_with_parent
 
-RUN, ERROR = "run.json", "error.json"
+RUN, ERROR, SAID = "run.json", "error.json", "said.txt"
 PARTS = ("source", "place", "found", "expected")
 
 
@@ -36,7 +37,10 @@ def observed_apart(observe: Callable[[], Observation], name: str) -> Observation
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
-        child = os.fork()
+        with warnings.catch_warnings():
+            # Of threads that are not there in the child: it uses none.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
         if child == 0:
             _be_child(observe, folder, parent)
         status = None
@@ -47,7 +51,8 @@ def observed_apart(observe: Callable[[], Observation], name: str) -> Observation
                 # Interrupted.
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-        return answer(folder, status, "", name)
+        said = folder / SAID
+        return answer(folder, status, said.read_text() if said.exists() else "", name)
 
 
 def _be_child(observe: Callable[[], Observation], folder: Path, parent: int) -> None:
@@ -63,7 +68,7 @@ def _be_child(observe: Callable[[], Observation], folder: Path, parent: int) -> 
         code = 0
     except BaseException as error:
         with contextlib.suppress(Exception):
-            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            (folder / SAID).write_text(f"{type(error).__name__}: {error}")
     finally:
         with contextlib.suppress(Exception):
             sys.stdout.flush()
