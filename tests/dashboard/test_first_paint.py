@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 pytest.importorskip("streamlit")
-from memplan_dashboard.serving.first_paint import FirstPaint
+from memplan_dashboard.serving.first_paint import SCRIPT, FirstPaint
 
 from tests.support.dashboard_page import DashboardPage
 
@@ -43,7 +43,7 @@ def answer_to(accept, content_type, *chunks, status=200):
 
 def test_the_style_stands_at_the_end_of_the_head():
     headers, body = answer_to("text/html", b"text/html; charset=utf-8", b"<head>a</he", b"ad><body>b")
-    assert body == b"<head>a<style>html {\np { margin: 0 }\n}</style></head><body>b"
+    assert body == b"<head>a<style>html {\np { margin: 0 }\n}</style>%b</head><body>b" % SCRIPT.encode()
     assert headers[b"content-length"] == str(len(body)).encode()
 
 
