@@ -15,12 +15,12 @@ SCRIPT = '<script>window.__streamlit = { BACKEND_BASE_URL: new URL(".", location
 
 
 class FirstPaint:
-    """ASGI middleware: puts `style` and SCRIPT at the end of the head of every HTML page."""
+    """ASGI middleware: puts `links`, `style` and SCRIPT at the end of the head of every HTML page."""
 
-    def __init__(self, app: ASGIApp, style: str) -> None:
+    def __init__(self, app: ASGIApp, style: str, links: str = "") -> None:
         self.app = app
         # Nested, for Streamlit's own rules come later and would win.
-        self.element = f"<style>html {{\n{style}\n}}</style>{SCRIPT}".encode()
+        self.element = f"{links}<style>html {{\n{style}\n}}</style>{SCRIPT}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take a request; what is no page goes through as it is."""

@@ -93,6 +93,7 @@ def main() -> None:
         del os.environ[name]
 
     from memplan_dashboard.serving.downloads import keep_downloads
+    from memplan_dashboard.serving.preload import preloads
     from memplan_dashboard.serving.upload_limits import UploadLimits
     from starlette.middleware import Middleware
     from streamlit import config, file_util, runtime
@@ -107,12 +108,15 @@ def main() -> None:
     # The app has no other way to hear of them: what it has of its own are pages.
     below = [] if arguments.folder is None else [f"--folder={arguments.folder}"]
     sys.argv = [arguments.app, *below, *arguments.files]
-    page = Path(file_util.get_static_dir(), "index.html").read_text(encoding="utf-8")
+    static = Path(file_util.get_static_dir())
+    page = (static / "index.html").read_text(encoding="utf-8")
     door = Middleware(Door, names=arguments.allow_host, page=page + SCRIPT)
     uploads = Middleware(UploadLimits, held=lambda: runtime.get_instance().uploaded_file_mgr)
     style = Path(arguments.app).with_name("style.css")
-    painted = [Middleware(FirstPaint, style=style.read_text(encoding="utf-8"))] if style.exists() else []
-    middleware = [door, uploads, *painted]
+    middleware = [door, uploads]
+    if style.exists():
+        text = style.read_text(encoding="utf-8")
+        middleware.append(Middleware(FirstPaint, style=text, links=preloads(static)))
     App(arguments.app, middleware=middleware).run(config={**OPTIONS, "server.port": arguments.port})
 
 
