@@ -116,7 +116,7 @@ def clicks(browser: Browser, url: str) -> Seconds:
         page.settled()
         for place in range(REPEATS):
             left = 0.12 + 0.16 * place
-            x, y = page.find_rectangle([(left + i / 200, 0.99 - j / 40) for i in range(12) for j in range(4)])
+            x, y = page.find_rectangle([(left + i / 200, 0.88 - j / 40) for i in range(12) for j in range(8)])
             before = page.data("selected") or ""
             began = time.perf_counter()
             page.page.mouse.click(x, y)

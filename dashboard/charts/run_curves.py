@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import plotly.graph_objects as go
-from memplan_dashboard.charts.peak_bars import escape
+from memplan_dashboard.charts.markup import escape
 
 from memplan_engine.formats.memplan_json.run_format import RunFile, peak_of
 from memplan_engine.plotting.axis_ticks import byte_axis, count_axis

@@ -1,5 +1,6 @@
-"""The dashboard's style sheet in Streamlit's page: what the app sends comes after the first paint, and what
-was painted would move."""
+"""What stands in Streamlit's page from the first: the dashboard's style sheet, for what the app sends comes
+after the first paint, and what was painted would move; and where the server is, for Streamlit would look for
+it below /compare before it looks at the root, which takes two answers 404."""
 
 from __future__ import annotations
 
@@ -9,15 +10,17 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _END_OF_HEAD = b"</head>"
+SCRIPT = '<script>window.__streamlit = { BACKEND_BASE_URL: new URL(".", location.href).href };</script>'
+"""The server is where the relative addresses of the page lead, its scripts' among them."""
 
 
 class FirstPaint:
-    """ASGI middleware: puts `style` at the end of the head of every HTML page."""
+    """ASGI middleware: puts `links`, `style` and SCRIPT at the end of the head of every HTML page."""
 
-    def __init__(self, app: ASGIApp, style: str) -> None:
+    def __init__(self, app: ASGIApp, style: str, links: str = "") -> None:
         self.app = app
         # Nested, for Streamlit's own rules come later and would win.
-        self.element = f"<style>html {{\n{style}\n}}</style>".encode()
+        self.element = f"{links}<style>html {{\n{style}\n}}</style>{SCRIPT}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take a request; what is no page goes through as it is."""

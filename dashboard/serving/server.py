@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 
 from memplan_dashboard.serving.door import Door
-from memplan_dashboard.serving.first_paint import FirstPaint
+from memplan_dashboard.serving.first_paint import SCRIPT, FirstPaint
 
 NEVER = float(1 << 53)
 """Bytes: no message is as large."""
@@ -92,7 +92,9 @@ def main() -> None:
     for name in [name for name in os.environ if name.startswith("STREAMLIT_")]:
         del os.environ[name]
 
+    from memplan_dashboard.serving.downloads import keep_downloads
     from memplan_dashboard.serving.page_limits import PageLimits
+    from memplan_dashboard.serving.preload import preloads
     from memplan_dashboard.serving.upload_limits import UploadLimits
     from starlette.middleware import Middleware
     from streamlit import config, file_util, runtime
@@ -103,15 +105,19 @@ def main() -> None:
     # A browser may ask for it, and it clears what all share, what schedules searches and runs included.
     AppSession._handle_clear_cache_request = lambda _session: None  # type: ignore[assignment]
     send_in_order()
+    keep_downloads()
     # The app has no other way to hear of them: what it has of its own are pages.
     below = [] if arguments.folder is None else [f"--folder={arguments.folder}"]
     sys.argv = [arguments.app, *below, *arguments.files]
-    page = Path(file_util.get_static_dir(), "index.html").read_text(encoding="utf-8")
-    door = Middleware(Door, names=arguments.allow_host, page=page)
+    static = Path(file_util.get_static_dir())
+    page = (static / "index.html").read_text(encoding="utf-8")
+    door = Middleware(Door, names=arguments.allow_host, page=page + SCRIPT)
     uploads = Middleware(UploadLimits, held=lambda: runtime.get_instance().uploaded_file_mgr)
     style = Path(arguments.app).with_name("style.css")
-    painted = [Middleware(FirstPaint, style=style.read_text(encoding="utf-8"))] if style.exists() else []
-    middleware = [door, Middleware(PageLimits), uploads, *painted]
+    middleware = [door, Middleware(PageLimits), uploads]
+    if style.exists():
+        text = style.read_text(encoding="utf-8")
+        middleware.append(Middleware(FirstPaint, style=text, links=preloads(static)))
     App(arguments.app, middleware=middleware).run(config={**OPTIONS, "server.port": arguments.port})
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from memplan_engine import Problem
 from memplan_engine.analysis.buffer_names import op_names
-from memplan_engine.analysis.peak_tree import GROUPINGS, grouping
+from memplan_engine.analysis.peak_tree import groupings_of
 from memplan_engine.analysis.provenance import OP_PROPERTIES, find_provenance
 from memplan_engine.analysis.tied_peaks import tied_peaks
 from memplan_engine.graph import Op
@@ -31,13 +31,8 @@ def _panes_of(problem: Problem) -> Panes:
     ops = problem.origin.graph.ops if problem.origin else ()
     number = {op.name: index for index, op in enumerate(ops)}
     scratch = list(scratching(problem))
-    groupings = {by: grouping(problem, by) for by in GROUPINGS}
     return Panes(
-        groupings={
-            by: each
-            for by, each in groupings.items()
-            if by == "module" or len(each.labels) > 1 or (by == "category" and problem.origin)
-        },
+        groupings=groupings_of(problem),
         scratch_start=np.array([step for _, step in scratch], np.int64),
         scratch_bytes=np.array([op.workspace.shared for op, _ in scratch], np.int64),
         always=workspace_of(problem).unique,

@@ -84,6 +84,15 @@ def _key(contributor: Contributor) -> int | str:
     return contributor.name if contributor.buffer is None else contributor.buffer
 
 
+def groupings_of(problem: Problem) -> dict[str, Grouping]:
+    """Those of GROUPINGS that tell anything of `problem` apart, and that by module: O(buffers + ops)."""
+    # The buffers of a list have names, and nothing else to group them by.
+    is_list = problem.origin is None and problem.callers is None
+    several = {by: grouping(problem, by) for by in (("module",) if is_list else GROUPINGS)}
+    told = {"module"} | ({"category"} if problem.origin else set())
+    return {by: each for by, each in several.items() if by in told or len(each.labels) > 1}
+
+
 def grouping(problem: Problem, by: str) -> Grouping:
     """The groups of everything that is alive at any step: O(buffers + ops)."""
     path_of, provenances = GROUPINGS[by](problem), find_provenance(problem)
@@ -145,7 +154,7 @@ def _tree(contributors: Iterable[Contributor], problem: Problem, by: str) -> Nod
 
 def _by_module(problem: Problem) -> PathOf:
     if problem.origin is None:
-        return _by_caller if problem.callers is not None else _by_name
+        return _by_caller if problem.callers is not None else _by_name()
     paths = module_paths(problem.origin.graph)
     return lambda name, provenance: paths.get(provenance.module, ())
 
@@ -155,9 +164,20 @@ def _by_caller(name: str, provenance: Provenance) -> Path:
     return (provenance.module,) if provenance.module else ()
 
 
-def _by_name(name: str, provenance: Provenance) -> Path:
+def _by_name() -> PathOf:
     """What stands before the last . or / of a buffer's own name, for lists of buffers."""
-    return join_numbers(_SEPARATORS.split(name)[:-1])
+    known: dict[str, Path] = {}
+
+    def path_of(name: str, provenance: Provenance) -> Path:
+        end = max(name.rfind("."), name.rfind("/"))
+        if end < 0:
+            return ()
+        before = name[:end]
+        if before not in known:
+            known[before] = join_numbers(_SEPARATORS.split(before))
+        return known[before]
+
+    return path_of
 
 
 def _by_line(problem: Problem) -> PathOf:

@@ -18,6 +18,7 @@ from memplan_engine.analysis.peak_tree import (
     category_of_storage,
     difference_tree,
     grouping,
+    groupings_of,
     peak_tree,
 )
 from memplan_engine.graph import Graph, Op, Phase, Role, Storage, Tensor
@@ -229,3 +230,19 @@ def test_categories_of_a_training_step():
         "d_w": "gradients",
         "scratch": "temporaries",
     }
+
+
+def test_the_groups_of_a_list_are_its_names_and_of_a_graph_all_that_tell_apart():
+    listed = make_problem([0] * 5, [1] * 5, [1] * 5, names=["h.0.a", "h/0/b", "h.1.a", "alone", "/x"])
+    (groups,) = groupings_of(listed).values()
+    paths = []
+    for group in groups.group.tolist():
+        path = []
+        while group != -1:
+            path.insert(0, groups.labels[group])
+            group = int(groups.parent[group])
+        paths.append(path)
+    assert paths == [["h.0"], ["h.0"], ["h.1"], [], [""]]
+    assert groupings_of(GPT2).keys() == GROUPINGS.keys()
+    one = make_problem([0], [1], [1])
+    assert groupings_of(one).keys() == {"module"}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("streamlit")
-from memplan_dashboard.charts import layout_bar, peak_bars
+from memplan_dashboard.charts import layout_bar
 from memplan_dashboard.session import documents, state, uploads
 from memplan_examples.make_snapshot import Allocator, frame, write_snapshot
 
-from memplan_engine import find_peak, load, make_plan, make_problem, write_csv, write_json
+from memplan_engine import load, make_plan, make_problem, write_csv, write_json
 from memplan_engine.analysis.layout import make_layout
 from tests.support.apptest import address, check, chips_of, open_app, widget
 
@@ -126,11 +126,9 @@ def test_plotly_gets_no_markup_from_names():
     problem = make_problem([0, 1], [2, 3], [900, 500], names=[HOSTILE, "<b>bold</b>"])
     plan = make_plan(problem, "naive")
     figures = (
-        peak_bars.figure(peak_bars.data(find_peak(problem)), 0),
         layout_bar.figure(layout_bar.data(make_layout(plan))),
         plan.figure(),
     )
     told = [str(figure.to_plotly_json()) for figure in figures]
     assert not [each for each in told if "<img" in each or "<b>bold" in each]
-    assert "&lt;b&gt;bold" in told[0]
-    assert "&lt;b&gt;bold" in told[2]
+    assert "&lt;b&gt;bold" in told[1]

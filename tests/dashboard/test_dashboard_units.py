@@ -12,7 +12,7 @@ import pytest
 from tests import ROOT
 
 pytest.importorskip("streamlit")
-from memplan_dashboard.charts import arena_seconds, peak_bars
+from memplan_dashboard.charts import arena_seconds
 from memplan_dashboard.session import documents, messages, state, uploads
 from memplan_dashboard.session.documents import Document, Options
 from memplan_dashboard.session.plan_facts import make_facts
@@ -26,7 +26,6 @@ from memplan_engine import (
     MemplanError,
     Unread,
     adopt,
-    find_peak,
     known_strategies,
     load,
     make_plan,
@@ -201,26 +200,6 @@ def test_a_pattern_that_would_run_for_ever_ends_in_a_second_for_all_buffers_toge
 
 
 # Figures.
-
-
-def test_peak_bars_name_the_largest_and_sum_up_the_rest():
-    n = 14
-    problem = make_problem([0] * n, [1] * n, list(range(n, 0, -1)), names=[f"n{i}" for i in range(n)])
-    bars = peak_bars.data(find_peak(problem))
-    assert len(bars) == 12
-    assert bars[0] == peak_bars.Bar("n0", 14, 14 / 105, 0)
-    assert bars[-1] == peak_bars.Bar("3 others", 6, 6 / 105, None)
-    assert peak_bars.data(find_peak(make_problem([], [], []))) == []
-
-
-def test_the_selected_bar_stands_out_and_names_are_text():
-    problem = make_problem([0, 0], [1, 1], [2, 1], names=["<b>bold</b>", "x" * 60])
-    chart = peak_bars.figure(peak_bars.data(find_peak(problem)), selected=1)
-    bar = chart.data[0]
-    assert bar.marker.color[0] != bar.marker.color[1] == "#EE6677"
-    assert bar.y[0] == "1 · &lt;b&gt;bold&lt;/b&gt;"
-    assert len(bar.y[1]) == len("2 · ") + 27
-    assert list(bar.x) == [2, 1]
 
 
 def test_every_strategy_has_a_mark_of_its_own():

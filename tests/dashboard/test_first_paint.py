@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 pytest.importorskip("streamlit")
-from memplan_dashboard.serving.first_paint import FirstPaint
+from memplan_dashboard.serving.first_paint import SCRIPT, FirstPaint
 
 from tests.support.dashboard_page import DashboardPage
 
@@ -17,6 +17,9 @@ SHIFTED = """() => new Promise((resolve) => {
     setTimeout(() => resolve(sum), 500);
 })"""
 MOST = 0.05
+BEGUN = """() => Object.fromEntries(performance.getEntriesByType('resource')
+    .map((entry) => [entry.name, entry.startTime]))"""
+"""When the page began to load each address, ms."""
 
 
 def answer_to(accept, content_type, *chunks, status=200):
@@ -37,13 +40,13 @@ def answer_to(accept, content_type, *chunks, status=200):
 
     headers = [(b"accept", accept.encode()), (b"accept-encoding", b"gzip")]
     scope = {"type": "http", "method": "GET", "headers": headers}
-    asyncio.run(FirstPaint(inside, "p { margin: 0 }")(scope, None, send))
+    asyncio.run(FirstPaint(inside, "p { margin: 0 }", "<link>")(scope, None, send))
     return dict(said[0]["headers"]), b"".join(message["body"] for message in said[1:])
 
 
 def test_the_style_stands_at_the_end_of_the_head():
     headers, body = answer_to("text/html", b"text/html; charset=utf-8", b"<head>a</he", b"ad><body>b")
-    assert body == b"<head>a<style>html {\np { margin: 0 }\n}</style></head><body>b"
+    assert body == b"<head>a<link><style>html {\np { margin: 0 }\n}</style>%b</head><body>b" % SCRIPT.encode()
     assert headers[b"content-length"] == str(len(body)).encode()
 
 
@@ -55,6 +58,17 @@ def test_what_is_no_page_stays_as_it_is(accept, kind, status):
     headers, body = answer_to(accept, kind, b"<head>", b"</head>", status=status)
     assert body == b"<head></head>"
     assert headers[b"content-length"] == b"13"
+
+
+def test_what_inspect_begins_with_is_loaded_with_the_page_and_plotly_not_at_all(dashboard_url, open_page):
+    page = DashboardPage(open_page(f"{dashboard_url}/?doc=example:gpt2"))
+    begun = page.page.evaluate(BEGUN)
+    (picture,) = [at for name, at in begun.items() if "/BidiComponent." in name]
+    # What is asked before the socket is opened, over which the elements come.
+    (asked,) = [at for name, at in begun.items() if name.endswith("/_stcore/health")]
+    assert picture < asked
+    page.page.get_by_test_id("stDataFrame").first.wait_for()
+    assert not [name for name in page.page.evaluate(BEGUN) if "Plotly" in name]
 
 
 @pytest.mark.parametrize("width", [1440, 800])

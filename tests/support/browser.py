@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
 
 FIRST_TEST_PORT = 8701
-# Opened at /compare, Streamlit's browser side first asks for these two below /compare, then at the root.
-PAGES = "compare|diff|import|learn|replay|run"
-STREAMLITS_OWN = re.compile(rf"^http://127\.0\.0\.1:\d+/({PAGES})/_stcore/(health|host-config)$")
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -117,7 +113,7 @@ def open_tab(
 
     def note_message(message: ConsoleMessage) -> None:
         at = message.location.get("url", "")
-        if message.type == "error" and not STREAMLITS_OWN.search(at):
+        if message.type == "error":
             tab.errors.append(f"{message.text} {at}")
 
     tab.page.on("console", note_message)

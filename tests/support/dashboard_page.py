@@ -121,12 +121,12 @@ class DashboardPage:
         return self.page.get_by_test_id("stAlert").all_inner_texts()
 
     def metric(self, label: str) -> str:
-        """A figure of the page: a metric, or a chip above the chart."""
+        """A figure of the page: a metric, or a chip above the chart; "" while it is not there."""
         found = self.page.get_by_test_id("stMetric").filter(has_text=label)
         if found.count():
             return str(found.get_by_test_id("stMetricValue").inner_text())
         chips = self.page.locator(".st-key-figures .stMarkdownBadge").all_inner_texts()
-        return next(chip.removeprefix(f"{label} ") for chip in chips if chip.startswith(f"{label} "))
+        return next((chip.removeprefix(f"{label} ") for chip in chips if chip.startswith(f"{label} ")), "")
 
     @property
     def details(self) -> Locator:

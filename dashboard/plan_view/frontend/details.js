@@ -45,22 +45,23 @@ export class Details {
     const low = Math.min(...rects.map((rect) => panel.offset[rect]));
     const high = Math.max(...rects.map((rect) => panel.offset[rect] + panel.size[rect]));
     const list = element("dl", "facts", this.root);
-    const fact = (label, value) => {
+    const fact = (label, value, width = "") => {
       if (!value) return;
-      element("dt", "", list, label);
-      element("dd", "", list, value);
+      element("dt", width, list, label);
+      element("dd", width, list, value);
     };
+    const long = (label, value) => fact(label, value, "long");
     fact("shape", panel.panes.tensor(buffer));
     fact("bytes", `${formatCount(high - low)} (${formatBytes(high - low)})`);
     fact("lifetime", lifetimeWords(start, end) + (rects.length > 1 ? `, ${rects.length} pieces` : ""));
     fact("offset", `${formatCount(low)} (${formatBytes(low)})`);
     fact("kind", panel.panes.kind(buffer));
     const maker = panel.panes.maker[buffer];
-    if (maker !== NOBODY) for (const [label, text] of panel.panes.ops.properties) fact(label, text(maker));
-    fact("asked for at", panel.panes.place(buffer));
+    if (maker !== NOBODY) for (const [label, text] of panel.panes.ops.properties) long(label, text(maker));
+    long("asked for at", panel.panes.place(buffer));
     const { above, below } = neighboursOf(panel, rects, low, high);
-    fact("above", above);
-    fact("below", below);
+    long("above", above);
+    long("below", below);
   }
 
   links(buffer) {

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 import streamlit as st
-from memplan_dashboard.charts import peak_bars
 from memplan_dashboard.session.messages import plain
 from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.views.inspect.graph_tabs import show_reuse, show_sizes, show_values
@@ -63,13 +62,8 @@ def _show_peak(facts: PlanFacts, selected: int | None) -> None:
     peak = facts.peak
     at = f", {peak.ops[0].name}" if peak.ops else ""
     st.caption(plain(f"{format_bytes(peak.nbytes)} live at step {peak.step:,}{at}. Counted: {peak.counted}."))
-    bars = peak_bars.data(peak)
-    with st.container(key="halves_peak"):
-        left, right = st.columns([1, 2], gap="medium")
-    left.plotly_chart(peak_bars.figure(bars, selected), key="peak_bars", config={"displayModeBar": False})
     buffers = [part.buffer for part in peak.contributors[:MOST_ROWS]]
-    with right:
-        _selectable(_peak_rows(peak), buffers, selected, "peak", facts)
+    _selectable(_peak_rows(peak), buffers, selected, "peak", facts)
 
 
 def _show_all(facts: PlanFacts, selected: int | None, missed: NDArray[np.bool_] | None) -> None:

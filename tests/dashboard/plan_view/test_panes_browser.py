@@ -87,6 +87,13 @@ def test_all_of_the_answer_is_above_the_fold_and_panes_stack_where_it_is_narrow(
     page.page.locator(".st-key-card_0").wait_for()
     box = page.root.locator(".side").bounding_box()
     assert box["y"] + box["height"] <= 900
+    # What it is and who makes and holds it without scrolling; what comes next stands right below.
+    shape, size = (page.details.locator(".facts dd").nth(i).bounding_box() for i in (0, 1))
+    assert (shape["y"], shape["x"] < size["x"]) == (size["y"], True)
+    holder = page.details.locator(".ops dt").get_by_text("held longest by").bounding_box()
+    assert holder["y"] + holder["height"] <= box["y"] + box["height"]
+    notes = page.page.get_by_text("planner: largest first").bounding_box()
+    assert 0 < notes["y"] - (box["y"] + box["height"]) < 30
     page.page.set_viewport_size({"width": 800, "height": 1000})
     page.eventually(
         lambda: (

@@ -11,15 +11,19 @@ from memplan_engine.plotting.bundling import SHARED, bundle
 from tests.dashboard.plan_view.test_plan_view_browser import INKED, Chart
 
 COPIES = "navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }"
-CALLOUTS = """([source, buffers]) => {
+CALLOUTS = """([source, buffers, name = "", taken = []]) => {
     const [inked, told] = [{ width: 400, height: 400, ids: new Int32Array(160000).fill(-1) }, []];
+    const isTaken = (x) => taken.some(([from, to]) => from <= x && x < to);
+    inked.ids.forEach((_, i) => { if (isTaken(i % 400)) inked.ids[i] = 0; });
     const idAt = (raster, x, y) => raster.ids[y * 400 + x] ?? -1;
     const draw = new Function("idAt", "levelsOf", source + "; return drawCallouts;")(idAt);
-    const ctx = { measureText: (text) => ({ width: 6 * text.length }), fillRect() {}, beginPath() {},
-        moveTo() {}, lineTo() {}, stroke() {}, fillText: (text, x, y) => told.push([text, x, y]) };
+    const ctx = { measureText: (text) => ({ width: 6 * text.length }), beginPath() {},
+        moveTo() {}, lineTo() {}, stroke() {}, strokeText() {},
+        fillRect() { throw new Error("a plate hides what is below"); },
+        fillText: (text, x, y) => told.push([text, x, y]) };
     const column = (at) => Float64Array.from(buffers, (buffer) => buffer[at]);
     const data = { count: buffers.length, start: column(0), end: column(1), offset: column(2),
-        size: column(3), nameOf: (i) => `b${i}`, peakStep: 50, arena: 400 };
+        size: column(3), nameOf: (i) => name || `b${i}`, peakStep: 50, arena: 400 };
     const parts = { left: 0, top: 0, bottom: 400, right: 400, plotWidth: 400 };
     const view = { x0: 0, x1: 100, y0: 0, y1: 400 };
     const scales = { x: (step) => 4 * step, y: (bytes) => 400 - bytes, stepWidth: 4 };
@@ -91,6 +95,19 @@ def test_slivers_at_the_peak_are_named_beside_themselves(open_chart):
     spots, told = page.evaluate(CALLOUTS, [source, [[50, 51, 100, 30 + i] for i in range(5)]])
     places = {(spot["x"], spot["y"]) for spot in spots}
     assert len(places) == len(told) == 4
+
+
+def test_the_name_of_a_sliver_leaves_out_its_module_where_that_covers_less(open_chart):
+    names = ["format.js", "columns.js", "fitting.js"]
+    source = bundle(
+        [*(SHARED / name for name in names), FRONTEND / "level_names.js", FRONTEND / "callouts.js"]
+    )
+    page = open_chart().page
+    # One rectangle in the middle; beside it nothing is taken, or only 120 to 300 are free.
+    buffers, name = [[50, 51, 100, 30]], "encoder.0.mlp · gelu"
+    for taken, text in (([], f"{name} 30 B"), ([[300, 400], [0, 120]], "gelu 30 B")):
+        _, told = page.evaluate(CALLOUTS, [source, buffers, name, taken])
+        assert [each for each, _, _ in told] == [text]
 
 
 def test_the_zoom_is_in_the_address_and_comes_back_from_there(open_chart, app_url, open_page):
