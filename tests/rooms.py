@@ -20,6 +20,7 @@ ROOMS: dict[str, str] = {
     "errors": "",
     "units": "errors",
     "system": "errors",
+    "accelerators": "errors",
     "scope": "",
     "graph": "errors scope",
     "callers": "kernels graph",
