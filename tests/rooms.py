@@ -10,6 +10,7 @@ from __future__ import annotations
 
 ROOMS: dict[str, str] = {
     "kernels": "",
+    "kernels.allocator": "kernels",
     "kernels.constructive": "kernels",
     "kernels.constructive.gap_tree": "kernels kernels.constructive",
     "kernels.exact": "kernels",
