@@ -10,6 +10,7 @@ from __future__ import annotations
 
 ROOMS: dict[str, str] = {
     "kernels": "",
+    "kernels.allocator": "kernels",
     "kernels.constructive": "kernels",
     "kernels.constructive.gap_tree": "kernels kernels.constructive",
     "kernels.exact": "kernels",
@@ -20,6 +21,7 @@ ROOMS: dict[str, str] = {
     "errors": "",
     "units": "errors",
     "system": "errors",
+    "accelerators": "errors",
     "scope": "",
     "graph": "errors scope",
     "callers": "kernels graph",

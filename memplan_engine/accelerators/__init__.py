@@ -1,0 +1,1 @@
+"""GPUs as data: how much memory they have, and what a process takes of it beside its tensors."""

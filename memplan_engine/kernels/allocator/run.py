@@ -1,0 +1,213 @@
+"""The allocator over the events of a recording: where each allocation lies, and what is reserved
+meanwhile."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from memplan_engine.kernels.allocator.blocks import (
+    ACTIVE,
+    ALLOCATED,
+    FREE,
+    GIVEN,
+    IN_USE,
+    LOGGED,
+    MADE,
+    NEXT,
+    PENDING,
+    REQUESTED,
+    RESERVED,
+    ROW,
+    SIZE,
+    STATE,
+    Memory,
+    cut,
+    new_block,
+    new_memory,
+    put,
+    release_cached,
+    reserve,
+    with_room,
+)
+from memplan_engine.kernels.allocator.free_set import ADDRESS, NOBODY, remove
+from memplan_engine.kernels.allocator.requests import (
+    SMALL,
+    cached_block,
+    collect_garbage,
+    device_block,
+    hand_out,
+    release_oversize,
+    round_size,
+    take_back,
+)
+from memplan_engine.kernels.jit import kernel
+from memplan_engine.kernels.types import Ints
+
+NOTHING, ALLOC, REQUEST_FREE, COMPLETE_FREE, EMPTY_CACHE, TRY, SEGMENT, CARVE = range(8)
+"""What a row does: nothing; allocate; a free is requested, is completed; all that is cached goes back. TRY
+asks for memory and lets go of it at once: a request that failed. SEGMENT and CARVE build what was there
+before: a segment at a given address, a block of it in use."""
+ROOM_ABOVE = 1 << 40
+"""How far above the addresses that the device really gave the invented ones begin, bytes."""
+MET, RETRIED, FAILED = 0, 1, 2
+"""How a request ended: met, met after all cached blocks were given back, not met."""
+
+
+class Held(NamedTuple):
+    """The allocations by number: the block of each (NOBODY: none), the bytes asked for, where it lay and how
+    large its block was. `queue` has those whose free waits for a stream, `queued` the place of each in it,
+    from 1 on; `queue[0]` is their number."""
+
+    block: Ints
+    asked: Ints
+    placed: Ints
+    queue: Ints
+    queued: Ints
+
+
+@kernel
+def run_allocator(
+    op: Ints,
+    ident: Ints,
+    size: Ints,
+    base: Ints,
+    given: Ints,
+    extent: Ints,
+    rules: Ints,
+    idents: int,
+    room: int,
+) -> tuple[Ints, Ints, Ints, Ints, int]:
+    """Row by row: `op` on allocation `ident` of `size` bytes in the trees from `base` on; `given` is the
+    address that the device gave, or NOBODY; `extent` the whole block of a CARVE. It ends after an ALLOC that
+    fails.
+
+    Of each allocation its address (NOBODY: none) and its block's size; reserved, active, allocated and
+    requested bytes after each row; how each request ended, and the bytes that the device gave for it; the
+    log; and how many rows were done.
+    """
+    memory = new_memory(rules, room)
+    if len(given) > 0 and given.max() >= 0:
+        memory.numbers[NEXT] = ((given.max() + ROOM_ABOVE) >> 21) << 21
+    held = Held(
+        np.full(idents, NOBODY, dtype=np.int64),
+        np.zeros(idents, dtype=np.int64),
+        np.full((idents, 2), NOBODY, dtype=np.int64),
+        np.zeros(idents + 1, dtype=np.int64),
+        np.zeros(idents, dtype=np.int64),
+    )
+    over_time = np.zeros((len(op), 4), dtype=np.int64)
+    ended = np.zeros((len(op), 2), dtype=np.int64)
+    cursor = NOBODY
+    for row in range(len(op)):
+        memory = with_room(memory)
+        numbers = memory.numbers
+        numbers[ROW], numbers[GIVEN], numbers[MADE] = row, given[row], 0
+        what = op[row]
+        if cursor != NOBODY and what != CARVE:
+            put(memory, cursor, FREE)
+            cursor = NOBODY
+        if what == SEGMENT:
+            cursor = new_block(memory, given[row], extent[row], base[row], IN_USE)
+            reserve(memory, given[row], extent[row], base[row])
+        elif what == CARVE:
+            cursor = _carve(memory, held, cursor, ident[row], given[row], size[row], extent[row])
+        elif what in (ALLOC, TRY):
+            ended[row, 0] = _request(memory, held, base[row], ident[row], size[row], what == TRY)
+        elif what == EMPTY_CACHE:
+            _empty_cache(memory, held)
+        elif what != NOTHING and held.block[ident[row]] != NOBODY:
+            _free(memory, held, ident[row], what == COMPLETE_FREE)
+        ended[row, 1] = numbers[MADE]
+        over_time[row, 0], over_time[row, 1] = numbers[RESERVED], numbers[ACTIVE]
+        over_time[row, 2], over_time[row, 3] = numbers[ALLOCATED], numbers[REQUESTED]
+        if what == ALLOC and ended[row, 0] == FAILED:
+            return held.placed, over_time, ended, memory.log[: numbers[LOGGED]], row + 1
+    return held.placed, over_time, ended, memory.log[: memory.numbers[LOGGED]], len(op)
+
+
+@kernel
+def _note(memory: Memory, held: Held, who: int, block: int, size: int) -> None:
+    held.block[who], held.asked[who] = block, size
+    held.placed[who, 0], held.placed[who, 1] = memory.blocks[block, ADDRESS], memory.blocks[block, SIZE]
+    memory.numbers[ALLOCATED] += memory.blocks[block, SIZE]
+    memory.numbers[REQUESTED] += size
+
+
+@kernel
+def _carve(memory: Memory, held: Held, cursor: int, who: int, address: int, size: int, extent: int) -> int:
+    """Take `extent` bytes at `address` of the block `cursor`, which is in no list, for an allocation; what is
+    before them is free. What is left behind them, in no list, NOBODY if nothing is."""
+    gap = address - memory.blocks[cursor, ADDRESS]
+    if gap > 0:
+        tail = cut(memory, cursor, gap, FREE)
+        remove(memory.blocks, memory.lists, tail)
+        put(memory, cursor, FREE)
+        cursor = tail
+    rest = NOBODY
+    if extent < memory.blocks[cursor, SIZE]:
+        rest = cut(memory, cursor, extent, FREE)
+        remove(memory.blocks, memory.lists, rest)
+    for block in (cursor, rest):
+        if block != NOBODY:
+            memory.blocks[block, STATE] = IN_USE
+    memory.numbers[ACTIVE] += extent
+    _note(memory, held, who, cursor, size)
+    return rest
+
+
+@kernel
+def _request(memory: Memory, held: Held, base: int, who: int, asked: int, only_tries: bool) -> int:
+    """Meet a request, or fail to, as `DeviceCachingAllocator::malloc` does."""
+    size = round_size(asked, memory.rules)
+    tree = base + (1 if size <= SMALL else 0)
+    ended = MET
+    block = cached_block(memory, tree, size)
+    if block == NOBODY:
+        collect_garbage(memory)
+        block = device_block(memory, tree, size)
+    if block == NOBODY and release_oversize(memory, tree, size):
+        block = device_block(memory, tree, size)
+    if block == NOBODY:
+        _empty_cache(memory, held)
+        block = device_block(memory, tree, size)
+        ended = RETRIED
+    if block == NOBODY:
+        return FAILED
+    hand_out(memory, block, size)
+    if only_tries:
+        take_back(memory, block)
+    else:
+        _note(memory, held, who, block, asked)
+    return ended
+
+
+@kernel
+def _free(memory: Memory, held: Held, who: int, completed: bool) -> None:
+    """A free is requested: its bytes are not allocated any more. It is completed: they may be used again."""
+    block = held.block[who]
+    queue, queued = held.queue, held.queued
+    if queued[who] == 0:
+        memory.numbers[ALLOCATED] -= memory.blocks[block, SIZE]
+        if not completed:
+            memory.blocks[block, STATE] = PENDING
+            queue[0] += 1
+            queue[queue[0]], queued[who] = who, queue[0]
+    if completed:
+        if queued[who] != 0:
+            last = queue[queue[0]]
+            queue[queued[who]], queued[last] = last, queued[who]
+            queue[0] -= 1
+            queued[who] = 0
+        memory.numbers[REQUESTED] -= held.asked[who]
+        held.block[who] = NOBODY
+        take_back(memory, block)
+
+
+@kernel
+def _empty_cache(memory: Memory, held: Held) -> None:
+    """Wait for all streams, then give back what is cached."""
+    while held.queue[0] > 0:
+        _free(memory, held, held.queue[held.queue[0]], True)
+    release_cached(memory)
