@@ -48,7 +48,8 @@ def _cards(advising: Advising, view: ScenarioView, looks: Iterator[int] | None) 
         advising.begin()
         if not waits:
             state.run_again()
-    with st.container(key="suggestions"):
+    # Room for cards, so that nothing moves when they come; lists and recordings rarely have any.
+    with st.container(key="suggestions" if view.document.graph is not None else "suggestions_few"):
         _undo()
         suggestions = advising.advice.suggestions[:MOST_CARDS] if advising.advice else ()
         if suggestions:
