@@ -11,6 +11,8 @@ from memplan_engine.strategies.base import Progress
 from memplan_engine.units import format_bytes
 
 MOST_POINTS = 400
+HEIGHT = 215
+"""Of the chart, CSS pixels."""
 ARENA, BOUND = "#4477AA", "#228833"
 
 
@@ -58,7 +60,7 @@ def figure(course: Course) -> go.Figure:
     room = 0.08 * (high - low) or 1.0
     ticks = [low, high] if high > low else [low]
     chart.update_layout(
-        height=215,
+        height=HEIGHT,
         margin={"l": 0, "r": 12, "t": 4, "b": 4},
         xaxis={"range": [0, course.until], "ticksuffix": " s", "hoverformat": ".1f", "nticks": 8},
         yaxis={

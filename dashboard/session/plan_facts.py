@@ -46,6 +46,8 @@ AUTO_SECONDS = 1.0
 """How long `auto` looks for each plan where many are made at once."""
 MOST_SECONDS = 60.0
 """When any other strategy is stopped: longer work belongs on the command line."""
+MOST_AT_ONCE = 20_000
+"""Buffers: of more the page is drawn first, and then what needs the same core: suggestions, and curves."""
 POINTS = 24
 OF_DOCUMENT: dict[str | type[Any], Callable[[Any], Any]] = {Document: attrgetter("number")}
 """Not by `id`: an entry does not hold what it was made of, and the id would become another's."""

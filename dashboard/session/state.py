@@ -85,10 +85,11 @@ def pairs_text(pairs: tuple[tuple[str, int], ...]) -> str:
 
 
 def parse_mebibytes(text: str) -> float | None:
-    """A capacity in MiB; None for none and for what is no number above 0."""
+    """A capacity in MiB, where somebody wrote the address with its unit, as "64KiB"; None for none and for
+    what is no number above 0."""
     try:
-        value = float(text)
-    except ValueError:
+        value = parse_bytes(text) / 2**20 if text.lower().endswith("b") else float(text)
+    except (ValueError, MemplanError):
         return None
     return min(value, MOST_MEBIBYTES) if not math.isnan(value) and value > 0 else None
 

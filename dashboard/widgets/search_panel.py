@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 
 import streamlit as st
 from memplan_dashboard.background.jobs import JobSnapshot, State
 from memplan_dashboard.charts import arena_over_time
 from memplan_dashboard.session import searches, state
 from memplan_dashboard.session.messages import plain, show_error
+from memplan_dashboard.session.plan_facts import MOST_AT_ONCE
 from memplan_dashboard.session.searches import LIMITS, Search
 from memplan_dashboard.widgets.controls import bound
 
@@ -17,6 +19,8 @@ from memplan_engine.analysis.claims import optimal_for
 from memplan_engine.units import format_bytes, format_percent
 
 EVERY_SECONDS = 1.0
+DRAWN = "curve_drawn"
+"""The document whose curve was drawn last."""
 LIMIT = "Then the search is paused. Keep solving goes on from there."
 
 
@@ -24,8 +28,14 @@ def show_search(search: Search, side: str = "", beside: Sequence[Search] = ()) -
     """The panel, looked at anew every second while the search goes on. On a page with several searches
     `side` says which one it is, and `beside` has the others."""
     active = search.job.snapshot().state.is_active
+    document = search.document
+    # The script that draws the curve takes a browser about as long as the plan of a large list.
+    waits = active and len(document.problem) > MOST_AT_ONCE and st.session_state.get(DRAWN) != document.key
+    looks = count(0 if waits else 1)
     # A search that ends outside a page's own doing (limit, proof) shows its plan when the panel sees it.
-    st.fragment(_panel, run_every=EVERY_SECONDS if active else None)(search, active, side, tuple(beside))
+    st.fragment(_panel, run_every=EVERY_SECONDS if active else None)(
+        search, active, side, tuple(beside), looks
+    )
 
 
 def settle(search: Search) -> None:
@@ -34,16 +44,22 @@ def settle(search: Search) -> None:
         search.show_best()
 
 
-def _panel(search: Search, was_active: bool, side: str, beside: tuple[Search, ...]) -> None:
+def _panel(
+    search: Search, was_active: bool, side: str, beside: tuple[Search, ...], looks: Iterator[int]
+) -> None:
+    """`looks` counts how often this was drawn; at 0 there is room for the curve only."""
     snapshot = search.job.snapshot()
     if was_active and not snapshot.state.is_active:
         state.run_again()
     with st.container(border=True, key=f"search{side}"), st.container(key=f"halves_search{side}"):
         left, right = st.columns([1.2 if beside else 2.2, 1], gap="medium")
-    with left:
+    if next(looks):
+        st.session_state[DRAWN] = search.document.key
         until = snapshot.until if snapshot.state.is_active else snapshot.seconds
         chart = arena_over_time.figure(arena_over_time.data(snapshot.history, until))
-        st.plotly_chart(chart, key=f"arena_over_time{side}", config={"displayModeBar": False})
+        left.plotly_chart(chart, key=f"arena_over_time{side}", config={"displayModeBar": False})
+    else:
+        left.container(height=arena_over_time.HEIGHT, border=False)
     with right:
         st.markdown(f"**{plain(f'{side}: ' * bool(side) + _headline(search, snapshot))}**")
         # Always two lines: what is below must not move as the figures change.

@@ -146,7 +146,7 @@ def test_the_sentence_says_what_its_figure_is_of():
     assert headline(find_peak(listed), listed) == "Peak 7 B at step 3: b 7 B (100 %)"
     assert headline(contents_of(listed, 2), listed, False) == "0 B live at step 2"
     recorded = load_example("cuda_snapshot")
-    assert headline(find_peak(recorded), recorded).startswith("Recorded peak 1.35 GiB at step 1951: ")
+    assert headline(find_peak(recorded), recorded).startswith("Recorded peak 1.35 GiB at step 1,951: ")
     assert headline(find_peak(GPT2), GPT2).startswith("Graph peak 51 MiB at h.0.mlp.act · mul.2 (step 44): ")
 
 

@@ -24,7 +24,8 @@ OVERFLOWING = """() => {
             && getComputedStyle(e).overflowX !== 'visible'));
     const wide = [...main.querySelectorAll('*')].filter((each) =>
         each.getBoundingClientRect().right > window.innerWidth + 1
-        && !each.closest('[data-testid=stDataFrame], [data-testid=stCode], .draglayer, .st-key-suggestions'));
+        && !each.closest('[data-testid=stDataFrame], [data-testid=stCode], .draglayer')
+        && !each.closest('[class*="st-key-suggestions"]'));
     return [main.scrollWidth - main.clientWidth, cut.map((e) => e.innerText),
         wide.map((e) => e.outerHTML.slice(0, 90))];
 }"""

@@ -106,6 +106,23 @@ def test_a_search_is_shown_improves_and_is_cancelled():
     assert job_of(app) is job
 
 
+def test_of_a_large_list_the_curve_waits_for_the_page(monkeypatch):
+    monkeypatch.setattr(search_panel, "MOST_AT_ONCE", len(PROBLEM) - 1)
+    app = open_app(strategy="slow_search")
+    assert widget(app.button, "Cancel")
+    assert not app.get("plotly_chart")
+    # The page has been drawn, and the panel looks again; here as a page does whose curve is there.
+    key = app.session_state["last_strategy"][0]
+    app.session_state[search_panel.DRAWN] = key
+    assert len(check(app.run()).get("plotly_chart")) == 1
+    # One that is not large has it at once.
+    monkeypatch.setattr(search_panel, "MOST_AT_ONCE", len(PROBLEM))
+    del app.session_state[search_panel.DRAWN]
+    assert len(check(app.run()).get("plotly_chart")) == 1
+    widget(app.button, "Cancel").click()
+    check(app.run())
+
+
 def test_a_search_held_at_its_limit_shows_its_best_and_goes_on():
     app = open_app(strategy="slow_search")
     job = job_of(app)

@@ -262,7 +262,20 @@ def test_options_survive_the_way_through_the_address():
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("", None), ("x", None), ("nan", None), ("-1", None), ("0", None), ("1.5", 1.5), ("inf", 2.0**40)],
+    [
+        ("", None),
+        ("x", None),
+        ("nan", None),
+        ("-1", None),
+        ("0", None),
+        ("1.5", 1.5),
+        ("inf", 2.0**40),
+        ("64KiB", 1 / 16),
+        ("2 GiB", 2048),
+        ("xB", None),
+        ("0B", None),
+        ("1YB", None),
+    ],
 )
 def test_a_capacity_is_a_number_above_nothing(text, value):
     assert state.parse_mebibytes(text) == value

@@ -3,6 +3,7 @@
 import { formatBytes } from "../../../memplan_engine/plotting/frontend/format.js";
 import { ownerOf } from "../../../memplan_engine/plotting/frontend/columns.js";
 import { fitted, measurer } from "../../../memplan_engine/plotting/frontend/fitting.js";
+import { levelsOf } from "../../../memplan_engine/plotting/frontend/levels.js";
 import { covered, LINE_HEIGHT } from "./level_names.js";
 
 const NARROW = 40;
@@ -12,23 +13,26 @@ const AWAY = 16;
 const WIDEST = 190;
 const SHIFTS = [0, -1, 1, -2, 2, -3, 3];
 const SEPARATOR = " · ";
-// What each pixel of a name costs that lies on rectangles, and what leaving out its module costs, where a line
-// higher or lower costs 1: found by looking at GPT-2's layers, which stand nearer than whole names are long.
+// What each pixel of a name costs that lies on rectangles, what leaving out its module costs, and what a level
+// through it does, where a line higher or lower costs 1: found by looking at GPT-2's layers, which stand nearer
+// than whole names are long, and at a list whose highest buffer touches the arena.
 const COVERED = 0.1;
 const WITHOUT_MODULE = 1.5;
+const CROSSED = 8;
 const HALO = 4;
 
-/** Draw them; returns the places they take. */
-export function drawCallouts(ctx, data, parts, scales, view, theme, raster) {
+/** Draw them, none over the names of rectangles in `named`; returns the places they take. */
+export function drawCallouts(ctx, data, parts, scales, view, theme, raster, named = []) {
   ctx.font = `600 11px ${theme.font}`;
   ctx.textBaseline = "middle";
   ctx.textAlign = "left";
   const measure = measurer(ctx);
   const taken = [];
+  const lines = levelsOf(data, theme).map(({ value }) => scales.y(value));
   for (const rect of slivers(data, parts, scales, view)) {
     const edges = { left: scales.x(data.start[rect]), right: scales.x(data.end[rect]), y: middleOf(data, rect, parts, scales) };
     const spots = textsOf(data, rect, measure).flatMap((text, short) => {
-      const spot = spotBeside(edges, measure(text) + 8, { parts, raster, taken });
+      const spot = spotBeside(edges, measure(text) + 8, { parts, raster, lines, taken: [...named, ...taken] });
       return spot ? [{ ...spot, text, cost: spot.cost + short * WITHOUT_MODULE }] : [];
     });
     if (spots.length === 0) continue;
@@ -70,7 +74,7 @@ function middleOf(data, rect, parts, scales) {
 }
 
 /** Left or right, a little higher or lower: where it covers least and nothing that is there already. */
-function spotBeside({ left, right, y }, width, { parts, raster, taken }) {
+function spotBeside({ left, right, y }, width, { parts, raster, lines, taken }) {
   let best = null;
   for (const shift of SHIFTS) {
     for (const x of [right + AWAY, left - AWAY - width]) {
@@ -78,7 +82,8 @@ function spotBeside({ left, right, y }, width, { parts, raster, taken }) {
       if (x < parts.left || x + width > parts.right || spot.y < parts.top || spot.y + LINE_HEIGHT > parts.bottom) continue;
       if (taken.some((other) => overlaps(other, spot))) continue;
       spot.covers = covered(x, spot.y, width, { parts, raster });
-      const cost = spot.covers * width * COVERED + Math.abs(shift);
+      const crossed = lines.some((line) => line > spot.y - 1 && line < spot.y + LINE_HEIGHT + 1);
+      const cost = spot.covers * width * COVERED + (crossed ? CROSSED : 0) + Math.abs(shift);
       if (!best || cost < best.cost) best = { ...spot, cost };
     }
   }

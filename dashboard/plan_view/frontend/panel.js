@@ -109,9 +109,9 @@ export class PanelView {
     const keyEnd = drawStripKey(ctx, data, parts, theme);
     const peak = drawPeak(ctx, data, parts, scales, theme);
     if (peak !== null) namePeak(ctx, data, parts, theme, peak, keyEnd);
-    drawLabels(ctx, data, labelled, parts, theme, ratio, scales.x(data.peakStep + 0.5));
+    const named = drawLabels(ctx, data, labelled, parts, theme, ratio, scales.x(data.peakStep + 0.5));
     drawMatches(ctx, this, view, theme);
-    const taken = drawCallouts(ctx, data, parts, scales, view, theme, raster);
+    const taken = drawCallouts(ctx, data, parts, scales, view, theme, raster, named);
     drawLevelNames(ctx, data, parts, scales, theme, raster, view.y1 >= limits.y1 * 0.999, taken);
     return drawn;
   }

@@ -37,6 +37,8 @@ export class PeakTree {
     this.opened = null;
     this.switch.replaceChildren();
     this.switch.hidden = this.groupings.size < 2;
+    // Without a choice of lines there is no more than one, as a rule none.
+    this.table.classList.toggle("sourceless", !this.groupings.has("line"));
     for (const by of this.groupings.keys()) {
       const button = element("button", "segment", this.switch, NAMES[by]);
       button.type = "button";

@@ -95,12 +95,14 @@ def show_notes(facts: PlanFacts) -> None:
 def _lesson(about: About) -> None:
     """What a teaching graph shows, in its own words."""
     if about.title:
-        st.info(
-            f"**{plain(about.title)}.** {plain(about.shows[:1].upper() + about.shows[1:])}",
-            icon=":material/school:",
-        )
-        with st.expander(plain(f"The optimum is {about.optimum}: why?")):
-            st.text(about.why)
+        with st.container(horizontal=True, wrap=False, vertical_alignment="center", gap="small"):
+            st.info(
+                f"**{plain(about.title)}.** {plain(about.shows[:1].upper() + about.shows[1:])}",
+                icon=":material/school:",
+                width="stretch",
+            )
+            with st.popover(plain(f"Why {about.optimum}?"), type="tertiary"):
+                st.text(about.why)
 
 
 def _notes(facts: PlanFacts) -> list[str]:

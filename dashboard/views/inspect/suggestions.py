@@ -10,6 +10,7 @@ import streamlit as st
 from memplan_dashboard.session import state
 from memplan_dashboard.session.advising import Advising, advising_of
 from memplan_dashboard.session.messages import plain
+from memplan_dashboard.session.plan_facts import MOST_AT_ONCE
 from memplan_dashboard.session.scenarios import ScenarioView
 
 from memplan_engine.advice.values import CodeChange, Suggestion
@@ -17,8 +18,6 @@ from memplan_engine.units import format_bytes
 from memplan_engine.what_if.edits import edits_text
 
 MOST_CARDS = 4
-MOST_AT_ONCE = 20_000
-"""Buffers: of more the page is drawn first, which takes the same core."""
 EVERY_SECONDS = 0.4
 APPLIED = "applied_suggestions"
 CHANGED_NOW = "suggestion_changed"
@@ -48,7 +47,8 @@ def _cards(advising: Advising, view: ScenarioView, looks: Iterator[int] | None) 
         advising.begin()
         if not waits:
             state.run_again()
-    with st.container(key="suggestions"):
+    # Room for cards, so that nothing moves when they come; lists and recordings rarely have any.
+    with st.container(key="suggestions" if view.document.graph is not None else "suggestions_few"):
         _undo()
         suggestions = advising.advice.suggestions[:MOST_CARDS] if advising.advice else ()
         if suggestions:

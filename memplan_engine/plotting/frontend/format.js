@@ -10,7 +10,13 @@ export function formatBytes(bytes) {
     value /= 1024;
     unit += 1;
   }
-  return `${unit === 0 ? value : Number(value.toFixed(2))} ${BYTE_UNITS[unit]}`;
+  return `${unit === 0 ? value : hundredths(value) / 100} ${BYTE_UNITS[unit]}`;
+}
+
+/** Ties to even, as Python rounds: 15.625 MiB is one figure wherever it is written. */
+function hundredths(value) {
+  const below = Math.floor(value * 100);
+  return value * 100 - below === 0.5 && below % 2 === 0 ? below : Math.round(value * 100);
 }
 
 /** 4194304 → "4,194,304". */

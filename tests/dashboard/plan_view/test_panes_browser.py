@@ -104,6 +104,18 @@ def test_all_of_the_answer_is_above_the_fold_and_panes_stack_where_it_is_narrow(
     )
 
 
+def test_a_lesson_leaves_room_for_its_answer_and_a_list_has_no_empty_columns(dashboard_url, open_page):
+    page = DashboardPage(
+        open_page(f"{dashboard_url}/?doc=example:teaching_best_fit", width=1440, height=900), wait=True
+    )
+    page.page.get_by_text("No suggestion").wait_for()
+    box = page.root.locator(".side").bounding_box()
+    assert box["y"] + box["height"] <= 900
+    assert not page.root.locator("th.made").is_visible()
+    page.page.get_by_role("button", name="Why 10 bytes?").click()
+    page.page.get_by_test_id("stPopoverBody").get_by_text("10").first.wait_for()
+
+
 def test_apply_changes_the_whole_page_and_undo_takes_it_back(page):
     """A button of a fragment runs the fragment alone, which only a browser shows."""
     page.page.locator(".st-key-card_0").get_by_role("button", name="Apply").click()

@@ -8,27 +8,54 @@ pytest.importorskip("playwright")
 from memplan_dashboard.plan_view.component import FRONTEND
 
 from memplan_engine.plotting.bundling import SHARED, bundle
+from memplan_engine.units import format_bytes
 from tests.dashboard.plan_view.test_plan_view_browser import INKED, Chart
 
 COPIES = "navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }"
-CALLOUTS = """([source, buffers, name = "", taken = []]) => {
+CALLOUT_SCRIPT = bundle(
+    [
+        *(SHARED / f"{name}.js" for name in ("format", "columns", "strokes", "fitting", "levels")),
+        *(FRONTEND / f"{name}.js" for name in ("labels", "level_names", "callouts")),
+    ]
+)
+CALLOUTS = """([source, buffers, name = "", taken = [], named = [], arena = 400]) => {
     const [inked, told] = [{ width: 400, height: 400, ids: new Int32Array(160000).fill(-1) }, []];
     const isTaken = (x) => taken.some(([from, to]) => from <= x && x < to);
     inked.ids.forEach((_, i) => { if (isTaken(i % 400)) inked.ids[i] = 0; });
     const idAt = (raster, x, y) => raster.ids[y * 400 + x] ?? -1;
-    const draw = new Function("idAt", "levelsOf", source + "; return drawCallouts;")(idAt);
+    const draw = new Function("idAt", source + "; return drawCallouts;")(idAt);
     const ctx = { measureText: (text) => ({ width: 6 * text.length }), beginPath() {},
         moveTo() {}, lineTo() {}, stroke() {}, strokeText() {},
         fillRect() { throw new Error("a plate hides what is below"); },
         fillText: (text, x, y) => told.push([text, x, y]) };
     const column = (at) => Float64Array.from(buffers, (buffer) => buffer[at]);
     const data = { count: buffers.length, start: column(0), end: column(1), offset: column(2),
-        size: column(3), nameOf: (i) => name || `b${i}`, peakStep: 50, arena: 400 };
+        size: column(3), nameOf: (i) => name || `b${i}`, peakStep: 50, arena, bound: arena, capacity: null };
     const parts = { left: 0, top: 0, bottom: 400, right: 400, plotWidth: 400 };
     const view = { x0: 0, x1: 100, y0: 0, y1: 400 };
     const scales = { x: (step) => 4 * step, y: (bytes) => 400 - bytes, stepWidth: 4 };
-    return [draw(ctx, data, parts, scales, view, {}, inked), told];
+    return [draw(ctx, data, parts, scales, view, {}, inked, named), told];
 }"""
+
+
+def test_sizes_read_the_same_in_a_browser_as_everywhere(open_chart):
+    # 15.625 and 15.635 MiB lie between two hundredths; others do not, or just end a unit.
+    sizes = [
+        16_384_000,
+        16_394_486,
+        128_000,
+        5_242_880 + 5_243,
+        1_048_570,
+        1_048_571,
+        1_023,
+        2**40 // 8 + 2**27,
+    ]
+    sizes += [eighths * 2**17 for eighths in range(1, 200)]
+    source = bundle([SHARED / "format.js"]) + "; return formatBytes;"
+    shown = open_chart().page.evaluate(
+        "([source, sizes]) => sizes.map(new Function(source)())", [source, sizes]
+    )
+    assert shown == [format_bytes(size) for size in sizes]
 
 
 def in_address(chart):
@@ -73,10 +100,6 @@ def test_a_drag_measures_bytes_and_steps(open_chart):
 
 
 def test_slivers_at_the_peak_are_named_beside_themselves(open_chart):
-    names = ["format.js", "columns.js", "fitting.js"]
-    source = bundle(
-        [*(SHARED / name for name in names), FRONTEND / "level_names.js", FRONTEND / "callouts.js"]
-    )
     page = open_chart().page
     # Wide enough for a name; not at the peak; a fiftieth of the arena and less; then five.
     buffers = [
@@ -85,29 +108,37 @@ def test_slivers_at_the_peak_are_named_beside_themselves(open_chart):
         [50, 51, 60, 7],
         *([50, 51, 70 + 40 * i, 30 + i] for i in range(5)),
     ]
-    spots, told = page.evaluate(CALLOUTS, [source, buffers])
+    spots, told = page.evaluate(CALLOUTS, [CALLOUT_SCRIPT, buffers])
     assert [text for text, _, _ in told] == ["b7 34 B", "b6 33 B", "b5 32 B", "b4 31 B"]
     for text, x, y in told:
         top = 400 - (70 + 40 * (int(text[1]) - 3) + (30 + int(text[1]) - 3) / 2)
         assert abs(y - top) < 30
         assert x >= 51 * 4 or x < 50 * 4
     # Five at one height get places of their own.
-    spots, told = page.evaluate(CALLOUTS, [source, [[50, 51, 100, 30 + i] for i in range(5)]])
+    spots, told = page.evaluate(CALLOUTS, [CALLOUT_SCRIPT, [[50, 51, 100, 30 + i] for i in range(5)]])
     places = {(spot["x"], spot["y"]) for spot in spots}
     assert len(places) == len(told) == 4
 
 
 def test_the_name_of_a_sliver_leaves_out_its_module_where_that_covers_less(open_chart):
-    names = ["format.js", "columns.js", "fitting.js"]
-    source = bundle(
-        [*(SHARED / name for name in names), FRONTEND / "level_names.js", FRONTEND / "callouts.js"]
-    )
     page = open_chart().page
     # One rectangle in the middle; beside it nothing is taken, or only 120 to 300 are free.
     buffers, name = [[50, 51, 100, 30]], "encoder.0.mlp · gelu"
     for taken, text in (([], f"{name} 30 B"), ([[300, 400], [0, 120]], "gelu 30 B")):
-        _, told = page.evaluate(CALLOUTS, [source, buffers, name, taken])
+        _, told = page.evaluate(CALLOUTS, [CALLOUT_SCRIPT, buffers, name, taken])
         assert [each for each, _, _ in told] == [text]
+
+
+def test_the_name_of_a_sliver_stands_on_no_other_name_and_no_level(open_chart):
+    page = open_chart().page
+    # Its middle is 300 pixels down; a name is written at the middle of 14, a pixel lower.
+    buffer = [[50, 51, 80, 40]]
+    (spot,), [[_, _, y]] = page.evaluate(CALLOUTS, [CALLOUT_SCRIPT, buffer])
+    assert (spot["x"], y) == (204 + 16, 301)
+    (other,), _ = page.evaluate(CALLOUTS, [CALLOUT_SCRIPT, buffer, "", [], [spot]])
+    assert other["x"] + other["width"] < spot["x"] or abs(other["y"] - spot["y"]) >= 14
+    _, [[_, _, y]] = page.evaluate(CALLOUTS, [CALLOUT_SCRIPT, buffer, "", [], [], 98])
+    assert abs(y - 1 - (400 - 98)) > 7
 
 
 def test_the_zoom_is_in_the_address_and_comes_back_from_there(open_chart, app_url, open_page):
