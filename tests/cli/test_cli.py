@@ -245,7 +245,7 @@ def test_bad_input_is_one_line_and_exit_2(memplan, arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["plan"], "Missing argument 'file'."),
+        (["plan"], "Missing argument 'FILE'."),
         (["frobnicate"], "No such command 'frobnicate'."),
         (["plan", "list.csv", "--alignment", "x"], "Invalid value for '--alignment': "),
         (["plan", "list.csv", "--unread", "maybe"], "Invalid value for '--unread': "),

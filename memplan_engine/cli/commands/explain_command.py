@@ -46,14 +46,14 @@ def peak(
     as_json: AS_JSON = False,
     all_rows: ALL_ROWS = False,
     step: Annotated[
-        int | None, typer.Option(min=0, help="This step instead of the peak.", show_default=False)
+        int | None, typer.Option(min=0, help="Show this step instead of the peak.", show_default=False)
     ] = None,
     by: Annotated[
-        Grouped | None, typer.Option(help="A tree of groups instead of a list.", show_default=False)
+        Grouped | None, typer.Option(help="Show a tree of groups instead of a list.", show_default=False)
     ] = None,
     minus: Annotated[
         int | None,
-        typer.Option(min=0, help="Only what differs from this step, as a tree.", show_default=False),
+        typer.Option(min=0, help="Show the difference from this step, as a tree.", show_default=False),
     ] = None,
 ) -> None:
     """Show what the peak, or another step, is made of."""

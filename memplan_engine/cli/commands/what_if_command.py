@@ -49,17 +49,13 @@ def what_if(
     how: Preparation,
     edits: Annotated[Path | None, typer.Option(help="memplan/edits JSON, applied first.")] = None,
     split: Annotated[
-        Repeated, typer.Option(help="NAME=PARTS: split into NAME#1, NAME#2 … Repeatable.")
+        Repeated, typer.Option(help="Split it into NAME#1, NAME#2 … Repeatable, as those below.")
     ] = None,
-    lifetime: Annotated[
-        Repeated, typer.Option(help="NAME=START:END: live only in these steps, half-open.")
-    ] = None,
-    resize: Annotated[Repeated, typer.Option(help="NAME=SIZE: new size, as 512KiB, 500kB or bytes.")] = None,
-    align: Annotated[Repeated, typer.Option(help="NAME=BYTES: new alignment.")] = None,
-    pin: Annotated[
-        Repeated, typer.Option(help="NAME=OFFSET: fix it at this byte; NAME=free releases it.")
-    ] = None,
-    drop: Annotated[Repeated, typer.Option(help="NAME: remove the buffer.")] = None,
+    lifetime: Annotated[Repeated, typer.Option(help="Keep it alive in these steps only, half-open.")] = None,
+    resize: Annotated[Repeated, typer.Option(help="Give it a new size, as 512KiB, 500kB or bytes.")] = None,
+    align: Annotated[Repeated, typer.Option(help="Give it a new alignment.")] = None,
+    pin: Annotated[Repeated, typer.Option(help="Fix it at this byte; NAME=free releases it.")] = None,
+    drop: Annotated[Repeated, typer.Option(help="Remove it.")] = None,
     capacity: CAPACITY = None,
     budget: Annotated[str | None, typer.Option(hidden=True)] = None,
     strategy: STRATEGY = "auto",
