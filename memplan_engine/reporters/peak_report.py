@@ -32,7 +32,7 @@ CSV_HEADER = ("path", "name", "bytes", "share", "module", "source")
 def headline(contents: Peak, problem: Problem, is_peak: bool = True) -> str:
     """One sentence: "Graph peak 51 MiB at h.0.mlp.act · mul.2 (step 44): h.0.mlp 48 MiB (94 %),
     activations.py:66; h.0 · add 3 MiB (6 %)", of another step "12 MiB live at …"."""
-    at = f"{contents.op_label} (step {contents.step})" if contents.op_label else f"step {contents.step}"
+    at = f"{contents.op_label} (step {contents.step:,})" if contents.op_label else f"step {contents.step:,}"
     parts = [part_words(part, contents.nbytes) for part in peak_parts(contents, problem)]
     made_of = f": {'; '.join(parts)}" if parts else ""
     live = format_bytes(contents.nbytes)

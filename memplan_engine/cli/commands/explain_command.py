@@ -74,7 +74,7 @@ def peak(
         )
         return
     grouped = by or "module"
-    title, signed = f"{problem.name}, step {contents.step}", minus is not None
+    title, signed = f"{problem.name}, step {contents.step:,}", minus is not None
     if minus is None:
         tree = peak_tree(contents, problem, grouped)
     else:
@@ -105,7 +105,7 @@ def layout(
     regions = make_layout(plan)
     show(
         as_json,
-        lambda: plan_tables.layout_summary(regions),
+        lambda: plan_tables.layout_summary(regions, plan.problem),
         lambda: [plan_tables.layout_table(regions, plan.problem, all_rows)],
     )
 
