@@ -176,7 +176,7 @@ def test_graphs_take_the_options_of_other_verbs(memplan, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("none.csv", "list.csv"), "none.csv: found no such file"),
+        (("none.csv", "list.csv"), "none.csv: no such file"),
         (
             ("list.csv", "list.csv", "--fail-above", "5XB"),
             "--fail-above: found '5XB', expected a share as in 5%",

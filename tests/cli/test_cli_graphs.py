@@ -89,10 +89,10 @@ def test_a_plan_tells_of_workspaces(memplan, files):
             ["diamond.json", "--schedule", "good.json", "--streams", "2"],
             "good.json: found a schedule and 2 streams, expected one of them",
         ),
-        (["diamond.json", "--schedule", "none.json"], "none.json: found no such file, expected a file"),
+        (["diamond.json", "--schedule", "none.json"], "none.json: no such file, expected the path of a file"),
         (
             ["net.json", "--schedule", "good.json"],
-            "good.json: op 'a': found no such op, expected an op of net",
+            "good.json: op 'a': no such op, expected an op of net",
         ),
         (["list.csv", "--streams", "2"], "list.csv: streams: found 2, expected a graph: buffers have no ops"),
         (["list.csv", "--round-sizes"], "list.csv: round sizes: found switched on, expected a graph"),

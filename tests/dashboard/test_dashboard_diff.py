@@ -261,7 +261,7 @@ def test_comment_and_json_say_the_same():
 def test_nonsense_in_the_address_is_explained_beside_the_box():
     app = opened(head="example:<b>nothing</b>", changed="head:nobody", kinds="loud", tab="?")
     assert [each.value.replace("\\", "") for each in app.error] == [
-        "example:<b>nothing</b>: found no such file, expected one of those in the list, or a new upload"
+        "example:<b>nothing</b>: no such file, expected one of those in the list, or a new upload"
     ]
     assert figure(app, "Arena, base → head") == "16 MiB → 20 MiB"
     assert "example:<b>" not in address(app).get("head", "")

@@ -151,7 +151,7 @@ def validate_(
     loaded = load(file, ImportOptions(offsets_as_plan=True))
     if not isinstance(loaded, Plan):
         kind = "a graph" if isinstance(loaded, Graph) else "buffers without offsets"
-        raise InputError(str(file), "", kind, "a finished plan")
+        raise InputError(str(file), "", kind, "a finished plan, as `memplan plan FILE -o` writes it")
     report = validate_plan(loaded)
     show(
         as_json,

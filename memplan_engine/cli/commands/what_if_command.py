@@ -25,6 +25,7 @@ from memplan_engine.cli.options import (
 )
 from memplan_engine.cli.output import check_targets, show, tell
 from memplan_engine.cli.progress import solve_in_sight
+from memplan_engine.cli.values import BY_NAME
 from memplan_engine.errors import InputError
 from memplan_engine.files import write
 from memplan_engine.formats.memplan_json.edits_format import load_edits, write_edits
@@ -112,7 +113,7 @@ def _edits(options: dict[str, Repeated]) -> list[Edit]:
             # From the right: names may have equals signs in them, values have none.
             name, sign, value = text.rpartition("=")
             if not sign or not name:
-                raise InputError(option, "", repr(text[:40]), "NAME=VALUE")
+                raise InputError(option, "", repr(text[:40]), BY_NAME[kind])
             if kind in ("resize", "align") or (kind == "pin" and value != "free"):
                 value = str(parse_bytes(value, f"{option} {name[:40]}"))
             edits.append(parse_edit(kind, name, value, f"{option} {name[:40]}"))
