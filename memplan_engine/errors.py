@@ -26,7 +26,9 @@ class InputError(MemplanError):
     def __init__(self, source: str, place: str, found: str, expected: str) -> None:
         self.source, self.place, self.found, self.expected = source, place, found, expected
         where = f"{source}: {place}" if place else source
-        super().__init__(one_line(f"{where}: found {found}, expected {expected}"))
+        # Nothing is found where there is nothing.
+        told = found if found.startswith("no such ") else f"found {found}"
+        super().__init__(one_line(f"{where}: {told}, expected {expected}"))
 
 
 class PlanError(MemplanError):

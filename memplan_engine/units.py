@@ -82,4 +82,4 @@ def format_seconds(seconds: float) -> str:
 
 def format_span(start: int, end: int) -> str:
     """The steps `[start, end)` as people count them: "step 3", "steps 3–7"."""
-    return f"step {start}" if end == start + 1 else f"steps {start}–{end - 1}"
+    return f"step {start:,}" if end == start + 1 else f"steps {start:,}–{end - 1:,}"

@@ -114,7 +114,7 @@ def test_a_person_gives_a_step_for_each_op() -> None:
     [
         ({"c": 1}, "s: op 'c': found step 1, but 'a', which it depends on, runs at step 1, expected a step"),
         ({"a": 3}, "s: op 'c': found step 2, but 'a', which it depends on, runs at step 3, expected a step"),
-        ({"ghost": 1}, "s: op 'ghost': found no such op, expected an op of net"),
+        ({"ghost": 1}, "s: op 'ghost': no such op, expected an op of net"),
         ({"e": -1}, f"s: op 'e': found step -1, expected 0 to {MOST_STEPS - 1}"),
         ({"f": MOST_STEPS}, f"s: op 'f': found step {MOST_STEPS}, expected 0 to {MOST_STEPS - 1}"),
     ],
@@ -159,7 +159,7 @@ def test_streams_that_wait_for_each_other_are_named() -> None:
     ("streams", "message"),
     [
         ([["a", "a"]], "op 'a': found the op twice, expected one place on one stream"),
-        ([["a"], ["ghost"]], "op 'ghost': found no such op"),
+        ([["a"], ["ghost"]], "op 'ghost': no such op"),
         ([["a"]], "op 'b': found no step"),
     ],
 )

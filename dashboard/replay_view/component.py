@@ -26,6 +26,7 @@ MODULES = (
     PLAN_VIEW / "color.js",
     PLAN_VIEW / "element.js",
     FRONTEND / "dom.js",
+    FRONTEND / "placed_table.js",
     FRONTEND / "trace.js",
     FRONTEND / "geometry.js",
     FRONTEND / "paint.js",

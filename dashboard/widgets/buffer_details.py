@@ -40,7 +40,7 @@ def _lines(facts: PlanFacts, selected: int) -> list[tuple[str, str]]:
         ("size", f"{format_bytes(buffer.size)} ({buffer.size:,} B)"),
         ("offset", f"{offset:,} to {offset + buffer.size:,} B ({format_bytes(offset)})"),
         ("lifetime", _lifetime(problem, buffer.start, buffer.end)),
-        ("gaps", _names(tuple(f"steps {gap.start} to {gap.end - 1}" for gap in buffer.gaps))),
+        ("gaps", _names(tuple(f"steps {gap.start:,} to {gap.end - 1:,}" for gap in buffer.gaps))),
         ("alignment", f"{buffer.alignment} B" + ("" if buffer.fixed is None else ", offset fixed")),
         ("tensor", f"{origin.dtype} {list(origin.shape)}" if origin.dtype else ""),
         ("shared by", _names(origin.tensors[1:])),

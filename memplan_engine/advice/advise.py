@@ -270,7 +270,7 @@ def _holders(problem: Problem) -> str:
     names = buffer_names(problem)
     largest = [f"{names[row]} {format_bytes(int(problem.size[row]))}" for row in alive[:3]]
     others = f" and {len(alive) - 3} more" if len(alive) > 3 else ""
-    return f"{', '.join(largest)}{others} at step {step}"
+    return f"{', '.join(largest)}{others} at step {step:,}"
 
 
 def _why_none(situation: Situation, rejected: list[Rejected], complete: bool) -> str:

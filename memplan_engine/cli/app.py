@@ -137,10 +137,13 @@ class LazyVerbs(TyperGroup):
 
 def load_verb(name: str) -> Any:
     """The command of a verb, whose module is imported."""
+    from memplan_engine.cli.values import name_values
+
     import_module(f"{__package__}.commands.{VERBS[name][0]}")
     for registered in app.registered_commands:
         command = get_command_from_info(registered, pretty_exceptions_short=False, rich_markup_mode=None)
         if command.name == name:
+            name_values(command)
             return command
     raise AssertionError(f"{name} is not registered where VERBS says")
 

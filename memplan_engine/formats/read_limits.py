@@ -109,6 +109,6 @@ def read_text(path: Path, limit: int = MAX_TEXT_BYTES) -> str:
 def unreadable(path: Path, error: OSError | ValueError) -> InputError:
     """The InputError for a file that the system will not give us."""
     if isinstance(error, FileNotFoundError):
-        return InputError(str(path), "", "no such file", "a file")
+        return InputError(str(path), "", "no such file", "the path of a file")
     reason = getattr(error, "strerror", None) or str(error)
     return InputError(str(path), "", f"{reason!r} on reading", "a readable file")

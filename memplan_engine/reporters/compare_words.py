@@ -67,10 +67,10 @@ def _more(nbytes: int, best: int) -> str:
 
 def _same(plan: Plan, best: int) -> tuple[str, ...]:
     """What no strategy changes: the arena without any reuse, and what ops hold beside theirs."""
-    parts = [f"without reuse {format_bytes(plan.naive_bytes)}"]
-    if plan.naive_bytes:
-        parts[0] += f", of which the smallest saves {format_percent(1 - best / plan.naive_bytes)}"
+    naive = f"{format_bytes(plan.naive_bytes)} without reuse"
+    saved = format_percent(1 - best / plan.naive_bytes) if plan.naive_bytes else ""
+    parts = [f"reuse saves {saved} ({naive})" if saved else naive]
     if plan.workspace_bytes:
         name = workspace_name(plan.problem)
-        parts.append(f"outside every arena {format_bytes(plan.workspace_bytes)} of {name}")
+        parts.append(f"{format_bytes(plan.workspace_bytes)} of {name} outside the arena")
     return tuple(parts)

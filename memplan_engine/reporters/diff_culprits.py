@@ -159,7 +159,7 @@ def _freed(held: Held) -> str:
     if before is None or after is None:
         return ""
     if after.op is None:
-        return f": last in use at step {after.step}, before at step {before.step}"
+        return f": last in use at step {after.step:,}, before at step {before.step:,}"
     return f": its last reader, {holder_words(after)}, runs {'later' if held.delta > 0 else 'earlier'}"
 
 
@@ -182,7 +182,7 @@ def holder_text(holder: Holder | None) -> str:
         return ""
     if holder.returned:
         return "returned"
-    return holder_words(holder) if holder.op else f"step {holder.step}"
+    return holder_words(holder) if holder.op else f"step {holder.step:,}"
 
 
 def change_of_holder(base: Holder | None, head: Holder | None) -> str:

@@ -129,7 +129,7 @@ def place(problem: Problem, step: int) -> str:
     """ "step 12", with the ops that run there: "step 12 (h.0.mlp.act · gelu)"."""
     ops = [op_names(problem)[op.name] for op in ops_at(problem, step)]
     listed = ", ".join([*ops[:MOST_OPS], *(["…"] if len(ops) > MOST_OPS else [])])
-    return f"step {step} ({listed})" if listed else f"step {step}"
+    return f"step {step:,} ({listed})" if listed else f"step {step:,}"
 
 
 def names(row: DiffRow) -> tuple[str, str]:

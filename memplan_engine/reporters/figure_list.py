@@ -92,7 +92,7 @@ def _peak(f: PlanFigures) -> str:
     """ "6 KiB (6,144 B) at step 3", and how much of it is scratch of ops, beside the arena."""
     beside = f.peak_bytes - f.live_at_peak
     note = f", {exact(beside)} of it {f.workspace_name}" if beside else ""
-    return f"{exact(f.peak_bytes)} at step {f.peak_step}{note}"
+    return f"{exact(f.peak_bytes)} at step {f.peak_step:,}{note}"
 
 
 def _argument(f: PlanFigures) -> str:

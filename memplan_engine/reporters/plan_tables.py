@@ -11,6 +11,7 @@ from rich.text import Text
 
 from memplan_engine.analysis.buffer_names import buffer_names, layout_names
 from memplan_engine.analysis.claims import beside, claim_summary, counted, left_out, optimal_for, verdict
+from memplan_engine.analysis.device_memory import on_device
 from memplan_engine.analysis.plan_figures import figures_of
 from memplan_engine.bounds import BoundKind, contributors
 from memplan_engine.graph import unknown_sizes
@@ -126,7 +127,7 @@ def certificate(plan: Plan) -> str:
     bound, problem = plan.bound, plan.problem
     who = contributors(problem, bound)
     count = count_of(len(who), "buffer")
-    proof = f"the live bytes at step {bound.step} ({count})"
+    proof = f"the live bytes at step {bound.step:,} ({count})"
     if bound.kind is BoundKind.ALIGNED_LOAD:
         proof += f" in units of {bound.unit} bytes"
     elif bound.kind is BoundKind.FIXED:
@@ -134,7 +135,7 @@ def certificate(plan: Plan) -> str:
     elif bound.kind is BoundKind.LARGEST:
         proof = f"the size of {buffer_names(problem)[who[0]]}"
     elif bound.kind is BoundKind.BETWEEN_FIXED:
-        proof = f"what {count} need at step {bound.step}, some of them at fixed offsets"
+        proof = f"what {count} need at step {bound.step:,}, some of them at fixed offsets"
     elif bound.kind is BoundKind.CORE:
         proof = f"what {count} alive within {format_span(bound.step, bound.until)} need (as a search proved)"
     rest = f"; {note}" if (note := beside(plan)) else ""
@@ -180,7 +181,7 @@ def counted_lines(problem: Problem) -> list[Text]:
 def peak_table(peak: Peak, graph: str, every_row: bool = False) -> Table:
     """What the peak is made of, largest first; MOST_ROWS rows unless `every_row`."""
     at = f", op {peak.op_label}" if peak.op_label else ""
-    title = f"{graph}: {format_bytes(peak.nbytes)} live at step {peak.step}{at}"
+    title = f"{graph}: {format_bytes(peak.nbytes)} live at step {peak.step:,}{at}"
     silent = silent_groups(peak, peak.contributors)
     columns = [column for column in shown_columns() if column.group not in silent]
     ways = {"kind": modules, "module": modules, "source": paths}
@@ -213,7 +214,16 @@ def layout_table(layout: Layout, problem: Problem, every_row: bool = False) -> R
     regions = make_table(columns, rows, f"{format_bytes(layout.nbytes)} total")
     headings = ("region", "entry", *in_graph(), *numbers("address", "offset", "bytes", "size"))
     entries = make_table(headings, _entries(layout, problem, every_row))
-    return Group(regions, entries, plain_text(f"counted: {scope_words(layout.scope)}"))
+    counted_line = plain_text(f"counted: {scope_words(layout.scope)}")
+    return Group(regions, *_held(problem), entries, counted_line)
+
+
+def _held(problem: Problem) -> Iterable[RenderableType]:
+    """What is held on the device at the fullest step, by category, where there is a graph."""
+    if held := on_device(problem):
+        rows = ((name, f"{nbytes:,}", format_bytes(nbytes)) for name, nbytes in held.items())
+        title = f"on the device at most {format_bytes(sum(held.values()))} at one step, of which"
+        yield make_table(("category", *numbers("bytes", "size")), rows, title)
 
 
 def _entries(layout: Layout, problem: Problem, every_row: bool) -> Iterable[tuple[str, ...]]:
@@ -310,11 +320,13 @@ def offsets(plan: Plan) -> dict[str, int]:
     return dict(zip(plan.problem.names, plan.offsets.tolist(), strict=True))
 
 
-def layout_summary(layout: Layout) -> dict[str, Any]:
-    """The regions with their entries; offsets count from the start of each region, bytes."""
+def layout_summary(layout: Layout, problem: Problem) -> dict[str, Any]:
+    """The regions with their entries; offsets count from the start of each region, bytes. `on_device` has
+    what is held at the fullest step, by category."""
     return {
         "bytes": layout.nbytes,
         **scope_summary(layout.scope),
+        "on_device": on_device(problem),
         "regions": [
             {
                 "kind": str(region.kind),

@@ -86,7 +86,7 @@ def symbols_tables(
         total = format_bytes(schema.memory_bytes(at) + workspace)
         lines.append(
             f"with {name}: {total} here, {format_bytes(workspace)} of it outside the partitions; "
-            f"at most {format_bytes(peak.nbytes)} live at step {peak.step}"
+            f"at most {format_bytes(peak.nbytes)} live at step {peak.step:,}"
         )
     lines.append(f"counted: {_counted(here)}")
     steps = [] if names is None else [Text(schema.table(names=names))]

@@ -382,7 +382,7 @@ def shortage_words(shortage: Shortage) -> str:
     if len(shortage.stretches) > 1:
         where = f"in {len(shortage.stretches)} stretches of steps, {steps} steps in total"
     sentence = (
-        f"whatever the packing, live bytes must fall by {exact(shortage.nbytes)} at step {shortage.step}; "
+        f"whatever the packing, live bytes must fall by {exact(shortage.nbytes)} at step {shortage.step:,}; "
         f"too much is live {where}"
     )
     able = len(shortage.single)

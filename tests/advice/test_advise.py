@@ -173,7 +173,7 @@ def test_what_cannot_be_made_is_rejected_with_the_reason() -> None:
 
     (rejected,) = advise(layers(1), proposers=(propose,)).rejected
     assert rejected.reason == (
-        "net: edit 1 (drop 'no such buffer'), field buffer: found no such buffer, "
+        "net: edit 1 (drop 'no such buffer'), field buffer: no such buffer, "
         "expected one of the problem's, or a part"
     )
 

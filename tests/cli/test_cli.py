@@ -194,8 +194,15 @@ def test_validate_fails_with_1_and_names_both_buffers(memplan, tmp_path):
     ("file", "message"),
     [
         ("list.csv", "list.csv: line 1: found no column offset, expected an offset for every buffer"),
-        ("net.json", "net.json: found a graph, expected a finished plan"),
-        ("problem.json", "problem.json: found buffers without offsets, expected a finished plan"),
+        (
+            "net.json",
+            "net.json: found a graph, expected a finished plan, as `memplan plan FILE -o` writes it",
+        ),
+        (
+            "problem.json",
+            "problem.json: found buffers without offsets, "
+            "expected a finished plan, as `memplan plan FILE -o` writes it",
+        ),
     ],
 )
 def test_validate_wants_a_finished_plan(memplan, tmp_path, file, message):
@@ -219,7 +226,7 @@ def test_strategies_with_their_sources(memplan):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["plan", "none.csv"], "none.csv: found no such file, expected a file"),
+        (["plan", "none.csv"], "none.csv: no such file, expected the path of a file"),
         (["plan", "."], ".: found a folder, expected a file"),
         (["plan", "list.csv", "--strategy", "best"], "no strategy 'best'; there are: auto, "),
         (["compare", "list.csv", "--strategies", "auto,"], "no strategy ''; there are: auto, "),
@@ -232,7 +239,7 @@ def test_strategies_with_their_sources(memplan):
         (["plan", "list.csv", "--symbol", "batch=-1"], "--symbol: found 'batch=-1'"),
         (["plan", "list.csv", "--dim", "batch=" + "1" * 5000], "--symbol: found 'batch=111"),
         (["plan", "list.csv", "--dim", "=4"], "--symbol: found '=4'"),
-        (["dashboard", "none.csv"], "none.csv: found no such file, expected a file to open"),
+        (["dashboard", "none.csv"], "none.csv: no such file, expected a file to open"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(memplan, arguments, message):
@@ -245,7 +252,7 @@ def test_bad_input_is_one_line_and_exit_2(memplan, arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["plan"], "Missing argument 'file'."),
+        (["plan"], "Missing argument 'FILE'."),
         (["frobnicate"], "No such command 'frobnicate'."),
         (["plan", "list.csv", "--alignment", "x"], "Invalid value for '--alignment': "),
         (["plan", "list.csv", "--unread", "maybe"], "Invalid value for '--unread': "),

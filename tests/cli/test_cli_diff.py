@@ -176,7 +176,7 @@ def test_graphs_take_the_options_of_other_verbs(memplan, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("none.csv", "list.csv"), "none.csv: found no such file"),
+        (("none.csv", "list.csv"), "none.csv: no such file"),
         (
             ("list.csv", "list.csv", "--fail-above", "5XB"),
             "--fail-above: found '5XB', expected a share as in 5%",
@@ -195,7 +195,7 @@ def test_graphs_take_the_options_of_other_verbs(memplan, tmp_path):
         (("list.csv", "list.csv", "--json", "--format", "text"), "--json: found --format text, expected one"),
         (("list.csv", "list.csv", "--format", "html"), "Invalid value for '--format': "),
         (("list.csv", "list.csv", "--seconds", "0"), "--seconds: found 0, expected more than 0"),
-        (("list.csv",), "Missing argument 'head'"),
+        (("list.csv",), "Missing argument 'HEAD'"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(memplan, arguments, told):

@@ -56,10 +56,13 @@ def test_the_layout_as_tables_and_for_machines(memplan, files):
     assert code == 0
     assert "741 B total" in out
     assert "│ unique workspaces │   384 │" in out
+    assert "on the device at most 688 B at one step, of which" in out
     assert out.index("weights") < out.index("activations") < out.index("unique") < out.index("shared")
     code, out, _ = memplan("layout", "net.json", "--json")
     told = json.loads(out)
     assert told["bytes"] == 741
+    # At conv2: 300 B shared and 57 B unique, b and c of 64 B each, and what the caller brings.
+    assert told["on_device"] == {"temporaries": 357, "weights": 193, "activations": 128, "inputs": 10}
     assert [(r["kind"], r["start"], r["bytes"]) for r in told["regions"]][2:] == [
         ("unique workspaces", 384, 57),
         ("shared workspace", 441, 300),
@@ -86,10 +89,10 @@ def test_a_plan_tells_of_workspaces(memplan, files):
             ["diamond.json", "--schedule", "good.json", "--streams", "2"],
             "good.json: found a schedule and 2 streams, expected one of them",
         ),
-        (["diamond.json", "--schedule", "none.json"], "none.json: found no such file, expected a file"),
+        (["diamond.json", "--schedule", "none.json"], "none.json: no such file, expected the path of a file"),
         (
             ["net.json", "--schedule", "good.json"],
-            "good.json: op 'a': found no such op, expected an op of net",
+            "good.json: op 'a': no such op, expected an op of net",
         ),
         (["list.csv", "--streams", "2"], "list.csv: streams: found 2, expected a graph: buffers have no ops"),
         (["list.csv", "--round-sizes"], "list.csv: round sizes: found switched on, expected a graph"),

@@ -200,7 +200,7 @@ def test_a_list_with_a_buffer_that_the_graph_lacks_is_no_plan_of_it(run, plan, m
         (("models.py:fails",), "fails: run: found ValueError: not today, expected a model that runs"),
         (("missing.py:net",), "FileNotFoundError: no such file: missing.py"),
         (("net",), "found 'net', expected package.module:function or file.py:function"),
-        (("missing.pt2",), "missing.pt2: found no such file"),
+        (("missing.pt2",), "missing.pt2: no such file"),
         (("list.csv",), "expected a factory or a .pt2 file: nothing else can run"),
         (("models.py:net", "--plan", "list.csv"), "expected an offset for every buffer"),
         (("models.py",), "expected models.py:factory, the function in it"),

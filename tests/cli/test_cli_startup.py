@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -159,6 +160,23 @@ def test_the_options_of_a_verb_wait_for_neither_compiler_nor_json(tmp_path):
     for verb in ("plan", "diff", "run", "capture"):
         modules, _ = modules_after([verb, "--help"], tmp_path)
         assert modules & {"numba", "pydantic", "torch", "onnx", "pandas"} == set()
+
+
+def test_the_help_calls_values_by_words_and_not_by_types(capsys):
+    for verb in VERBS:
+        with pytest.raises(SystemExit):
+            app([verb, "--help"], prog_name="memplan")
+        text = capsys.readouterr().out
+        assert not re.search(r"<(str|int|int range|float|path)>|\{", text), text
+    for verb, usage in (("plan", "FILE"), ("diff", "BASE HEAD"), ("phases", "FILE [OTHER]")):
+        with pytest.raises(SystemExit):
+            app([verb, "--help"], prog_name="memplan")
+        assert capsys.readouterr().out.startswith(f"Usage: memplan {verb} [OPTIONS] {usage}\n")
+    with pytest.raises(SystemExit):
+        app(["what-if", "--help"], prog_name="memplan")
+    text = capsys.readouterr().out
+    for option in ("--pin NAME=OFFSET", "--capacity SIZE", "--seconds SECONDS", "-o, --output FILE"):
+        assert option in text
 
 
 def test_a_small_file_is_planned_before_anything_is_compiled(tmp_path):

@@ -129,9 +129,9 @@ def test_names_may_have_equals_signs(memplan, tmp_path):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--drop", "nobody"], "list.csv: edit 1 (drop 'nobody'), field buffer: found no such buffer"),
-        (["--resize", "b"], "--resize: found 'b', expected NAME=VALUE"),
-        (["--resize", "=4"], "--resize: found '=4', expected NAME=VALUE"),
+        (["--drop", "nobody"], "list.csv: edit 1 (drop 'nobody'), field buffer: no such buffer"),
+        (["--resize", "b"], "--resize: found 'b', expected NAME=SIZE"),
+        (["--resize", "=4"], "--resize: found '=4', expected NAME=SIZE"),
         (["--resize", "b=4XB"], "--resize b: found '4XB'"),
         (["--pin", "b=here"], "--pin b: found 'here'"),
         (["--split", "b=x"], "--split b: found 'x', expected a whole number"),

@@ -289,8 +289,8 @@ def test_compare_says_first_who_wins_by_how_much_and_proved():
     ]
     below = app.caption[0].value.replace("\\", "")
     assert "Next: linear_scan +6 MiB (+11.8 %)." in below
-    assert "Without reuse 1.63 GiB, of which the smallest saves 96.9 %." in below
-    assert "Outside every arena 48 KiB of temporaries." in below
+    assert "Reuse saves 96.9 % (1.63 GiB without reuse)." in below
+    assert "48 KiB of temporaries outside the arena." in below
 
 
 def test_what_all_strategies_agree_on_has_no_column_and_no_bar_is_cut():

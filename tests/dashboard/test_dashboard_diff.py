@@ -143,6 +143,14 @@ def test_both_profiles_are_in_one_chart_with_their_peaks():
     assert tuple(rings.text) == ("base's peak 600 B", "head's peak 730 B")
 
 
+def test_buffers_are_called_by_their_module_first():
+    sides = [state.load_either(f"example:diff_batch_{side}") for side in state.SIDES]
+    found = compare_facts(*(make_facts(each, make_plan(each.problem, "greedy_by_size")) for each in sides))
+    base, head = diff_panels(found, ())
+    assert "layer.0.intermediate.dense · linear" in base.names
+    assert base.names == head.names
+
+
 def test_matched_buffers_have_one_number_and_the_colour_of_what_became_of_them():
     found = compared()
     base, head = diff_panels(found, ())
@@ -261,7 +269,7 @@ def test_comment_and_json_say_the_same():
 def test_nonsense_in_the_address_is_explained_beside_the_box():
     app = opened(head="example:<b>nothing</b>", changed="head:nobody", kinds="loud", tab="?")
     assert [each.value.replace("\\", "") for each in app.error] == [
-        "example:<b>nothing</b>: found no such file, expected one of those in the list, or a new upload"
+        "example:<b>nothing</b>: no such file, expected one of those in the list, or a new upload"
     ]
     assert figure(app, "Arena, base → head") == "16 MiB → 20 MiB"
     assert "example:<b>" not in address(app).get("head", "")

@@ -78,7 +78,7 @@ def test_a_recording_opens_on_its_story():
         "Most of it is held by train.py:15 step: 324 MiB, 23.4 % in 48 buffers."
     )
     lines = app.dataframe[0].value
-    assert lines["asked for by"][0] == "train.py:15 step"
+    assert lines["allocated by"][0] == "train.py:15 step"
     assert lines["bytes"].sum() == 1_450_180_608
     moments = app.button_group(key="moment_widget")
     assert moments.options == [

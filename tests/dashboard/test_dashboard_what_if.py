@@ -125,7 +125,7 @@ def test_what_cannot_be_is_explained_and_changes_nothing(fields, told):
     ("text", "told"),
     [
         ("nonsense", "what if: edit 1: found 'nonsense'"),
-        ("drop:nobody", "field buffer: found no such buffer"),
+        ("drop:nobody", "field buffer: no such buffer"),
         ("resize:b=<script>", "expected a whole number"),
         ("drop:a;" * 300, "expected at most 200"),
     ],

@@ -112,7 +112,7 @@ def test_content_counts_not_the_name(tmp_path: Path, example: str, importer: str
 
 
 def test_what_is_not_there_or_not_a_file(tmp_path: Path) -> None:
-    assert refusal(tmp_path / "nothing.csv").endswith("nothing.csv: found no such file, expected a file")
+    assert refusal(tmp_path / "nothing.csv").endswith(": no such file, expected the path of a file")
     assert refusal(tmp_path).endswith("found a folder, expected a file")
     (tmp_path / "empty.csv").touch()
     assert refusal(tmp_path / "empty.csv").endswith("empty.csv: found an empty file, expected some content")

@@ -87,8 +87,8 @@ def test_gaps_follow_size_and_lifetime():
 @pytest.mark.parametrize(
     ("edits", "told"),
     [
-        ([Drop("b"), Drop("b")], "edit 2 (drop 'b'), field buffer: found no such buffer"),
-        ([Split("b", 2), Drop("b")], "edit 2 (drop 'b'), field buffer: found no such buffer"),
+        ([Drop("b"), Drop("b")], "edit 2 (drop 'b'), field buffer: no such buffer"),
+        ([Split("b", 2), Drop("b")], "edit 2 (drop 'b'), field buffer: no such buffer"),
         ([Pin("b", -1)], "edit 1 (pin 'b'), field offset: found -1, expected 0 or more bytes"),
         ([Align("b", 64), Pin("b", 65)], "edit 2 (pin 'b'), field offset: found 65, expected a multiple of"),
         ([Pin("b", 65), Align("b", 64)], "field alignment: found 64, expected one that divides the fixed"),

@@ -1,5 +1,6 @@
 // Buttons and numbers, as the whole component makes them.
 
+import { formatCount } from "../../../memplan_engine/plotting/frontend/format.js";
 import { element } from "../../plan_view/frontend/element.js";
 
 export function button(parent, label, text, action) {
@@ -33,5 +34,5 @@ export function percent(share) {
 
 /** Steps `[start, end)`, for people. */
 export function span(start, end) {
-  return end - start === 1 ? `step ${start}` : `steps ${start}–${end - 1}`;
+  return end - start === 1 ? `step ${formatCount(start)}` : `steps ${formatCount(start)}–${formatCount(end - 1)}`;
 }

@@ -9,6 +9,7 @@ import { Hand } from "./hand.js";
 import { Learner } from "./learner.js";
 import { marksOf } from "./paint.js";
 import { drawStep } from "./picture.js";
+import { PlacedTable } from "./placed_table.js";
 import { Player } from "./player.js";
 import { Side } from "./side.js";
 import { decodeMessage } from "./trace.js";
@@ -36,6 +37,7 @@ export class ReplayView {
     this.canvas = element("canvas", "picture", this.stage);
     this.canvas.tabIndex = 0;
     this.canvas.setAttribute("role", "img");
+    this.placed = new PlacedTable(this.stage, this.canvas);
     this.tip = element("p", "tip", this.stage);
     this.tip.hidden = true;
     this.hint = element("p", "hint", left);
@@ -113,6 +115,7 @@ export class ReplayView {
     this.hint.textContent = this.tree && this.mode === "replay" ? TREE_HINT : HINT[this.mode];
     this.learner.begin();
     this.hand.begin(trace, view.exercise);
+    this.listPlaced();
   }
 
   readTheme() {
@@ -146,8 +149,14 @@ export class ReplayView {
   tell() {
     clearTimeout(this.report);
     if (this.player.timer) return;
+    this.listPlaced();
     const { step, view: { serial } } = this;
     this.report = setTimeout(() => this.send("step", { step, serial }), REPORT_PAUSE);
+  }
+
+  /** What is placed, as a table; of a decision that is to be predicted only what is there before it. */
+  listPlaced() {
+    this.placed.fill(this.trace, this.mode === "exercise" ? -1 : this.step - (this.mode === "predict" ? 1 : 0));
   }
 
   /** The reader has answered the question of a step, or reached the optimum by hand: -1. */

@@ -27,6 +27,7 @@ from memplan_engine import (
     module_rows,
     profile_difference,
 )
+from memplan_engine.analysis.buffer_names import buffer_names
 from memplan_engine.analysis.claims import workspace_name
 from memplan_engine.diffing.regression import CHANGES, Change, Diff
 from memplan_engine.diffing.rows import DiffRow, ModuleRow
@@ -41,9 +42,9 @@ class Comparison:
 
     Each buffer has a number, the same on both sides where it is matched: the head's row, or for those that
     only the base has what follows the head's last row. `base_ids` has the numbers of the base's buffers.
-    `names` of base and head go by number, "" for what is not there. `kinds` are the places in CHANGES by
-    which the buffers of base and head are coloured; `masks` has a bit for every change of a buffer, its
-    lifetime included.
+    `names` of base and head, module first where it is known, go by number, "" for what is not there. `kinds`
+    are the places in CHANGES by which the buffers of base and head are coloured; `masks` has a bit for every
+    change of a buffer, its lifetime included.
     """
 
     base: PlanFacts
@@ -134,10 +135,10 @@ def compare_facts(base: PlanFacts, head: PlanFacts) -> Comparison:
 
 
 def _names(base: PlanFacts, head: PlanFacts, base_ids: Ints) -> tuple[list[str], list[str]]:
-    after = list(head.plan.problem.names)
+    after = list(buffer_names(head.plan.problem))
     count = max(len(after), int(base_ids.max(initial=-1)) + 1)
     before = [""] * count
-    for number, name in zip(base_ids.tolist(), base.plan.problem.names, strict=True):
+    for number, name in zip(base_ids.tolist(), buffer_names(base.plan.problem), strict=True):
         before[number] = name
     return before, after + [""] * (count - len(after))
 

@@ -28,6 +28,7 @@ from memplan_dashboard.widgets import controls
 from memplan_dashboard.widgets.buffer_details import show_buffer
 from memplan_dashboard.widgets.search_panel import settle, show_search
 
+from memplan_engine.analysis.buffer_names import buffer_names
 from memplan_engine.diffing.regression import Change
 from memplan_engine.reporters.diff_words import change
 
@@ -82,7 +83,7 @@ def _details(comparison: Comparison, number: int) -> None:
             st.columns(2), (comparison.base, comparison.head), state.SIDES, rows, strict=True
         ):
             with column:
-                st.text(f"{side}: {'not there' if row is None else facts.plan.problem.names[row]}")
+                st.text(f"{side}: {'not there' if row is None else buffer_names(facts.plan.problem)[row]}")
                 if row is not None:
                     show_buffer(facts, row, [st.container()])
 

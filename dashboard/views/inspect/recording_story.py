@@ -145,7 +145,7 @@ def _lines(document: Document, moment: Moment) -> int | None:
     groups = moment.groups
     table = pd.DataFrame(
         {
-            "asked for by": [group.caller.label for group in groups],
+            "allocated by": [group.caller.label for group in groups],
             "size": [format_bytes(group.nbytes) for group in groups],
             "share": [share_text(group.nbytes, moment) for group in groups],
             "buffers": [group.count for group in groups],

@@ -152,7 +152,7 @@ def _model(name: str) -> None:
         st.caption(plain(outcome.told))
         show_run(outcome.run)
     elif running is None:
-        st.info("Press **Run**. The first run takes the longest: it loads torch.")
+        st.info("Press **Run**. PyTorch is loaded ahead; the first run may still wait for it.")
     if running is None:
         run_choices.get_ready()
 

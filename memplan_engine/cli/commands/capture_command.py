@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from memplan_engine.formats.memplan_json.graph_format import EstimateEntry
 
 FACTORY = Annotated[
-    str, typer.Argument(help="package.module:factory, giving (model, inputs)", show_default=False)
+    str, typer.Argument(help="package.module:factory, which returns (model, inputs)", show_default=False)
 ]
 
 
@@ -93,8 +93,8 @@ def capture(
     gradients: Annotated[
         Gradients | None,
         typer.Option(
-            help="Of a training step: held to its end, as eager PyTorch does (default), or freed at "
-            "their last use."
+            help="In a training step, keep gradients to its end, as eager PyTorch does (default), or free "
+            "each at its last use."
         ),
     ] = None,
 ) -> None:

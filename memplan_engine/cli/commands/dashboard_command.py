@@ -27,7 +27,9 @@ def dashboard(
     ] = None,
     folder: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="The files below it can be opened, too.", show_default=False),
+        typer.Option(
+            metavar="DIR", help="Folder whose files can be opened on the Import page.", show_default=False
+        ),
     ] = None,
     browser: Annotated[bool, typer.Option(help="Open a browser.")] = True,
 ) -> None:

@@ -46,14 +46,14 @@ def peak(
     as_json: AS_JSON = False,
     all_rows: ALL_ROWS = False,
     step: Annotated[
-        int | None, typer.Option(min=0, help="This step instead of the peak.", show_default=False)
+        int | None, typer.Option(min=0, help="Show this step instead of the peak.", show_default=False)
     ] = None,
     by: Annotated[
-        Grouped | None, typer.Option(help="A tree of groups instead of a list.", show_default=False)
+        Grouped | None, typer.Option(help="Show a tree of groups instead of a list.", show_default=False)
     ] = None,
     minus: Annotated[
         int | None,
-        typer.Option(min=0, help="Only what differs from this step, as a tree.", show_default=False),
+        typer.Option(min=0, help="Show the difference from this step, as a tree.", show_default=False),
     ] = None,
 ) -> None:
     """Show what the peak, or another step, is made of."""
@@ -74,7 +74,7 @@ def peak(
         )
         return
     grouped = by or "module"
-    title, signed = f"{problem.name}, step {contents.step}", minus is not None
+    title, signed = f"{problem.name}, step {contents.step:,}", minus is not None
     if minus is None:
         tree = peak_tree(contents, problem, grouped)
     else:
@@ -105,7 +105,7 @@ def layout(
     regions = make_layout(plan)
     show(
         as_json,
-        lambda: plan_tables.layout_summary(regions),
+        lambda: plan_tables.layout_summary(regions, plan.problem),
         lambda: [plan_tables.layout_table(regions, plan.problem, all_rows)],
     )
 
@@ -151,7 +151,7 @@ def validate_(
     loaded = load(file, ImportOptions(offsets_as_plan=True))
     if not isinstance(loaded, Plan):
         kind = "a graph" if isinstance(loaded, Graph) else "buffers without offsets"
-        raise InputError(str(file), "", kind, "a finished plan")
+        raise InputError(str(file), "", kind, "a finished plan, as `memplan plan FILE -o` writes it")
     report = validate_plan(loaded)
     show(
         as_json,

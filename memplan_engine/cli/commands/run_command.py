@@ -216,12 +216,12 @@ def observe(
     factory: Annotated[
         str,
         typer.Argument(
-            help="package.module:factory, giving (model, inputs); with --fake also script.py",
+            help="package.module:factory, which returns (model, inputs); with --fake also script.py",
             show_default=False,
         ),
     ],
     arguments: Annotated[
-        list[str] | None, typer.Argument(help="Of the script, after --.", show_default=False)
+        list[str] | None, typer.Argument(help="Arguments of the script, after --.", show_default=False)
     ] = None,
     fake: FAKE = False,
     training: TRAINING = None,
@@ -237,7 +237,7 @@ def observe(
     ] = None,
     as_json: AS_JSON = False,
     seconds: Annotated[
-        float | None, typer.Option(help="Time limit of a script (default: 600).", show_default=False)
+        float | None, typer.Option(help="Time limit for a script (default: 600).", show_default=False)
     ] = None,
     all_rows: ALL_ROWS = False,
     device: DEVICE = "cpu",
@@ -246,9 +246,9 @@ def observe(
     """Run a model eagerly and record every allocation, even if it cannot be exported.
 
     The factory is that of `memplan capture`; the model runs on the CPU, with random weights where it makes
-    them. With --fake nothing is computed: the same Python runs on fake tensors, and the bytes are predicted;
-    so may a whole script, `memplan observe --fake script.py -- its arguments`. What is written with -o can be
-    planned, drawn and compared like any recording, or, of a predicted run, like a captured graph.
+    them. With --fake nothing is computed: the same Python runs on fake tensors, and the bytes are predicted.
+    A whole script can be predicted, too: `memplan observe --fake script.py -- its arguments`. What -o writes
+    can be planned, drawn and compared like any recording, or, after --fake, like a captured graph.
     """
     from memplan_engine.torch_capture.torch_fake import require_torch
 

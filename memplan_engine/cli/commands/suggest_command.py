@@ -38,10 +38,12 @@ def suggest(
     how: Preparation,
     capacity: Annotated[
         str | None,
-        typer.Option(help="Bytes, or as 512KiB or 100MB: does it fit with each change?"),
+        typer.Option(help="Say with which changes it fits in this arena size, as 512KiB, 100MB or bytes."),
     ] = None,
     strategy: STRATEGY = "auto",
-    seconds: Annotated[float, typer.Option(help="Time limit of all together.")] = DEFAULT_SECONDS,
+    seconds: Annotated[
+        float, typer.Option(help="Time limit for all suggestions together.")
+    ] = DEFAULT_SECONDS,
     seed: SEED = 0,
     threads: THREADS = 0,
     number: Annotated[

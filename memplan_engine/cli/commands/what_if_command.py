@@ -25,6 +25,7 @@ from memplan_engine.cli.options import (
 )
 from memplan_engine.cli.output import check_targets, show, tell
 from memplan_engine.cli.progress import solve_in_sight
+from memplan_engine.cli.values import BY_NAME
 from memplan_engine.errors import InputError
 from memplan_engine.files import write
 from memplan_engine.formats.memplan_json.edits_format import load_edits, write_edits
@@ -49,17 +50,13 @@ def what_if(
     how: Preparation,
     edits: Annotated[Path | None, typer.Option(help="memplan/edits JSON, applied first.")] = None,
     split: Annotated[
-        Repeated, typer.Option(help="NAME=PARTS: split into NAME#1, NAME#2 … Repeatable.")
+        Repeated, typer.Option(help="Split it into NAME#1, NAME#2 … Repeatable, as those below.")
     ] = None,
-    lifetime: Annotated[
-        Repeated, typer.Option(help="NAME=START:END: live only in these steps, half-open.")
-    ] = None,
-    resize: Annotated[Repeated, typer.Option(help="NAME=SIZE: new size, as 512KiB, 500kB or bytes.")] = None,
-    align: Annotated[Repeated, typer.Option(help="NAME=BYTES: new alignment.")] = None,
-    pin: Annotated[
-        Repeated, typer.Option(help="NAME=OFFSET: fix it at this byte; NAME=free releases it.")
-    ] = None,
-    drop: Annotated[Repeated, typer.Option(help="NAME: remove the buffer.")] = None,
+    lifetime: Annotated[Repeated, typer.Option(help="Keep it alive in these steps only, half-open.")] = None,
+    resize: Annotated[Repeated, typer.Option(help="Give it a new size, as 512KiB, 500kB or bytes.")] = None,
+    align: Annotated[Repeated, typer.Option(help="Give it a new alignment.")] = None,
+    pin: Annotated[Repeated, typer.Option(help="Fix it at this byte; NAME=free releases it.")] = None,
+    drop: Annotated[Repeated, typer.Option(help="Remove it.")] = None,
     capacity: CAPACITY = None,
     budget: Annotated[str | None, typer.Option(hidden=True)] = None,
     strategy: STRATEGY = "auto",
@@ -116,7 +113,7 @@ def _edits(options: dict[str, Repeated]) -> list[Edit]:
             # From the right: names may have equals signs in them, values have none.
             name, sign, value = text.rpartition("=")
             if not sign or not name:
-                raise InputError(option, "", repr(text[:40]), "NAME=VALUE")
+                raise InputError(option, "", repr(text[:40]), BY_NAME[kind])
             if kind in ("resize", "align") or (kind == "pin" and value != "free"):
                 value = str(parse_bytes(value, f"{option} {name[:40]}"))
             edits.append(parse_edit(kind, name, value, f"{option} {name[:40]}"))

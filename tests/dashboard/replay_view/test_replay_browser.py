@@ -122,6 +122,22 @@ def test_each_step_has_its_picture_its_sentence_and_its_line(open_view):
     assert view.step == len(replay)
 
 
+def test_the_canvas_has_a_table_of_what_is_placed(open_view):
+    replay = make_replay(teaching("first_fit"), "first_fit_by_start")
+    view = open_view(replay, step=1)
+    table = view.page.locator(f"#{view.page.locator('canvas.picture').get_attribute('aria-details')}")
+    assert table.locator("caption").text_content() == "2 buffers placed"
+    texts = [row.locator("td").all_text_contents() for row in table.locator("tbody tr").all()]
+    assert texts == [["a", "3 B", "0 B", "step 0"], ["b", "1 B", "3 B", "steps 0–1"]]
+    view.page.keyboard.press("ArrowRight")
+    assert view.step == 3
+    assert table.locator("caption").text_content() == "3 buffers placed"
+    # What is to be predicted is not given away.
+    guessed = open_view(replay, Mode.PREDICT, step=1)
+    table = guessed.page.locator(f"#{guessed.page.locator('canvas.picture').get_attribute('aria-details')}")
+    assert table.locator("tbody tr td:first-child").all_text_contents() == ["a"]
+
+
 def test_candidates_are_listed_with_their_reasons(open_view):
     view = open_view(make_replay(teaching("best_fit"), "greedy_by_size"), step=5)
     rows = [row.inner_text().split("\n") for row in view.page.locator(".row").all()]

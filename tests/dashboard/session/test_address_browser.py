@@ -55,3 +55,10 @@ def test_back_undoes_a_choice_and_a_page_each_with_one_press(url, open_page):
     goes(page, "Inspect · teaching: view", **example, strategy="naive")
     page.titled("naive")
     assert entries(page) == begun + 3
+
+
+def test_the_tab_names_what_opens_by_itself(url, open_page):
+    page = DashboardPage(open_page(f"{url}/diff"))
+    goes(page, "Diff · diff kept view head", doc="file:mine.csv")
+    page.visit("Run")
+    goes(page, "Run · perceptron", doc="file:mine.csv")
