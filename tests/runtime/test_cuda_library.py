@@ -23,7 +23,7 @@ from memplan_engine.torch_capture.training.torch_recipe import Recipe
 
 LIBRARY = b"what stands for a library"
 COMPILER = """#!/bin/sh
-if [ "$1" = --version ]; then echo "compiler {version}"; exit 0; fi
+case "$*" in *--version*) echo "compiler {version}"; exit 0;; esac
 echo run >> {log}
 {work}
 while [ $# -gt 0 ]; do
@@ -149,6 +149,13 @@ def test_a_compiler_that_cannot(compiler: Compiler, work: str, message: str) -> 
     with pytest.raises(NoGuardError, match=message):
         guard_content()
     assert compiler.kept == []
+
+
+def test_the_command_may_have_options(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    guard_content()
+    monkeypatch.setenv("CXX", f"{compiler.path} -DOTHER")
+    assert guard_content() == LIBRARY
+    assert compiler.runs == 2
 
 
 def test_a_compiler_that_does_not_answer(compiler: Compiler) -> None:

@@ -439,6 +439,7 @@ def test_what_a_model_finds_is_a_card() -> None:
         assert bool((positions == torch.tensor([0, 1, 2, 3]).cuda()).all())
         assert torch.nonzero(positions).shape == (3, 1)
         assert torch.rand(3).pin_memory().to("cuda").is_cuda
+        assert torch.rand(3, device="cuda", generator=torch.Generator("cuda")).is_cuda
 
     observe_fake(ask, device="cuda", arch="sm89")
     assert not torch.cuda.is_available()
