@@ -203,7 +203,9 @@ optimizer = torch.optim.Adam([*model.parameters(), *half.parameters()])
 for _ in range(2):
     x = torch.rand(8, 16).to("cuda", non_blocking=True)
     with torch.autocast("cuda", dtype=torch.bfloat16):
-        loss = half(model(x)).float().sum() + torch.zeros(3, device="cuda").sum()
+        mixed = half(model(x))
+        assert mixed.dtype is torch.bfloat16
+        loss = mixed.float().sum() + torch.zeros(3, device="cuda").sum()
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
