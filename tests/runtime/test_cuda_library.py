@@ -23,7 +23,7 @@ from memplan_engine.torch_capture.training.torch_recipe import Recipe
 
 LIBRARY = b"what stands for a library"
 COMPILER = """#!/bin/sh
-if [ "$1" = --version ]; then echo "compiler {version}"; exit 0; fi
+case "$*" in *--version*) echo "compiler {version}"; exit 0;; esac
 echo run >> {log}
 {work}
 while [ $# -gt 0 ]; do
@@ -151,6 +151,13 @@ def test_a_compiler_that_cannot(compiler: Compiler, work: str, message: str) -> 
     assert compiler.kept == []
 
 
+def test_the_command_may_have_options(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    guard_content()
+    monkeypatch.setenv("CXX", f"{compiler.path} -DOTHER")
+    assert guard_content() == LIBRARY
+    assert compiler.runs == 2
+
+
 def test_a_compiler_that_does_not_answer(compiler: Compiler) -> None:
     compiler.path.write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(NoGuardError, match="does not answer"):
@@ -196,7 +203,9 @@ optimizer = torch.optim.Adam([*model.parameters(), *half.parameters()])
 for _ in range(2):
     x = torch.rand(8, 16).to("cuda", non_blocking=True)
     with torch.autocast("cuda", dtype=torch.bfloat16):
-        loss = half(model(x)).float().sum() + torch.zeros(3, device="cuda").sum()
+        mixed = half(model(x))
+        assert mixed.dtype is torch.bfloat16
+        loss = mixed.float().sum() + torch.zeros(3, device="cuda").sum()
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()

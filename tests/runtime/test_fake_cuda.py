@@ -428,6 +428,10 @@ def test_what_a_model_finds_is_a_card() -> None:
         torch.cuda.empty_cache()
         torch.cuda.manual_seed_all(0)
         torch.cuda.reset_peak_memory_stats()
+        torch.cuda.memory._record_memory_history()
+        torch.cuda.memory._dump_snapshot("never.pickle")
+        with torch.random.fork_rng(devices=[0]):
+            torch.cuda.manual_seed(1)
         assert torch.cuda.is_bf16_supported()
         with torch.autocast("cuda", dtype=BRAIN):
             assert nn.Linear(4, 4, device="cuda")(torch.rand(2, 4, device="cuda")).dtype is BRAIN
@@ -435,6 +439,7 @@ def test_what_a_model_finds_is_a_card() -> None:
         assert bool((positions == torch.tensor([0, 1, 2, 3]).cuda()).all())
         assert torch.nonzero(positions).shape == (3, 1)
         assert torch.rand(3).pin_memory().to("cuda").is_cuda
+        assert torch.rand(3, device="cuda", generator=torch.Generator("cuda")).is_cuda
 
     observe_fake(ask, device="cuda", arch="sm89")
     assert not torch.cuda.is_available()

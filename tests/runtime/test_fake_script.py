@@ -131,6 +131,18 @@ def test_a_script_that_never_ends_is_ended_with_all_that_it_started(tmp_path: Pa
     assert not [line for line in running.splitlines() if marker in line and not line.startswith("Z")]
 
 
+def test_a_script_may_cast_its_model(tmp_path: Path) -> None:
+    """In place, so that an optimizer that has its weights keeps them."""
+    text = (
+        "import torch\nmodel = torch.nn.Linear(8, 4)\noptimizer = torch.optim.SGD(model.parameters())\n"
+        "model.bfloat16()\nmodel(torch.rand(2, 8).bfloat16()).sum().backward()\noptimizer.step()\n"
+    )
+    flow = observe_script(script(tmp_path, text)).flow
+    assert flow is not None
+    assert flow.steps == 1
+    assert state_bytes(flow) == 2 * (8 * 4 + 4)
+
+
 def test_a_script_may_change_its_folder(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
     text = "import os, torch\nos.chdir(os.path.join(os.path.dirname(__file__), 'below'))\ntorch.rand(1000)\n"

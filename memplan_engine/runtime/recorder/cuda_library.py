@@ -68,39 +68,40 @@ def cache_folders() -> tuple[Path, ...]:
     return (user_cache_path("memplan") / "cuda",)
 
 
-def _compiler() -> str:
-    theirs = os.environ.get("CXX")
-    for name in (theirs,) if theirs else COMPILERS:
+def _compiler() -> tuple[str, ...]:
+    """The command that compiles, as CXX has it (`ccache g++`) or the first that is there."""
+    theirs = os.environ.get("CXX", "").split()
+    for name, *options in [theirs] if theirs else [[name] for name in COMPILERS]:
         path = shutil.which(name)
         if path is not None:
-            return path
-    raise NoGuardError(f"no C++ compiler ({theirs or ', '.join(COMPILERS)})")
+            return path, *options
+    raise NoGuardError(f"no C++ compiler ({' '.join(theirs) or ', '.join(COMPILERS)})")
 
 
 @cache
-def _version(compiler: str) -> str:
+def _version(compiler: tuple[str, ...]) -> str:
     """What the compiler says that it is."""
     try:
         said = subprocess.run(
-            [compiler, "--version"],
+            [*compiler, "--version"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=ANSWER_SECONDS,
             check=True,
         )
     except (OSError, subprocess.SubprocessError):
-        raise NoGuardError(f"a C++ compiler that does not answer ({compiler})") from None
+        raise NoGuardError(f"a C++ compiler that does not answer ({' '.join(compiler)})") from None
     return said.stdout.decode(errors="replace")
 
 
-def _digest(compiler: str) -> str:
+def _digest(compiler: tuple[str, ...]) -> str:
     """Of all that the library follows from."""
     parts = (SOURCE.read_text(encoding="utf-8"), torch.__version__, str(torch.version.git_version))
-    made_by = (*parts, torch.__file__, compiler, _version(compiler), *FLAGS, platform.machine())
+    made_by = (*parts, torch.__file__, *compiler, _version(compiler), *FLAGS, platform.machine())
     return hashlib.sha256("\n".join(made_by).encode()).hexdigest()[:16]
 
 
-def _compile(compiler: str) -> bytes:
+def _compile(compiler: tuple[str, ...]) -> bytes:
     """The bytes of the library."""
     home = Path(torch.__file__).parent
     headers = (home / "include", home / "include" / "torch" / "csrc" / "api" / "include")
@@ -108,26 +109,28 @@ def _compile(compiler: str) -> bytes:
         target = folder / "cuda_guard.so"
         libraries = (f"-L{home / 'lib'}", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{home / 'lib'}")
         includes = [f"-I{path}" for path in headers]
-        command = [compiler, *FLAGS, *includes, str(SOURCE), "-o", str(target), *libraries]
+        name = " ".join(compiler)
+        command = [*compiler, *FLAGS, *includes, str(SOURCE), "-o", str(target), *libraries]
         try:
             ended = subprocess.run(
                 command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, cwd=folder
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise NoGuardError(f"the C++ compiler {compiler} fails: {type(error).__name__}") from None
+            raise NoGuardError(f"the C++ compiler {name} fails: {type(error).__name__}") from None
         if ended.returncode or not target.is_file():
             lines = [line for line in ended.stderr.decode(errors="replace").splitlines() if "error" in line]
             said = lines[0][:200] if lines else f"exit code {ended.returncode}"
-            raise NoGuardError(f"the C++ compiler {compiler} fails: {said}")
+            raise NoGuardError(f"the C++ compiler {name} fails: {said}")
         return target.read_bytes()
 
 
 def loaded_guard(content: bytes) -> ctypes.PyDLL:
     """The library of these bytes; its functions are called with Python's lock held, for they are short."""
-    with scratch_folder() as folder:
-        copy = folder / "cuda_guard.so"
-        copy.write_bytes(content)
-        library = ctypes.PyDLL(str(copy))
+    # In no folder: one for temporary files may be such that nothing in it can be run.
+    with open(os.memfd_create("cuda_guard"), "wb") as file:
+        file.write(content)
+        file.flush()
+        library = ctypes.PyDLL(f"/proc/self/fd/{file.fileno()}")
     library.memplan_install.argtypes = (ctypes.c_int, ctypes.c_long)
     library.memplan_stream.restype = ctypes.c_int64
     library.memplan_set_stream.argtypes = (ctypes.c_int64,)

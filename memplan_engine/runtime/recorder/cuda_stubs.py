@@ -127,11 +127,13 @@ def python_stubs(library: ctypes.PyDLL, arch: int) -> list[tuple[Any, str, Any]]
     # Where they are defined: torch's own Python takes them from there.
     at_home = ((cuda.random, ("manual_seed", "manual_seed_all")), (cuda.streams, ("Stream", "Event")))
     patches += [(module, name, stubs[name]) for module, names in at_home for name in names]
-    return [*patches, (torch.backends.cuda, "is_built", lambda: True), *_nvtx()]
+    return [*patches, (torch.backends.cuda, "is_built", lambda: True), *_unheard()]
 
 
-def _nvtx() -> list[tuple[Any, str, Any]]:
-    """Marks for NVIDIA's profilers, which nobody reads."""
-    from torch.cuda import nvtx
+def _unheard() -> list[tuple[Any, str, Any]]:
+    """Marks for NVIDIA's profilers, and recordings of an allocator that is not there."""
+    from torch.cuda import memory, nvtx
 
-    return [(nvtx, name, lambda *args, **kwargs: None) for name in ("range_push", "range_pop", "mark")]
+    marks = [(nvtx, name) for name in ("range_push", "range_pop", "mark")]
+    recordings = [(memory, name) for name in ("_record_memory_history", "_dump_snapshot")]
+    return [(module, name, lambda *args, **kwargs: None) for module, name in (*marks, *recordings)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import torch
@@ -93,6 +93,13 @@ def observed_on(target: Target, observe: Callable[[], Observation], name: str) -
             return observe()
 
     return observed_apart(believing, name)
+
+
+def prepare(target: Target) -> None:
+    """Have ready what `target` takes on this machine, once and for all."""
+    if target.device == "cuda" and not _has_cuda():
+        with suppress(NoGuardError):
+            guard_content()
 
 
 @contextmanager

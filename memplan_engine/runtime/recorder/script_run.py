@@ -25,7 +25,7 @@ from torch.utils import data
 
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.observation import Observation
-from memplan_engine.runtime.recorder.fake_device import Target, on_device, target_of
+from memplan_engine.runtime.recorder.fake_device import Target, on_device, prepare, target_of
 from memplan_engine.runtime.recorder.fake_run import observe_whole
 from memplan_engine.runtime.recorder.own_process import answer, leave
 from memplan_engine.runtime.scratch import scratch_folder
@@ -71,6 +71,8 @@ def observe_script(
     if not seconds > 0:
         raise InputError("--seconds", "", f"{seconds:g}", "more than 0")
     target = target_of(device, arch, path.name)
+    # No part of the script's time.
+    prepare(target)
     with scratch_folder() as folder:
         request = {"script": str(path), "arguments": list(arguments), "parent": os.getpid(), **asdict(target)}
         (folder / "request.json").write_text(json.dumps(request))
