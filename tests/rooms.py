@@ -119,7 +119,9 @@ ROOMS: dict[str, str] = {
     ),
     "reporters.allocator": "units allocator recordings reporters",
     "reporters.html": ("errors units system problem profile plan verify analysis plotting reporters"),
-    "warm_up": "kernels problem profile bounds verify strategies planner diffing plotting",
+    "warm_up": (
+        "kernels problem profile bounds verify strategies planner diffing recordings allocator plotting"
+    ),
     "cli": ("kernels errors units graph problem plan strategies formats files preparation"),
     "cli.commands": (
         "errors units system accelerators scope graph problem plan verify analysis strategies "

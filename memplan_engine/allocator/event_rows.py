@@ -94,7 +94,7 @@ def _identified(recording: Recording) -> tuple[Ints, Ints, Ints, Rows, tuple[Int
     events before which an allocation must end, and that allocation."""
     events = recording.events
     op = _ops(events["action"])
-    memory = np.flatnonzero(np.isin(op, (ALLOC, REQUEST_FREE, COMPLETE_FREE)))
+    memory = np.flatnonzero((op == ALLOC) | (op == REQUEST_FREE) | (op == COMPLETE_FREE))
     order = memory[np.lexsort((memory, events["address"][memory]))]
     address, allocates = events["address"][order], op[order] == ALLOC
     place = np.arange(len(order))
@@ -102,7 +102,9 @@ def _identified(recording: Recording) -> tuple[Ints, Ints, Ints, Rows, tuple[Int
     group = np.maximum.accumulate(np.where(fresh, place, 0)) if len(order) else place
     owner = np.maximum.accumulate(np.where(allocates, place, -1)) if len(order) else place
     unmade = fresh & ~allocates
-    blocks = recording.blocks[~np.isin(recording.blocks["address"], address)]
+    blocks = recording.blocks
+    at = np.searchsorted(address, blocks["address"])
+    blocks = blocks[np.append(address, -1)[at] != blocks["address"]]
     older = _older(events[order[unmade]], blocks)
     ranked = np.argsort(older["address"], kind="stable")
     rank = np.empty(len(older) + 1, dtype=np.int64)
@@ -127,7 +129,7 @@ def _ops(action: Rows) -> Ints:
     op[action == Action.FREE_REQUESTED] = REQUEST_FREE if completes else COMPLETE_FREE
     op[action == Action.FREE_COMPLETED] = COMPLETE_FREE
     op[action == Action.OOM] = TRY
-    back = np.isin(action, (Action.SEGMENT_FREE, Action.SEGMENT_UNMAP))
+    back = (action == Action.SEGMENT_FREE) | (action == Action.SEGMENT_UNMAP)
     op[back & ~np.append(False, back[:-1])[: len(back)]] = EMPTY_CACHE
     return op
 

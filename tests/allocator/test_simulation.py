@@ -77,8 +77,8 @@ def test_a_request_that_fails_ends_the_run_with_the_message_of_torch() -> None:
     assert (run.reserved // MIB).tolist() == [0, 24, 48, 48, 48, 26, 52, 52, 26]
     assert failure.message(0) == (
         "CUDA out of memory. Tried to allocate 50.00 MiB. GPU 0 has a total capacity of 70.00 MiB of which "
-        "44.00 MiB is free. Of the allocated memory 26.00 MiB is allocated by PyTorch, and 0 bytes is reserved "
-        "by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
+        "44.00 MiB is free. Of the allocated memory 26.00 MiB is allocated by PyTorch, and 0 bytes is "
+        "reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
         "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory "
         "Management  (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
     )
