@@ -1,7 +1,17 @@
 """The public names, written once: `__init__.py` imports each from its module when it is asked for."""
 
+from .accelerators.presets import PRESETS as PRESETS
+from .accelerators.presets import Accelerator as Accelerator
+from .accelerators.presets import accelerator as accelerator
 from .advice.advise import advise as advise
 from .advice.values import Advice as Advice
+from .allocator.answers import Answers as Answers
+from .allocator.answers import three_answers as three_answers
+from .allocator.settings import AllocatorSettings as AllocatorSettings
+from .allocator.settings import parse_settings as parse_settings
+from .allocator.simulated_recording import simulated_recording as simulated_recording
+from .allocator.simulation import AllocatorRun as AllocatorRun
+from .allocator.simulation import simulate_allocator as simulate_allocator
 from .analysis.layout import (
     Layout as Layout,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memplan_engine.allocator.simulation import simulate_allocator
 from memplan_engine.bounds import Bound, BoundKind
 from memplan_engine.diffing.matching import match_buffers
 from memplan_engine.kernels.jit import compiled_only
@@ -15,6 +16,7 @@ from memplan_engine.planner import (
 from memplan_engine.plotting.viewport import Rectangles, Window, view_window
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.profile import make_profile
+from memplan_engine.recordings.allocator_recording import nothing_recorded
 from memplan_engine.strategies import BUILT_IN, built_in
 from memplan_engine.strategies.base import is_anytime
 from memplan_engine.verify.certificates import replay
@@ -36,3 +38,4 @@ def compile_kernels() -> None:
         match_buffers(problem, hard_problem())
         rectangles = Rectangles(problem.start, problem.end, problem.size, problem.size)
         view_window(rectangles, Window(0, 5, 0, 32), (4, 4), most=0)
+        simulate_allocator(nothing_recorded())

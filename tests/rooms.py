@@ -54,6 +54,7 @@ ROOMS: dict[str, str] = {
     ),
     "diffing": "kernels errors units graph problem profile plan analysis",
     "recordings": ("errors units scope graph callers problem profile bounds plan strategies planner"),
+    "allocator": "kernels.allocator errors units accelerators problem recordings",
     "symbolic": (
         "kernels.shared_objects errors scope graph schedule problem lifetimes bounds "
         "plan verify strategies planner"
@@ -116,15 +117,18 @@ ROOMS: dict[str, str] = {
         "strategies strategies.constructive diffing recordings symbolic replay rewrites.reuse feasibility "
         "what_if what_if.suggestions formats.memplan_json preparation advice fx_estimator plotting"
     ),
+    "reporters.allocator": "units allocator recordings reporters",
     "reporters.html": ("errors units system problem profile plan verify analysis plotting reporters"),
-    "warm_up": "kernels problem profile bounds verify strategies planner diffing plotting",
+    "warm_up": (
+        "kernels problem profile bounds verify strategies planner diffing recordings allocator plotting"
+    ),
     "cli": ("kernels errors units graph problem plan strategies formats files preparation"),
     "cli.commands": (
-        "errors units system scope graph problem plan verify analysis strategies "
-        "planner diffing recordings symbolic replay rewrites.reuse feasibility "
+        "errors units system accelerators scope graph problem plan verify analysis strategies "
+        "planner diffing recordings allocator symbolic replay rewrites.reuse feasibility "
         "what_if what_if.suggestions formats formats.memplan_json torch_capture files "
         "preparation advice fx_estimator runtime runtime.observer runtime.recorder runtime.trial plotting "
-        "reporters reporters.html cli"
+        "reporters reporters.allocator reporters.html cli"
     ),
     "memplan_dashboard": "",
     "memplan_dashboard.background": (

@@ -45,6 +45,10 @@ VERBS = {
         "snapshot_command",
         "Show an allocator recording: peak, fragmentation, out-of-memory events, and what a plan needs.",
     ),
+    "allocator": (
+        "allocator_command",
+        "Predict what PyTorch's caching allocator reserves for FILE: under which settings, on which device.",
+    ),
     "replay": (
         "replay_command",
         "Show every decision of a strategy: which buffer came next, where it went, and why.",
@@ -106,6 +110,7 @@ GROUPS = {
         "replay",
         "diff",
         "snapshot",
+        "allocator",
         "report",
     ),
     "Capture and run": ("capture", "run", "observe", "estimate"),

@@ -121,6 +121,11 @@ class Recording:
         return np.flatnonzero(np.isin(self.events["action"], actions))
 
 
+def nothing_recorded(name: str = "nothing") -> Recording:
+    """A recording without an event, of device 0."""
+    return Recording(name, 0, np.zeros(0, EVENT), np.zeros(0, SEGMENT), np.zeros(0, BLOCK), Stacks())
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
     """A snapshot file: a recording for each device of which it says anything."""

@@ -56,12 +56,13 @@ def rows(draw: st.DrawFn) -> list[tuple[str, int, int, int]]:
 
 def by_definition(
     rules: Rules, events: list[Row]
-) -> tuple[list[tuple[int, int, int]], list[list[int]], list[int]]:
+) -> tuple[list[tuple[int, int, int, int]], list[list[int]], list[int]]:
     """(row's op, allocation, size …) as the kernel takes them, what the definition holds after each row, and
     the address of each allocation."""
     allocator = CachingAllocator(rules)
     live: dict[int, Block] = {}
-    ops, states, addresses = [], [], []
+    ops, states = [], []
+    addresses: list[int] = []
     for what, number, stream, pool in events:
         live = {who: block for who, block in live.items() if id(block) not in allocator.gone}
         if what == "alloc":
@@ -111,7 +112,7 @@ def test_the_kernel_follows_the_definition(rules: Rules, events: list[Row]) -> N
     columns = np.array(ops, dtype=np.int64).reshape(-1, 4).T
     none = np.full(len(ops), -1, dtype=np.int64)
     placed, over_time, ended, log, done = run_allocator(
-        columns[0], columns[1], columns[2], columns[3], none, none, as_array(rules), len(addresses) + 1, 1024
+        columns[0], columns[1], columns[2], columns[3], none, none, as_array(rules), len(addresses) + 1
     )
     assert done == len(ops)
     assert [[*map(int, over_time[i, :3]), int(ended[i, 0])] for i in range(done)] == states

@@ -46,7 +46,8 @@ class CachingAllocator:
     """`malloc` gives a block or raises MemoryError; `free` and `complete` take one back; `empty_cache`."""
 
     def __init__(self, rules: Rules) -> None:
-        self.rules, self.segments, self.next = rules, [], 1 << 40
+        self.rules, self.next = rules, 1 << 40
+        self.segments: list[Segment] = []
         self.reserved = self.active = self.allocated = self.lookups = 0
         self.waiting: list[Block] = []
         self.gone: set[int] = set()

@@ -58,24 +58,31 @@ class Memory(NamedTuple):
 
 
 @kernel
-def new_memory(rules: Ints, most_blocks: int) -> Memory:
+def new_memory(rules: Ints) -> Memory:
     """Nothing reserved yet."""
     numbers = np.zeros(12, dtype=np.int64)
     numbers[SPARE], numbers[NEXT], numbers[GIVEN] = NOBODY, 1 << 40, NOBODY
-    blocks = np.zeros((most_blocks, 8), dtype=np.int64)
-    return Memory(blocks, new_lists(most_blocks), numbers, np.zeros((256, 4), dtype=np.int64), rules)
+    blocks, log = np.zeros((256, 8), dtype=np.int64), np.zeros((256, 4), dtype=np.int64)
+    return Memory(blocks, new_lists(256), numbers, log, rules)
 
 
 @kernel
 def with_room(memory: Memory) -> Memory:
-    """The same with a log that holds what one event can write: every block mapped, unmapped and released."""
-    used = memory.numbers[LOGGED]
-    needed = used + 4 * memory.numbers[USED] + 16
-    if needed <= len(memory.log):
+    """The same with room for what one event can do: every block unmapped, in three parts, and logged."""
+    used, logged = memory.numbers[USED], memory.numbers[LOGGED]
+    blocks, lists, log = memory.blocks, memory.lists, memory.log
+    if 3 * used + 8 <= len(blocks) and logged + 4 * used + 16 <= len(log):
         return memory
-    log = np.zeros((2 * needed, 4), dtype=np.int64)
-    log[:used] = memory.log[:used]
-    return Memory(memory.blocks, memory.lists, memory.numbers, log, memory.rules)
+    if 3 * used + 8 > len(blocks):
+        blocks = np.zeros((6 * used + 16, 8), dtype=np.int64)
+        blocks[: len(memory.blocks)] = memory.blocks
+        lists = new_lists(len(blocks))
+        lists[: len(memory.lists) - 1] = memory.lists[:-1]
+        lists[-1] = memory.lists[-1]
+    if logged + 4 * used + 16 > len(log):
+        log = np.zeros((2 * (logged + 4 * used + 16), 4), dtype=np.int64)
+        log[:logged] = memory.log[:logged]
+    return Memory(blocks, lists, memory.numbers, log, memory.rules)
 
 
 @kernel

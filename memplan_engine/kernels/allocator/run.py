@@ -77,7 +77,6 @@ def run_allocator(
     extent: Ints,
     rules: Ints,
     idents: int,
-    room: int,
 ) -> tuple[Ints, Ints, Ints, Ints, int]:
     """Row by row: `op` on allocation `ident` of `size` bytes in the trees from `base` on; `given` is the
     address that the device gave, or NOBODY; `extent` the whole block of a CARVE. It ends after an ALLOC that
@@ -87,7 +86,7 @@ def run_allocator(
     requested bytes after each row; how each request ended, and the bytes that the device gave for it; the
     log; and how many rows were done.
     """
-    memory = new_memory(rules, room)
+    memory = new_memory(rules)
     if len(given) > 0 and given.max() >= 0:
         memory.numbers[NEXT] = ((given.max() + ROOM_ABOVE) >> 21) << 21
     held = Held(

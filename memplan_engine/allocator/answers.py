@@ -1,0 +1,218 @@
+"""Three answers to "how much memory", never one: live, reserved under named settings, and of the device in
+all.
+
+And what follows: whether it fits on a device, which settings would make it fit, what other settings change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+
+from memplan_engine.accelerators.presets import CONTEXT, NCCL, Accelerator, Overhead, blas_workspace
+from memplan_engine.allocator.settings import DEFAULTS, AllocatorSettings, parse_settings
+from memplan_engine.allocator.simulation import AllocatorRun, resident_recording, simulate_allocator
+from memplan_engine.recordings.allocator_recording import Action, Recording
+from memplan_engine.recordings.observation import Observation
+from memplan_engine.units import count_of
+
+CANDIDATES = tuple(
+    map(
+        parse_settings,
+        (
+            "",
+            "max_split_size_mb:512",
+            "max_split_size_mb:256",
+            "max_split_size_mb:128",
+            "max_split_size_mb:64",
+            "roundup_power2_divisions:8",
+            "max_split_size_mb:128,roundup_power2_divisions:8",
+            "expandable_segments:True",
+        ),
+    )
+)
+"""What is tried: the settings that torch's notes on memory management name against fragmentation, in steps of
+two."""
+
+
+class Fit(StrEnum):
+    """Whether every request is met on a device: with the most that else is held there, with the least only,
+    or not at all."""
+
+    FITS = "fits"
+    DEPENDS = "depends on what else is held"
+    DOES_NOT_FIT = "does not fit"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device's memory: `total_bytes`, of which `headroom` stay free, and what else a process holds
+    there."""
+
+    name: str
+    total_bytes: int
+    source: str
+    headroom: int = 0
+    overheads: tuple[tuple[Overhead, int], ...] = ()
+
+    @property
+    def least_overhead(self) -> int:
+        """The least that is held beside the allocator, bytes."""
+        return sum(count * overhead.least_bytes for overhead, count in self.overheads)
+
+    @property
+    def most_overhead(self) -> int:
+        """The most that is held beside the allocator, bytes."""
+        return sum(count * overhead.most_bytes for overhead, count in self.overheads)
+
+    @property
+    def least_left(self) -> int:
+        """What is left to the allocator when the most is held beside it; 0 at least."""
+        return max(self.total_bytes - self.headroom - self.most_overhead, 0)
+
+    @property
+    def most_left(self) -> int:
+        """What is left to the allocator when the least is held beside it; 0 at least."""
+        return max(self.total_bytes - self.headroom - self.least_overhead, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class SettingsAnswer:
+    """One choice of settings: `run` without a limit, and on `device`, where one is named, whether it fits."""
+
+    recording: Recording
+    settings: AllocatorSettings
+    device: Device | None
+
+    @cached_property
+    def run(self) -> AllocatorRun:
+        """Without a limit."""
+        return simulate_allocator(self.recording, self.settings)
+
+    @cached_property
+    def on_device(self) -> AllocatorRun | None:
+        """On the device: with the most held beside it if that works, else with the least."""
+        if self.device is None:
+            return None
+        least = self.device.least_left
+        if self.run.peak_reserved <= least and self.settings.per_process_memory_fraction == 1.0:
+            return replace(self.run, capacity=least)
+        tight = simulate_allocator(self.recording, self.settings, capacity=least)
+        if tight.fits or self.device.most_left == least:
+            return tight
+        return simulate_allocator(self.recording, self.settings, capacity=self.device.most_left)
+
+    @property
+    def fit(self) -> Fit | None:
+        """Whether it fits; None without a device."""
+        run = self.on_device
+        if run is None or self.device is None:
+            return None
+        if not run.fits:
+            return Fit.DOES_NOT_FIT
+        return Fit.FITS if run.capacity == self.device.least_left else Fit.DEPENDS
+
+    @property
+    def total(self) -> tuple[int, int] | None:
+        """What the device holds in all, least and most bytes, without a limit; None without a device."""
+        if self.device is None:
+            return None
+        reserved = self.run.peak_reserved
+        return reserved + self.device.least_overhead, reserved + self.device.most_overhead
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """`live_bytes` is exact: the most that tensors asked for at once. `chosen` are the settings that were
+    asked about, `others` what else was tried, `notes` what the figures leave out."""
+
+    name: str
+    live_bytes: int
+    chosen: SettingsAnswer
+    others: tuple[SettingsAnswer, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def suggested(self) -> SettingsAnswer | None:
+        """Of the others that fit where the chosen do not, the one that reserves least; those that rest on
+        rules alone come last. None if none does, or nothing needs to be mended."""
+        if self.chosen.fit in (None, Fit.FITS):
+            return None
+        fitting = [other for other in self.others if other.fit is Fit.FITS]
+        return min(fitting, key=lambda each: (each.run.is_rules_only, each.run.peak_reserved), default=None)
+
+
+def three_answers(
+    source: Recording | Observation,
+    settings: AllocatorSettings = DEFAULTS,
+    *,
+    gpu: Accelerator | None = None,
+    capacity: int | None = None,
+    headroom: int = 0,
+    communicators: int = 0,
+    index: int | None = None,
+    candidates: Sequence[AllocatorSettings] = CANDIDATES,
+) -> Answers:
+    """Live bytes, reserved bytes under `settings`, and what the device holds in all; on `gpu` or on a device
+    of `capacity` bytes, of which `headroom` stay free, whether it fits, and with which of `candidates` it
+    would.
+
+    `communicators` are NCCL's. Of an observation `index` chooses the device.
+
+    Raises
+    ------
+    InputError: as `simulate_allocator`.
+    """
+    recording = source if isinstance(source, Recording) else resident_recording(source, index)
+    seen = isinstance(source, Recording) and bool(
+        len(source.segments) or source.rows(Action.SEGMENT_ALLOC).size
+    )
+    streams = len({*recording.events["stream"].tolist()}) or 1
+    device = _device(gpu, capacity, headroom, communicators, 0 if seen else streams)
+    chosen = SettingsAnswer(recording, settings, device)
+    others = tuple(
+        SettingsAnswer(recording, candidate, device) for candidate in candidates if candidate != settings
+    )
+    return Answers(recording.name, chosen.run.peak_requested, chosen, others, _notes(source, chosen))
+
+
+def _device(
+    gpu: Accelerator | None, capacity: int | None, headroom: int, communicators: int, workspaces: int
+) -> Device | None:
+    if gpu is None and capacity is None:
+        return None
+    overheads = [(CONTEXT, 1), (NCCL, communicators), (blas_workspace(gpu), workspaces)]
+    kept = tuple((overhead, count) for overhead, count in overheads if count)
+    if gpu is None or capacity is not None:
+        assert capacity is not None
+        return Device(gpu.name if gpu else "capacity", capacity, "as given", headroom, kept)
+    return Device(gpu.name, gpu.usable_bytes, gpu.usable_source, headroom, kept)
+
+
+def _notes(source: Recording | Observation, chosen: SettingsAnswer) -> tuple[str, ...]:
+    """What the figures leave out, and what they rest on."""
+    run, settings = chosen.run, chosen.settings
+    notes = []
+    if run.rows.older:
+        notes.append(
+            f"{count_of(run.rows.older, 'block')} from before the recording: allocated first, in order of "
+            "address, for what they lay among is not known"
+        )
+    if isinstance(source, Observation):
+        if source.flow is None:
+            notes.append(
+                "what was there before the run (weights, inputs) is not in the file, and not counted"
+            )
+        notes.append("kernels' own temporaries on a GPU are not in an observation made elsewhere")
+    tried = len(run.recording.rows(Action.OOM))
+    if tried:
+        notes.append(f"{count_of(tried, 'request')} that failed in the recording: made, and let go at once")
+    if settings.is_rules_only:
+        notes.append("expandable segments: rules only, no recording of them has been compared yet")
+    if settings.garbage_collection_threshold and settings.per_process_memory_fraction == 1.0:
+        notes.append(
+            "garbage_collection_threshold has no effect without a per_process_memory_fraction below 1"
+        )
+    return tuple(notes)

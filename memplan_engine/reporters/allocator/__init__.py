@@ -1,0 +1,1 @@
+"""What a caching allocator would reserve, for machines and for people."""

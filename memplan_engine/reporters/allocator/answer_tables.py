@@ -1,0 +1,177 @@
+"""What a caching allocator would reserve: as plain values for machines, as Rich renderables for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from memplan_engine.allocator.answers import Answers, Device, Fit, SettingsAnswer
+from memplan_engine.allocator.simulation import AllocatorRun, OutOfMemory
+from memplan_engine.recordings.cost import OverTime, thinned
+from memplan_engine.reporters.rich_tables import label_table, make_table, numbers, plain_text
+from memplan_engine.units import exact, format_bytes, format_percent, format_signed
+
+MOST_POINTS = 2_000
+MOST_FAILURES = 3
+SIMULATED, RULES_ONLY = "simulated", "rules only"
+
+
+def basis(run: AllocatorRun) -> str:
+    """What the figures of a run rest on: rules compared with recordings, or rules alone."""
+    return RULES_ONLY if run.is_rules_only else SIMULATED
+
+
+def answers_summary(answers: Answers, what_if: bool = True) -> dict[str, Any]:
+    """The three answers and what else was tried; byte counts are exact integers, step k is after the k-th
+    event."""
+    chosen, device = answers.chosen, answers.chosen.device
+    suggested = answers.suggested if what_if else None
+    return {
+        "name": answers.name,
+        "live_bytes": answers.live_bytes,
+        "device": None if device is None else _device(device),
+        **_settings(chosen, answers.live_bytes),
+        "over_time": _over_time(chosen.run),
+        "what_if": [_settings(other, answers.live_bytes) for other in answers.others] if what_if else [],
+        "suggested_settings": None if suggested is None else str(suggested.settings),
+        "notes": list(answers.notes),
+    }
+
+
+def _device(device: Device) -> dict[str, Any]:
+    return {
+        "name": device.name,
+        "total_bytes": device.total_bytes,
+        "source": device.source,
+        "headroom_bytes": device.headroom,
+        "overheads": [
+            {
+                "name": overhead.name,
+                "count": count,
+                "per": overhead.per,
+                "least_bytes": count * overhead.least_bytes,
+                "most_bytes": count * overhead.most_bytes,
+                "source": overhead.source,
+            }
+            for overhead, count in device.overheads
+        ],
+    }
+
+
+def _settings(answer: SettingsAnswer, live: int) -> dict[str, Any]:
+    run, on_device = answer.run, answer.on_device
+    total = answer.total
+    return {
+        "settings": str(answer.settings),
+        "basis": basis(run),
+        "reserved_bytes": run.peak_reserved,
+        "active_bytes": run.peak_active,
+        "fragmentation_bytes": run.peak_reserved - live,
+        "segments": int((run.log[:, 2] > 0).sum()),
+        "device_least_bytes": None if total is None else total[0],
+        "device_most_bytes": None if total is None else total[1],
+        "fit": answer.fit,
+        "retries": 0 if on_device is None else on_device.retries,
+        "out_of_memory": [] if on_device is None else [_failure(each, answer) for each in on_device.failures],
+    }
+
+
+def _failure(failure: OutOfMemory, answer: SettingsAnswer) -> dict[str, Any]:
+    stacks = answer.recording.stacks
+    return {
+        "step": failure.event + 1,
+        "asked_bytes": failure.asked,
+        "asked_by": stacks.caller(failure.stack).label if failure.stack >= 0 else "",
+        "reserved_bytes": failure.reserved,
+        "allocated_bytes": failure.allocated,
+        "device_free_bytes": failure.device_free,
+        "was_recorded": failure.was_recorded,
+        "message": message_of(failure, answer),
+    }
+
+
+def message_of(failure: OutOfMemory, answer: SettingsAnswer) -> str:
+    """What torch would say of it on that device."""
+    total = None if answer.device is None else answer.device.total_bytes
+    return failure.message(answer.recording.device, total)
+
+
+def _over_time(run: AllocatorRun) -> dict[str, list[int]]:
+    """From each step to the next the most bytes, MOST_POINTS steps at most."""
+    begin, live, reserved = thinned(OverTime(run.requested, run.reserved, (), True), MOST_POINTS)
+    _, allocated, active = thinned(OverTime(run.allocated, run.active, (), True), MOST_POINTS)
+    columns = {"step": begin, "live_bytes": live, "allocated_bytes": allocated, "active_bytes": active}
+    return {name: column.tolist() for name, column in {**columns, "reserved_bytes": reserved}.items()}
+
+
+def answers_tables(answers: Answers, what_if: bool = True) -> list[RenderableType]:
+    """The three answers, whether it fits, what other settings change, and what the figures leave out."""
+    chosen = answers.chosen
+    parts: list[RenderableType] = [_three(answers)]
+    if chosen.on_device is not None:
+        parts += [plain_text(message_of(each, chosen)) for each in chosen.on_device.failures[:MOST_FAILURES]]
+    if what_if:
+        parts.append(_what_if(answers))
+    if what_if and answers.suggested is not None:
+        parts.append(plain_text(f'try  PYTORCH_CUDA_ALLOC_CONF="{answers.suggested.settings}"', "bold"))
+    parts += [plain_text(f"note: {note}") for note in answers.notes]
+    return parts
+
+
+def _three(answers: Answers) -> Table:
+    chosen, run, device = answers.chosen, answers.chosen.run, answers.chosen.device
+    lost = run.peak_reserved - answers.live_bytes
+    share = format_percent(lost / run.peak_reserved) if run.peak_reserved else format_percent(0)
+    under = f"under {chosen.settings.words} ({basis(run)})"
+    rows = [
+        ("simulated", f"{answers.name}: {len(run.recording.events):,} events, {chosen.settings.words}"),
+        ("live", f"{exact(answers.live_bytes)} at once, as tensors asked for them (exact)"),
+        ("reserved", f"{exact(run.peak_reserved)} {under}, {share} of it never live"),
+    ]
+    if device is not None and chosen.total is not None:
+        least, most = chosen.total
+        rows.append(
+            ("device total", f"{format_bytes(least)} to {format_bytes(most)}, with what is held beside")
+        )
+        for overhead, count in device.overheads:
+            low, high = (format_bytes(count * each) for each in (overhead.least_bytes, overhead.most_bytes))
+            rows.append((f"  {overhead.name}", f"{low} to {high} ({overhead.source})"))
+        rows.append((device.name, _capacity(device)))
+        rows.append(("verdict", _verdict(chosen)))
+    return label_table(rows)
+
+
+def _capacity(device: Device) -> str:
+    headroom = f", {format_bytes(device.headroom)} of it to stay free" if device.headroom else ""
+    return f"{format_bytes(device.total_bytes)}{headroom} ({device.source})"
+
+
+def _verdict(answer: SettingsAnswer) -> str:
+    run, fit = answer.on_device, answer.fit
+    if run is None or fit is None:
+        return "no device"
+    again = f", after what was cached had to go back {run.retries:,} ×" if run.retries else ""
+    if fit is Fit.DOES_NOT_FIT:
+        failure = run.failures[0]
+        return f"{fit}: {format_bytes(failure.asked)} asked for at step {failure.event + 1:,} cannot be met"
+    return f"{fit}{again}"
+
+
+def _what_if(answers: Answers) -> Table:
+    """The settings that were tried beside the chosen ones, with the difference that each makes."""
+    has_device = answers.chosen.device is not None
+    columns = ("settings", *numbers("reserved", "change"), "basis", *(("fit",) if has_device else ()))
+    base = answers.chosen.run.peak_reserved
+    rows = []
+    for each in (answers.chosen, *answers.others):
+        reserved = each.run.peak_reserved
+        row = (
+            each.settings.words,
+            format_bytes(reserved),
+            "" if each is answers.chosen else format_signed(reserved - base),
+            basis(each.run),
+        )
+        rows.append((*row, str(each.fit)) if has_device else row)
+    return make_table(columns, rows, "what if")

@@ -1,0 +1,108 @@
+"""Three answers, and whether they fit: worked by hand on a small recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memplan_engine.accelerators.presets import CONTEXT, GIB, NCCL, accelerator
+from memplan_engine.allocator.answers import Fit, three_answers
+from memplan_engine.allocator.settings import parse_settings
+from memplan_engine.allocator.simulated_recording import simulated_recording
+from memplan_engine.allocator.simulation import simulate_allocator
+from memplan_engine.files import load_recording
+from memplan_engine.recordings.allocator_recording import Action, reserved_over_time
+from memplan_engine.recordings.cost import memory_over_time
+from memplan_engine.recordings.observation import Level, Observation, ObservedOps, flow_changes
+from memplan_engine.recordings.observed_flow import Category, Flow, ObservedStorages, Stage
+from memplan_engine.recordings.recorded_problem import recorded_plan
+from memplan_engine.verify.validate import validate_plan
+from tests.allocator.test_simulation import GROWING, MIB, recording
+
+EXAMPLE = Path(__file__).parents[2] / "example_graphs" / "cuda_snapshot.pickle"
+
+
+def test_live_reserved_and_device_are_three_figures() -> None:
+    answers = three_answers(GROWING, gpu=accelerator("h100-80"), communicators=2)
+    assert answers.live_bytes == 74 * MIB
+    assert answers.chosen.run.peak_reserved == 150 * MIB
+    # An observation has no workspaces of cuBLAS: they are held beside it, 32 to 64 MiB a stream on sm_90.
+    least = 150 * MIB + CONTEXT.least_bytes + 2 * NCCL.least_bytes + 32 * MIB
+    most = 150 * MIB + CONTEXT.most_bytes + 2 * NCCL.most_bytes + 64 * MIB
+    assert answers.chosen.total == (least, most)
+    assert answers.chosen.fit is Fit.FITS
+    assert answers.suggested is None
+
+
+@pytest.mark.parametrize(
+    ("beside", "fit"),
+    [
+        # Left after the context: all that is reserved, enough with retries, with the least only, too little.
+        (CONTEXT.most_bytes + 256 * MIB + 150 * MIB, Fit.FITS),
+        (CONTEXT.most_bytes + 256 * MIB + 100 * MIB, Fit.FITS),
+        (CONTEXT.most_bytes, Fit.DEPENDS),
+        (CONTEXT.least_bytes + 20 * MIB, Fit.DOES_NOT_FIT),
+    ],
+)
+def test_whether_it_fits(beside: int, fit: Fit) -> None:
+    answers = three_answers(GROWING, capacity=beside)
+    assert answers.chosen.fit is fit
+
+
+def test_headroom_stays_free() -> None:
+    capacity = CONTEXT.most_bytes + 256 * MIB + 150 * MIB
+    assert three_answers(GROWING, capacity=capacity).chosen.fit is Fit.FITS
+    with_headroom = three_answers(GROWING, capacity=capacity, headroom=GIB)
+    assert with_headroom.chosen.fit is not Fit.FITS
+    assert with_headroom.chosen.device is not None
+    assert with_headroom.chosen.device.least_left == 0
+
+
+def test_the_setting_that_makes_it_fit() -> None:
+    # 24 MiB in use keep 24 of the cached 50 from any use; one growing range has no such rest.
+    a, f = Action.ALLOC, Action.FREE_COMPLETED
+    events = recording((a, 1, 50), (f, 1, 50), (a, 2, 26), (a, 3, 40))
+    beside = CONTEXT.most_bytes + 204 * MIB
+    answers = three_answers(events, capacity=beside + 80 * MIB)
+    assert answers.chosen.fit is not Fit.FITS
+    assert answers.suggested is not None
+    assert answers.suggested.settings == parse_settings("expandable_segments:True")
+    assert answers.suggested.run.is_rules_only
+
+
+@pytest.mark.parametrize("text", ["", "expandable_segments:True"])
+def test_a_simulated_run_is_a_recording_of_its_own(text: str) -> None:
+    (found,) = load_recording(EXAMPLE).recordings
+    run = simulate_allocator(found, parse_settings(text))
+    again = simulated_recording(run)
+    assert int(memory_over_time(again).live.max()) == run.peak_requested
+    # The request that failed was tried, and is none of its allocations.
+    reserved = int(reserved_over_time(again).max())
+    assert reserved == run.peak_reserved
+    plan = recorded_plan(again)
+    validate_plan(plan)
+    assert plan.arena_bytes >= run.peak_requested
+
+
+def test_what_was_there_before_a_run_is_allocated_first() -> None:
+    flow_storages = ObservedStorages(
+        ("weight", ""),
+        np.array([30 * MIB, 40 * MIB]),
+        (Category.WEIGHT, Category.TEMPORARY),
+        np.array([-1, 0]),
+        np.array([-1, 0]),
+        ((1,), (1,)),
+        ("float32", "float32"),
+        np.array([-1, -1]),
+    )
+    flow = Flow(
+        *((((0,),), ((),), ((1,),), (Stage.FORWARD,), ("",))),
+        *(np.array([-1]), (), np.array([-1]), np.array([0]), flow_storages),
+    )
+    ops = ObservedOps(("mm",), ("aten.mm",), np.array([0]), np.array([1]), np.array([-1]))
+    observation = Observation("seen", ops, {Level.DISPATCH: flow_changes(flow, ops)}, flow=flow)
+    answers = three_answers(observation)
+    assert (answers.live_bytes, answers.chosen.run.peak_reserved) == (70 * MIB, 70 * MIB)
+    assert any("temporaries" in note for note in answers.notes)
