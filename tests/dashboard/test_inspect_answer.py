@@ -97,3 +97,11 @@ def test_panes_travel_only_where_the_browser_has_everything(monkeypatch):
     assert plan_panels.make_panel(facts, colouring).panes is None
     monkeypatch.setattr(plan_panels, "MOST_VECTORS", 5)
     assert plan_panels.make_panel(facts, colouring, panes=True).panes is None
+
+
+def test_exact_bytes_and_what_is_known_of_them_stand_with_the_files():
+    app = open_app(doc="example:gpt2")
+    assert "Arena 53,477,376 B · Optimal for the graph's storages" in [each.value for each in app.caption]
+    app = open_app(doc="example:gpt2", strategy="naive")
+    (told,) = [each.value for each in app.caption if each.value.startswith("Arena 1,7")]
+    assert " B · Not proved optimal, " in told

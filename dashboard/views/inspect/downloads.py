@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable
 
 import streamlit as st
+from memplan_dashboard.session.messages import plain
 from memplan_dashboard.session.plan_facts import PlanFacts
+from memplan_dashboard.views.inspect.figures_row import verdict
 
 from memplan_engine import FigureStyle, ReportNotes
 from memplan_engine.analysis.peak_tree import peak_tree
@@ -19,7 +21,8 @@ from memplan_engine.reporters.peak_report import tree_csv
 
 
 def show_downloads(facts: PlanFacts, colour: str) -> None:
-    """A button each, figures in the colouring that is shown."""
+    """The exact arena, what is known of it, and a button for each file; figures in the colouring that is
+    shown."""
     plan, peak, style = facts.plan, facts.peak, FigureStyle(colour_by=colour)
     notes = ReportNotes(file=facts.document.label)
     name = f"{_file_name(plan.problem.name)}_{plan.strategy}"
@@ -55,7 +58,9 @@ def show_downloads(facts: PlanFacts, colour: str) -> None:
         ("SVG", f"{name}.svg", "image/svg+xml", "The chart.", lambda: to_svg(plan, style).encode()),
         ("PNG", f"{name}.png", "image/png", "The chart.", lambda: to_png(plan, style)),
     )
-    with st.container(key="downloads", horizontal=True, horizontal_alignment="right", gap="small"):
+    with st.container(key="downloads", horizontal=True, vertical_alignment="center", gap="small"):
+        exactly = f"Arena {plan.arena_bytes:,} B · {verdict(facts)}"
+        st.caption(plain(exactly), width="stretch")
         for label, file, kind, told, make in given:
             st.download_button(
                 label,

@@ -56,13 +56,12 @@ def show_figures(facts: PlanFacts, capacity: int | None, prove: Callable[[], Non
     plan = facts.plan
     with st.container(key="figures", horizontal=True, vertical_alignment="center", gap="small"):
         if not facts.report.valid:
-            st.badge("Not valid", icon=":material/error:", color="red")
+            st.badge(verdict(facts), icon=":material/error:", color="red")
         elif plan.optimal:
-            verdict = f"Optimal for {optimal_for(plan.problem)}"
-            st.badge(verdict, icon=":material/check:", color="green", help=plain(certificate(plan)))
+            told = plain(certificate(plan))
+            st.badge(plain(verdict(facts)), icon=":material/check:", color="green", help=told)
         else:
-            verdict = f"Not proved optimal, {over_bound(plan)}"
-            st.badge(plain(verdict), color="gray", help=plain(certificate(plan)))
+            st.badge(plain(verdict(facts)), color="gray", help=plain(certificate(plan)))
         if capacity:
             words, tone, why = CAPACITY[verdict_of(plan, capacity)]
             room = capacity - plan.arena_bytes
@@ -85,6 +84,16 @@ def show_figures(facts: PlanFacts, capacity: int | None, prove: Callable[[], Non
             told = ". ".join(filter(None, (card.exact, card.note, meaning)))
             st.badge(plain(f"{card.label} {card.value}"), color="gray", help=plain(told))
     _violations(facts)
+
+
+def verdict(facts: PlanFacts) -> str:
+    """What is known of a plan, in a few words."""
+    plan = facts.plan
+    if not facts.report.valid:
+        return "Not valid"
+    if plan.optimal:
+        return f"Optimal for {optimal_for(plan.problem)}"
+    return f"Not proved optimal, {over_bound(plan)}"
 
 
 def show_notes(facts: PlanFacts) -> None:
