@@ -136,7 +136,7 @@ ROOMS: dict[str, str] = {
         "torch_capture torch_capture.training runtime runtime.trial"
     ),
     "memplan_dashboard.charts": (
-        "units callers profile analysis strategies diffing recordings symbolic "
+        "units callers profile analysis strategies diffing recordings allocator symbolic "
         "formats.memplan_json plotting reporters"
     ),
     "memplan_dashboard.serving": "",
@@ -169,9 +169,10 @@ ROOMS: dict[str, str] = {
         "memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.inspect": (
-        "units scope callers analysis advice recordings symbolic rewrites.reuse what_if "
+        "units accelerators scope callers analysis advice recordings allocator symbolic "
+        "rewrites.reuse what_if "
         "what_if.suggestions formats.csv_tables formats.memplan_json fx_estimator plotting "
-        "reporters reporters.html memplan_dashboard.charts memplan_dashboard.plan_view "
+        "reporters reporters.allocator reporters.html memplan_dashboard.charts memplan_dashboard.plan_view "
         "memplan_dashboard.session memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.run": (

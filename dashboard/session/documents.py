@@ -213,6 +213,14 @@ _PART = re.compile(
 )
 
 
+def is_observed_graph(path: Path) -> bool:
+    """Whether the file at `path` is an observation that opens as a graph, by its content."""
+    try:
+        return recognise(path).name == "observation" and has_flow(read_head(path, HEAD_BYTES))
+    except MemplanError:
+        return False
+
+
 def is_recording(path: Path) -> bool:
     """Whether the file at `path` is one, by its content."""
     try:

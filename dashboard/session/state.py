@@ -171,6 +171,9 @@ PARAMETERS = {
     "run_strategy": "",
     "run_how": "",
     "run_device": "",
+    "settings": "",
+    "gpu": "",
+    "headroom": "",
 }
 """Every choice that the URL can hold, with its default; defaults are left out of the URL."""
 FORMER = {"budget": "capacity"}

@@ -9,6 +9,7 @@ import pytest
 
 from memplan_engine.accelerators.presets import CONTEXT, GIB, NCCL, accelerator
 from memplan_engine.allocator.answers import Fit, three_answers
+from memplan_engine.allocator.segments import segments_at
 from memplan_engine.allocator.settings import parse_settings
 from memplan_engine.allocator.simulated_recording import simulated_recording
 from memplan_engine.allocator.simulation import simulate_allocator
@@ -106,3 +107,18 @@ def test_what_was_there_before_a_run_is_allocated_first() -> None:
     answers = three_answers(observation)
     assert (answers.live_bytes, answers.chosen.run.peak_reserved) == (70 * MIB, 70 * MIB)
     assert any("temporaries" in note for note in answers.notes)
+
+
+@pytest.mark.parametrize("text", ["", "max_split_size_mb:20", "expandable_segments:True"])
+@pytest.mark.parametrize("capacity", [None, 1430 << 20])
+def test_segments_hold_what_is_reserved_and_active(text: str, capacity: int | None) -> None:
+    (found,) = load_recording(EXAMPLE).recordings
+    run = simulate_allocator(found, parse_settings(text), capacity=capacity)
+    for step in (0, 500, int(run.reserved.argmax()), run.ended - 1):
+        segments = segments_at(run, step)
+        assert sum(each.nbytes for each in segments) == run.reserved[step]
+        assert sum(each.used for each in segments) == run.active[step]
+        for segment in segments:
+            ends = [block.offset + block.nbytes for block in segment.blocks]
+            assert all(end <= block.offset for end, block in zip(ends, segment.blocks[1:], strict=False))
+            assert all(end <= segment.nbytes for end in ends)

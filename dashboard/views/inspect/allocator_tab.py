@@ -1,0 +1,152 @@
+"""What PyTorch's caching allocator would reserve: three answers, its segments, and what other settings
+change."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+from memplan_dashboard.charts import segment_bars
+from memplan_dashboard.session import documents, state
+from memplan_dashboard.session.documents import Document
+from memplan_dashboard.session.messages import errors_shown, plain
+from memplan_dashboard.views.inspect.memory_tabs import is_recorded
+from memplan_dashboard.widgets.controls import QUIET, chooses
+from memplan_dashboard.widgets.tables import show_table, whole
+
+from memplan_engine import MemplanError
+from memplan_engine.accelerators.presets import PRESETS, accelerator
+from memplan_engine.allocator.answers import Answers, Fit, three_answers
+from memplan_engine.allocator.segments import segments_at
+from memplan_engine.allocator.settings import parse_settings
+from memplan_engine.formats.memplan_json.observation_file import load_observation
+from memplan_engine.reporters.allocator.answer_tables import basis, message_of
+from memplan_engine.units import format_bytes, format_signed, parse_bytes
+
+NO_DEVICE = "no device"
+
+
+def is_simulated(document: Document) -> bool:
+    """Whether there are requests to simulate: those of a recording, or of a predicted run."""
+    return is_recorded(document) or _is_observed(document)
+
+
+def _is_observed(document: Document) -> bool:
+    try:
+        return documents.is_observed_graph(documents.path_of(document.key))
+    except MemplanError:
+        return False
+
+
+def show_allocator(document: Document) -> None:
+    """The choices, then the answers for them; an error stands below the choices."""
+    columns = st.columns([2, 1.4, 1], gap="small")
+    with columns[0]:
+        st.text_input(
+            "PYTORCH_CUDA_ALLOC_CONF",
+            placeholder="expandable_segments:True",
+            help="Settings of the allocator, as the environment variable has them; empty: torch's defaults.",
+            **chooses("settings", state.get("settings")),
+        )
+    with columns[1]:
+        asked = state.get("gpu")
+        names = [NO_DEVICE, *PRESETS]
+        current = asked if asked in PRESETS else NO_DEVICE
+        st.selectbox(
+            "Device",
+            names,
+            help="Does it fit? Usable bytes as error messages of PyTorch on that device print them.",
+            **chooses("gpu", current, text=lambda name: "" if name == NO_DEVICE else name),
+        )
+    with columns[2]:
+        st.text_input(
+            "Headroom",
+            placeholder="0",
+            help="What is to stay free on the device, as 2GiB.",
+            **chooses("headroom", state.get("headroom")),
+        )
+    with errors_shown():
+        _show_answers(_answers(document, state.get("settings"), current, state.get("headroom")))
+
+
+def _answers(document: Document, settings: str, gpu: str, headroom: str) -> Answers:
+    """Raises MemplanError for settings or headroom that are none."""
+    parse_settings(settings)
+    parse_bytes(headroom or "0", "headroom")
+    part = "" if _is_observed(document) else document.options.part
+    return _simulated(document.key, part, documents.version_of(document.key), settings, gpu, headroom)
+
+
+@st.cache_resource(max_entries=8, show_spinner="Simulating the allocator …")
+def _simulated(
+    key: str, part: str, version: tuple[int, int], settings: str, gpu: str, headroom: str
+) -> Answers:
+    path = documents.path_of(key)
+    observed = documents.is_observed_graph(path)
+    source = load_observation(path) if observed else documents.read_recording(path, version, part)
+    return three_answers(
+        source,
+        parse_settings(settings),
+        gpu=None if gpu == NO_DEVICE else accelerator(gpu),
+        headroom=parse_bytes(headroom or "0", "headroom"),
+    )
+
+
+def _show_answers(answers: Answers) -> None:
+    chosen, run, device = answers.chosen, answers.chosen.run, answers.chosen.device
+    columns = st.columns(3)
+    columns[0].metric("Live", format_bytes(answers.live_bytes), "exact", **QUIET)
+    columns[1].metric("Reserved", format_bytes(run.peak_reserved), basis(run), **QUIET)
+    if device is not None and chosen.total is not None:
+        total = " to ".join(map(format_bytes, chosen.total))
+        columns[2].metric("Device total", total, f"of {format_bytes(device.total_bytes)}", **QUIET)
+        _show_verdict(answers)
+    step = int(run.reserved.argmax())
+    segments = segments_at(run, step)
+    bars = segment_bars.data(segments, run.recording.stacks)
+    shown = f", the largest {len(bars.segments):,} drawn" if bars.count > len(bars.segments) else ""
+    st.caption(
+        plain(
+            f"{bars.count:,} segments at step {step:,}, where most is reserved{shown}: "
+            f"{format_bytes(int(run.active[step]))} in use, "
+            f"{format_bytes(int(run.fragmentation[step]))} cached"
+        )
+    )
+    st.plotly_chart(segment_bars.figure(bars), key="segment_bars", config={"displayModeBar": False})
+    show_table(_what_if(answers), whole("bytes"), key="allocator_what_if")
+    for note in answers.notes:
+        st.caption(plain(note))
+
+
+def _show_verdict(answers: Answers) -> None:
+    """Green only for what rests on rules that were compared with recordings."""
+    chosen, suggested = answers.chosen, answers.suggested
+    device, run = chosen.device, chosen.on_device
+    if device is None or run is None or chosen.fit is None:
+        return
+    beside = f"{format_bytes(device.least_overhead)} to {format_bytes(device.most_overhead)} held beside"
+    told = plain(f"{device.name}: {chosen.fit}, with {beside}; {basis(run)}")
+    if chosen.fit is Fit.DOES_NOT_FIT:
+        st.error(told)
+        st.code(message_of(run.failures[0], chosen), language=None, wrap_lines=True)
+    elif chosen.fit is Fit.FITS and not run.is_rules_only:
+        st.success(told)
+    else:
+        st.info(told)
+    if suggested is not None:
+        st.caption("Settings that fit:")
+        st.code(f'PYTORCH_CUDA_ALLOC_CONF="{suggested.settings}"', language=None)
+
+
+def _what_if(answers: Answers) -> pd.DataFrame:
+    base = answers.chosen.run.peak_reserved
+    every = (answers.chosen, *answers.others)
+    table = {
+        "settings": [each.settings.words for each in every],
+        "reserved": [format_bytes(each.run.peak_reserved) for each in every],
+        "bytes": [each.run.peak_reserved for each in every],
+        "change": [format_signed(each.run.peak_reserved - base) for each in every],
+        "basis": [basis(each.run) for each in every],
+    }
+    if answers.chosen.device is not None:
+        table["fit"] = [str(each.fit) for each in every]
+    return pd.DataFrame(table)

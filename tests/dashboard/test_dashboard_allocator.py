@@ -1,0 +1,92 @@
+"""The tab Allocator of Inspect: three answers, segments, other settings, and errors beside the choices."""
+
+from __future__ import annotations
+
+import pytest
+from memplan_dashboard.charts import segment_bars
+from memplan_dashboard.views.inspect.allocator_tab import NO_DEVICE
+
+from memplan_engine.allocator.segments import segments_at
+from memplan_engine.allocator.simulation import simulate_allocator
+from memplan_engine.files import load_recording
+from tests import ROOT
+from tests.support.apptest import open_app
+
+EXAMPLE = ROOT / "example_graphs" / "cuda_snapshot.pickle"
+
+
+def opened(**choices: str):
+    return open_app(doc="example:cuda_snapshot", tab="Allocator", **choices)
+
+
+def metrics(app) -> dict[str, str]:
+    return {each.label: each.value for each in app.metric}
+
+
+def test_without_a_device_there_are_two_answers():
+    app = opened()
+    assert not app.exception
+    said = metrics(app)
+    assert (said["Live"], said["Reserved"]) == ("1.35 GiB", "1.42 GiB")
+    assert "Device total" not in said
+    assert app.selectbox(key="gpu_widget").value == NO_DEVICE
+    assert not app.success
+
+
+def test_a_device_makes_three_answers_and_a_verdict():
+    app = opened(gpu="h100-80", headroom="2GiB")
+    assert metrics(app)["Device total"] == "1.71 GiB to 2.49 GiB"
+    (verdict,) = [each.value for each in app.success]
+    assert verdict.replace("\\", "").startswith("h100-80: fits")
+
+
+def test_rules_alone_are_never_green():
+    app = opened(gpu="h100-80", settings="expandable_segments:True")
+    assert not app.success
+    assert any("rules only" in each.value for each in app.info)
+
+
+def test_what_does_not_fit_has_the_message_of_torch():
+    app = opened(gpu="rtx4090", headroom="23GiB")
+    assert any("does not fit" in each.value for each in app.error)
+    assert any(each.value.startswith("CUDA out of memory. Tried to allocate") for each in app.code)
+
+
+@pytest.mark.parametrize(
+    ("choices", "says"),
+    [
+        ({"settings": "max_split:3"}, "max_split"),
+        ({"settings": "max_split_size_mb:3"}, "at least 20"),
+        ({"headroom": "many"}, "headroom"),
+    ],
+)
+def test_what_is_none_is_said_below_the_choices(choices: dict[str, str], says: str):
+    app = opened(**choices)
+    assert not app.exception
+    assert any(says in each.value.replace("\\", "") for each in app.error)
+    assert "Device total" not in metrics(app)
+
+
+def test_settings_are_taken_from_the_field():
+    app = opened()
+    app.text_input(key="settings_widget").set_value("expandable_segments:True").run()
+    assert metrics(app)["Reserved"] == "1.39 GiB"
+
+
+def test_segments_are_drawn_with_what_lies_in_them():
+    (found,) = load_recording(EXAMPLE).recordings
+    run = simulate_allocator(found)
+    segments = segments_at(run, int(run.reserved.argmax()))
+    bars = segment_bars.data(segments, found.stacks)
+    assert bars.count == len(segments)
+    cached, used = segment_bars.figure(bars).data
+    assert sum(cached.x) == sum(each.nbytes for each in bars.segments)
+    assert sum(used.x) == sum(each.used for each in bars.segments)
+    first = bars.segments[0]
+    mine = [(base, x) for base, x, y in zip(used.base, used.x, used.y, strict=True) if y == "1"]
+    assert sorted(mine) == [(block.offset, block.nbytes) for block in first.blocks]
+
+
+def test_graphs_that_nobody_recorded_have_no_such_tab():
+    app = open_app(doc="example:teaching_best_fit")
+    assert "Allocator" not in [each.label for each in app.tabs]
