@@ -33,6 +33,7 @@ ROOMS: dict[str, str] = {
     "analysis": (
         "kernels.shared_objects errors units scope graph callers schedule problem profile lifetimes plan"
     ),
+    "calibration": "errors scope graph analysis",
     "strategies": "errors system problem bounds plan",
     "strategies.constructive": (
         "kernels.constructive kernels.constructive.gap_tree errors units graph "
@@ -74,14 +75,15 @@ ROOMS: dict[str, str] = {
     "formats.allocator_files": ("errors scope graph callers problem recordings formats"),
     "formats.csv_tables": "errors system graph problem plan planner formats",
     "formats.memplan_json": (
-        "errors system scope graph callers schedule problem bounds plan recordings symbolic what_if formats"
+        "errors system scope graph callers schedule problem bounds plan calibration recordings symbolic "
+        "what_if formats"
     ),
     "formats.onnx_model": "errors graph formats",
     "torch_capture": "errors units system scope graph formats",
     "torch_capture.training": "errors graph analysis torch_capture",
     "files": "errors system graph problem plan recordings formats",
     "preparation": (
-        "errors graph schedule problem lifetimes plan planner symbolic rewrites rewrites.reuse "
+        "errors graph schedule problem lifetimes plan calibration planner symbolic rewrites rewrites.reuse "
         "formats formats.memplan_json"
     ),
     "advice": (
@@ -93,9 +95,10 @@ ROOMS: dict[str, str] = {
     "runtime.observer": (
         "errors callers recordings formats.allocator_files torch_capture torch_capture.training runtime"
     ),
+    "runtime.calibrate": ("calibration recordings torch_capture torch_capture.training runtime.observer"),
     "runtime.recorder": (
-        "errors system callers graph recordings formats.memplan_json torch_capture "
-        "torch_capture.training runtime runtime.observer"
+        "errors units system callers graph calibration recordings formats.memplan_json torch_capture "
+        "torch_capture.training runtime runtime.observer runtime.calibrate"
     ),
     "runtime.slab": (
         "errors units system graph schedule lifetimes plan verify rewrites.reuse torch_capture runtime"
@@ -110,7 +113,7 @@ ROOMS: dict[str, str] = {
     ),
     "plotting": ("kernels.plotting errors units system graph problem profile plan analysis"),
     "reporters": (
-        "units scope graph callers problem profile lifetimes bounds plan verify analysis "
+        "units scope graph callers problem profile lifetimes bounds plan verify analysis calibration "
         "strategies strategies.constructive diffing recordings symbolic replay rewrites.reuse feasibility "
         "what_if what_if.suggestions formats.memplan_json preparation advice fx_estimator plotting"
     ),
@@ -118,10 +121,11 @@ ROOMS: dict[str, str] = {
     "warm_up": "kernels problem profile bounds verify strategies planner diffing plotting",
     "cli": ("kernels errors units graph problem plan strategies formats files preparation"),
     "cli.commands": (
-        "errors units system scope graph problem plan verify analysis strategies "
+        "errors units system scope graph problem plan verify analysis calibration strategies "
         "planner diffing recordings symbolic replay rewrites.reuse feasibility "
         "what_if what_if.suggestions formats formats.memplan_json torch_capture files "
-        "preparation advice fx_estimator runtime runtime.observer runtime.recorder runtime.trial plotting "
+        "preparation advice fx_estimator runtime runtime.observer runtime.calibrate runtime.recorder "
+        "runtime.trial plotting "
         "reporters reporters.html cli"
     ),
     "memplan_dashboard": "",

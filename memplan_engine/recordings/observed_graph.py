@@ -9,11 +9,13 @@ from math import prod
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import (
+    NO_WORKSPACE,
     Graph,
     Op,
     Phase,
     Storage,
     Tensor,
+    Workspace,
     check_graph,
     storage_role,
 )
@@ -73,7 +75,7 @@ def observation_graph(observation: Observation) -> Graph:
         in_order["inputs"],
         in_order["outputs"],
         in_order["constants"],
-        scope=Scope.PREDICTED,
+        scope=Scope.PREDICTED if flow.scratch is None else Scope.PREDICTED_WITH_KERNELS,
     )
     return check_graph(graph, observation.name)
 
@@ -90,6 +92,7 @@ def _ops(observation: Observation, flow: Flow, ops: list[str], names: list[str])
             tuple(names[each] for each in flow.writes[number]),
             flow.modules[number],
             flow.source_of(number),
+            workspace=NO_WORKSPACE if flow.scratch is None else Workspace(int(flow.scratch[number])),
             phase=_phase(flow.stages[number]) if trains else None,
         )
 

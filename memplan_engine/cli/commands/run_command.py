@@ -27,6 +27,7 @@ from memplan_engine.planner import make_plan
 from memplan_engine.strategies import get_strategy
 
 if TYPE_CHECKING:
+    from memplan_engine.calibration.kernel_table import Calibration
     from memplan_engine.recordings.observation import Observation
     from memplan_engine.runtime.loading import RunTarget
     from memplan_engine.runtime.trial.run_in_plan import RunOutcome
@@ -199,6 +200,12 @@ FAKE = Annotated[
 ]
 
 
+CALIBRATION = Annotated[
+    Path | None,
+    typer.Option(help="With --fake: add what kernels take, by `memplan calibrate`.", show_default=False),
+]
+
+
 @app.command()
 def observe(
     factory: Annotated[
@@ -227,6 +234,7 @@ def observe(
     seconds: Annotated[
         float | None, typer.Option(help="Time limit of a script (default: 600).", show_default=False)
     ] = None,
+    calibration: CALIBRATION = None,
     all_rows: ALL_ROWS = False,
 ) -> None:
     """Run a model eagerly and record every allocation, even if it cannot be exported.
@@ -241,25 +249,31 @@ def observe(
     require_torch("observing a model")
     step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
     check_targets((".json",), None, trace, output)
-    from memplan_engine.formats.memplan_json.observation_file import (
-        write_observation,
-        write_observation_trace,
-    )
+    table = _table(calibration, fake)
     from memplan_engine.reporters.recording_tables import observation_summary, observation_tables
 
     with stages() as tell:
         if factory.endswith(".py") and fake:
-            observation = _script(factory, arguments or [], step, seconds, tell)
+            observation = _script(factory, arguments or [], step, seconds, table, tell)
         elif arguments or seconds is not None:
             place = "--seconds" if not arguments else " ".join(arguments)
             raise InputError(place, "", f"the factory {factory}", "a script, script.py, and --fake")
         else:
-            observation = _observed(factory, fake, step, seed, tell)
+            observation = _observed(factory, fake, step, seed, table, tell)
+    _keep(observation, trace, output)
+    show(as_json, lambda: observation_summary(observation), lambda: observation_tables(observation, all_rows))
+
+
+def _keep(observation: Observation, trace: Path | None, output: Path | None) -> None:
+    from memplan_engine.formats.memplan_json.observation_file import (
+        write_observation,
+        write_observation_trace,
+    )
+
     if trace:
         write_observation_trace(observation, trace)
     if output:
         write_observation(observation, output)
-    show(as_json, lambda: observation_summary(observation), lambda: observation_tables(observation, all_rows))
 
 
 def _script(
@@ -267,6 +281,7 @@ def _script(
     arguments: list[str],
     step: dict[str, Any] | None,
     seconds: float | None,
+    calibration: Calibration | None,
     tell: Callable[[str], None],
 ) -> Observation:
     """What a script allocates, predicted on fake tensors."""
@@ -275,11 +290,29 @@ def _script(
     if step is not None:
         raise InputError("--training", "", "a script", "a factory: a script trains by itself")
     tell("running the script on fake tensors")
-    return observe_script(script, arguments, seconds=SECONDS if seconds is None else seconds)
+    limit = SECONDS if seconds is None else seconds
+    return observe_script(script, arguments, seconds=limit, calibration=calibration)
+
+
+def _table(path: Path | None, fake: bool) -> Calibration | None:
+    """The calibration that a prediction is made with."""
+    if path is None:
+        return None
+    if not fake:
+        expected = "--fake too: a real run measures what its kernels take"
+        raise InputError("--calibration", "", "no --fake", expected)
+    from memplan_engine.formats.memplan_json.calibration_format import load_calibration
+
+    return load_calibration(path)
 
 
 def _observed(
-    factory: str, fake: bool, step: dict[str, Any] | None, seed: int, tell: Callable[[str], None]
+    factory: str,
+    fake: bool,
+    step: dict[str, Any] | None,
+    seed: int,
+    calibration: Calibration | None,
+    tell: Callable[[str], None],
 ) -> Observation:
     """What a run of the factory's model allocates, measured, or predicted on fake tensors."""
     from memplan_engine.runtime.observer.observe_run import observe_model
@@ -290,5 +323,9 @@ def _observed(
     built = build_factory(factory, seed=seed, weights=not fake)
     tell("recording a run on fake tensors" if fake else "observing a run")
     recipe = None if step is None else built.recipe(step)
-    watch = observe_fake if fake else observe_model
-    return watch(built.model, built.args, built.kwargs, recipe=recipe, name=factory.rpartition(":")[2])
+    name = factory.rpartition(":")[2]
+    if not fake:
+        return observe_model(built.model, built.args, built.kwargs, recipe=recipe, name=name)
+    return observe_fake(
+        built.model, built.args, built.kwargs, recipe=recipe, name=name, calibration=calibration
+    )

@@ -22,7 +22,9 @@ from typing import Any, NoReturn
 import torch
 from torch.utils import data
 
+from memplan_engine.calibration.kernel_table import Calibration
 from memplan_engine.errors import InputError, MemplanError
+from memplan_engine.formats.memplan_json.calibration_format import load_calibration, write_calibration
 from memplan_engine.formats.memplan_json.observation_file import load_observation, write_observation
 from memplan_engine.recordings.observation import Observation
 from memplan_engine.runtime.recorder.fake_run import observe_whole
@@ -38,11 +40,16 @@ MOST_BATCHES = 4
 """Of each data loader, each time that it is gone through."""
 SECONDS = 600.0
 """A script that has not come to its end by then is ended."""
+CALIBRATION = "calibration.json"
 EXPECTED = "a script that trains or infers on its own, in one process"
 
 
 def observe_script(
-    script: str | Path, arguments: Sequence[str] = (), *, seconds: float = SECONDS
+    script: str | Path,
+    arguments: Sequence[str] = (),
+    *,
+    seconds: float = SECONDS,
+    calibration: Calibration | None = None,
 ) -> Observation:
     """What the Python file `script` allocates, run as `python script arguments` on fake tensors, from its
     beginning to the end of its third training step, or to its own end.
@@ -63,6 +70,8 @@ def observe_script(
         raise InputError("--seconds", "", f"{seconds:g}", "more than 0")
     with scratch_folder() as folder:
         request = {"script": str(path), "arguments": list(arguments), "parent": os.getpid()}
+        if calibration is not None:
+            write_calibration(calibration, folder / CALIBRATION)
         (folder / "request.json").write_text(json.dumps(request))
         command = [sys.executable, "-m", __name__, str(folder)]
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
@@ -98,10 +107,16 @@ def main(folder: Path) -> None:
         # It was gone before this process could ask to end with it.
         return
     script, home = request["script"], Path.cwd()
+    given = folder / CALIBRATION
+    calibration = load_calibration(given) if given.exists() else None
     try:
         with as_script(script, request["arguments"]), alone(), loading_little():
             observation = observe_whole(
-                lambda: _run(script, home), Path(script).name, EXPECTED, most_steps=MOST_STEPS
+                lambda: _run(script, home),
+                Path(script).name,
+                EXPECTED,
+                most_steps=MOST_STEPS,
+                calibration=calibration,
             )
         write_observation(observation, folder / "run.json")
     except InputError as error:
