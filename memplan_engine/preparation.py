@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_type_hints
 
+from memplan_engine.calibration.kernel_table import with_kernels
 from memplan_engine.errors import InputError
 from memplan_engine.formats.importer import Loaded
 from memplan_engine.graph import Graph
@@ -60,6 +61,7 @@ class Preparation:
     their values, as (name, value); those left out keep their hints. `streams` runs as many ops at one step as
     can and may; `schedule` is a memplan/schedule file. `in_place` lets elementwise ops write into an input
     that dies, `concat` makes the inputs of a concatenation inside its output; both are proved safe first.
+    `calibration` is a memplan/calibration file: what kernels take becomes workspace of their ops.
     `early_updates` runs the optimizer inside the backward pass of a training step and frees its gradients.
     """
 
@@ -98,6 +100,10 @@ class Preparation:
     ] = None
     schedule: Annotated[
         Path | None, PlanningOption("memplan/schedule JSON: a step for each op, or ops on streams.")
+    ] = None
+    calibration: Annotated[
+        Path | None,
+        PlanningOption("Add what kernels take for themselves: a file of `memplan calibrate`."),
     ] = None
     unread: Annotated[
         Unread,
@@ -236,12 +242,16 @@ def problem_of(reused: Reused, how: Preparation) -> Problem:
 
 def prepared_graph(graph: Graph, how: Preparation) -> Graph:
     """`graph` at the sizes that `how` asks for."""
-    if not how.symbols:
-        return graph
-    # Here, not above: without symbols nobody need wait for sympy.
-    from memplan_engine.symbolic.symbolic_problem import resolve
+    if how.symbols:
+        # Here, not above: without symbols nobody need wait for sympy.
+        from memplan_engine.symbolic.symbolic_problem import resolve
 
-    return resolve(graph, dict(how.symbols))
+        graph = resolve(graph, dict(how.symbols))
+    if how.calibration is None:
+        return graph
+    from memplan_engine.formats.memplan_json.calibration_format import load_calibration
+
+    return with_kernels(graph, load_calibration(how.calibration))
 
 
 def prepared_schedule(graph: Graph, how: Preparation) -> Schedule:

@@ -9,14 +9,18 @@ class Scope(StrEnum):
     """What the buffers of a problem, with the workspaces beside them, are all of.
 
     GRAPH: the storages of a graph. WITH_TEMPORARIES: also what the operators inside its ops make and let go.
-    EAGER: all that one real run allocated. PREDICTED: all that an eager run allocates, by fake tensors.
+    WITH_KERNELS: also what their kernels take for themselves, by a calibration. EAGER: all that one real run
+    allocated. PREDICTED: all that an eager run allocates, by fake tensors; PREDICTED_WITH_KERNELS: and what
+    its kernels take, by a calibration.
     BUFFERS: the buffers somebody listed.
     """
 
     GRAPH = "graph"
     WITH_TEMPORARIES = "with_temporaries"
+    WITH_KERNELS = "with_kernels"
     EAGER = "eager"
     PREDICTED = "eager_predicted"
+    PREDICTED_WITH_KERNELS = "eager_predicted_with_kernels"
     BUFFERS = "buffers"
 
 
@@ -24,9 +28,14 @@ _COUNTED = {
     Scope.GRAPH: "the graph's storages; temporaries inside ops are unknown",
     Scope.WITH_TEMPORARIES: "the graph's storages and the temporaries inside its ops; an eager run "
     "may need more: kernel scratch, tensors that Python references keep alive",
+    Scope.WITH_KERNELS: "the graph's storages, the temporaries inside its ops and, calibrated (by formulas "
+    "fitted on one machine), what its kernels take; an eager run may need more: tensors that Python "
+    "references keep alive",
     Scope.EAGER: "what one real run allocated",
     Scope.PREDICTED: "eager, predicted: what operators return in an eager run, by a run on fake tensors; "
     "scratch of kernels is not counted",
+    Scope.PREDICTED_WITH_KERNELS: "eager, predicted: what operators return in an eager run, by a run on fake "
+    "tensors, and, calibrated (by formulas fitted on one machine), what kernels take for themselves",
     Scope.BUFFERS: "the buffers listed",
 }
 

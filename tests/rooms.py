@@ -35,6 +35,7 @@ ROOMS: dict[str, str] = {
     "analysis": (
         "kernels.shared_objects errors units scope graph callers schedule problem profile lifetimes plan"
     ),
+    "calibration": "errors scope graph analysis",
     "strategies": "errors system problem bounds plan",
     "strategies.constructive": (
         "kernels.constructive kernels.constructive.gap_tree errors units graph "
@@ -77,14 +78,15 @@ ROOMS: dict[str, str] = {
     "formats.allocator_files": ("errors scope graph callers problem recordings formats"),
     "formats.csv_tables": "errors system graph problem plan planner formats",
     "formats.memplan_json": (
-        "errors system scope graph callers schedule problem bounds plan recordings symbolic what_if formats"
+        "errors system scope graph callers schedule problem bounds plan calibration recordings symbolic "
+        "what_if formats"
     ),
     "formats.onnx_model": "errors graph formats",
     "torch_capture": "errors units system scope graph formats",
     "torch_capture.training": "errors graph analysis torch_capture",
     "files": "errors system graph problem plan recordings formats",
     "preparation": (
-        "errors graph schedule problem lifetimes plan planner symbolic rewrites rewrites.reuse "
+        "errors graph schedule problem lifetimes plan calibration planner symbolic rewrites rewrites.reuse "
         "formats formats.memplan_json"
     ),
     "advice": (
@@ -96,9 +98,10 @@ ROOMS: dict[str, str] = {
     "runtime.observer": (
         "errors callers recordings formats.allocator_files torch_capture torch_capture.training runtime"
     ),
+    "runtime.calibrate": ("calibration recordings torch_capture torch_capture.training runtime.observer"),
     "runtime.recorder": (
-        "kernels errors system callers graph recordings formats.memplan_json torch_capture "
-        "torch_capture.training runtime runtime.observer"
+        "kernels errors system callers graph calibration recordings formats.memplan_json torch_capture "
+        "torch_capture.training runtime runtime.observer runtime.calibrate"
     ),
     "runtime.slab": (
         "errors units system graph schedule lifetimes plan verify rewrites.reuse torch_capture runtime"
@@ -113,7 +116,7 @@ ROOMS: dict[str, str] = {
     ),
     "plotting": ("kernels.plotting errors units system graph problem profile plan analysis"),
     "reporters": (
-        "units scope graph callers problem profile lifetimes bounds plan verify analysis "
+        "units scope graph callers problem profile lifetimes bounds plan verify analysis calibration "
         "strategies strategies.constructive diffing recordings symbolic replay rewrites.reuse feasibility "
         "what_if what_if.suggestions formats.memplan_json preparation advice fx_estimator plotting"
     ),
@@ -124,11 +127,11 @@ ROOMS: dict[str, str] = {
     ),
     "cli": ("kernels errors units graph problem plan strategies formats files preparation"),
     "cli.commands": (
-        "errors units system accelerators scope graph problem plan verify analysis strategies "
+        "errors units system accelerators scope graph problem plan verify analysis calibration strategies "
         "planner diffing recordings allocator symbolic replay rewrites.reuse feasibility "
         "what_if what_if.suggestions formats formats.memplan_json torch_capture files "
-        "preparation advice fx_estimator runtime runtime.observer runtime.recorder runtime.trial plotting "
-        "reporters reporters.allocator reporters.html cli"
+        "preparation advice fx_estimator runtime runtime.observer runtime.calibrate runtime.recorder "
+        "runtime.trial plotting reporters reporters.allocator reporters.html cli"
     ),
     "memplan_dashboard": "",
     "memplan_dashboard.background": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
-from memplan_dashboard.charts.peak_bars import escape
+from memplan_dashboard.charts.markup import escape
 
 from memplan_engine.allocator.segments import HeldSegment
 from memplan_engine.callers import Stacks

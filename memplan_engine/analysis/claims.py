@@ -17,11 +17,18 @@ CELLS = {"GRU", "LSTM", "RNN"}
 """Operators of ONNX that hold the gates of every step: several times what they give, as torch's do."""
 
 
+_SCRATCH = {
+    Scope.WITH_TEMPORARIES: "temporaries",
+    Scope.WITH_KERNELS: "temporaries and, calibrated, kernels",
+    Scope.PREDICTED_WITH_KERNELS: "calibrated kernels",
+}
+
+
 def counted(problem: Problem) -> str:
     """What the figures of `problem` count, and which ops hold more than is known."""
     sentence = scope_words(problem.scope)
     kinds = {op.kind for op in problem.origin.graph.ops} if problem.origin else set()
-    if problem.scope is Scope.WITH_TEMPORARIES:
+    if problem.scope in (Scope.WITH_TEMPORARIES, Scope.WITH_KERNELS):
         # Operators that call graphs have names without a dot; what happens inside these nobody has seen.
         calls = sorted(kind for kind in kinds if "." not in kind)
         return f"{sentence}; the insides of {', '.join(calls)} are not known" if calls else sentence
@@ -37,8 +44,8 @@ def claim_summary(problem: Problem) -> dict[str, str]:
 
 
 def workspace_name(problem: Problem) -> str:
-    """What the scratch of its ops is: temporaries, or workspaces that a file tells of."""
-    return "temporaries" if problem.scope is Scope.WITH_TEMPORARIES else "workspaces"
+    """What the scratch of its ops is: temporaries, what kernels take, or workspaces that a file tells of."""
+    return _SCRATCH.get(problem.scope, "workspaces")
 
 
 def left_out(problem: Problem) -> str:

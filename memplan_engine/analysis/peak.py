@@ -82,7 +82,8 @@ def contents_of(problem: Problem, step: int) -> Peak:
 
 def _scratch(problem: Problem, step: int) -> Iterator[Contributor]:
     """What the ops of `step` hold for themselves, and what is kept for single ops at every step."""
-    kind = "temporaries" if problem.scope is Scope.WITH_TEMPORARIES else "workspace"
+    is_seen = problem.scope in (Scope.WITH_TEMPORARIES, Scope.WITH_KERNELS)
+    kind = "temporaries" if is_seen else "workspace"
     names = op_names(problem)
     for op, at in scratching(problem):
         if at == step:

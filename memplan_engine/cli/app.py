@@ -94,6 +94,10 @@ VERBS = {
         "run_command",
         "Run a model eagerly and record every allocation, even if it cannot be exported.",
     ),
+    "calibrate": (
+        "calibrate_command",
+        "Measure what kernels take for themselves on this machine, for predictions without a run.",
+    ),
     "dashboard": ("dashboard_command", "Open the dashboard in the browser."),
 }
 """The module in `commands` of each verb, and the first sentence of its help."""
@@ -113,7 +117,7 @@ GROUPS = {
         "allocator",
         "report",
     ),
-    "Capture and run": ("capture", "run", "observe", "estimate"),
+    "Capture and run": ("capture", "run", "observe", "calibrate", "estimate"),
     "Dynamic sizes": ("symbols", "range", "sweep", "buckets"),
     "Dashboard": ("dashboard",),
 }

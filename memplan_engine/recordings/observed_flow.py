@@ -77,7 +77,9 @@ class Flow:
     its module ("" for none), the place of its line in `sources` (NO_SOURCE for none), its device (−1 is the
     CPU) and its stream. `steps` training steps were run, 0 of what is none, of which the last is here;
     `step_peaks` are the most bytes that each held beside what was there when it began. `assumed` says in
-    words what was not known (values, the device), and what was taken for it."""
+    words what was not known (values, the device), and what was taken for it. `scratch` is, by a calibration,
+    what the kernel of each op takes for itself, bytes; None where nobody has asked. `calibration` then says
+    in words how good that is."""
 
     reads: Numbers
     writes: Numbers
@@ -92,6 +94,8 @@ class Flow:
     steps: int = 0
     step_peaks: tuple[int, ...] = ()
     assumed: tuple[str, ...] = ()
+    scratch: Ints | None = None
+    calibration: str = ""
 
     def source_of(self, op: int) -> Source | None:
         """The line of the user's code that `op` comes from."""
@@ -131,7 +135,8 @@ def state_bytes(flow: Flow) -> int:
 
 
 def flow_alive(flow: Flow) -> Ints:
-    """The bytes alive during each op of storages that the run made, weights and inputs not among them."""
+    """The bytes alive during each op of storages that the run made, weights and inputs not among them, and of
+    what kernels take for themselves, where that is known."""
     storages, n = flow.storages, len(flow.stages)
     made = (storages.maker != BEFORE) & counted(storages)
     change = np.zeros(n + 1, dtype=np.int64)
@@ -139,7 +144,7 @@ def flow_alive(flow: Flow) -> Ints:
     gone = made & (storages.released != HELD)
     np.add.at(change, storages.released[gone] + 1, -storages.nbytes[gone])
     alive: Ints = np.cumsum(change)[:n]
-    return alive
+    return alive if flow.scratch is None else alive + flow.scratch
 
 
 def flow_peak(flow: Flow) -> tuple[int, int]:

@@ -11,11 +11,13 @@ import numpy as np
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import (
+    NO_WORKSPACE,
     Graph,
     Op,
     Phase,
     Storage,
     Tensor,
+    Workspace,
     check_graph,
     storage_role,
 )
@@ -87,7 +89,7 @@ def observation_graph(observation: Observation) -> Graph:
         in_order["inputs"],
         in_order["outputs"],
         in_order["constants"],
-        scope=Scope.PREDICTED,
+        scope=Scope.PREDICTED if flow.scratch is None else Scope.PREDICTED_WITH_KERNELS,
     )
     return check_graph(graph, observation.name)
 
@@ -110,6 +112,7 @@ def _ops(
             tensors(flow.writes[number]),
             flow.modules[number],
             flow.source_of(number),
+            workspace=NO_WORKSPACE if flow.scratch is None else Workspace(int(flow.scratch[number])),
             phase=_phase(flow.stages[number]) if trains else None,
         )
 

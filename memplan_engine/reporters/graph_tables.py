@@ -1,9 +1,9 @@
-"""What a graph says of itself, and what reuse saves in it, as Rich tables for people and as plain values for
-machines."""
+"""What a graph says of itself, what reuse saves in it, and what its kernels take, as Rich tables for people
+and as plain values for machines."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
@@ -11,6 +11,7 @@ from rich.table import Table
 
 from memplan_engine.analysis.buffer_names import names_of_ops, tensor_names
 from memplan_engine.analysis.managed_values import ManagedValue, Reason, summarise
+from memplan_engine.calibration.kernel_table import Calibration, Formula
 from memplan_engine.fx_estimator.fx_estimates import COUNTED
 from memplan_engine.graph import Graph
 from memplan_engine.reporters.rich_tables import (
@@ -161,3 +162,57 @@ def tenant_and_home(row: dict[str, Any]) -> tuple[str, str]:
 def _reasons_kept(row: reuse.Saving) -> Table:
     rows = ((reason, f"{count:,}") for reason, count in reuse.reasons(row.reused).items())
     return make_table(("not rewritten because", *numbers("ops")), rows)
+
+
+def formula_text(sums: Sequence[Mapping[str, int]]) -> str:
+    """ "max(x16 + w16, 2·y)"; "0" for nothing."""
+    parts = [
+        " + ".join(f"{factor}·{name}" if factor > 1 else name for name, factor in each.items())
+        for each in sums
+    ]
+    return f"max({', '.join(parts)})" if len(parts) > 1 else "".join(parts) or "0"
+
+
+def calibration_summary(calibration: Calibration) -> dict[str, Any]:
+    """The machine and the formulas; errors as shares of all that an op holds."""
+    machine = calibration.machine
+    return {
+        "torch": machine.torch,
+        "threads": machine.threads,
+        "capability": machine.capability,
+        "formulas": [
+            {
+                "kind": each.kind,
+                "regime": each.regime,
+                "formula": formula_text(each.sums),
+                "samples": each.samples,
+                "held_out": each.judged,
+                "mean_error": each.mean_error,
+                "worst_error": each.worst_error,
+            }
+            for each in calibration.formulas
+        ],
+    }
+
+
+def calibration_tables(calibration: Calibration, all_rows: bool) -> list[RenderableType]:
+    """The formulas of kernels that take anything, the least certain first."""
+    taking = [each for each in calibration.formulas if each.sums or each.worst_error > 0]
+    taking.sort(key=lambda each: (-each.mean_error, each.kind, each.regime))
+    shown = taking if all_rows else taking[:MOST_ROWS]
+    machine = calibration.machine
+    title = f"torch {machine.torch}, {machine.threads} threads, {machine.capability}"
+    columns = ("kernel", "regime", "takes", *numbers("samples", "mean error", "worst"))
+    none = len(calibration.formulas) - len(taking)
+    return [
+        make_table(columns, (_row(each) for each in shown), title),
+        plain_text(
+            f"{len(taking)} formulas, {none} kernels that take nothing; errors are of samples held out, as "
+            "shares of all that an op holds"
+        ),
+    ]
+
+
+def _row(each: Formula) -> tuple[str, ...]:
+    errors = (format_percent(each.mean_error), format_percent(each.worst_error))
+    return each.kind, each.regime, formula_text(each.sums), f"{each.samples:,}", *errors

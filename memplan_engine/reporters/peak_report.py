@@ -21,8 +21,10 @@ INDENT = "  "
 PEAK_OF = {
     Scope.GRAPH: "Graph peak",
     Scope.WITH_TEMPORARIES: "Graph peak",
+    Scope.WITH_KERNELS: "Graph peak",
     Scope.EAGER: "Recorded peak",
     Scope.PREDICTED: "Predicted eager peak",
+    Scope.PREDICTED_WITH_KERNELS: "Predicted eager peak",
     Scope.BUFFERS: "Peak",
 }
 """What the peak is of: the storages of a graph, what a run allocated, or a list."""

@@ -272,7 +272,7 @@ def _predicted(observation: Observation) -> dict[str, Any]:
     assert flow is not None
     nbytes, op = flow_peak(flow)
     return {
-        **scope_summary(Scope.PREDICTED),
+        **scope_summary(Scope.PREDICTED if flow.scratch is None else Scope.PREDICTED_WITH_KERNELS),
         "peak_bytes": nbytes,
         "state_bytes": state_bytes(flow),
         "peak_op": None if op == NO_OP else observation.ops.names[op],
@@ -281,6 +281,7 @@ def _predicted(observation: Observation) -> dict[str, Any]:
         "steps": flow.steps,
         "step_peaks": list(flow.step_peaks),
         "assumed": list(flow.assumed),
+        "calibration": flow.calibration or None,
     }
 
 
@@ -332,5 +333,7 @@ def _predicted_tables(observation: Observation, all_rows: bool) -> list[Renderab
     table.add_row("counted", said["counted"])
     for note in said["assumed"]:
         table.add_row("assumed", plain_text(note))
+    if said["calibration"]:
+        table.add_row("calibration", plain_text(said["calibration"]))
     problem = to_problem(observation_graph(observation), alignment=1)
     return [table, peak_table(find_peak(problem), problem.name, all_rows)] if len(problem) else [table]

@@ -209,6 +209,10 @@ ARCH = Annotated[
     str | None,
     typer.Option(help="With --device cuda: its architecture, sm80 (default: sm90).", show_default=False),
 ]
+CALIBRATION = Annotated[
+    Path | None,
+    typer.Option(help="With --fake: add what kernels take, by `memplan calibrate`.", show_default=False),
+]
 
 
 @app.command()
@@ -239,6 +243,7 @@ def observe(
     seconds: Annotated[
         float | None, typer.Option(help="Time limit for a script (default: 600).", show_default=False)
     ] = None,
+    calibration: CALIBRATION = None,
     all_rows: ALL_ROWS = False,
     device: DEVICE = "cpu",
     arch: ARCH = None,
@@ -255,18 +260,17 @@ def observe(
     require_torch("observing a model")
     step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
     check_targets((".json",), None, trace, output)
-    if not fake and (device != "cpu" or arch is not None):
-        raise InputError("--device", "", f"{device!r} without --fake", "--fake: real runs are on the CPU")
+    how = _how(fake, device, arch, calibration)
     from memplan_engine.reporters.recording_tables import observation_summary, observation_tables
 
     with stages() as tell:
         if factory.endswith(".py") and fake:
-            observation = _script(factory, arguments or [], step, seconds, (device, arch), tell)
+            observation = _script(factory, arguments or [], step, seconds, how, tell)
         elif arguments or seconds is not None:
             place = "--seconds" if not arguments else " ".join(arguments)
             raise InputError(place, "", f"the factory {factory}", "a script, script.py, and --fake")
         else:
-            observation = _observed(factory, fake, step, seed, (device, arch), tell)
+            observation = _observed(factory, fake, step, seed, how, tell)
     _write_observation(observation, trace, output)
     show(as_json, lambda: observation_summary(observation), lambda: observation_tables(observation, all_rows))
 
@@ -276,7 +280,7 @@ def _script(
     arguments: list[str],
     step: dict[str, Any] | None,
     seconds: float | None,
-    place: tuple[str, str | None],
+    how: dict[str, Any],
     tell: Callable[[str], None],
 ) -> Observation:
     """What a script allocates, predicted on fake tensors."""
@@ -286,7 +290,21 @@ def _script(
         raise InputError("--training", "", "a script", "a factory: a script trains by itself")
     tell("running the script on fake tensors")
     limit = SECONDS if seconds is None else seconds
-    return observe_script(script, arguments, seconds=limit, device=place[0], arch=place[1])
+    return observe_script(script, arguments, seconds=limit, **how)
+
+
+def _how(fake: bool, device: str, arch: str | None, calibration: Path | None) -> dict[str, Any]:
+    """What a prediction is told of the device, and of what its kernels take."""
+    if not fake and (device != "cpu" or arch is not None):
+        raise InputError("--device", "", f"{device!r} without --fake", "--fake: real runs are on the CPU")
+    if calibration is None:
+        return {"device": device, "arch": arch}
+    if not fake:
+        expected = "--fake too: a real run measures what its kernels take"
+        raise InputError("--calibration", "", "no --fake", expected)
+    from memplan_engine.formats.memplan_json.calibration_format import load_calibration
+
+    return {"device": device, "arch": arch, "calibration": load_calibration(calibration)}
 
 
 def _observed(
@@ -294,7 +312,7 @@ def _observed(
     fake: bool,
     step: dict[str, Any] | None,
     seed: int,
-    place: tuple[str, str | None],
+    how: dict[str, Any],
     tell: Callable[[str], None],
 ) -> Observation:
     """What a run of the factory's model allocates, measured, or predicted on fake tensors for a device and an
@@ -310,7 +328,4 @@ def _observed(
     name = factory.rpartition(":")[2]
     if not fake:
         return observe_model(built.model, built.args, built.kwargs, recipe=recipe, name=name)
-    device, arch = place
-    return observe_fake(
-        built.model, built.args, built.kwargs, recipe=recipe, name=name, device=device, arch=arch
-    )
+    return observe_fake(built.model, built.args, built.kwargs, recipe=recipe, name=name, **how)

@@ -57,7 +57,8 @@ class StoragesEntry(Strict):
 class FlowEntry(Strict):
     """Of each op the storages that it reads and writes, as places in `storages`, its stage, its module, and
     the place of its line in `sources` (−1 for none). `steps` training steps were run, of which the last is
-    here; `assumed` are values that were not known and what was taken for them."""
+    here; `assumed` are values that were not known and what was taken for them. `scratch`, where a calibration
+    says it, is what the kernel of each op takes for itself, bytes, and `calibration` how good that is."""
 
     reads: Lists
     writes: Lists
@@ -71,6 +72,8 @@ class FlowEntry(Strict):
     steps: Count = 0
     step_peaks: Counts = ()
     assumed: Names = ()
+    scratch: Counts = ()
+    calibration: str = ""
 
 
 class FlowFile(ObservationFile):
@@ -113,6 +116,8 @@ def file_with_flow(observation: Observation) -> FlowFile:
         "steps": flow.steps,
         "step_peaks": flow.step_peaks,
         "assumed": flow.assumed,
+        "scratch": () if flow.scratch is None else _numbers(flow.scratch),
+        "calibration": flow.calibration,
     }
     return FlowFile.model_validate({**head.model_dump(), "version": 2, "flow": entry})
 
@@ -124,6 +129,12 @@ def observation_with_flow(file: FlowFile, source: str) -> Observation:
     columns = ("reads", "writes", "stages", "modules", "source")
     for name in (*columns, *(name for name in ("device", "stream") if getattr(entry, name))):
         check_length(getattr(entry, name), n, f"flow.{name}", source, each="op")
+    scratch = None
+    if entry.scratch or entry.calibration:
+        check_length(entry.scratch, n, "flow.scratch", source, each="op")
+        if (most := max(entry.scratch, default=0)) > MAX_BYTES // 4:
+            raise InputError(source, "field flow.scratch", str(most), "below 2^61 bytes")
+        scratch = np.array(entry.scratch, dtype=np.int64)
     storages = _storages(entry.storages, n, source)
     below(entry.source, len(entry.sources), "flow.source", source)
     for name in ("reads", "writes"):
@@ -142,6 +153,8 @@ def observation_with_flow(file: FlowFile, source: str) -> Observation:
         entry.steps,
         entry.step_peaks,
         entry.assumed,
+        scratch,
+        entry.calibration,
     )
     others = {}
     if file.levels.allocator is not None:

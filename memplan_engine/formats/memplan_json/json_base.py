@@ -20,7 +20,15 @@ Counts = Annotated[tuple[Count, ...], FailFast()]
 Shape = Annotated[tuple[Count, ...], FailFast(), Field(max_length=MOST_DIMENSIONS)]
 Stride = Annotated[int, Field(ge=-MAX_BYTES, le=MAX_BYTES)]
 Names = Annotated[tuple[str, ...], FailFast()]
-ScopeName = Literal["graph", "with_temporaries", "eager", "eager_predicted", "buffers"]
+ScopeName = Literal[
+    "graph",
+    "with_temporaries",
+    "with_kernels",
+    "eager",
+    "eager_predicted",
+    "eager_predicted_with_kernels",
+    "buffers",
+]
 """What figures count: a `Scope` by its value."""
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from memplan_engine.formats.memplan_json.calibration_format import CalibrationFile
 from memplan_engine.formats.memplan_json.edits_format import EditsFile
 from memplan_engine.formats.memplan_json.flow_format import FlowFile
 from memplan_engine.formats.memplan_json.graph_format import GraphFile
@@ -25,6 +26,7 @@ _FILES: dict[str, type[Strict]] = {
     "edits": EditsFile,
     "observation": ObservationFile,
     "run": RunFile,
+    "calibration": CalibrationFile,
 }
 _LATER: dict[tuple[str, int], type[Strict]] = {("observation", 2): FlowFile}
 

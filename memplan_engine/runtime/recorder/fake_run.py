@@ -12,9 +12,11 @@ from typing import Any
 
 import torch
 
+from memplan_engine.calibration.kernel_table import Calibration
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.observation import Level, Observation, flow_changes
 from memplan_engine.recordings.observed_flow import Category, flow_peak, settled_flow, step_peaks
+from memplan_engine.runtime.recorder.calibrated_ops import CalibratedOps, check_calibration
 from memplan_engine.runtime.recorder.fake_device import current_device, observed_on, target_of
 from memplan_engine.runtime.recorder.op_origins import OpOrigins
 from memplan_engine.runtime.recorder.op_recorder import Enough, Recorder, recording, taken_for_plain
@@ -82,6 +84,7 @@ def observe_fake(
     name: str | None = None,
     device: str = "cpu",
     arch: str | None = None,
+    calibration: Calibration | None = None,
 ) -> Observation:
     """What `observe_model` would see of an eager run, by fake tensors: nothing is exported, and nothing is
     allocated but what the Python around the tensors takes.
@@ -90,7 +93,7 @@ def observe_fake(
     is recorded: the first makes what the optimizer keeps. Any other `subject` is called as it is, and all
     that it does is recorded; the weights that it makes and what its optimizers keep count as there before.
     `subject` and its inputs may be real, meta or fake; they are not changed. The observation has one level,
-    DISPATCH, and a `flow`.
+    DISPATCH, and a `flow`; with a `calibration` the flow also says what kernels take for themselves.
 
     With the device "cuda" the model and its inputs lie there, whether this machine has it or not, on a card
     of the architecture `arch` ("sm90" unless given); figures are of what lies there. Without one the run
@@ -98,17 +101,18 @@ def observe_fake(
 
     Raises
     ------
-    InputError: another device or architecture, what cannot be called, a recipe that makes no sense, a subject
-        that fails on fake tensors, or that asks for a value that is not known, with the line of the user's
-        code.
+    InputError: another device or architecture, a calibration for another device, what cannot be called, a
+        recipe that makes no sense, a subject that fails on fake tensors, or that asks for a value that is not
+        known, with the line of the user's code.
     """
     label = str(name or getattr(subject, "__name__", None) or type(subject).__name__)
     if not callable(subject):
         raise InputError(label, "subject", f"a {type(subject).__name__}", "a module or a function")
     target = target_of(device, arch, label)
+    check_calibration(calibration, device, label)
 
     def observe() -> Observation:
-        return _observed(subject, args, kwargs or {}, recipe, label)
+        return _observed(subject, args, kwargs or {}, recipe, label, calibration)
 
     return observed_on(target, observe, label)
 
@@ -119,25 +123,32 @@ def _observed(
     kwargs: Mapping[str, Any],
     recipe: Recipe | None,
     label: str,
+    calibration: Calibration | None,
 ) -> Observation:
     """As `observe_fake`, on the device that is the current one."""
     with _faking(label, FAKEABLE) as twins:
         if isinstance(subject, torch.nn.Module):
             if recipe is not None:
-                return _step(subject, args, kwargs, recipe, label, twins)
-            return _inference(subject, args, kwargs, label, twins)
+                return _step(subject, args, kwargs, recipe, label, twins, calibration)
+            return _inference(subject, args, kwargs, label, twins, calibration)
         if recipe is not None:
             raise InputError(label, "recipe", "one for a function", "a module, or a function that trains")
         call = FakeCall(torch.nn.Module(), list(args), dict(kwargs), label, twins)
-        return _FakeRun(call, label).whole(lambda: subject(*call.args, **call.kwargs), None)
+        return _FakeRun(call, label, calibration).whole(lambda: subject(*call.args, **call.kwargs), None)
 
 
 def observe_whole(
-    run: Callable[[], Any], name: str, expected: str, *, most_steps: int | None = None
+    run: Callable[[], Any],
+    name: str,
+    expected: str,
+    *,
+    most_steps: int | None = None,
+    calibration: Calibration | None = None,
 ) -> Observation:
     """As `observe_fake(run)`, up to the end of the step `most_steps`; errors expect what `expected` says."""
     with _faking(name, expected) as twins:
-        return _FakeRun(FakeCall(torch.nn.Module(), [], {}, name, twins), name).whole(run, most_steps)
+        call = FakeCall(torch.nn.Module(), [], {}, name, twins)
+        return _FakeRun(call, name, calibration).whole(run, most_steps)
 
 
 @contextmanager
@@ -169,11 +180,16 @@ FAKEABLE = f"a model that runs on fake tensors, {RECORDED}"
 
 
 def _inference(
-    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], label: str, twins: FakeTwins
+    model: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    label: str,
+    twins: FakeTwins,
+    calibration: Calibration | None,
 ) -> Observation:
     call = FakeCall(model, list(args), dict(kwargs), label, twins)
     places, names = as_given((call.args, call.kwargs))
-    run = _FakeRun(call, label)
+    run = _FakeRun(call, label, calibration)
     with torch.no_grad():
         run.record(lambda: call.model(*places, **names))
     return run.observation(0)
@@ -186,11 +202,12 @@ def _step(
     recipe: Recipe,
     label: str,
     twins: FakeTwins,
+    calibration: Calibration | None,
 ) -> Observation:
     check_trainable(model, label)
     check_recipe(recipe, label)
     trainer = Trainer(model, list(args), dict(kwargs), label, twins, recipe=recipe)
-    run = _FakeRun(trainer, label)
+    run = _FakeRun(trainer, label, calibration)
     for _ in range(STEPS):
         run.record(trainer.take, [tensor for _, _, tensor in kept_by_optimizers(trainer.optimizer)])
     return run.observation(STEPS)
@@ -199,8 +216,8 @@ def _step(
 class _FakeRun:
     """Records calls of what lies on fake tensors, one after the other; the last of them is told of."""
 
-    def __init__(self, call: FakeCall, label: str) -> None:
-        self.call, self.label = call, label
+    def __init__(self, call: FakeCall, label: str, calibration: Calibration | None) -> None:
+        self.call, self.label, self.calibration = call, label, calibration
         self.assumed = Assumed()
         self.peaks: list[int] = []
         self._steps: list[int] = []
@@ -231,8 +248,9 @@ class _FakeRun:
         owners = {id(each): path.rpartition(".")[0] for path, each in parameters.items()}
         paths = {id(each): path for path, each in model.named_modules()}
         modules = RunningModules(paths, adopt=lambda name, root: self._adopt(recorder, name, root))
+        kernels = None if self.calibration is None else CalibratedOps(self.calibration)
         origins = OpOrigins(modules, owners, _called.__code__)
-        recorder = Recorder(origins, most_steps, current_device().stream)
+        recorder = Recorder(origins, most_steps, current_device().stream, kernels)
         self._given(recorder.flow.table, state)
         mode, values = self.call.twins.mode, self.call.values
         result = None
@@ -273,6 +291,8 @@ class _FakeRun:
         origins = recorder.origins
         assumed = (*current_device().assumed, *self.assumed.notes)
         flow = recorder.flow.finished(origins.sources(), assumed)
+        if recorder.kernels is not None:
+            flow = recorder.kernels.laid_over(flow)
         self.peaks.append(flow_peak(flow)[0])
         changes = {Level.DISPATCH: flow_changes(flow, seen.ops)}
         return replace(seen, changes=changes, stacks=origins.stacks(), flow=flow)

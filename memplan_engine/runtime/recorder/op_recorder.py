@@ -19,9 +19,10 @@ from torch.utils import _foreach_utils
 
 from memplan_engine.recordings.observed_flow import Category
 from memplan_engine.runtime.observer.allocations import OpLog
+from memplan_engine.runtime.recorder.calibrated_ops import CalibratedOps
 from memplan_engine.runtime.recorder.eager_kernels import as_in_eager
 from memplan_engine.runtime.recorder.flow_log import FlowLog
-from memplan_engine.runtime.recorder.op_origins import OpOrigins
+from memplan_engine.runtime.recorder.op_origins import OpOrigins, Origin
 from memplan_engine.torch_capture.torch_storages import OperatorMode
 from memplan_engine.torch_capture.training.torch_recipe import kept_by_optimizers
 
@@ -43,9 +44,10 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
         origins: OpOrigins,
         most_steps: int | None = None,
         stream: Callable[[], int] = lambda: 0,
+        kernels: CalibratedOps | None = None,
     ) -> None:
         super().__init__()
-        self.stream = stream
+        self.stream, self.kernels = stream, kernels
         self.origins, self.most_steps = origins, most_steps
         self.step_ends: list[int] = []
         """After each step that an optimizer took, how many ops there were."""
@@ -62,21 +64,29 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
         if ignored:
             return operator(*args, **kwargs)
         origin = self.origins.here()
-        self.flow.begin(self.ops.begin("", operator, origin.stack), origin, self.stream())
+        self._begin(operator, origin)
         self.inside = True
         try:
             # A model may catch what an operator raises, and go on.
             value = as_in_eager(operator, operator(*args, **kwargs), args, kwargs)
             self.flow.returned(value, operator, args, kwargs)
+            if self.kernels is not None:
+                self.kernels.called(operator, args, kwargs, value)
             return value
         finally:
             self.inside = False
             self.ops.ended()
 
+    def _begin(self, operator: Any, origin: Origin, name: str = "") -> None:
+        """An op begins, called `name` or by its operator."""
+        self.flow.begin(self.ops.begin(name, operator, origin.stack), origin, self.stream())
+        if self.kernels is not None:
+            self.kernels.begin()
+
     def resized(self, storage: torch.UntypedStorage) -> None:
         """A storage that is known has been given another size by itself: an op of its own."""
         origin = self.origins.here()
-        self.flow.begin(self.ops.begin("", "resize_storage", origin.stack), origin, self.stream())
+        self._begin("resize_storage", origin)
         self.flow.resized(storage)
         self.ops.ended()
 

@@ -23,8 +23,11 @@ from typing import Any, NoReturn
 import torch
 from torch.utils import data
 
+from memplan_engine.calibration.kernel_table import Calibration
 from memplan_engine.errors import InputError
+from memplan_engine.formats.memplan_json.calibration_format import load_calibration, write_calibration
 from memplan_engine.recordings.observation import Observation
+from memplan_engine.runtime.recorder.calibrated_ops import check_calibration
 from memplan_engine.runtime.recorder.fake_device import Target, on_device, prepare, target_of
 from memplan_engine.runtime.recorder.fake_run import observe_whole
 from memplan_engine.runtime.recorder.own_process import answer, leave
@@ -40,6 +43,7 @@ MOST_BATCHES = 4
 """Of each data loader, each time that it is gone through."""
 SECONDS = 600.0
 """A script that has not come to its end by then is ended."""
+CALIBRATION = "calibration.json"
 EXPECTED = "a script that trains or infers on its own, in one process"
 
 
@@ -50,6 +54,7 @@ def observe_script(
     seconds: float = SECONDS,
     device: str = "cpu",
     arch: str | None = None,
+    calibration: Calibration | None = None,
 ) -> Observation:
     """What the Python file `script` allocates, run as `python script arguments` on fake tensors, from its
     beginning to the end of its third training step, or to its own end.
@@ -71,10 +76,13 @@ def observe_script(
     if not seconds > 0:
         raise InputError("--seconds", "", f"{seconds:g}", "more than 0")
     target = target_of(device, arch, path.name)
+    check_calibration(calibration, device, path.name)
     # No part of the script's time.
     prepare(target)
     with scratch_folder() as folder:
         request = {"script": str(path), "arguments": list(arguments), "parent": os.getpid(), **asdict(target)}
+        if calibration is not None:
+            write_calibration(calibration, folder / CALIBRATION)
         (folder / "request.json").write_text(json.dumps(request))
         command = [sys.executable, "-m", __name__, str(folder)]
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
@@ -100,12 +108,18 @@ def main(folder: Path) -> None:
         # It was gone before this process could ask to end with it.
         return
     script, home = request["script"], Path.cwd()
+    given = folder / CALIBRATION
+    calibration = load_calibration(given) if given.exists() else None
 
     def observe() -> Observation:
         target = Target(request["device"], request["arch"])
         with on_device(target), as_script(script, request["arguments"]), alone(), loading_little():
             return observe_whole(
-                lambda: _run(script, home), Path(script).name, EXPECTED, most_steps=MOST_STEPS
+                lambda: _run(script, home),
+                Path(script).name,
+                EXPECTED,
+                most_steps=MOST_STEPS,
+                calibration=calibration,
             )
 
     leave(observe, folder)

@@ -1,0 +1,1 @@
+"""What kernels take for themselves, by formulas that were fitted on one machine."""

@@ -1,0 +1,183 @@
+"""The sizes that the memory of a kernel follows from, read off the tensors that an op takes and gives.
+
+Nothing but shapes, strides and types is looked at, so that a captured graph says as much as a live call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
+from memplan_engine.graph import Graph, Op, Tensor, is_contiguous
+
+BLOCK = 16
+"""Channels that oneDNN keeps side by side with AVX-512, as in its layouts nChw16c and OIhw16i16o."""
+NATIVE_MOST = 20_480
+"""Elements of an input up to which one image is convolved without oneDNN: `use_mkldnn` in
+aten/src/ATen/native/Convolution.cpp."""
+FORWARD_CONVOLUTION, BACKWARD_CONVOLUTION = "aten.convolution", "aten.convolution_backward"
+ATTENTION = "aten._scaled_dot_product_flash_attention_for_cpu"
+BACKWARD_ATTENTION = f"{ATTENTION}_backward"
+ALIASES = {
+    **{f"aten.conv{n}d": FORWARD_CONVOLUTION for n in (1, 2, 3)},
+    **{f"aten.conv_transpose{n}d": FORWARD_CONVOLUTION for n in (1, 2, 3)},
+    "aten.batch_norm": "aten.native_batch_norm",
+    "aten._native_batch_norm_legit": "aten.native_batch_norm",
+    "aten._native_batch_norm_legit_no_training": "aten.native_batch_norm",
+    "aten.layer_norm": "aten.native_layer_norm",
+    "aten.scaled_dot_product_attention": ATTENTION,
+    "aten.softmax": "aten._softmax",
+    "aten.log_softmax": "aten._log_softmax",
+    "aten.linear": "aten.addmm",
+    "aten.matmul": "aten.bmm",
+    "aten.max_pool2d": "aten.max_pool2d_with_indices",
+    "aten.adaptive_avg_pool2d": "aten._adaptive_avg_pool2d",
+    "aten.dropout": "aten.native_dropout",
+}
+"""Operators of exported graphs, by those that the dispatcher hands to a kernel."""
+
+
+class Shown(NamedTuple):
+    """A tensor as a kernel sees it; strides in elements."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    dtype: str
+    nbytes: int
+
+    @property
+    def item(self) -> int:
+        """Bytes of an element."""
+        return self.nbytes // prod(self.shape) if prod(self.shape) else 0
+
+
+class Features(NamedTuple):
+    """`kind` and `regime` say which formula holds, `sizes` (bytes, by name) what goes into it."""
+
+    kind: str
+    regime: str
+    sizes: dict[str, int]
+
+
+def features(kind: str, inputs: Sequence[Shown], outputs: Sequence[Shown], threads: int) -> Features:
+    """The features of a call of the operator `kind` ("aten.convolution") on the tensors `inputs`, in the
+    order of its schema, that gives `outputs`."""
+    kind = ALIASES.get(kind, kind)
+    dtype = inputs[0].dtype if inputs else ""
+    if kind == FORWARD_CONVOLUTION and len(inputs) >= 2 and outputs:
+        regime, sizes = _convolution(inputs[0], inputs[1], outputs[0])
+        return Features(kind, f"{dtype} {regime}", sizes)
+    if kind == BACKWARD_CONVOLUTION and len(inputs) >= 3:
+        regime, sizes = _convolution(inputs[1], inputs[2], inputs[0])
+        made = "+".join(name for name, shown in _gradients(inputs, outputs) if shown)
+        return Features(kind, f"{dtype} {regime} {made}", sizes)
+    sizes = {f"in{place}": shown.nbytes for place, shown in enumerate(inputs[:MOST_SIZES])}
+    sizes |= {f"out{place}": shown.nbytes for place, shown in enumerate(outputs[:MOST_SIZES])}
+    if kind == ATTENTION and len(inputs) >= 3 and len(inputs[0].shape) == 4:
+        sizes["blocks"] = _attention_blocks(inputs[0], inputs[1], threads)
+    if kind == BACKWARD_ATTENTION and len(inputs) >= 4 and len(inputs[1].shape) == 4:
+        sizes["blocks"] = _backward_blocks(inputs[1], inputs[2], threads)
+    dense = all(_row_major(shown) for shown in inputs)
+    return Features(kind, f"{dtype} {'dense' if dense else 'strided'} {len(inputs)} in", sizes)
+
+
+MOST_SIZES = 4
+"""Tensors of a side that a formula may speak of: kernels have few large ones."""
+
+
+def _row_major(shown: Shown) -> bool:
+    return shown.strides is None or is_contiguous(shown.shape, shown.strides)
+
+
+def _gradients(inputs: Sequence[Shown], outputs: Sequence[Shown]) -> list[tuple[str, bool]]:
+    """Which gradients a backward convolution makes."""
+    shapes = {shown.shape for shown in outputs}
+    return [("x", inputs[1].shape in shapes), ("w", inputs[2].shape in shapes)]
+
+
+def _convolution(x: Shown, w: Shown, y: Shown) -> tuple[str, dict[str, int]]:
+    """How a convolution of `x` by `w` into `y` is computed, and its sizes: `…16` with channels in whole
+    blocks, `columns` as im2col has them, `strided` the part of the input that a stride keeps."""
+    batch, channels = x.shape[0], x.shape[1]
+    made, kernel = y.shape[1], w.shape[2:]
+    image, result = prod(x.shape[2:]), prod(y.shape[2:])
+    transposed = result > image and w.shape[0] == channels
+    groups = max(made // w.shape[1], 1) if transposed else max(channels // max(w.shape[1], 1), 1)
+    grouping = "dense" if groups == 1 else "depthwise" if groups == channels else "grouped"
+    small = batch == 1 and x.nbytes <= NATIVE_MOST * x.item and groups == 1
+    native = small and not (len(kernel) >= 2 and kernel[-1] > 3 and kernel[-2] > 3)
+    words = [
+        f"{len(kernel)}d",
+        "transposed" * transposed,
+        "native" if native else "onednn",
+        grouping,
+        "1x1" if prod(kernel) == 1 else "kxk",
+        "patches"
+        if image == result * prod(kernel) > result
+        else "strided"
+        if image >= 2 * result
+        else "unit",
+        "few" if channels < BLOCK // 4 + 1 else "",
+        "" if _row_major(x) else "channels_last",
+    ]
+    sizes = {
+        "x": x.nbytes,
+        "w": w.nbytes,
+        "y": y.nbytes,
+        "x16": batch * _blocks(channels) * image * x.item,
+        "w16": _blocked_weights(w, groups),
+        "y16": batch * _blocks(made) * result * y.item,
+        "columns": (made if transposed else channels) // groups * prod(kernel) * min(image, result) * x.item
+        if transposed
+        else channels * prod(kernel) * result * x.item,
+        "strided": batch * channels * result * x.item,
+    }
+    return " ".join(word for word in words if word), sizes
+
+
+def _blocks(channels: int) -> int:
+    return -(-channels // BLOCK) * BLOCK
+
+
+def _blocked_weights(w: Shown, groups: int) -> int:
+    out, into = w.shape[0], w.shape[1]
+    if groups > 1 and into == 1:
+        return _blocks(out) * prod(w.shape[1:]) * w.item
+    each = _blocks(max(out // groups, 1)) * groups
+    return each * _blocks(into) * prod(w.shape[2:]) * w.item
+
+
+def _attention_tile(q: Shown, k: Shown) -> tuple[int, int]:
+    """Rows and keys that one thread works on at a time, as in
+    aten/src/ATen/native/cpu/FlashAttentionKernel.cpp."""
+    rows, keys = q.shape[2], k.shape[2]
+    return min(256 if rows >= 768 else 64 if rows >= 192 else 32, rows), min(512, keys)
+
+
+def _attention_blocks(q: Shown, k: Shown, threads: int) -> int:
+    """Bytes of all threads' blocks, of float32: scores, two columns of statistics, the result."""
+    rows, keys = _attention_tile(q, k)
+    return 4 * threads * rows * (keys + 2 + q.shape[3])
+
+
+def _backward_blocks(q: Shown, k: Shown, threads: int) -> int:
+    """Bytes of all threads' blocks, of float32, in the backward pass: scores and their gradients, and one
+    column of sums."""
+    rows, keys = _attention_tile(q, k)
+    return 4 * rows * (2 * threads * keys + 1)
+
+
+def graph_features(graph: Graph, threads: int) -> dict[str, Features]:
+    """The features of each op of a graph, by name."""
+    tensors = {tensor.name: tensor for tensor in graph.tensors}
+    return {op.name: _of_op(op, tensors, threads) for op in graph.ops}
+
+
+def _of_op(op: Op, tensors: dict[str, Tensor], threads: int) -> Features:
+    def shown(name: str) -> Shown:
+        tensor = tensors[name]
+        return Shown(tensor.shape, tensor.strides, tensor.dtype, tensor.nbytes)
+
+    kind = op.kind.removesuffix(".default")
+    return features(kind, [shown(name) for name in op.inputs], [shown(name) for name in op.outputs], threads)

@@ -1,0 +1,1 @@
+"""Measuring once what kernels take for themselves on this machine."""

@@ -1,0 +1,71 @@
+"""What kernels take for themselves during a run on fake tensors, by a calibration."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from memplan_engine.calibration.kernel_table import Calibration
+from memplan_engine.calibration.op_features import Features
+from memplan_engine.errors import InputError
+from memplan_engine.recordings.observed_flow import Flow, flow_peak
+from memplan_engine.runtime.calibrate.seen_call import features_of_call
+from memplan_engine.units import format_percent
+
+MOST_KINDS = 5
+"""Kinds of operators that nothing was measured of are named up to so many."""
+
+
+def check_calibration(calibration: Calibration | None, device: str, source: str) -> None:
+    """Raise InputError for a calibration where the kernels are those of another `device` than the CPU."""
+    if calibration is not None and device != "cpu":
+        expected = "the device cpu, on which it was measured"
+        raise InputError(source, "calibration", f"the device {device}", expected)
+
+
+class CalibratedOps:
+    """A number of bytes an op, in order."""
+
+    def __init__(self, calibration: Calibration) -> None:
+        self.calibration = calibration
+        self.nbytes = array("q")
+        self.found: list[Features | None] = []
+
+    def begin(self) -> None:
+        """An op begins; it takes nothing unless it is called."""
+        self.nbytes.append(0)
+        self.found.append(None)
+
+    def called(self, operator: Any, args: Any, kwargs: Any, value: Any) -> None:
+        """The op that began last is this call, and has given `value`."""
+        if operator.is_view:
+            return
+        found = features_of_call(operator, args, kwargs, value, self.calibration.machine.threads)
+        self.found[-1], self.nbytes[-1] = found, self.calibration.nbytes(found)
+
+    def laid_over(self, flow: Flow) -> Flow:
+        """`flow` with these bytes, and how good they are in words."""
+        flow = replace(flow, scratch=np.array(self.nbytes, dtype=np.int64))
+        return replace(flow, calibration=self._words(flow_peak(flow)[1]))
+
+    def _words(self, peak: int) -> str:
+        """How many ops lie outside of what was measured, and the error of the formula at the peak."""
+        called = [found for found in self.found if found is not None]
+        inside = sum(map(self.calibration.is_inside, called))
+        words = [f"{inside} of {len(called)} operators within the calibrated shapes"]
+        unknown = Counter(found.kind for found in called if self.calibration.formula(found) is None)
+        if unknown:
+            most = [kind for kind, _ in unknown.most_common(MOST_KINDS)]
+            rest = f" and {len(unknown) - MOST_KINDS} more" * (len(unknown) > MOST_KINDS)
+            words.append(f"nothing known of {', '.join(most)}{rest}, taken as 0")
+        at = self.found[peak] if peak >= 0 else None
+        formula = None if at is None else self.calibration.formula(at)
+        if at is not None and formula is not None:
+            error = f"{format_percent(formula.mean_error)} on average, {format_percent(formula.worst_error)}"
+            where = "" if self.calibration.is_inside(at) else ", outside the calibrated shapes"
+            words.append(f"held-out error of the formula at the peak {error} at worst{where}")
+        return "; ".join(words)

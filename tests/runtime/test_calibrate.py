@@ -1,0 +1,150 @@
+"""What kernels take, measured and predicted, against torch's own profiler."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from memplan_engine import find_peak, load, observe_fake, to_problem, write_observation  # noqa: E402
+from memplan_engine.cli.app import run as main  # noqa: E402
+from memplan_engine.formats.memplan_json.calibration_format import (  # noqa: E402
+    dump_calibration,
+    write_calibration,
+)
+from memplan_engine.recordings.observed_flow import flow_peak  # noqa: E402
+from memplan_engine.runtime.calibrate.calibration_calls import CALLS, Call  # noqa: E402
+from memplan_engine.runtime.calibrate.measure_kernels import calibrate, measure  # noqa: E402
+from memplan_engine.scope import Scope  # noqa: E402
+
+
+def profiled(run: Any) -> int:
+    """The most bytes that `run()` holds, by torch's profiler."""
+    with torch.profiler.profile(profile_memory=True) as seen, torch.no_grad():
+        result = run()
+    del result
+    events = [
+        (e.start_ns(), e.nbytes()) for e in seen.profiler.kineto_results.events() if e.name() == "[memory]"
+    ]
+    held = most = 0
+    for _, nbytes in sorted(events):
+        held += nbytes
+        most = max(most, held)
+    return most
+
+
+def few(name: str, count: int) -> Call:
+    """The first `count` calls of a family."""
+    return next(Call(name, count, call.draw) for call in CALLS if call.name == name)
+
+
+@pytest.fixture(scope="module")
+def table() -> Any:
+    names = (("convolutions 3x3 to 7x7", 40), ("convolutions 1x1", 30), ("pointwise operators on images", 20))
+    return calibrate(calls=tuple(few(*each) for each in names))
+
+
+def blocks() -> tuple[nn.Module, Any]:
+    torch.manual_seed(0)
+    layers = [
+        nn.Conv2d(32, 48, 3, padding=1),
+        nn.Identity(),
+        nn.Conv2d(48, 40, 1),
+        nn.Identity(),
+        nn.Conv2d(40, 64, 3),
+    ]
+    return nn.Sequential(*layers), torch.rand(2, 32, 40, 40)
+
+
+def test_what_a_kernel_takes_is_what_the_profiler_counts() -> None:
+    w, x = torch.rand(64, 64, 3, 3), torch.rand(2, 64, 28, 28)
+
+    def call() -> Any:
+        return torch.nn.functional.conv2d(x, w)
+
+    with torch.no_grad():
+        (seen,) = measure(call)
+        result = call()
+    assert seen.nbytes == profiled(call) - result.nbytes > 0
+    assert seen.footprint == seen.nbytes + w.nbytes + x.nbytes + result.nbytes
+
+
+def test_a_prediction_with_kernels_is_what_the_allocator_holds(table: Any, tmp_path: Path) -> None:
+    model, x = blocks()
+    real = profiled(lambda: model(x))
+    plain = flow_peak(observe_fake(model, (x,)).flow)[0]
+    seen = observe_fake(model, (x,), calibration=table)
+    predicted = flow_peak(seen.flow)[0]
+    assert plain < 0.9 * real
+    assert predicted == pytest.approx(real, rel=0.03)
+    assert "3 of 3 operators" in seen.flow.calibration
+    write_observation(seen, tmp_path / "run.json")
+    graph = load(tmp_path / "run.json")
+    assert graph.scope is Scope.PREDICTED_WITH_KERNELS
+    assert find_peak(to_problem(graph, alignment=1)).nbytes == predicted
+
+
+def test_what_was_never_measured_is_said_to_be_unknown(table: Any) -> None:
+    seen = observe_fake(nn.GELU(), (torch.rand(4, 4).double(),), calibration=table)
+    assert "nothing known of aten.gelu" in seen.flow.calibration
+
+
+def test_the_same_seed_draws_the_same_calls() -> None:
+    calls = few("convolutions 1x1", 3)
+    one, two = ([each.found for run in calls.draws(0) for each in measure(run)] for _ in range(2))
+    assert one == two != [each.found for run in calls.draws(1) for each in measure(run)]
+
+
+def test_the_command_line_adds_kernels(table: Any, tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import torch\ndef make():\n"
+        "    torch.manual_seed(0)\n"
+        "    return torch.nn.Conv2d(32, 48, 3, padding=1), (torch.rand(2, 32, 40, 40),)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    write_calibration(table, "machine.json")
+    assert main(["observe", "mine.py:make", "--fake", "--calibration", "machine.json", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["scope"] == "eager_predicted_with_kernels"
+    model = nn.Conv2d(32, 48, 3, padding=1)
+    x = torch.rand(2, 32, 40, 40)
+    assert said["peak_bytes"] == pytest.approx(profiled(lambda: model(x)), rel=0.03)
+    assert main(["capture", "mine.py:make", "-o", "graph.json"]) == 0
+    capsys.readouterr()
+    assert main(["peak", "graph.json", "--calibration", "machine.json", "--json"]) == 0
+    peak = json.loads(capsys.readouterr().out)
+    assert peak["scope"] == "with_kernels"
+    assert "calibrated" in peak["counted"]
+    assert peak["peak_bytes"] == said["peak_bytes"]
+
+
+def test_a_calibration_without_fake_is_refused(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "machine.json"
+    assert main(["observe", "mine:make", "--calibration", str(path)]) == 2
+    assert "--fake" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("cut", [1, 40, 400])
+def test_a_calibration_cut_short_is_one_line(table: Any, tmp_path: Path, capsys: Any, cut: int) -> None:
+    path = tmp_path / "machine.json"
+    path.write_bytes(dump_calibration(table)[: -cut - 1])
+    assert main(["observe", "mine:make", "--fake", "--calibration", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "machine.json" in said
+
+
+def test_an_interrupted_calibration_writes_nothing(tmp_path: Path, monkeypatch: Any) -> None:
+    def interrupted(*args: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("memplan_engine.runtime.calibrate.measure_kernels.measure", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        main(["calibrate", "-o", str(tmp_path / "machine.json")])
+    assert list(tmp_path.iterdir()) == []
