@@ -12,7 +12,7 @@ from memplan_engine.callers import Stacks
 from memplan_engine.plotting.axis_ticks import byte_axis
 from memplan_engine.units import format_bytes
 
-MOST_SEGMENTS, MOST_BLOCKS = 40, 2_000
+MOST_SEGMENTS, MOST_BLOCKS = 24, 2_000
 """The largest segments and blocks are drawn: more rows are not told apart, more boxes not drawn at once."""
 USED, CACHED = "#4477AA", "rgba(128,128,128,0.28)"
 ROW = 18
@@ -71,10 +71,16 @@ def figure(bars: Bars) -> go.Figure:
     longest = max((segment.nbytes for segment in bars.segments), default=1)
     chart.update_layout(
         barmode="overlay",
-        height=90 + ROW * len(names),
-        margin={"l": 0, "r": 0, "t": 8, "b": 8},
+        height=106 + ROW * len(names),
+        margin={"l": 0, "r": 0, "t": 8, "b": 24},
         xaxis={"range": [0, longest], "title": None, **byte_axis(longest)},
-        yaxis={"title": None, "autorange": "reversed", "categoryorder": "array", "categoryarray": names},
+        yaxis={
+            "title": None,
+            "type": "category",
+            "autorange": "reversed",
+            "categoryorder": "array",
+            "categoryarray": names,
+        },
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
         bargap=0.2,
     )

@@ -210,7 +210,7 @@ def _notes(source: Recording | Observation, chosen: SettingsAnswer) -> tuple[str
     if tried:
         notes.append(f"{count_of(tried, 'request')} that failed in the recording: made, and let go at once")
     if settings.is_rules_only:
-        notes.append("expandable segments: rules only, no recording of them has been compared yet")
+        notes.append("expandable segments: rules only, compared with a single recorded file so far")
     if settings.garbage_collection_threshold and settings.per_process_memory_fraction == 1.0:
         notes.append(
             "garbage_collection_threshold has no effect without a per_process_memory_fraction below 1"

@@ -58,8 +58,7 @@ class AllocatorSettings:
 
     @property
     def is_rules_only(self) -> bool:
-        """Whether it rests on the rules alone: no recording with expandable segments has been compared
-        yet."""
+        """Whether it rests on the rules: expandable segments were compared with a single recorded file."""
         return self.expandable_segments
 
     def __str__(self) -> str:

@@ -107,7 +107,7 @@ class AllocatorRun:
 
     @property
     def is_rules_only(self) -> bool:
-        """Whether no recording of such settings has been compared with the simulation yet."""
+        """Whether such settings were compared with too few recordings to rely on."""
         return self.settings.is_rules_only
 
     @property

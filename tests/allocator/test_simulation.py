@@ -158,3 +158,26 @@ def test_snapshots_that_gpus_recorded() -> None:
     assert allocations
     assert same >= 0.98 * allocations
     assert (predicted, invented) == (segments, 0)
+
+
+@pytest.mark.skipif(
+    not os.environ.get(SNAPSHOTS), reason=f"{SNAPSHOTS} names no folder of recorded snapshots"
+)
+def test_expandable_snapshots_that_gpus_recorded() -> None:
+    """Ranges begin where the driver puts them: addresses are equal but for one shift a range."""
+    for path in sorted(Path(os.environ[SNAPSHOTS]).glob("*.pickle")):
+        for found in load_recording(path).recordings:
+            if not found.segments["expandable"].any() or not len(found.rows(A)):
+                continue
+            reserved, failed = reserved_over_time(found), found.rows(Action.OOM)
+            capacity = int(reserved[failed[0]] + found.events["address"][failed[0]]) if len(failed) else None
+            run = simulate_allocator(found, AllocatorSettings(expandable_segments=True), capacity=capacity)
+            assert [each.event for each in run.failures] == failed.tolist()
+            assert run.peak_reserved == int(reserved.max()), path.name
+            rows = run.rows
+            at = np.flatnonzero((rows.op == ALLOC) & (rows.event >= 0))
+            shift = found.events["address"][rows.event[at]] - run.address[rows.ident[at]]
+            assert len(np.unique(shift)) <= 2 * len(rows.streams) * len(rows.pools)
+            maps = found.events[found.rows(Action.SEGMENT_MAP, Action.SEGMENT_UNMAP)]
+            signs = np.where(maps["action"] == Action.SEGMENT_MAP, 1, -1)
+            assert (signs * maps["size"]).tolist() == run.log[:, 2].tolist()

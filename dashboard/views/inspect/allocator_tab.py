@@ -20,7 +20,7 @@ from memplan_engine.allocator.segments import segments_at
 from memplan_engine.allocator.settings import parse_settings
 from memplan_engine.formats.memplan_json.observation_file import load_observation
 from memplan_engine.reporters.allocator.answer_tables import basis, message_of
-from memplan_engine.units import format_bytes, format_signed, parse_bytes
+from memplan_engine.units import count_of, format_bytes, format_signed, parse_bytes
 
 NO_DEVICE = "no device"
 
@@ -106,7 +106,7 @@ def _show_answers(answers: Answers) -> None:
     shown = f", the largest {len(bars.segments):,} drawn" if bars.count > len(bars.segments) else ""
     st.caption(
         plain(
-            f"{bars.count:,} segments at step {step:,}, where most is reserved{shown}: "
+            f"{count_of(bars.count, 'segment')} at step {step:,}, where most is reserved{shown}: "
             f"{format_bytes(int(run.active[step]))} in use, "
             f"{format_bytes(int(run.fragmentation[step]))} cached"
         )

@@ -1,8 +1,8 @@
 """Free blocks in the order in which the allocator looks for one: pool, size, address.
 
 A sorted list in two levels: chunks of at most CHUNK blocks, and a directory of the chunks in order. A look-up
-is two binary searches, an insertion moves at most a chunk and the directory: with 100,000 free blocks a
-fraction of a microsecond, where one flat list would move a megabyte.
+is two binary searches, an insertion moves at most a chunk and the directory, where one flat list would move
+all that comes behind.
 """
 
 from __future__ import annotations
