@@ -1,7 +1,7 @@
 """What kernels take, predicted without a run and measured by torch's profiler in another process.
 
     memplan calibrate -o calibration.json
-    python benchmarks/kernel_memory.py calibration.json [MODEL …] [--training]
+    python benchmarks/kernel_memory.py [MODEL …] [--calibration calibration.json] [--training]
 
 "plain" is `observe_fake`, "calibrated" the same with the calibration, "measured" the most bytes that torch's
 profiler (`profile_memory`) counts of one eager run beside what was there before. No model here is among the
@@ -16,6 +16,7 @@ import json
 import logging
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -143,7 +144,7 @@ def predict(name: str, training: bool, path: Path) -> tuple[int, int, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("calibration", type=Path)
+    parser.add_argument("--calibration", type=Path, help="of `memplan calibrate` (default: made now)")
     parser.add_argument("models", nargs="*")
     parser.add_argument("--training", action="store_true")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
@@ -155,17 +156,24 @@ def main() -> None:
         for name in names:
             print(json.dumps({name: measure(name, options.training)}), flush=True)
         return
-    command = [sys.executable, __file__, str(options.calibration), *names, "--measure"]
+    command = [sys.executable, __file__, *names, "--measure"]
     command += ["--training"] * options.training
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     measured: dict[str, int] = {}
     for line in said.splitlines():
         if line.startswith("{"):
             measured |= json.loads(line)
+    path = options.calibration
+    if path is None:
+        from memplan_engine.formats.memplan_json.calibration_format import write_calibration
+        from memplan_engine.runtime.calibrate.measure_kernels import calibrate
+
+        path = Path(tempfile.mkdtemp()) / "calibration.json"
+        write_calibration(calibrate(), path)
     within = 0
     print(f"{'model':20} {'plain':>12} {'calibrated':>12} {'measured':>12} {'plain':>8} {'calibr.':>8}")
     for name in names:
-        plain, calibrated, words = predict(name, options.training, options.calibration)
+        plain, calibrated, words = predict(name, options.training, path)
         real = measured[name]
         within += abs(calibrated / real - 1) <= 0.03
         print(

@@ -99,6 +99,7 @@ print("PEAK", json.dumps([mode.peak, kept[-1]]))
     [
         ("import os\nos.fork()\n", "train.py: found a process that is forked at .*train.py:2"),
         ("import multiprocessing as m\nm.get_context('fork').Process().start()\n", "is forked at"),
+        ("import multiprocessing as m\nm.get_context('spawn').Process().start()\n", "is started at .*:2"),
         ("raise ValueError('no data')\n", "ValueError: no data at .*train.py:1"),
         ("open('nothing.csv')\n", "FileNotFoundError.*train.py:1"),
         ("import sys\nsys.exit(3)\n", "a script that ends with 3"),

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from memplan_engine.calibration.fit_formula import LEAST
 from memplan_engine.calibration.kernel_table import Calibration
 from memplan_engine.calibration.op_features import Features
 from memplan_engine.errors import InputError
-from memplan_engine.recordings.observed_flow import Flow, flow_peak
+from memplan_engine.recordings.observed_flow import Flow, flow_alive, flow_peak
 from memplan_engine.runtime.calibrate.seen_call import features_of_call
-from memplan_engine.units import format_percent
+from memplan_engine.torch_capture.torch_storages import tensors_in
+from memplan_engine.units import format_bytes, format_percent
 
 MOST_KINDS = 5
 """Kinds of operators that nothing was measured of are named up to so many."""
@@ -32,12 +34,13 @@ class CalibratedOps:
 
     def __init__(self, calibration: Calibration) -> None:
         self.calibration = calibration
-        self.nbytes = array("q")
+        self.nbytes, self.footprint = array("q"), array("q")
         self.found: list[Features | None] = []
 
     def begin(self) -> None:
         """An op begins; it takes nothing unless it is called."""
         self.nbytes.append(0)
+        self.footprint.append(0)
         self.found.append(None)
 
     def called(self, operator: Any, args: Any, kwargs: Any, value: Any) -> None:
@@ -46,11 +49,26 @@ class CalibratedOps:
             return
         found = features_of_call(operator, args, kwargs, value, self.calibration.machine.threads)
         self.found[-1], self.nbytes[-1] = found, self.calibration.nbytes(found)
+        held = {each.untyped_storage()._cdata: each.nbytes for each in tensors_in((args, kwargs, value))}
+        self.footprint[-1] = sum(held.values()) + self.nbytes[-1]
 
     def laid_over(self, flow: Flow) -> Flow:
         """`flow` with these bytes, and how good they are in words."""
         flow = replace(flow, scratch=np.array(self.nbytes, dtype=np.int64))
-        return replace(flow, calibration=self._words(flow_peak(flow)[1]))
+        words = self._words(flow_peak(flow)[1])
+        return replace(flow, calibration=f"{words}; {self._most(flow)}")
+
+    def _most(self, flow: Flow) -> str:
+        """The peak if every formula were as far too low as it was at worst: the true one may be at another
+        op than the predicted one. There is no such limit where an op is outside of the shapes measured."""
+        called = [found for found in self.found if found is not None]
+        if not all(map(self.calibration.is_inside, called)):
+            return "no upper limit: what is outside of these shapes may take more"
+        formulas = [found and self.calibration.formula(found) for found in self.found]
+        errors = np.array([formula.worst_error if formula else 0.0 for formula in formulas])
+        footprint = np.maximum(np.array(self.footprint, dtype=np.float64), LEAST)
+        most = float((flow_alive(flow) + errors * footprint).max(initial=0.0))
+        return f"{format_bytes(int(most))} with every formula at its worst held-out error"
 
     def _words(self, peak: int) -> str:
         """How many ops lie outside of what was measured, and the error of the formula at the peak."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
+from multiprocessing import context as process
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -156,8 +157,14 @@ def alone() -> Iterator[None]:
     def refuse(*args: Any, **kwargs: Any) -> NoReturn:
         raise InputError(Path(sys.argv[0]).name, "", f"a process that is forked {who_asks()}", EXPECTED)
 
+    def refuse_start(*args: Any, **kwargs: Any) -> NoReturn:
+        raise InputError(Path(sys.argv[0]).name, "", f"a process that is started {who_asks()}", EXPECTED)
+
     ways = [(os, name, refuse) for name in ("fork", "forkpty") if hasattr(os, name)]
-    with patched(*ways):
+    # Those of `spawn` do not fork. Other programs (subprocess: git, say) are no part of what is trained.
+    kinds = [getattr(process, name, None) for name in ("SpawnProcess", "ForkServerProcess")]
+    started = [(kind, "_Popen", staticmethod(refuse_start)) for kind in kinds if kind is not None]
+    with patched(*ways, *started):
         yield
 
 
