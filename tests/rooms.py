@@ -100,7 +100,7 @@ ROOMS: dict[str, str] = {
     ),
     "runtime.calibrate": ("calibration recordings torch_capture torch_capture.training runtime.observer"),
     "runtime.recorder": (
-        "kernels errors system callers graph calibration recordings formats.memplan_json torch_capture "
+        "kernels errors units system callers graph calibration recordings formats.memplan_json torch_capture "
         "torch_capture.training runtime runtime.observer runtime.calibrate"
     ),
     "runtime.slab": (
@@ -127,7 +127,7 @@ ROOMS: dict[str, str] = {
     ),
     "cli": ("kernels errors units graph problem plan strategies formats files preparation"),
     "cli.commands": (
-        "errors units system accelerators scope graph problem plan verify analysis calibration strategies "
+        "errors units system accelerators scope graph problem plan verify analysis strategies "
         "planner diffing recordings allocator symbolic replay rewrites.reuse feasibility "
         "what_if what_if.suggestions formats formats.memplan_json torch_capture files "
         "preparation advice fx_estimator runtime runtime.observer runtime.calibrate runtime.recorder "
