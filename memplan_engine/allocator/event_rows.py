@@ -169,8 +169,11 @@ def _given(events: Rows, op: Ints) -> tuple[Ints, Ints]:
     given, made = np.full(len(op), -1, dtype=np.int64), np.zeros(len(op), dtype=np.int64)
     at = np.flatnonzero(op == ALLOC)
     at = at[at > 0]
-    at = at[events["action"][at - 1] == Action.SEGMENT_ALLOC]
+    before = events["action"][at - 1]
+    maps = at[before == Action.SEGMENT_MAP]
+    at = at[before == Action.SEGMENT_ALLOC]
     given[at], made[at] = events["address"][at - 1], events["size"][at - 1]
+    made[maps] = events["size"][maps - 1]
     return given, made
 
 

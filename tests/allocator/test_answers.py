@@ -87,7 +87,8 @@ def test_a_simulated_run_is_a_recording_of_its_own(text: str) -> None:
     assert plan.arena_bytes >= run.peak_requested
 
 
-def test_what_was_there_before_a_run_is_allocated_first() -> None:
+def observed_step() -> Observation:
+    """A weight of 30 MiB that was there, and a tensor of 40 MiB that an op makes."""
     flow_storages = ObservedStorages(
         ("weight", ""),
         np.array([30 * MIB, 40 * MIB]),
@@ -103,7 +104,11 @@ def test_what_was_there_before_a_run_is_allocated_first() -> None:
         *(np.array([-1]), (), np.array([-1]), np.array([0]), flow_storages),
     )
     ops = ObservedOps(("mm",), ("aten.mm",), np.array([0]), np.array([1]), np.array([-1]))
-    observation = Observation("seen", ops, {Level.DISPATCH: flow_changes(flow, ops)}, flow=flow)
+    return Observation("seen", ops, {Level.DISPATCH: flow_changes(flow, ops)}, flow=flow)
+
+
+def test_what_was_there_before_a_run_is_allocated_first() -> None:
+    observation = observed_step()
     answers = three_answers(observation)
     assert (answers.live_bytes, answers.chosen.run.peak_reserved) == (70 * MIB, 70 * MIB)
     assert any("temporaries" in note for note in answers.notes)

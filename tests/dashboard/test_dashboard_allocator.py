@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 from memplan_dashboard.charts import segment_bars
+from memplan_dashboard.session import uploads
 from memplan_dashboard.views.inspect.allocator_tab import NO_DEVICE
 
 from memplan_engine.allocator.segments import segments_at
 from memplan_engine.allocator.simulation import simulate_allocator
 from memplan_engine.files import load_recording
+from memplan_engine.formats.memplan_json.observation_file import observation_bytes
 from tests import ROOT
+from tests.allocator.test_answers import observed_step
 from tests.support.apptest import open_app
 
 EXAMPLE = ROOT / "example_graphs" / "cuda_snapshot.pickle"
@@ -90,3 +93,10 @@ def test_segments_are_drawn_with_what_lies_in_them():
 def test_graphs_that_nobody_recorded_have_no_such_tab():
     app = open_app(doc="example:teaching_best_fit")
     assert "Allocator" not in [each.label for each in app.tabs]
+
+
+def test_a_predicted_run_has_the_tab_too():
+    key, _ = uploads.keep("seen.json", observation_bytes(observed_step()))
+    app = open_app(doc=key, tab="Allocator", gpu="a100-40")
+    assert not app.exception
+    assert (metrics(app)["Live"], metrics(app)["Reserved"]) == ("70 MiB", "70 MiB")
