@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from memplan_engine import find_peak, load, observe_fake, to_problem, write_observation  # noqa: E402
+from memplan_engine import InputError, find_peak, load, observe_fake, to_problem, write_observation  # noqa: E402
 from memplan_engine.cli.app import run as main  # noqa: E402
 from memplan_engine.formats.memplan_json.calibration_format import (  # noqa: E402
     dump_calibration,
@@ -148,3 +149,17 @@ def test_an_interrupted_calibration_writes_nothing(tmp_path: Path, monkeypatch: 
     with pytest.raises(KeyboardInterrupt):
         main(["calibrate", "-o", str(tmp_path / "machine.json")])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_calibration_of_other_kernels_is_refused(table: Any) -> None:
+    model, inputs = nn.ReLU(), (torch.rand(4),)
+    seen = observe_fake(model, inputs, calibration=table)
+    assert seen.flow is not None
+    machine = table.machine
+    threads = f"{machine.threads} thread{'s' * (machine.threads > 1)}"
+    assert seen.flow.calibration.endswith(f"measured with {threads}, {machine.capability}")
+    older = replace(table, machine=replace(machine, torch="2.9.1+cpu"))
+    with pytest.raises(InputError, match=r"^ReLU: calibration: found one by torch 2\.9\.1, expected one by"):
+        observe_fake(model, inputs, calibration=older)
+    with pytest.raises(InputError, match=r"found the device cuda, expected the device cpu"):
+        observe_fake(model, inputs, calibration=table, device="cuda")

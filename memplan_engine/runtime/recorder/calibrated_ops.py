@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from memplan_engine.calibration.fit_formula import LEAST
 from memplan_engine.calibration.kernel_table import Calibration
@@ -16,17 +17,24 @@ from memplan_engine.errors import InputError
 from memplan_engine.recordings.observed_flow import Flow, flow_alive, flow_peak
 from memplan_engine.runtime.calibrate.seen_call import features_of_call
 from memplan_engine.torch_capture.torch_storages import tensors_in
-from memplan_engine.units import format_bytes, format_percent
+from memplan_engine.units import count_of, format_bytes, format_percent
 
 MOST_KINDS = 5
 """Kinds of operators that nothing was measured of are named up to so many."""
 
 
 def check_calibration(calibration: Calibration | None, device: str, source: str) -> None:
-    """Raise InputError for a calibration where the kernels are those of another `device` than the CPU."""
-    if calibration is not None and device != "cpu":
+    """Raise InputError for a calibration where the kernels are those of another `device` than the CPU, or of
+    another version of torch."""
+    if calibration is None:
+        return
+    if device != "cpu":
         expected = "the device cpu, on which it was measured"
         raise InputError(source, "calibration", f"the device {device}", expected)
+    measured, running = (text.partition("+")[0] for text in (calibration.machine.torch, torch.__version__))
+    if measured != running:
+        expected = f"one by torch {running}: memplan calibrate"
+        raise InputError(source, "calibration", f"one by torch {measured}", expected)
 
 
 class CalibratedOps:
@@ -55,8 +63,10 @@ class CalibratedOps:
     def laid_over(self, flow: Flow) -> Flow:
         """`flow` with these bytes, and how good they are in words."""
         flow = replace(flow, scratch=np.array(self.nbytes, dtype=np.int64))
-        words = self._words(flow_peak(flow)[1])
-        return replace(flow, calibration=f"{words}; {self._most(flow)}")
+        machine = self.calibration.machine
+        where = f"measured with {count_of(machine.threads, 'thread')}, {machine.capability}"
+        words = f"{self._words(flow_peak(flow)[1])}; {self._most(flow)}; {where}"
+        return replace(flow, calibration=words)
 
     def _most(self, flow: Flow) -> str:
         """The peak if every formula were as far too low as it was at worst: the true one may be at another
