@@ -246,6 +246,8 @@ def observation_recording(
     events["address"], events["size"] = rows["address"], np.abs(rows["size"])
     events["time"], events["stack"], events["pool"] = rows["time"] // _NS, numbers, -1
     events["action"] = np.where(rows["size"] > 0, Action.ALLOC, Action.FREE_COMPLETED)
+    if observation.flow is not None:
+        events["stream"] = _streams(observation.flow, rows)
     checked_events(events, observation.name)
     devices = np.unique(rows["device"])
     return Recording(
@@ -257,6 +259,14 @@ def observation_recording(
         stacks,
         labels=labels,
     )
+
+
+def _streams(flow: Flow, rows: Rows) -> Rows:
+    """The stream that each of `rows` is of: that of the op which made the storage at its place."""
+    makes = (rows["size"] > 0) & (rows["op"] != NO_OP)
+    made_on = flow.stream[rows["op"][makes]].tolist()
+    of_place = dict(zip(rows["address"][makes].tolist(), made_on, strict=True))
+    return np.array([of_place.get(place, 0) for place in rows["address"].tolist()], dtype=np.int64)
 
 
 def observation_snapshot(observation: Observation) -> Snapshot:

@@ -27,7 +27,8 @@ from memplan_engine import (
     to_problem,
     write_observation,
 )
-from memplan_engine.recordings.observation import Observation
+from memplan_engine.recordings.allocator_recording import Action
+from memplan_engine.recordings.observation import Observation, observation_recording
 from memplan_engine.recordings.observed_flow import Category, Flow, Stage, state_bytes
 from memplan_engine.runtime.recorder.cuda_library import NoGuardError, guard_content
 from memplan_engine.runtime.recorder.fake_cuda import ONE_ON_CUDA
@@ -347,6 +348,17 @@ def test_a_step_on_two_streams_keeps_them() -> None:
         if kind == "aten.mm"
     ]
     assert sorted(weight_gradients) == [(Stage.BACKWARD, 0)] * 2 + [(Stage.BACKWARD, 1)] * 2
+    # To the allocator a block is of the stream that it was made on, also where another one lets go of it.
+    events = observation_recording(seen).events
+    by_stream = {
+        action: {number: int(those["size"][those["stream"] == number].sum()) for number in (0, 1)}
+        for action in (Action.ALLOC, Action.FREE_COMPLETED)
+        for those in [events[events["action"] == action]]
+    }
+    made = (flow.storages.maker >= 0) & (flow.storages.device == 0)
+    stream, nbytes = flow.stream[flow.storages.maker[made]], flow.storages.nbytes[made]
+    assert by_stream[Action.ALLOC] == {number: int(nbytes[stream == number].sum()) for number in (0, 1)}
+    assert by_stream[Action.FREE_COMPLETED][1] == by_stream[Action.ALLOC][1] > 0
 
 
 class Stack(nn.Module):
