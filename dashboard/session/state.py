@@ -238,7 +238,7 @@ def get(name: str) -> str:
 def title(page: str) -> str:
     """What a tab of the browser says: the page, what it shows, the program."""
     widget = {"Learn": "", "Diff": "head_widget", "Run": "run_widget"}.get(page)
-    shown = get("doc") if widget is None else st.session_state.get(widget, "")
+    shown = get("doc") if widget is None else st.session_state.get(widget, "") if widget else ""
     return " · ".join(filter(None, (page, documents.label_of(shown)))) + " — memplan"
 
 

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from memplan_engine.analysis.buffer_names import buffer_names, layout_names
 from memplan_engine.analysis.claims import beside, claim_summary, counted, left_out, optimal_for, verdict
-from memplan_engine.analysis.device_memory import on_device
 from memplan_engine.analysis.plan_figures import figures_of
 from memplan_engine.bounds import BoundKind, contributors
 from memplan_engine.graph import unknown_sizes
@@ -220,6 +219,9 @@ def layout_table(layout: Layout, problem: Problem, every_row: bool = False) -> R
 
 def _held(problem: Problem) -> Iterable[RenderableType]:
     """What is held on the device at the fullest step, by category, where there is a graph."""
+    # Here, not above: a plan's table waits for nothing of the peak.
+    from memplan_engine.analysis.device_memory import on_device
+
     if held := on_device(problem):
         rows = ((name, f"{nbytes:,}", format_bytes(nbytes)) for name, nbytes in held.items())
         title = f"on the device at most {format_bytes(sum(held.values()))} at one step, of which"
@@ -323,6 +325,8 @@ def offsets(plan: Plan) -> dict[str, int]:
 def layout_summary(layout: Layout, problem: Problem) -> dict[str, Any]:
     """The regions with their entries; offsets count from the start of each region, bytes. `on_device` has
     what is held at the fullest step, by category."""
+    from memplan_engine.analysis.device_memory import on_device
+
     return {
         "bytes": layout.nbytes,
         **scope_summary(layout.scope),

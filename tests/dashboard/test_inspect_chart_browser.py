@@ -23,7 +23,7 @@ def test_a_link_brings_everything_back(dashboard):
     assert page.data("selected") != ""
     assert page.root.locator(".find .field").input_value() == "mlp.act"
     # 12 layers of 8 results of 12 MiB.
-    assert page.root.locator(".find .count").inner_text() == "96 · 1.13 GiB"
+    assert page.root.locator(".find .count").inner_text() == "96 · 1.12 GiB"
     wanted = {"doc": "example:gpt2", "selected": "add_2", "at": "74,120", "find": r"mlp\.act"}
     assert page.address == wanted | {"view": "200,300,0,30000000"}
     # A run of the page leaves the zoom where it is.

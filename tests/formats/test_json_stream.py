@@ -122,8 +122,8 @@ def test_a_file_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("read", [lambda path: read_json(path, 5), lambda path: list(objects(path, "list"))])
 def test_what_is_not_there_or_not_a_file(tmp_path: Path, read: Callable[[Path], Any]) -> None:
     (tmp_path / "empty").touch()
-    for name, found in (("none", "no such file"), ("", "a folder"), ("empty", "an empty file")):
-        with pytest.raises(InputError, match=f"found {found}, expected"):
+    for name, found in (("none", "no such file"), ("", "found a folder"), ("empty", "found an empty file")):
+        with pytest.raises(InputError, match=f": {found}, expected"):
             read(tmp_path / name)
 
 
