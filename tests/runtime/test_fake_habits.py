@@ -10,22 +10,20 @@ from functools import partial
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch.multiprocessing.reductions import StorageWeakRef  # noqa: E402
-from torch.nn import functional  # noqa: E402
-from torch.utils import _pytree as pytree  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-from torch.utils.checkpoint import (  # noqa: E402
+import torch
+from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn import functional
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import (
     CheckpointPolicy,
     checkpoint,
     create_selective_checkpoint_contexts,
 )
 
-from memplan_engine import observe_fake  # noqa: E402
-from memplan_engine.recordings.observed_flow import flow_peak  # noqa: E402
+from memplan_engine import observe_fake
+from memplan_engine.recordings.observed_flow import flow_peak
 
 STEPS = 2
 Kept = list[Any]
