@@ -49,7 +49,7 @@ def steps(model: nn.Module, optimizer: Any, backward: Callable[[nn.Module], None
 
 def optimizer_in_hooks() -> Kept:
     model = layers()
-    optimizers = {each: torch.optim.SGD([each], 0.1) for each in model.parameters()}
+    optimizers: dict[Any, Any] = {each: torch.optim.SGD([each], 0.1) for each in model.parameters()}
 
     def update(parameter: torch.Tensor) -> None:
         optimizers[parameter].step()
