@@ -38,6 +38,9 @@ WEIGHTS = JsonWeights(objects=480, lists=260, fields=400, values=110)
 of which an error is kept."""
 _MOST_ERRORS = 1000
 _NO_TEXT = ("a name that is not valid text", "names in Unicode")
+MUCH = 10_000_000
+"""Characters of a file from which on its texts are looked at before."""
+_TEXT = re.compile(r'"(?:[^"\\]+|\\.)*+"', re.DOTALL)
 LONGEST_TEXT = 10_000
 """Characters of a name, a path or a line of code: no table shows more, and no formula has more."""
 
@@ -66,10 +69,21 @@ def parse(model: type[Model], text: str, source: str) -> Model:
     """Read JSON as `model`; raises InputError with the path of the first field that is wrong, and for more of
     it than memory should hold."""
     check_json(text, source, WEIGHTS)
+    if len(text) > MUCH and not text.isascii():
+        _check_texts(text, source)
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
         raise explain(error, source) from None
+
+
+def _check_texts(text: str, source: str) -> None:
+    """Refuse a text that is too long before pydantic makes a string of it: with one letter beyond 16 bits all
+    of it has four bytes a letter, several times."""
+    for match in _TEXT.finditer(text):
+        # Six characters write one: \\u0041.
+        if match.end() - match.start() > 6 * LONGEST_TEXT + 2:
+            raise InputError(source, "", "a longer text", f"at most {LONGEST_TEXT:,} characters")
 
 
 ONE_VERSION = "1, all that this memplan can read"
@@ -146,8 +160,7 @@ def explain(error: ValidationError, source: str) -> InputError:
     if first["type"] == "string_unicode":
         return InputError(source, place, *_NO_TEXT)
     if first["type"] == "string_too_long":
-        length = len(error.errors(include_url=False)[0]["input"])
-        return InputError(source, place, f"{length:,} characters", f"at most {LONGEST_TEXT:,}")
+        return InputError(source, place, "a longer text", f"at most {LONGEST_TEXT:,} characters")
     if first["type"] == "too_long":
         length, most = first["ctx"]["actual_length"], first["ctx"]["max_length"]
         return InputError(source, place, f"{length:,} values", f"at most {most}")
