@@ -14,7 +14,6 @@ import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional
-from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import (
     CheckpointPolicy,
@@ -24,6 +23,7 @@ from torch.utils.checkpoint import (
 
 from memplan_engine import observe_fake
 from memplan_engine.recordings.observed_flow import flow_peak
+from tests.support.measured import storages_in
 
 STEPS = 2
 Kept = list[Any]
@@ -268,14 +268,12 @@ class Lives(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         self.operators += 1
-        for leaf in pytree.tree_leaves(result):
-            if isinstance(leaf, torch.Tensor):
-                storage = leaf.untyped_storage()
-                row = self.known.get(storage._cdata)
-                if row is None or row[0].expired():
-                    row = [StorageWeakRef(storage), storage.nbytes(), self.operators, None]
-                    self.known[storage._cdata] = row
-                    self.rows.append(row)
+        for storage in storages_in(result):
+            row = self.known.get(storage._cdata)
+            if row is None or row[0].expired():
+                row = [StorageWeakRef(storage), storage.nbytes(), self.operators, None]
+                self.known[storage._cdata] = row
+                self.rows.append(row)
         for row in self.rows:
             if row[3] is None and row[0].expired():
                 row[3] = self.operators
@@ -288,8 +286,8 @@ def kept_storages(kept: Kept) -> set[int]:
         if isinstance(each, nn.Module):
             tensors += [*each.parameters(), *each.buffers()]
         else:
-            tensors += pytree.tree_leaves(list(each.state.values()))
-    return {each.untyped_storage()._cdata for each in tensors if isinstance(each, torch.Tensor)}
+            tensors += each.state.values()
+    return {storage._cdata for storage in storages_in(tensors)}
 
 
 def measured(case: Callable[[], Kept]) -> int:

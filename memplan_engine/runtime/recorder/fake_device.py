@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 import torch
@@ -74,25 +74,17 @@ def target_of(device: str, arch: str | None, source: str) -> Target:
 def observed_on(target: Target, observe: Callable[[], Observation], name: str) -> Observation:
     """What `observe()` gives where `target` is the current device: in this process, or in one of its own
     where it would have to believe in a card."""
-    if target.device == "cpu":
-        return observe()
-    if _has_cuda():
-        with _being(_own_card()):
-            return observe()
-    try:
-        content = guard_content()
-    except NoGuardError as error:
-        with _standing_in(str(error)):
+    device, believes = _device(target)
+
+    def there() -> Observation:
+        with device:
             return observe()
 
+    if not believes:
+        return there()
     # What it imports the next run finds here.
     fake_mode(unknown_sizes=False)
-
-    def believing() -> Observation:
-        with _believing(content, target.arch):
-            return observe()
-
-    return observed_apart(believing, name)
+    return observed_apart(there, name)
 
 
 def prepare(target: Target) -> None:
@@ -102,23 +94,23 @@ def prepare(target: Target) -> None:
             guard_content()
 
 
-@contextmanager
-def on_device(target: Target) -> Iterator[None]:
+def on_device(target: Target) -> AbstractContextManager[None]:
     """With `target` as the current device of this process, which is of no other use after."""
+    return _device(target)[0]
+
+
+def _device(target: Target) -> tuple[AbstractContextManager[None], bool]:
+    """What makes `target` the current device, and whether a process then believes in a card that is not
+    there."""
     if target.device == "cpu":
-        yield
-    elif _has_cuda():
-        with _being(_own_card()):
-            yield
-    else:
-        try:
-            content = guard_content()
-        except NoGuardError as error:
-            with _standing_in(str(error)):
-                yield
-        else:
-            with _believing(content, target.arch):
-                yield
+        return nullcontext(), False
+    if _has_cuda():
+        return _being(_own_card()), False
+    try:
+        content = guard_content()
+    except NoGuardError as error:
+        return _standing_in(str(error)), False
+    return _believing(content, target.arch), True
 
 
 def _has_cuda() -> bool:

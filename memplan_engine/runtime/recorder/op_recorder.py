@@ -77,9 +77,9 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
             self.inside = False
             self.ops.ended()
 
-    def _begin(self, operator: Any, origin: Origin, name: str = "") -> None:
-        """An op begins, called `name` or by its operator."""
-        self.flow.begin(self.ops.begin(name, operator, origin.stack), origin, self.stream())
+    def _begin(self, operator: Any, origin: Origin) -> None:
+        """An op begins, called by its operator."""
+        self.flow.begin(self.ops.begin("", operator, origin.stack), origin, self.stream())
         if self.kernels is not None:
             self.kernels.begin()
 
