@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from pathlib import Path
 
 import streamlit as st
 from memplan_dashboard.session import state
 
 HERE = Path(__file__).parent
+# As text: Streamlit opens an image of a file anew with every click.
+ICON = "data:image/png;base64," + b64encode((HERE / "icon.png").read_bytes()).decode()
 before = st.session_state.get("title", "memplan")
-st.set_page_config(page_title=before, page_icon=str(HERE / "icon.png"), layout="wide")
+st.set_page_config(page_title=before, page_icon=ICON, layout="wide")
 st.html(HERE / "style.css")
 # Before the navigation, which then takes the choices along into the address of another page.
 state.restore()

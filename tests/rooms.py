@@ -176,7 +176,7 @@ ROOMS: dict[str, str] = {
         "rewrites.reuse what_if "
         "what_if.suggestions formats.csv_tables formats.memplan_json fx_estimator plotting "
         "reporters reporters.allocator reporters.html memplan_dashboard.charts memplan_dashboard.plan_view "
-        "memplan_dashboard.session memplan_dashboard.widgets"
+        "memplan_dashboard.serving memplan_dashboard.session memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.run": (
         "units strategies formats.memplan_json reporters memplan_dashboard.background "

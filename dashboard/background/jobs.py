@@ -33,7 +33,7 @@ from memplan_engine.problem import Ints
 from memplan_engine.strategies import known_strategies
 from memplan_engine.strategies.base import Progress, is_anytime
 
-FIRST_SECONDS = 2.0
+FIRST_SECONDS = 1.0
 """How long an anytime strategy is waited for before its best so far is shown."""
 CANCEL_SECONDS = 1.0
 """How long a solver may take to stop when asked to; then it is killed, and its best so far counts."""
@@ -90,9 +90,8 @@ class JobSnapshot:
 class ProcessJob:
     """Work that a process of its own does, until it is done, fails or is ended; all of it is thread-safe.
 
-    `session` is whose job it is, `person` who has that session, and perhaps others; without one each session
-    is a person's. `fault` says why it failed.
-    """
+    `session` is whose job it is, `person` who has it and perhaps others; without one each session is a
+    person's. It waits at least until `not_before` on the monotonic clock. `fault` says why it failed."""
 
     WORK: ClassVar[str] = "work"
     """What it does, in a word."""
@@ -100,6 +99,7 @@ class ProcessJob:
     session: str
     _: KW_ONLY
     person: str = ""
+    not_before: float = 0.0
     state: State = State.WAITING
     fault: str = ""
     _process: subprocess.Popen[bytes] | None = None

@@ -97,7 +97,8 @@ class JobScheduler:
     def _line(self) -> list[AnyJob]:
         """Those that wait, in the order of their turns as things stand."""
         places, turns = Counter(job.person for job in self._running()), self._turns.copy()
-        waiting = [job for job in self.jobs if job.state is State.WAITING]
+        now = time.monotonic()
+        waiting = [job for job in self.jobs if job.state is State.WAITING and job.not_before <= now]
         line: list[AnyJob] = []
         while waiting:
             job = min(waiting, key=lambda job: (places[job.person], turns[job.person]))

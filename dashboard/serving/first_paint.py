@@ -4,7 +4,9 @@ it below /compare before it looks at the root, which takes two answers 404."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -12,6 +14,10 @@ if TYPE_CHECKING:
 _END_OF_HEAD = b"</head>"
 SCRIPT = '<script>window.__streamlit = { BACKEND_BASE_URL: new URL(".", location.href).href };</script>'
 """The server is where the relative addresses of the page lead, its scripts' among them."""
+
+
+asked_for: list[Callable[[str, dict[str, str]], None]] = []
+"""Who hears of each page that a browser asks for, its path and its query, before it is answered."""
 
 
 class FirstPaint:
@@ -27,6 +33,9 @@ class FirstPaint:
         if scope["type"] != "http" or scope["method"] != "GET" or not _wants_page(scope):
             await self.app(scope, receive, send)
             return
+        query = dict(parse_qsl(scope["query_string"].decode("ascii", "replace")))
+        for hear in asked_for:
+            hear(scope["path"], query)
         # What is compressed cannot be added to.
         headers = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]
         await self.app({**scope, "headers": headers}, receive, self._adding(send))

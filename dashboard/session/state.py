@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import math
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -212,10 +213,14 @@ def run_again() -> NoReturn:
 
 
 def _in_address() -> dict[str, str]:
-    """The choices that the URL holds; without a document in it, that of the command line."""
-    given = {name: st.query_params.get(name, default) for name, default in PARAMETERS.items()}
+    return choices_in(st.query_params.to_dict())
+
+
+def choices_in(query: Mapping[str, str]) -> dict[str, str]:
+    """The choices that the `query` of an address holds; without a document in it, the command line's."""
+    given = {name: query.get(name, default) for name, default in PARAMETERS.items()}
     for old, name in FORMER.items():
-        given[name] = given[name] or st.query_params.get(old, "")
+        given[name] = given[name] or query.get(old, "")
     first = documents.first_key()
     if not given["doc"] and first != documents.EXAMPLE:
         given["doc"] = first
@@ -232,7 +237,12 @@ def _walks_in_history() -> bool:
 def get(name: str) -> str:
     """The choice called `name`."""
     choices: dict[str, str] = st.session_state.choices
-    return choices[name] or (documents.first_key() if name == "doc" else "")
+    return document_in(choices) if name == "doc" else choices[name]
+
+
+def document_in(choices: Mapping[str, str]) -> str:
+    """The key of the document that `choices` ask for."""
+    return choices["doc"] or documents.first_key()
 
 
 def title(page: str) -> str:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 pytest.importorskip("streamlit")
+from memplan_dashboard.serving import first_paint
 from memplan_dashboard.serving.first_paint import SCRIPT, FirstPaint
 
 from tests.support.dashboard_page import DashboardPage
@@ -39,7 +40,9 @@ def answer_to(accept, content_type, *chunks, status=200):
         said.append(message)
 
     headers = [(b"accept", accept.encode()), (b"accept-encoding", b"gzip")]
-    scope = {"type": "http", "method": "GET", "headers": headers}
+    scope = {
+        "type": "http", "method": "GET", "headers": headers, "path": "/", "query_string": b"doc=a%20b&at=",
+    }  # fmt: skip
     asyncio.run(FirstPaint(inside, "p { margin: 0 }", "<link>")(scope, None, send))
     return dict(said[0]["headers"]), b"".join(message["body"] for message in said[1:])
 
@@ -48,6 +51,15 @@ def test_the_style_stands_at_the_end_of_the_head():
     headers, body = answer_to("text/html", b"text/html; charset=utf-8", b"<head>a</he", b"ad><body>b")
     assert body == b"<head>a<link><style>html {\np { margin: 0 }\n}</style>%b</head><body>b" % SCRIPT.encode()
     assert headers[b"content-length"] == str(len(body)).encode()
+
+
+def test_who_wants_to_hears_which_page_is_asked_for_and_of_nothing_else(monkeypatch):
+    heard = []
+    monkeypatch.setattr(first_paint, "asked_for", [lambda *asked: heard.append(asked)])
+    answer_to("*/*", b"text/html", b"<head></head>")
+    assert not heard
+    answer_to("text/html", b"text/html", b"<head></head>")
+    assert heard == [("/", {"doc": "a b"})]
 
 
 @pytest.mark.parametrize(

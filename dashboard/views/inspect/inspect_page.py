@@ -18,6 +18,7 @@ from memplan_dashboard.views.inspect.buffer_tables import show_tables
 from memplan_dashboard.views.inspect.downloads import show_downloads
 from memplan_dashboard.views.inspect.figures_row import show_figures, show_headline, show_notes
 from memplan_dashboard.views.inspect.fits import show_proof
+from memplan_dashboard.views.inspect.head_start import listen
 from memplan_dashboard.views.inspect.memory_tabs import reserved_curve
 from memplan_dashboard.views.inspect.recording_story import show_story
 from memplan_dashboard.views.inspect.suggestions import show_suggestions
@@ -217,6 +218,7 @@ def _evidence(shown: _Shown, selected: int | None) -> None:
 
 
 def _page() -> None:
+    listen()
     if why := st.session_state.pop(WHY, None):
         st.switch_page("views/replay_strategy.py", query_params={"buffer": why})
     # Each part has its place from the first: an element that another run finds at another place, as behind a

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -69,6 +70,19 @@ def course(job_scheduler, several):
         job_scheduler.tick()
         order += [each for each in running(several).split() if each not in order]
     return " ".join(order)
+
+
+def test_what_is_to_wait_for_the_picture_waits_and_holds_up_nobody(make_scheduler):
+    job_scheduler = make_scheduler(1)
+    later = submit(job_scheduler, "A1", not_before=time.monotonic() + 3600)
+    several = later | submit(job_scheduler, "B1")
+    assert running(several) == "B1"
+    several["B1"].done()
+    job_scheduler.tick()
+    assert running(several) == ""
+    several["A1"].not_before = time.monotonic()
+    job_scheduler.tick()
+    assert running(several) == "A1"
 
 
 def test_twenty_of_one_person_do_not_hold_up_anothers_first(make_scheduler):
