@@ -124,6 +124,10 @@ def test_exact_bytes_proof_certificate_and_files_are_one_row_and_the_proof_stays
     chips = page.page.locator(".st-key-figures").bounding_box()
     assert chips["height"] < 40
     for told in page.page.locator("[class*=st-key-card_] [data-testid=stCaptionContainer]").all():
+        card = told.locator("xpath=ancestor::*[contains(@class, 'st-key-card_')][1]").bounding_box()
+        words = told.locator("p").bounding_box()
+        assert words["y"] >= card["y"]
+        assert words["y"] + words["height"] <= card["y"] + card["height"] - 2
         assert told.evaluate("(box) => box.scrollWidth - box.clientWidth") <= 1
     page.page.evaluate("document.querySelector('[data-testid=stMain]').scrollTo(0, 0)")
     side = page.root.locator(".side").bounding_box()
