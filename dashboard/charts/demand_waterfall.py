@@ -12,6 +12,8 @@ from memplan_engine.reporters.diff_words import reasons
 from memplan_engine.units import format_signed
 
 MORE, FEWER, TOTAL = "#EE7733", "#4477AA", "#8A8A8A"
+BESIDE = 0.24
+"""The part of the bars' range that the bytes beside a bar take in a third of a window 1,440 pixels wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,10 @@ def figure(steps: list[Step]) -> go.Figure:
         end = step.nbytes if step.is_total else end + step.nbytes
         ends.append(end)
     low, high = min(ends), max(ends)
-    room = (high - low) or 1
+    room = BESIDE * ((high - low) or 1)
+    # What falls has its bytes on the left.
+    falls = [after for after, step in zip(ends[1:], steps, strict=True) if step.nbytes < 0]
+    left = room if low < 0 or min(falls, default=high) < low + room else 0
     chart = go.Figure(
         go.Waterfall(
             orientation="h",
@@ -64,7 +69,7 @@ def figure(steps: list[Step]) -> go.Figure:
         height=28 + 30 * len(steps),
         margin={"l": 0, "r": 8, "t": 4, "b": 4},
         xaxis={
-            "range": [low - 0.24 * room * (low < 0), high + 0.24 * room],
+            "range": [low - left, high + room],
             "showticklabels": False,
             "showgrid": False,
             "zeroline": True,

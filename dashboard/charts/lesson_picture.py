@@ -8,6 +8,8 @@ from memplan_engine.plotting.svg_figure import escape
 
 WIDTH, HEIGHT, MARGIN, FONT = 560, 200, 8, 15
 INK = ("#31333f", "#fafafa")
+LETTER = 0.62
+"""How wide a letter is for its height, over a few words of DejaVu Sans, the widest usual sans-serif."""
 TINT = 0.35
 """How strong the colours are under a name, which has to be read on all of them."""
 
@@ -23,14 +25,16 @@ def svg(replay: Replay, before: int, dark: bool) -> str:
         f'<path d="M{MARGIN} {HEIGHT - MARGIN}H{WIDTH - MARGIN}" stroke="{ink}" stroke-opacity="0.5"/>',
     ]
 
-    def box(buffer: int, low: float, high: float, style: str, text: str) -> None:
+    def box(buffer: int, low: float, high: float, style: str, text: str, asks: bool = False) -> None:
         x = MARGIN + int(problem.start[buffer]) * wide
         width = int(problem.end[buffer] - problem.start[buffer]) * wide
         top, height = HEIGHT - MARGIN - high * tall, (high - low) * tall
         size = f'width="{width - 2:.1f}" height="{height - 2:.1f}"'
         lines.append(f'<rect x="{x + 1:.1f}" y="{top + 1:.1f}" {size} {style}/>')
-        letters = min(FONT, 0.9 * height)
-        place = f'x="{x + 9:.1f}" y="{top + height / 2 + letters / 3:.1f}" font-size="{letters:.1f}"'
+        letters = min(FONT, 0.9 * height, (width - 14) / (LETTER * len(text)))
+        # A question stands at the top, above what is placed.
+        middle = top + letters if asks else top + height / 2
+        place = f'x="{x + 9:.1f}" y="{middle + letters / 3:.1f}" font-size="{letters:.1f}"'
         lines.append(f'<text {place} fill="{ink}">{escape(text)}</text>')
 
     for step in range(before):
@@ -43,7 +47,7 @@ def svg(replay: Replay, before: int, dark: bool) -> str:
         buffer = int(replay.buffer[before])
         style = f'fill="none" stroke="{ink}" stroke-dasharray="6 4"'
         told = f"{problem.names[buffer]}, {int(problem.size[buffer])} B: where?"
-        box(buffer, 0, replay.plan.arena_bytes, style, told)
+        box(buffer, 0, replay.plan.arena_bytes, style, told, asks=True)
     return "".join([*lines, "</svg>"])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import plotly.graph_objects as go
@@ -15,22 +15,26 @@ from memplan_engine.units import format_bytes
 
 MOST_POINTS = 2_000
 BASE, HEAD = "#8A8A8A", "#4477AA"
-MORE = "rgba(238, 119, 51, 0.45)"
+GREW, MORE = "#EE7733", "rgba(238, 119, 51, 0.45)"
+NEAR_STEPS, NEAR_BYTES = 0.25, 0.1
+"""The part of all steps and of the most bytes from which on two peaks have room for a name each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A peak that is pointed at: its step of the head, its bytes, and what it is called."""
+    """A peak that is pointed at: its step of the head, its bytes, what it is called, and its colour."""
 
     step: int
     nbytes: int
     label: str
+    color: str
 
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
     """From each of `steps` of the head to the next the most bytes that `base` and `head` hold; `end` is the
-    head's last step. `marks` are the head's peak, the base's, and a second one that grew."""
+    head's last step. `marks` are both peaks, one mark where they are one point, and another one that grew.
+    """
 
     steps: tuple[int, ...]
     base: tuple[int, ...]
@@ -58,14 +62,22 @@ def data(diff: Diff, found: Explanation) -> Profiles:
 
 def _marks(diff: Diff, found: Explanation) -> list[Mark]:
     head, base = diff.head_load, diff.base_load
+    at = diff.base_moment.head_step
+    before, after = format_bytes(base.peak), format_bytes(head.peak)
     marks = [
-        Mark(diff.base_moment.head_step, base.peak, f"base's peak {format_bytes(base.peak)}"),
-        Mark(head.peak_step, head.peak, f"head's peak {format_bytes(head.peak)}"),
+        Mark(at, base.peak, f"base's peak {before}", BASE),
+        Mark(head.peak_step, head.peak, f"head's peak {after}", HEAD),
     ]
+    near = abs(at - head.peak_step) < NEAR_STEPS * max(diff.head.problem.steps, 1)
+    if (at, base.peak) == (head.peak_step, head.peak):
+        marks = [Mark(at, head.peak, f"both peak at {after}", HEAD)]
+    elif near and abs(base.peak - head.peak) < NEAR_BYTES * max(base.peak, head.peak):
+        marks[0] = replace(marks[0], label="")
+        marks[1] = replace(marks[1], label=f"head's peak {after}, base's {before}")
     if found.second:
         grown = found.second.moment
         marks.append(
-            Mark(grown.head_step, grown.head_bytes, f"this grew, too: {format_bytes(grown.head_bytes)}")
+            Mark(grown.head_step, grown.head_bytes, f"this grew, too: {format_bytes(grown.head_bytes)}", GREW)
         )
     return marks
 
@@ -109,7 +121,12 @@ def _point_at(chart: go.Figure, profiles: Profiles) -> None:
         x=[mark.step + 0.5 for mark in marks],
         y=[mark.nbytes for mark in marks],
         mode="markers+text",
-        marker={"symbol": "circle-open", "size": 9, "color": [BASE, HEAD, "#EE7733"], "line": {"width": 2}},
+        marker={
+            "symbol": "circle-open",
+            "size": 9,
+            "color": [mark.color for mark in marks],
+            "line": {"width": 2},
+        },
         text=[mark.label for mark in marks],
         textposition=[f"top {'left' if 2 * mark.step > profiles.end else 'right'}" for mark in marks],
         cliponaxis=False,

@@ -1,11 +1,14 @@
-"""What an allocator held of the device over time, above what was live; what lies between was unused."""
+"""What an allocator held of the device over time, above what was live; what lies between was unused. Of a
+simulated one also which blocks were active, and the fragmentation."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import plotly.graph_objects as go
 
+from memplan_engine.allocator.simulation import AllocatorRun
 from memplan_engine.plotting.axis_ticks import byte_axis, count_axis
 from memplan_engine.recordings.cost import OverTime, thinned
 from memplan_engine.units import format_bytes
@@ -13,18 +16,22 @@ from memplan_engine.units import format_bytes
 MOST_POINTS = 2_000
 MOST_FAILURES = 20
 LIVE, RESERVED, FAILED = "#4477AA", "#EE7733", "#CC3311"
+ACTIVE, FRAGMENTATION = "#228833", "#AA3377"
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
     """From each of `steps` to the next the most `live` and `reserved` bytes; `end` is the last step;
-    `failures` are steps out of memory, the first MOST_FAILURES."""
+    `failures` are steps out of memory, the first MOST_FAILURES. Of a simulated allocator also the most
+    `active` bytes, of blocks in use, and `fragmentation`, reserved and not active; else there are none."""
 
     steps: tuple[int, ...]
     live: tuple[int, ...]
     reserved: tuple[int, ...]
     end: int
     failures: tuple[int, ...]
+    active: tuple[int, ...] = ()
+    fragmentation: tuple[int, ...] = ()
 
 
 def data(over: OverTime, most: int = MOST_POINTS) -> Curve:
@@ -33,14 +40,28 @@ def data(over: OverTime, most: int = MOST_POINTS) -> Curve:
     return Curve(steps, live, reserved, len(over.live), over.failures[:MOST_FAILURES])
 
 
+def simulated(run: AllocatorRun, most: int = MOST_POINTS) -> Curve:
+    """The curve of a simulated allocator, thinned to `most` points."""
+    failures = tuple(failure.event + 1 for failure in run.failures)
+    curve = data(OverTime(run.requested, run.reserved, failures, True), most)
+    active, fragmentation = (
+        tuple(np.maximum.reduceat(column, curve.steps).tolist()) for column in (run.active, run.fragmentation)
+    )
+    return replace(curve, active=active, fragmentation=fragmentation)
+
+
 def figure(curve: Curve) -> go.Figure:
-    """Two lines of steps, the stretch between them filled; a vertical line for each failure."""
+    """A line of steps each, the stretch below live and reserved filled; a vertical line for each failure."""
     chart = go.Figure()
     steps = (*curve.steps, curve.end)
-    for name, values, colour, dash, fill in (
-        ("live", curve.live, LIVE, "solid", "tozeroy"),
-        ("reserved", curve.reserved, RESERVED, "dash", "tonexty"),
+    for name, values, colour, dash, fill, tint in (
+        ("live", curve.live, LIVE, "solid", "tozeroy", "rgba(68, 119, 170, 0.35)"),
+        ("reserved", curve.reserved, RESERVED, "dash", "tonexty", "rgba(238, 119, 51, 0.2)"),
+        ("active", curve.active, ACTIVE, "dot", "none", None),
+        ("fragmentation", curve.fragmentation, FRAGMENTATION, "solid", "none", None),
     ):
+        if not values:
+            continue
         chart.add_scatter(
             x=steps,
             y=(*values, *values[-1:]),
@@ -48,7 +69,7 @@ def figure(curve: Curve) -> go.Figure:
             mode="lines",
             line={"shape": "hv", "color": colour, "dash": dash, "width": 2},
             fill=fill,
-            fillcolor="rgba(68, 119, 170, 0.35)" if name == "live" else "rgba(238, 119, 51, 0.2)",
+            fillcolor=tint,
             customdata=[format_bytes(value) for value in (*values, *values[-1:])],
             hovertemplate="%{customdata}",
         )

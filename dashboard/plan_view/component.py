@@ -97,8 +97,9 @@ def feed_script() -> str:
 
 @cache
 def styles() -> str:
-    """The style sheet."""
-    return "".join((FRONTEND / name).read_text("utf-8") for name in ("plan_view.css", "side.css"))
+    """The style sheets in one."""
+    files = (FRONTEND / name for name in ("plan_view.css", "side.css", "unseen.css"))
+    return "".join(file.read_text("utf-8") for file in files)
 
 
 MAX_PANELS = 4

@@ -54,8 +54,10 @@ def script() -> str:
 
 @cache
 def styles() -> str:
-    """The style sheet."""
-    return (FRONTEND / "replay_view.css").read_text("utf-8")
+    """The style sheets in one."""
+    return "".join(
+        file.read_text("utf-8") for file in (FRONTEND / "replay_view.css", PLAN_VIEW / "unseen.css")
+    )
 
 
 def replay_view(

@@ -14,12 +14,11 @@ ELEMENTS = ("BidiComponent", "Selectbox", "TextInput", "DownloadButton", "Html")
 """Those that nearly every page begins with. Tables are below the fold, and their script is a large one."""
 
 
-def preloads(static: Path) -> str:
-    """Links that have a browser load the scripts of ELEMENTS together with the page's own; `static` is
+def preloads(static: Path, page: str) -> str:
+    """Links that have a browser load the scripts of ELEMENTS together with those of `page`; `static` is
     Streamlit's folder. "" where this Streamlit has another way of naming its scripts."""
     try:
         manifest: dict[str, Any] = json.loads((static / "manifest.json").read_text(encoding="utf-8"))
-        page = (static / "index.html").read_text(encoding="utf-8")
         missing = [file for file in _files(manifest) if file not in page]
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return ""

@@ -117,7 +117,7 @@ def main() -> None:
     middleware = [door, Middleware(PageLimits), uploads]
     if style.exists():
         text = style.read_text(encoding="utf-8")
-        middleware.append(Middleware(FirstPaint, style=text, links=preloads(static)))
+        middleware.append(Middleware(FirstPaint, style=text, links=preloads(static, page)))
     App(arguments.app, middleware=middleware).run(config={**OPTIONS, "server.port": arguments.port})
 
 

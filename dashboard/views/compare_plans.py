@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 import pandas as pd
 import streamlit as st
@@ -53,11 +53,13 @@ def _notes(plans: list[Plan]) -> None:
         st.caption(plain(" · ".join([*notes, "Inspect searches on"])))
 
 
-def _say(plans: list[Plan]) -> None:
-    """Who wins, by how much, and what is the same for all."""
+def _say(plans: list[Plan], said: Container[str] = ()) -> list[str]:
+    """Who wins, by how much, and what is the same for all, but for what was `said` before; gives what is."""
     verdict, *told = map(sentence_case, comparison_words(plans))
     st.markdown(f"#### {plain(verdict)}")
-    st.caption(plain(" ".join(told)))
+    if more := [sentence for sentence in told if sentence not in said]:
+        st.caption(plain(" ".join(more)))
+    return told
 
 
 def _table(several: list[PlanFacts]) -> None:
@@ -113,7 +115,7 @@ def _plan_all(document: Document, names: Iterable[str]) -> list[PlanFacts]:
     return with_best_bound(several)
 
 
-def _show_all(document: Document, chosen: list[PlanFacts]) -> None:
+def _show_all(document: Document, chosen: list[PlanFacts], said: Container[str]) -> None:
     st.subheader("All strategies")
     count = len(document.problem)
     if count > MANY_BUFFERS and not st.toggle(f"Plan {count:,} buffers with all strategies"):
@@ -125,7 +127,7 @@ def _show_all(document: Document, chosen: list[PlanFacts]) -> None:
     everything = _plan_all(document, shown)
     if not everything:
         return
-    _say([facts.plan for facts in everything])
+    _say([facts.plan for facts in everything], said)
     with st.container(key="halves_all"):
         left, right = st.columns([1.75, 1], gap="medium")
     with left:
@@ -155,10 +157,11 @@ def _page() -> None:
     if len(names) < 2:
         st.info("Pick two to four strategies to compare side by side.")
     chosen = _plan_all(document, names)
+    said: list[str] = []
     if chosen:
-        _say([facts.plan for facts in chosen])
+        said = _say([facts.plan for facts in chosen])
         _panels(document, chosen, colour, capacity)
-    _show_all(document, chosen)
+    _show_all(document, chosen, said)
 
 
 _page()

@@ -60,7 +60,7 @@ def _counts(document: Document) -> None:
             ("ops", f"{len(graph.ops):,}"),
             ("tensors", f"{len(graph.tensors):,}"),
             ("storages", f"{len(graph.storages):,}"),
-            ("constants", format_bytes(storage_bytes(graph, Role.CONSTANT))),
+            ("weights", format_bytes(storage_bytes(graph, Role.CONSTANT))),
         ]
         if graph.symbols:
             figures.append(("symbols", ", ".join(plain(symbol.name) for symbol in graph.symbols)))

@@ -132,8 +132,9 @@ def pick_colouring(document: Document) -> str:
     return current
 
 
-def pick_capacity() -> int | None:
-    """A capacity in bytes, typed as 24GiB or 512KiB; None when there is none."""
+def pick_capacity(key: str = "capacity_widget") -> int | None:
+    """A capacity in bytes, typed as 24GiB or 512KiB; None when there is none. A page's second field has a
+    `key` of its own."""
     mebibytes = parse_mebibytes(state.get("capacity"))
     capacity = None if mebibytes is None else round(mebibytes * 2**20)
     typed, fault = st.session_state.get(FAULT, ("", "")) if capacity is None else ("", "")
@@ -141,9 +142,9 @@ def pick_capacity() -> int | None:
         "Fits in",
         placeholder="24GiB",
         max_chars=40,
-        help="A capacity, as 24GiB, 512KiB, 100MB (10^8) or bytes: drawn as a dotted line, and held against "
-        "the plan.",
-        **bound("capacity_widget", typed or bytes_text(capacity), _take_capacity),
+        help="A capacity, such as 24GiB, 512KiB, 100MB (10^8) or a number of bytes: drawn as a dotted line, "
+        "and compared with the plan.",
+        **bound(key, typed or bytes_text(capacity), _take_capacity),
     )
     if fault:
         show_error(fault)

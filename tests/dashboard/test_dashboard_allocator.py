@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
-from memplan_dashboard.charts import segment_bars
+from memplan_dashboard.charts import reserved_over_time, segment_bars
 from memplan_dashboard.session import uploads
 from memplan_dashboard.views.inspect.allocator_tab import NO_DEVICE
 
+from memplan_engine.accelerators.presets import accelerator
+from memplan_engine.allocator.answers import three_answers
 from memplan_engine.allocator.segments import segments_at
 from memplan_engine.allocator.simulation import simulate_allocator
 from memplan_engine.files import load_recording
 from memplan_engine.formats.memplan_json.observation_file import observation_bytes
+from memplan_engine.reporters.allocator.answer_tables import settings_columns
+from memplan_engine.units import format_signed
 from tests import ROOT
 from tests.allocator.test_answers import observed_step
 from tests.support.apptest import open_app
@@ -88,6 +94,41 @@ def test_segments_are_drawn_with_what_lies_in_them():
     first = bars.segments[0]
     mine = [(base, x) for base, x, y in zip(used.base, used.x, used.y, strict=True) if y == "1"]
     assert sorted(mine) == [(block.offset, block.nbytes) for block in first.blocks]
+
+
+def test_live_active_reserved_and_fragmentation_are_drawn_over_time():
+    (found,) = load_recording(EXAMPLE).recordings
+    run = simulate_allocator(found)
+    traces = {
+        trace.name: trace for trace in reserved_over_time.figure(reserved_over_time.simulated(run)).data
+    }
+    assert list(traces) == ["live", "reserved", "active", "fragmentation"]
+    columns = {"live": run.requested, "reserved": run.reserved, "active": run.active}
+    columns["fragmentation"] = run.reserved - run.active
+    steps = traces["live"].x
+    assert len(steps) <= reserved_over_time.MOST_POINTS + 1
+    for name, column in columns.items():
+        most = [max(column[begin:end]) for begin, end in itertools.pairwise(steps)]
+        assert list(traces[name].y) == [*most, most[-1]], name
+
+
+def test_the_page_and_the_command_line_have_the_same_columns():
+    answers = three_answers(load_recording(EXAMPLE).recordings[0], gpu=accelerator("h100-80"))
+    columns = settings_columns(answers)
+    app = opened(gpu="h100-80")
+    (table,) = [each.value for each in app.dataframe if list(each.value.columns) == list(columns)]
+    assert table.to_dict("list") == columns
+    assert (columns["change"][0], columns["bytes"][0]) == ("", answers.chosen.run.peak_reserved)
+    assert all(
+        change == format_signed(nbytes - columns["bytes"][0])
+        for change, nbytes in zip(columns["change"][1:], columns["bytes"][1:], strict=True)
+    )
+
+
+def test_an_out_of_memory_leads_on_to_the_settings():
+    app = open_app(doc="example:cuda_snapshot")
+    app.button(key="try_settings").click().run()
+    assert metrics(app)["Reserved"] == "1.42 GiB"
 
 
 def test_graphs_that_nobody_recorded_have_no_such_tab():

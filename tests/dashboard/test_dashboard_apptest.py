@@ -94,7 +94,7 @@ def test_the_capacity_is_typed_as_bytes_are_written():
 
     assert type_in("1294534770688") == ("1294534770688", "1234564.5625")
     assert type_in("50 MiB") == ("50 MiB", "50")
-    assert "Does not fit, 1 MiB over the capacity" in chips_of(app)
+    assert "Does not fit, 1 MiB over" in chips_of(app)
     assert type_in("many") == ("many", "")
     assert ["found 'many', expected" in each.value for each in app.error] == [True]
     assert type_in("") == ("", "")
@@ -291,6 +291,10 @@ def test_compare_says_first_who_wins_by_how_much_and_proved():
     assert "Next: linear_scan +6 MiB (+11.8 %)." in below
     assert "Reuse saves 96.9 % (1.63 GiB without reuse)." in below
     assert "48 KiB of temporaries outside the arena." in below
+    # What is the same for all strategies has been said.
+    again = app.caption[1].value.replace("\\", "")
+    assert again.startswith("Next: greedy_by_lifetime")
+    assert "Reuse saves" not in again
 
 
 def test_what_all_strategies_agree_on_has_no_column_and_no_bar_is_cut():

@@ -143,6 +143,26 @@ def test_both_profiles_are_in_one_chart_with_their_peaks():
     assert tuple(rings.text) == ("base's peak 600 B", "head's peak 730 B")
 
 
+def test_peaks_that_are_one_point_or_near_have_one_name():
+    names = {}
+    for head in (BASE, "id,lower,upper,size\na,0,2,104\nb,1,3,100\n"):
+        base = "id,lower,upper,size\na,0,2,100\nb,1,3,100\n"
+        found = compared(base, base if head == BASE else head)
+        marks = profiles_overlaid.data(found.diff, found.explanation).marks
+        names[head == BASE] = [(mark.step, mark.nbytes, mark.label) for mark in marks]
+    assert names[True] == [(1, 200, "both peak at 200 B")]
+    assert names[False] == [(1, 200, ""), (1, 204, "head's peak 204 B, base's 200 B")]
+
+
+def test_a_bar_that_falls_to_the_axis_has_room_for_its_bytes():
+    bar = demand_waterfall.Step
+    steps = [bar("new tensors", 10), bar("shorter lifetimes", -10), bar("Δ demand", 0, True)]
+    low, _ = demand_waterfall.figure(steps).layout.xaxis.range
+    assert low < -2
+    rises, _ = demand_waterfall.figure([bar("new tensors", 10)]).layout.xaxis.range
+    assert rises == 0
+
+
 def test_buffers_are_called_by_their_module_first():
     sides = [state.load_either(f"example:diff_batch_{side}") for side in state.SIDES]
     found = compare_facts(*(make_facts(each, make_plan(each.problem, "greedy_by_size")) for each in sides))

@@ -18,7 +18,7 @@ def test_the_plan_that_is_shown_can_be_downloaded(dashboard_url, open_page):
     shown = DashboardPage(open_page(f"{dashboard_url}/?doc=example:teaching_best_fit&strategy=naive"))
     shown.settled()
     found = {}
-    for label in ("Download report", "SVG", "PNG"):
+    for label in ("Report, HTML", "SVG", "PNG"):
         with shown.page.expect_download() as download:
             shown.page.get_by_role("button", name=label).click()
         found[download.value.suggested_filename] = Path(download.value.path()).read_bytes()

@@ -255,7 +255,10 @@ def test_a_file_that_is_no_run_is_told_so_beside_the_control(name, content, foun
     app = upload(upload(open_app("run"), RUN), content, name)
     (told,) = texts(app.error)
     assert told.startswith(found)
-    assert "Only a run or an observation in JSON is taken here. What was open before stays below." in told
+    assert (
+        "Only a run or an observation in JSON can be opened here. What was open before is still shown below."
+        in told
+    )
     assert figure(app, "Predicted peak") == "8 KiB"
     assert list(uploads.listed("run").values()) == ["run.json"]
 

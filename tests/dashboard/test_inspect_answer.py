@@ -45,7 +45,7 @@ def test_suggestions_may_have_the_same_title(name):
 
 def test_what_another_visit_applied_is_taken_back_whole():
     app = advised(open_app(doc="example:gpt2", in_place="1", what_if="resize:addmm=1024"))
-    assert "Not as the graph stands" in "".join(each.value for each in app.caption)
+    assert "Options or changes are applied" in "".join(each.value for each in app.caption)
     widget(app.button, "Undo all").click()
     app = advised(check(app.run()))
     assert not {"in_place", "what_if"} & set(address(app))
@@ -58,7 +58,7 @@ def sentence(app):
 
 def test_a_suggestion_is_applied_kept_in_the_address_and_undone():
     app = advised(open_app(doc="example:gpt2", capacity="40"))
-    assert "Does not fit, 11 MiB over the capacity" in chips_of(app)
+    assert "Does not fit, 11 MiB over" in chips_of(app)
     in_place = make_plan(prepare(load(GPT2), Preparation(in_place=True)))
     saved = 51 * 2**20 - in_place.arena_bytes
     saves = f":green[**−{format_bytes(saved)}**] Write 98 results in place"

@@ -38,7 +38,7 @@ from memplan_engine.reporters.diff_words import (
 from memplan_engine.units import format_bytes, format_percent, format_signed
 
 DEMAND = "Peak live bytes: no planner can need less. When this grows, the model has changed."
-PACKING = "The arena minus that. When this grows, the planner packs less well."
+PACKING = "The arena minus the peak live bytes. When this grows, the planner packs less tightly."
 
 
 def show_headline(comparison: Comparison) -> None:

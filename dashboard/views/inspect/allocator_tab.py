@@ -1,11 +1,11 @@
-"""What PyTorch's caching allocator would reserve: three answers, its segments, and what other settings
-change."""
+"""What PyTorch's caching allocator would reserve: three answers, each step, its segments, and what other
+settings change."""
 
 from __future__ import annotations
 
 import pandas as pd
 import streamlit as st
-from memplan_dashboard.charts import segment_bars
+from memplan_dashboard.charts import reserved_over_time, segment_bars
 from memplan_dashboard.session import documents, state
 from memplan_dashboard.session.documents import Document
 from memplan_dashboard.session.messages import errors_shown, plain
@@ -19,10 +19,12 @@ from memplan_engine.allocator.answers import Answers, Fit, three_answers
 from memplan_engine.allocator.segments import segments_at
 from memplan_engine.allocator.settings import parse_settings
 from memplan_engine.formats.memplan_json.observation_file import load_observation
-from memplan_engine.reporters.allocator.answer_tables import basis, message_of
-from memplan_engine.units import count_of, format_bytes, format_signed, parse_bytes
+from memplan_engine.reporters.allocator.answer_tables import basis, message_of, settings_columns
+from memplan_engine.units import count_of, format_bytes, parse_bytes
 
 NO_DEVICE = "no device"
+ALLOCATOR = "Allocator"
+"""The name of the tab."""
 
 
 def is_simulated(document: Document) -> bool:
@@ -44,7 +46,7 @@ def show_allocator(document: Document) -> None:
         st.text_input(
             "PYTORCH_CUDA_ALLOC_CONF",
             placeholder="expandable_segments:True",
-            help="Settings of the allocator, as the environment variable has them; empty: torch's defaults.",
+            help="Allocator settings, as in the environment variable; leave it empty for PyTorch's defaults.",
             **chooses("settings", state.get("settings")),
         )
     with columns[1]:
@@ -54,14 +56,14 @@ def show_allocator(document: Document) -> None:
         st.selectbox(
             "Device",
             names,
-            help="Does it fit? Usable bytes as error messages of PyTorch on that device print them.",
+            help="Does it fit? Its usable bytes, as PyTorch's error messages report them.",
             **chooses("gpu", current, text=lambda name: "" if name == NO_DEVICE else name),
         )
     with columns[2]:
         st.text_input(
             "Headroom",
             placeholder="0",
-            help="What is to stay free on the device, as 2GiB.",
+            help="How much has to stay free, such as 2GiB.",
             **chooses("headroom", state.get("headroom")),
         )
     with errors_shown():
@@ -100,6 +102,8 @@ def _show_answers(answers: Answers) -> None:
         total = " to ".join(map(format_bytes, chosen.total))
         columns[2].metric("Device total", total, f"of {format_bytes(device.total_bytes)}", **QUIET)
         _show_verdict(answers)
+    curve = reserved_over_time.figure(reserved_over_time.simulated(run))
+    st.plotly_chart(curve, key="allocator_over_time", config={"displayModeBar": False})
     step = int(run.reserved.argmax())
     segments = segments_at(run, step)
     bars = segment_bars.data(segments, run.recording.stacks)
@@ -112,7 +116,7 @@ def _show_answers(answers: Answers) -> None:
         )
     )
     st.plotly_chart(segment_bars.figure(bars), key="segment_bars", config={"displayModeBar": False})
-    show_table(_what_if(answers), whole("bytes"), key="allocator_what_if")
+    show_table(pd.DataFrame(settings_columns(answers)), whole("bytes"), key="allocator_what_if")
     for note in answers.notes:
         st.caption(plain(note))
 
@@ -123,7 +127,7 @@ def _show_verdict(answers: Answers) -> None:
     device, run = chosen.device, chosen.on_device
     if device is None or run is None or chosen.fit is None:
         return
-    beside = f"{format_bytes(device.least_overhead)} to {format_bytes(device.most_overhead)} held beside"
+    beside = f"{format_bytes(device.least_overhead)} to {format_bytes(device.most_overhead)} held outside it"
     told = plain(f"{device.name}: {chosen.fit}, with {beside}; {basis(run)}")
     if chosen.fit is Fit.DOES_NOT_FIT:
         st.error(told)
@@ -135,18 +139,3 @@ def _show_verdict(answers: Answers) -> None:
     if suggested is not None:
         st.caption("Settings that fit:")
         st.code(f'PYTORCH_CUDA_ALLOC_CONF="{suggested.settings}"', language=None)
-
-
-def _what_if(answers: Answers) -> pd.DataFrame:
-    base = answers.chosen.run.peak_reserved
-    every = (answers.chosen, *answers.others)
-    table = {
-        "settings": [each.settings.words for each in every],
-        "reserved": [format_bytes(each.run.peak_reserved) for each in every],
-        "bytes": [each.run.peak_reserved for each in every],
-        "change": [format_signed(each.run.peak_reserved - base) for each in every],
-        "basis": [basis(each.run) for each in every],
-    }
-    if answers.chosen.device is not None:
-        table["fit"] = [str(each.fit) for each in every]
-    return pd.DataFrame(table)

@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 from memplan_dashboard.session.messages import plain
 from memplan_dashboard.session.plan_facts import PlanFacts
-from memplan_dashboard.views.inspect.allocator_tab import is_simulated, show_allocator
+from memplan_dashboard.views.inspect.allocator_tab import ALLOCATOR, is_simulated, show_allocator
 from memplan_dashboard.views.inspect.graph_tabs import show_reuse, show_sizes, show_values
 from memplan_dashboard.views.inspect.memory_tabs import is_recorded, show_layout, show_objects, show_reserved
 from memplan_dashboard.views.inspect.training_tab import show_training
@@ -47,7 +47,7 @@ def show_tables(
     if is_recorded(facts.document):
         parts["Reserved"] = lambda: show_reserved(facts.document)
     if is_simulated(facts.document):
-        parts["Allocator"] = lambda: show_allocator(facts.document)
+        parts[ALLOCATOR] = lambda: show_allocator(facts.document)
     if facts.plan.objects is not None:
         parts["Shared objects"] = lambda: show_objects(facts.plan)
     if graph is not None:

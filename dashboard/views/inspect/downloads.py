@@ -6,9 +6,7 @@ import re
 from collections.abc import Callable
 
 import streamlit as st
-from memplan_dashboard.session.messages import plain
 from memplan_dashboard.session.plan_facts import PlanFacts
-from memplan_dashboard.views.inspect.figures_row import verdict
 
 from memplan_engine import FigureStyle, ReportNotes
 from memplan_engine.analysis.peak_tree import peak_tree
@@ -21,8 +19,7 @@ from memplan_engine.reporters.peak_report import tree_csv
 
 
 def show_downloads(facts: PlanFacts, colour: str) -> None:
-    """The exact arena, what is known of it, and a button for each file; figures in the colouring that is
-    shown."""
+    """A button for each file; figures in the colouring that is shown."""
     plan, peak, style = facts.plan, facts.peak, FigureStyle(colour_by=colour)
     notes = ReportNotes(file=facts.document.label)
     name = f"{_file_name(plan.problem.name)}_{plan.strategy}"
@@ -31,7 +28,7 @@ def show_downloads(facts: PlanFacts, colour: str) -> None:
             "Offsets, CSV",
             f"{name}.csv",
             "text/csv",
-            "Every buffer with its lifetime, size and offset, as MiniMalloc's solutions have them.",
+            "Every buffer with its lifetime, size and offset, in the format of MiniMalloc's solutions.",
             lambda: to_csv(plan),
         ),
         (
@@ -49,7 +46,7 @@ def show_downloads(facts: PlanFacts, colour: str) -> None:
             lambda: tree_csv(peak_tree(peak, plan.problem)).encode(),
         ),
         (
-            "Download report",
+            "Report, HTML",
             f"{name}.html",
             "text/html",
             "One page that opens offline: chart and tables. `memplan report` compares strategies, too.",
@@ -58,20 +55,17 @@ def show_downloads(facts: PlanFacts, colour: str) -> None:
         ("SVG", f"{name}.svg", "image/svg+xml", "The chart.", lambda: to_svg(plan, style).encode()),
         ("PNG", f"{name}.png", "image/png", "The chart.", lambda: to_png(plan, style)),
     )
-    with st.container(key="downloads", horizontal=True, vertical_alignment="center", gap="small"):
-        exactly = f"Arena {plan.arena_bytes:,} B · {verdict(facts)}"
-        st.caption(plain(exactly), width="stretch")
-        for label, file, kind, told, make in given:
-            st.download_button(
-                label,
-                make,
-                file,
-                kind,
-                icon=":material/download:",
-                type="tertiary",
-                on_click="ignore",
-                help=told,
-            )
+    for label, file, kind, told, make in given:
+        st.download_button(
+            label,
+            make,
+            file,
+            kind,
+            icon=":material/download:",
+            type="tertiary",
+            on_click="ignore",
+            help=told,
+        )
 
 
 def _file_name(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 import streamlit as st
@@ -50,9 +49,9 @@ def show_headline(facts: PlanFacts, step: int | None = None) -> None:
         st.subheader(plain(subject + colon.rstrip()) + made_of, anchor=False)
 
 
-def show_figures(facts: PlanFacts, capacity: int | None, prove: Callable[[], None]) -> None:
+def show_figures(facts: PlanFacts, capacity: int | None) -> None:
     """The verdict on a plan, its figures and the capacity, a chip each, with the exact bytes and what stands
-    behind them when it is pointed at; `prove` shows what proves the capacity, when it is asked for."""
+    behind them when it is pointed at."""
     plan = facts.plan
     with st.container(key="figures", horizontal=True, vertical_alignment="center", gap="small"):
         if not facts.report.valid:
@@ -65,16 +64,12 @@ def show_figures(facts: PlanFacts, capacity: int | None, prove: Callable[[], Non
         if capacity:
             words, tone, why = CAPACITY[verdict_of(plan, capacity)]
             room = capacity - plan.arena_bytes
-            spare = f"{format_bytes(abs(room))} {'to spare' if room >= 0 else 'over the capacity'}"
+            spare = f"{format_bytes(abs(room))} {'to spare' if room >= 0 else 'over'}"
             st.badge(f"{words}, {spare}", color=tone, help=why)
-            proof = st.popover("Prove it", type="tertiary", key="proof", on_change="rerun")
-            if proof.open:
-                with proof:
-                    prove()
         ties = tied_peaks(plan.problem)
         if len(ties) > 1:
             where = ", ".join(f"{tie.module or 'step'} {tie.step:,}".strip() for tie in ties[:MOST_TIES])
-            told = f"One of them alone changes nothing. First steps: {where}"
+            told = f"Shrinking one of them alone saves nothing. Steps: {where}"
             st.badge(f"{len(ties)} places reach the same peak", color="blue", help=plain(told))
         if device := on_device(plan.problem):
             parts = " · ".join(f"{name} {format_bytes(nbytes)}" for name, nbytes in device.items())
@@ -94,6 +89,11 @@ def verdict(facts: PlanFacts) -> str:
     if plan.optimal:
         return f"Optimal for {optimal_for(plan.problem)}"
     return f"Not proved optimal, {over_bound(plan)}"
+
+
+def show_exactly(facts: PlanFacts) -> None:
+    """The exact arena and what is known of it."""
+    st.caption(plain(f"Arena {facts.plan.arena_bytes:,} B · {verdict(facts)}"), width="stretch")
 
 
 def show_notes(facts: PlanFacts) -> None:

@@ -9,6 +9,7 @@ from memplan_dashboard.session import scenarios
 from memplan_dashboard.session.messages import plain
 from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.session.scenarios import ScenarioView
+from memplan_dashboard.widgets import controls
 from memplan_dashboard.widgets.tables import SHARE, WHOLE, named
 
 from memplan_engine import FitReport, Suggestion, Verdict
@@ -26,7 +27,18 @@ from memplan_engine.what_if.suggestions.cover import Shortage
 MOST_MEMBERS = 500
 
 
-def show_proof(view: ScenarioView, facts: PlanFacts, capacity: int) -> None:
+def show_proof(view: ScenarioView, facts: PlanFacts, capacity: int | None) -> None:
+    """The question whether `capacity` bytes are enough; the field and the answer when it is opened."""
+    # The same words for every capacity: one with another label is another popover to Streamlit, and closed.
+    proof = st.popover("Fits in …? Prove it", type="tertiary", key="proof", on_change="rerun")
+    if proof.open:
+        with proof:
+            controls.pick_capacity("capacity_to_prove")
+            if capacity:
+                _answer(view, facts, capacity)
+
+
+def _answer(view: ScenarioView, facts: PlanFacts, capacity: int) -> None:
     """Whether the plan of `facts` fits `capacity` bytes, what proves it, and what would make it fit."""
     fit = scenarios.fit_of(facts.plan, capacity)
     verdict = fit.decision.verdict

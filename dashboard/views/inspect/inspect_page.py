@@ -16,7 +16,12 @@ from memplan_dashboard.session.searches import Search
 from memplan_dashboard.views.inspect.buffer_filter import MOST_PATTERN, misses, pattern_of, typed_of
 from memplan_dashboard.views.inspect.buffer_tables import show_tables
 from memplan_dashboard.views.inspect.downloads import show_downloads
-from memplan_dashboard.views.inspect.figures_row import show_figures, show_headline, show_notes
+from memplan_dashboard.views.inspect.figures_row import (
+    show_exactly,
+    show_figures,
+    show_headline,
+    show_notes,
+)
 from memplan_dashboard.views.inspect.fits import show_proof
 from memplan_dashboard.views.inspect.head_start import listen
 from memplan_dashboard.views.inspect.memory_tabs import reserved_curve
@@ -189,7 +194,7 @@ def _answer() -> _Shown | None:
     show_story(view.original, facts)
     if len(facts.plan.problem):
         show_headline(facts, controls.marked_steps(facts.plan.problem)[0])
-    show_figures(facts, capacity, lambda: show_proof(view, facts, capacity or 0))
+    show_figures(facts, capacity)
     if len(facts.plan.problem):
         show_suggestions(view, strategy, capacity)
     if search is not None:
@@ -204,8 +209,11 @@ def _answer() -> _Shown | None:
 def _evidence(shown: _Shown, selected: int | None) -> None:
     """What stands behind the figures, what there is to take away, and the tables."""
     facts = shown.facts
+    with st.container(key="to_take", horizontal=True, vertical_alignment="center", gap="small"):
+        show_exactly(facts)
+        show_proof(shown.view, facts, shown.capacity)
+        show_downloads(facts, shown.colour)
     show_notes(facts)
-    show_downloads(facts, shown.colour)
     if selected is not None and not has_panes(facts.plan.problem):
         with st.container(border=True, key="details"):
             st.markdown("**Selected buffer**")

@@ -32,7 +32,7 @@ def show_layout(facts: PlanFacts) -> None:
         st.caption(
             plain(
                 f"On the device at most {format_bytes(memory.peak_bytes)} at one step, with what the caller "
-                "brings. Not counted: what an eager run or its allocator holds beside that."
+                "passes in. Not counted: what else an eager run or its allocator holds."
             )
         )
         chart = phase_areas.figure(device_areas(memory))
@@ -130,7 +130,7 @@ def show_reserved(document: Document) -> None:
     with errors_shown():
         over = over_time_of(document)
         if not over.knows_reserved:
-            st.info("This file does not say what was reserved of the device, only what was in use.")
+            st.info("This file records only what was in use, not what was reserved on the device.")
             return
         chart = reserved_over_time.figure(reserved_over_time.data(over))
         st.plotly_chart(chart, key="reserved_over_time", config={"displayModeBar": False})

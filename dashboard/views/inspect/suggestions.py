@@ -12,6 +12,7 @@ from memplan_dashboard.session.advising import Advising, advising_of
 from memplan_dashboard.session.messages import plain
 from memplan_dashboard.session.plan_facts import MOST_AT_ONCE
 from memplan_dashboard.session.scenarios import ScenarioView
+from memplan_dashboard.views.inspect.allocator_tab import ALLOCATOR, is_simulated
 
 from memplan_engine.advice.values import CodeChange, Suggestion
 from memplan_engine.units import format_bytes
@@ -60,7 +61,29 @@ def _cards(advising: Advising, view: ScenarioView, looks: Iterator[int] | None) 
             st.caption("Looking for what would save memory …")
         else:
             why = advising.advice.why_none if advising.advice else advising.fault
-            st.caption(plain(f"No suggestion. {why}"))
+            _none(why, view)
+
+
+def _none(why: str, view: ScenarioView) -> None:
+    """Why there are no cards, and who knows more."""
+    told = f"No suggestion. {why}"
+    if view.document.graph is None and not is_simulated(view.original):
+        told += " Prove it, below the chart, finds the smallest changes that make it fit a capacity."
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption(plain(told), width="content")
+        if is_simulated(view.original):
+            st.button(
+                "Try allocator settings",
+                key="try_settings",
+                type="tertiary",
+                help="What PyTorch's allocator would reserve with other settings: tab Allocator, below.",
+                on_click=_open_allocator,
+            )
+
+
+def _open_allocator() -> None:
+    state.choose(tab=ALLOCATOR)
+    st.session_state[CHANGED_NOW] = True
 
 
 def _card(place: int, suggestion: Suggestion, view: ScenarioView) -> None:
@@ -120,7 +143,7 @@ def _undo() -> None:
         told, label = f"Applied: {title}", "Undo"
     elif before := {name: plain for name, plain in PLAIN.items() if now[name] != plain}:
         # Another visit applied it: the address has only what it came to.
-        told, label = "Not as the graph stands: options or changes are applied", "Undo all"
+        told, label = "Options or changes are applied to this graph", "Undo all"
     else:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="applied"):

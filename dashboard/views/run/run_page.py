@@ -35,7 +35,7 @@ OWN = (
 )
 
 EVERY_SECONDS = 0.5
-TAKEN = "Only a run or an observation in JSON is taken here. What was open before stays below."
+TAKEN = "Only a run or an observation in JSON can be opened here. What was open before is still shown below."
 
 
 def _pick_strategy(current: str) -> None:

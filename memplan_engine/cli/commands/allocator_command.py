@@ -50,7 +50,7 @@ def allocator(
     capacity: Annotated[
         str | None, typer.Option(help="Memory of the device, as 24GiB, in place of the preset's.")
     ] = None,
-    headroom: Annotated[str, typer.Option(help="What is to stay free on the device, as 2GiB.")] = "0",
+    headroom: Annotated[str, typer.Option(help="How much has to stay free, such as 2GiB.")] = "0",
     communicators: Annotated[int, typer.Option(min=0, help="NCCL communicators of the process.")] = 0,
     index: Annotated[
         int | None,

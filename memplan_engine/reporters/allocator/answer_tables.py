@@ -159,19 +159,26 @@ def _verdict(answer: SettingsAnswer) -> str:
     return f"{fit}{again}"
 
 
-def _what_if(answers: Answers) -> Table:
-    """The settings that were tried beside the chosen ones, with the difference that each makes."""
-    has_device = answers.chosen.device is not None
-    columns = ("settings", *numbers("reserved", "change"), "basis", *(("fit",) if has_device else ()))
+def settings_columns(answers: Answers) -> dict[str, list[Any]]:
+    """The chosen settings and below them what else was tried, with the difference that it makes: a list for
+    each column, exact `bytes` among them, `fit` where there is a device."""
+    every = (answers.chosen, *answers.others)
     base = answers.chosen.run.peak_reserved
-    rows = []
-    for each in (answers.chosen, *answers.others):
-        reserved = each.run.peak_reserved
-        row = (
-            each.settings.words,
-            format_bytes(reserved),
-            "" if each is answers.chosen else format_signed(reserved - base),
-            basis(each.run),
-        )
-        rows.append((*row, str(each.fit)) if has_device else row)
-    return make_table(columns, rows, "what if")
+    changes = [format_signed(each.run.peak_reserved - base) for each in answers.others]
+    columns: dict[str, list[Any]] = {
+        "settings": [each.settings.words for each in every],
+        "reserved": [format_bytes(each.run.peak_reserved) for each in every],
+        "bytes": [each.run.peak_reserved for each in every],
+        "change": ["", *changes],
+        "basis": [basis(each.run) for each in every],
+    }
+    if answers.chosen.device is not None:
+        columns["fit"] = [str(each.fit) for each in every]
+    return columns
+
+
+def _what_if(answers: Answers) -> Table:
+    columns = {name: column for name, column in settings_columns(answers).items() if name != "bytes"}
+    right = dict(zip(("reserved", "change"), numbers("reserved", "change"), strict=True))
+    rows = list(zip(*columns.values(), strict=True))
+    return make_table([right.get(name, name) for name in columns], rows, "what if")

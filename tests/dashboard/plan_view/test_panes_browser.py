@@ -92,8 +92,8 @@ def test_all_of_the_answer_is_above_the_fold_and_panes_stack_where_it_is_narrow(
     assert (shape["y"], shape["x"] < size["x"]) == (size["y"], True)
     holder = page.details.locator(".ops dt").get_by_text("held longest by").bounding_box()
     assert holder["y"] + holder["height"] <= box["y"] + box["height"]
-    notes = page.page.get_by_text("planner: largest first").bounding_box()
-    assert 0 < notes["y"] - (box["y"] + box["height"]) < 30
+    row = page.page.locator(".st-key-to_take").bounding_box()
+    assert 0 < row["y"] - (box["y"] + box["height"]) < 30
     page.page.set_viewport_size({"width": 800, "height": 1000})
     page.eventually(
         lambda: (
@@ -102,6 +102,54 @@ def test_all_of_the_answer_is_above_the_fold_and_panes_stack_where_it_is_narrow(
         ),
         True,
     )
+
+
+def test_exact_bytes_proof_certificate_and_files_are_one_row_and_the_proof_stays_open(page):
+    row = page.page.locator(".st-key-to_take")
+    row.get_by_text("Arena 53,477,376 B · Optimal for the graph's storages").wait_for()
+    asks = row.get_by_role("button", name="Fits in …? Prove it")
+    files = [row.get_by_role("button", name=name) for name in ("Offsets, CSV", "Plan, JSON", "Peak, CSV")]
+    middles = [box["y"] + box["height"] / 2 for box in (each.bounding_box() for each in (asks, *files))]
+    assert max(middles) - min(middles) < 2
+    asks.click()
+    proof = page.page.get_by_test_id("stPopoverBody")
+    field = proof.get_by_role("textbox", name="Fits in")
+    field.fill("40MiB")
+    field.press("Enter")
+    proof.get_by_text("the arena does not fit into 40 MiB (41,943,040 B), proved").wait_for()
+    assert page.address["capacity"] == "40"
+    page.page.get_by_text("Does not fit, 11 MiB over").first.wait_for()
+    # With a capacity, too, the chips are one row, no card hides that it fits, and all is above the fold.
+    page.page.keyboard.press("Escape")
+    chips = page.page.locator(".st-key-figures").bounding_box()
+    assert chips["height"] < 40
+    for told in page.page.locator("[class*=st-key-card_] [data-testid=stCaptionContainer]").all():
+        card = told.locator("xpath=ancestor::*[contains(@class, 'st-key-card_')][1]").bounding_box()
+        words = told.locator("p").bounding_box()
+        assert words["y"] >= card["y"]
+        assert words["y"] + words["height"] <= card["y"] + card["height"] - 2
+        assert told.evaluate("(box) => box.scrollWidth - box.clientWidth") <= 1
+    page.page.evaluate("document.querySelector('[data-testid=stMain]').scrollTo(0, 0)")
+    side = page.root.locator(".side").bounding_box()
+    assert side["y"] + side["height"] <= 900
+
+
+def test_a_list_without_suggestions_says_it_in_full(dashboard_url, open_page):
+    page = DashboardPage(open_page(f"{dashboard_url}/?doc=example:unet_training", width=1440, height=900))
+    told = page.page.get_by_text("No suggestion")
+    told.wait_for()
+    assert "Prove it, below the chart, finds the smallest changes" in told.inner_text()
+    # Nothing of the sentence is cut off above or below.
+    assert (
+        told.evaluate("(p) => { const box = p.parentElement; return box.scrollHeight - box.clientHeight }")
+        <= 1
+    )
+
+
+def test_the_details_have_all_their_room_where_the_panes_stack(dashboard_url, open_page):
+    page = DashboardPage(open_page(f"{dashboard_url}/?doc=example:gpt2", width=800, height=1000))
+    page.details.get_by_text("held longest by").wait_for()
+    assert page.details.evaluate("(box) => box.scrollHeight - box.clientHeight") <= 1
 
 
 def test_a_lesson_leaves_room_for_its_answer_and_a_list_has_no_empty_columns(dashboard_url, open_page):

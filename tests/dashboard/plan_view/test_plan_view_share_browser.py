@@ -129,6 +129,21 @@ def test_the_name_of_a_sliver_leaves_out_its_module_where_that_covers_less(open_
         assert [each for each, _, _ in told] == [text]
 
 
+def test_the_name_of_a_sliver_stands_in_two_lines_between_columns_that_are_near(open_chart):
+    page = open_chart().page
+    # Free are 160 to 200 left of the rectangle and 204 to 260 right of it: "gelu" and "30 B" have 24 pixels.
+    taken = [[0, 160], [260, 400]]
+    spots, told = page.evaluate(
+        CALLOUTS, [CALLOUT_SCRIPT, [[50, 51, 100, 30]], "encoder.0.mlp · gelu", taken]
+    )
+    assert [text for text, _, _ in told] == ["gelu", "30 B"]
+    assert [y for _, _, y in told] == [279, 293]  # a line is 14 high; a pixel lower, as above
+    assert {spot["x"] for spot in spots} == {204 + 5}
+    assert [spot["y"] for spot in spots] == [271, 285]
+    _, told = page.evaluate(CALLOUTS, [CALLOUT_SCRIPT, [[50, 51, 100, 30]], "gelu", taken])
+    assert [text for text, _, _ in told] == ["gelu", "30 B"]
+
+
 def test_the_name_of_a_sliver_stands_on_no_other_name_and_no_level(open_chart):
     page = open_chart().page
     # Its middle is 300 pixels down; a name is written at the middle of 14, a pixel lower.

@@ -329,6 +329,20 @@ def test_an_answer_comes_after_the_learners_own_and_stays(own_uploads, monkeypat
     assert answers(open_app("learn")) == [LESSONS[3].answer]
 
 
+def asks_within_its_box(root):
+    """The question is the last text, its box the last rectangle; it is above all that is placed there."""
+    name = "{http://www.w3.org/2000/svg}"
+    text, *_ = reversed(list(root.iter(f"{name}text")))
+    *placed, box = root.iter(f"{name}rect")
+    left, width = float(box.get("x")), float(box.get("width"))
+    high = float(text.get("font-size"))
+    assert float(text.get("x")) + 0.62 * high * len(text.text) <= left + width
+    for other in placed:
+        begin, size = float(other.get("x")), float(other.get("width"))
+        if begin < left + width and left < begin + size:
+            assert float(text.get("y")) < float(other.get("y"))
+
+
 def test_each_lesson_has_a_picture_without_its_answer():
     for lesson in LESSONS:
         for dark in (False, True):
@@ -339,6 +353,7 @@ def test_each_lesson_has_a_picture_without_its_answer():
             if lesson.places[0].mode == "predict":
                 assert names[-1].endswith("where?")
                 assert len(names) == lesson.places[0].step
+                asks_within_its_box(root)
 
 
 def arena(name, strategy):

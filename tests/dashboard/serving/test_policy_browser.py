@@ -50,7 +50,7 @@ def test_every_page_keeps_to_the_policy(
     # The page runs again when it has its suggestions, and takes away what a click has just had made.
     tab.page.get_by_text("Looking for what would save memory").wait_for(state="hidden")
     tab.settle()
-    for name, suffix in (("Download report", ".html"), ("SVG", ".svg"), ("PNG", ".png")):
+    for name, suffix in (("Report, HTML", ".html"), ("SVG", ".svg"), ("PNG", ".png")):
         with tab.page.expect_download() as waiting:
             tab.page.get_by_role("button", name=name, exact=True).click()
         assert waiting.value.suggested_filename.endswith(suffix)

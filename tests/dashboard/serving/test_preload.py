@@ -23,20 +23,19 @@ def hrefs(links: str) -> set[str]:
 
 def test_what_an_element_imports_is_named_and_what_the_page_names_is_not(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(MANIFEST)
-    (tmp_path / "index.html").write_text('<script src="./static/js/page.js"></script>')
-    assert hrefs(preloads(tmp_path)) == {"static/js/s.js", "static/js/a.js"}
+    page = '<script src="./static/js/page.js"></script>'
+    assert hrefs(preloads(tmp_path, page)) == {"static/js/s.js", "static/js/a.js"}
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"x/Html.tsx": {}}', '{"x/Html.tsx": {"file": 1}}'])
 def test_another_manifest_names_nothing(tmp_path: Path, text: str) -> None:
-    (tmp_path / "index.html").write_text("")
-    assert preloads(tmp_path) == ""
+    assert preloads(tmp_path, "") == ""
     (tmp_path / "manifest.json").write_text(text)
-    assert preloads(tmp_path) == ""
+    assert preloads(tmp_path, "") == ""
 
 
 def test_streamlits_own_scripts_are_named() -> None:
-    named = hrefs(preloads(STATIC))
+    named = hrefs(preloads(STATIC, (STATIC / "index.html").read_text(encoding="utf-8")))
     assert all((STATIC / file).is_file() for file in named)
     for element in ELEMENTS:
         assert any(file.startswith(f"static/js/{element}.") for file in named), element

@@ -1,0 +1,30 @@
+"""The tab Allocator of Inspect in a browser: the way to it, its curves, its segments, other settings."""
+
+import pytest
+
+pytest.importorskip("playwright")
+from tests.support.dashboard_page import DashboardPage
+
+
+def test_the_way_to_the_settings_the_curves_and_the_segments(dashboard_url, open_page):
+    page = DashboardPage(
+        open_page(f"{dashboard_url}/?doc=example:cuda_snapshot", width=1440, height=900), wait=True
+    )
+    page.page.get_by_role("button", name="Try allocator settings").click()
+    page.eventually(lambda: page.address.get("tab"), "Allocator")
+    curves = page.page.locator(".st-key-allocator_over_time")
+    curves.get_by_text("fragmentation").wait_for()
+    for name in ("live", "active", "reserved"):
+        assert curves.locator(".legendtext").get_by_text(name, exact=True).count() == 1
+    # Drawn, and with the axis of bytes.
+    assert curves.locator(".scatterlayer .trace").count() == 4
+    assert curves.get_by_text("1 GiB").count() == 1
+    segments = page.page.locator(".st-key-segment_bars")
+    segments.locator(".barlayer .point").first.wait_for()
+    assert segments.locator(".legendtext").all_text_contents() == ["cached", "in use"]
+    page.type("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    page.eventually(lambda: page.address.get("settings"), "expandable_segments:True")
+    page.page.get_by_test_id("stMetric").filter(has_text="1.39 GiB").wait_for()
+    page.type("PYTORCH_CUDA_ALLOC_CONF", "max_split:3")
+    page.page.get_by_test_id("stAlert").filter(has_text="max_split").wait_for()
+    assert page.page.get_by_test_id("stMetric").count() == 0
