@@ -47,8 +47,8 @@ def few(name: str, count: int) -> Call:
 
 @pytest.fixture(scope="module")
 def table() -> Any:
-    names = (("convolutions 3x3 to 7x7", 40), ("convolutions 1x1", 30), ("pointwise operators on images", 20))
-    return calibrate(calls=tuple(few(*each) for each in names))
+    names = (("convolutions 3x3 to 7x7", 90), ("convolutions 1x1", 60), ("pointwise operators on images", 20))
+    return calibrate(calls=tuple(few(*each) for each in names), dtypes=["float32"])
 
 
 def blocks() -> tuple[nn.Module, Any]:
