@@ -27,7 +27,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
 
-from benchmarks.kernel_models import HELD_OUT, MODELS, Call  # noqa: E402
+from benchmarks.kernel_models import HELD_OUT, MODELS, UNTRAINED, Call  # noqa: E402
 
 ALL = MODELS | HELD_OUT
 
@@ -133,6 +133,8 @@ def main() -> None:
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     names = options.models or list(HELD_OUT if options.held_out else MODELS)
+    if options.training:
+        names = [name for name in names if name not in UNTRAINED]
     if options.measure:
         for name in names:
             print(json.dumps({name: measure(name, options.training)}), flush=True)

@@ -131,12 +131,16 @@ HELD_OUT: dict[str, Callable[[], Call]] = {
     ),
     "bit": lambda: (
         t.BitForImageClassification(t.BitConfig(
-            embedding_size=48, hidden_sizes=[96, 192, 384, 768], depths=[1, 2, 2, 1])), image(160, 2)
+            num_groups=8, embedding_size=48, hidden_sizes=[96, 192, 384, 768], depths=[1, 2, 2, 1])),
+        image(160, 2),
     ),
     "poolformer": lambda: (t.PoolFormerForImageClassification(t.PoolFormerConfig()), image(192)),
     "mobilevit": lambda: (t.MobileViTForImageClassification(t.MobileViTConfig(image_size=192)), image(192)),
     "levit": lambda: (t.LevitForImageClassification(t.LevitConfig()), image()),
-    "cvt": lambda: (t.CvtForImageClassification(t.CvtConfig(depth=[1, 1, 2])), image(160, 2)),
+    "swin v2": lambda: (
+        t.Swinv2ForImageClassification(t.Swinv2Config(image_size=192, window_size=6, depths=[1, 1, 2, 1])),
+        image(192),
+    ),
     "pvt": lambda: (t.PvtForImageClassification(t.PvtConfig(depths=[1, 1, 1, 1])), image()),
     "deit": lambda: (t.DeiTForImageClassification(t.DeiTConfig(**SMALL)), image(224, 2)),
     "dinov2": lambda: (
@@ -179,3 +183,7 @@ def halved(name: str, dtype: torch.dtype) -> Call:
     """A held-out model and its inputs in half precision."""
     model, inputs = HELD_OUT[name]()
     return model.to(dtype), {key: each.to(dtype) for key, each in inputs.items()}
+
+
+UNTRAINED = ("levit",)
+"""Models of which a second step fails: LeViT keeps attention biases over from the first."""

@@ -69,14 +69,13 @@ def measure(call: Callable[[], Any], given: Any = ()) -> list[Measured]:
     ]
 
 
-DTYPES = ("float32", "float64", "bfloat16", "float16")
-"""Types of which calls are measured, the one of most networks first."""
-SHARE_OF_OTHERS = 0.5
-"""Of the calls in float32, as many are measured in each other type."""
+SHARES = {"float32": 1.0, "float64": 0.4, "bfloat16": 0.4, "float16": 0.2}
+"""Types of which calls are measured, and how many beside those in float32: fewer where networks are rare, and
+where convolutions take ten times as long as in float32 (float16)."""
 
 
 def calibrate(
-    tell: Tell = lambda words: None, calls: tuple[Call, ...] = CALLS, dtypes: Sequence[str] = DTYPES
+    tell: Tell = lambda words: None, calls: tuple[Call, ...] = CALLS, dtypes: Sequence[str] = tuple(SHARES)
 ) -> Calibration:
     """Measure `calls` in each of `dtypes` on this machine, and fit a formula to each kind of operator in each
     regime; `tell` is called with what is being measured.
@@ -91,8 +90,8 @@ def calibrate(
             for number, call in enumerate(calls):
                 done = place * len(calls) + number + 1
                 tell(f"measuring {call.name}, {dtype} ({done} of {len(calls) * len(dtypes)})")
-                count = call.count if dtype == DTYPES[0] else int(call.count * SHARE_OF_OTHERS)
-                for key, sample in _samples(replace(call, count=count), dtype):
+                some = replace(call, count=int(call.count * SHARES[dtype]))
+                for key, sample in _samples(some, dtype):
                     samples[key].append(sample)
     tell(f"fitting {len(samples)} formulas")
     return Calibration(this_machine(), tuple(_formulas(samples)))
