@@ -17,6 +17,7 @@ import logging
 import subprocess
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -104,8 +105,10 @@ def predict(name: str, training: bool, calibration: Any) -> tuple[int, str]:
     return flow_peak(flow)[0], flow.calibration
 
 
-def with_calls(name: str, training: bool, calibration: Any) -> Any:
-    """The calibration with the model's own calls, as `memplan calibrate --onto` adds them."""
+def with_calls(name: str, training: bool, calibration: Any, errors: Counter[str]) -> Any:
+    """The calibration with the model's own calls, as `memplan calibrate --onto` adds them. `errors` counts
+    how good the formulas are for these: "inside" the calibrated shapes, "kept" the stated error."""
+    from memplan_engine.calibration.fit_formula import Sample, error_of
     from memplan_engine.runtime.calibrate.model_calls import measure_calls
     from memplan_engine.runtime.recorder.fake_run import distinct_calls
 
@@ -114,6 +117,17 @@ def with_calls(name: str, training: bool, calibration: Any) -> Any:
     measured = measure_calls(asked)
     for text, why in measured.failed.items():
         print(f"  not measured alone: {text[:120]}: {why}")
+    for text, taken in measured.nbytes.items():
+        call = asked[text]
+        formula = calibration.formula(call.found)
+        errors["calls"] += 1
+        if formula is not None and formula.covers(call.found.sizes) and formula.error is not None:
+            off = error_of(formula.sums, Sample(call.found.sizes, taken, call.nbytes + taken))
+            kinds = ("inside", "inside, taking something") if taken else ("inside",)
+            for kind in kinds:
+                errors[kind] += 1
+                errors[f"kept, {kind}"] += off <= formula.error
+                errors[f"within 3 %, {kind}"] += off <= 0.03
     return replace(calibration, calls=measured.nbytes)
 
 
@@ -151,12 +165,13 @@ def main() -> None:
 
     calibration = load_calibration(options.calibration) if options.calibration else calibrate()
     within = exact = 0
+    errors: Counter[str] = Counter()
     print(f"{'model':20} {'measured':>12} {'plain':>8} {'formulas':>8} {'calls':>8}")
     for name in names:
         real = measured[name]
         plain, _ = predict(name, options.training, None)
         formulas, words = predict(name, options.training, calibration)
-        calls, _ = predict(name, options.training, with_calls(name, options.training, calibration))
+        calls, _ = predict(name, options.training, with_calls(name, options.training, calibration, errors))
         within += abs(formulas / real - 1) <= 0.03
         exact += abs(calls / real - 1) <= 0.03
         print(
@@ -165,6 +180,8 @@ def main() -> None:
             flush=True,
         )
     print(f"within 3 %: {within} of {len(names)} by formulas, {exact} with the models' own calls")
+    for kind, count in sorted(errors.items()):
+        print(f"{count:8,}  {kind}")
 
 
 if __name__ == "__main__":

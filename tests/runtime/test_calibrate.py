@@ -25,6 +25,7 @@ from memplan_engine import (  # noqa: E402
     write_observation,
 )
 from memplan_engine.calibration.kernel_table import with_kernels  # noqa: E402
+from memplan_engine.calibration.op_features import Features  # noqa: E402
 from memplan_engine.cli.app import run as main  # noqa: E402
 from memplan_engine.formats.memplan_json.calibration_format import (  # noqa: E402
     dump_calibration,
@@ -174,10 +175,9 @@ class Net(nn.Module):
         self.up = nn.ConvTranspose2d(20, 12, 4, 2, 1)
         self.last = nn.Linear(12, 5)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Any) -> Any:
         y = self.up(x).relu()
-        out: torch.Tensor = self.last(y.mean((2, 3)))
-        return out
+        return self.last(y.mean((2, 3)))
 
 
 def own_calls(model: nn.Module, x: Any, recipe: Any = None) -> Any:
@@ -226,7 +226,7 @@ def test_kernels_in_double_precision_are_calibrated() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_calls_in_half_precision_are_exact(table: Any, dtype: torch.dtype) -> None:
+def test_calls_in_half_precision_are_exact(table: Any, dtype: Any) -> None:
     model, x = Net().to(dtype), torch.rand(3, 20, 24, 24).to(dtype)
     seen = observe_fake(model, (x,), calibration=replace(table, calls=own_calls(model, x)))
     assert flow_peak(seen.flow)[0] == profiled(lambda: model(x))
@@ -239,9 +239,24 @@ def test_patches_are_calibrated_with_the_gradients_of_tokens() -> None:
     assert "float32 2d onednn dense kxk patches few w turned" in regimes
 
 
+def test_calls_of_one_regime_may_give_more_tensors_or_fewer() -> None:
+    """A regime of `split` has as many results as there are parts."""
+    x = torch.rand(4, 6)
+    draws = iter([lambda: x.chunk(2, 1), lambda: x.chunk(3, 1)])
+    table = calibrate(calls=(Call("parts", 2, lambda _: next(draws)),), dtypes=["float32"])
+    (formula,) = [each for each in table.formulas if "split" in each.kind]
+    assert (formula.low["out2"], formula.high["out2"]) == (0, 32)
+
+
 def test_a_call_that_cannot_run_alone_is_said_and_left_out() -> None:
     asked = distinct_calls(nn.Flatten(), (torch.rand(2, 3),), name="flat") | {
-        "broken": AskedCall(torch.ops.aten.mm.default, (Blank((2, 3), (3, 1), torch.float32, 0),) * 2, {}, 48)
+        "broken": AskedCall(
+            torch.ops.aten.mm.default,
+            (Blank((2, 3), (3, 1), torch.float32, 0),) * 2,
+            {},
+            48,
+            Features("aten.mm", "", {}),
+        )
     }
     measured = measure_calls(asked)
     assert set(measured.failed) == {"broken"}

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
+from memplan_engine.calibration.op_features import Features
 from memplan_engine.recordings.observation import Level, observed_live
 from memplan_engine.recordings.observed_flow import Flow
 from memplan_engine.runtime.calibrate.measure_kernels import SEED, Tell
-from memplan_engine.runtime.calibrate.seen_call import text_of_call
+from memplan_engine.runtime.calibrate.seen_call import features_of_call, text_of_call
 from memplan_engine.runtime.observer.observe_run import Observer
 from memplan_engine.system import memory_bytes
 from memplan_engine.torch_capture.torch_run import brief
@@ -46,12 +47,14 @@ class Blank:
 
 
 class AskedCall(NamedTuple):
-    """A call of `operator`, with blanks in place of tensors; `nbytes` is what these and its results have."""
+    """A call of `operator`, with blanks in place of tensors; `nbytes` is what these and its results have,
+    `found` what a formula would be asked."""
 
     operator: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     nbytes: int
+    found: Features
 
 
 class CallLog:
@@ -71,7 +74,8 @@ class CallLog:
         if text not in self.calls:
             held = {each.untyped_storage()._cdata: each.nbytes for each in tensors_in((args, kwargs, value))}
             places, names = pytree.tree_map_only(torch.Tensor, _Blanks(), (args, kwargs))
-            self.calls[text] = AskedCall(operator, places, names, sum(held.values()))
+            found = features_of_call(operator, args, kwargs, value, torch.get_num_threads())
+            self.calls[text] = AskedCall(operator, places, names, sum(held.values()), found)
 
     def laid_over(self, flow: Flow) -> Flow:
         """`flow` as it is."""
