@@ -54,9 +54,9 @@ def calibrate(
 ) -> None:
     """Measure what kernels take for themselves on this machine, for predictions without a run.
 
-    Some 5,000 calls of operators run on the CPU, in all floating types, for two or three minutes, and formulas
-    of the sizes of their tensors are fitted to what torch's allocator was asked for. Of each of the models every
-    distinct call is then run alone, and kept as it is: what is predicted for these is exact. `--calibration
+    Some 5,000 calls of operators run on the CPU, in all floating types, for two or three minutes, and
+    formulas of the sizes of their tensors are fitted to what torch's allocator was asked for. Of each of the
+    models every distinct call is then run alone, and kept as it is: predictions for it are exact. `--calibration
     FILE` of `memplan observe --fake`, `plan` and `peak` adds it all. The file holds for this machine, this
     torch and this number of threads. Ctrl-C ends it, and nothing is written.
     """
