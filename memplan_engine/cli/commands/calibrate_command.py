@@ -57,8 +57,8 @@ def calibrate(
     Some 5,000 calls of operators run on the CPU, in all floating types, for two or three minutes, and
     formulas of the sizes of their tensors are fitted to what torch's allocator was asked for. Of each of the
     models every distinct call is then run alone, and kept as it is: predictions for it are exact.
-    `--calibration FILE` of `memplan observe --fake`, `plan` and `peak` adds it all. The file holds for this machine, this
-    torch and this number of threads. Ctrl-C ends it, and nothing is written.
+    `--calibration FILE` of `memplan observe --fake`, `plan` and `peak` adds it all. The file holds for
+    this machine, this torch and this number of threads. Ctrl-C ends it, and nothing is written.
     """
     from memplan_engine.torch_capture.torch_fake import require_torch
 
