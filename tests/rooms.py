@@ -98,7 +98,9 @@ ROOMS: dict[str, str] = {
     "runtime.observer": (
         "errors callers recordings formats.allocator_files torch_capture torch_capture.training runtime"
     ),
-    "runtime.calibrate": ("calibration recordings torch_capture torch_capture.training runtime.observer"),
+    "runtime.calibrate": (
+        "system calibration recordings torch_capture torch_capture.training runtime.observer"
+    ),
     "runtime.recorder": (
         "kernels errors units system callers graph calibration recordings formats.memplan_json torch_capture "
         "torch_capture.training runtime runtime.observer runtime.calibrate"
@@ -116,7 +118,7 @@ ROOMS: dict[str, str] = {
     ),
     "plotting": ("kernels.plotting errors units system graph problem profile plan analysis"),
     "reporters": (
-        "units scope graph callers problem profile lifetimes bounds plan verify analysis calibration "
+        "errors units scope graph callers problem profile lifetimes bounds plan verify analysis calibration "
         "strategies strategies.constructive diffing recordings symbolic replay rewrites.reuse feasibility "
         "what_if what_if.suggestions formats.memplan_json preparation advice fx_estimator plotting"
     ),
@@ -127,7 +129,7 @@ ROOMS: dict[str, str] = {
     ),
     "cli": ("kernels errors units graph problem plan strategies formats files preparation"),
     "cli.commands": (
-        "errors units system accelerators scope graph problem plan verify analysis strategies "
+        "errors units system accelerators scope graph problem plan verify analysis calibration strategies "
         "planner diffing recordings allocator symbolic replay rewrites.reuse feasibility "
         "what_if what_if.suggestions formats formats.memplan_json torch_capture files "
         "preparation advice fx_estimator runtime runtime.observer runtime.calibrate runtime.recorder "

@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
-from memplan_engine.graph import Graph, Op, Tensor, is_contiguous
+from memplan_engine.graph import Graph, is_contiguous
 
 BLOCK = 16
 """Channels that oneDNN keeps side by side with AVX-512, as in its layouts nChw16c and OIhw16i16o."""
 NATIVE_MOST = 20_480
-"""Elements of an input up to which one image is convolved without oneDNN: `use_mkldnn` in
-aten/src/ATen/native/Convolution.cpp."""
+"""Elements of an input, over its first four dimensions, up to which one image is convolved without oneDNN:
+`use_mkldnn` in aten/src/ATen/native/Convolution.cpp, which asks this of float32 only."""
+WHOLE = ("bfloat16", "float16")
+"""Types that are always convolved by oneDNN, where it knows them. Of float64 it knows nothing."""
 FORWARD_CONVOLUTION, BACKWARD_CONVOLUTION = "aten.convolution", "aten.convolution_backward"
 ATTENTION = "aten._scaled_dot_product_flash_attention_for_cpu"
 BACKWARD_ATTENTION = f"{ATTENTION}_backward"
@@ -64,29 +66,63 @@ def features(kind: str, inputs: Sequence[Shown], outputs: Sequence[Shown], threa
     """The features of a call of the operator `kind` ("aten.convolution") on the tensors `inputs`, in the
     order of its schema, that gives `outputs`."""
     kind = ALIASES.get(kind, kind)
-    dtype = inputs[0].dtype if inputs else ""
+    dtype = _dtypes(inputs)
     if kind == FORWARD_CONVOLUTION and len(inputs) >= 2 and outputs:
         regime, sizes = _convolution(inputs[0], inputs[1], outputs[0])
         return Features(kind, f"{dtype} {regime}", sizes)
     if kind == BACKWARD_CONVOLUTION and len(inputs) >= 3:
         regime, sizes = _convolution(inputs[1], inputs[2], inputs[0])
+        sizes[MADE] = sum(shown.nbytes for shown in outputs)
         made = "+".join(name for name, shown in _gradients(inputs, outputs) if shown)
-        return Features(kind, f"{dtype} {regime} {made}", sizes)
+        turned = "" if is_row_major(inputs[0]) else " turned"
+        return Features(kind, f"{dtype} {regime} {made}{turned}", sizes)
     sizes = {f"in{place}": shown.nbytes for place, shown in enumerate(inputs[:MOST_SIZES])}
     sizes |= {f"out{place}": shown.nbytes for place, shown in enumerate(outputs[:MOST_SIZES])}
     if kind == ATTENTION and len(inputs) >= 3 and len(inputs[0].shape) == 4:
         sizes["blocks"] = _attention_blocks(inputs[0], inputs[1], threads)
     if kind == BACKWARD_ATTENTION and len(inputs) >= 4 and len(inputs[1].shape) == 4:
         sizes["blocks"] = _backward_blocks(inputs[1], inputs[2], threads)
-    dense = all(_row_major(shown) for shown in inputs)
-    return Features(kind, f"{dtype} {'dense' if dense else 'strided'} {len(inputs)} in", sizes)
+    if kind == LAYER_NORM_BACKWARD:
+        # Sums of the weights' gradients, by thread: LayerNormBackwardKernelImpl in
+        # aten/src/ATen/native/cpu/layer_norm_kernel.cpp.
+        sizes["sums"] = threads * sum(shown.nbytes for shown in outputs[1:])
+    sizes[MADE] = sum(shown.nbytes for shown in outputs)
+    words = [dtype, _strided(kind, inputs), f"{len(inputs)} in"]
+    if kind in UPSAMPLED and outputs:
+        # _use_vectorized_kernel_cond_2d in aten/src/ATen/native/cpu/UpSampleKernel.cpp.
+        words += ["small"] * (sum(outputs[0].shape[-2:]) <= VECTORIZED_MOST)
+    return Features(kind, " ".join(words), sizes)
 
 
 MOST_SIZES = 4
 """Tensors of a side that a formula may speak of: kernels have few large ones."""
+MADE = "made"
+"""The size of all that a call gives: while a kernel still works on a padded result, or on none, it is not
+there yet, so that formulas take it away from what they say is held."""
+LAYER_NORM_BACKWARD = "aten.native_layer_norm_backward"
+UPSAMPLED = ("aten.upsample_nearest2d", "aten.upsample_bilinear2d")
+VECTORIZED_MOST = 128
+"""Height and width of an image, together, up to which it is resized by a kernel for channels last."""
 
 
-def _row_major(shown: Shown) -> bool:
+def _dtypes(inputs: Sequence[Shown]) -> str:
+    """The type of the first tensor, with those of other types that are floating ("bfloat16+float32")."""
+    if not inputs:
+        return ""
+    others = (shown.dtype for shown in inputs[1:] if "float" in shown.dtype)
+    return "+".join(dict.fromkeys([inputs[0].dtype, *others]))
+
+
+def _strided(kind: str, inputs: Sequence[Shown]) -> str:
+    """Whether all tensors are row-major; of attention, which are not: its kernels copy some of them."""
+    strided = [str(place) for place, shown in enumerate(inputs) if not is_row_major(shown)]
+    if not strided:
+        return "dense"
+    return f"strided {','.join(strided)}" if kind.startswith(ATTENTION) else "strided"
+
+
+def is_row_major(shown: Shown) -> bool:
+    """Whether its elements lie side by side in the order of its dimensions."""
     return shown.strides is None or is_contiguous(shown.shape, shown.strides)
 
 
@@ -98,15 +134,18 @@ def _gradients(inputs: Sequence[Shown], outputs: Sequence[Shown]) -> list[tuple[
 
 def _convolution(x: Shown, w: Shown, y: Shown) -> tuple[str, dict[str, int]]:
     """How a convolution of `x` by `w` into `y` is computed, and its sizes: `…16` with channels in whole
-    blocks, `columns` as im2col has them, `strided` the part of the input that a stride keeps."""
+    blocks, `columns` as im2col has them of one image, `unfolded` of all, `strided` the part of the input that
+    a stride keeps."""
     batch, channels = x.shape[0], x.shape[1]
     made, kernel = y.shape[1], w.shape[2:]
     image, result = prod(x.shape[2:]), prod(y.shape[2:])
     transposed = result > image and w.shape[0] == channels
     groups = max(made // w.shape[1], 1) if transposed else max(channels // max(w.shape[1], 1), 1)
     grouping = "dense" if groups == 1 else "depthwise" if groups == channels else "grouped"
-    small = batch == 1 and x.nbytes <= NATIVE_MOST * x.item and groups == 1
+    small = batch == 1 and prod(x.shape[:4]) <= NATIVE_MOST and groups == 1
     native = small and not (len(kernel) >= 2 and kernel[-1] > 3 and kernel[-2] > 3)
+    if x.dtype != "float32":
+        native = x.dtype not in WHOLE
     words = [
         f"{len(kernel)}d",
         "transposed" * transposed,
@@ -118,8 +157,9 @@ def _convolution(x: Shown, w: Shown, y: Shown) -> tuple[str, dict[str, int]]:
         else "strided"
         if image >= 2 * result
         else "unit",
-        "few" if channels < BLOCK // 4 + 1 else "",
-        "" if _row_major(x) else "channels_last",
+        "few" if (few := channels < BLOCK // 4 + 1) else "",
+        "odd" if not native and (made % BLOCK or (channels % BLOCK and not few)) else "",
+        "" if is_row_major(x) else "channels_last",
     ]
     sizes = {
         "x": x.nbytes,
@@ -132,6 +172,8 @@ def _convolution(x: Shown, w: Shown, y: Shown) -> tuple[str, dict[str, int]]:
         if transposed
         else channels * prod(kernel) * result * x.item,
         "strided": batch * channels * result * x.item,
+        "unfolded": batch * channels * prod(kernel) * result * x.item,
+        MADE: y.nbytes,
     }
     return " ".join(word for word in words if word), sizes
 
@@ -170,14 +212,20 @@ def _backward_blocks(q: Shown, k: Shown, threads: int) -> int:
 
 def graph_features(graph: Graph, threads: int) -> dict[str, Features]:
     """The features of each op of a graph, by name."""
-    tensors = {tensor.name: tensor for tensor in graph.tensors}
-    return {op.name: _of_op(op, tensors, threads) for op in graph.ops}
+    return {name: features(*call, threads) for name, call in graph_tensors(graph).items()}
 
 
-def _of_op(op: Op, tensors: dict[str, Tensor], threads: int) -> Features:
-    def shown(name: str) -> Shown:
-        tensor = tensors[name]
-        return Shown(tensor.shape, tensor.strides, tensor.dtype, tensor.nbytes)
-
-    kind = op.kind.removesuffix(".default")
-    return features(kind, [shown(name) for name in op.inputs], [shown(name) for name in op.outputs], threads)
+def graph_tensors(graph: Graph) -> dict[str, tuple[str, list[Shown], list[Shown]]]:
+    """Kind, inputs and outputs of each op of a graph, by name."""
+    shown = {
+        tensor.name: Shown(tensor.shape, tensor.strides, tensor.dtype, tensor.nbytes)
+        for tensor in graph.tensors
+    }
+    return {
+        op.name: (
+            op.kind.removesuffix(".default"),
+            [shown[name] for name in op.inputs],
+            [shown[name] for name in op.outputs],
+        )
+        for op in graph.ops
+    }

@@ -12,6 +12,7 @@ from rich.table import Table
 from memplan_engine.analysis.buffer_names import names_of_ops, tensor_names
 from memplan_engine.analysis.managed_values import ManagedValue, Reason, summarise
 from memplan_engine.calibration.kernel_table import Calibration, Formula
+from memplan_engine.errors import one_line
 from memplan_engine.fx_estimator.fx_estimates import COUNTED
 from memplan_engine.graph import Graph
 from memplan_engine.reporters.rich_tables import (
@@ -25,7 +26,7 @@ from memplan_engine.reporters.rich_tables import (
 )
 from memplan_engine.rewrites import reuse
 from memplan_engine.scope import Scope, scope_summary, scope_words
-from memplan_engine.units import format_bytes, format_percent
+from memplan_engine.units import count_of, format_bytes, format_percent
 
 if TYPE_CHECKING:
     from memplan_engine.formats.memplan_json.graph_format import EstimateEntry
@@ -165,21 +166,30 @@ def _reasons_kept(row: reuse.Saving) -> Table:
 
 
 def formula_text(sums: Sequence[Mapping[str, int]]) -> str:
-    """ "max(x16 + w16, 2·y)"; "0" for nothing."""
-    parts = [
-        " + ".join(f"{factor}·{name}" if factor > 1 else name for name, factor in each.items())
-        for each in sums
-    ]
+    """ "max(x16 + w16, 2·y − made)"; "0" for nothing."""
+    parts = [_sum_text(each) for each in sums]
     return f"max({', '.join(parts)})" if len(parts) > 1 else "".join(parts) or "0"
 
 
-def calibration_summary(calibration: Calibration) -> dict[str, Any]:
-    """The machine and the formulas; errors as shares of all that an op holds."""
+def _sum_text(each: Mapping[str, int]) -> str:
+    words = [
+        f"{'−' if factor < 0 else '+'} {f'{abs(factor)}·' if abs(factor) > 1 else ''}{name}"
+        for name, factor in each.items()
+    ]
+    return " ".join(words).removeprefix("+ ")
+
+
+def calibration_summary(calibration: Calibration, failed: Mapping[str, str]) -> dict[str, Any]:
+    """The machine, the formulas, errors as shares of all that an op holds, how many calls were measured
+    themselves, and which could not be, with the reason."""
     machine = calibration.machine
     return {
         "torch": machine.torch,
         "threads": machine.threads,
         "capability": machine.capability,
+        "processor": machine.processor,
+        "calls": len(calibration.calls),
+        "not_measured": dict(failed),
         "formulas": [
             {
                 "kind": each.kind,
@@ -188,6 +198,7 @@ def calibration_summary(calibration: Calibration) -> dict[str, Any]:
                 "samples": each.samples,
                 "held_out": each.judged,
                 "mean_error": each.mean_error,
+                "error_95": each.error,
                 "worst_error": each.worst_error,
             }
             for each in calibration.formulas
@@ -195,24 +206,31 @@ def calibration_summary(calibration: Calibration) -> dict[str, Any]:
     }
 
 
-def calibration_tables(calibration: Calibration, all_rows: bool) -> list[RenderableType]:
-    """The formulas of kernels that take anything, the least certain first."""
+def calibration_tables(
+    calibration: Calibration, failed: Mapping[str, str], all_rows: bool
+) -> list[RenderableType]:
+    """The formulas of kernels that take anything, the least certain first, and calls measured themselves."""
     taking = [each for each in calibration.formulas if each.sums or each.worst_error > 0]
-    taking.sort(key=lambda each: (-each.mean_error, each.kind, each.regime))
+    taking.sort(key=lambda each: (-(each.error or each.worst_error), each.kind, each.regime))
     shown = taking if all_rows else taking[:MOST_ROWS]
     machine = calibration.machine
-    title = f"torch {machine.torch}, {machine.threads} threads, {machine.capability}"
-    columns = ("kernel", "regime", "takes", *numbers("samples", "mean error", "worst"))
+    title = f"torch {machine.torch}, {count_of(machine.threads, 'thread')}, {machine.capability}"
+    columns = ("kernel", "regime", "takes", *numbers("samples", "mean error", "95 % within", "worst"))
     none = len(calibration.formulas) - len(taking)
+    words = [
+        f"{len(taking)} formulas, {none} kernels that take nothing; errors are of samples held out, as "
+        "shares of all that an op holds"
+    ]
+    if calibration.calls or failed:
+        words.append(f"{count_of(len(calibration.calls), 'call')} measured themselves")
+    words += [f"not measured: {one_line(text, 200)}: {why}" for text, why in failed.items()]
     return [
         make_table(columns, (_row(each) for each in shown), title),
-        plain_text(
-            f"{len(taking)} formulas, {none} kernels that take nothing; errors are of samples held out, as "
-            "shares of all that an op holds"
-        ),
+        *(plain_text(each) for each in words),
     ]
 
 
 def _row(each: Formula) -> tuple[str, ...]:
-    errors = (format_percent(each.mean_error), format_percent(each.worst_error))
+    within = "" if each.error is None else format_percent(each.error)
+    errors = (format_percent(each.mean_error), within, format_percent(each.worst_error))
     return each.kind, each.regime, formula_text(each.sums), f"{each.samples:,}", *errors

@@ -27,7 +27,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert isinstance(read, Calibration)
     assert (read.machine, read.formulas) == (table().machine, table().formulas)
     jsonschema.validate(
-        json.loads(path.read_bytes()), json.loads((FOLDER / "calibration.v1.json").read_bytes())
+        json.loads(path.read_bytes()), json.loads((FOLDER / "calibration.v2.json").read_bytes())
     )
 
 
@@ -41,11 +41,11 @@ def wrong(change: Any) -> str:
     ("text", "said"),
     [
         (wrong(lambda d: d.update(format="memplan/graph")), "expected memplan/calibration"),
-        (wrong(lambda d: d.update(version=2)), "field version"),
+        (wrong(lambda d: d.update(version=3)), "field version"),
         (wrong(lambda d: d.pop("machine")), "field machine"),
         (wrong(lambda d: d["formulas"].append(d["formulas"][0])), "formulas[1]"),
         (wrong(lambda d: d["formulas"][0]["sums"][0].update(w=1)), "'w'"),
-        (wrong(lambda d: d["formulas"][0]["sums"][0].update(in0=-1)), "sums[0].in0"),
+        (wrong(lambda d: d["formulas"][0]["sums"][0].update(in0=10**7)), "sums[0].in0"),
         (wrong(lambda d: d["formulas"][0]["low"].pop("in0")), "formulas[0].low"),
         (wrong(lambda d: d["formulas"][0].update(worst_error=-1.0)), "worst_error"),
         ("[]", ""),

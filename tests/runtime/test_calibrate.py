@@ -13,16 +13,32 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from memplan_engine import InputError, find_peak, load, observe_fake, to_problem, write_observation  # noqa: E402
+from memplan_engine import (  # noqa: E402
+    InputError,
+    capture,
+    find_peak,
+    load,
+    observe_fake,
+    observe_model,
+    observed_peak,
+    to_problem,
+    write_observation,
+)
+from memplan_engine.calibration.kernel_table import with_kernels  # noqa: E402
+from memplan_engine.calibration.op_features import Features  # noqa: E402
 from memplan_engine.cli.app import run as main  # noqa: E402
 from memplan_engine.formats.memplan_json.calibration_format import (  # noqa: E402
     dump_calibration,
+    load_calibration,
     write_calibration,
 )
 from memplan_engine.recordings.observed_flow import flow_peak  # noqa: E402
 from memplan_engine.runtime.calibrate.calibration_calls import CALLS, Call  # noqa: E402
 from memplan_engine.runtime.calibrate.measure_kernels import calibrate, measure  # noqa: E402
+from memplan_engine.runtime.calibrate.model_calls import AskedCall, Blank, measure_calls  # noqa: E402
+from memplan_engine.runtime.recorder.fake_run import distinct_calls  # noqa: E402
 from memplan_engine.scope import Scope  # noqa: E402
+from memplan_engine.torch_capture.training.torch_recipe import Recipe  # noqa: E402
 
 
 def profiled(run: Any) -> int:
@@ -47,8 +63,8 @@ def few(name: str, count: int) -> Call:
 
 @pytest.fixture(scope="module")
 def table() -> Any:
-    names = (("convolutions 3x3 to 7x7", 40), ("convolutions 1x1", 30), ("pointwise operators on images", 20))
-    return calibrate(calls=tuple(few(*each) for each in names))
+    names = (("convolutions 3x3 to 7x7", 90), ("convolutions 1x1", 60), ("pointwise operators on images", 20))
+    return calibrate(calls=tuple(few(*each) for each in names), dtypes=["float32"])
 
 
 def blocks() -> tuple[nn.Module, Any]:
@@ -149,6 +165,141 @@ def test_an_interrupted_calibration_writes_nothing(tmp_path: Path, monkeypatch: 
     with pytest.raises(KeyboardInterrupt):
         main(["calibrate", "-o", str(tmp_path / "machine.json")])
     assert list(tmp_path.iterdir()) == []
+
+
+class Net(nn.Module):
+    """A convolution that no formula of `table` is of, with what takes nothing around it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.ConvTranspose2d(20, 12, 4, 2, 1)
+        self.last = nn.Linear(12, 5)
+
+    def forward(self, x: Any) -> Any:
+        y = self.up(x).relu()
+        return self.last(y.mean((2, 3)))
+
+
+def own_calls(model: nn.Module, x: Any, recipe: Any = None) -> Any:
+    """The calls of a model, measured alone."""
+    measured = measure_calls(distinct_calls(model, (x,), recipe=recipe, name="net"))
+    assert measured.failed == {}
+    return measured.nbytes
+
+
+def test_what_was_measured_itself_is_exact(table: Any, tmp_path: Path) -> None:
+    model, x = Net(), torch.rand(3, 20, 24, 24)
+    exact = replace(table, calls=own_calls(model, x))
+    seen = observe_fake(model, (x,), calibration=exact)
+    assert seen.flow is not None
+    assert flow_peak(seen.flow)[0] == profiled(lambda: model(x))
+    assert flow_peak(seen.flow)[0] > flow_peak(observe_fake(model, (x,), calibration=table).flow)[0]
+    said = seen.flow.calibration
+    assert "4 of 4 operators measured themselves" in said
+    assert "100.0 % by calls measured themselves" in said
+    assert "the kernel at the peak was measured itself" in said
+    write_calibration(exact, tmp_path / "net.json")
+    assert load_calibration(tmp_path / "net.json").calls == exact.calls
+    other = observe_fake(model, (torch.rand(3, 20, 24, 26),), calibration=exact)
+    # Of the last layer, whose shapes are the same.
+    assert "1 of 4 operators measured themselves" in other.flow.calibration
+
+
+def test_a_training_step_of_known_calls_is_exact(table: Any) -> None:
+    model, x = Net(), torch.rand(3, 20, 24, 24)
+    recipe = Recipe("sgd", loss=lambda out: out.pow(2).mean())
+    seen = observe_fake(
+        model, (x,), recipe=recipe, calibration=replace(table, calls=own_calls(model, x, recipe))
+    )
+    real = observe_model(model, (x,), recipe=recipe)
+    assert flow_peak(seen.flow)[0] == observed_peak(real, "allocator")[0]
+
+
+def test_kernels_in_double_precision_are_calibrated() -> None:
+    table = calibrate(calls=(few("convolutions 3x3 to 7x7", 100),), dtypes=["float64"])
+    assert torch.get_default_dtype() is torch.float32
+    model, x = nn.Conv2d(32, 48, 3, padding=1).double(), torch.rand(2, 32, 28, 28).double()
+    real = profiled(lambda: model(x))
+    seen = observe_fake(model, (x,), calibration=table)
+    assert flow_peak(seen.flow)[0] == pytest.approx(real, rel=0.03)
+    assert flow_peak(observe_fake(model, (x,)).flow)[0] < 0.9 * real
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_calls_in_half_precision_are_exact(table: Any, dtype: Any) -> None:
+    model, x = Net().to(dtype), torch.rand(3, 20, 24, 24).to(dtype)
+    seen = observe_fake(model, (x,), calibration=replace(table, calls=own_calls(model, x)))
+    assert flow_peak(seen.flow)[0] == profiled(lambda: model(x))
+
+
+def test_patches_are_calibrated_with_the_gradients_of_tokens() -> None:
+    """What a ViT's training step was missing: patches without padding, from gradients that are turned."""
+    table = calibrate(calls=(few("convolutions of patches", 80),), dtypes=["float32"])
+    regimes = {each.regime for each in table.formulas if each.kind.endswith("convolution_backward")}
+    assert "float32 2d onednn dense kxk patches few w turned" in regimes
+
+
+def test_calls_of_one_regime_may_give_more_tensors_or_fewer() -> None:
+    """A regime of `split` has as many results as there are parts."""
+    x = torch.rand(4, 6)
+    draws = iter([lambda: x.chunk(2, 1), lambda: x.chunk(3, 1)])
+    table = calibrate(calls=(Call("parts", 2, lambda _: next(draws)),), dtypes=["float32"])
+    (formula,) = [each for each in table.formulas if "split" in each.kind]
+    assert (formula.low["out2"], formula.high["out2"]) == (0, 32)
+
+
+def test_a_call_that_cannot_run_alone_is_said_and_left_out() -> None:
+    asked = distinct_calls(nn.Flatten(), (torch.rand(2, 3),), name="flat") | {
+        "broken": AskedCall(
+            torch.ops.aten.mm.default,
+            (Blank((2, 3), (3, 1), torch.float32, 0),) * 2,
+            {},
+            48,
+            Features("aten.mm", "", {}),
+        )
+    }
+    measured = measure_calls(asked)
+    assert set(measured.failed) == {"broken"}
+    assert "broken" not in measured.nbytes
+
+
+def test_calls_are_added_from_the_command_line(
+    table: Any, tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import torch\ndef make():\n    return torch.nn.Conv2d(20, 12, 2, 2), (torch.rand(2, 20, 8, 8),)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    write_calibration(table, "machine.json")
+    assert main(["calibrate", "mine.py:make", "--onto", "machine.json", "-o", "mine.json", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["calls"], said["not_measured"]) == (1, {})
+    both = load_calibration("mine.json")
+    assert both.formulas == table.formulas
+    assert next(iter(both.calls)).startswith("aten.convolution(float32[2,20,8,8], float32[12,20,2,2]")
+    assert main(["calibrate", "--onto", "machine.json", "-o", "mine.json"]) == 2
+    assert "no model" in capsys.readouterr().err
+    other = replace(table, machine=replace(table.machine, threads=table.machine.threads + 3))
+    write_calibration(other, "other.json")
+    assert main(["calibrate", "mine.py:make", "--onto", "other.json", "-o", "never.json"]) == 2
+    assert (
+        f"{table.machine.threads + 3} threads instead of {table.machine.threads}" in capsys.readouterr().err
+    )
+    assert not (tmp_path / "never.json").exists()
+
+
+def test_a_captured_graph_finds_a_call_by_its_tensors(table: Any) -> None:
+    model, x = nn.Conv2d(20, 12, 2, 2), torch.rand(2, 20, 8, 8)
+    calls = own_calls(model, x)
+    graph = with_kernels(capture(model, (x,)), replace(table, calls=calls))
+    assert [op.workspace.shared for op in graph.ops] == list(calls.values()) != [0]
+
+
+def test_another_machine_is_named(table: Any) -> None:
+    there = replace(table.machine, threads=64, capability="DEFAULT", processor="AuthenticAMD 25-1-1")
+    seen = observe_fake(nn.ReLU(), (torch.rand(4),), calibration=replace(table, machine=there))
+    assert "this machine is another one (64 threads instead of" in seen.flow.calibration
+    assert "AuthenticAMD 25-1-1 instead of" in seen.flow.calibration
 
 
 def test_a_calibration_of_other_kernels_is_refused(table: Any) -> None:

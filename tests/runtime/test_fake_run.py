@@ -380,3 +380,22 @@ def test_a_function_that_trains_its_own_model_is_recorded_whole() -> None:
     assert flow is not None
     assert {Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMIZER} == set(flow.stages)
     assert "Sequential.0" in flow.modules
+
+
+class Standardised(nn.Module):
+    """A convolution whose weights are normalised by a batch norm without statistics, as BiT's are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(6, 3, 3, 3))
+
+    def forward(self, x: Any) -> Any:
+        flat = self.weight.reshape(1, 6, -1)
+        normed = nn.functional.batch_norm(flat, None, None, training=True, momentum=0.0)
+        return nn.functional.conv2d(x, normed.reshape_as(self.weight))
+
+
+def test_a_batch_norm_without_statistics_is_predicted() -> None:
+    x = torch.rand(2, 3, 8, 8)
+    predicted, real = observe_fake(Standardised(), (x,)), observe_model(Standardised(), (x,))
+    assert observed_peak(predicted)[0] == observed_peak(real, "dispatch")[0]

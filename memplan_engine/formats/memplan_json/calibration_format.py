@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,42 +14,53 @@ from memplan_engine.formats.memplan_json.json_base import Count, Strict, load_as
 from memplan_engine.system import write_atomically
 
 Sizes = dict[str, Count]
-"""Bytes, or multiples, by the name of a size of a call ("x", "in0", …)."""
+"""Bytes by the name of a size of a call ("x", "in0", …)."""
+MOST_FACTOR = 1_000_000
+"""Multiples of a size: with it no value leaves 64 bits by more than Python's whole numbers hold."""
+Factor = Annotated[int, Field(ge=-MOST_FACTOR, le=MOST_FACTOR)]
 Share = Annotated[float, Field(ge=0)]
 FORMAT: Literal["memplan/calibration"] = "memplan/calibration"
 
 
 class MachineEntry(Strict):
-    """torch's version, how many threads it used, and the instructions of its kernels."""
+    """torch's version, how many threads it used, the instructions of its kernels, and family, model and
+    stepping of the processor ("" where nobody knows, as in version 1)."""
 
     torch: str
     threads: Count
     capability: str
+    processor: str = ""
 
 
 class FormulaEntry(Strict):
     """What kernels of one kind take in one regime: the largest of `sums`, each a sum of multiples of sizes of
-    the call; none means nothing. `low` and `high` bound what was measured, bytes. `judged` samples, to which
-    the formula was not fitted, say how far it is off, as a share of all that an op holds."""
+    the call; none means nothing, and less than nothing is nothing. `low` and `high` bound what was measured,
+    bytes. `judged` samples, to which the formula was not fitted, say how far it is off, as a share of all
+    that an op holds: the mean, the worst, and the `error` that at most 5 % of further calls exceed (in
+    version 2; none where too few were measured)."""
 
     kind: str
     regime: str
-    sums: Annotated[tuple[Sizes, ...], FailFast()]
+    sums: Annotated[tuple[dict[str, Factor], ...], FailFast()]
     low: Sizes
     high: Sizes
     samples: Count
     judged: Count
     mean_error: Share
     worst_error: Share
+    error: Share | None = None
 
 
 class CalibrationFile(Strict):
-    """A file in the format memplan/calibration, version 1."""
+    """A file in the format memplan/calibration, version 1 or 2. `calls` (version 2) are calls that were
+    measured themselves, each by its tensors and other arguments as text, with the bytes that its kernels
+    took."""
 
     format: Literal["memplan/calibration"]
-    version: Literal[1]
+    version: Literal[1, 2]
     machine: MachineEntry
     formulas: Annotated[tuple[FormulaEntry, ...], FailFast()]
+    calls: dict[str, Count] = Field(default_factory=dict)
 
 
 def file_of_calibration(calibration: Calibration) -> CalibrationFile:
@@ -65,12 +77,18 @@ def file_of_calibration(calibration: Calibration) -> CalibrationFile:
             "judged": each.judged,
             "mean_error": each.mean_error,
             "worst_error": each.worst_error,
+            "error": each.error,
         }
         for each in calibration.formulas
     )
-    where = {"torch": machine.torch, "threads": machine.threads, "capability": machine.capability}
     return CalibrationFile.model_validate(
-        {"format": FORMAT, "version": 1, "machine": where, "formulas": entries}
+        {
+            "format": FORMAT,
+            "version": 2,
+            "machine": asdict(machine),
+            "formulas": entries,
+            "calls": dict(calibration.calls),
+        }
     )
 
 
@@ -87,8 +105,8 @@ def calibration_from(file: CalibrationFile, source: str) -> Calibration:
             raise InputError(source, f"{place}.sums", repr(min(unknown)), "sizes that have a low and a high")
         if each.low.keys() != each.high.keys():
             raise InputError(source, f"{place}.low", "other sizes than in high", "the same sizes")
-    machine = Machine(file.machine.torch, file.machine.threads, file.machine.capability)
-    return Calibration(machine, tuple(Formula(**each.model_dump()) for each in file.formulas))
+    machine = Machine(**file.machine.model_dump())
+    return Calibration(machine, tuple(Formula(**each.model_dump()) for each in file.formulas), file.calls)
 
 
 def dump_calibration(calibration: Calibration) -> bytes:
@@ -104,4 +122,4 @@ def write_calibration(calibration: Calibration, path: Path | str) -> None:
 def load_calibration(path: Path | str) -> Calibration:
     """The calibration in the file `path`; raises InputError when it is none, naming the field."""
     path = Path(path)
-    return calibration_from(load_as(CalibrationFile, path, FORMAT), path.name)
+    return calibration_from(load_as(CalibrationFile, path, FORMAT, newest=2), path.name)

@@ -115,10 +115,11 @@ def check_head(text: str, source: str, form: str, known: str = "", newest: int =
     return head.version
 
 
-def load_as(model: type[Model], path: Path, form: str) -> Model:
-    """The file at `path` as `model`; raises InputError unless it is sound, and of the format `form`."""
+def load_as(model: type[Model], path: Path, form: str, newest: int = 1) -> Model:
+    """The file at `path` as `model`; raises InputError unless it is sound, and of the format `form`, in a
+    version up to `newest`."""
     text = read_text(path)
-    check_head(text, path.name, form)
+    check_head(text, path.name, form, newest=newest)
     return parse(model, text, path.name)
 
 

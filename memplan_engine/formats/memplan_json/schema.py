@@ -26,9 +26,12 @@ _FILES: dict[str, type[Strict]] = {
     "edits": EditsFile,
     "observation": ObservationFile,
     "run": RunFile,
-    "calibration": CalibrationFile,
 }
-_LATER: dict[tuple[str, int], type[Strict]] = {("observation", 2): FlowFile}
+_LATER: dict[tuple[str, int], type[Strict]] = {
+    ("observation", 2): FlowFile,
+    # Version 1 is one without what came with version 2: files of it are files of this.
+    ("calibration", 2): CalibrationFile,
+}
 
 
 def schemas() -> dict[str, bytes]:

@@ -17,6 +17,7 @@ MOST_BYTES = 16 << 20
 MOST_WORK = 3e8
 """Multiplications of one call, some hundredths of a second on one core."""
 CHANNELS = (3, 4, 8, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 160, 192, 256, 384, 512, 1024, 2048)
+PATCHES = (4, 8, 14, 16)
 SIDES = (4, 7, 8, 14, 16, 28, 32, 56, 64, 112)
 
 
@@ -35,8 +36,11 @@ class Call:
             yield self.draw(numbers)
 
 
-def _trained(call: Callable[..., Any], *tensors: torch.Tensor, trains: bool) -> Callable[[], Any]:
-    """`call(*tensors)`, and, where it `trains`, its backward pass."""
+def _trained(
+    call: Callable[..., Any], *tensors: torch.Tensor, trains: bool, turned: bool = False
+) -> Callable[[], Any]:
+    """`call(*tensors)`, and, where it `trains`, its backward pass, from a gradient whose channels lie side by
+    side where it is `turned`, as that of an image is which a layer reads as a row of tokens."""
     if not trains:
 
         def infer() -> Any:
@@ -50,7 +54,9 @@ def _trained(call: Callable[..., Any], *tensors: torch.Tensor, trains: bool) -> 
         result = call(*wanted) if len(wanted) == len(tensors) else call(*tensors)
         result = result[0] if isinstance(result, tuple) else result
         # Dense, as gradients in networks are: kernels copy those that `sum` gives, which are expanded.
-        return torch.autograd.grad(result, wanted, torch.ones_like(result), allow_unused=True)
+        form = torch.channels_last if turned else torch.preserve_format
+        gradient = torch.ones_like(result, memory_format=form)
+        return torch.autograd.grad(result, wanted, gradient, allow_unused=True)
 
     return train
 
@@ -64,13 +70,16 @@ def _convolution(
     few: bool = False,
     channels_last: bool = False,
     transposed: bool = False,
+    turned: bool = False,
+    patches: bool = False,
     sides: tuple[int, ...] = SIDES,
 ) -> Draw:
     """Draws convolutions of one way of computing them."""
 
     def draw(numbers: random.Random) -> Callable[[], Any]:
         while True:
-            batch, kernel, stride = (numbers.choice(each) for each in (batches, kernels, strides))
+            batch, kernel = numbers.choice(batches), numbers.choice(kernels)
+            stride = kernel if patches else numbers.choice(strides)
             into, out = numbers.choice(CHANNELS[:2] if few else CHANNELS[2:]), numbers.choice(CHANNELS[2:])
             side = numbers.choice((*sides, 224) if few else sides) ** (2 if dimensions == 1 else 1)
             groups = 1
@@ -93,17 +102,18 @@ def _convolution(
         # Not backward through channels last: torch 2.13 writes past its memory there, strided and 1x1.
         trains = numbers.random() < 0.6 and not channels_last
         gives_x = not few or numbers.random() < 0.3
-        padding = kernel // 2
+        # Of patches, which are next to each other, nothing lies beside the image.
+        padding = 0 if transposed or patches else kernel // 2
         names = (
             {1: "conv_transpose1d", 2: "conv_transpose2d"}
             if transposed
             else {1: "conv1d", 2: "conv2d", 3: "conv3d"}
         )
         operator = getattr(functional, names[dimensions])
-        options = {"stride": stride, "padding": 0 if transposed else padding, "groups": groups}
+        options = {"stride": stride, "padding": padding, "groups": groups}
         if trains and not gives_x:
-            return _trained(lambda *weights: operator(x, *weights, **options), w, b, trains=True)
-        return _trained(lambda *every: operator(*every, **options), x, w, b, trains=trains)
+            return _trained(lambda *each: operator(x, *each, **options), w, b, trains=True, turned=turned)
+        return _trained(lambda *each: operator(*each, **options), x, w, b, trains=trains, turned=turned)
 
     return draw
 
@@ -173,13 +183,21 @@ def _image(numbers: random.Random) -> torch.Tensor:
             return torch.rand(shape)
 
 
+def _weights_dtype(numbers: random.Random) -> torch.dtype:
+    """The type of a norm's weights: that of its input, or, of one in half precision, also float32, as under
+    autocast."""
+    dtype = torch.get_default_dtype()
+    return torch.float32 if dtype.itemsize < 4 and numbers.random() < 0.5 else dtype
+
+
 def _batch_norm(numbers: random.Random) -> Callable[[], Any]:
     x = _image(numbers)
     n, learns = x.shape[1], numbers.random() < 0.6
-    mean, var = torch.zeros(n), torch.ones(n)
+    kind = _weights_dtype(numbers)
+    mean, var = torch.zeros(n, dtype=kind), torch.ones(n, dtype=kind)
     return _trained(
         lambda x, w, b: functional.batch_norm(x, mean, var, w, b, training=learns),
-        x, torch.rand(n), torch.rand(n), trains=learns,
+        x, torch.rand(n, dtype=kind), torch.rand(n, dtype=kind), trains=learns,
     )  # fmt: skip
 
 
@@ -198,10 +216,9 @@ def _on_rows(*calls: Callable[[torch.Tensor], Any]) -> Draw:
 def _layer_norm(numbers: random.Random) -> Callable[[], Any]:
     n = _wide(numbers)
     x = torch.rand(numbers.choice((1, 2, 4)), _rows(numbers), n)
-    call = functional.layer_norm
-    return _trained(
-        lambda x, w, b: call(x, (n,), w, b), x, torch.rand(n), torch.rand(n), trains=numbers.random() < 0.5
-    )
+    call, kind = functional.layer_norm, _weights_dtype(numbers)
+    w, b = torch.rand(n, dtype=kind), torch.rand(n, dtype=kind)
+    return _trained(lambda x, w, b: call(x, (n,), w, b), x, w, b, trains=numbers.random() < 0.5)
 
 
 def _embedding(numbers: random.Random) -> Callable[[], Any]:
@@ -270,26 +287,31 @@ _RESIZED = (
     lambda x: functional.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False),
 )
 CALLS = (
-    Call("convolutions 1x1", 100, _convolution(2, (1,), (1,))),
-    Call("convolutions 1x1, strided", 80, _convolution(2, (1,), (2,))),
-    Call("convolutions 3x3 to 7x7", 130, _convolution(2, (3, 3, 5, 7), (1,))),
-    Call("convolutions 3x3 to 7x7, strided", 80, _convolution(2, (3, 3, 5, 7), (2,))),
-    Call("convolutions of colours", 80, _convolution(2, (1, 3, 5, 7), (1, 2), few=True)),
-    Call("convolutions of patches", 50, _convolution(2, (4, 8, 16), (4, 8, 16), few=True)),
-    Call("depthwise convolutions", 100, _convolution(2, (3, 3, 5, 7), (1, 2), "depthwise")),
-    Call("grouped convolutions", 80, _convolution(2, (1, 3, 3), (1, 2), "grouped")),
+    Call("convolutions 1x1", 140, _convolution(2, (1,), (1,))),
+    Call("convolutions 1x1, strided", 120, _convolution(2, (1,), (2,))),
+    Call("convolutions 3x3 to 7x7", 180, _convolution(2, (3, 3, 5, 7), (1,))),
+    Call("convolutions 3x3 to 7x7, strided", 140, _convolution(2, (3, 3, 5, 7), (2,))),
+    Call("convolutions of colours", 150, _convolution(2, (1, 3, 5, 7), (1, 2), few=True)),
+    Call("convolutions of patches", 80, _convolution(2, PATCHES, (), few=True, patches=True, turned=True)),
+    Call("convolutions of images of patches", 50, _convolution(2, (4, 8, 16), (), few=True, patches=True)),
+    Call("convolutions into tokens", 90, _convolution(2, (1, 3, 7), (1, 2), turned=True)),
+    Call("convolutions that merge patches", 60, _convolution(2, (2, 2, 4), (), patches=True, turned=True)),
+    Call("convolutions that halve images", 60, _convolution(2, (2,), (), patches=True)),
+    Call("depthwise convolutions", 160, _convolution(2, (3, 3, 5, 7), (1, 2), "depthwise")),
+    Call("grouped convolutions", 140, _convolution(2, (1, 3, 3), (1, 2), "grouped")),
     Call("small convolutions", 110, _convolution(2, (1, 3), (1, 2), batches=(1,), sides=SIDES[:6])),
-    Call("convolutions, channels last", 60, _convolution(2, (1, 3), (1, 2), channels_last=True)),
-    Call("convolutions in 1D", 100, _convolution(1, (1, 3, 5), (1, 2), sides=SIDES[1:7])),
-    Call("convolutions in 3D", 30, _convolution(3, (1, 3), (1, 2), sides=SIDES[:4])),
-    Call("transposed convolutions", 80, _convolution(2, (2, 2, 4), (2,), transposed=True, sides=SIDES[:8])),
+    Call("convolutions, channels last", 90, _convolution(2, (1, 3), (1, 2), channels_last=True)),
+    Call("convolutions in 1D", 160, _convolution(1, (1, 3, 5), (1, 2), sides=SIDES[1:7])),
+    Call("convolutions in 3D", 120, _convolution(3, (1, 3, 3), (1, 2), sides=SIDES[:5])),
+    Call("convolutions of films", 40, _convolution(3, (3,), (1, 2), sides=SIDES[1:6], few=True)),
+    Call("transposed convolutions", 120, _convolution(2, (2, 2, 4), (2,), transposed=True, sides=SIDES[:8])),
     Call("linear layers", 80, _linear),
     Call("batched matmuls", 50, _batched),
-    Call("attention", 120, _attention),
-    Call("batch norm", 40, _batch_norm),
-    Call("layer norm", 40, _layer_norm),
+    Call("attention", 160, _attention),
+    Call("batch norm", 60, _batch_norm),
+    Call("layer norm", 60, _layer_norm),
     Call("pooling", 120, _on_images(*_POOLED)),
-    Call("resizing", 60, _on_images(*_RESIZED)),
+    Call("resizing", 80, _on_images(*_RESIZED)),
     Call("pointwise operators", 160, _on_rows(*_POINTWISE)),
     Call("pointwise operators on images", 80, _on_images(*_POINTWISE)),
     Call("reductions and copies", 160, _on_rows(*_REDUCED)),
@@ -298,4 +320,4 @@ CALLS = (
     *(Call(kind.__name__, 30, _recurrent(kind)) for kind in (nn.LSTM, nn.GRU, nn.RNN)),
     Call("optimizers", 30, _optimizer),
 )  # fmt: skip
-"""What is measured: a minute on two cores."""
+"""What is measured in float32: forty seconds on one core."""

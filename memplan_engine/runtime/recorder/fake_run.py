@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from types import FrameType, SimpleNamespace
 from typing import Any
 
@@ -16,10 +17,18 @@ from memplan_engine.calibration.kernel_table import Calibration
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.observation import Level, Observation, flow_changes
 from memplan_engine.recordings.observed_flow import Category, flow_peak, settled_flow, step_peaks
+from memplan_engine.runtime.calibrate.model_calls import AskedCall, CallLog
+from memplan_engine.runtime.calibrate.seen_call import this_machine
 from memplan_engine.runtime.recorder.calibrated_ops import CalibratedOps, check_calibration
 from memplan_engine.runtime.recorder.fake_device import current_device, observed_on, target_of
 from memplan_engine.runtime.recorder.op_origins import OpOrigins
-from memplan_engine.runtime.recorder.op_recorder import Enough, Recorder, recording, taken_for_plain
+from memplan_engine.runtime.recorder.op_recorder import (
+    Enough,
+    KernelLog,
+    Recorder,
+    recording,
+    taken_for_plain,
+)
 from memplan_engine.torch_capture.capture_module import as_given, tracing
 from memplan_engine.torch_capture.torch_exporting import as_fused
 from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, fake_mode, patched
@@ -41,6 +50,8 @@ STEPS = 2
 """The first step makes what the optimizer keeps, the second is what every other one is like."""
 
 
+MakeLog = Callable[[], KernelLog]
+"""Makes what hears of the ops of one step."""
 SCALER = "torch/amp/grad_scaler.py"
 
 
@@ -110,11 +121,35 @@ def observe_fake(
         raise InputError(label, "subject", f"a {type(subject).__name__}", "a module or a function")
     target = target_of(device, arch, label)
     check_calibration(calibration, device, label)
+    kernels = _calibrated(calibration)
 
     def observe() -> Observation:
-        return _observed(subject, args, kwargs or {}, recipe, label, calibration)
+        return _observed(subject, args, kwargs or {}, recipe, label, kernels)
 
     return observed_on(target, observe, label)
+
+
+def _calibrated(calibration: Calibration | None) -> MakeLog | None:
+    return None if calibration is None else partial(CalibratedOps, calibration, this_machine())
+
+
+def distinct_calls(
+    subject: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    recipe: Recipe | None = None,
+    name: str,
+) -> dict[str, AskedCall]:
+    """The calls of operators that `observe_fake` would see of a module on the CPU, each once, by its text.
+
+    Raises
+    ------
+    InputError: as `observe_fake`.
+    """
+    log = CallLog()
+    _observed(subject, args, kwargs or {}, recipe, name, lambda: log)
+    return log.calls
 
 
 def _observed(
@@ -123,18 +158,18 @@ def _observed(
     kwargs: Mapping[str, Any],
     recipe: Recipe | None,
     label: str,
-    calibration: Calibration | None,
+    kernels: MakeLog | None,
 ) -> Observation:
     """As `observe_fake`, on the device that is the current one."""
     with _faking(label, FAKEABLE) as twins:
         if isinstance(subject, torch.nn.Module):
             if recipe is not None:
-                return _step(subject, args, kwargs, recipe, label, twins, calibration)
-            return _inference(subject, args, kwargs, label, twins, calibration)
+                return _step(subject, args, kwargs, recipe, label, twins, kernels)
+            return _inference(subject, args, kwargs, label, twins, kernels)
         if recipe is not None:
             raise InputError(label, "recipe", "one for a function", "a module, or a function that trains")
         call = FakeCall(torch.nn.Module(), list(args), dict(kwargs), label, twins)
-        return _FakeRun(call, label, calibration).whole(lambda: subject(*call.args, **call.kwargs), None)
+        return _FakeRun(call, label, kernels).whole(lambda: subject(*call.args, **call.kwargs), None)
 
 
 def observe_whole(
@@ -148,7 +183,7 @@ def observe_whole(
     """As `observe_fake(run)`, up to the end of the step `most_steps`; errors expect what `expected` says."""
     with _faking(name, expected) as twins:
         call = FakeCall(torch.nn.Module(), [], {}, name, twins)
-        return _FakeRun(call, name, calibration).whole(run, most_steps)
+        return _FakeRun(call, name, _calibrated(calibration)).whole(run, most_steps)
 
 
 @contextmanager
@@ -185,11 +220,11 @@ def _inference(
     kwargs: Mapping[str, Any],
     label: str,
     twins: FakeTwins,
-    calibration: Calibration | None,
+    kernels: MakeLog | None,
 ) -> Observation:
     call = FakeCall(model, list(args), dict(kwargs), label, twins)
     places, names = as_given((call.args, call.kwargs))
-    run = _FakeRun(call, label, calibration)
+    run = _FakeRun(call, label, kernels)
     with torch.no_grad():
         run.record(lambda: call.model(*places, **names))
     return run.observation(0)
@@ -202,12 +237,12 @@ def _step(
     recipe: Recipe,
     label: str,
     twins: FakeTwins,
-    calibration: Calibration | None,
+    kernels: MakeLog | None,
 ) -> Observation:
     check_trainable(model, label)
     check_recipe(recipe, label)
     trainer = Trainer(model, list(args), dict(kwargs), label, twins, recipe=recipe)
-    run = _FakeRun(trainer, label, calibration)
+    run = _FakeRun(trainer, label, kernels)
     for _ in range(STEPS):
         run.record(trainer.take, [tensor for _, _, tensor in kept_by_optimizers(trainer.optimizer)])
     return run.observation(STEPS)
@@ -216,8 +251,8 @@ def _step(
 class _FakeRun:
     """Records calls of what lies on fake tensors, one after the other; the last of them is told of."""
 
-    def __init__(self, call: FakeCall, label: str, calibration: Calibration | None) -> None:
-        self.call, self.label, self.calibration = call, label, calibration
+    def __init__(self, call: FakeCall, label: str, kernels: MakeLog | None) -> None:
+        self.call, self.label, self.kernels = call, label, kernels
         self.assumed = Assumed()
         self.peaks: list[int] = []
         self._steps: list[int] = []
@@ -248,7 +283,7 @@ class _FakeRun:
         owners = {id(each): path.rpartition(".")[0] for path, each in parameters.items()}
         paths = {id(each): path for path, each in model.named_modules()}
         modules = RunningModules(paths, adopt=lambda name, root: self._adopt(recorder, name, root))
-        kernels = None if self.calibration is None else CalibratedOps(self.calibration)
+        kernels = None if self.kernels is None else self.kernels()
         origins = OpOrigins(modules, owners, _called.__code__)
         recorder = Recorder(origins, most_steps, current_device().stream, kernels)
         self._given(recorder.flow.table, state)

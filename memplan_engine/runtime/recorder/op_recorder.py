@@ -6,7 +6,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.optim.optimizer as optimizer_types
@@ -17,9 +17,8 @@ from torch.optim.optimizer import (
 )
 from torch.utils import _foreach_utils
 
-from memplan_engine.recordings.observed_flow import Category
+from memplan_engine.recordings.observed_flow import Category, Flow
 from memplan_engine.runtime.observer.allocations import OpLog
-from memplan_engine.runtime.recorder.calibrated_ops import CalibratedOps
 from memplan_engine.runtime.recorder.eager_kernels import as_in_eager
 from memplan_engine.runtime.recorder.flow_log import FlowLog
 from memplan_engine.runtime.recorder.op_origins import OpOrigins, Origin
@@ -29,6 +28,19 @@ from memplan_engine.torch_capture.training.torch_recipe import kept_by_optimizer
 IGNORED = ("prim::device", "profiler::", "memplan::", "mkldnn::_is_")
 """Operators that are no part of a run: questions about tensors, marks for profilers, and our own, which stand
 for what eager mode does beside the dispatcher (the state of the random generator)."""
+
+
+class KernelLog(Protocol):
+    """Hears of every op, and adds what it knows to the flow of the run."""
+
+    def begin(self) -> None:
+        """An op begins."""
+
+    def called(self, operator: Any, args: Any, kwargs: Any, value: Any) -> None:
+        """The op that began last is this call of an operator, and has given `value`."""
+
+    def laid_over(self, flow: Flow) -> Flow:
+        """`flow` of the run that is over, with what was noted."""
 
 
 class Enough(BaseException):
@@ -44,7 +56,7 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
         origins: OpOrigins,
         most_steps: int | None = None,
         stream: Callable[[], int] = lambda: 0,
-        kernels: CalibratedOps | None = None,
+        kernels: KernelLog | None = None,
     ) -> None:
         super().__init__()
         self.stream, self.kernels = stream, kernels

@@ -96,7 +96,9 @@ class KnownValues:
 
         if torch.Tag.inplace_view in operator.tags:
             return
-        written = pytree.tree_leaves(list(written_values(operator, args, kwargs)))
+        # Statistics that a batch norm does not keep are None.
+        leaves = pytree.tree_leaves(list(written_values(operator, args, kwargs)))
+        written = [leaf for leaf in leaves if leaf is not None]
         results = tensors_of(result)
         fresh = [leaf for leaf in results if storage_of(leaf) not in self.real]
         if not (written or fresh):
