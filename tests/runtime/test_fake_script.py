@@ -187,3 +187,17 @@ def test_the_command_line_runs_scripts(memplan: Any, tmp_path: Path) -> None:
     code, out, err = memplan("observe", "models.py:net", "--seconds", "3")
     assert (code, out) == (2, "")
     assert "expected a script" in err
+
+
+def test_an_observation_cut_short_is_one_line_for_the_allocator(memplan: Any, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("import torch\ntorch.rand(1000).relu()\n")
+    assert memplan("observe", "--fake", "net.py", "-o", "whole.json")[0] == 0
+    text = (tmp_path / "whole.json").read_text().rstrip()
+    assert memplan("allocator", "whole.json")[0] == 0
+    for length in (0, 1, len(text) // 2, len(text) - 1):
+        (tmp_path / "short.json").write_text(text[:length])
+        code, out, err = memplan("allocator", "short.json", "-o", "placed.json")
+        assert (code, out) == (2, "")
+        assert err.startswith("memplan: short.json: ")
+        assert err.count("\n") == 1
+        assert not (tmp_path / "placed.json").exists()
