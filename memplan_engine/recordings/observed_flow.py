@@ -154,9 +154,11 @@ def flow_peak(flow: Flow) -> tuple[int, int]:
 
 
 def settled_flow(flow: Flow) -> Flow:
-    """`flow` of a run that has made its own model: what it keeps between steps counts as there before."""
+    """`flow` of a run that has made its own model: what it keeps between steps counts as there before. What
+    it let go of before its last op (a model that another one replaced) it did not keep."""
     storages = flow.storages
     kept = np.array([category in KEPT for category in storages.categories], dtype=bool)
+    kept &= (storages.released == HELD) | (storages.released >= len(flow.stages) - 1)
     maker = np.where(kept, BEFORE, storages.maker)
     settled = replace(storages, maker=maker, released=np.where(kept, HELD, storages.released))
     return replace(flow, storages=settled, makes=made_by_op(maker, len(flow.stages)))

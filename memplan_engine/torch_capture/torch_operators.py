@@ -169,6 +169,55 @@ def _saved_by_parameters(target: Any, value: Any, arguments: Arguments) -> Any:
     return tuple(outputs)
 
 
+def _batch_norm(target: Any, value: Any, arguments: Arguments) -> Any:
+    """As `_saved_by_parameters`; what is normalized (output 0) lies as the input where that is dense, be it
+    with its channels last, and is row-major otherwise."""
+    result, *others = _saved_by_parameters(target, value, arguments)
+    return _dense_like(arguments["input"], result), *others
+
+
+def _batch_norm_gradient(target: Any, value: Any, arguments: Arguments) -> Any:
+    """As `_only_wanted`; the gradient of the input (output 0) lies as the input does, or is row-major."""
+    gradient, *others = _only_wanted(target, value, arguments)
+    name = "input" if "input" in arguments else "self"
+    return gradient if gradient is None else _dense_like(arguments[name], gradient), *others
+
+
+def _dense_like(source: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """`value` in the order of memory that torch suggests for tensors like `source`."""
+    import torch
+
+    suggested = torch._prims_common.suggest_memory_format(source)
+    if value.is_contiguous(memory_format=suggested):
+        return value
+    return torch.empty_like(value, memory_format=suggested)
+
+
+def _by_gradient_first(target: Any, value: torch.Tensor, arguments: Arguments) -> torch.Tensor:
+    """Where both arguments lie differently, the kernel's result lies as the gradient does; that of fake
+    tensors as the other."""
+    first = arguments["grad_output"]
+    second = next(arguments[name] for name in ("self", "self_or_result") if name in arguments)
+    strides = (first + second).stride()
+    return value if value.stride() == strides else value.new_empty_strided(value.shape, strides)
+
+
+def _rolled(target: Any, value: torch.Tensor, arguments: Arguments) -> torch.Tensor:
+    """The kernel joins two parts of each dimension that is rolled, and lies as what is joined does."""
+    import torch
+
+    result = arguments["self"]
+    if not result.numel():
+        return value
+    for shift, dim in zip(arguments["shifts"], arguments["dims"], strict=False):
+        size = result.shape[dim]
+        begin = -shift % size
+        parts = result.narrow(dim, begin, size - begin), result.narrow(dim, 0, begin)
+        result = torch.cat(parts, dim)
+    strides = result.stride()
+    return value if value.stride() == strides else value.new_empty_strided(value.shape, strides)
+
+
 def _typed(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     import torch
 
@@ -266,12 +315,21 @@ KERNELS: dict[str, Callable[[Any, Any, Arguments], Any]] = {
             "aten::_native_batch_norm_legit_functional",
             "aten::_batch_norm_with_update",
             "aten::_batch_norm_with_update_functional",
-            "aten::native_layer_norm",
-            "aten::native_group_norm",
         ),
-        _saved_by_parameters,
+        _batch_norm,
     ),
-    **dict.fromkeys(("aten::native_batch_norm_backward", "aten::batch_norm_backward"), _only_wanted),
+    **dict.fromkeys(("aten::native_layer_norm", "aten::native_group_norm"), _saved_by_parameters),
+    **dict.fromkeys(("aten::native_batch_norm_backward", "aten::batch_norm_backward"), _batch_norm_gradient),
+    **dict.fromkeys(
+        (
+            "aten::elu_backward",
+            "aten::hardswish_backward",
+            "aten::softplus_backward",
+            "aten::logit_backward",
+        ),
+        _by_gradient_first,
+    ),
+    "aten::roll": _rolled,
     "aten::native_layer_norm_backward": _dense_gradient,
     "aten::col2im": _col2im,
     "aten::mkldnn_rnn_layer_backward": _apart,

@@ -58,6 +58,11 @@ class StorageWatch:
         """The storage of which `allocated` gave `entry` is no more."""
         raise NotImplementedError
 
+    def gave_back(self, operator: Any, tensor: torch.Tensor, args: Any, kwargs: Any) -> bool:
+        """Whether `tensor`, which `operator` has given, shows the storage of one of these arguments."""
+        key = storage_of(tensor)
+        return any(storage_of(each) == key for each in tensors_in((args, kwargs)))
+
     def exclude(self, value: Any) -> None:
         """Leave out the storages of the tensors in `value`: they are there before the run."""
         for tensor in tensors_in(value):
@@ -75,7 +80,7 @@ class StorageWatch:
                     # Resized: the old bytes went when the new ones came.
                     self._freed(self._refs[key])
                     self._allocated(key, storage, tensor)
-            elif _may_give_back(operator) and _is_argument(key, args, kwargs):
+            elif _may_give_back(operator) and self.gave_back(operator, tensor, args, kwargs):
                 self._keep(storage)
             else:
                 self._allocated(key, storage, tensor)
@@ -133,10 +138,6 @@ def _may_give_back(operator: Any) -> bool:
     if schema.name in GIVES_BACK_NEW:
         return False
     return gives_views(operator) or is_composite(operator)
-
-
-def _is_argument(key: int, args: Any, kwargs: Any) -> bool:
-    return any(storage_of(tensor) == key for tensor in tensors_in((args, kwargs)))
 
 
 class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]

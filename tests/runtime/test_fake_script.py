@@ -144,6 +144,26 @@ def test_a_script_may_cast_its_model(tmp_path: Path) -> None:
     assert state_bytes(flow) == 2 * (8 * 4 + 4)
 
 
+def test_checkpoints_are_kept_in_mind_and_no_file_is_touched(tmp_path: Path) -> None:
+    text = (
+        "import torch\nfrom torch.utils.data import DataLoader, TensorDataset, random_split\n"
+        "data = TensorDataset(torch.rand(20, 8), torch.randint(0, 4, (20,)))\n"
+        "some, others = random_split(data, [12, 8])\n"
+        "model = torch.nn.Linear(8, 4)\noptimizer = torch.optim.SGD(model.parameters())\n"
+        "for x, y in DataLoader(some, 4):\n"
+        "    torch.nn.functional.cross_entropy(model(x), y).backward()\n    optimizer.step()\n"
+        "    torch.save({'model': model.state_dict(), 'epoch': 1}, 'best.pt')\n"
+        "    seen = torch.load('best.pt', map_location='cpu')\n    assert seen['epoch'] == 1\n"
+        "    model.load_state_dict(seen['model'])\n"
+    )
+    (tmp_path / "best.pt").write_bytes(b"of an earlier run")
+    seen = observe_script(script(tmp_path, "import os\nos.chdir(os.path.dirname(__file__))\n" + text))
+    assert seen.flow is not None
+    assert seen.flow.steps == 3
+    assert state_bytes(seen.flow) == (8 * 4 + 4) * 4
+    assert (tmp_path / "best.pt").read_bytes() == b"of an earlier run"
+
+
 def test_a_script_may_change_its_folder(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
     text = "import os, torch\nos.chdir(os.path.join(os.path.dirname(__file__), 'below'))\ntorch.rand(1000)\n"
@@ -167,3 +187,17 @@ def test_the_command_line_runs_scripts(memplan: Any, tmp_path: Path) -> None:
     code, out, err = memplan("observe", "models.py:net", "--seconds", "3")
     assert (code, out) == (2, "")
     assert "expected a script" in err
+
+
+def test_an_observation_cut_short_is_one_line_for_the_allocator(memplan: Any, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("import torch\ntorch.rand(1000).relu()\n")
+    assert memplan("observe", "--fake", "net.py", "-o", "whole.json")[0] == 0
+    text = (tmp_path / "whole.json").read_text().rstrip()
+    assert memplan("allocator", "whole.json")[0] == 0
+    for length in (0, 1, len(text) // 2, len(text) - 1):
+        (tmp_path / "short.json").write_text(text[:length])
+        code, out, err = memplan("allocator", "short.json", "-o", "placed.json")
+        assert (code, out) == (2, "")
+        assert err.startswith("memplan: short.json: ")
+        assert err.count("\n") == 1
+        assert not (tmp_path / "placed.json").exists()

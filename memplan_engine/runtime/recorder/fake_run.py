@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from types import FrameType, SimpleNamespace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from memplan_engine.calibration.kernel_table import Calibration
 from memplan_engine.errors import InputError
@@ -19,6 +19,8 @@ from memplan_engine.recordings.observation import Level, Observation, flow_chang
 from memplan_engine.recordings.observed_flow import Category, flow_peak, settled_flow, step_peaks
 from memplan_engine.runtime.calibrate.model_calls import AskedCall, CallLog
 from memplan_engine.runtime.calibrate.seen_call import this_machine
+from memplan_engine.runtime.recorder.asked_values import answering_python
+from memplan_engine.runtime.recorder.assumed_values import Assumed
 from memplan_engine.runtime.recorder.calibrated_ops import CalibratedOps, check_calibration
 from memplan_engine.runtime.recorder.fake_device import current_device, observed_on, target_of
 from memplan_engine.runtime.recorder.op_origins import OpOrigins
@@ -32,11 +34,11 @@ from memplan_engine.runtime.recorder.op_recorder import (
 from memplan_engine.torch_capture.capture_module import as_given, tracing
 from memplan_engine.torch_capture.torch_exporting import as_fused
 from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, fake_mode, patched
-from memplan_engine.torch_capture.torch_source import is_users, portable_path
 from memplan_engine.torch_capture.training.torch_eager_ops import as_eager
-from memplan_engine.torch_capture.training.torch_origins import RunningModules, who_asks
+from memplan_engine.torch_capture.training.torch_origins import RunningModules, who_makes
 from memplan_engine.torch_capture.training.torch_recipe import (
     Recipe,
+    check_made,
     check_recipe,
     check_trainable,
     kept_by_optimizers,
@@ -52,38 +54,6 @@ STEPS = 2
 
 MakeLog = Callable[[], KernelLog]
 """Makes what hears of the ops of one step."""
-SCALER = "torch/amp/grad_scaler.py"
-
-
-def _is_scaler(frame: FrameType | None) -> bool:
-    """Whether a scaler of gradients asks whether one of them is infinite."""
-    while frame is not None and frame.f_code is not _called.__code__:
-        if portable_path(frame.f_code.co_filename) == SCALER:
-            return frame.f_code.co_name in ("_maybe_opt_step", "<genexpr>")
-        if is_users(frame.f_code.co_filename):
-            return False
-        frame = frame.f_back
-    return False
-
-
-class Assumed:
-    """Answers for values that are not known, each noted once with the line that asks: a loss or a norm that
-    is written to a log is taken as 1."""
-
-    def __init__(self) -> None:
-        self.notes: dict[str, None] = {}
-
-    def __call__(self, operator: Any, args: Any) -> Any:
-        """What `operator` says of values of `args`; None for what shall be refused."""
-        if operator is not torch.ops.aten._local_scalar_dense.default:
-            return None
-        if args[0].numel() != 1 or not args[0].dtype.is_floating_point:
-            return None
-        if _is_scaler(sys._getframe(1)):
-            # Gradients are finite, or no step would be taken.
-            return 0.0
-        self.notes[f"the value of a tensor of {tuple(args[0].shape)}, asked for {who_asks()}, as 1"] = None
-        return 1.0
 
 
 def observe_fake(
@@ -205,10 +175,15 @@ def _faking(label: str, expected: str) -> Iterator[FakeTwins]:
         taken_for_plain(),
         alone,
         swapping(),
+        patched((FakeTensorMode, "create_symbolic_nested_int", partial(_no_nested, label))),
         random_state(SEED),
     ):
         device = "cuda:0" if current_device().is_cuda else ""
         yield FakeTwins(fake_mode(unknown_sizes=False), meta_device="cpu", device=device)
+
+
+def _no_nested(label: str, *call: Any, **options: Any) -> NoReturn:
+    raise InputError(label, "fake run", f"a nested tensor {who_makes()}", f"plain ones, {RECORDED}")
 
 
 FAKEABLE = f"a model that runs on fake tensors, {RECORDED}"
@@ -222,6 +197,7 @@ def _inference(
     twins: FakeTwins,
     kernels: MakeLog | None,
 ) -> Observation:
+    check_made(model, label)
     call = FakeCall(model, list(args), dict(kwargs), label, twins)
     places, names = as_given((call.args, call.kwargs))
     run = _FakeRun(call, label, kernels)
@@ -253,7 +229,7 @@ class _FakeRun:
 
     def __init__(self, call: FakeCall, label: str, kernels: MakeLog | None) -> None:
         self.call, self.label, self.kernels = call, label, kernels
-        self.assumed = Assumed()
+        self.assumed = Assumed(_called.__code__)
         self.peaks: list[int] = []
         self._steps: list[int] = []
         self._last: Observation | None = None
@@ -283,6 +259,7 @@ class _FakeRun:
         owners = {id(each): path.rpartition(".")[0] for path, each in parameters.items()}
         paths = {id(each): path for path, each in model.named_modules()}
         modules = RunningModules(paths, adopt=lambda name, root: self._adopt(recorder, name, root))
+        self.assumed.within_model = lambda: bool(modules.running)
         kernels = None if self.kernels is None else self.kernels()
         origins = OpOrigins(modules, owners, _called.__code__)
         recorder = Recorder(origins, most_steps, current_device().stream, kernels)
@@ -292,7 +269,8 @@ class _FakeRun:
         with (
             suppress(Enough),
             mode,
-            answering(values, self.label, self.assumed, sizes=True),
+            answering(values, self.label, self.assumed),
+            answering_python(values, self.assumed, self.label),
             recording(recorder),
         ):
             result = _called(run)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from memplan_engine.graph import Source
 from memplan_engine.recordings.observation import CPU, NO_OP
@@ -20,7 +21,7 @@ from memplan_engine.recordings.observed_flow import (
     Stage,
 )
 from memplan_engine.runtime.recorder.op_origins import Origin
-from memplan_engine.torch_capture.torch_operators import written_values
+from memplan_engine.torch_capture.torch_operators import gives_views, written_values
 from memplan_engine.torch_capture.torch_storages import (
     GIVES_BACK_NEW,
     StorageWatch,
@@ -53,6 +54,14 @@ class StorageTable(StorageWatch):
         storage = tensor.untyped_storage()
         if storage._cdata not in self._refs:
             self._keep_as(self._add(storage, tensor, BEFORE, category, name), storage)
+
+    def gave_back(self, operator: Any, tensor: torch.Tensor, args: Any, kwargs: Any) -> bool:
+        """As ever. What is real among fake tensors (a model that was made before the run) is there for them
+        as a twin, of which a view may be the first that is seen."""
+        if super().gave_back(operator, tensor, args, kwargs):
+            return True
+        mixed = isinstance(tensor, FakeTensor) and gives_views(operator)
+        return mixed and any(not isinstance(each, FakeTensor) for each in tensors_in((args, kwargs)))
 
     def allocated(self, storage: torch.UntypedStorage, shown: torch.Tensor) -> int:
         """Its number."""

@@ -32,6 +32,7 @@ from memplan_engine.runtime.recorder.calibrated_ops import check_calibration
 from memplan_engine.runtime.recorder.fake_device import Target, on_device, prepare, target_of
 from memplan_engine.runtime.recorder.fake_run import observe_whole
 from memplan_engine.runtime.recorder.own_process import answer, leave
+from memplan_engine.runtime.recorder.saved_files import keeping_checkpoints
 from memplan_engine.runtime.scratch import scratch_folder
 from memplan_engine.system import end_with_parent
 from memplan_engine.torch_capture.torch_fake import patched
@@ -114,7 +115,13 @@ def main(folder: Path) -> None:
 
     def observe() -> Observation:
         target = Target(request["device"], request["arch"])
-        with on_device(target), as_script(script, request["arguments"]), alone(), loading_little():
+        with (
+            on_device(target),
+            as_script(script, request["arguments"]),
+            alone(),
+            loading_little(),
+            keeping_checkpoints(),
+        ):
             return observe_whole(
                 lambda: _run(script, home),
                 Path(script).name,

@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from memplan_engine.torch_capture.torch_fake import patched
+from memplan_engine.torch_capture.training.torch_packed import pad_packed_sequence
 
 if TYPE_CHECKING:
     import torch
@@ -119,7 +120,7 @@ def as_eager() -> Iterator[None]:
 
     gradient, product = torch.ops.aten.mkldnn_rnn_layer_backward.default, torch.ops.aten._grouped_mm.default
     functions: Any = torch._VF
-    functions.lstm = _lstm
+    functions.lstm, functions._pad_packed_sequence = _lstm, pad_packed_sequence
     op_implementations_dict[gradient] = _fake_gradient
     op_implementations_dict[product] = _fake_product_in
     try:
@@ -132,7 +133,7 @@ def as_eager() -> Iterator[None]:
         ):
             yield
     finally:
-        del functions.lstm
+        del functions.lstm, functions._pad_packed_sequence
         del op_implementations_dict[gradient], op_implementations_dict[product]
 
 

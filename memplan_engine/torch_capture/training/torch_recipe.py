@@ -70,16 +70,21 @@ def check_recipe(recipe: Recipe, source: str) -> None:
 
 def check_trainable(model: Any, source: str) -> None:
     """Raise InputError for what is no module, or has no parameter that requires a gradient."""
+    check_module(model, source)
+    check_made(model, source)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        found = f"{sum(1 for _ in model.parameters())}, none of which requires a gradient"
+        raise InputError(source, "parameters", found, "at least one that does")
+
+
+def check_made(model: torch.nn.Module, source: str) -> None:
+    """Raise InputError for a parameter that has no size yet."""
     import torch
 
-    check_module(model, source)
     lazy = [path for path, parameter in model.named_parameters() if torch.nn.parameter.is_lazy(parameter)]
     if lazy:
         expected = "weights that are made: call the model once where it is built"
         raise InputError(source, f"parameter {lazy[0]!r}", "one without a size (a lazy module)", expected)
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        found = f"{sum(1 for _ in model.parameters())}, none of which requires a gradient"
-        raise InputError(source, "parameters", found, "at least one that does")
 
 
 def make_optimizer(

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from memplan_engine.errors import InputError
 from memplan_engine.torch_capture.torch_exporting import is_tracing, replaced
@@ -23,13 +23,24 @@ from memplan_engine.torch_capture.torch_fake import (
     storage_of,
     tensors_of,
 )
-from memplan_engine.torch_capture.torch_operators import is_repeatable, written_values
+from memplan_engine.torch_capture.torch_operators import arguments_of, is_repeatable, written_values
 from memplan_engine.torch_capture.training.torch_origins import who_asks, who_makes
 
 if TYPE_CHECKING:
     import torch
 
-UNASKED = f"a step that does not ask for it, {STEP_RECORDED}"
+PACKED = "aten::_pack_padded_sequence"
+SIZED_BY = {
+    PACKED: ("lengths",),
+    "aten::_ctc_loss": ("input_lengths", "target_lengths", "targets"),
+    "aten::masked_select": ("mask",),
+    "aten::index": ("indices",),
+    "aten::repeat_interleave": ("repeats",),
+}
+"""Operators whose results have sizes that depend on the values of some arguments only."""
+NESTED = ("aten::_nested", "aten::nested")
+MOST_ASSUMED = 2**26
+"""Of a tensor of truths of which all are the same: those of large activations, and gone with the next op."""
 log = logging.getLogger(__name__)
 
 
@@ -89,16 +100,21 @@ class KnownValues:
             layout = (tensor.storage_offset(), tensor.shape, tensor.stride())
             return torch.empty(0, dtype=tensor.dtype).set_(real, *layout)
 
+    def listed(self, tensor: torch.Tensor) -> Any:
+        """The value of `tensor` as numbers in nested lists, None where it is not known."""
+        value = self.of(tensor)
+        if value is None:
+            return None
+        with _real():
+            return _listed(value)
+
     def follow(self, operator: Any, args: Any, kwargs: Any, result: Any) -> None:
         """Know what `operator` has made of these arguments, and written, where it follows from them."""
         import torch
-        from torch.utils import _pytree as pytree
 
         if torch.Tag.inplace_view in operator.tags:
             return
-        # Statistics that a batch norm does not keep are None.
-        leaves = pytree.tree_leaves(list(written_values(operator, args, kwargs)))
-        written = [leaf for leaf in leaves if leaf is not None]
+        written = tensors_of(list(written_values(operator, args, kwargs)))
         results = tensors_of(result)
         fresh = [leaf for leaf in results if storage_of(leaf) not in self.real]
         if not (written or fresh):
@@ -134,7 +150,8 @@ class KnownValues:
             log.debug("%s of known values fails: %s", operator, error)
             return None
         real = tensors_of(result)
-        alike = len(real) == len(results) and not any(leaf.is_meta for leaf in real)
+        # Tangents that are 0 throughout have no bytes.
+        alike = len(real) == len(results) and not any(leaf.is_meta or leaf._is_zerotensor() for leaf in real)
         return real if alike else None
 
     def _keep(self, fake: torch.Tensor, value: torch.Tensor) -> None:
@@ -152,18 +169,52 @@ class KnownValues:
                 torch.empty(0, dtype=fake.dtype).set_(real, *layout).copy_(value)
         self._pair(storage, real)
 
-    def sized(self, operator: Any, args: Any, kwargs: Any) -> torch.Tensor | None:
-        """What `operator` gives, whose size depends on values (`nonzero`), fake and known; None where these
-        are not."""
+    def sized(self, operator: Any, args: Any, kwargs: Any) -> Any:
+        """What `operator` gives, whose size depends on values (`nonzero`), fake, and known where all of its
+        arguments are; None where those are not on which the size depends."""
+        import torch
+        from torch.utils import _pytree as pytree
+
+        arguments = arguments_of(operator, args, kwargs)
+        deciding = SIZED_BY.get(operator._schema.name, arguments)
+        whole = tensors_of(arguments)
+        unknown = [tensor for tensor in whole if self.of(tensor) is None]
+        if any(self.of(tensor) is None for name in deciding for tensor in tensors_of(arguments.get(name))):
+            return None
+        args, kwargs = pytree.tree_map_only(torch.Tensor, self._of_or_zeros, (args, kwargs))
+        with _real():
+            result = operator(*args, **kwargs)
+
+        def fake_of(real: torch.Tensor) -> torch.Tensor:
+            if operator._schema.name == PACKED and real.dim() == 1:
+                # The numbers of rows of each moment, which recurrent layers read in C++.
+                return real
+            layout = (real.shape, real.stride())
+            fake = torch.empty_strided(*layout, dtype=real.dtype, device=whole[0].device)
+            if not unknown:
+                self.know(fake, real)
+            return fake
+
+        return pytree.tree_map_only(torch.Tensor, fake_of, result)
+
+    def _of_or_zeros(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The value of `tensor`; zeros that take no memory where it is not known."""
         import torch
 
-        real = self.answer(operator, args, kwargs)
-        if not isinstance(real, torch.Tensor):
-            return None
-        device = tensors_of((args, kwargs))[0].device
-        fake = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device=device)
-        self.know(fake, real)
-        return fake
+        value = self.of(tensor)
+        if value is not None:
+            return value
+        with _real():
+            return torch.zeros((), dtype=tensor.dtype).expand(tensor.shape)
+
+    def assume(self, fake: torch.Tensor, value: bool) -> None:
+        """Have every element of `fake` be `value` from here on, where they are not too many."""
+        import torch
+
+        if fake.numel() <= MOST_ASSUMED and storage_of(fake) not in self.real:
+            with _real():
+                real = torch.full(fake.shape, value, dtype=fake.dtype)
+            self._keep(fake, real)
 
     def answer(self, operator: Any, args: Any, kwargs: Any) -> Any:
         """What `operator` says of values of its arguments (`.item()`, `torch.equal`), None where they are not
@@ -178,9 +229,18 @@ class KnownValues:
             return operator(*args, **kwargs)
 
 
+def _listed(value: torch.Tensor) -> Any:
+    import torch
+
+    # Not by the method, which may be answered from here.
+    return torch._C.TensorBase.tolist(value)
+
+
 def _follows(operator: Any) -> bool:
     """Whether what `operator` gives follows from its arguments."""
-    return operator.namespace == "aten" and is_repeatable(operator)
+    # Whichever order is drawn, one of them is: samples are chosen by it.
+    drawn = operator._schema.name == "aten::randperm"
+    return operator.namespace == "aten" and (drawn or is_repeatable(operator))
 
 
 def _is_large(tensor: torch.Tensor) -> bool:
@@ -188,58 +248,88 @@ def _is_large(tensor: torch.Tensor) -> bool:
     return tensor.untyped_storage().nbytes() > MOST_ELEMENTS * tensor.element_size()
 
 
-def _unknown(source: str, value: str) -> InputError:
-    found = f"a step that asks for {value} {who_asks()}, which is not known before the run"
-    return InputError(source, "training step", found, UNASKED)
+class Assuming(Protocol):
+    """Says what is taken for values that nobody knows."""
+
+    def answer(self, operator: Any, args: Any) -> Any:
+        """What `operator` says of values of `args`; None for what shall be refused."""
+
+    def result(self, operator: Any, args: Any, result: Any, known: KnownValues) -> bool | None:
+        """What all elements of `result` are taken as, which `operator` has given; None where nothing is."""
+
+
+def unknown(source: str, place: str, value: str) -> InputError:
+    """That the user's line asks for `value`, which nobody knows."""
+    kind = place.rpartition(" ")[2]
+    found = f"a {kind} that asks for {value} {who_asks()}, which is not known before the run"
+    return InputError(source, place, found, f"a {kind} that does not ask for it, {STEP_RECORDED}")
 
 
 @contextmanager
-def answering(
-    values: KnownValues,
-    source: str,
-    assume: Callable[[Any, Any], Any] = lambda operator, args: None,
-    sizes: bool = False,
-) -> Iterator[None]:
+def answering(values: KnownValues, source: str, assumed: Assuming | None = None) -> Iterator[None]:
     """Answers `.item()` and branches on tensors from `values`, and has transformers take the way of eager
     mode for tensors whose values are known. Of others one warning says that it takes a tracer's way. What is
-    not known `assume` may answer, given the operator and its arguments; None where it does not. With `sizes`
-    results whose size depends on values that are known have it.
+    not known may be `assumed`; then also results whose size depends on values that are known have it.
 
     Raises
     ------
     InputError, in the midst: a value, or a size that depends on values, which is not known, with the line
-        that asks.
+        that asks; a tensor that is sparse or nested.
     """
+    with replaced("is_tracing", is_tracing(values, source)), _answers(values, source, assumed):
+        yield
+
+
+def _answers(values: KnownValues, source: str, assumed: Assuming | None) -> Any:
+    """The mode of `answering`."""
     import torch
     from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
     from torch.utils._python_dispatch import TorchDispatchMode
 
+    place = "training step" if assumed is None else "fake run"
+
     class Answers(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        supports_higher_order_operators = True
+
+        @classmethod
+        def ignore_compile_internals(cls) -> bool:
+            return True
+
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
+            if isinstance(func, torch._ops.HigherOrderOperator):
+                return func(*args, **kwargs)
             if torch.Tag.data_dependent_output in func.tags:
                 answer = values.answer(func, args, kwargs)
-                answer = assume(func, args) if answer is None else answer
+                if answer is None and assumed is not None:
+                    answer = assumed.answer(func, args)
                 if answer is not None:
                     return answer
+            if func._schema.name.startswith(NESTED):
+                raise _unplain(source, place, "a nested tensor", "plain ones")
             try:
                 result = func(*args, **kwargs)
             except DataDependentOutputException:
                 shape = tuple(args[0].shape)
                 value = f"the value of a tensor of {shape} (`.item()` or a branch on it)"
-                raise _unknown(source, value) from None
+                raise unknown(source, place, value) from None
             except DynamicOutputShapeException:
-                sized = values.sized(func, args, kwargs) if sizes else None
+                sized = None if assumed is None else values.sized(func, args, kwargs)
                 if sized is not None:
                     return sized
-                raise _unknown(source, f"a size that depends on values ({func._schema.name})") from None
+                value = f"a size that depends on values ({func._schema.name})"
+                raise unknown(source, place, value) from None
             if any(leaf.layout is not torch.strided for leaf in tensors_of(result)):
-                found = f"a sparse tensor {who_makes()}"
-                raise InputError(
-                    source, "training step", found, f"dense ones (sparse=False), {STEP_RECORDED}"
-                )
+                raise _unplain(source, place, "a sparse tensor", "dense ones (sparse=False)")
             values.follow(func, args, kwargs, result)
+            if assumed is not None:
+                taken = assumed.result(func, args, result, values)
+                if taken is not None:
+                    values.assume(result, taken)
             return result
 
-    with replaced("is_tracing", is_tracing(values, source)), Answers():  # type: ignore[no-untyped-call]
-        yield
+    return Answers()  # type: ignore[no-untyped-call]
+
+
+def _unplain(source: str, place: str, found: str, expected: str) -> InputError:
+    return InputError(source, place, f"{found} {who_makes()}", f"{expected}, {STEP_RECORDED}")

@@ -1,0 +1,105 @@
+"""Values that leave torch: `.item()`, `.tolist()` and `.numpy()` of fake tensors, which C++ would read in
+memory that is not there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch.utils._python_dispatch import _disable_current_modes
+
+from memplan_engine.runtime.recorder.assumed_values import Assumed
+from memplan_engine.torch_capture.torch_fake import MOST_ELEMENTS, patched
+from memplan_engine.torch_capture.torch_source import is_users
+from memplan_engine.torch_capture.training.torch_values import KnownValues, unknown
+
+PLACE = "fake run"
+INHERITED = ("item", "numpy")
+"""Methods that fake tensors have from all others."""
+
+
+class _Memory:
+    """What an array shows: it holds the tensor, as those do that share its memory."""
+
+    def __init__(self, values: NDArray[Any], tensor: torch.Tensor) -> None:
+        self.values, self.tensor = values, tensor
+        self.__array_interface__ = values.__array_interface__
+
+
+class AskedValues:
+    """Answers to the user's code: values that are known, and what is `assumed` of others."""
+
+    def __init__(self, values: KnownValues, assumed: Assumed, source: str) -> None:
+        self.values, self.assumed, self.source = values, assumed, source
+
+    def item(self, tensor: torch.Tensor) -> Any:
+        """A whole number that nobody knows counts, where a line of the user's asks for it."""
+        whole = _is_whole(tensor) and tensor.numel() == 1 and not self.assumed.within_model()
+        # Above: the method of the class, and who has called it.
+        if whole and is_users(sys._getframe(2).f_code.co_filename) and self.values.of(tensor) is None:
+            return self.assumed.each(tensor)
+        return torch._C.TensorBase.item(tensor)
+
+    def tolist(self, tensor: torch.Tensor) -> Any:
+        """As lists of lists."""
+        known = self.values.listed(tensor)
+        if known is not None:
+            return known
+        self._check(tensor)
+        each = self.assumed.each(tensor)
+        return np.full(tuple(tensor.shape), each, dtype=object).tolist()
+
+    def numpy(self, tensor: torch.Tensor, **how: Any) -> Any:
+        """As an array, which holds the tensor."""
+        if tensor.requires_grad or tensor.device.type != "cpu":
+            # With torch's own messages.
+            return torch._C.TensorBase.numpy(tensor, **how)
+        known = self.values.of(tensor)
+        if known is not None:
+            values = torch._C.TensorBase.numpy(known)
+        else:
+            self._check(tensor, tensor.is_floating_point())
+            values = np.full(tuple(tensor.shape), self.assumed.each(tensor), dtype=_numpy_type(tensor))
+        return np.asarray(_Memory(values, tensor))
+
+    def _check(self, tensor: torch.Tensor, answered: bool = True) -> None:
+        if not answered or tensor.dtype is torch.bool or tensor.numel() > MOST_ELEMENTS:
+            raise unknown(self.source, PLACE, f"the values of a tensor of {tuple(tensor.shape)}")
+
+
+@contextmanager
+def answering_python(values: KnownValues, assumed: Assumed, source: str) -> Iterator[None]:
+    """With answers to `.item()`, `.tolist()` and `.numpy()` of fake tensors."""
+    asked = AskedValues(values, assumed, source)
+    with patched((FakeTensor, "tolist", _method(asked.tolist))):
+        for name in INHERITED:
+            setattr(FakeTensor, name, _method(getattr(asked, name)))
+        try:
+            yield
+        finally:
+            for name in INHERITED:
+                delattr(FakeTensor, name)
+
+
+def _method(answer: Callable[..., Any]) -> Callable[..., Any]:
+    """`answer` as a method of what it is asked about."""
+
+    def method(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return answer(tensor, *args, **kwargs)
+
+    return method
+
+
+def _is_whole(tensor: torch.Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool)
+
+
+def _numpy_type(tensor: torch.Tensor) -> Any:
+    with unset_fake_temporarily(), _disable_current_modes():
+        return torch.empty(0, dtype=tensor.dtype, device="cpu").numpy().dtype

@@ -1,0 +1,147 @@
+"""What is taken for values that a predicted run asks for and that nobody knows: losses and norms that are
+written to a log, counts of right answers, checks that all went well.
+
+Each answer is noted, with the line that asks, for `Flow.assumed`.
+"""
+
+from __future__ import annotations
+
+import operator as python
+import sys
+import weakref
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+
+from memplan_engine.runtime.recorder.checks import passing
+from memplan_engine.runtime.recorder.unknown_count import UnknownCount
+from memplan_engine.torch_capture.torch_source import is_users, portable_path
+from memplan_engine.torch_capture.torch_storages import tensors_in
+from memplan_engine.torch_capture.training.torch_origins import who_asks
+from memplan_engine.torch_capture.training.torch_values import KnownValues
+
+NUMBER = torch.ops.aten._local_scalar_dense.default
+SCALER, LBFGS = "torch/amp/grad_scaler.py", "torch/optim/lbfgs.py"
+"""Where torch itself asks for values whose answers do not depend on the model."""
+NOT_FINITE = ("aten::isnan", "aten::isinf", "aten::isposinf", "aten::isneginf")
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    f"aten::{name}": getattr(python, name) for name in ("lt", "gt", "le", "ge", "eq", "ne")
+}
+ONE = 1.0
+"""What a loss or a norm is taken as."""
+
+
+class Assumed:
+    """Answers for values that are not known, each noted once: a loss or a norm is taken as 1, all numbers as
+    finite, what torch checks by itself as passed. `boundary` is the function of ours that called the user's
+    code."""
+
+    def __init__(self, boundary: CodeType) -> None:
+        self.boundary = boundary
+        self.within_model: Callable[[], bool] = lambda: False
+        """Whether a module runs: a model that branches on what it computes is refused."""
+        self._drawn: weakref.WeakSet[torch.UntypedStorage] = weakref.WeakSet()
+        self.notes: dict[str, None] = {}
+        self._searches = 0
+
+    def answer(self, operator: Any, args: Any) -> Any:
+        """What `operator` says of values of `args`; None for what shall be refused."""
+        if operator is not NUMBER or args[0].numel() != 1:
+            return None
+        if args[0].dtype is torch.bool:
+            passes = passing(sys._getframe(1))
+            if passes is not None:
+                self._note(f"what is checked {who_asks()} as right")
+            return passes
+        asker = self._asker(sys._getframe(1))
+        if not args[0].dtype.is_floating_point:
+            return None
+        if asker == SCALER:
+            # Whether a gradient is infinite: or no step would be taken.
+            return 0.0
+        if asker == LBFGS:
+            # A loss that is less each time.
+            self._searches += 1
+            return ONE / self._searches
+        self._note(f"the value of a tensor of {tuple(args[0].shape)}, asked for {who_asks()}, as 1")
+        return ONE
+
+    def result(self, operator: Any, args: Any, result: Any, known: KnownValues) -> bool | None:
+        """What all elements of `result`, which `operator` has given, are taken as; None where nothing is."""
+        if not isinstance(result, torch.Tensor) or result.dtype is not torch.bool:
+            if torch.Tag.nondeterministic_seeded in operator.tags:
+                self._drawn.update(each.untyped_storage() for each in tensors_in(result) if not each.dim())
+            return None
+        name = operator._schema.name
+        finite = _finite(name, args)
+        if finite is not None:
+            self._note(f"numbers, looked at {who_asks()}, as finite")
+            return finite
+        if name not in COMPARISONS or result.dim():
+            return None
+        if self._asker(sys._getframe(1)) == LBFGS:
+            self._note(f"searches {who_asks()} as going on for as many steps as they may")
+            return _goes_on(name, args[1])
+        values = [self._number(arg, known) for arg in args[:2]]
+        if None in values:
+            return None
+        self._note(f"a number, compared {who_asks()}, as 1")
+        return COMPARISONS[name](*values)
+
+    def _number(self, arg: Any, known: KnownValues) -> Any:
+        """`arg` as a number: its value where it is known, ONE of a loss or of a number that was drawn, None
+        of all else."""
+        if not isinstance(arg, torch.Tensor):
+            return arg
+        if arg.dim():
+            return None
+        value = known.listed(arg)
+        if value is not None or not arg.dtype.is_floating_point:
+            return value
+        is_loss = arg.requires_grad and not self.within_model()
+        return ONE if is_loss or arg.untyped_storage() in self._drawn else None
+
+    def each(self, tensor: torch.Tensor) -> float | UnknownCount:
+        """What every element of `tensor` is taken as, which a line of the user's asks for: a whole number
+        counts, and is no size."""
+        self._note(f"the values of a tensor of {tuple(tensor.shape)}, asked for {who_asks()}, as 1")
+        return ONE if tensor.is_floating_point() else UnknownCount(1, who_asks())
+
+    def _note(self, note: str) -> None:
+        self.notes[note] = None
+
+    def _asker(self, frame: FrameType | None) -> str:
+        """Which of SCALER and LBFGS asks; "" for the user's code and all else."""
+        while frame is not None and frame.f_code is not self.boundary:
+            file = portable_path(frame.f_code.co_filename)
+            for place in (SCALER, LBFGS):
+                if file.startswith(place):
+                    return place
+            if is_users(frame.f_code.co_filename):
+                return ""
+            frame = frame.f_back
+        return ""
+
+
+def _finite(name: str, args: Any) -> bool | None:
+    """The answer of the operator `name` where it asks whether numbers are finite. Below autograd `isfinite`
+    is `(x == x) * (abs(x) != inf)`."""
+    if not args or not (isinstance(args[0], torch.Tensor) and args[0].dtype.is_floating_point):
+        return None
+    if name in NOT_FINITE:
+        return False
+    if name not in ("aten::eq", "aten::ne"):
+        return None
+    same = args[1] is args[0]
+    infinite = isinstance(args[1], float) and abs(args[1]) == float("inf")
+    return (name == "aten::eq") == same if same or infinite else None
+
+
+def _goes_on(name: str, other: Any) -> bool:
+    """How a comparison of LBFGS ends that goes on: gradients and steps are above their tolerances, slopes
+    below 0, a curvature is above its least, and the first step of a line search is good enough."""
+    if name == "aten::gt":
+        return not isinstance(other, torch.Tensor) and other > 0
+    return name == "aten::le" and isinstance(other, torch.Tensor)

@@ -1,0 +1,56 @@
+"""Which answer has a check pass: `if not valid.all(): raise …` and `assert valid.all()` in whatever code."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from functools import cache
+from types import FrameType
+
+from memplan_engine.torch_capture.torch_source import is_ours, portable_path
+
+PLUMBING = (
+    "torch/_compile.py",
+    "torch/_dynamo/",
+    "torch/_ops.py",
+    "torch/_subclasses/",
+    "torch/utils/_python",
+)
+"""Through which torch calls a mode."""
+
+
+def passing(frame: FrameType | None) -> bool | None:
+    """What the truth that the code above `frame` asks for has to be, or an error is raised; None where it
+    does not say."""
+    while frame is not None and _is_plumbing(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    return _checks(frame.f_code.co_filename).get(frame.f_lineno)
+
+
+@cache
+def _is_plumbing(file: str) -> bool:
+    return is_ours(file) or portable_path(file).startswith(PLUMBING)
+
+
+@cache
+def _checks(file: str) -> dict[int, bool]:
+    """By line the answer that has the check there pass; lines that ask for several truths are left out."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return {}
+    checks: dict[int, bool] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert):
+            test, passes = node.test, True
+        elif isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise):
+            test, passes = node.test, False
+        else:
+            continue
+        while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            test, passes = test.operand, not passes
+        if not isinstance(test, (ast.BoolOp, ast.IfExp)):
+            checks |= dict.fromkeys(range(test.lineno, (test.end_lineno or test.lineno) + 1), passes)
+    return checks

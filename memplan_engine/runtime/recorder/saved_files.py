@@ -1,0 +1,59 @@
+"""Checkpoints that a script saves in a predicted run: there are no bytes to be written, and files that are
+there already stay as they are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
+
+from memplan_engine.torch_capture.torch_fake import patched
+
+
+@contextmanager
+def keeping_checkpoints() -> Iterator[None]:
+    """With `torch.save` of fake tensors noting what was saved where, and `torch.load` giving new ones like
+    them; other files are read as ever."""
+    saved: dict[str, Any] = {}
+    write, read = torch.save, torch.load
+
+    def save(value: Any, file: Any, *args: Any, **kwargs: Any) -> None:
+        leaves, form = pytree.tree_flatten(value)
+        if not any(isinstance(leaf, (FakeTensor, torch.nn.Module)) for leaf in leaves):
+            write(value, file, *args, **kwargs)
+        elif isinstance(file, (str, os.PathLike)):
+            # The form of each tensor, not the tensor: a file holds no memory.
+            forms = [_form(leaf) for leaf in leaves]
+            saved[os.path.realpath(file)] = (forms, [_device(leaf) for leaf in leaves], form)
+
+    def load(file: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        key = os.path.realpath(file) if isinstance(file, (str, os.PathLike)) else ""
+        if key not in saved:
+            return read(file, map_location, *args, **kwargs)
+        forms, devices, form = saved[key]
+        place = map_location if isinstance(map_location, (str, torch.device)) else None
+        leaves = [
+            torch.empty_like(leaf, device=place or device) if isinstance(leaf, torch.Tensor) else leaf
+            for leaf, device in zip(forms, devices, strict=True)
+        ]
+        return pytree.tree_unflatten(leaves, form)
+
+    with patched((torch, "save", save), (torch, "load", load)):
+        yield
+
+
+def _form(leaf: Any) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    with unset_fake_temporarily(), _disable_current_modes():
+        return torch.empty_strided(tuple(leaf.shape), leaf.stride(), dtype=leaf.dtype, device="meta")
+
+
+def _device(leaf: Any) -> Any:
+    return leaf.device if isinstance(leaf, torch.Tensor) else None

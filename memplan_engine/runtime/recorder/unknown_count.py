@@ -1,0 +1,92 @@
+"""A whole number that a predicted run does not know: how many answers were right, say."""
+
+from __future__ import annotations
+
+from functools import total_ordering
+from typing import Any, NoReturn
+
+from memplan_engine.errors import InputError
+
+
+def _value(other: Any) -> Any:
+    return other.value if isinstance(other, UnknownCount) else other
+
+
+@total_ordering
+class UnknownCount:
+    """Stands for a number that was asked for at `place`: it is added, divided, compared and written as
+    `value`. A size, a place or a number of rounds it cannot be: what a run takes would depend on it.
+
+    Raises
+    ------
+    InputError: where Python asks what whole number it is.
+    """
+
+    def __init__(self, value: int, place: str) -> None:
+        self.value, self.place = value, place
+
+    def _like(self, value: Any) -> Any:
+        return UnknownCount(value, self.place) if isinstance(value, int) else value
+
+    def __add__(self, other: Any) -> Any:
+        return self._like(self.value + _value(other))
+
+    def __sub__(self, other: Any) -> Any:
+        return self._like(self.value - _value(other))
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._like(_value(other) - self.value)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._like(self.value * _value(other))
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        # It may be 0 by now, as a difference.
+        return self.value / (_value(other) or 1)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _value(other) / (self.value or 1)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._like(self.value // (_value(other) or 1))
+
+    def __mod__(self, other: Any) -> Any:
+        return self._like(self.value % (_value(other) or 1))
+
+    def __neg__(self) -> Any:
+        return self._like(-self.value)
+
+    def __abs__(self) -> Any:
+        return self._like(abs(self.value))
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.value == _value(other))
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(self.value < _value(other))
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __index__(self) -> NoReturn:
+        found = f"a whole number, asked for {self.place}, that is used as a size or a place"
+        raise InputError("fake run", "", found, "sizes that follow from the inputs")
+
+    __int__ = __index__
+
+    def __format__(self, form: str) -> str:
+        return format(self.value, form)
+
+    def __repr__(self) -> str:
+        return repr(self.value)

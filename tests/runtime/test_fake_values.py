@@ -1,0 +1,241 @@
+"""Values that a predicted run asks for: which are answered, which are refused, and what becomes of sizes that
+depend on them. Against real runs, whose values are like those that are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from memplan_engine import InputError, observe_fake
+from memplan_engine.recordings.observed_flow import flow_peak, state_bytes
+from memplan_engine.runtime.recorder.checks import _checks
+from memplan_engine.runtime.recorder.unknown_count import UnknownCount
+from tests.runtime.test_fake_habits import Kept, Lives, kept_storages, measured
+
+
+def net(width: int = 16) -> nn.Module:
+    return nn.Sequential(nn.Linear(8, width), nn.ReLU(), nn.Linear(width, 4))
+
+
+def trained(step: Callable[[Any, torch.Tensor, torch.Tensor], Any], count: int = 3) -> Kept:
+    model, kept = net(), []
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    for _ in range(count):
+        optimizer.zero_grad()
+        x, y = torch.rand(6, 8), torch.arange(6) % 4
+        result = model(x)
+        loss = functional.cross_entropy(result, y)
+        kept.append(step(loss, result, y))
+        loss.backward()
+        optimizer.step()
+    return [model, optimizer]
+
+
+def accuracy() -> Kept:
+    right = 0
+
+    def step(loss: Any, result: Any, y: Any) -> float:
+        nonlocal right
+        right += (result.argmax(1) == y).sum().item()
+        print(f"{right:>5} {100.0 * right / 6:.2f} {round(right / 6, 2)}")
+        return right / 6
+
+    return trained(step)
+
+
+def not_a_number() -> Kept:
+    def step(loss: Any, result: Any, y: Any) -> float:
+        if torch.isnan(loss) or loss.isinf() or not torch.isfinite(result).all():
+            raise SystemExit(1)
+        assert (result < 1e9).all()
+        return float(loss.item())
+
+    return trained(step)
+
+
+def best_of() -> Kept:
+    best = 1e9
+
+    def step(loss: Any, result: Any, y: Any) -> None:
+        nonlocal best
+        if loss < best:
+            best = loss.item()
+
+    return trained(step)
+
+
+def written_elsewhere() -> Kept:
+    def step(loss: Any, result: Any, y: Any) -> Any:
+        # Arrays hold the memory of the tensors that they were.
+        return result.detach().numpy(), loss.tolist(), y.tolist()
+
+    return trained(step)
+
+
+def distributions() -> Kept:
+    encode, decode = nn.Linear(8, 8), nn.Linear(4, 8)
+    optimizer = torch.optim.Adam([*encode.parameters(), *decode.parameters()])
+    for _ in range(2):
+        mean, deviation = encode(torch.rand(6, 8)).chunk(2, -1)
+        drawn = torch.distributions.Normal(mean, deviation.exp())
+        loss = decode(drawn.rsample()).pow(2).sum() - drawn.log_prob(torch.zeros(6, 4)).sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return [encode, decode, optimizer]
+
+
+def packed() -> Kept:
+    cells, head = nn.LSTM(8, 16, batch_first=True, bidirectional=True), nn.Linear(32, 1)
+    optimizer = torch.optim.SGD([*cells.parameters(), *head.parameters()], 0.1)
+    for _ in range(2):
+        lengths = torch.tensor([9, 6, 4, 4])
+        rows = nn.utils.rnn.pack_padded_sequence(
+            torch.rand(4, 9, 8), lengths, batch_first=True, enforce_sorted=True
+        )
+        result, again = nn.utils.rnn.pad_packed_sequence(cells(rows)[0], batch_first=True)
+        assert again.tolist() == [9, 6, 4, 4]
+        head(result).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return [cells, head, optimizer]
+
+
+def sequences_aligned() -> Kept:
+    model = nn.Linear(8, 10)
+    for _ in range(2):
+        scores = model(torch.rand(12, 3, 8)).log_softmax(-1)
+        lengths = torch.full((3,), 12), torch.tensor([4, 5, 3])
+        functional.ctc_loss(scores, torch.ones(3, 5, dtype=torch.long), *lengths).backward()
+        model.zero_grad()
+    return [model]
+
+
+def different_words() -> Kept:
+    words = nn.Embedding(20, 8)
+    words(torch.tensor([1, 3, 3, 5, 1]).unique()).sum().backward()
+    return [words]
+
+
+def quasi_newton() -> Kept:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=1e-3, max_iter=5)
+    x, y = torch.rand(32, 8), torch.rand(32, 1)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = functional.mse_loss(model(x), y)
+        loss.backward()
+        return loss
+
+    for _ in range(2):
+        optimizer.step(closure)
+    return [model, optimizer]
+
+
+def derivatives() -> Kept:
+    model, x = nn.Linear(4, 3), torch.rand(5, 4)
+    torch.func.vmap(torch.func.jacfwd(lambda row: model(row).tanh()))(x).sum().backward()
+    return [model]
+
+
+def statistics_of_instances() -> Kept:
+    parts = [nn.Conv2d(3, 4, 3), nn.InstanceNorm2d(4), nn.Conv2d(4, 2, 3)]
+    model = nn.Sequential(*parts)
+    model(torch.rand(2, 3, 12, 12)).sum().backward()
+    return [model]
+
+
+CASES = (
+    accuracy, not_a_number, best_of, written_elsewhere, distributions, packed, sequences_aligned,
+    different_words, derivatives, statistics_of_instances,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_what_scripts_ask_for_is_answered(case: Callable[[], Kept]) -> None:
+    seen = observe_fake(case)
+    assert seen.flow is not None
+    assert flow_peak(seen.flow)[0] == measured(case) > 0
+
+
+def test_searches_of_lbfgs_go_on_to_their_end() -> None:
+    """As many evaluations as in a real run, and as many directions kept."""
+    seen = observe_fake(quasi_newton)
+    assert seen.flow is not None
+    with Lives() as lives:
+        kept = quasi_newton()
+    assert sum(kind.startswith("aten.mse_loss_backward") for kind in seen.ops.kinds) == 10
+    state = sum(nbytes for ref, nbytes, *_ in lives.rows if ref.cdata in kept_storages(kept))
+    flat = 4 * (8 * 16 + 16 + 16 + 1)
+    assert abs(state_bytes(seen.flow) - state) <= flat + 4 * 16
+    assert flow_peak(seen.flow)[0] == pytest.approx(measured(quasi_newton), rel=0.1)
+
+
+def test_each_answer_is_noted_with_its_line() -> None:
+    flow = observe_fake(accuracy).flow
+    assert flow is not None
+    (note,) = flow.assumed
+    assert note.startswith("the values of a tensor of (), asked for at ")
+    assert "test_fake_values.py:" in note
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda y: torch.zeros(int((y > 0).sum())),
+        lambda y: torch.zeros((y > 0).sum().item()),
+        lambda y: y[: (y > 0).sum().item()],
+        lambda y: list(range((y > 0).sum().item())),
+        lambda y: bool(y.sum() > 0),
+        lambda y: (y > 0).numpy(),
+        lambda y: y.argmax().numpy(),
+    ],
+)
+def test_sizes_and_branches_that_nobody_knows_are_refused_with_the_line(ask: Any) -> None:
+    def run() -> None:
+        ask(torch.rand(8))
+
+    with pytest.raises(InputError, match=r"test_fake_values\.py:\d+"):
+        observe_fake(run)
+
+
+def test_counts_are_numbers_but_no_sizes() -> None:
+    count = UnknownCount(1, "at x.py:3")
+    assert (count + 2, 2 + count, 3 * count, 5 - count, count - 1) == (3, 3, 3, 4, 0)
+    assert (count / 4, 4 / count, count // 2, count % 2, -count, abs(-count)) == (0.25, 4, 0, 1, -1, 1)
+    assert count < 2 <= count + 1
+    assert (f"{count:d}", str(count + 1), float(count), bool(count - 1)) == ("1", "2", 1.0, False)
+    assert type(count + 1) is UnknownCount
+    assert np.mean([0.5, float(count)]) == 0.75
+    with pytest.raises(InputError, match=r"at x\.py:3, that is used as a size"):
+        range(count)
+
+
+def test_checks_are_found_by_their_lines(tmp_path: Any) -> None:
+    path = tmp_path / "code.py"
+    path.write_text(
+        "if not a:\n    raise E\nassert b\nif c:\n    d\nif e and f:\n    raise E\nassert not g\n"
+    )
+    assert _checks(str(path)) == {1: True, 3: True, 8: False}
+
+
+def test_what_is_there_before_the_run_is_not_made_by_it() -> None:
+    """A model and inputs that a function finds around it."""
+    model, x = net(), torch.rand(6, 8)
+
+    def run() -> None:
+        model(x).sum().backward()
+
+    flow = observe_fake(run).flow
+    assert flow is not None
+    made = flow.storages.nbytes[flow.storages.maker >= 0].tolist()
+    # As large as the first weight is its gradient only.
+    assert made.count(8 * 16 * 4) == 1
