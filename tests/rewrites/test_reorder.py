@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memplan_engine import SolveLimits, check_reorder, find_peak, load, reorder, to_problem
@@ -24,7 +24,7 @@ seeds = st.integers(0, 2**32 - 1)
 EXAMPLES = ROOT / "example_graphs"
 
 
-def example(name: str) -> Graph:
+def example_graph(name: str) -> Graph:
     loaded = load(EXAMPLES / name)
     assert isinstance(loaded, Graph)
     return loaded
@@ -36,6 +36,7 @@ def peak_of(graph: Graph) -> int:
 
 
 @given(seeds, st.integers(1, 11), st.booleans())
+@example(195, 10, True)  # what leads to an op that writes in place
 @settings(deadline=None, max_examples=200)
 def test_no_order_is_better(seed: int, ops: int, in_place: bool) -> None:
     graph = random_graph(seed, ops)
@@ -84,6 +85,18 @@ def test_no_cut_of_an_op_passes_the_best_order(seed: int, ops: int) -> None:
     cuts = Cuts(problem)
     least = least_peak(graph)
     assert all(cuts.bound(unit) <= least for unit in range(len(problem.units)))
+
+
+@given(seeds, st.integers(1, 20), st.booleans())
+@settings(deadline=None)
+def test_units_need_what_their_ops_need(seed: int, ops: int, in_place: bool) -> None:
+    graph = random_graph(seed, ops)
+    table = take_over(graph) if in_place else None
+    problem, single = (order_problem(graph, merge=merge, take_over=table) for merge in (True, False))
+    assert sorted(op for unit in problem.units for op in unit) == list(range(ops))
+    assert all(main in unit for main, unit in zip(problem.main, problem.units, strict=True))
+    for _, order in orders_by_rules(problem.arrays):
+        assert problem.peak(order) == single.peak(problem.ops_of(order.tolist()))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -158,7 +171,7 @@ def test_two_branches_by_hand() -> None:
     ],
 )
 def test_examples_are_proved_by_one_cut(name: str, before: int, after: int) -> None:
-    graph = example(name)
+    graph = example_graph(name)
     result = reorder(graph)
     assert (result.live_before, result.live_after, result.bound_bytes) == (before, after, after)
     assert result.proved_by is ProvedBy.CUT
@@ -170,7 +183,7 @@ def test_examples_are_proved_by_one_cut(name: str, before: int, after: int) -> N
 
 
 def test_gpt2_gains_from_order_and_writes_in_place_together() -> None:
-    graph = example("gpt2.json")
+    graph = example_graph("gpt2.json")
     result = reorder(graph, in_place=True)
     reused = reuse(result.graph)
     assert find_peak(reused_problem(reused)).nbytes == result.live_after == result.bound_bytes == 28_311_552

@@ -135,15 +135,15 @@ def run_free(o: OrderArrays, w: Walk, limit: int) -> None:
     leave no more each, until no more bytes are live than at its foot. At that point f is least over the
     closed parts of the hill: all of them contain the first unit, and the others only lower f.
     """
+    _run_valleys(o, w, limit, 0, -1)
     again = True
     while again:
-        again = _run_valleys(o, w, limit, 0, -1)
-        if not again:
-            # `_climb` changes the order of those that are ready.
-            for u in np.sort(w.ready[: w.counts[READY]]):
-                if _climb(o, w, limit, u):
-                    again = True
-                    break
+        again = False
+        # `_climb` changes the order of those that are ready.
+        for u in np.sort(w.ready[: w.counts[READY]]):
+            if w.place[u] >= 0 and _climb(o, w, limit, u):
+                _run_valleys(o, w, limit, 0, -1)
+                again = True
 
 
 @kernel

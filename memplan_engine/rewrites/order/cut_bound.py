@@ -101,7 +101,7 @@ class Cuts:
 
     def _names(self) -> list[str]:
         ops = self.problem.graph.ops
-        return [*(ops[unit[0]].name for unit in self.problem.units), *self.problem.storages]
+        return [*(ops[op].name for op in self.problem.main), *self.problem.storages]
 
 
 def make_network(o: OrderArrays, pairs: Sequence[Pair] = ()) -> Network:

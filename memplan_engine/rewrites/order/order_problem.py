@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,14 +16,17 @@ from memplan_engine.rewrites.order.dependencies import order_dependencies
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OrderProblem:
-    """`units` are ops of `graph`, by index, that run one right behind the other: an op that makes no bytes
-    of its own and waits for one unit only, such as a view or a `getitem`, follows it. To run it any later
-    would gain nothing. `storages` are those that count, by name: what ops make, not inputs and weights.
-    `arrays` has all of this for the kernels, by place in `units` and `storages`.
+    """`units` are ops of `graph`, by index, that run one right behind the other. An op that makes no bytes
+    of its own and waits for one unit only, such as a view or a `getitem`, follows it: to run it any later
+    would gain nothing. One that reads only inputs and weights, for one unit only, comes right before that:
+    to run it any earlier would gain nothing. `main` is the op of each unit that the others follow or lead to:
+    while it runs, most bytes of the unit are live. `storages` are those that count, by name: what ops make,
+    not inputs and weights. `arrays` has all of this for the kernels, by place in `units` and `storages`.
     """
 
     graph: Graph
     units: tuple[tuple[int, ...], ...]
+    main: tuple[int, ...]
     storages: tuple[str, ...]
     arrays: OrderArrays
 
@@ -48,7 +51,16 @@ def order_problem(
     as many bytes as the op makes."""
     needs = order_dependencies(graph)
     touches, maker, counted = _touches(graph)
-    units, unit_of = _units(needs, set(maker.values()) if merge else set(range(len(needs))))
+    taken = take_over or {}
+    main_of = list(range(len(needs)))
+    if merge:
+        main_of = _lead(_follow(needs, set(maker.values())), needs, touches, maker, taken)
+    main = sorted(set(main_of))
+    number_of = {op: unit for unit, op in enumerate(main)}
+    unit_of = [number_of[op] for op in main_of]
+    units: list[list[int]] = [[] for _ in main]
+    for op, unit in enumerate(unit_of):
+        units[unit].append(op)
     names = tuple(maker)
     number = {name: place for place, name in enumerate(names)}
     home = {tensor.name: tensor.storage for tensor in graph.tensors}
@@ -67,7 +79,6 @@ def order_problem(
         made[unit_of[op]].append(number[name])
     touched = of_units([[number[name] for name in own] for own in touches])
     used = [[each for each in own if each not in made[unit]] for unit, own in enumerate(touched)]
-    taken = take_over or {}
     over = of_units([[number[name] for name in taken.get(op, ())] for op in range(len(needs))])
     size = np.array([counted[name] for name in names], np.int64)
     arrays = OrderArrays(
@@ -82,7 +93,7 @@ def order_problem(
         kept=np.array([name in returned for name in names], np.bool_),
         out=np.array([size[own].sum() for own in made], np.int64),
     )
-    return OrderProblem(graph, tuple(map(tuple, units)), names, arrays)
+    return OrderProblem(graph, tuple(map(tuple, units)), tuple(main), names, arrays)
 
 
 def _touches(graph: Graph) -> tuple[list[list[str]], dict[str, int], dict[str, int]]:
@@ -104,18 +115,50 @@ def _touches(graph: Graph) -> tuple[list[list[str]], dict[str, int], dict[str, i
     return [[name for name in own if name in maker] for own in touches], maker, counted
 
 
-def _units(needs: Sequence[Sequence[int]], alone: set[int]) -> tuple[list[list[int]], list[int]]:
-    """The ops of each unit, in order, and the unit of each op; those `alone` begin a unit."""
-    root = list(range(len(needs)))
+def _follow(needs: Sequence[Sequence[int]], makers: set[int]) -> list[int]:
+    """The op that each op follows, or itself: one that makes nothing follows the only one it waits for."""
+    main = list(range(len(needs)))
     for index, before in enumerate(needs):
-        roots = {root[other] for other in before}
-        if index not in alone and len(roots) == 1:
-            root[index] = roots.pop()
+        mains = {main[other] for other in before}
+        if index not in makers and len(mains) == 1:
+            main[index] = mains.pop()
+    return main
+
+
+def _lead(
+    main: list[int],
+    needs: Sequence[Sequence[int]],
+    touches: Sequence[Sequence[str]],
+    maker: Mapping[str, int],
+    taken: Container[int],
+) -> list[int]:
+    """`main`, with those that touch nothing but what they make themselves before the only ones that wait for
+    them, as long as all they make is needed there. None leads to an op that may write over an input."""
     members: dict[int, list[int]] = {}
-    for index, first in enumerate(root):
+    users: dict[int, set[int]] = {}
+    for index, first in enumerate(main):
         members.setdefault(first, []).append(index)
-    number = {first: unit for unit, first in enumerate(members)}
-    return list(members.values()), [number[first] for first in root]
+        for other in needs[index]:
+            users.setdefault(main[other], set()).add(first)
+    for unit in list(members):
+        ops, later = members[unit], users.get(unit, set()) - {unit}
+        touched = {name for op in ops for name in touches[op]}
+        if len(later) != 1 or any(maker[name] not in ops for name in touched):
+            continue
+        (next_one,) = later
+        there = {name for op in members[next_one] for name in touches[op]}
+        # What it writes over stands for all that a unit makes.
+        if touched <= there and next_one not in taken:
+            members[next_one] = members.pop(unit) + members[next_one]
+            for early in users.values():
+                if unit in early:
+                    early.remove(unit)
+                    early.add(next_one)
+    moved = list(main)
+    for unit, ops in members.items():
+        for op in ops:
+            moved[op] = unit
+    return moved
 
 
 def _listed(lists: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:

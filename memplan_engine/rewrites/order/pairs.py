@@ -111,8 +111,8 @@ def write_out(
     """The proof with its flows, between ops: `single` is the problem in which each op is a unit. None where
     that does not need `target` bytes."""
     if tree.first is None or tree.second is None:
-        return Cuts(single, pairs).proof(problem.units[tree.unit][0], target)
-    one, other = (problem.units[unit][0] for unit in tree.pair)
+        return Cuts(single, pairs).proof(problem.main[tree.unit], target)
+    one, other = (problem.main[unit] for unit in tree.pair)
     first = write_out(tree.first, problem, single, target, (*pairs, (one, other)))
     second = write_out(tree.second, problem, single, target, (*pairs, (other, one)))
     ops = problem.graph.ops
