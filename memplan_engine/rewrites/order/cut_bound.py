@@ -13,6 +13,7 @@ from memplan_engine.kernels.types import Flags
 from memplan_engine.problem import Ints
 from memplan_engine.rewrites.order.certificate import ArcKind, CutProof, Flow, FlowArc
 from memplan_engine.rewrites.order.order_problem import OrderProblem
+from memplan_engine.strategies.base import SolveLimits
 
 Pair = tuple[int, int]
 """Two units, the first of which runs before the second."""
@@ -129,16 +130,19 @@ def make_network(o: OrderArrays, pairs: Sequence[Pair] = ()) -> Network:
     )
 
 
-def cut_bound(cuts: Cuts, live: Ints, known: int = 0, among: Ints | None = None) -> tuple[int, int]:
+def cut_bound(
+    cuts: Cuts, live: Ints, known: int, limits: SolveLimits, most: int | None = None
+) -> tuple[int, int]:
     """The best bound by one cut and its unit; `known` and −1 where none passes `known`.
 
     `live` has the bytes alive while each unit runs in some order: no cut of the unit holds more, and none
-    above the peak is worth knowing. Units are taken by it, the largest first, until none can be better.
+    above the peak is worth knowing. Units are taken by it, the largest first, until none can be better, the
+    limits end it, or `most` are done.
     """
     best, found = known, -1
     peak = int(live.max(initial=0))
-    for unit in np.argsort(-live, kind="stable").tolist() if among is None else among.tolist():
-        if best >= peak or (live[unit] <= best and among is None):
+    for unit in np.argsort(-live, kind="stable")[:most].tolist():
+        if live[unit] <= best or limits.stopped:
             break
         bound = cuts.bound(unit, peak)
         if bound > best:

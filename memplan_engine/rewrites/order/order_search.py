@@ -20,6 +20,8 @@ from memplan_engine.rewrites.order.order_problem import OrderProblem, order_prob
 from memplan_engine.rewrites.order.pairs import PairTree, prove_by_pairs
 from memplan_engine.strategies.base import SolveLimits
 
+FIRST_CUTS = 32
+"""Before anything else is loaded: most captured graphs are proved by 1 to 25."""
 FIRST_STATES = 4_000
 """Of the first exact search, before anything else is tried: on captured graphs 130 have been enough."""
 FIRST_SECONDS = 0.5
@@ -87,15 +89,16 @@ class OrderSearch:
         return self.bound >= self.peak or self.limits.stopped
 
     def begin(self) -> None:
-        """The bound by one cut, and the kernels of what comes after it: to compile them, which is done once,
+        """The first cuts, and the kernels of what comes after them: to compile them, which is done once,
         takes longer than most searches, and is not counted among their seconds."""
         self._report()
-        self._cut()
+        self._cut(FIRST_CUTS)
         if not self.is_done:
             load_order_kernels()
 
     def run(self) -> None:
         """Until the order is proved to be best or the limits end it."""
+        self._cut()
         self._exact(self.bound, FIRST_STATES, FIRST_SECONDS)
         self._rules()
         self._prove_pairs(FIRST_SECONDS)
@@ -136,8 +139,10 @@ class OrderSearch:
         if self.tell and self.tell(progress):
             self.limits.cancel()
 
-    def _cut(self) -> None:
-        bound, unit = cut_bound(self.cuts, self.live_of_units(), self.bound)
+    def _cut(self, most: int | None = None) -> None:
+        if self.is_done:
+            return
+        bound, unit = cut_bound(self.cuts, self.live_of_units(), self.bound, self.limits, most)
         if unit >= 0:
             self.unit = unit
             self._prove(bound, ProvedBy.CUT)
