@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memplan_engine.graph import Op
+from memplan_engine import load
+from memplan_engine.graph import Graph, Op
 from memplan_engine.kernels.order.flow import Network, push_flow
 from memplan_engine.kernels.order.greedy import greedy_order, move_blocks
 from memplan_engine.kernels.order.walk import (
@@ -26,6 +27,7 @@ from memplan_engine.kernels.order.walk import (
 )
 from memplan_engine.rewrites.order.cut_bound import Cuts
 from memplan_engine.rewrites.order.order_problem import order_problem
+from tests import ROOT
 from tests.rewrites.order_graphs import layered_graph, random_graph
 from tests.support.graphs import make_graph
 
@@ -167,6 +169,32 @@ def test_greedy_orders_and_moved_blocks_are_orders(seed: int, ops: int) -> None:
         moved = move_blocks(o, order, 0, 50, seed, NOBODY)
         assert len(problem.live(moved)) == n
         assert problem.peak(moved) <= problem.peak(order)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert_training_min_cut"])
+def test_the_flows_of_examples_are_those_of_or_tools(name: str) -> None:
+    max_flow = pytest.importorskip("ortools.graph.python.max_flow")
+    graph = load(ROOT / "example_graphs" / f"{name}.json")
+    assert isinstance(graph, Graph)
+    problem = order_problem(graph)
+    cuts = Cuts(problem)
+    net, most = cuts.network, 2**50
+    nodes = len(net.arcs_of) - 1
+    tails, forward = np.repeat(np.arange(nodes), np.diff(net.arcs_of)), cuts.rooms > 0
+    for unit in range(0, len(problem.units), 10):
+        net.room[:] = cuts.rooms
+        inside, outside = cuts.sides(unit)
+        begins, ends = np.flatnonzero(inside), np.flatnonzero(outside)
+        theirs = max_flow.SimpleMaxFlow()
+        theirs.add_arcs_with_capacity(
+            np.concatenate([tails[forward], np.full(len(begins), nodes), ends]),
+            np.concatenate([net.head[forward], begins, np.full(len(ends), nodes + 1)]),
+            np.concatenate([np.minimum(cuts.rooms[forward], most), np.full(len(begins) + len(ends), most)]),
+        )
+        # Without predecessors or users there is nothing that OR-tools would know as a node.
+        if len(begins):
+            assert theirs.solve(nodes, nodes + 1) == theirs.OPTIMAL
+            assert push_flow(net, inside, outside, 2**62) == theirs.optimal_flow()
 
 
 def test_an_order_in_which_a_unit_runs_too_early_has_no_live_bytes() -> None:
