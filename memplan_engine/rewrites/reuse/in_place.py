@@ -71,7 +71,7 @@ def take_over(graph: Graph, *, doubts: bool = True) -> dict[int, tuple[str, ...]
             continue
         if draft.op_reason(op, index) is None:
             output = draft.tensors[op.outputs[0]]
-            fit = [name for name in op.inputs if draft.input_reason(index, name, output) is None]
+            fit = [name for name in op.inputs if draft.lasting_reason(index, name, output) is None]
             if fit:
                 table[index] = tuple(dict.fromkeys(draft.home[name] for name in fit))
     return table
@@ -91,7 +91,7 @@ class _Draft(Draft):
         if obstacle is not None:
             reasons.append((obstacle, "", ""))
         for name in dict.fromkeys(op.inputs) if obstacle is None else ():
-            refused = self.input_reason(index, name, output) or self._later_reason(index, name)
+            refused = self._input_reason(index, name, output)
             if refused is None:
                 target = self.home[name]
                 merged = self.merge(self.home[output.name], target)
@@ -122,7 +122,11 @@ class _Draft(Draft):
             return Reason.PART_OF_STORAGE
         return None
 
-    def input_reason(self, index: int, name: str, output: Tensor) -> tuple[Reason, str] | None:
+    def _input_reason(self, index: int, name: str, output: Tensor) -> tuple[Reason, str] | None:
+        """Why the op may not write into `name`, and what stands in the way; None when it may."""
+        return self.lasting_reason(index, name, output) or self._shared_reason(index, name)
+
+    def lasting_reason(self, index: int, name: str, output: Tensor) -> tuple[Reason, str] | None:
         """Why the op may never write into `name`, however early others read it, and what stands in the way;
         None when it may."""
         tensor = self.tensors[name]
@@ -146,7 +150,7 @@ class _Draft(Draft):
                 return Reason.TWICE, other
         return None
 
-    def _later_reason(self, index: int, name: str) -> tuple[Reason, str] | None:
+    def _shared_reason(self, index: int, name: str) -> tuple[Reason, str] | None:
         """Who still needs what `name` shows; None when nobody does."""
         step = self.schedule.step_of_op[index]
         for touch in self.since(self.home[name], step):
