@@ -170,6 +170,17 @@ def test_a_larger_claim_is_refused() -> None:
     assert [breach.rule for breach in breaches] == [OrderRule.ENOUGH]
 
 
+def test_what_an_op_makes_does_not_count_twice() -> None:
+    cuts = Cuts(order_problem(chain(), merge=False))
+    proof = cuts.proof(3, 11)
+    assert proof is not None
+    assert check_certificate(chain(), OrderCertificate(11, proof)) == []
+    own = FlowArc(ArcKind.MAKES, "end", "y", 1)
+    twice = replace(proof.flows[0], arcs=(*proof.flows[0].arcs, own))
+    breaches = check_certificate(chain(), OrderCertificate(12, replace(proof, flows=(twice,))))
+    assert [breach.rule for breach in breaches] == [OrderRule.ENOUGH]
+
+
 def test_a_flow_for_another_op_or_none_is_refused() -> None:
     certificate = certificate_of(chain())
     proof = certificate.proof
