@@ -335,6 +335,11 @@ from .replay.steps import Replay as Replay
 from .reporters.diff_markdown import diff_markdown as diff_markdown
 from .reporters.html.report_html import ReportNotes as ReportNotes
 from .reporters.html.report_html import write_report as write_report
+from .rewrites.order.certificate import OrderCertificate as OrderCertificate
+from .rewrites.order.check_reorder import check_reorder as check_reorder
+from .rewrites.order.order_search import OrderProgress as OrderProgress
+from .rewrites.order.reorder import Reordered as Reordered
+from .rewrites.order.reorder import reorder as reorder
 from .runtime.loading import (
     RunTarget as RunTarget,
 )

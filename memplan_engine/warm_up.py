@@ -17,6 +17,7 @@ from memplan_engine.plotting.viewport import Rectangles, Window, view_window
 from memplan_engine.problem import Gap, make_problem
 from memplan_engine.profile import make_profile
 from memplan_engine.recordings.allocator_recording import nothing_recorded
+from memplan_engine.rewrites.order.order_search import load_order_kernels
 from memplan_engine.strategies import BUILT_IN, built_in
 from memplan_engine.strategies.base import is_anytime
 from memplan_engine.verify.certificates import replay
@@ -39,3 +40,4 @@ def compile_kernels() -> None:
         rectangles = Rectangles(problem.start, problem.end, problem.size, problem.size)
         view_window(rectangles, Window(0, 5, 0, 32), (4, 4), most=0)
         simulate_allocator(nothing_recorded())
+        load_order_kernels()

@@ -14,6 +14,7 @@ ROOMS: dict[str, str] = {
     "kernels.constructive": "kernels",
     "kernels.constructive.gap_tree": "kernels kernels.constructive",
     "kernels.exact": "kernels",
+    "kernels.order": "kernels",
     "kernels.plotting": "kernels",
     "kernels.search": "kernels",
     "kernels.shared_objects": "kernels kernels.constructive",
@@ -69,6 +70,7 @@ ROOMS: dict[str, str] = {
     "rewrites.reuse": (
         "errors graph schedule problem profile lifetimes bounds plan analysis strategies planner"
     ),
+    "rewrites.order": "kernels kernels.order graph problem strategies rewrites.reuse",
     "feasibility": "errors problem bounds plan strategies planner",
     "what_if": "errors graph problem",
     "what_if.suggestions": (
@@ -125,7 +127,8 @@ ROOMS: dict[str, str] = {
     "reporters.allocator": "units allocator recordings reporters",
     "reporters.html": ("errors units system problem profile plan verify analysis plotting reporters"),
     "warm_up": (
-        "kernels problem profile bounds verify strategies planner diffing recordings allocator plotting"
+        "kernels problem profile bounds verify strategies planner diffing recordings allocator "
+        "rewrites.order plotting"
     ),
     "cli": ("kernels errors units graph problem plan strategies formats files preparation"),
     "cli.commands": (

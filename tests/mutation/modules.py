@@ -12,6 +12,9 @@ TESTS = {
     "memplan_engine.verify.certificates": "tests/verify tests/test_bounds.py",
     "memplan_engine.kernels.verify.recheck": f"tests/kernels/test_recheck.py {CERTIFICATES}",
     "memplan_engine.kernels.verify.sweep": f"tests/verify/test_validate.py {NOT_AS_PYTHON}",
+    "memplan_engine.rewrites.order.check_reorder": (
+        "tests/rewrites/test_reorder_check.py tests/rewrites/test_reorder.py"
+    ),
     "memplan_engine.rewrites.reuse.check_reuse": "tests/rewrites",
     "memplan_engine.rewrites.reuse.breaches": "tests/rewrites",
     "memplan_engine.runtime.trial.safety": "tests/runtime/test_runtime_safety.py",
@@ -42,6 +45,13 @@ BY_HAND = {
         ("np.concatenate([end, start])", "np.concatenate([start, end])"),
         ("problem.start[other] < problem.end[one]", "problem.start[other] <= problem.end[one]"),
         ("low[chosen] < high[reach]", "low[chosen] <= high[reach]"),
+    ],
+    "memplan_engine.rewrites.order.check_reorder": [
+        ("(self.writes[first] | self.writes[second])", "self.writes[first]"),
+        ("if nbytes > facts.nbytes.get(storage, 0)", "if nbytes > 2 * facts.nbytes.get(storage, 0)"),
+        ("(nbytes < 0 and not may_begin)", "(nbytes < -1 and not may_begin)"),
+        ("arrived < needed", "arrived + 1 < needed"),
+        ("assumed | {pair[::-1]}", "assumed | {pair, pair[::-1]}"),
     ],
     "memplan_engine.rewrites.reuse.check_reuse": [
         ("if copies is None or name in op.mutates:", "if copies is None:"),

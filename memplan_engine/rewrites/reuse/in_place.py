@@ -54,15 +54,40 @@ def write_in_place(graph: Graph, schedule: Schedule | None = None) -> Reused:
     return Reused(written, schedule, in_place=tuple(rewrites), kept=tuple(kept))
 
 
+DOUBTS = frozenset({Reason.NO_OUT_VARIANT, Reason.WHOLE, Reason.SYMBOLIC, Reason.ALIGNMENT})
+"""What stands in the way only as far as the graph tells, beside layouts that it does not tell."""
+
+
+def take_over(graph: Graph, *, doubts: bool = True) -> dict[int, tuple[str, ...]]:
+    """By index of an op, the storages that it may write its output over in an order in which it is the last
+    to touch them. What `write_in_place` merges in some order, before it merges anything; without `doubts`
+    also what it leaves alone for one of the DOUBTS or since the graph does not tell a layout."""
+    draft = _Draft(graph, sequential(graph))
+    if not doubts:
+        draft.unknown, draft.despite = frozenset(), DOUBTS
+    table: dict[int, tuple[str, ...]] = {}
+    for index, op in enumerate(graph.ops):
+        if not (is_elementwise(op.kind) and op.outputs and written_by(op, draft.home)):
+            continue
+        if draft.op_reason(op, index) is None:
+            output = draft.tensors[op.outputs[0]]
+            fit = [name for name in op.inputs if draft.lasting_reason(index, name, output) is None]
+            if fit:
+                table[index] = tuple(dict.fromkeys(draft.home[name] for name in fit))
+    return table
+
+
 class _Draft(Draft):
-    """Storages of equal bytes become one."""
+    """Storages of equal bytes become one. `despite`: reasons that count for nothing."""
+
+    despite: frozenset[Reason] = frozenset()
 
     def consider(self, index: int) -> Rewrite | Kept:
         """Let the op at `index` write into its first input that will do, or say why none will."""
         op, step = self.source.ops[index], self.schedule.step_of_op[index]
         output = self.tensors[op.outputs[0]]
         reasons: list[tuple[Reason, str, str]] = []
-        obstacle = self._op_reason(op, index)
+        obstacle = self.op_reason(op, index)
         if obstacle is not None:
             reasons.append((obstacle, "", ""))
         for name in dict.fromkeys(op.inputs) if obstacle is None else ():
@@ -81,14 +106,15 @@ class _Draft(Draft):
         nbytes = 0 if reason is Reason.ALREADY else output.nbytes
         return Kept(op.name, op.kind, step, tensor, output.name, nbytes, reason, other)
 
-    def _op_reason(self, op: Op, index: int) -> Reason | None:
+    def op_reason(self, op: Op, index: int) -> Reason | None:
         output = self.tensors[op.outputs[0]]
         storage = self.storages[self.home[output.name]]
         if op.mutates or output.name not in written_by(op, self.home):
             return Reason.ALREADY
         if len(op.outputs) > 1:
             return Reason.SEVERAL_OUTPUTS
-        if op.out_variant is False and not has_in_place_form(op.kind):
+        no_variant = op.out_variant is False and not has_in_place_form(op.kind)
+        if no_variant and Reason.NO_OUT_VARIANT not in self.despite:
             return Reason.NO_OUT_VARIANT
         starts_here = self.of[storage.name][0].op == index
         own = storage.role in PRODUCED and storage.nbytes > 0
@@ -98,6 +124,11 @@ class _Draft(Draft):
 
     def _input_reason(self, index: int, name: str, output: Tensor) -> tuple[Reason, str] | None:
         """Why the op may not write into `name`, and what stands in the way; None when it may."""
+        return self.lasting_reason(index, name, output) or self._shared_reason(index, name)
+
+    def lasting_reason(self, index: int, name: str, output: Tensor) -> tuple[Reason, str] | None:
+        """Why the op may never write into `name`, however early others read it, and what stands in the way;
+        None when it may."""
         tensor = self.tensors[name]
         storage = self.storages[self.home[name]]
         own = self.storages[self.home[output.name]]
@@ -112,16 +143,17 @@ class _Draft(Draft):
             (Reason.SYMBOLIC, storage.formula != own.formula or tensor.formulas != output.formulas),
             (Reason.ALIGNMENT, not _aligned_for(storage, own)),
         ):
-            if holds:
+            if holds and reason not in self.despite:
                 return reason, ""
-        return self._shared_reason(index, name, storage.name)
-
-    def _shared_reason(self, index: int, name: str, storage: str) -> tuple[Reason, str] | None:
-        op, step = self.source.ops[index], self.schedule.step_of_op[index]
-        for other in op.inputs:
-            if self.home[other] == storage and not self._same_bytes(name, other):
+        for other in self.source.ops[index].inputs:
+            if self.home[other] == storage.name and not self._same_bytes(name, other):
                 return Reason.TWICE, other
-        for touch in self.since(storage, step):
+        return None
+
+    def _shared_reason(self, index: int, name: str) -> tuple[Reason, str] | None:
+        """Who still needs what `name` shows; None when nobody does."""
+        step = self.schedule.step_of_op[index]
+        for touch in self.since(self.home[name], step):
             if touch.op == index:
                 continue
             who = self.source.ops[touch.op].name

@@ -1,0 +1,187 @@
+"""The order of ops: what it wins, what is proved, and what Inductor's three rules win on the same graphs.
+
+    python -m benchmarks order [--only NAMES] [--seconds 10] [--in-place] [--markdown]
+
+The manifest can be rebuilt by anybody: the example graphs; the models of `eager_manifest`, for inference and,
+those that are trained there, as training steps with gradients held and freed; networks of architecture
+searches (`families/nas_networks`). NAMES are beginnings with commas between them: `nas`, `step freed,example
+gpt2`. One thread.
+
+"given" and "best" are live bytes at the worst step, inputs and weights not counted; "Inductor" is the best of
+the order given and its `lpmf`, `bfs` and `dfs`, re-implemented; "gap" is best over the proved bound. Every
+certificate is checked by `check_reorder`, which shares no code with the search; a breach ends the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT)]
+
+from memplan_engine import (  # noqa: E402
+    Graph,
+    InputError,
+    SolveLimits,
+    capture,
+    capture_step,
+    check_reorder,
+    load,
+    reorder,
+)
+from memplan_engine.rewrites.order.heuristics import INDUCTOR  # noqa: E402
+from memplan_engine.rewrites.order.order_problem import order_problem  # noqa: E402
+from memplan_engine.rewrites.order.order_search import load_order_kernels  # noqa: E402
+from memplan_engine.units import format_bytes  # noqa: E402
+
+HEADINGS = (
+    *("graph", "ops", "given", "best", "change", "Inductor", "gap", "proved by", "arcs", "states"),
+    *("seconds", "check"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    ops: int
+    given: int
+    best: int
+    bound: int
+    inductor: int
+    proved_by: str
+    arcs: int
+    states: int
+    seconds: float
+    checking: float
+
+    def cells(self) -> list[str]:
+        def change(nbytes: int) -> str:
+            return f"{100 * (nbytes / self.given - 1):+.1f} %" if self.given else "0 %"
+
+        gap = f"{100 * (self.best / self.bound - 1):.2f} %" if self.bound < self.best else "0"
+        return [
+            self.name, str(self.ops), format_bytes(self.given), format_bytes(self.best), change(self.best),
+            change(self.inductor), gap, self.proved_by, str(self.arcs or "-"), str(self.states),
+            f"{self.seconds:.2f}", f"{self.checking:.3f}",
+        ]  # fmt: skip
+
+
+def manifest() -> Iterator[tuple[str, Callable[[], Graph]]]:
+    """Each graph's name and what makes it."""
+    for path in sorted((ROOT / "example_graphs").iterdir()):
+        if path.suffix in (".json", ".onnx"):
+            yield f"example {path.name.partition('.')[0]}", partial(example, path)
+    from benchmarks.eager_manifest import MODELS, TRAINED
+    from benchmarks.families.nas_networks import CELLS
+
+    for name in (*(f"{cell} {size}" for cell in CELLS for size in ("cifar", "112px")), "randwire 0"):
+        yield f"nas {name}", partial(network, name)
+    yield "nas randwire 1", partial(network, "randwire 1")
+    yield "nas randwire 2", partial(network, "randwire 2")
+    for name in MODELS:
+        yield f"inference {name}", partial(inference, name)
+    for gradients in ("held", "freed"):
+        for name in TRAINED:
+            yield f"step {gradients} {name}", partial(step, name, gradients)
+
+
+def example(path: Path) -> Graph:
+    graph = load(path)
+    assert isinstance(graph, Graph)
+    return graph
+
+
+def network(name: str) -> Graph:
+    from benchmarks.families.nas_networks import networks
+
+    model, image = networks()[name]
+    return capture(model, (image,))
+
+
+def inference(name: str) -> Graph:
+    from benchmarks.eager_manifest import MODELS
+
+    model, inputs = MODELS[name]()
+    return capture(model.eval(), (), inputs)
+
+
+def step(name: str, gradients: str) -> Graph:
+    from benchmarks.eager_manifest import MODELS
+
+    model, inputs = MODELS[name]()
+    return capture_step(model.train(), (), inputs, optimizer="adamw", gradients=gradients)
+
+
+def measure(name: str, graph: Graph, seconds: float, in_place: bool) -> Row:
+    result = reorder(graph, SolveLimits(seconds), in_place=in_place)
+    began = time.perf_counter()
+    breaches = check_reorder(graph, result.graph, result.certificate)
+    checking = time.perf_counter() - began
+    if breaches:
+        sys.exit(f"{name}: {breaches[0]}")
+    problem = order_problem(graph)
+    theirs = [problem.peak(rule(problem.arrays)) for rule in INDUCTOR.values()]
+    given = order_problem(graph, merge=False).peak(range(len(graph.ops)))
+    return Row(
+        name,
+        len(graph.ops),
+        given,
+        result.live_after,
+        result.bound_bytes,
+        min(given, *theirs),
+        str(result.proved_by) if result.proved else "not proved",
+        result.certificate.arcs if result.certificate else 0,
+        result.states,
+        result.seconds,
+        checking,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default="")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--in-place", action="store_true")
+    parser.add_argument("--markdown", action="store_true")
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    load_order_kernels()
+    rows, begin, end = [], "", "  "
+    if options.markdown:
+        begin, end = "| ", " |"
+    print(begin + " | ".join(HEADINGS) + end)
+    for name, make in manifest():
+        if not name.startswith(tuple(options.only.split(","))):
+            continue
+        try:
+            graph = make()
+        except InputError as error:
+            print(f"{name}: not captured: {error}", flush=True)
+            continue
+        rows.append(measure(name, graph, options.seconds, options.in_place))
+        print(begin + " | ".join(rows[-1].cells()) + end, flush=True)
+    proved = [row for row in rows if row.proved_by != "not proved"]
+    near = [row for row in rows if row.best <= 1.01 * row.bound]
+    longest = max((row.seconds for row in rows), default=0.0)
+    checking = max((row.checking for row in rows), default=0.0)
+    print(
+        f"{len(rows)} graphs: {len(proved)} proved, {len(near)} within 1 % of the bound, "
+        f"{sum(row.best < row.given for row in rows)} better than given, "
+        f"{sum(row.best < row.inductor for row in rows)} better than Inductor's; slowest {longest:.1f} s, "
+        f"slowest check {checking:.3f} s"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The order of ops with the fewest live bytes: walks over closed sets, maximum flows, the exact search."""

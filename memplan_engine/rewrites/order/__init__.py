@@ -1,0 +1,1 @@
+"""The order of ops with the lowest peak of live bytes, with a proof over all orders."""

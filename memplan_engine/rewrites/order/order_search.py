@@ -1,0 +1,229 @@
+"""From heuristics and cuts to the exact search: the best order and what is proved, better and better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+
+import numpy as np
+
+from memplan_engine.graph import Graph, Op, Role, Storage, Tensor
+from memplan_engine.kernels.order import closed_sets
+from memplan_engine.kernels.order.flow import ENDLESS, push_flow
+from memplan_engine.kernels.order.greedy import greedy_order, move_blocks
+from memplan_engine.problem import Ints
+from memplan_engine.rewrites.order.cut_bound import NOTHING, Cuts, cut_bound
+from memplan_engine.rewrites.order.heuristics import orders_by_rules
+from memplan_engine.rewrites.order.order_problem import OrderProblem, order_problem
+from memplan_engine.rewrites.order.pairs import PairTree, prove_by_pairs
+from memplan_engine.strategies.base import SolveLimits
+
+FIRST_CUTS = 32
+"""Before anything else is loaded: most captured graphs are proved by 1 to 25."""
+FIRST_STATES = 4_000
+"""Of the first exact search, before anything else is tried: on captured graphs 130 have been enough."""
+FIRST_SECONDS = 0.5
+"""Of that search and of each way to go on in the first round, but for the exact search."""
+MORE, LONGER = 4.0, 2.0
+"""The exact search takes so much longer than other parts of a round, and a round than the one before."""
+PROOF_SECONDS = 3.0
+"""Of a proof by pairs for a peak that the search alone has proved: half of what is proved so at all."""
+DIVES = (0.5, 0.25, 0.1)
+"""Parts of the gap within which a search looks for any order at all."""
+TRIES = 2
+"""Cuts tried at a state: on AmoebaNet 4 and 8 save a sixth of the states and take a fifth longer."""
+PRUNING_CUTS = 16
+"""Units whose flows are kept to prune by; of twice as many nothing is gained on NASNet and AmoebaNet."""
+POOL_BYTES = 400_000_000
+"""What the states of a search may take in memory: one byte a unit, and 64 bytes, for each."""
+PAIR_NODES = 200
+"""Nodes of a tree of pairs at most: DARTS's CIFAR network takes 3."""
+RANDOM_ORDERS, MOVES = 8, 1_000
+"""Randomised greedy orders at the start of a round, and moves of blocks between two looks at the clock."""
+GREEDY_NOISE = 0.3
+"""Of the largest output. Best of 0.1, 0.3 and 1 on layered random graphs."""
+
+
+class ProvedBy(StrEnum):
+    """What proves a bound."""
+
+    CUT = "one cut"
+    PAIRS = "cuts of pairs"
+    SEARCH = "exhaustive search"
+
+
+@dataclass(frozen=True, slots=True)
+class OrderProgress:
+    """After `seconds`: live bytes at the worst step of the best order so far, the bound proved for all
+    orders so far, states searched; `found_by` says what made the order."""
+
+    seconds: float
+    peak_bytes: int
+    bound_bytes: int
+    states: int
+    found_by: str
+
+
+Tell = Callable[[OrderProgress], bool | None]
+"""Hears of each better order or bound; True ends the search."""
+
+
+class OrderSearch:
+    """The best order so far (`order`, `peak`), and what is proved over all orders: `bound`, by a cut of
+    `unit`, by `tree`, or by the search."""
+
+    def __init__(self, problem: OrderProblem, limits: SolveLimits, tell: Tell | None = None) -> None:
+        self.problem, self.limits, self.tell = problem, limits, tell
+        self.order: Ints = np.arange(len(problem.units))
+        self.live = problem.live(self.order)
+        self.peak, self.found_by = int(self.live.max(initial=0)), "as given"
+        self.bound, self.proved_by, self.unit = 0, ProvedBy.CUT, -1
+        self.tree: PairTree | None = None
+        self.cuts = Cuts(problem)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the order is proved to be best, or the time is up."""
+        return self.bound >= self.peak or self.limits.stopped
+
+    def begin(self) -> None:
+        """The first cuts, and the kernels of what comes after them: to compile them, which is done once,
+        takes longer than most searches, and is not counted among their seconds."""
+        self._report()
+        self._cut(FIRST_CUTS)
+        if not self.is_done:
+            load_order_kernels()
+
+    def run(self) -> None:
+        """Until the order is proved to be best or the limits end it."""
+        self._cut()
+        self._exact(self.bound, FIRST_STATES, FIRST_SECONDS)
+        self._rules()
+        self._prove_pairs(FIRST_SECONDS)
+        seconds, seed = FIRST_SECONDS, 0
+        most = POOL_BYTES // (len(self.problem.units) + 64)
+        while not self.is_done:
+            self._improve(seed, seconds)
+            for part in DIVES:
+                aim = self.bound + int((self.peak - self.bound) * part)
+                self._exact(aim, most, seconds / len(DIVES))
+            self._exact(self.bound, most, MORE * seconds)
+            seconds, seed = LONGER * seconds, seed + 1
+        self._prove_pairs(PROOF_SECONDS)
+
+    def live_of_units(self) -> Ints:
+        """The live bytes while each unit runs in the best order, by unit."""
+        live: Ints = np.empty_like(self.live)
+        live[self.order] = self.live
+        return live
+
+    def _take(self, order: Ints, found_by: str) -> bool:
+        """Keep `order` if it is better than the best so far; whether it is."""
+        live = self.problem.live(order)
+        better = len(live) == len(self.order) and int(live.max(initial=0)) < self.peak
+        if better:
+            self.order, self.live, self.peak, self.found_by = order, live, int(live.max()), found_by
+            self._report()
+        return better
+
+    def _prove(self, bound: int, proved_by: ProvedBy) -> None:
+        if bound > self.bound:
+            self.bound, self.proved_by = bound, proved_by
+            self._report()
+
+    def _report(self) -> None:
+        states = int(self.limits.counter[0])
+        progress = OrderProgress(self.limits.elapsed, self.peak, self.bound, states, self.found_by)
+        if self.tell and self.tell(progress):
+            self.limits.cancel()
+
+    def _cut(self, most: int | None = None) -> None:
+        if self.is_done:
+            return
+        bound, unit = cut_bound(self.cuts, self.live_of_units(), self.bound, self.limits, most)
+        if unit >= 0:
+            self.unit = unit
+            self._prove(bound, ProvedBy.CUT)
+
+    def _rules(self) -> None:
+        if not self.is_done:
+            for name, order in orders_by_rules(self.problem.arrays):
+                self._take(order, name)
+
+    def _improve(self, seed: int, seconds: float) -> None:
+        """Randomised greedy orders, then blocks of the best one moved until `seconds` pass in vain."""
+        for number in range(RANDOM_ORDERS):
+            if self.is_done:
+                return
+            noise = GREEDY_NOISE if number else 0.0
+            draw = seed * RANDOM_ORDERS + number + self.limits.seed
+            self._take(greedy_order(self.problem.arrays, self.bound, noise, draw, True), "greedy")
+        moved, draw, until = self.order, seed, self.limits.elapsed + seconds
+        while not self.is_done and self.limits.elapsed < until:
+            draw += 1_000
+            moved = move_blocks(self.problem.arrays, moved, self.bound, MOVES, draw, self.limits.stop)
+            if self._take(moved, "block moves"):
+                until = self.limits.elapsed + seconds
+
+    def _prove_pairs(self, seconds: float) -> None:
+        """Prove by pairs what cuts alone do not, for the peak of the best order, within `seconds`."""
+        if self.tree is None and self.peak > 0 and not self.limits.stopped and self._is_uncertified:
+            live, share = self.live_of_units(), self.limits.child(seconds)
+            with share.running():
+                self.tree = prove_by_pairs(self.problem, self.peak, live, share, PAIR_NODES)
+            if self.tree is not None:
+                self.bound, self.proved_by = self.peak, ProvedBy.PAIRS
+                self._report()
+
+    @property
+    def _is_uncertified(self) -> bool:
+        return self.bound < self.peak or self.proved_by is ProvedBy.SEARCH
+
+    def _exact(self, low: int, most: int, seconds: float) -> None:
+        """Search closed sets for an order of at most `low`, or else the least above it, with `most` states
+        and `seconds`. From the proved bound on, how it ends is a proof."""
+        if self.is_done:
+            return
+        share = self.limits.child(seconds)
+        with share.running():
+            ended, proved, order = closed_sets.search_closed_sets(
+                self.problem.arrays,
+                low,
+                self.peak,
+                self._pruning(),
+                TRIES,
+                most + len(self.problem.units),
+                share.stop,
+                self.limits.counter,
+            )
+        if ended == closed_sets.FOUND:
+            self._take(order, "exact search")
+        if low == self.bound or proved > low:
+            self._prove(min(proved, self.peak), ProvedBy.SEARCH)
+
+    def _pruning(self) -> closed_sets.Cuts:
+        """The flows of the units with the highest bounds. One that may write over an input is counted as if
+        it did."""
+        live = self.live_of_units()
+        network, rows = self.cuts.network, []
+        for unit in np.argsort(-live, kind="stable")[: 2 * PRUNING_CUTS].tolist():
+            network.room[:] = self.cuts.rooms
+            flow = push_flow(network, *self.cuts.sides(unit), ENDLESS)
+            above = 0 if len(self.cuts.ways(unit)) > 1 else self.cuts.above(unit, NOTHING)
+            rows.append((flow + above, unit, above, flow, network.room.copy()))
+        rows = sorted(rows, key=lambda row: -row[0])[:PRUNING_CUTS]
+        units, adds, flows = (np.array([row[at] for row in rows], np.int64) for at in (1, 2, 3))
+        return closed_sets.Cuts(units, adds, flows, np.stack([row[4] for row in rows]), network)
+
+
+@cache
+def load_order_kernels() -> None:
+    """Search an order of one op for nothing, with every kernel."""
+    one = Storage("y", 1, Role.OUTPUT)
+    graph = Graph("one", (one,), (Tensor("y", (), "", 1, "y"),), (Op("y", "", (), ("y",)),), (), ("y",))
+    search = OrderSearch(order_problem(graph), SolveLimits())
+    search._improve(0, 0.0)
+    move_blocks(search.problem.arrays, search.order, 0, 1, 0, search.limits.stop)
+    search._exact(0, 1, 1.0)

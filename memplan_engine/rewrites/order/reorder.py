@@ -1,0 +1,103 @@
+"""The ops of a graph in the order with the fewest live bytes at the worst step, and the proof."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from memplan_engine.graph import Graph
+from memplan_engine.rewrites.order.certificate import OrderCertificate
+from memplan_engine.rewrites.order.order_problem import OrderProblem, order_problem
+from memplan_engine.rewrites.order.order_search import OrderSearch, ProvedBy, Tell
+from memplan_engine.rewrites.order.pairs import PairTree, write_out
+from memplan_engine.rewrites.reuse.in_place import take_over
+from memplan_engine.strategies.base import SolveLimits
+
+DEFAULT_SECONDS = 10.0
+"""Limit of a search for which nobody gives one: what a graph may take that is not proved before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reordered:
+    """`graph` has the ops of the graph it came from in the best order found; all else is as it was.
+
+    `live_before` and `live_after` are the live bytes at the worst step, inputs and weights not counted;
+    `bound_bytes` is what every order needs that keeps the dependencies. `in_place`: all three with ops that
+    write over inputs which die with them, as `reuse` lets them. `proved_by` says what the bound rests on, and
+    `certificate` is what can be checked of it; None where that is the exhaustive search alone, where there is
+    nothing to prove, and, with `in_place`, where it would hang on what the graph does not tell of layouts.
+    `found_by` says what made the order, `states` how many closed sets were searched.
+    """
+
+    graph: Graph
+    live_before: int
+    live_after: int
+    bound_bytes: int
+    proved_by: ProvedBy
+    certificate: OrderCertificate | None
+    in_place: bool
+    found_by: str
+    seconds: float
+    states: int
+
+    @property
+    def saved_bytes(self) -> int:
+        """By how much the live bytes at the worst step fall."""
+        return self.live_before - self.live_after
+
+    @property
+    def proved(self) -> bool:
+        """Whether no order is better."""
+        return self.bound_bytes >= self.live_after
+
+
+def reorder(
+    graph: Graph,
+    limits: SolveLimits | None = None,
+    on_progress: Tell | None = None,
+    *,
+    in_place: bool = False,
+) -> Reordered:
+    """The order of the ops of `graph` with the fewest live bytes at the worst step, one op a step.
+
+    All orders count that keep what `order_dependencies` says: data, writes, random numbers, effects. With
+    `in_place` an op may write over an input that dies with it: give the result to `reuse`. Never worse than
+    the order given. It ends with a proof, when `limits` end it (10 s where there are none), or when
+    `on_progress` returns True; then it has the best order and the bound so far.
+    """
+    limits = limits or SolveLimits(DEFAULT_SECONDS)
+    table = take_over(graph) if in_place else None
+    problem = order_problem(graph, take_over=table)
+    single = order_problem(graph, merge=False, take_over=table)
+    before = single.peak(range(len(graph.ops)))
+    search = OrderSearch(problem, limits, on_progress)
+    search.begin()
+    with limits.running():
+        search.run()
+    order = problem.ops_of(search.order.tolist())
+    # Where nothing is won the order stays as it was given: to merge ops into units is to move them.
+    ops = graph.ops if search.peak >= before else tuple(graph.ops[index] for index in order)
+    return Reordered(
+        replace(graph, ops=ops),
+        before,
+        search.peak,
+        search.bound,
+        search.proved_by,
+        _certificate(problem, search, in_place),
+        in_place,
+        search.found_by,
+        limits.elapsed,
+        int(limits.counter[0]),
+    )
+
+
+def _certificate(problem: OrderProblem, search: OrderSearch, in_place: bool) -> OrderCertificate | None:
+    """The flows between ops: the units of the search are merged, and a checker knows of none. Nor does it
+    know which ops cannot write over an input although they look as if they could: it wants flows for those
+    ways, too."""
+    if search.bound == 0 or search.proved_by is ProvedBy.SEARCH:
+        return None
+    table = take_over(problem.graph, doubts=False) if in_place else None
+    single = order_problem(problem.graph, merge=False, take_over=table)
+    tree = search.tree or PairTree(search.unit)
+    proof = write_out(tree, problem, single, search.bound)
+    return OrderCertificate(search.bound, proof, in_place) if proof else None
