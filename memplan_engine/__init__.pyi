@@ -371,6 +371,7 @@ from .runtime.program import (
     program_from_module as program_from_module,
 )
 from .runtime.recorder.fake_run import observe_fake as observe_fake
+from .runtime.reordered_program import reordered_program as reordered_program
 from .runtime.slab.insert_slab import (
     insert_slab as insert_slab,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
@@ -66,6 +66,23 @@ def by_steps(graph: Graph, steps: Mapping[str, int], source: str = "schedule") -
             raise InputError(source, f"op {name!r}", f"step {step}", f"0 to {MOST_STEPS - 1}")
     schedule = Schedule(tuple(steps[op.name] for op in graph.ops), max(steps.values(), default=-1) + 1)
     return check_schedule(graph, schedule, source)
+
+
+def in_order_of(graph: Graph, schedule: Schedule, source: str = "schedule") -> Graph:
+    """`graph` with its ops in the order of `schedule`.
+
+    Raises
+    ------
+    InputError: two ops at one step.
+    """
+    order = sorted(range(len(graph.ops)), key=schedule.step_of_op.__getitem__)
+    for one, other in pairwise(order):
+        if schedule.step_of_op[one] == schedule.step_of_op[other]:
+            found = (
+                f"{graph.ops[one].name!r} and {graph.ops[other].name!r} at step {schedule.step_of_op[one]}"
+            )
+            raise InputError(source, "steps", found, "one op a step: this runs one after another")
+    return replace(graph, ops=tuple(graph.ops[index] for index in order))
 
 
 def by_streams(graph: Graph, streams: Sequence[Sequence[str]], source: str = "schedule") -> Schedule:

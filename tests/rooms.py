@@ -96,7 +96,7 @@ ROOMS: dict[str, str] = {
         "rewrites.reuse what_if formats preparation"
     ),
     "fx_estimator": ("errors scope lifetimes formats.memplan_json torch_capture torch_capture.training"),
-    "runtime": "errors system graph torch_capture torch_capture.training",
+    "runtime": "errors system graph rewrites.order torch_capture torch_capture.training",
     "runtime.observer": (
         "errors callers recordings formats.allocator_files torch_capture torch_capture.training runtime"
     ),
@@ -132,10 +132,10 @@ ROOMS: dict[str, str] = {
     ),
     "cli": ("kernels errors units graph problem plan strategies formats files preparation"),
     "cli.commands": (
-        "errors units system accelerators scope graph problem plan verify analysis calibration strategies "
-        "planner diffing recordings allocator symbolic replay rewrites.reuse feasibility "
-        "what_if what_if.suggestions formats formats.memplan_json torch_capture files "
-        "preparation advice fx_estimator runtime runtime.observer runtime.calibrate runtime.recorder "
+        "errors units system accelerators scope graph problem plan verify analysis calibration "
+        "strategies planner diffing recordings allocator symbolic replay rewrites.order "
+        "rewrites.reuse feasibility schedule what_if what_if.suggestions formats formats.memplan_json torch_capture "
+        "files preparation advice fx_estimator runtime runtime.observer runtime.calibrate runtime.recorder "
         "runtime.trial plotting reporters reporters.allocator reporters.html cli"
     ),
     "memplan_dashboard": "",

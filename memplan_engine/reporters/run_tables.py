@@ -13,6 +13,7 @@ from memplan_engine.formats.memplan_json.run_format import (
     CheckEntry,
     EqualityEntry,
     LeftEntry,
+    OrderEntry,
     ProfileEntry,
     RunFile,
     SlabEntry,
@@ -60,6 +61,8 @@ def _figures(run: RunFile) -> Table:
     rows: list[tuple[str, str] | tuple[str, str, str]] = [
         ("model", f"{run.name}, {len(run.ops):,} ops, {kind}{mode}")
     ]
+    if run.order:
+        rows.append(("order", order_sentence(run.order)))
     if run.plan:
         source = f" from {run.plan.file}" if run.plan.file else ""
         bound = f"bound {format_bytes(run.plan.bound_bytes)}"
@@ -78,6 +81,18 @@ def _figures(run: RunFile) -> Table:
         rows.append(("iteration", f"{medians}; medians of {run.profile.runs} interleaved runs"))
         rows.append(("setup", f"{format_seconds(run.profile.setup)}, export and planning included"))
     return label_table(rows)
+
+
+def order_sentence(order: OrderEntry) -> str:
+    """ "12 of the ops moved, live bytes 32 KiB → 16 KiB, fewest of all orders"."""
+    source = f" by {order.file}" if order.file else ""
+    moved = f"{order.moved:,} ops moved{source}" if order.moved else f"no op moved{source}"
+    live = f"live bytes {format_bytes(order.live_before)} → {format_bytes(order.live_after)}"
+    if order.bound_bytes is None:
+        return f"{moved}, {live}"
+    if order.bound_bytes >= order.live_after:
+        return f"{moved}, {live}, proved the fewest of all orders"
+    return f"{moved}, {live}, no order has fewer than {format_bytes(order.bound_bytes)}"
 
 
 def _peaks(run: RunFile) -> list[tuple[str, str]]:

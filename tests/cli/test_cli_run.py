@@ -35,6 +35,14 @@ class Restless(Net):
             Restless.times += 1
         return super().forward(x) + (0.0 if torch.compiler.is_exporting() else Restless.times)
 
+def branches():
+    class Branches(torch.nn.Module):
+        def forward(self, x):
+            a, b, c = x.repeat(64, 1), x.repeat(64, 1), x.repeat(64, 1)
+            return a.exp().sum() + b.exp().sum() + c.exp().sum()
+    return Branches(), (torch.rand(4, 8),)
+
+
 def net():
     return Net().eval(), (torch.rand(4, 8),)
 
@@ -110,6 +118,41 @@ def test_a_whole_training_step_runs_and_updates_the_weights_alike(run, more):
     assert said["result"].startswith("bitwise equal to the second eager step (loss, ")
     assert f"loss, {outputs} output" in said["result"]
     assert said["safety"].endswith("no fault")
+
+
+def test_it_runs_in_the_best_order(run):
+    """By hand: three of 8 KiB and the first result, then one and its result beside a sum."""
+    code, out, _ = run("models.py:branches", "--reorder", "-o", "run.json")
+    assert code == 0
+    said = table(out)
+    assert said["order"].endswith("live bytes 32 KiB → 16 KiB, proved the fewest of all orders")
+    assert said["measured peak"].startswith("16 KiB (16,388 B)")
+    assert said["result"] == "bitwise equal to eager"
+    assert load_run("run.json").order.live_before == 32768
+
+
+def test_it_runs_in_an_order_that_a_person_gives_and_refuses_one_that_is_wrong(run, memplan):
+    memplan("capture", "models.py:branches", "-o", "graph.json")
+    names = [op["name"] for op in json.loads(Path("graph.json").read_text())["ops"]]
+    wanted = sorted(names, key=lambda name: name not in ("repeat_2", "exp_2"))
+
+    def write(order):
+        steps = {name: step for step, name in enumerate(order)}
+        Path("order.json").write_text(
+            json.dumps({"format": "memplan/schedule", "version": 1, "steps": steps})
+        )
+
+    write(wanted)
+    code, out, _ = run("models.py:branches", "--schedule", "order.json")
+    assert code == 0, out
+    assert "by order.json" in table(out)["order"]
+    write(reversed(names))
+    code, _, err = run("models.py:branches", "--schedule", "order.json")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "order.json" in err
+    code, _, err = run("models.py:branches", "--schedule", "order.json", "--reorder")
+    assert code == 2
+    assert "--schedule: found --reorder, too, expected one of them" in err
 
 
 def test_an_optimizer_needs_a_step_and_a_step_a_factory(run):

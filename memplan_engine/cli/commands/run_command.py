@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -25,8 +26,10 @@ from memplan_engine.files import ImportOptions, load, recognise
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.strategies import get_strategy
+from memplan_engine.strategies.base import SolveLimits
 
 if TYPE_CHECKING:
+    from memplan_engine.formats.memplan_json.run_format import OrderEntry
     from memplan_engine.recordings.observation import Observation
     from memplan_engine.runtime.loading import RunTarget
     from memplan_engine.runtime.trial.run_in_plan import RunOutcome
@@ -35,6 +38,18 @@ DEFAULT_STRATEGY = "auto"
 POLICY = Annotated[
     Literal["native", "all"],
     typer.Option(help="What lies in the slab: only what ops can write in place, or everything."),
+]
+FORCE = Annotated[bool, typer.Option("--force", help="Run --plan even if buffers overlap; implies --check.")]
+RUN_OUTPUT = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", help="Write the run for the dashboard's Run page (.json)."),
+]
+REORDER = Annotated[
+    bool, typer.Option("--reorder", help="Run the ops in the order with the fewest live bytes.")
+]
+SCHEDULE = Annotated[
+    Path | None,
+    typer.Option(help="Run the ops in the order of this schedule (.json).", show_default=False),
 ]
 TRAINING = Annotated[Literal["step"] | None, typer.Option(help="A whole training step, optimizer included.")]
 
@@ -58,18 +73,15 @@ def run_(
     check: Annotated[bool, typer.Option("--check", help="Also run in safety mode.")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Measure the run time against eager.")] = False,
     plan: Annotated[Path | None, typer.Option(help="Run this plan (.json or .csv).")] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Run --plan even if buffers overlap; implies --check.")
-    ] = False,
+    reorder: REORDER = False,
+    schedule: SCHEDULE = None,
+    force: FORCE = False,
     seconds: SECONDS = None,
     seed: SEED = 0,
     threads: THREADS = 0,
     trace: Annotated[Path | None, typer.Option(help="Write a trace for Perfetto (.json).")] = None,
     observation: Annotated[Path | None, typer.Option(help="Write every allocation (.json).")] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="Write the run for the dashboard's Run page (.json)."),
-    ] = None,
+    output: RUN_OUTPUT = None,
     as_json: AS_JSON = False,
     all_rows: ALL_ROWS = False,
 ) -> None:
@@ -91,10 +103,11 @@ def run_(
     with stages() as tell:
         loaded = None if plan is None else _read_plan(plan)
         subject = _open(model, functional, step, seed, tell)
+        subject, order = _in_order(subject, reorder, schedule, limits, tell)
         tell("")
         graph = subject.program.graph
         chosen = loaded or solve_in_sight(lambda: make_plan(graph, name, limits=limits), limits)[0]
-        outcome = _try(subject, chosen, plan, wish, tell)
+        outcome = _try(subject, chosen, plan, wish, tell).ordered(order)
     _write(outcome, trace, observation, output)
     _show(outcome, as_json, all_rows)
     if not outcome.run.passed:
@@ -157,6 +170,40 @@ def _open(
         return run_target(built.model, built.args, built.kwargs, functional=functional, name=name)
     except InputError as error:
         raise InputError(f"factory {model}", error.place, error.found, error.expected) from error
+
+
+def _in_order(
+    subject: RunTarget, best: bool, file: Path | None, limits: SolveLimits, tell: Callable[[str], None]
+) -> tuple[RunTarget, OrderEntry | None]:
+    """`subject` with its ops in the `best` order, or in that of the schedule in `file`, and what that comes
+    to; as it is where neither is asked for."""
+    if best and file is not None:
+        raise InputError("--schedule", "", "--reorder, too", "one of them")
+    if not best and file is None:
+        return subject, None
+    from memplan_engine.formats.memplan_json.run_format import OrderEntry
+    from memplan_engine.formats.memplan_json.schedule_format import load_schedule
+    from memplan_engine.rewrites.order.order_problem import peak_in_order
+    from memplan_engine.rewrites.order.reorder import reorder
+    from memplan_engine.runtime.reordered_program import reordered_program
+    from memplan_engine.schedule import in_order_of
+
+    tell("ordering the ops")
+    graph = subject.program.graph
+    if file is None:
+        found = reorder(graph, SolveLimits(limits.seconds))
+        ordered, bound = found.graph, found.bound_bytes
+    else:
+        ordered, bound = in_order_of(graph, load_schedule(file, graph), file.name), None
+    moved = sum(one.name != other.name for one, other in zip(graph.ops, ordered.ops, strict=True))
+    entry = OrderEntry(
+        moved=moved,
+        live_before=peak_in_order(graph),
+        live_after=peak_in_order(ordered),
+        bound_bytes=bound,
+        file=file.name if file else "",
+    )
+    return replace(subject, program=reordered_program(subject.program, ordered)), entry
 
 
 def _try(

@@ -115,6 +115,18 @@ class PlanEntry(Strict):
     file: str = ""
 
 
+class OrderEntry(Strict):
+    """The order in which the ops ran, where it was not the captured one: how many ops have another place in
+    it, the live bytes at the worst step before and after, and what every order needs at least, none where
+    nobody asked. `file` is the schedule that it came from, "" for the best order that was found."""
+
+    moved: Count
+    live_before: Count
+    live_after: Count
+    bound_bytes: Count | None = None
+    file: str = ""
+
+
 class RunFile(Strict):
     """A file in the format memplan/run, version 1. Of each op, in order, the most bytes alive during it:
     `predicted`, and measured at the levels `dispatch` and `allocator`; () for what is not known. `scope` says
@@ -132,6 +144,7 @@ class RunFile(Strict):
     dispatch: Counts = ()
     allocator: Counts = ()
     temporaries: Annotated[tuple[TakerEntry, ...], FailFast()] = ()
+    order: OrderEntry | None = None
     plan: PlanEntry | None = None
     slab: SlabEntry | None = None
     equality: EqualityEntry | None = None

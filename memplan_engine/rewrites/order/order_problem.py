@@ -96,6 +96,12 @@ def order_problem(
     return OrderProblem(graph, tuple(map(tuple, units)), tuple(main), names, arrays)
 
 
+def peak_in_order(graph: Graph) -> int:
+    """The live bytes of `graph` at the worst step, one op a step as they stand; inputs and weights do not
+    count."""
+    return order_problem(graph, merge=False).peak(range(len(graph.ops)))
+
+
 def _touches(graph: Graph) -> tuple[list[list[str]], dict[str, int], dict[str, int]]:
     """The storages that count and that each op touches, or holds by a name; who makes each of them, the first
     to touch it; and their bytes."""

@@ -13,6 +13,7 @@ import torch
 
 from memplan_engine.formats.memplan_json.run_format import (
     EqualityEntry,
+    OrderEntry,
     PlanEntry,
     RunFile,
     SlabEntry,
@@ -41,6 +42,10 @@ class RunOutcome:
 
     run: RunFile
     observation: Observation
+
+    def ordered(self, order: OrderEntry | None) -> RunOutcome:
+        """The same, which says in what order the ops ran."""
+        return replace(self, run=self.run.model_copy(update={"order": order}))
 
 
 def run_in_plan(
