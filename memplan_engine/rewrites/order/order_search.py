@@ -17,7 +17,7 @@ from memplan_engine.problem import Ints
 from memplan_engine.rewrites.order.cut_bound import NOTHING, Cuts, cut_bound
 from memplan_engine.rewrites.order.heuristics import orders_by_rules
 from memplan_engine.rewrites.order.order_problem import OrderProblem, order_problem
-from memplan_engine.rewrites.order.pairs import PairTree, prove_by_pairs
+from memplan_engine.rewrites.order.pairs import FEW_UNITS, MANY_UNITS, PairTree, prove_by_pairs
 from memplan_engine.strategies.base import SolveLimits
 
 FIRST_CUTS = 32
@@ -101,7 +101,7 @@ class OrderSearch:
         self._cut()
         self._exact(self.bound, FIRST_STATES, FIRST_SECONDS)
         self._rules()
-        self._prove_pairs(FIRST_SECONDS)
+        self._prove_pairs(FIRST_SECONDS, FEW_UNITS)
         seconds, seed = FIRST_SECONDS, 0
         most = POOL_BYTES // (len(self.problem.units) + 64)
         while not self.is_done:
@@ -111,7 +111,7 @@ class OrderSearch:
                 self._exact(aim, most, seconds / len(DIVES))
             self._exact(self.bound, most, MORE * seconds)
             seconds, seed = LONGER * seconds, seed + 1
-        self._prove_pairs(PROOF_SECONDS)
+        self._prove_pairs(PROOF_SECONDS, MANY_UNITS)
 
     def live_of_units(self) -> Ints:
         """The live bytes while each unit runs in the best order, by unit."""
@@ -167,12 +167,12 @@ class OrderSearch:
             if self._take(moved, "block moves"):
                 until = self.limits.elapsed + seconds
 
-    def _prove_pairs(self, seconds: float) -> None:
+    def _prove_pairs(self, seconds: float, units: int) -> None:
         """Prove by pairs what cuts alone do not, for the peak of the best order, within `seconds`."""
         if self.tree is None and self.peak > 0 and not self.limits.stopped and self._is_uncertified:
             live, share = self.live_of_units(), self.limits.child(seconds)
             with share.running():
-                self.tree = prove_by_pairs(self.problem, self.peak, live, share, PAIR_NODES)
+                self.tree = prove_by_pairs(self.problem, self.peak, live, share, PAIR_NODES, units)
             if self.tree is not None:
                 self.bound, self.proved_by = self.peak, ProvedBy.PAIRS
                 self._report()

@@ -14,9 +14,9 @@ from memplan_engine.rewrites.order.cut_bound import Cuts, Pair
 from memplan_engine.rewrites.order.order_problem import OrderProblem
 from memplan_engine.strategies.base import SolveLimits
 
-MOST_UNITS = 24
-"""Units of which pairs are formed: those with the highest bounds of their own. The closest pairs of DARTS's
-CIFAR network are among the first 12."""
+FEW_UNITS, MANY_UNITS = 24, 128
+"""Units of which pairs are formed, those with the highest bounds of their own: few at first, and many where a
+peak is known to be least. DARTS's CIFAR network needs few, a transformer's training step many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,10 @@ class PairTree:
 
 
 def prove_by_pairs(
-    problem: OrderProblem, target: int, live: Ints, limits: SolveLimits, nodes: int
+    problem: OrderProblem, target: int, live: Ints, limits: SolveLimits, nodes: int, units: int
 ) -> PairTree | None:
     """A tree that proves `target` bytes for every order; None when it is not found with `nodes` nodes.
+    Pairs are formed of `units` units.
 
     At each node the pair is taken whose weaker case is the strongest, by the cuts of its two units alone; a
     case that does not come to `target` is split again. With all pairs decided one order is left, whose cuts
@@ -46,11 +47,11 @@ def prove_by_pairs(
             return None
         cuts = Cuts(problem, pairs)
         bounds: dict[int, int] = {}
-        for unit in np.argsort(-live, kind="stable")[: 4 * MOST_UNITS].tolist():
+        for unit in np.argsort(-live, kind="stable")[: 4 * units].tolist():
             bounds[unit] = cuts.bound(unit, target)
             if bounds[unit] >= target:
                 return PairTree(unit)
-        pair = _strongest_pair(problem, cuts, bounds, target, limits)
+        pair = _strongest_pair(problem, cuts, bounds, target, limits, units)
         if pair is None:
             return None
         first = grow((*pairs, pair))
@@ -61,10 +62,10 @@ def prove_by_pairs(
 
 
 def _strongest_pair(
-    problem: OrderProblem, cuts: Cuts, bounds: dict[int, int], target: int, limits: SolveLimits
+    problem: OrderProblem, cuts: Cuts, bounds: dict[int, int], target: int, limits: SolveLimits, units: int
 ) -> Pair | None:
     """The pair whose cases prove most: the weaker first, then both together."""
-    among = sorted(bounds, key=lambda unit: -bounds[unit])[:MOST_UNITS]
+    among = sorted(bounds, key=lambda unit: -bounds[unit])[:units]
     best, found = (0, 0), None
     for one, other in _free_pairs(problem, cuts.pairs, among):
         if limits.stopped:
