@@ -4,6 +4,8 @@ from .accelerators.presets import PRESETS as PRESETS
 from .accelerators.presets import Accelerator as Accelerator
 from .accelerators.presets import accelerator as accelerator
 from .advice.advise import advise as advise
+from .advice.fit_stages import Fitted as Fitted
+from .advice.fit_stages import fit_graph as fit_graph
 from .advice.values import Advice as Advice
 from .allocator.answers import Answers as Answers
 from .allocator.answers import three_answers as three_answers

@@ -93,7 +93,7 @@ ROOMS: dict[str, str] = {
     ),
     "advice": (
         "errors units graph problem profile lifetimes plan analysis strategies planner rewrites "
-        "rewrites.reuse what_if formats preparation"
+        "rewrites.order rewrites.reuse feasibility what_if formats preparation"
     ),
     "fx_estimator": ("errors scope lifetimes formats.memplan_json torch_capture torch_capture.training"),
     "runtime": "errors system graph rewrites.order torch_capture torch_capture.training",
@@ -133,8 +133,8 @@ ROOMS: dict[str, str] = {
     "cli": ("kernels errors units graph problem plan strategies formats files preparation"),
     "cli.commands": (
         "errors units system accelerators scope graph problem plan verify analysis calibration "
-        "strategies planner diffing recordings allocator symbolic replay rewrites.order "
-        "rewrites.reuse feasibility schedule what_if what_if.suggestions formats formats.memplan_json torch_capture "
+        "strategies planner diffing recordings allocator symbolic replay rewrites.order rewrites.reuse "
+        "feasibility schedule what_if what_if.suggestions formats formats.memplan_json torch_capture "
         "files preparation advice fx_estimator runtime runtime.observer runtime.calibrate runtime.recorder "
         "runtime.trial plotting reporters reporters.allocator reporters.html cli"
     ),

@@ -37,6 +37,10 @@ VERBS = {
         "suggest_command",
         "Suggest what to do about the peak: each change planned and checked, with the bytes that it saves.",
     ),
+    "fit": (
+        "fit_command",
+        "Fit a model into a capacity: writes in place, order and gradients, cheapest first, until it fits.",
+    ),
     "report": (
         "report_command",
         "Write a plan as a self-contained HTML page or as a figure (SVG, PNG).",
@@ -106,6 +110,7 @@ GROUPS = {
     "Understand": (
         "peak",
         "suggest",
+        "fit",
         "buffers",
         "layout",
         "phases",

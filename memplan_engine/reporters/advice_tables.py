@@ -1,4 +1,4 @@
-"""Advice as Rich tables for people and as plain values for machines."""
+"""Advice, and the stages of a fit, as Rich tables for people and as plain values for machines."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from memplan_engine.advice.commands import command_of, writing_command
+from memplan_engine.advice.fit_stages import Fitted, Stage, StageName
 from memplan_engine.advice.values import Advice, CodeChange, OpChange, Suggestion
 from memplan_engine.analysis.claims import claim_summary, over_bound
 from memplan_engine.analysis.tied_peaks import tied_peaks
+from memplan_engine.feasibility.decision import Verdict
 from memplan_engine.preparation import Preparation
 from memplan_engine.reporters.plan_tables import counted_lines
 from memplan_engine.reporters.rich_tables import label_table, make_table, numbers, plain_text
@@ -155,3 +157,72 @@ def op_words(change: OpChange) -> str:
     """ "x.tanh_()  for 12 aten.tanh: torch.tanh(y)"."""
     told = f": {'; '.join(change.expressions)}" if change.expressions else ""
     return f"{change.instead}  for {change.times:,} {change.op}{told}"
+
+
+TOLD = {
+    StageName.CAPTURED: "as captured",
+    StageName.IN_PLACE: "in place, zero-copy concat",
+    StageName.REORDER: "another order of the ops",
+    StageName.GRADIENTS: "gradients freed early",
+}
+
+
+def fit_stages_summary(fitted: Fitted) -> dict[str, Any]:
+    """Verdict, state and stages; bytes exact."""
+    return {
+        **claim_summary(fitted.best.plan.problem),
+        "verdict": None if fitted.verdict is None else str(fitted.verdict),
+        "proof": fitted.proof,
+        "capacity_bytes": fitted.capacity,
+        "state_bytes": fitted.state_bytes,
+        "needed_bytes": fitted.needed_bytes,
+        "stages": [_stage_entry(stage) for stage in fitted.stages],
+        "skipped": [{"name": str(name), "reason": why} for name, why in fitted.skipped],
+    }
+
+
+def _stage_entry(stage: Stage) -> dict[str, Any]:
+    return {
+        "name": str(stage.name),
+        "load_bytes": stage.load_bytes,
+        "arena_bytes": stage.plan.arena_bytes,
+        "bound_bytes": stage.bound_bytes,
+        "proved": stage.proved,
+        "proved_by": None if stage.order is None else str(stage.order.proved_by),
+        "workspace_bytes": stage.plan.total_bytes - stage.plan.arena_bytes,
+    }
+
+
+def fit_stages_tables(fitted: Fitted) -> list[RenderableType]:
+    """The stages below each other, the verdict, and what the figures count."""
+    first = fitted.stages[0].plan.arena_bytes
+    rows = []
+    for stage in fitted.stages:
+        arena = stage.plan.arena_bytes
+        saved = "" if stage is fitted.stages[0] else format_percent((first - arena) / max(first, 1))
+        row = (TOLD[stage.name], format_bytes(stage.load_bytes), format_bytes(arena), saved)
+        rows.append((*row, format_bytes(stage.bound_bytes), "proved" if stage.proved else ""))
+    columns = ("stage", *numbers("live bytes", "arena", "saved", "bound"), "")
+    best = fitted.best
+    lines = [("state", f"{exact(fitted.state_bytes)}: weights, optimizer state and inputs")]
+    if fitted.capacity is not None:
+        left = fitted.capacity - fitted.state_bytes
+        more = f", {format_bytes(left)} left" if left >= 0 else f", {format_bytes(-left)} more than there is"
+        lines.append(("capacity", exact(fitted.capacity) + more))
+    lines.append(("arena + state", f"{exact(fitted.needed_bytes)}, {TOLD[best.name]}"))
+    if workspace := best.plan.total_bytes - best.plan.arena_bytes:
+        lines.append(("temporaries", f"{exact(workspace)} more, outside the arena and not in the verdict"))
+    if fitted.verdict is not None:
+        lines.append(("verdict", verdict_sentence(fitted)))
+    lines += [(f"no {TOLD[name]}", why) for name, why in fitted.skipped if why != "not asked for"]
+    table = make_table(columns, rows, box=None, pad_edge=False)
+    return [table, "", label_table(lines), *counted_lines(best.plan.problem)]
+
+
+def verdict_sentence(fitted: Fitted) -> str:
+    """ "does not fit, proved: every order of the ops, one cut"."""
+    if fitted.verdict is Verdict.FITS:
+        return "fits"
+    if fitted.verdict is Verdict.DOES_NOT_FIT:
+        return f"does not fit, proved: {fitted.proof}"
+    return "undecided: no stage fits, and there is no proof that none can"

@@ -29,7 +29,8 @@ FIRST_SECONDS = 0.5
 MORE, LONGER = 4.0, 2.0
 """The exact search takes so much longer than other parts of a round, and a round than the one before."""
 PROOF_SECONDS = 3.0
-"""Of a proof by pairs for a peak that the search alone has proved: half of what is proved so at all."""
+"""Of a proof by pairs for a peak that the search alone has proved: set by hand, so that it ends within the
+ten seconds of a search."""
 DIVES = (0.5, 0.25, 0.1)
 """Parts of the gap within which a search looks for any order at all."""
 TRIES = 2
@@ -39,11 +40,11 @@ PRUNING_CUTS = 16
 POOL_BYTES = 400_000_000
 """What the states of a search may take in memory: one byte a unit, and 64 bytes, for each."""
 PAIR_NODES = 200
-"""Nodes of a tree of pairs at most: DARTS's CIFAR network takes 3."""
+"""Nodes of a tree of pairs at most: set by hand, a limit on what a certificate may be."""
 RANDOM_ORDERS, MOVES = 8, 1_000
 """Randomised greedy orders at the start of a round, and moves of blocks between two looks at the clock."""
 GREEDY_NOISE = 0.3
-"""Of the largest output. Best of 0.1, 0.3 and 1 on layered random graphs."""
+"""Of the largest output: set by hand."""
 
 
 class ProvedBy(StrEnum):

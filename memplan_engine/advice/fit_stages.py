@@ -1,0 +1,214 @@
+"""Does a graph fit into a capacity, and by which rewrites? Stages, cheapest first, until it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from memplan_engine.errors import InputError, MemplanError
+from memplan_engine.feasibility.decision import Verdict
+from memplan_engine.graph import PRODUCED, Graph
+from memplan_engine.plan import Plan
+from memplan_engine.planner import make_plan
+from memplan_engine.preparation import Preparation, prepare
+from memplan_engine.profile import load_of
+from memplan_engine.rewrites.early_updates import free_gradients, gradients
+from memplan_engine.rewrites.order.check_reorder import check_reorder
+from memplan_engine.rewrites.order.reorder import Reordered, reorder
+from memplan_engine.rewrites.reuse.kinds import is_concat
+from memplan_engine.strategies.base import SolveLimits
+
+STAGE_SECONDS = 10.0
+"""Of each search of a stage, for the order and for the plan, where no limit is given."""
+Tell = Callable[[str], None]
+"""Hears of each stage as it begins."""
+
+
+class StageName(StrEnum):
+    """The stages in their order: the graph as it was captured; writes in place, and concatenations without
+    copies; another order of the ops; gradients freed as soon as the optimizer has read them."""
+
+    CAPTURED = "captured"
+    IN_PLACE = "in_place"
+    REORDER = "reorder"
+    GRADIENTS = "gradients"
+
+
+LOWERING = tuple(name for name in StageName if name is not StageName.CAPTURED)
+"""The stages that change something, which can be chosen among."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stage:
+    """`graph` is planned as `plan` after this stage and those before it. `order` is there where the order of
+    ops was searched."""
+
+    name: StageName
+    graph: Graph
+    plan: Plan
+    order: Reordered | None = None
+
+    @property
+    def load_bytes(self) -> int:
+        """Live bytes at the worst step."""
+        return load_of(self.plan.problem).peak
+
+    @property
+    def bound_bytes(self) -> int:
+        """What is proved to be needed at least: by this graph in every arena, or, where the order was
+        searched, by every order of its ops with every choice of writes in place; concatenations without
+        copies, which need less, are not in that bound."""
+        return self.plan.bound.nbytes if self.order is None else self.order.bound_bytes
+
+    @property
+    def proved(self) -> bool:
+        """Whether the arena is proved to be the smallest: of this graph, or of all its orders."""
+        return self.plan.arena_bytes <= self.bound_bytes or (
+            # Offsets are multiples of the alignment, of which live bytes know nothing.
+            self.order is not None
+            and self.order.proved
+            and self.load_bytes <= self.order.live_after
+            and self.plan.arena_bytes <= self.plan.bound.nbytes
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """The stages up to the first that fits, or all of them, and the verdict on arena + state; None where no
+    capacity was given. `skipped` says of each stage that was left out why. Bytes throughout."""
+
+    capacity: int | None
+    state_bytes: int
+    stages: tuple[Stage, ...]
+    skipped: tuple[tuple[StageName, str], ...]
+    verdict: Verdict | None
+    proof: str = ""
+    """What proves that it does not fit, in words."""
+
+    @property
+    def best(self) -> Stage:
+        """The stage with the smallest arena, the first of several."""
+        return min(self.stages, key=lambda stage: stage.plan.arena_bytes)
+
+    @property
+    def needed_bytes(self) -> int:
+        """Arena + state."""
+        return self.state_bytes + self.best.plan.arena_bytes
+
+
+def state_bytes_of(graph: Graph) -> int:
+    """Bytes of what is there before the first op: weights, the state of an optimizer, and inputs."""
+    return sum(storage.nbytes for storage in graph.storages if storage.role not in PRODUCED)
+
+
+def fit_graph(
+    graph: Graph,
+    capacity: int | None = None,
+    only: Sequence[str] = LOWERING,
+    *,
+    how: Preparation | None = None,
+    limits: SolveLimits | None = None,
+    tell: Tell = lambda part: None,
+) -> Fitted:
+    """Plan `graph`, and rewrite it in stages, cheapest first, until its arena fits into `capacity` bytes
+    beside its state; without a capacity all of them.
+
+    `only` names the stages that may be used, of LOWERING; `limits` hold for each search of a stage. Every
+    rewrite goes through its checker.
+
+    Raises
+    ------
+    InputError: an unknown stage, options that have a schedule of their own, a capacity below 0.
+    """
+    how = how or Preparation()
+    _check(graph, capacity, only, how)
+    state = state_bytes_of(graph)
+    stages: list[Stage] = []
+    skipped: list[tuple[StageName, str]] = []
+    for name in StageName:
+        why = _left_out(name, graph, only)
+        if why:
+            skipped.append((name, why))
+            continue
+        tell(name.replace("_", " "))
+        stages.append(_stage(name, graph, how, only, limits))
+        if capacity is not None and stages[-1].plan.arena_bytes + state <= capacity:
+            break
+    verdict, proof = _judge(graph, capacity, state, stages)
+    return Fitted(capacity, state, tuple(stages), tuple(skipped), verdict, proof)
+
+
+def _check(graph: Graph, capacity: int | None, only: Sequence[str], how: Preparation) -> None:
+    if capacity is not None and capacity < 0:
+        raise InputError(graph.name, "capacity", str(capacity), "0 or more bytes")
+    for name in only:
+        if name not in LOWERING:
+            raise InputError("--only", "", repr(name), f"some of {', '.join(LOWERING)}")
+    if how.streams is not None or how.schedule is not None or how.early_updates:
+        asked = "streams" if how.streams is not None else "a schedule" if how.schedule else "early updates"
+        raise InputError(graph.name, "the order", asked, "none of them: the order is looked for")
+
+
+def _left_out(name: StageName, graph: Graph, only: Sequence[str]) -> str:
+    if name in LOWERING and name not in only:
+        return "not asked for"
+    if name is StageName.GRADIENTS and not gradients(graph):
+        return "the graph returns no gradient that an optimizer in it reads"
+    return ""
+
+
+def _stage(
+    name: StageName, graph: Graph, how: Preparation, only: Sequence[str], limits: SolveLimits | None
+) -> Stage:
+    """The graph after all stages up to `name` that are among `only`."""
+    done = [each for each in _up_to(name) if each in only]
+    if StageName.GRADIENTS in done:
+        graph = free_gradients(graph)
+    in_place = StageName.IN_PLACE in done
+    order = None
+    if StageName.REORDER in done:
+        order = reorder(graph, _again(limits), in_place=in_place)
+        if breaches := check_reorder(graph, order.graph, order.certificate):
+            raise MemplanError(f"{graph.name}: the order was refused by its checker: {breaches[0]}")
+        graph = order.graph
+    how = replace(how, in_place=in_place or how.in_place, concat=in_place or how.concat)
+    plan = make_plan(prepare(graph, how), "auto", limits=_again(limits))
+    return Stage(name, graph, plan, order)
+
+
+def _up_to(name: StageName) -> Iterator[StageName]:
+    for each in StageName:
+        yield each
+        if each is name:
+            return
+
+
+def _again(limits: SolveLimits | None) -> SolveLimits:
+    """Limits for one search, stopped from the same place."""
+    if limits is None:
+        return SolveLimits(STAGE_SECONDS)
+    return SolveLimits(limits.seconds, seed=limits.seed, threads=limits.threads, stop=limits.stop)
+
+
+def _judge(
+    graph: Graph, capacity: int | None, state: int, stages: Sequence[Stage]
+) -> tuple[Verdict | None, str]:
+    if capacity is None:
+        return None, ""
+    if any(stage.plan.arena_bytes + state <= capacity for stage in stages):
+        return Verdict.FITS, ""
+    if state > capacity:
+        return Verdict.DOES_NOT_FIT, "weights, optimizer state and inputs alone need more"
+    last = stages[-1]
+    if last.bound_bytes + state <= capacity:
+        return Verdict.UNDECIDED, ""
+    if last.order is not None:
+        if any(is_concat(op.kind) for op in graph.ops) and last.order.in_place:
+            # Inputs of a concatenation inside its output: the bound over all orders does not know of it.
+            return Verdict.UNDECIDED, ""
+        return Verdict.DOES_NOT_FIT, f"every order of the ops, {last.order.proved_by}"
+    if last.name is StageName.CAPTURED:
+        return Verdict.DOES_NOT_FIT, "every arena for the graph as it is"
+    # Other choices of writes in place may need less than the one that was made.
+    return Verdict.UNDECIDED, ""

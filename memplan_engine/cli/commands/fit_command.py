@@ -1,0 +1,123 @@
+"""`memplan fit`: does a model fit, and by which rewrites?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from memplan_engine.advice.fit_stages import LOWERING, Fitted, fit_graph
+from memplan_engine.cli.app import app
+from memplan_engine.cli.commands.capacity_option import EXIT_CODES
+from memplan_engine.cli.commands.capture_command import ACCUMULATE, CLIP, FOREACH, OPTIMIZER, step_options
+from memplan_engine.cli.options import (
+    AS_JSON,
+    SECONDS,
+    SEED,
+    THREADS,
+    make_limits,
+    open_file,
+    with_preparation,
+)
+from memplan_engine.cli.output import check_targets, show, tell
+from memplan_engine.cli.progress import stages
+from memplan_engine.errors import InputError
+from memplan_engine.files import write
+from memplan_engine.graph import Graph
+from memplan_engine.preparation import Preparation
+from memplan_engine.reporters.advice_tables import fit_stages_summary, fit_stages_tables
+from memplan_engine.system import write_atomically
+from memplan_engine.units import parse_bytes
+
+
+@app.command(name="fit")
+@with_preparation(without=("streams", "schedule", "in_place", "concat", "early_updates"))
+def fit(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="package.module:factory, file.py:factory, .pt2, ONNX, memplan JSON or an observation",
+            show_default=False,
+        ),
+    ],
+    how: Preparation,
+    capacity: Annotated[
+        str | None,
+        typer.Option(help="Bytes for weights, optimizer state, inputs and arena together, as 24GiB."),
+    ] = None,
+    only: Annotated[str, typer.Option(help="The stages that may be used, comma-separated.")] = ",".join(
+        LOWERING
+    ),
+    training: Annotated[
+        Literal["step"] | None, typer.Option(help="Of a factory: a whole training step.")
+    ] = None,
+    optimizer: OPTIMIZER = None,
+    foreach: FOREACH = None,
+    accumulate: ACCUMULATE = None,
+    clip_grad_norm: CLIP = None,
+    seconds: SECONDS = None,
+    seed: SEED = 0,
+    threads: THREADS = 0,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="Write the order of the ops, for `memplan run --schedule` (.json)."
+        ),
+    ] = None,
+    plan: Annotated[Path | None, typer.Option(help="Write the best plan (.json or .csv).")] = None,
+    as_json: AS_JSON = False,
+) -> None:
+    """Fit a model into a capacity: writes in place, order and gradients, cheapest first, until it fits.
+
+    Exit code with --capacity: 0 fits, 1 proved not to, 3 undecided. A search takes at most --seconds (10).
+    """
+    limit = None if capacity is None else parse_bytes(capacity, "--capacity")
+    chosen = [name.strip() for name in only.split(",") if name.strip()]
+    check_targets((".json",), None, output)
+    check_targets((".json", ".csv"), None, plan)
+    step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
+    limits = make_limits("auto", seconds, seed, threads)
+    with stages() as begin:
+        graph, how = _graph(model, how, step, begin)
+        fitted = fit_graph(graph, limit, chosen, how=how, limits=limits, tell=begin)
+    if output:
+        _write_order(fitted, output)
+    if plan:
+        write(fitted.best.plan, plan)
+    show(as_json, lambda: fit_stages_summary(fitted), lambda: fit_stages_tables(fitted))
+    if output and (":" in model or model.endswith(".pt2")):
+        also = f" --plan {plan}" if plan else ""
+        tell(f"next: memplan run {model} --schedule {output}{also}")
+    if fitted.verdict is not None:
+        raise typer.Exit(EXIT_CODES[fitted.verdict])
+
+
+def _graph(
+    model: str, how: Preparation, step: dict[str, Any] | None, begin: Callable[[str], None]
+) -> tuple[Graph, Preparation]:
+    """The graph of a file, or of what a factory builds."""
+    if ":" in model and not Path(model).is_file():
+        from memplan_engine.torch_capture import torch_factory
+
+        if step is not None:
+            return torch_factory.capture_training_factory(model, tell=begin, gradients="held", **step), how
+        return torch_factory.capture_factory(model, tell=begin), how
+    if step is not None:
+        raise InputError("--training", "", "a file", "a factory: its model can be trained")
+    path = Path(model)
+    begin("reading the file")
+    loaded, how = open_file(path, how)
+    if not isinstance(loaded, Graph):
+        expected = "a graph: buffers have no ops to reorder (`memplan plan --capacity` fits them)"
+        raise InputError(path.name, "", f"a {type(loaded).__name__.lower()}", expected)
+    return loaded, how
+
+
+def _write_order(fitted: Fitted, path: Path) -> None:
+    """The order of the best stage as a memplan/schedule file."""
+    steps = {op.name: step for step, op in enumerate(fitted.best.graph.ops)}
+    file = {"format": "memplan/schedule", "version": 1, "steps": steps}
+    write_atomically(path, (json.dumps(file, indent=1) + "\n").encode())
