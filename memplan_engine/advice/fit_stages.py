@@ -55,22 +55,24 @@ class Stage:
         return load_of(self.plan.problem).peak
 
     @property
+    def is_of_all_orders(self) -> bool:
+        """Whether the bound holds for every order of the ops and every choice of writes in place, and not for
+        this one alone. Concatenations without copies need less than that bound knows of."""
+        return self.order is not None and not (self.order.in_place and _has_concats(self.graph))
+
+    @property
     def bound_bytes(self) -> int:
-        """What is proved to be needed at least: by this graph in every arena, or, where the order was
-        searched, by every order of its ops with every choice of writes in place; concatenations without
-        copies, which need less, are not in that bound."""
-        return self.plan.bound.nbytes if self.order is None else self.order.bound_bytes
+        """What is proved to be needed at least, by this graph in every arena, or by all its orders."""
+        if self.order is not None and self.is_of_all_orders:
+            return self.order.bound_bytes
+        return self.plan.bound.nbytes
 
     @property
     def proved(self) -> bool:
         """Whether the arena is proved to be the smallest: of this graph, or of all its orders."""
-        return self.plan.arena_bytes <= self.bound_bytes or (
-            # Offsets are multiples of the alignment, of which live bytes know nothing.
-            self.order is not None
-            and self.order.proved
-            and self.load_bytes <= self.order.live_after
-            and self.plan.arena_bytes <= self.plan.bound.nbytes
-        )
+        is_least = not self.is_of_all_orders or self.load_bytes <= self.bound_bytes
+        # The packing has a bound of its own: live bytes know nothing of alignment.
+        return is_least and self.plan.arena_bytes <= self.plan.bound.nbytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,6 +97,10 @@ class Fitted:
     def needed_bytes(self) -> int:
         """Arena + state."""
         return self.state_bytes + self.best.plan.arena_bytes
+
+
+def _has_concats(graph: Graph) -> bool:
+    return any(is_concat(op.kind) for op in graph.ops)
 
 
 def state_bytes_of(graph: Graph) -> int:
@@ -135,7 +141,7 @@ def fit_graph(
         stages.append(_stage(name, graph, how, only, limits))
         if capacity is not None and stages[-1].plan.arena_bytes + state <= capacity:
             break
-    verdict, proof = _judge(graph, capacity, state, stages)
+    verdict, proof = _judge(capacity, state, stages)
     return Fitted(capacity, state, tuple(stages), tuple(skipped), verdict, proof)
 
 
@@ -191,9 +197,7 @@ def _again(limits: SolveLimits | None) -> SolveLimits:
     return SolveLimits(limits.seconds, seed=limits.seed, threads=limits.threads, stop=limits.stop)
 
 
-def _judge(
-    graph: Graph, capacity: int | None, state: int, stages: Sequence[Stage]
-) -> tuple[Verdict | None, str]:
+def _judge(capacity: int | None, state: int, stages: Sequence[Stage]) -> tuple[Verdict | None, str]:
     if capacity is None:
         return None, ""
     if any(stage.plan.arena_bytes + state <= capacity for stage in stages):
@@ -203,12 +207,9 @@ def _judge(
     last = stages[-1]
     if last.bound_bytes + state <= capacity:
         return Verdict.UNDECIDED, ""
-    if last.order is not None:
-        if any(is_concat(op.kind) for op in graph.ops) and last.order.in_place:
-            # Inputs of a concatenation inside its output: the bound over all orders does not know of it.
-            return Verdict.UNDECIDED, ""
+    if last.order is not None and last.is_of_all_orders:
         return Verdict.DOES_NOT_FIT, f"every order of the ops, {last.order.proved_by}"
     if last.name is StageName.CAPTURED:
         return Verdict.DOES_NOT_FIT, "every arena for the graph as it is"
-    # Other choices of writes in place may need less than the one that was made.
+    # Other choices of writes in place, or of concatenations in another order, may need less.
     return Verdict.UNDECIDED, ""

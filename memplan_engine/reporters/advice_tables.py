@@ -188,6 +188,7 @@ def _stage_entry(stage: Stage) -> dict[str, Any]:
         "arena_bytes": stage.plan.arena_bytes,
         "bound_bytes": stage.bound_bytes,
         "proved": stage.proved,
+        "bound_of": "every order" if stage.is_of_all_orders else "this order",
         "proved_by": None if stage.order is None else str(stage.order.proved_by),
         "workspace_bytes": stage.plan.total_bytes - stage.plan.arena_bytes,
     }
@@ -201,7 +202,9 @@ def fit_stages_tables(fitted: Fitted) -> list[RenderableType]:
         arena = stage.plan.arena_bytes
         saved = "" if stage is fitted.stages[0] else format_percent((first - arena) / max(first, 1))
         row = (TOLD[stage.name], format_bytes(stage.load_bytes), format_bytes(arena), saved)
-        rows.append((*row, format_bytes(stage.bound_bytes), "proved" if stage.proved else ""))
+        of_all = "every order" if stage.is_of_all_orders else "this order"
+        proved = f"proved, {of_all}" if stage.proved else ""
+        rows.append((*row, format_bytes(stage.bound_bytes), proved))
     columns = ("stage", *numbers("live bytes", "arena", "saved", "bound"), "")
     best = fitted.best
     lines = [("state", f"{exact(fitted.state_bytes)}: weights, optimizer state and inputs")]

@@ -130,6 +130,9 @@ def test_a_choice_of_writes_in_place_is_no_proof_and_neither_is_an_order_beside_
     )  # fmt: skip
     fitted = fit_graph(joined, STATE + 100)
     assert fitted.verdict is Verdict.UNDECIDED
+    last = fitted.stages[-1]
+    # Both inputs are made inside the output: 2,048 bytes, where the bound over all orders would say 4,096.
+    assert (last.load_bytes, last.bound_bytes, last.is_of_all_orders) == (2048, 2048, False)
     assert fit_graph(joined, STATE + 100, only=["reorder"]).verdict is Verdict.DOES_NOT_FIT
     assert fit_graph(joined, STATE + 4096, only=[]).verdict is Verdict.FITS
     assert fit_graph(joined, STATE + 4095, only=[]).verdict is Verdict.DOES_NOT_FIT
@@ -143,6 +146,27 @@ def test_gradients_of_a_training_step_are_freed_as_a_stage_of_their_own():
     assert len(freed.graph.outputs) < len(graph.outputs)
     assert freed.load_bytes <= captured.load_bytes
     assert fitted.state_bytes == state_bytes_of(graph)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gpt2.json",
+        "bert_base.json",
+        "vit_b16.json",
+        "whisper_tiny.json",
+        "mobilenet_v2.json",
+        "squeezenet.onnx",
+    ],
+)
+def test_no_plan_of_an_example_is_below_what_is_said_of_every_order(name):
+    fitted = fit_graph(load(EXAMPLES / name))
+    arenas = [stage.plan.arena_bytes for stage in fitted.stages]
+    assert arenas == sorted(arenas, reverse=True)
+    for stage in fitted.stages:
+        assert stage.bound_bytes <= stage.load_bytes <= stage.plan.arena_bytes
+        if stage.order is not None:
+            assert stage.order.bound_bytes <= stage.load_bytes or not stage.is_of_all_orders
 
 
 @pytest.mark.parametrize(
