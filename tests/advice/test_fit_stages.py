@@ -187,7 +187,7 @@ def test_what_makes_no_sense_is_refused(options, said):
 def test_the_verb_tells_it_all_as_json_and_writes_order_and_plan(memplan, tmp_path):
     gpt2 = str(EXAMPLES / "gpt2.json")
     code, out, _ = memplan(
-        "fit", gpt2, "--capacity", "505MiB", "--json", "-o", "order.json", "--plan", "p.json"
+        "fit", gpt2, "--capacity", "505MiB", "--json", "-o", "order.json", "--save-plan", "p.json"
     )
     assert code == 0
     said = json.loads(out)

@@ -67,6 +67,7 @@ WRITING = {
             ("output", "save_edits"),
         ),
     ),
+    "fit": (Writing("fit models.py:net -o order.json --save-plan plan.json", ("output", "save_plan")),),
     "report": (
         Writing(
             "report list.csv --compare none -o page.html --svg plan.svg --png plan.png",

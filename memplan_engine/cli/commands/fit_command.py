@@ -67,7 +67,7 @@ def fit(
             "-o", "--output", help="Write the order of the ops, for `memplan run --schedule` (.json)."
         ),
     ] = None,
-    plan: Annotated[Path | None, typer.Option(help="Write the best plan (.json or .csv).")] = None,
+    save_plan: Annotated[Path | None, typer.Option(help="Write the best plan (.json or .csv).")] = None,
     as_json: AS_JSON = False,
 ) -> None:
     """Fit a model into a capacity: writes in place, order and gradients, cheapest first, until it fits.
@@ -77,7 +77,7 @@ def fit(
     limit = None if capacity is None else parse_bytes(capacity, "--capacity")
     chosen = [name.strip() for name in only.split(",") if name.strip()]
     check_targets((".json",), None, output)
-    check_targets((".json", ".csv"), None, plan)
+    check_targets((".json", ".csv"), None, save_plan)
     step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
     limits = make_limits("auto", seconds, seed, threads)
     with stages() as begin:
@@ -85,11 +85,11 @@ def fit(
         fitted = fit_graph(graph, limit, chosen, how=how, limits=limits, tell=begin)
     if output:
         _write_order(fitted, output)
-    if plan:
-        write(fitted.best.plan, plan)
+    if save_plan:
+        write(fitted.best.plan, save_plan)
     show(as_json, lambda: fit_stages_summary(fitted), lambda: fit_stages_tables(fitted))
     if output and (":" in model or model.endswith(".pt2")):
-        also = f" --plan {plan}" if plan else ""
+        also = f" --plan {save_plan}" if save_plan else ""
         tell(f"next: memplan run {model} --schedule {output}{also}")
     if fitted.verdict is not None:
         raise typer.Exit(EXIT_CODES[fitted.verdict])
