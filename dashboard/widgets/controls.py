@@ -190,8 +190,13 @@ def strategy_label(document: Document) -> Callable[[str], str]:
 
 
 def current_strategy(document: Document) -> str:
-    """The strategy of choice; the first that there is where the choice makes no sense for `document`."""
-    names, chosen = strategy_names(document), state.get("strategy")
+    """The strategy of choice."""
+    return strategy_or_first(document, state.get("strategy"))
+
+
+def strategy_or_first(document: Document, chosen: str) -> str:
+    """`chosen`; the first strategy that there is where that makes no sense for `document`."""
+    names = strategy_names(document)
     return chosen if chosen in names else names[0]
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+import numpy as np
+
 from memplan_engine.errors import InputError, MemplanError
 from memplan_engine.feasibility.decision import Verdict
-from memplan_engine.graph import PRODUCED, Graph
+from memplan_engine.graph import Graph, Role, storage_bytes
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.preparation import Preparation, prepare
@@ -105,7 +107,7 @@ def _has_concats(graph: Graph) -> bool:
 
 def state_bytes_of(graph: Graph) -> int:
     """Bytes of what is there before the first op: weights, the state of an optimizer, and inputs."""
-    return sum(storage.nbytes for storage in graph.storages if storage.role not in PRODUCED)
+    return storage_bytes(graph, Role.CONSTANT) + storage_bytes(graph, Role.INPUT)
 
 
 def fit_graph(
@@ -131,6 +133,7 @@ def fit_graph(
     _check(graph, capacity, only, how)
     state = state_bytes_of(graph)
     stages: list[Stage] = []
+    used: list[StageName] = []
     skipped: list[tuple[StageName, str]] = []
     for name in StageName:
         why = _left_out(name, graph, only)
@@ -138,7 +141,8 @@ def fit_graph(
             skipped.append((name, why))
             continue
         tell(name.replace("_", " "))
-        stages.append(_stage(name, graph, how, only, limits))
+        used.append(name)
+        stages.append(_stage(used, graph, how, limits))
         if capacity is not None and stages[-1].plan.arena_bytes + state <= capacity:
             break
     verdict, proof = _judge(capacity, state, stages)
@@ -164,37 +168,30 @@ def _left_out(name: StageName, graph: Graph, only: Sequence[str]) -> str:
     return ""
 
 
-def _stage(
-    name: StageName, graph: Graph, how: Preparation, only: Sequence[str], limits: SolveLimits | None
-) -> Stage:
-    """The graph after all stages up to `name` that are among `only`."""
-    done = [each for each in _up_to(name) if each in only]
-    if StageName.GRADIENTS in done:
+def _stage(used: Sequence[StageName], graph: Graph, how: Preparation, limits: SolveLimits | None) -> Stage:
+    """The graph after the stages `used`, the last of which is new."""
+    if StageName.GRADIENTS in used:
         graph = free_gradients(graph)
-    in_place = StageName.IN_PLACE in done
+    in_place = StageName.IN_PLACE in used
     order = None
-    if StageName.REORDER in done:
+    if StageName.REORDER in used:
         order = reorder(graph, _again(limits), in_place=in_place)
         if breaches := check_reorder(graph, order.graph, order.certificate):
             raise MemplanError(f"{graph.name}: the order was refused by its checker: {breaches[0]}")
         graph = order.graph
     how = replace(how, in_place=in_place or how.in_place, concat=in_place or how.concat)
     plan = make_plan(prepare(graph, how), "auto", limits=_again(limits))
-    return Stage(name, graph, plan, order)
-
-
-def _up_to(name: StageName) -> Iterator[StageName]:
-    for each in StageName:
-        yield each
-        if each is name:
-            return
+    return Stage(used[-1], graph, plan, order)
 
 
 def _again(limits: SolveLimits | None) -> SolveLimits:
-    """Limits for one search, stopped from the same place."""
+    """Limits for one search: it ends with `limits`, but when its own time is up the next one still has all of
+    its time; and it counts for itself."""
     if limits is None:
         return SolveLimits(STAGE_SECONDS)
-    return SolveLimits(limits.seconds, seed=limits.seed, threads=limits.threads, stop=limits.stop)
+    own = limits.child(limits.seconds, limits.threads)
+    own.counter = np.zeros_like(own.counter)
+    return own
 
 
 def _judge(capacity: int | None, state: int, stages: Sequence[Stage]) -> tuple[Verdict | None, str]:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from memplan_engine import Graph, InputError, SolveLimits, check_reorder, fit_graph, load
+from memplan_engine import Graph, InputError, SolveLimits, check_reorder, fit_graph, load, reorder
+from memplan_engine.advice import fit_stages
 from memplan_engine.advice.fit_stages import StageName, state_bytes_of
 from memplan_engine.feasibility.decision import Verdict
 from memplan_engine.graph import Op, Role, Storage, Tensor
@@ -75,6 +76,26 @@ def test_order_alone_leaves_writes_in_place_out():
     # A value and its result, beside two results: the third is made when the value is gone.
     assert stages_of(fitted)["reorder"] == (2048 + 2 * 64, 2048 + 2 * 64, True)
     assert "in_place" not in stages_of(fitted)
+
+
+def test_a_search_that_has_used_its_time_leaves_the_next_one_all_of_its_own(monkeypatch):
+    searched = []
+
+    def out_of_time(graph, limits, **options):
+        searched.append(limits.stopped)
+        result = reorder(graph, limits, **options)
+        limits.cancel()
+        return result
+
+    monkeypatch.setattr(fit_stages, "reorder", out_of_time)
+    limits = SolveLimits(5)
+    fit_graph(load(EXAMPLES / "gpt2_training_step.json"), only=["reorder", "gradients"], limits=limits)
+    assert searched == [False, False]
+    assert not limits.stopped
+    # Who cancels all of it cancels each.
+    limits.cancel()
+    fit_graph(branches(), only=["reorder"], limits=limits)
+    assert searched[2:] == [True]
 
 
 STATE = WEIGHT + INPUT

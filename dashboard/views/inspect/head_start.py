@@ -10,6 +10,7 @@ from contextlib import suppress
 import streamlit as st
 from memplan_dashboard.serving.first_paint import asked_for
 from memplan_dashboard.session import plan_facts, state
+from memplan_dashboard.widgets.controls import strategy_or_first
 from memplan_dashboard.widgets.panes_of import panes_of
 from memplan_dashboard.widgets.plan_panels import has_panes
 
@@ -55,5 +56,4 @@ def _plan(choices: tuple[tuple[str, str], ...]) -> None:
     if has_panes(problem):
         # Beside the plan, whose kernels do not hold Python's lock.
         threading.Thread(target=panes_of, args=(problem,), name="panes", daemon=True).start()
-    strategy = chosen["strategy"] or ("imported" if document.plan else "auto")
-    plan_facts.facts_of(document, strategy)
+    plan_facts.facts_of(document, strategy_or_first(document, chosen["strategy"]))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from memplan_engine.advice.fit_stages import LOWERING, Fitted, fit_graph
+from memplan_engine.advice.fit_stages import LOWERING, fit_graph
 from memplan_engine.cli.app import app
 from memplan_engine.cli.commands.capacity_option import EXIT_CODES
 from memplan_engine.cli.commands.capture_command import ACCUMULATE, CLIP, FOREACH, OPTIMIZER, step_options
@@ -26,10 +25,10 @@ from memplan_engine.cli.output import check_targets, show, tell
 from memplan_engine.cli.progress import stages
 from memplan_engine.errors import InputError
 from memplan_engine.files import write
+from memplan_engine.formats.memplan_json.schedule_format import write_order
 from memplan_engine.graph import Graph
 from memplan_engine.preparation import Preparation
 from memplan_engine.reporters.advice_tables import fit_stages_summary, fit_stages_tables
-from memplan_engine.system import write_atomically
 from memplan_engine.units import parse_bytes
 
 
@@ -84,7 +83,7 @@ def fit(
         graph, how = _graph(model, how, step, begin)
         fitted = fit_graph(graph, limit, chosen, how=how, limits=limits, tell=begin)
     if output:
-        _write_order(fitted, output)
+        write_order(fitted.best.graph, output)
     if save_plan:
         write(fitted.best.plan, save_plan)
     show(as_json, lambda: fit_stages_summary(fitted), lambda: fit_stages_tables(fitted))
@@ -114,10 +113,3 @@ def _graph(
         expected = "a graph: buffers have no ops to reorder (`memplan plan --capacity` fits them)"
         raise InputError(path.name, "", f"a {type(loaded).__name__.lower()}", expected)
     return loaded, how
-
-
-def _write_order(fitted: Fitted, path: Path) -> None:
-    """The order of the best stage as a memplan/schedule file."""
-    steps = {op.name: step for step, op in enumerate(fitted.best.graph.ops)}
-    file = {"format": "memplan/schedule", "version": 1, "steps": steps}
-    write_atomically(path, (json.dumps(file, indent=1) + "\n").encode())

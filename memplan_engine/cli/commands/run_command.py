@@ -192,14 +192,14 @@ def _in_order(
     graph = subject.program.graph
     if file is None:
         found = reorder(graph, SolveLimits(limits.seconds))
-        ordered, bound = found.graph, found.bound_bytes
+        ordered, live, bound = found.graph, (found.live_before, found.live_after), found.bound_bytes
     else:
         ordered, bound = in_order_of(graph, load_schedule(file, graph), file.name), None
-    moved = sum(one.name != other.name for one, other in zip(graph.ops, ordered.ops, strict=True))
+        live = peak_in_order(graph), peak_in_order(ordered)
     entry = OrderEntry(
-        moved=moved,
-        live_before=peak_in_order(graph),
-        live_after=peak_in_order(ordered),
+        moved=sum(one.name != other.name for one, other in zip(graph.ops, ordered.ops, strict=True)),
+        live_before=live[0],
+        live_after=live[1],
         bound_bytes=bound,
         file=file.name if file else "",
     )

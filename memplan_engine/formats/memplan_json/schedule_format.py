@@ -12,6 +12,7 @@ from memplan_engine.formats.memplan_json.json_base import Count, Names, Strict, 
 from memplan_engine.formats.read_limits import read_text
 from memplan_engine.graph import Graph
 from memplan_engine.schedule import Schedule, by_steps, by_streams
+from memplan_engine.system import write_atomically
 
 
 class ScheduleFile(Strict):
@@ -32,6 +33,13 @@ def schedule_from(file: ScheduleFile, graph: Graph, source: str) -> Schedule:
     if file.steps is not None:
         return by_steps(graph, file.steps, source)
     return by_streams(graph, file.streams or (), source)
+
+
+def write_order(graph: Graph, path: Path | str) -> None:
+    """Write the order of the ops of `graph`, one op a step, atomically; `load_schedule` reads it back."""
+    steps = {op.name: step for step, op in enumerate(graph.ops)}
+    file = ScheduleFile(format="memplan/schedule", version=1, steps=steps)
+    write_atomically(path, (file.model_dump_json(indent=1, exclude_none=True) + "\n").encode())
 
 
 def load_schedule(path: Path | str, graph: Graph) -> Schedule:
