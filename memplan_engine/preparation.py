@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_type_hints
 
 from memplan_engine.calibration.kernel_table import with_kernels
-from memplan_engine.errors import InputError
+from memplan_engine.errors import InputError, MemplanError
 from memplan_engine.formats.importer import Loaded
 from memplan_engine.graph import Graph
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, PlanningOptions, Unread
@@ -63,6 +63,8 @@ class Preparation:
     that dies, `concat` makes the inputs of a concatenation inside its output; both are proved safe first.
     `calibration` is a memplan/calibration file: what kernels take becomes workspace of their ops.
     `early_updates` runs the optimizer inside the backward pass of a training step and frees its gradients.
+    `reorder` takes the best order of the ops that a brief search finds, the same each time, for writes in
+    place where they are asked for; with `early_updates` that of the step whose gradients are freed.
     """
 
     alignment: Annotated[
@@ -150,6 +152,15 @@ class Preparation:
             of_training=True,
         ),
     ] = False
+    reorder: Annotated[
+        bool,
+        PlanningOption(
+            "Run the ops in the order with the fewest live bytes that a brief search finds.",
+            label="Best order of the ops",
+            parameter="reorder",
+            at_one_size=True,
+        ),
+    ] = False
 
     @property
     def options(self) -> PlanningOptions:
@@ -214,7 +225,10 @@ def prepared_reuse(graph: Graph, how: Preparation) -> Reused:
     from memplan_engine.rewrites.reuse import Reused, reuse
 
     graph = prepared_graph(graph, how)
-    if how.early_updates:
+    if how.reorder:
+        graph = _reordered(graph, how)
+        schedule = sequential(graph)
+    elif how.early_updates:
         graph, schedule = _with_early_updates(graph, how)
     else:
         schedule = prepared_schedule(graph, how)
@@ -231,6 +245,21 @@ def _with_early_updates(graph: Graph, how: Preparation) -> tuple[Graph, Schedule
         raise InputError(graph.name, "early updates", found, "neither: they are a schedule themselves")
     freed = free_gradients(graph)
     return freed, early_updates(freed)
+
+
+def _reordered(graph: Graph, how: Preparation) -> Graph:
+    from memplan_engine.rewrites.early_updates import free_gradients
+    from memplan_engine.rewrites.order.check_reorder import check_reorder
+    from memplan_engine.rewrites.order.reorder import reorder
+
+    if how.streams is not None or how.schedule is not None:
+        found = "a schedule" if how.streams is None else f"{how.streams} streams"
+        raise InputError(graph.name, "reorder", found, "neither: the order of the ops is looked for")
+    given = free_gradients(graph) if how.early_updates else graph
+    found_order = reorder(given, in_place=how.in_place, brief=True)
+    if breaches := check_reorder(given, found_order.graph, found_order.certificate):
+        raise MemplanError(f"{graph.name}: the order was refused by its checker: {breaches[0]}")
+    return found_order.graph
 
 
 def problem_of(reused: Reused, how: Preparation) -> Problem:

@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from memplan_dashboard.background.fit_job import FitJob
 from memplan_dashboard.background.jobs import Job, State
 from memplan_dashboard.background.run_job import RunJob
 
 from memplan_engine.system import count_cores
 
-AnyJob = Job | RunJob
-"""What a scheduler keeps: searches that can be held, and runs that cannot."""
+AnyJob = Job | FitJob | RunJob
+"""What a scheduler keeps: searches that can be held, and fits and runs that cannot."""
 TICK_SECONDS = 0.2
 GRACE_SECONDS = 10.0
 """How long a page may take to load again: then its session is gone, and its jobs with it."""

@@ -1,4 +1,5 @@
-"""The live bytes of base and head in one chart, on the head's steps, with both peaks."""
+"""Two profiles of live bytes in one chart, with both peaks: base and head on the head's steps, or a graph
+before and after rewrites."""
 
 from __future__ import annotations
 
@@ -10,12 +11,17 @@ import plotly.graph_objects as go
 from memplan_engine.diffing.culprits import Explanation
 from memplan_engine.diffing.regression import Diff
 from memplan_engine.diffing.rows import profile_difference
+from memplan_engine.plan import Plan
 from memplan_engine.plotting.axis_ticks import byte_axis, count_axis
+from memplan_engine.profile import Load, load_of
 from memplan_engine.units import format_bytes
 
 MOST_POINTS = 2_000
 BASE, HEAD = "#8A8A8A", "#4477AA"
 GREW, MORE = "#EE7733", "rgba(238, 119, 51, 0.45)"
+LIMIT = "#CC3311"
+LIMIT_NEAR = 1.3
+"""How many times the highest bytes a limit may be to be drawn."""
 NEAR_STEPS, NEAR_BYTES = 0.25, 0.1
 """The part of all steps and of the most bytes from which on two peaks have room for a name each."""
 
@@ -34,6 +40,7 @@ class Mark:
 class Profiles:
     """From each of `steps` of the head to the next the most bytes that `base` and `head` hold; `end` is the
     head's last step. `marks` are both peaks, one mark where they are one point, and another one that grew.
+    `names` are what both are called, `axis` what the steps are those of.
     """
 
     steps: tuple[int, ...]
@@ -41,6 +48,34 @@ class Profiles:
     head: tuple[int, ...]
     end: int
     marks: tuple[Mark, ...]
+    names: tuple[str, str] = ("base", "head")
+    axis: str = "step of head"
+
+
+def before_and_after(before: Plan, after: Plan) -> Profiles:
+    """The live bytes of a graph as it was and as it is after rewrites, each over its own steps."""
+    loads = [load_of(plan.problem) for plan in (before, after)]
+    end = max(plan.problem.steps for plan in (before, after))
+    width = max(1, -(-end // MOST_POINTS))
+    steps = tuple(range(0, end, width))
+    columns = [_most_in(load, steps, width) for load in loads]
+    marks = [
+        Mark(load.peak_step, load.peak, f"{name} {format_bytes(load.peak)}", colour)
+        for load, name, colour in zip(loads, ("before", "after"), (BASE, HEAD), strict=True)
+    ]
+    if loads[0].peak == loads[1].peak:
+        marks = [replace(marks[1], label=f"both {format_bytes(loads[1].peak)}")]
+    return Profiles(steps, columns[0], columns[1], end, tuple(marks), ("before", "after"), "step")
+
+
+def _most_in(load: Load, steps: tuple[int, ...], width: int) -> tuple[int, ...]:
+    """The most live bytes within `width` steps from each of `steps` on; 0 behind the last one."""
+    bounds = load.sections.bounds
+    live = np.repeat(load.live, np.diff(bounds))
+    whole = np.zeros(len(steps) * width, dtype=np.int64)
+    first = int(bounds[0]) if len(bounds) else 0
+    whole[first : first + len(live)] = live
+    return tuple(whole.reshape(-1, width).max(axis=1).tolist()) if steps else ()
 
 
 def data(diff: Diff, found: Explanation) -> Profiles:
@@ -82,8 +117,9 @@ def _marks(diff: Diff, found: Explanation) -> list[Mark]:
     return marks
 
 
-def figure(profiles: Profiles) -> go.Figure:
-    """Two lines of steps; orange where the head holds more."""
+def figure(profiles: Profiles, limit: int | None = None) -> go.Figure:
+    """Two lines of steps; orange where the head holds more. A `limit` in bytes is a dotted line, where it is
+    near."""
     chart = go.Figure()
     steps = (*profiles.steps, profiles.end)
     base, head = ((*values, *values[-1:]) for values in (profiles.base, profiles.head))
@@ -91,7 +127,8 @@ def figure(profiles: Profiles) -> go.Figure:
     chart.add_scatter(x=steps, y=base, **quiet)
     most = [max(pair) for pair in zip(base, head, strict=True)]
     chart.add_scatter(x=steps, y=most, fill="tonexty", fillcolor=MORE, **quiet)
-    for name, values, colour, dash in (("base", base, BASE, "dash"), ("head", head, HEAD, "solid")):
+    first, second = profiles.names
+    for name, values, colour, dash in ((first, base, BASE, "dash"), (second, head, HEAD, "solid")):
         chart.add_scatter(
             x=steps,
             y=values,
@@ -103,10 +140,20 @@ def figure(profiles: Profiles) -> go.Figure:
         )
     _point_at(chart, profiles)
     largest = max((*profiles.base, *profiles.head), default=0)
+    if limit is not None and 0 <= limit <= LIMIT_NEAR * largest:
+        chart.add_scatter(
+            x=(0, profiles.end),
+            y=(limit, limit),
+            name=f"left for the arena: {format_bytes(limit)}",
+            mode="lines",
+            line={"color": LIMIT, "width": 2, "dash": "dot"},
+            hoverinfo="skip",
+        )
+        largest = max(largest, limit)
     chart.update_layout(
         height=250,
         margin={"l": 0, "r": 12, "t": 4, "b": 4},
-        xaxis=count_axis(profiles.end, "step of head", 8),
+        xaxis=count_axis(profiles.end, profiles.axis, 8),
         yaxis={"range": [0, 1.12 * largest or 1], **byte_axis(largest)},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         hovermode="x unified",

@@ -20,6 +20,11 @@ def plain(text: object) -> str:
     return _MARKS.sub(r"\\\1", " ".join(str(text).split()))
 
 
+def file_name(text: str) -> str:
+    """`text` as every file system takes it."""
+    return re.sub(r"[^\w.+-]", "_", text)[:80] or "plan"
+
+
 def show_error(error: object) -> None:
     """Show an error, or what is said of it."""
     st.error(plain(error), icon=":material/error:")

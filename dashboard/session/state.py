@@ -175,6 +175,8 @@ PARAMETERS = {
     "settings": "",
     "gpu": "",
     "headroom": "",
+    "stages": "",
+    "fit_limit": "10",
 }
 """Every choice that the URL can hold, with its default; defaults are left out of the URL."""
 FORMER = {"budget": "capacity"}

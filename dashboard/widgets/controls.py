@@ -132,14 +132,14 @@ def pick_colouring(document: Document) -> str:
     return current
 
 
-def pick_capacity(key: str = "capacity_widget") -> int | None:
+def pick_capacity(key: str = "capacity_widget", label: str = "Fits in") -> int | None:
     """A capacity in bytes, typed as 24GiB or 512KiB; None when there is none. A page's second field has a
     `key` of its own."""
     mebibytes = parse_mebibytes(state.get("capacity"))
     capacity = None if mebibytes is None else round(mebibytes * 2**20)
     typed, fault = st.session_state.get(FAULT, ("", "")) if capacity is None else ("", "")
     st.text_input(
-        "Fits in",
+        label,
         placeholder="24GiB",
         max_chars=40,
         help="A capacity, such as 24GiB, 512KiB, 100MB (10^8) or a number of bytes: drawn as a dotted line, "

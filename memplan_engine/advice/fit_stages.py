@@ -17,6 +17,7 @@ from memplan_engine.preparation import Preparation, prepare
 from memplan_engine.profile import load_of
 from memplan_engine.rewrites.early_updates import free_gradients, gradients
 from memplan_engine.rewrites.order.check_reorder import check_reorder
+from memplan_engine.rewrites.order.order_search import Tell as OrderTell
 from memplan_engine.rewrites.order.reorder import Reordered, reorder
 from memplan_engine.rewrites.reuse.kinds import is_concat
 from memplan_engine.strategies.base import SolveLimits
@@ -25,6 +26,8 @@ STAGE_SECONDS = 10.0
 """Of each search of a stage, for the order and for the plan, where no limit is given."""
 Tell = Callable[[str], None]
 """Hears of each stage as it begins."""
+Watch = Callable[["Stage"], None]
+"""Hears of each stage as it is there."""
 
 
 class StageName(StrEnum):
@@ -118,12 +121,14 @@ def fit_graph(
     how: Preparation | None = None,
     limits: SolveLimits | None = None,
     tell: Tell = lambda part: None,
+    watch: Watch = lambda stage: None,
+    on_order: OrderTell | None = None,
 ) -> Fitted:
     """Plan `graph`, and rewrite it in stages, cheapest first, until its arena fits into `capacity` bytes
     beside its state; without a capacity all of them.
 
     `only` names the stages that may be used, of LOWERING; `limits` hold for each search of a stage. Every
-    rewrite goes through its checker.
+    rewrite goes through its checker. `on_order` hears how far each search for an order is.
 
     Raises
     ------
@@ -134,18 +139,28 @@ def fit_graph(
     state = state_bytes_of(graph)
     stages: list[Stage] = []
     used: list[StageName] = []
-    skipped: list[tuple[StageName, str]] = []
-    for name in StageName:
-        why = _left_out(name, graph, only)
-        if why:
-            skipped.append((name, why))
-            continue
+    for name in stages_for(graph, only):
         tell(name.replace("_", " "))
         used.append(name)
-        stages.append(_stage(used, graph, how, limits))
+        stages.append(_stage(used, graph, how, limits, on_order))
+        watch(stages[-1])
         if capacity is not None and stages[-1].plan.arena_bytes + state <= capacity:
             break
-    verdict, proof = _judge(capacity, state, stages)
+    return summed_up(graph, capacity, only, stages)
+
+
+def stages_for(graph: Graph, only: Sequence[str] = LOWERING) -> tuple[StageName, ...]:
+    """The stages that `graph` can go through, of those in `only`, and that in which it was captured."""
+    return tuple(name for name in StageName if not _left_out(name, graph, only))
+
+
+def summed_up(graph: Graph, capacity: int | None, only: Sequence[str], stages: Sequence[Stage]) -> Fitted:
+    """What `stages` of `graph`, one at least, say of `capacity`: those up to the first that fits."""
+    state = state_bytes_of(graph)
+    fitting = [capacity is not None and stage.plan.arena_bytes + state <= capacity for stage in stages]
+    stages = stages[: fitting.index(True) + 1] if True in fitting else stages
+    skipped = ((name, why) for name in StageName if (why := _left_out(name, graph, only)))
+    verdict, proof = _judge(capacity, state, stages, stages_for(graph, only)[-1])
     return Fitted(capacity, state, tuple(stages), tuple(skipped), verdict, proof)
 
 
@@ -168,14 +183,20 @@ def _left_out(name: StageName, graph: Graph, only: Sequence[str]) -> str:
     return ""
 
 
-def _stage(used: Sequence[StageName], graph: Graph, how: Preparation, limits: SolveLimits | None) -> Stage:
+def _stage(
+    used: Sequence[StageName],
+    graph: Graph,
+    how: Preparation,
+    limits: SolveLimits | None,
+    on_order: OrderTell | None,
+) -> Stage:
     """The graph after the stages `used`, the last of which is new."""
     if StageName.GRADIENTS in used:
         graph = free_gradients(graph)
     in_place = StageName.IN_PLACE in used
     order = None
     if StageName.REORDER in used:
-        order = reorder(graph, _again(limits), in_place=in_place)
+        order = reorder(graph, _again(limits), on_progress=on_order, in_place=in_place)
         if breaches := check_reorder(graph, order.graph, order.certificate):
             raise MemplanError(f"{graph.name}: the order was refused by its checker: {breaches[0]}")
         graph = order.graph
@@ -194,7 +215,10 @@ def _again(limits: SolveLimits | None) -> SolveLimits:
     return own
 
 
-def _judge(capacity: int | None, state: int, stages: Sequence[Stage]) -> tuple[Verdict | None, str]:
+def _judge(
+    capacity: int | None, state: int, stages: Sequence[Stage], end: StageName
+) -> tuple[Verdict | None, str]:
+    """The verdict, and what proves it; `end` is the last stage that may be used."""
     if capacity is None:
         return None, ""
     if any(stage.plan.arena_bytes + state <= capacity for stage in stages):
@@ -202,7 +226,7 @@ def _judge(capacity: int | None, state: int, stages: Sequence[Stage]) -> tuple[V
     if state > capacity:
         return Verdict.DOES_NOT_FIT, "weights, optimizer state and inputs alone need more"
     last = stages[-1]
-    if last.bound_bytes + state <= capacity:
+    if last.name is not end or last.bound_bytes + state <= capacity:
         return Verdict.UNDECIDED, ""
     if last.order is not None and last.is_of_all_orders:
         return Verdict.DOES_NOT_FIT, f"every order of the ops, {last.order.proved_by}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from memplan_engine.advice.code import code_changes, concat_code, in_place_code
@@ -13,6 +13,7 @@ from memplan_engine.graph import Graph, Op
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
 from memplan_engine.profile import load_of
 from memplan_engine.rewrites.early_updates import gradients
+from memplan_engine.rewrites.order.moved import moved_ops
 from memplan_engine.rewrites.reuse import Reused, Rewrite
 from memplan_engine.what_if.edits import MOST_EDITS, Align
 
@@ -83,6 +84,34 @@ def _peak_steps(situation: Situation) -> set[int]:
     bounds = load.sections.bounds
     rows = (load.live == load.peak).nonzero()[0]
     return {step for row in rows.tolist() for step in range(int(bounds[row]), int(bounds[row + 1]))}
+
+
+def propose_order(situation: Situation) -> Iterator[Candidate]:
+    """Another order of the ops; with writes in place where only together with them it is another one."""
+    how, graph = situation.how, situation.graph
+    if graph is None or how.reorder or how.streams is not None or how.schedule is not None:
+        return
+    ways: list[dict[str, bool]] = [{"reorder": True}]
+    if not how.in_place:
+        ways.append({"reorder": True, "in_place": True})
+    for options in ways:
+        found = situation.reused(options)
+        if found is None or not (moved := moved_ops(graph, found.graph)):
+            continue
+        written = f", {PARTS['in_place']}" if "in_place" in options else ""
+        yield Candidate(
+            tuple(options),
+            order_title(moved) + written,
+            options,
+            note="the order of the ops alone changes; `memplan run --reorder` runs the model in it",
+            parts=("another order",) + (PARTS["in_place"],) * bool(written),
+        )
+        return
+
+
+def order_title(moved: Sequence[Op]) -> str:
+    """What to do, where the ops that are `moved` are all that moves."""
+    return f"Reorder {count_of(len(moved), 'op')}"
 
 
 def propose_early_updates(situation: Situation) -> Iterator[Candidate]:

@@ -8,6 +8,7 @@ from memplan_engine.advice.planning_changes import (
     propose_alignment,
     propose_defaults,
     propose_early_updates,
+    propose_order,
     propose_reuse,
     propose_sizes,
 )
@@ -23,6 +24,7 @@ What it raises as a MemplanError means that it has nothing to propose."""
 PROPOSERS: tuple[Propose, ...] = (
     propose_early_updates,
     propose_reuse,
+    propose_order,
     propose_defaults,
     propose_alignment,
     propose_sizes,

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from memplan_engine import apply, make_plan, validate_plan
 from memplan_engine.advice.advise import advise
-from memplan_engine.graph import Graph
+from memplan_engine.graph import Graph, Op
 from memplan_engine.lifetimes import Unread
 from memplan_engine.preparation import Preparation, prepare
+from memplan_engine.rewrites.order.check_reorder import check_reorder
 from memplan_engine.rewrites.reuse import check_plan_execution
 from tests.rewrites.reuse_graphs import random_graph
 
@@ -24,6 +25,12 @@ PREPARATIONS = st.builds(
     in_place=st.booleans(),
     concat=st.booleans(),
 )
+
+
+def in_order(graph: Graph, like: Graph) -> tuple[Op, ...]:
+    """The ops of `graph` in the order in which another one has them."""
+    place = {op.name: index for index, op in enumerate(like.ops)}
+    return tuple(sorted(graph.ops, key=lambda op: place[op.name]))
 
 
 @given(st.integers(0, 10_000).map(random_graph), PREPARATIONS, st.integers(0, 200))
@@ -42,7 +49,9 @@ def test_a_suggestion_applied_gives_the_arena_that_it_promises(
         assert each.how == replace(how, **each.options)
         assert validate_plan(each.plan).valid
         if not each.edits:
-            assert check_plan_execution(each.plan, graph) == ()
+            ordered = each.plan.problem.origin.graph if "reorder" in each.options else graph
+            assert check_reorder(graph, replace(graph, ops=in_order(graph, ordered))) == ()
+            assert check_plan_execution(each.plan, replace(graph, ops=in_order(graph, ordered))) == ()
     ranks = [(not each.same_bits, -each.saved_bytes) for each in advice.suggestions]
     assert ranks == sorted(ranks)
 

@@ -75,7 +75,7 @@ def test_a_model_in_bfloat16_needs_what_was_promised(width: int) -> None:
 def test_without_a_module_the_size_tells_results_of_one_kind_apart() -> None:
     graph = load(ROOT / "example_graphs" / "teaching_view.json")
     assert isinstance(graph, Graph)
-    assert [each.title for each in advise(graph).suggestions] == [
+    assert [each.title for each in advise(graph).suggestions if each.kinds == ("half",)] == [
         "bfloat16 at the peak",
         "bfloat16 for linear (8 KiB)",
         "bfloat16 for linear (6 KiB)",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import streamlit as st
+from memplan_dashboard.session.messages import file_name
 from memplan_dashboard.session.plan_facts import PlanFacts
 
 from memplan_engine import FigureStyle, ReportNotes
@@ -22,7 +22,7 @@ def show_downloads(facts: PlanFacts, colour: str) -> None:
     """A button for each file; figures in the colouring that is shown."""
     plan, peak, style = facts.plan, facts.peak, FigureStyle(colour_by=colour)
     notes = ReportNotes(file=facts.document.label)
-    name = f"{_file_name(plan.problem.name)}_{plan.strategy}"
+    name = f"{file_name(plan.problem.name)}_{plan.strategy}"
     given: tuple[tuple[str, str, str, str, Callable[[], bytes]], ...] = (
         (
             "Offsets, CSV",
@@ -66,8 +66,3 @@ def show_downloads(facts: PlanFacts, colour: str) -> None:
             on_click="ignore",
             help=told,
         )
-
-
-def _file_name(text: str) -> str:
-    """`text` as every file system takes it."""
-    return re.sub(r"[^\w.+-]", "_", text)[:80] or "plan"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 
@@ -13,8 +13,9 @@ from memplan_dashboard.session.messages import plain
 from memplan_dashboard.session.plan_facts import MOST_AT_ONCE
 from memplan_dashboard.session.scenarios import ScenarioView
 from memplan_dashboard.views.inspect.allocator_tab import ALLOCATOR, is_simulated
+from memplan_dashboard.widgets.code_blocks import show_code
 
-from memplan_engine.advice.values import CodeChange, Suggestion
+from memplan_engine.advice.values import Suggestion
 from memplan_engine.units import format_bytes
 from memplan_engine.what_if.edits import edits_text
 
@@ -94,7 +95,7 @@ def _card(place: int, suggestion: Suggestion, view: ScenarioView) -> None:
         st.caption(f"{suggestion.numerics} · {format_bytes(suggestion.arena_bytes)}{fits}", width="stretch")
         with st.popover("", icon=":material/code:", type="tertiary", help="What it does, and how"):
             st.markdown(plain(told))
-            _code(suggestion.code)
+            show_code(suggestion.code)
         st.button(
             "Apply",
             key=f"apply_{place}_{suggestion.title}",
@@ -102,24 +103,6 @@ def _card(place: int, suggestion: Suggestion, view: ScenarioView) -> None:
             on_click=_apply,
             args=(suggestion, view),
         )
-
-
-def _code(changes: Sequence[CodeChange]) -> None:
-    if changes:
-        st.caption("The same in your code:")
-    for change in changes:
-        where = str(change.source or change.ops[0].op)
-        times = f", {change.times} ×" if change.times > 1 else ""
-        module = f" ({change.module}{times})" if change.module else times
-        st.markdown(plain(f"{where}{module}"))
-        st.code("\n".join(_lines(change)), language="python")
-
-
-def _lines(change: CodeChange) -> Iterator[str]:
-    """Python, with the parts of the line that it stands for as comments."""
-    for each in change.ops:
-        yield each.instead
-        yield from (f"# {expression}" for expression in each.expressions)
 
 
 def _apply(suggestion: Suggestion, view: ScenarioView) -> None:

@@ -33,7 +33,7 @@ from memplan_engine.units import parse_bytes
 
 
 @app.command(name="fit")
-@with_preparation(without=("streams", "schedule", "in_place", "concat", "early_updates"))
+@with_preparation(without=("streams", "schedule", "in_place", "concat", "early_updates", "reorder"))
 def fit(
     model: Annotated[
         str,

@@ -183,6 +183,7 @@ def _in_order(
         return subject, None
     from memplan_engine.formats.memplan_json.run_format import OrderEntry
     from memplan_engine.formats.memplan_json.schedule_format import load_schedule
+    from memplan_engine.rewrites.order.moved import moved_ops
     from memplan_engine.rewrites.order.order_problem import peak_in_order
     from memplan_engine.rewrites.order.reorder import reorder
     from memplan_engine.runtime.reordered_program import reordered_program
@@ -197,7 +198,7 @@ def _in_order(
         ordered, bound = in_order_of(graph, load_schedule(file, graph), file.name), None
         live = peak_in_order(graph), peak_in_order(ordered)
     entry = OrderEntry(
-        moved=sum(one.name != other.name for one, other in zip(graph.ops, ordered.ops, strict=True)),
+        moved=len(moved_ops(graph, ordered)),
         live_before=live[0],
         live_after=live[1],
         bound_bytes=bound,

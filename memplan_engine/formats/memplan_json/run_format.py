@@ -116,8 +116,8 @@ class PlanEntry(Strict):
 
 
 class OrderEntry(Strict):
-    """The order in which the ops ran, where it was not the captured one: how many ops have another place in
-    it, the live bytes at the worst step before and after, and what every order needs at least, none where
+    """The order in which the ops ran, where it was not the captured one: the fewest ops that had to be moved
+    for it, the live bytes at the worst step before and after, and what every order needs at least, none where
     nobody asked. `file` is the schedule that it came from, "" for the best order that was found."""
 
     moved: Count

@@ -37,9 +37,14 @@ def schedule_from(file: ScheduleFile, graph: Graph, source: str) -> Schedule:
 
 def write_order(graph: Graph, path: Path | str) -> None:
     """Write the order of the ops of `graph`, one op a step, atomically; `load_schedule` reads it back."""
+    write_atomically(path, order_bytes(graph))
+
+
+def order_bytes(graph: Graph) -> bytes:
+    """The same as JSON in UTF-8."""
     steps = {op.name: step for step, op in enumerate(graph.ops)}
     file = ScheduleFile(format="memplan/schedule", version=1, steps=steps)
-    write_atomically(path, (file.model_dump_json(indent=1, exclude_none=True) + "\n").encode())
+    return (file.model_dump_json(indent=1, exclude_none=True) + "\n").encode()
 
 
 def load_schedule(path: Path | str, graph: Graph) -> Schedule:

@@ -56,15 +56,17 @@ def reorder(
     on_progress: Tell | None = None,
     *,
     in_place: bool = False,
+    brief: bool = False,
 ) -> Reordered:
     """The order of the ops of `graph` with the fewest live bytes at the worst step, one op a step.
 
     All orders count that keep what `order_dependencies` says: data, writes, random numbers, effects. With
     `in_place` an op may write over an input that dies with it: give the result to `reuse`. Never worse than
-    the order given. It ends with a proof, when `limits` end it (10 s where there are none), or when
+    the order given. A `brief` search does not hang on the clock: it gives the same each time, and is through
+    in a moment. It ends with a proof, when `limits` end it (10 s where there are none), or when
     `on_progress` returns True; then it has the best order and the bound so far.
     """
-    limits = limits or SolveLimits(DEFAULT_SECONDS)
+    limits = limits or SolveLimits(None if brief else DEFAULT_SECONDS)
     table = take_over(graph) if in_place else None
     problem = order_problem(graph, take_over=table)
     single = order_problem(graph, merge=False, take_over=table)
@@ -72,7 +74,7 @@ def reorder(
     search = OrderSearch(problem, limits, on_progress)
     search.begin()
     with limits.running():
-        search.run()
+        (search.run_briefly if brief else search.run)()
     order = problem.ops_of(search.order.tolist())
     # Where nothing is won the order stays as it was given: to merge ops into units is to move them.
     ops = graph.ops if search.peak >= before else tuple(graph.ops[index] for index in order)

@@ -1,0 +1,131 @@
+"""Fit: does the model fit into a capacity, and by which rewrites, cheapest first?"""
+
+from __future__ import annotations
+
+import streamlit as st
+from memplan_dashboard.background.fit_job import FitAsked, FitJob
+from memplan_dashboard.background.jobs import State
+from memplan_dashboard.session import fitting, searches, state
+from memplan_dashboard.session.documents import Document
+from memplan_dashboard.session.messages import errors_shown, plain, show_error, show_note
+from memplan_dashboard.session.plan_facts import MOST_AT_ONCE
+from memplan_dashboard.views.fit.fit_choices import command_of, pick_fit, wrong_stages
+from memplan_dashboard.views.fit.fit_result import (
+    show_answer,
+    show_changes,
+    show_downloads,
+    show_profiles,
+    show_stages,
+)
+
+from memplan_engine import Graph
+from memplan_engine.advice.fit_stages import Stage, StageName, stages_for, summed_up
+from memplan_engine.reporters.advice_tables import TOLD
+from memplan_engine.units import count_of, format_bytes
+
+EVERY_SECONDS = 0.5
+
+
+def _no_graph(document: Document) -> None:
+    """What to do with buffers, which have no ops."""
+    st.info(
+        f"**{plain(document.label)}** has no ops that could be rewritten: it is a "
+        f"{'finished plan' if document.plan else 'list of buffers'}. Whether its buffers fit is asked on "
+        "**Inspect**: Fits in …? Prove it, below the chart, which also finds the smallest changes that help. "
+        "Rewrites need a graph: a factory or a .pt2 file through `memplan capture`, ONNX, memplan JSON or an "
+        "observation of a predicted run.",
+        icon=":material/info:",
+    )
+    st.page_link("views/inspect/inspect_page.py", label="Open it on Inspect", icon=":material/view_quilt:")
+
+
+def _show_progress(job: FitJob) -> None:
+    """The line, looked at anew while the fit goes on; why it failed."""
+    active = job.state.is_active
+    st.fragment(_panel, run_every=EVERY_SECONDS if active else None)(job, active, len(job.stages))
+
+
+def _panel(job: FitJob, was_active: bool, seen: int) -> None:
+    if was_active and (not job.state.is_active or len(job.stages) != seen):
+        state.run_again()
+    if job.state is State.FAILED:
+        show_error(job.fault)
+    elif job.state is State.CANCELLED:
+        st.info("The fit was cancelled before its first stage was there.")
+    elif job.state.is_active:
+        with st.container(border=True, key="fit_progress", horizontal=True, vertical_alignment="center"):
+            several = len(stages_for(job.graph, job.asked.only))
+            st.progress(min((len(job.stages) + 0.5) / several, 1.0), plain(_told(job)))
+            if st.button(
+                "Cancel", icon=":material/stop_circle:", key="fit_cancel", help="Keeps what is there"
+            ):
+                job.cancel()
+                st.rerun()
+
+
+def _told(job: FitJob) -> str:
+    if job.state is State.WAITING:
+        return f"Waiting for its turn: {searches.turn_text(searches.scheduler(), job)}"
+    part = TOLD[StageName(job.part)] if job.part else "starting"
+    words = f"{part} · {job.seconds:.0f} s"
+    if job.order is None:
+        return words
+    found = f"best {format_bytes(job.order.peak_bytes)}, bound {format_bytes(job.order.bound_bytes)}"
+    return f"{words} · {found}, {count_of(job.order.states, 'set')} searched"
+
+
+def _stages(asked: FitAsked, graph: Graph, is_large: bool) -> tuple[tuple[Stage, ...], bool]:
+    """The stages that are there, and whether more may come; begins the fit if need be, and tells of it."""
+    job = fitting.job_of(asked)
+    if job is not None:
+        fitting.collect(job)
+    outcome = fitting.results().get(asked)
+    if job is None and outcome is None:
+        if is_large and not st.button("Fit", type="primary", icon=":material/play_arrow:", key="fit_begin"):
+            st.info("A graph of this size takes a while: press **Fit**.")
+            return (), False
+        job = fitting.begin(asked, graph)
+    if job is not None and (job.state.is_active or outcome is None):
+        _show_progress(job)
+        return job.stages, job.state.is_active
+    if outcome is None:
+        return (), False
+    if outcome.cut_short:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", key="fit_cut_short"):
+            st.caption("Cancelled: these are the stages that were there.", width="content")
+            if st.button("Fit again", icon=":material/play_circle:", key="fit_again", type="tertiary"):
+                del fitting.results()[asked]
+                st.rerun()
+    return outcome.stages, False
+
+
+def _page() -> None:
+    document = state.current_document()
+    capacity = pick_fit(document)
+    show_note(wrong_stages())
+    answer = st.container()
+    with errors_shown():
+        graph = fitting.graph_of(document)
+        if graph is None or document.plan is not None:
+            _no_graph(document)
+            return
+        asked = fitting.asked_of(document)
+        if aside := fitting.set_aside(document.options.how):
+            st.caption(plain(f"Not taken from the options of the graph: {', '.join(aside)}."))
+        stages, unfinished = _stages(asked, graph, len(document.problem) > MOST_AT_ONCE)
+        if not stages:
+            return
+        fitted = summed_up(graph, capacity, asked.only, stages)
+        with answer:
+            show_answer(fitted, unfinished)
+        left, right = st.container(key="halves_fit").columns([1.5, 1], gap="large")
+        with left:
+            show_stages(fitted)
+            show_profiles(fitted)
+        with right:
+            show_changes(fitted, fitting.changes_of(asked, fitted, graph))
+            show_downloads(fitted, document.label)
+            st.code(command_of(asked, document.label, capacity), language=None, wrap_lines=True)
+
+
+_page()

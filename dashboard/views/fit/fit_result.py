@@ -1,0 +1,155 @@
+"""What came of a fit: the answer in a sentence, chips, stages, profiles, changes, and what to take away."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+from memplan_dashboard.charts import profiles_overlaid, stage_waterfall
+from memplan_dashboard.session.messages import file_name, plain
+from memplan_dashboard.widgets.code_blocks import show_code
+from memplan_dashboard.widgets.tables import show_table, whole
+
+from memplan_engine.advice.fit_stages import Fitted
+from memplan_engine.advice.stage_changes import StageChange
+from memplan_engine.feasibility.decision import Verdict
+from memplan_engine.formats.memplan_json.json_file import dumps
+from memplan_engine.formats.memplan_json.schedule_format import order_bytes
+from memplan_engine.reporters.advice_tables import TOLD
+from memplan_engine.reporters.fit_words import fit_headline, fit_proof
+from memplan_engine.units import exact, format_bytes, format_percent
+
+STILL = {"displayModeBar": False}
+
+
+def show_answer(fitted: Fitted, unfinished: bool) -> None:
+    """The verdict first, in one sentence; then chips. `unfinished`: more stages may come."""
+    subject, rest = fit_headline(fitted, unfinished)
+    with st.container(key="headline"):
+        st.subheader(f"{plain(subject)} :gray[{plain(rest)}]", anchor=False)
+    with st.container(key="figures", horizontal=True, vertical_alignment="center", gap="small"):
+        _verdict_chip(fitted, unfinished)
+        best = fitted.best
+        if best.proved:
+            words = (
+                "no order is lower: proved" if best.is_of_all_orders else "no arena of this order is smaller"
+            )
+            st.badge(plain(words), icon=":material/check:", color="green", help=plain(fit_proof(best)))
+        else:
+            over = best.plan.arena_bytes / max(best.bound_bytes, 1) - 1
+            told = plain(fit_proof(best))
+            st.badge(plain(f"at most {format_percent(over)} above the bound"), color="blue", help=told)
+        needed = f"{fitted.needed_bytes:,} B"
+        parts = f"state {exact(fitted.state_bytes)}, arena {exact(best.plan.arena_bytes)}"
+        st.badge(plain(needed), color="gray", help=plain(f"Arena + state. {parts}"))
+        if fitted.capacity is not None:
+            room = fitted.capacity - fitted.needed_bytes
+            st.badge(
+                plain(f"{format_bytes(abs(room))} {'left' if room >= 0 else 'missing'}"),
+                color="gray",
+                help=plain(f"Of the capacity of {exact(fitted.capacity)}"),
+            )
+        if workspace := best.plan.total_bytes - best.plan.arena_bytes:
+            told = "Temporaries of ops lie outside the arena and are not in the verdict"
+            st.badge(plain(f"temporaries {format_bytes(workspace)} more"), color="gray", help=plain(told))
+
+
+def _verdict_chip(fitted: Fitted, unfinished: bool) -> None:
+    if fitted.verdict is Verdict.FITS:
+        st.badge("fits", icon=":material/check:", color="green")
+    elif fitted.verdict is Verdict.DOES_NOT_FIT:
+        st.badge("does not fit", icon=":material/block:", color="red", help=plain(f"Proved: {fitted.proof}"))
+    elif fitted.verdict is not None and not unfinished:
+        told = "No stage fits, and there is no proof that none can"
+        st.badge("undecided", icon=":material/help:", color="orange", help=told)
+
+
+def show_stages(fitted: Fitted) -> None:
+    """The waterfall, and a row a stage."""
+    st.markdown("**Stage by stage** :gray[the arena; each stage keeps what those before it won]")
+    chart = stage_waterfall.figure(stage_waterfall.data(fitted))
+    st.plotly_chart(chart, key="stage_waterfall", config=STILL)
+    if fitted.capacity is not None:
+        _capacity_note(fitted)
+    stages = fitted.stages
+    before = [None, *(stage.plan.arena_bytes for stage in stages)]
+    saved = [
+        None if earlier is None else earlier - stage.plan.arena_bytes
+        for earlier, stage in zip(before, stages, strict=False)
+    ]
+    rows = pd.DataFrame(
+        {
+            "stage": [TOLD[stage.name] for stage in stages],
+            "live bytes": [stage.load_bytes for stage in stages],
+            "arena": [stage.plan.arena_bytes for stage in stages],
+            "saved": pd.array(saved, dtype="Int64"),
+            "bound": [stage.bound_bytes for stage in stages],
+            "of": ["every order" if stage.is_of_all_orders else "this order" for stage in stages],
+            "proved": ["smallest" if stage.proved else "" for stage in stages],
+        }
+    )
+    show_table(rows, whole("live bytes", "arena", "saved", "bound"), key="fit_stages_table")
+
+
+def _capacity_note(fitted: Fitted) -> None:
+    assert fitted.capacity is not None
+    room = fitted.capacity - fitted.state_bytes
+    left = f"{exact(room)} are left for the arena" if room >= 0 else f"{exact(-room)} more than there is"
+    st.caption(plain(f"State, which comes off first: {exact(fitted.state_bytes)}; {left}."))
+
+
+def show_profiles(fitted: Fitted) -> None:
+    """Live bytes before and after, over the steps of each."""
+    first, best = fitted.stages[0], fitted.best
+    if first is best:
+        return
+    st.markdown(f"**Live bytes over the step** :gray[before, and with {plain(TOLD[best.name])}]")
+    room = None if fitted.capacity is None else fitted.capacity - fitted.state_bytes
+    chart = profiles_overlaid.figure(profiles_overlaid.before_and_after(first.plan, best.plan), room)
+    st.plotly_chart(chart, key="fit_profiles", config=STILL)
+
+
+def show_changes(fitted: Fitted, changes: tuple[StageChange, ...]) -> None:
+    """A card for each stage that changes something, with what to write, and why others are not there."""
+    st.markdown(f"**The changes** :gray[{len(changes)} of {len(fitted.stages) - 1} stages change something]")
+    for change in changes:
+        with st.container(border=True, key=f"change_{change.stage.name}"):
+            saved = change.saved_bytes
+            tone = f":green[**−{format_bytes(saved)}**]" if saved > 0 else ":gray[saves nothing]"
+            st.markdown(f"{tone} {plain(change.change.title)}")
+            if change.change.note:
+                st.caption(plain(change.change.note))
+            show_code(change.change.code)
+    for name, why in fitted.skipped:
+        if why != "not asked for":
+            st.caption(plain(f"No {TOLD[name]}: {why}."))
+
+
+def show_downloads(fitted: Fitted, label: str) -> None:
+    """The order and the plan of the best stage, to run, compare and check."""
+    best, name = fitted.best, file_name(fitted.best.plan.problem.name)
+    with st.container(key="to_take", horizontal=True, vertical_alignment="center", gap="small"):
+        for text, file, told, make in (
+            (
+                "Order, JSON",
+                f"{name}_order.json",
+                "A step for each op: `memplan run --schedule` runs the model in it.",
+                lambda: order_bytes(best.graph),
+            ),
+            (
+                "Plan, JSON",
+                f"{name}_plan.json",
+                "The best plan with its bound and its graph: `memplan validate` checks it, `memplan run "
+                "--plan` runs it.",
+                lambda: dumps(best.plan),
+            ),
+        ):
+            st.download_button(
+                text,
+                make,
+                file,
+                "application/json",
+                icon=":material/download:",
+                type="tertiary",
+                on_click="ignore",
+                help=told,
+            )
