@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
@@ -83,6 +84,32 @@ def in_order_of(graph: Graph, schedule: Schedule, source: str = "schedule") -> G
             )
             raise InputError(source, "steps", found, "one op a step: this runs one after another")
     return replace(graph, ops=tuple(graph.ops[index] for index in order))
+
+
+def moved(before: Sequence[str], after: Sequence[str]) -> tuple[str, ...]:
+    """The fewest ops that have to be moved to make the order `after` of the order `before`, as they stand in
+    `after`; names that only one of them has do not count. All others stand in the same order in both: a
+    longest increasing subsequence of their places, O(n log n)."""
+    place = {name: index for index, name in enumerate(before)}
+    common = [name for name in after if name in place]
+    # Of each length the smallest place that such a subsequence ends with, and where in `common` that is.
+    ends: list[int] = []
+    at: list[int] = []
+    previous: list[int] = []
+    for index, name in enumerate(common):
+        length = bisect_left(ends, place[name])
+        previous.append(at[length - 1] if length else -1)
+        ends[length : length + 1], at[length : length + 1] = [place[name]], [index]
+    stays, index = set(), at[-1] if at else -1
+    while index >= 0:
+        stays.add(index)
+        index = previous[index]
+    return tuple(name for index, name in enumerate(common) if index not in stays)
+
+
+def moved_ops(before: Graph, after: Graph) -> tuple[str, ...]:
+    """`moved` of the ops of two graphs as they stand in them."""
+    return moved([op.name for op in before.ops], [op.name for op in after.ops])
 
 
 def by_streams(graph: Graph, streams: Sequence[Sequence[str]], source: str = "schedule") -> Schedule:

@@ -19,6 +19,9 @@ SHORT = {
 }
 FIRST, OTHER, BEST = "#8A8A8A", "#9DB8D6", "#3B6FA8"
 SAVED, LIMIT, BOUND = "#228833", "#CC3311", "rgba(128,128,128,1)"
+FREE = "rgba(128,128,128,0.12)"
+ROOM = 0.1
+"""The part of the bar from which on a part has room for its bytes."""
 HALF = 0.32
 """Of a bar's width, where bars stand one apart."""
 NEAR = 3.0
@@ -66,6 +69,53 @@ def data(fitted: Fitted) -> Waterfall:
         before = arena
     room = None if fitted.capacity is None else fitted.capacity - fitted.state_bytes
     return Waterfall(tuple(bars), room)
+
+
+def capacity_figure(state: int, arena: int, capacity: int) -> go.Figure:
+    """One bar: the state first, then the arena, then what is left of the capacity. Bytes."""
+    chart = go.Figure()
+    left = max(0, capacity - state - arena)
+    parts = (
+        ("state", state, FIRST, "#FFFFFF"),
+        ("arena", arena, BEST, "#FFFFFF"),
+        ("left", left, FREE, None),
+    )
+    for name, nbytes, colour, ink in parts:
+        told = f"{name} {format_bytes(nbytes)}"
+        share = nbytes / max(state + arena, capacity, 1)
+        chart.add_bar(
+            x=[nbytes],
+            y=[""],
+            orientation="h",
+            name=told,
+            marker={"color": colour, "line": {"color": "rgba(128,128,128,0.6)", "width": 1}},
+            text=told if share >= ROOM else "",
+            textposition="inside",
+            insidetextanchor="middle",
+            textangle=0,
+            textfont={"color": ink} if ink else None,
+            customdata=[f"{nbytes:,} B"],
+            hovertemplate=f"{name}: %{{customdata}}<extra></extra>",
+            showlegend=bool(nbytes),
+        )
+    chart.add_shape(
+        type="line",
+        x0=capacity,
+        x1=capacity,
+        y0=-0.5,
+        y1=0.5,
+        line={"color": LIMIT, "width": 3, "dash": "dot"},
+    )
+    chart.update_layout(
+        barmode="stack",
+        height=64,
+        margin={"l": 0, "r": 8, "t": 26, "b": 2},
+        xaxis={"visible": False, "range": [0, 1.005 * max(state + arena, capacity, 1)], "fixedrange": True},
+        yaxis={"visible": False, "fixedrange": True},
+        legend={"orientation": "h", "y": 1.1, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
+        bargap=0,
+    )
+    return chart
 
 
 def figure(waterfall: Waterfall) -> go.Figure:
@@ -156,7 +206,7 @@ def _bounds(chart: go.Figure, bars: Sequence[StageBar]) -> None:
         y=heights,
         mode="lines",
         name="lower bound, proved",
-        line={"color": BOUND, "width": 2.5, "dash": "dash"},
+        line={"color": BOUND, "width": 3, "dash": "6px,3px"},
         hoverinfo="skip",
     )
 

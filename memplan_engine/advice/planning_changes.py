@@ -13,8 +13,8 @@ from memplan_engine.graph import Graph, Op
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, Unread
 from memplan_engine.profile import load_of
 from memplan_engine.rewrites.early_updates import gradients
-from memplan_engine.rewrites.order.moved import moved_ops
 from memplan_engine.rewrites.reuse import Reused, Rewrite
+from memplan_engine.schedule import moved_ops
 from memplan_engine.what_if.edits import MOST_EDITS, Align
 
 PARTS = {"in_place": "in place", "concat": "concat without copies"}
@@ -109,7 +109,7 @@ def propose_order(situation: Situation) -> Iterator[Candidate]:
         return
 
 
-def order_title(moved: Sequence[Op]) -> str:
+def order_title(moved: Sequence[str]) -> str:
     """What to do, where the ops that are `moved` are all that moves."""
     return f"Reorder {count_of(len(moved), 'op')}"
 

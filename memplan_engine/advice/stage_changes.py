@@ -12,7 +12,7 @@ from memplan_engine.advice.situation import Situation
 from memplan_engine.advice.values import Candidate
 from memplan_engine.graph import Graph
 from memplan_engine.preparation import Preparation
-from memplan_engine.rewrites.order.moved import moved_ops
+from memplan_engine.schedule import moved_ops
 
 OPTIONS: dict[StageName, tuple[str, ...]] = {
     StageName.IN_PLACE: ("in_place", "concat"),

@@ -27,6 +27,7 @@ from memplan_engine.reporters.diff_words import (
     verdict,
     warning,
 )
+from memplan_engine.reporters.rewrite_tables import rewrite_sentence, rewritten_of
 from memplan_engine.units import format_bytes, format_signed
 
 MOST_ROWS = 40
@@ -48,6 +49,8 @@ def diff_markdown(diff: Diff, limit: Limit | None = None) -> str:
     if sentence := warning(diff):
         parts += [f"> ⚠️ {text(sentence_case(sentence))}", ""]
     verdict_, *others = (text(sentence_case(told)) for told in story(diff, explain(diff)))
+    if rewritten := rewrite_sentence(diff, rewritten_of(diff)):
+        others.append(text(sentence_case(rewritten)))
     parts += [f"**{verdict_}**", "", *(f"- {told}" for told in others), *([""] if others else [])]
     parts += [*_figures(diff), ""]
     if limit:

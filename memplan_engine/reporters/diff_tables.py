@@ -33,6 +33,12 @@ from memplan_engine.reporters.diff_words import (
     verdict,
     warning,
 )
+from memplan_engine.reporters.rewrite_tables import (
+    rewrite_sentence,
+    rewrite_summary,
+    rewrite_table,
+    rewritten_of,
+)
 from memplan_engine.reporters.rich_tables import (
     MOST_ROWS,
     folded,
@@ -79,6 +85,7 @@ def diff_summary(diff: Diff, limit: Limit | None = None) -> dict[str, Any]:
         },
         "counts": {kind.name.lower(): count for kind, count in diff.counts.items()},
         **({"limit": _limit(diff, limit)} if limit else {}),
+        "rewritten": rewrite_summary(rewritten_of(diff)),
         "modules": [_module(row) for row in module_rows(diff, moment)],
         "changes": [_row(row) for row in diff_rows(diff)],
     }
@@ -158,12 +165,14 @@ def _origin(provenance: Provenance) -> dict[str, Any]:
 
 def diff_tables(diff: Diff, limit: Limit | None = None, every_row: bool = False) -> list[RenderableType]:
     """The headline, who is to blame, the peak by module, and the buffers that changed."""
-    found = explain(diff)
+    found, rewritten = explain(diff), rewritten_of(diff)
     both = f"{diff.base.problem.name} → {diff.head.problem.name}"
     parts: list[RenderableType] = [plain_text(f"{both}: {headline(diff)}", style="bold")]
     if sentence := warning(diff):
         parts.append(plain_text(f"warning: {sentence}", style="yellow"))
     parts += map(plain_text, map(sentence_case, story(diff, found)))
+    if rewritten:
+        parts.append(plain_text(sentence_case(rewrite_sentence(diff, rewritten))))
     parts += [
         plain_text(""),
         _headline_table(diff),
@@ -174,6 +183,8 @@ def diff_tables(diff: Diff, limit: Limit | None = None, every_row: bool = False)
     if found.culprits or found.elsewhere:
         parts += [_culprits_table(diff, found, every_row), plain_text(moment_sentence(diff))]
     parts += [plain_text(""), plain_text(matched_sentence(diff)), plain_text(counts_sentence(diff))]
+    if rewritten:
+        parts.append(rewrite_table(diff, rewritten, every_row))
     if not diff.same:
         parts += [_peak_table(diff, every_row), _changes_table(diff, every_row)]
     if limit:

@@ -30,6 +30,7 @@ from memplan_engine import (
 from memplan_engine.analysis.buffer_names import buffer_names
 from memplan_engine.analysis.claims import workspace_name
 from memplan_engine.diffing.regression import CHANGES, Change, Diff
+from memplan_engine.diffing.rewritten import RewrittenOp, rewritten_ops
 from memplan_engine.diffing.rows import DiffRow, ModuleRow
 from memplan_engine.plotting.colouring import OTHER, Colouring
 
@@ -74,6 +75,11 @@ class Comparison:
     def explanation(self) -> Explanation:
         """Who is to blame for the change of the peak."""
         return explain(self.diff)
+
+    @cached_property
+    def rewritten(self) -> tuple[RewrittenOp, ...]:
+        """What a rewrite changed, where both sides are the same ops."""
+        return rewritten_ops(self.diff.base, self.diff.head)
 
     @cached_property
     def markdown(self) -> str:

@@ -23,7 +23,12 @@ from memplan_dashboard.views.diff.diff_columns import (
     parse_kinds,
     toggled,
 )
-from memplan_dashboard.views.diff.diff_results import show_changes, show_headline, show_peak
+from memplan_dashboard.views.diff.diff_results import (
+    show_changes,
+    show_headline,
+    show_peak,
+    show_rewritten,
+)
 from memplan_dashboard.widgets import controls
 from memplan_dashboard.widgets.buffer_details import show_buffer
 from memplan_dashboard.widgets.search_panel import settle, show_search
@@ -96,6 +101,7 @@ def _tables(comparison: Comparison, kinds: tuple[Change, ...], selected: int | N
     parts: dict[str, Callable[[], None]] = {
         "The peak, by module": lambda: show_peak(comparison, selected, _chooser(comparison)),
         "Changed buffers": lambda: show_changes(comparison, kinds, selected, _chooser(comparison)),
+        **({"Rewritten ops": lambda: show_rewritten(comparison)} if comparison.rewritten else {}),
         "Comment and JSON": lambda: _exports(comparison),
     }
     controls.show_tabs("diff_tables", parts)

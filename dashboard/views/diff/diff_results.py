@@ -13,7 +13,7 @@ from memplan_dashboard.charts import demand_waterfall, profiles_overlaid
 from memplan_dashboard.session.messages import plain
 from memplan_dashboard.views.diff.diff_columns import Comparison
 from memplan_dashboard.widgets.controls import QUIET, trend
-from memplan_dashboard.widgets.tables import MOST_ROWS, selectable, whole
+from memplan_dashboard.widgets.tables import MOST_ROWS, selectable, show_table, whole
 
 from memplan_engine.analysis.buffer_names import without_module
 from memplan_engine.diffing.moment import Cause
@@ -35,6 +35,7 @@ from memplan_engine.reporters.diff_words import (
     sentence_case,
     warning,
 )
+from memplan_engine.reporters.rewrite_tables import rewrite_rows, rewrite_sentence
 from memplan_engine.units import format_bytes, format_percent, format_signed
 
 DEMAND = "Peak live bytes: no planner can need less. When this grows, the model has changed."
@@ -47,6 +48,8 @@ def show_headline(comparison: Comparison) -> None:
     if told := warning(diff):
         st.warning(plain(sentence_case(told)), icon=":material/warning:")
     verdict, *parts = map(sentence_case, story(diff, found))
+    if rewritten := rewrite_sentence(diff, comparison.rewritten):
+        parts.append(sentence_case(rewritten))
     # One element, however much there is to say: what follows keeps its place.
     st.markdown("\n".join([f"#### {plain(verdict)}", *(f"- {plain(part)}" for part in parts)]))
     _figures(diff, comparison.buffers)
@@ -111,6 +114,16 @@ def _figures(diff: Diff, buffers: int) -> None:
         help="The share with a counterpart, by name, module, op kind, shape and order.",
         **QUIET,
     )
+
+
+def show_rewritten(comparison: Comparison) -> None:
+    """The ops that a rewrite changed between both sides."""
+    told = sentence_case(rewrite_sentence(comparison.diff, comparison.rewritten))
+    shown = comparison.rewritten[:MOST_ROWS]
+    more = f" The first {MOST_ROWS:,} rows." if len(shown) < len(comparison.rewritten) else ""
+    st.caption(plain(told + more))
+    rows = pd.DataFrame(rewrite_rows(comparison.head.plan, shown))
+    show_table(rows, whole("step before", "step after", "bytes"), key="rewritten")
 
 
 INDENT = "\u2003"

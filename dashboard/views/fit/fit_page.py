@@ -122,10 +122,10 @@ def _page() -> None:
         with left:
             show_stages(fitted)
             show_profiles(fitted)
+            show_downloads(fitted)
+            st.code(command_of(asked, document.label, capacity), language=None, wrap_lines=True)
         with right:
             show_changes(fitted, fitting.changes_of(asked, fitted, graph))
-            show_downloads(fitted, document.label)
-            st.code(command_of(asked, document.label, capacity), language=None, wrap_lines=True)
 
 
 _page()

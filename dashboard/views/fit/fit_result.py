@@ -7,15 +7,17 @@ import streamlit as st
 from memplan_dashboard.charts import profiles_overlaid, stage_waterfall
 from memplan_dashboard.session.messages import file_name, plain
 from memplan_dashboard.widgets.code_blocks import show_code
-from memplan_dashboard.widgets.tables import show_table, whole
+from memplan_dashboard.widgets.tables import MOST_ROWS, show_table, whole
 
-from memplan_engine.advice.fit_stages import Fitted
+from memplan_engine.advice.fit_stages import Fitted, Stage, StageName
 from memplan_engine.advice.stage_changes import StageChange
+from memplan_engine.diffing.rewritten import Rewrote, rewritten_ops
 from memplan_engine.feasibility.decision import Verdict
 from memplan_engine.formats.memplan_json.json_file import dumps
 from memplan_engine.formats.memplan_json.schedule_format import order_bytes
 from memplan_engine.reporters.advice_tables import TOLD
 from memplan_engine.reporters.fit_words import fit_headline, fit_proof
+from memplan_engine.reporters.rewrite_tables import rewrite_rows
 from memplan_engine.units import exact, format_bytes, format_percent
 
 STILL = {"displayModeBar": False}
@@ -66,14 +68,19 @@ def _verdict_chip(fitted: Fitted, unfinished: bool) -> None:
 def show_stages(fitted: Fitted) -> None:
     """The waterfall, and a row a stage."""
     st.markdown("**Stage by stage** :gray[the arena; each stage keeps what those before it won]")
+    if fitted.capacity is not None:
+        shares = stage_waterfall.capacity_figure(
+            fitted.state_bytes, fitted.best.plan.arena_bytes, fitted.capacity
+        )
+        st.plotly_chart(shares, key="capacity_shares", config=STILL)
     chart = stage_waterfall.figure(stage_waterfall.data(fitted))
     st.plotly_chart(chart, key="stage_waterfall", config=STILL)
     if fitted.capacity is not None:
         _capacity_note(fitted)
     stages = fitted.stages
-    before = [None, *(stage.plan.arena_bytes for stage in stages)]
+    before = (stages[0], *stages)
     saved = [
-        None if earlier is None else earlier - stage.plan.arena_bytes
+        earlier.plan.arena_bytes - stage.plan.arena_bytes
         for earlier, stage in zip(before, stages, strict=False)
     ]
     rows = pd.DataFrame(
@@ -81,7 +88,7 @@ def show_stages(fitted: Fitted) -> None:
             "stage": [TOLD[stage.name] for stage in stages],
             "live bytes": [stage.load_bytes for stage in stages],
             "arena": [stage.plan.arena_bytes for stage in stages],
-            "saved": pd.array(saved, dtype="Int64"),
+            "saved": saved,
             "bound": [stage.bound_bytes for stage in stages],
             "of": ["every order" if stage.is_of_all_orders else "this order" for stage in stages],
             "proved": ["smallest" if stage.proved else "" for stage in stages],
@@ -119,12 +126,25 @@ def show_changes(fitted: Fitted, changes: tuple[StageChange, ...]) -> None:
             if change.change.note:
                 st.caption(plain(change.change.note))
             show_code(change.change.code)
+            if change.stage.name is StageName.REORDER:
+                _show_moved(fitted, change.stage)
     for name, why in fitted.skipped:
         if why != "not asked for":
             st.caption(plain(f"No {TOLD[name]}: {why}."))
 
 
-def show_downloads(fitted: Fitted, label: str) -> None:
+def _show_moved(fitted: Fitted, stage: Stage) -> None:
+    """Which ops move, and how the model runs in the order."""
+    st.caption(
+        "`memplan run MODEL --schedule order.json` runs the model in the order that can be downloaded here."
+    )
+    ops = [each for each in rewritten_ops(fitted.stages[0].plan, stage.plan) if each.what is Rewrote.MOVED]
+    with st.expander(f"Ops that move: {len(ops):,}"):
+        rows = pd.DataFrame(rewrite_rows(stage.plan, ops[:MOST_ROWS])).drop(columns=["what", "kind"])
+        show_table(rows, whole("step before", "step after", "bytes"), key="fit_moved")
+
+
+def show_downloads(fitted: Fitted) -> None:
     """The order and the plan of the best stage, to run, compare and check."""
     best, name = fitted.best, file_name(fitted.best.plan.problem.name)
     with st.container(key="to_take", horizontal=True, vertical_alignment="center", gap="small"):

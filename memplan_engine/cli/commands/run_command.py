@@ -183,11 +183,10 @@ def _in_order(
         return subject, None
     from memplan_engine.formats.memplan_json.run_format import OrderEntry
     from memplan_engine.formats.memplan_json.schedule_format import load_schedule
-    from memplan_engine.rewrites.order.moved import moved_ops
     from memplan_engine.rewrites.order.order_problem import peak_in_order
     from memplan_engine.rewrites.order.reorder import reorder
     from memplan_engine.runtime.reordered_program import reordered_program
-    from memplan_engine.schedule import in_order_of
+    from memplan_engine.schedule import in_order_of, moved_ops
 
     tell("ordering the ops")
     graph = subject.program.graph
