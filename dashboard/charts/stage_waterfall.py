@@ -78,7 +78,7 @@ def capacity_figure(state: int, arena: int, capacity: int) -> go.Figure:
     parts = (
         ("state", state, FIRST, "#FFFFFF"),
         ("arena", arena, BEST, "#FFFFFF"),
-        ("left", left, FREE, None),
+        ("left", left, FREE, "#808080"),
     )
     for name, nbytes, colour, ink in parts:
         told = f"{name} {format_bytes(nbytes)}"
@@ -93,7 +93,7 @@ def capacity_figure(state: int, arena: int, capacity: int) -> go.Figure:
             textposition="inside",
             insidetextanchor="middle",
             textangle=0,
-            textfont={"color": ink} if ink else None,
+            textfont={"color": ink},
             customdata=[f"{nbytes:,} B"],
             hovertemplate=f"{name}: %{{customdata}}<extra></extra>",
             showlegend=bool(nbytes),
@@ -108,11 +108,11 @@ def capacity_figure(state: int, arena: int, capacity: int) -> go.Figure:
     )
     chart.update_layout(
         barmode="stack",
-        height=64,
-        margin={"l": 0, "r": 8, "t": 26, "b": 2},
+        height=70,
+        margin={"l": 0, "r": 8, "t": 32, "b": 2},
         xaxis={"visible": False, "range": [0, 1.005 * max(state + arena, capacity, 1)], "fixedrange": True},
         yaxis={"visible": False, "fixedrange": True},
-        legend={"orientation": "h", "y": 1.1, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
+        legend={"orientation": "h", "y": 1.25, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
         bargap=0,
     )
     return chart

@@ -100,6 +100,7 @@ class Mode(StrEnum):
     REPLAY = "replay"
     PREDICT = "predict"
     EXERCISE = "exercise"
+    ORDER = "order"
 
 
 def trace_json(replay: Replay) -> bytes:

@@ -177,6 +177,7 @@ PARAMETERS = {
     "headroom": "",
     "stages": "",
     "fit_limit": "10",
+    "order": "",
 }
 """Every choice that the URL can hold, with its default; defaults are left out of the URL."""
 FORMER = {"budget": "capacity"}

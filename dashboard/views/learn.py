@@ -1,4 +1,4 @@
-"""Learn: six short lessons, from lifetimes to branch and bound; each opens the Replay page."""
+"""Learn: seven short lessons, from lifetimes to the order of the ops; each opens the Replay page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _lesson(number: int) -> None:
 
 def _page() -> None:
     st.markdown(
-        "How a planner decides where buffers go, in six lessons. Each opens on the Replay page, where "
+        "How a planner decides where buffers go, in seven lessons. Each opens on the Replay page, where "
         "you step through, predict, or place by hand."
     )
     done = len(progress.done() & set(range(1, len(LESSONS) + 1)))
@@ -36,7 +36,7 @@ def _page() -> None:
     state.wait_for_kernels()
     for first in range(1, len(LESSONS) + 1, 2):
         columns = st.container(key=f"halves_lessons_{first}").columns(2)
-        for column, number in zip(columns, (first, first + 1), strict=True):
+        for column, number in zip(columns, range(first, min(first + 2, len(LESSONS) + 1)), strict=False):
             with column:
                 _lesson(number)
 

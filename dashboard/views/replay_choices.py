@@ -13,7 +13,7 @@ from memplan_dashboard.session import documents, plan_facts, searches, state
 from memplan_dashboard.session.documents import Document
 from memplan_dashboard.widgets.controls import bound, chooses, not_listed, pick_key
 
-from memplan_engine import Problem, finder, make_exercise, make_replay, replayable
+from memplan_engine import Graph, Problem, finder, make_exercise, make_replay, replayable
 from memplan_engine.plotting.colouring import CATEGORIES, Colouring, by_kind
 from memplan_engine.replay.finder import found_by
 from memplan_engine.replay.recorded import MOST_BUFFERS as MOST_IN_A_TREE
@@ -119,22 +119,28 @@ def decider_of(document: Document, name: str) -> Decider:
     return Decider(strategy, f"{told} was found by {began}: these are its decisions.")
 
 
-def pick_mode(problem: Problem, decider: str, labels: Mapping[Mode, str]) -> Mode:
+def pick_mode(document: Document, decider: str, labels: Mapping[Mode, str]) -> Mode:
     """The mode; only those that make sense for the problem and who decides are offered."""
+    problem = document.problem
     offered = [Mode.REPLAY]
     if decider not in ("exact", "naive"):
         offered.append(Mode.PREDICT)
     if len(problem) <= MOST_BY_HAND:
         offered.append(Mode.EXERCISE)
+    if isinstance(document.loaded, Graph):
+        offered.append(Mode.ORDER)
     asked = state.get("mode")
     current = next((mode for mode in offered if mode == asked), Mode.REPLAY)
-    if asked and asked != current:
+    if asked.startswith(Mode.ORDER) and Mode.ORDER in offered:
+        # Who orders is in the address, too.
+        current = Mode.ORDER
+    elif asked and asked != current:
         what = f"mode: found {asked[:40]!r}, expected {', '.join(offered)}"
         st.session_state[NOTE] = f"{st.session_state.get(NOTE, '')} {what} here.".strip()
 
     def take(mode: Mode) -> None:
         # Whoever has seen a replay to its end predicts from its beginning.
-        anew = {"step": "", "buffer": ""} if mode == Mode.PREDICT else {}
+        anew = {"step": "", "buffer": ""} if mode in (Mode.PREDICT, Mode.ORDER) else {}
         state.choose(mode="" if mode == Mode.REPLAY else mode, **anew)
 
     st.segmented_control(

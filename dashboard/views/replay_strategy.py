@@ -7,6 +7,7 @@ from memplan_dashboard.replay_view import Mode, replay_view
 from memplan_dashboard.session import state
 from memplan_dashboard.session.messages import NOTHING_TO_PLACE, plain, show_error, show_note
 from memplan_dashboard.views import replay_choices
+from memplan_dashboard.views.replay_order import show_order
 from memplan_dashboard.widgets import controls, lessons
 
 from memplan_engine import MemplanError
@@ -18,6 +19,7 @@ MODES = {
     Mode.REPLAY: ":material/play_circle: Replay",
     Mode.PREDICT: ":material/ads_click: Predict",
     Mode.EXERCISE: ":material/pan_tool: By hand",
+    Mode.ORDER: ":material/swap_vert: Order",
 }
 
 
@@ -37,7 +39,10 @@ def _page() -> None:
     try:
         decider = replay_choices.decider_of(document, strategy)
         with row[2]:
-            mode = replay_choices.pick_mode(problem, decider.name, MODES)
+            mode = replay_choices.pick_mode(document, decider.name, MODES)
+        if mode == Mode.ORDER:
+            show_order(document)
+            return
         scene = replay_choices.make_scene(document, decider, mode)
     except MemplanError as error:
         show_error(error)

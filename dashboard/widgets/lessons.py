@@ -1,4 +1,4 @@
-"""The course: six short lessons, each with places of the Replay page that show it. Also docs/course.md.
+"""The course: seven short lessons, each with places of the Replay page that show it. Also docs/course.md.
 
 The Replay page shows the lesson that it was opened with above its picture.
 """
@@ -11,16 +11,18 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 import streamlit as st
-from memplan_dashboard.charts import lesson_picture
+from memplan_dashboard.charts import lesson_picture, order_picture
 from memplan_dashboard.session import progress, state
 from memplan_dashboard.session.documents import Options
 from memplan_dashboard.session.messages import show_note
 
-from memplan_engine import Replay, make_replay
+from memplan_engine import Graph, Replay, make_replay
 from memplan_engine.plotting.svg_figure import escape
+from memplan_engine.rewrites.order.order_problem import OrderProblem, order_problem
 
 DASHBOARD = "http://127.0.0.1:8501"
 WIDTH = 110
+NOTHING_RUN = order_picture.Marked()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,22 @@ LESSONS = (
             Place("The search, node by node", "teaching_no_way_out", "exact"),
         ),
     ),
+    Lesson(
+        "The order of the ops",
+        "Until here the ops were given in an order, and with it the lifetimes. Most graphs leave a choice: "
+        "an op may run as soon as all that it reads is there. While it runs, what it makes is live beside "
+        "all that somebody still needs; after it goes what nobody reads any more. So the order decides the "
+        "peak, and with it the bound of every plan.\n\n"
+        "Here are eight ops with the bytes that each makes. A greedy rule runs, of those that are ready, "
+        "the op that leaves the fewest bytes without a new peak, else the one that adds least. It comes to "
+        "24 KiB. Which op does it run next? And can you do better?",
+        "a, f, g, b, c, d, e, h has a peak of 16 KiB: what a needs is dear at once, and pays later. No "
+        "order is better. While c runs there are b and c itself, 14 KiB, and at least 2 KiB of a, f and g.",
+        (
+            Place("You order: beat greedy", "teaching_order", mode="order"),
+            Place("Predict what greedy runs", "teaching_order", mode="order_guess"),
+        ),
+    ),
 )
 
 
@@ -159,8 +177,8 @@ def course_markdown() -> str:
     """The course as the page of the documentation."""
     parts = [
         "# A short course in memory planning\n\n"
-        "Six lessons, also in the dashboard on the page Learn. Start it with `memplan dashboard`; the links\n"
-        "open its Replay page where the lesson begins."
+        "Seven lessons, also in the dashboard on the page Learn. Start it with `memplan dashboard`; the\n"
+        "links open its Replay page where the lesson begins."
     ]
     for number, lesson in enumerate(LESSONS, 1):
         links = "\n".join(f"- [{place.label}]({DASHBOARD}{place.url(number)})" for place in lesson.places)
@@ -232,6 +250,9 @@ def take_answer(step: int, steps: int) -> None:
 def picture(lesson: Lesson, dark: bool) -> tuple[str, str]:
     """The lesson's first place before its question is answered, as SVG and in words."""
     place = lesson.places[0]
+    if place.mode.startswith("order"):
+        problem = _order_of(place.example)
+        return order_picture.svg(problem, NOTHING_RUN, dark), order_picture.sentence(problem, NOTHING_RUN)
     strategy = place.strategy or "naive"
     replay = _replay(place.example, strategy)
     before = len(replay) if strategy == "naive" else place.step - 1
@@ -248,6 +269,13 @@ def picture_html(lesson: Lesson, dark: bool) -> str:
 @st.cache_resource(max_entries=16, show_spinner=False)
 def _replay(example: str, strategy: str) -> Replay:
     return make_replay(state.load_document(f"example:{example}", Options()).problem, strategy)
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _order_of(example: str) -> OrderProblem:
+    graph = state.load_document(f"example:{example}", Options()).loaded
+    assert isinstance(graph, Graph)
+    return order_problem(graph, merge=False)
 
 
 def parse_lesson(text: str) -> int:

@@ -117,7 +117,9 @@ def show_profiles(fitted: Fitted) -> None:
 
 def show_changes(fitted: Fitted, changes: tuple[StageChange, ...]) -> None:
     """A card for each stage that changes something, with what to write, and why others are not there."""
-    st.markdown(f"**The changes** :gray[{len(changes)} of {len(fitted.stages) - 1} stages change something]")
+    used = len(fitted.stages) - 1
+    told = f"{len(changes)} of {used} stages change something" if used else "none: it fits as it is"
+    st.markdown(f"**The changes** :gray[{told if fitted.capacity is not None or used else 'none'}]")
     for change in changes:
         with st.container(border=True, key=f"change_{change.stage.name}"):
             saved = change.saved_bytes
