@@ -54,7 +54,7 @@ ROOMS: dict[str, str] = {
         "kernels kernels.constructive.gap_tree errors graph problem profile lifetimes bounds "
         "plan verify strategies strategies.constructive strategies.search"
     ),
-    "diffing": "kernels errors units graph problem profile plan analysis",
+    "diffing": "kernels errors units graph schedule problem profile plan analysis",
     "recordings": ("errors units scope graph callers problem profile bounds plan strategies planner"),
     "allocator": "kernels.allocator errors units accelerators problem recordings",
     "symbolic": (
@@ -89,10 +89,10 @@ ROOMS: dict[str, str] = {
     "files": "errors system graph problem plan recordings formats",
     "preparation": (
         "errors graph schedule problem lifetimes plan calibration planner symbolic rewrites rewrites.reuse "
-        "formats formats.memplan_json"
+        "rewrites.order formats formats.memplan_json"
     ),
     "advice": (
-        "errors units graph problem profile lifetimes plan analysis strategies planner rewrites "
+        "errors units graph schedule problem profile lifetimes plan analysis strategies planner rewrites "
         "rewrites.order rewrites.reuse feasibility what_if formats preparation"
     ),
     "fx_estimator": ("errors scope lifetimes formats.memplan_json torch_capture torch_capture.training"),
@@ -111,8 +111,8 @@ ROOMS: dict[str, str] = {
         "errors units system graph schedule lifetimes plan verify rewrites.reuse torch_capture runtime"
     ),
     "runtime.trial": (
-        "errors units scope graph problem plan analysis recordings formats.memplan_json "
-        "torch_capture torch_capture.training runtime runtime.observer runtime.slab"
+        "errors units scope graph schedule problem plan analysis strategies recordings rewrites.order "
+        "formats.memplan_json torch_capture torch_capture.training runtime runtime.observer runtime.slab"
     ),
     "runtime.static": (
         "errors units graph schedule problem lifetimes plan strategies planner "
@@ -125,6 +125,7 @@ ROOMS: dict[str, str] = {
         "what_if what_if.suggestions formats.memplan_json preparation advice fx_estimator plotting"
     ),
     "reporters.allocator": "units allocator recordings reporters",
+    "reporters.fit": "units feasibility advice reporters",
     "reporters.html": ("errors units system problem profile plan verify analysis plotting reporters"),
     "warm_up": (
         "kernels problem profile bounds verify strategies planner diffing recordings allocator "
@@ -132,20 +133,20 @@ ROOMS: dict[str, str] = {
     ),
     "cli": ("kernels errors units graph problem plan strategies formats files preparation"),
     "cli.commands": (
-        "errors units system accelerators scope graph problem plan verify analysis calibration "
-        "strategies planner diffing recordings allocator symbolic replay rewrites.order rewrites.reuse "
-        "feasibility schedule what_if what_if.suggestions formats formats.memplan_json torch_capture "
-        "files preparation advice fx_estimator runtime runtime.observer runtime.calibrate runtime.recorder "
-        "runtime.trial plotting reporters reporters.allocator reporters.html cli"
+        "errors units system accelerators scope graph problem plan verify analysis calibration strategies "
+        "planner diffing recordings allocator symbolic replay rewrites.reuse feasibility what_if "
+        "what_if.suggestions formats formats.memplan_json torch_capture files preparation advice fx_estimator "
+        "runtime runtime.observer runtime.calibrate runtime.recorder runtime.trial plotting reporters "
+        "reporters.allocator reporters.html cli"
     ),
     "memplan_dashboard": "",
     "memplan_dashboard.background": (
-        "errors system problem bounds plan strategies planner formats.memplan_json "
-        "torch_capture torch_capture.training runtime runtime.trial"
+        "errors system graph problem lifetimes bounds plan strategies planner rewrites.order "
+        "formats.memplan_json torch_capture torch_capture.training preparation advice runtime runtime.trial"
     ),
     "memplan_dashboard.charts": (
-        "units callers profile analysis strategies diffing recordings allocator symbolic "
-        "formats.memplan_json plotting reporters"
+        "units callers profile plan analysis strategies diffing recordings allocator symbolic rewrites.order "
+        "formats.memplan_json advice plotting reporters"
     ),
     "memplan_dashboard.serving": "",
     "memplan_dashboard.launch": "errors memplan_dashboard.serving",
@@ -158,8 +159,8 @@ ROOMS: dict[str, str] = {
         "memplan_dashboard.serving"
     ),
     "memplan_dashboard.widgets": (
-        "units graph problem profile analysis strategies planner recordings symbolic "
-        "preparation plotting memplan_dashboard.background memplan_dashboard.charts "
+        "units graph problem profile analysis strategies planner recordings symbolic rewrites.order "
+        "preparation advice plotting memplan_dashboard.background memplan_dashboard.charts "
         "memplan_dashboard.plan_view memplan_dashboard.session"
     ),
     "memplan_dashboard.notebook": (
@@ -167,13 +168,18 @@ ROOMS: dict[str, str] = {
     ),
     "memplan_dashboard.app": "memplan_dashboard.session",
     "memplan_dashboard.views": (
-        "units graph profile analysis strategies replay files preparation plotting reporters "
+        "units graph profile analysis strategies replay rewrites.order files preparation plotting reporters "
         "memplan_dashboard.charts memplan_dashboard.plan_view memplan_dashboard.replay_view "
         "memplan_dashboard.session memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.diff": (
         "units analysis planner diffing plotting reporters memplan_dashboard.charts "
         "memplan_dashboard.plan_view memplan_dashboard.session "
+        "memplan_dashboard.widgets"
+    ),
+    "memplan_dashboard.views.fit": (
+        "units accelerators diffing feasibility formats.memplan_json preparation advice reporters "
+        "reporters.fit memplan_dashboard.background memplan_dashboard.charts memplan_dashboard.session "
         "memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.inspect": (

@@ -28,6 +28,7 @@ class Asked:
     functional: bool = False
     check: bool = False
     profile: bool = False
+    order: bool = False
 
 
 @dataclass(eq=False)

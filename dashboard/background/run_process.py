@@ -45,6 +45,7 @@ def run_model(asked: dict[str, Any], tell: Any) -> bytes:
     import torch
 
     from memplan_engine.runtime.loading import run_target
+    from memplan_engine.runtime.trial.ordered_target import ordered_target
     from memplan_engine.runtime.trial.run_in_plan import run_in_plan
     from memplan_engine.torch_capture.training.torch_step import SEED
 
@@ -57,10 +58,14 @@ def run_model(asked: dict[str, Any], tell: Any) -> bytes:
         raise MemplanError(f"{found}: pip install 'memplan[examples]'") from error
     tell("exporting the model")
     subject = run_target(model, (), inputs, functional=asked["functional"], name=asked["model"])
+    order = None
+    if asked["order"]:
+        tell("ordering the ops")
+        subject, order = ordered_target(subject)
     tell("planning")
     plan = make_plan(subject.program.graph, asked["strategy"], limits=SolveLimits(PLAN_SECONDS))
     how = {key: asked[key] for key in ("policy", "check", "profile")}
-    return run_bytes(run_in_plan(subject, plan, **how, tell=tell).run)
+    return run_bytes(run_in_plan(subject, plan, **how, tell=tell).ordered(order).run)
 
 
 def get_ready(is_asked: Callable[[], bool]) -> None:
@@ -68,7 +73,8 @@ def get_ready(is_asked: Callable[[], bool]) -> None:
     run already, transformers where it is there."""
     first = {"model": "perceptron", "strategy": "naive", "policy": "native"}
     with suppress(MemplanError):
-        run_model(first | dict.fromkeys(("functional", "check", "profile"), False), lambda part: None)
+        nothing = dict.fromkeys(("functional", "check", "profile", "order"), False)
+        run_model(first | nothing, lambda part: None)
     if is_asked():
         return
     with suppress(ImportError):

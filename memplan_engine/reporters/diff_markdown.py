@@ -23,11 +23,12 @@ from memplan_engine.reporters.diff_words import (
     names,
     notes,
     peak_sentence,
+    rewrite_sentence,
+    rewritten_of,
     sentence_case,
     verdict,
     warning,
 )
-from memplan_engine.reporters.rewrite_tables import rewrite_sentence, rewritten_of
 from memplan_engine.units import format_bytes, format_signed
 
 MOST_ROWS = 40

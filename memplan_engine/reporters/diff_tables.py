@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import RenderableType
@@ -12,6 +13,7 @@ from memplan_engine.analysis.claims import claim_summary
 from memplan_engine.analysis.provenance import OP_PROPERTIES, Provenance, ops_at
 from memplan_engine.diffing.culprits import Explanation, explain
 from memplan_engine.diffing.regression import Diff, Limit
+from memplan_engine.diffing.rewritten import RewrittenOp
 from memplan_engine.diffing.rows import DiffRow, ModuleRow, PeakRow, diff_rows, module_rows
 from memplan_engine.plan import Plan
 from memplan_engine.profile import Held, Load
@@ -29,15 +31,12 @@ from memplan_engine.reporters.diff_words import (
     names,
     notes,
     peak_sentence,
+    rewrite_rows,
+    rewrite_sentence,
+    rewritten_of,
     sentence_case,
     verdict,
     warning,
-)
-from memplan_engine.reporters.rewrite_tables import (
-    rewrite_sentence,
-    rewrite_summary,
-    rewrite_table,
-    rewritten_of,
 )
 from memplan_engine.reporters.rich_tables import (
     MOST_ROWS,
@@ -85,7 +84,7 @@ def diff_summary(diff: Diff, limit: Limit | None = None) -> dict[str, Any]:
         },
         "counts": {kind.name.lower(): count for kind, count in diff.counts.items()},
         **({"limit": _limit(diff, limit)} if limit else {}),
-        "rewritten": rewrite_summary(rewritten_of(diff)),
+        "rewritten": _rewrite_summary(rewritten_of(diff)),
         "modules": [_module(row) for row in module_rows(diff, moment)],
         "changes": [_row(row) for row in diff_rows(diff)],
     }
@@ -184,7 +183,7 @@ def diff_tables(diff: Diff, limit: Limit | None = None, every_row: bool = False)
         parts += [_culprits_table(diff, found, every_row), plain_text(moment_sentence(diff))]
     parts += [plain_text(""), plain_text(matched_sentence(diff)), plain_text(counts_sentence(diff))]
     if rewritten:
-        parts.append(rewrite_table(diff, rewritten, every_row))
+        parts.append(_rewrite_table(diff, rewritten, every_row))
     if not diff.same:
         parts += [_peak_table(diff, every_row), _changes_table(diff, every_row)]
     if limit:
@@ -287,3 +286,40 @@ def _changes_table(diff: Diff, every_row: bool) -> Table:
 def _add_rest(table: Table, count: int) -> None:
     if count > 0:
         table.add_row(f"and {count:,} more", style="dim")
+
+
+def _rewrite_table(diff: Diff, rows: Sequence[RewrittenOp], every_row: bool = False) -> Table:
+    """The rows, the first of them unless `every_row`; those beyond are counted."""
+    shown = rewrite_rows(diff.head, rows if every_row else rows[:MOST_ROWS])
+    lines = (
+        (
+            str(row["what"]),
+            *named(str(row["op"]), str(row["in graph"])),
+            f"{row['step before']:,} → {row['step after']:,}",
+            format_bytes(int(row["bytes"])),
+            str(row["source"]),
+        )
+        for row in shown
+    )
+    columns = ("", "op", *in_graph(), *numbers("step", "makes"), *paths("source"))
+    table = make_table(columns, lines, "what the rewrite did, by op")
+    if len(rows) > len(shown):
+        table.add_row(f"and {len(rows) - len(shown):,} more")
+    return table
+
+
+def _rewrite_summary(rows: Sequence[RewrittenOp]) -> list[dict[str, Any]]:
+    """The same for machines; bytes exact."""
+    return [
+        {
+            "what": row.what.name.lower(),
+            "op": row.op.name,
+            "kind": row.op.kind,
+            "base_step": row.before,
+            "head_step": row.after,
+            "tensor": row.tensor,
+            "bytes": row.nbytes,
+            "source": str(row.op.source or ""),
+        }
+        for row in rows
+    ]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from memplan_engine.analysis.buffer_names import op_names
+from collections.abc import Sequence
+
+from memplan_engine.analysis.buffer_names import names_of_ops, op_names
 from memplan_engine.analysis.claims import counted, workspace_name
 from memplan_engine.analysis.provenance import ops_at
 from memplan_engine.diffing.moment import Footing
 from memplan_engine.diffing.regression import Change, Diff, Limit
+from memplan_engine.diffing.rewritten import RewrittenOp, Rewrote, rewritten_ops
 from memplan_engine.diffing.rows import DiffRow
+from memplan_engine.plan import Plan
 from memplan_engine.problem import Problem
-from memplan_engine.units import format_bytes, format_percent, format_signed
+from memplan_engine.units import count_of, format_bytes, format_percent, format_signed
 
 MOST_OPS = 3
 WITHOUT_OPS = {
@@ -191,3 +195,36 @@ def verdict(diff: Diff, limit: Limit | None) -> str:
     if limit.exceeded(diff):
         return f"regression: {format_signed(limit.growth(diff))} is above the limit of {allowed}"
     return f"no regression: {format_signed(limit.growth(diff))} is within the limit of {allowed}"
+
+
+def rewritten_of(diff: Diff) -> tuple[RewrittenOp, ...]:
+    """The ops that a rewrite changed between both sides."""
+    return rewritten_ops(diff.base, diff.head)
+
+
+def rewrite_sentence(diff: Diff, rows: Sequence[RewrittenOp]) -> str:
+    """ "the same 466 ops, rewritten: 16 moved, 98 written in place"; "" where nothing is."""
+    if not rows or diff.head.problem.origin is None:
+        return ""
+    counts = ((what, sum(row.what is what for row in rows)) for what in Rewrote)
+    told = ", ".join(f"{count:,} {what}" for what, count in counts if count)
+    return f"the same {count_of(len(diff.head.problem.origin.graph.ops), 'op')}, rewritten: {told}"
+
+
+def rewrite_rows(head: Plan, rows: Sequence[RewrittenOp]) -> list[dict[str, str | int]]:
+    """A row an op: what became of it, its name, its step before and after, what it makes, where it stands."""
+    origin = head.problem.origin
+    labels = names_of_ops(origin.graph) if origin else {}
+    return [
+        {
+            "what": str(row.what),
+            "op": labels.get(row.op.name, row.op.name),
+            "in graph": row.op.name,
+            "kind": row.op.kind,
+            "step before": row.before,
+            "step after": row.after,
+            "bytes": row.nbytes,
+            "source": str(row.op.source or ""),
+        }
+        for row in rows
+    ]

@@ -32,10 +32,11 @@ from memplan_engine.reporters.diff_words import (
     notes,
     peak_sentence,
     place,
+    rewrite_rows,
+    rewrite_sentence,
     sentence_case,
     warning,
 )
-from memplan_engine.reporters.rewrite_tables import rewrite_rows, rewrite_sentence
 from memplan_engine.units import format_bytes, format_percent, format_signed
 
 DEMAND = "Peak live bytes: no planner can need less. When this grows, the model has changed."

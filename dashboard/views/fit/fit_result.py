@@ -16,8 +16,8 @@ from memplan_engine.feasibility.decision import Verdict
 from memplan_engine.formats.memplan_json.json_file import dumps
 from memplan_engine.formats.memplan_json.schedule_format import order_bytes
 from memplan_engine.reporters.advice_tables import TOLD
-from memplan_engine.reporters.fit_words import fit_headline, fit_proof
-from memplan_engine.reporters.rewrite_tables import rewrite_rows
+from memplan_engine.reporters.diff_words import rewrite_rows
+from memplan_engine.reporters.fit.fit_words import fit_headline, fit_proof
 from memplan_engine.units import exact, format_bytes, format_percent
 
 STILL = {"displayModeBar": False}

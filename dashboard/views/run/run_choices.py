@@ -29,6 +29,7 @@ PARTS = (
     "loading torch",
     "building the model",
     "exporting the model",
+    "ordering the ops",
     "planning",
     "inserting the slab",
     "observing a run",
@@ -72,7 +73,7 @@ def asked_for(model: str) -> Asked:
         model,
         strategy if strategy in known_strategies() else "auto",
         "all" if "all" in flags else "native",
-        *(flag in flags for flag in ("functional", "check", "profile")),
+        *(flag in flags for flag in ("functional", "check", "profile", "order")),
     )
 
 

@@ -20,6 +20,7 @@ from memplan_engine.reporters.run_tables import (
     difference_sentence,
     equality_sentence,
     kernel_bytes,
+    order_sentence,
     reasons,
     signed,
     times,
@@ -51,6 +52,10 @@ def _verdicts(run: RunFile) -> None:
         if run.difference == 0:
             told = "predicted peak equals the measured one, to the byte"
             st.badge(told, icon=":material/straighten:", color="green")
+        if run.order:
+            best = run.order.bound_bytes is not None and run.order.bound_bytes >= run.order.live_after
+            icon = ":material/swap_vert:"
+            st.badge(plain(order_sentence(run.order)), icon=icon, color="green" if best else "gray")
         if run.plan is None and run.curves:
             st.badge("an observation: nothing was predicted", icon=":material/visibility:", color="gray")
         if run.training:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -181,29 +180,10 @@ def _in_order(
         raise InputError("--schedule", "", "--reorder, too", "one of them")
     if not best and file is None:
         return subject, None
-    from memplan_engine.formats.memplan_json.run_format import OrderEntry
-    from memplan_engine.formats.memplan_json.schedule_format import load_schedule
-    from memplan_engine.rewrites.order.order_problem import peak_in_order
-    from memplan_engine.rewrites.order.reorder import reorder
-    from memplan_engine.runtime.reordered_program import reordered_program
-    from memplan_engine.schedule import in_order_of, moved_ops
+    from memplan_engine.runtime.trial.ordered_target import ordered_target
 
     tell("ordering the ops")
-    graph = subject.program.graph
-    if file is None:
-        found = reorder(graph, SolveLimits(limits.seconds))
-        ordered, live, bound = found.graph, (found.live_before, found.live_after), found.bound_bytes
-    else:
-        ordered, bound = in_order_of(graph, load_schedule(file, graph), file.name), None
-        live = peak_in_order(graph), peak_in_order(ordered)
-    entry = OrderEntry(
-        moved=len(moved_ops(graph, ordered)),
-        live_before=live[0],
-        live_after=live[1],
-        bound_bytes=bound,
-        file=file.name if file else "",
-    )
-    return replace(subject, program=reordered_program(subject.program, ordered)), entry
+    return ordered_target(subject, file, limits.seconds)
 
 
 def _try(
