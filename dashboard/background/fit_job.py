@@ -11,6 +11,7 @@ from memplan_dashboard.background.jobs import CANCEL_SECONDS, ProcessJob, State
 from memplan_dashboard.background.solver_messages import write_message
 
 from memplan_engine.advice.fit_stages import Stage, StageName
+from memplan_engine.errors import MemplanError
 from memplan_engine.formats.memplan_json.json_file import dumps, loads
 from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
@@ -64,12 +65,18 @@ class FitJob(ProcessJob):
     def run(self) -> None:
         """Begin."""
         with self._lock:
-            if self.state is State.WAITING:
-                self._enter(State.RUNNING)
-                how = self.asked.how
-                options = {"alignment": how.alignment, "unread": how.unread, "round_sizes": how.round_sizes}
-                given = {"only": self.asked.only, "seconds": self.asked.seconds, "how": options}
+            if self.state is not State.WAITING:
+                return
+            self._enter(State.RUNNING)
+            how = self.asked.how
+            options = {"alignment": how.alignment, "unread": how.unread, "round_sizes": how.round_sizes}
+            given = {"only": self.asked.only, "seconds": self.asked.seconds, "how": options}
+            try:
                 self._start(PROCESS, {"graph": dumps(self.graph).decode(), **given})
+            except MemplanError as error:
+                # A name that is no valid text, which files cannot hold.
+                self._enter(State.FAILED)
+                self.fault = str(error)
 
     def cancel(self, patience: float = CANCEL_SECONDS) -> None:
         """Have it end within `patience` seconds and keep the stages that are there; returns at once."""

@@ -52,7 +52,10 @@ def svg(problem: OrderProblem, marked: Marked, dark: bool) -> str:
 def sentence(problem: OrderProblem, marked: Marked) -> str:
     """The same in words."""
     names = names_of(problem)
-    parts = [f"{len(names)} ops: {', '.join(names)}"]
+    sizes = [format_bytes(nbytes) for nbytes in problem.arrays.out.tolist()]
+    parts = [
+        f"{len(names)} ops: {', '.join(f'{name} {size}' for name, size in zip(names, sizes, strict=True))}"
+    ]
     for told, units in (
         ("have run", marked.done),
         ("are ready", marked.ready),

@@ -11,10 +11,12 @@ axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 PAGES = (
     "/?doc=example:teaching_view",
     "/?doc=example:squeezenet&selected=concat_4",
+    "/fit?doc=example:teaching_order&capacity=20KiB",
     "/compare?doc=example:teaching_view",
     "/diff",
     "/replay",
     "/replay?lesson=2&doc=example:teaching_first_fit&strategy=first_fit_by_start&step=5&mode=predict",
+    "/replay?doc=example:teaching_order&mode=order&order=0,5,6,1,2,3,4,7",
     "/run",
     "/learn",
     "/import",

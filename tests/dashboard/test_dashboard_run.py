@@ -277,7 +277,7 @@ def test_what_the_address_asks_of_a_run_and_is_none_is_said():
     app = open_app("run", run_strategy="foo", run_how="check,fast")
     assert texts(app.warning) == [
         "run_strategy: found 'foo', expected one of those in the list. This is auto. "
-        "run_how: found 'fast', expected some of all, functional, check, profile."
+        "run_how: found 'fast', expected some of all, functional, check, profile, order."
     ]
     assert not open_app("run", run_strategy="naive", run_how="check").warning
 
@@ -364,7 +364,7 @@ def test_all_parts_that_a_run_tells_of_have_their_place(tmp_path):
     told = []
     asked = {"model": "perceptron", "strategy": "naive", "policy": "all", "functional": False}
     (tmp_path / "run.json").write_bytes(
-        run_process.run_model({**asked, "check": True, "profile": False}, told.append)
+        run_process.run_model({**asked, "check": True, "profile": False, "order": True}, told.append)
     )
     assert told == [part for part in run_choices.PARTS if part != "timing"]
     assert load_run(tmp_path / "run.json").passed

@@ -1,0 +1,246 @@
+"""The page Fit: the verdict first, stages with their bounds, the address, cancel, and what has no graph."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+pytest.importorskip("streamlit")
+from memplan_dashboard.background.fit_job import FitJob
+from memplan_dashboard.background.jobs import State
+from memplan_dashboard.charts import profiles_overlaid, stage_waterfall
+from memplan_dashboard.session import fitting, searches, uploads
+from memplan_dashboard.views.fit import fit_choices
+
+from memplan_engine import fit_graph, load
+from memplan_engine.accelerators.presets import PRESETS
+from memplan_engine.advice.stage_changes import stage_changes
+from memplan_engine.reporters.fit.fit_words import fit_headline
+from tests import ROOT
+from tests.dashboard.background.test_jobs import until
+from tests.support.apptest import CSV, address, check, chips_of, open_app, said, upload, widget
+
+EXAMPLES = ROOT / "example_graphs"
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch):
+    """A visitor who is there, and whose fits nobody has made before."""
+    monkeypatch.setattr(searches, "session_is_alive", lambda session: True)
+    monkeypatch.setattr("sys.argv", ["app.py"])
+    fitting.results().clear()
+    yield
+    searches.scheduler().close()
+
+
+def fit_page(**parameters):
+    """The page once its fit has ended."""
+    app = open_app("fit", **parameters)
+    ended(app)
+    return check(app.run())
+
+
+def ended(app):
+    if "fit_job" in app.session_state and (job := app.session_state["fit_job"]) is not None:
+        until(lambda: not job.state.is_active, look=lambda: (job.state, job.part, job.fault))
+
+
+def headline(app):
+    return said(app.subheader)[0].replace(":gray[", "").rstrip("]")
+
+
+def table(app):
+    return app.dataframe[0].value
+
+
+def test_the_answer_and_the_stages_of_gpt2():
+    app = fit_page(doc="example:gpt2", capacity="505MiB")
+    assert headline(app) == "Fits in 505 MiB: another order of the ops, 474.71 MiB state + 27 MiB arena"
+    assert chips_of(app)[:4] == ["fits", "no order is lower: proved", "526,078,976 B", "3.29 MiB left"]
+    rows = table(app)
+    assert rows["arena"].tolist() == rows["bound"].tolist() == [53_477_376, 40_894_464, 28_311_552]
+    assert rows["saved"].tolist() == [0, 12_582_912, 12_582_912]
+    assert rows["of"].tolist() == ["this order", "this order", "every order"]
+    titles = [text for text in said(app.markdown) if text.startswith(":green[**−12 MiB")]
+    assert [text.partition("] ")[2] for text in titles] == ["Write 98 results in place", "Reorder 16 ops"]
+    assert any("x.tanh_()" in each.value for each in app.code)
+
+
+def test_another_capacity_asks_nothing_anew():
+    app = fit_page(doc="example:gpt2")
+    assert headline(app) == "Needs 501.71 MiB: another order of the ops, 474.71 MiB state + 27 MiB arena"
+    outcome = next(iter(fitting.results().values()))
+    for typed, told, stages in (
+        ("520MiB", "Fits in 520 MiB: in place, zero-copy concat, 474.71 MiB state + 39 MiB arena", 2),
+        ("530MiB", "Fits in 530 MiB: as captured, 474.71 MiB state + 51 MiB arena", 1),
+        ("400MiB", "Does not fit in 400 MiB, proved: 474.71 MiB state (weights, optimizer state and", 3),
+    ):  # fmt: skip
+        widget(app.text_input, "Capacity").set_value(typed)
+        check(app.run())
+        assert headline(app).startswith(told)
+        assert len(table(app)) == stages
+    assert next(iter(fitting.results().values())) is outcome
+    # Between state and the least of all orders: no order meets it, which is a proof and no error.
+    widget(app.text_input, "Capacity").set_value("490MiB")
+    check(app.run())
+    assert headline(app).startswith(
+        "Does not fit in 490 MiB, proved: 474.71 MiB state + at least 27 MiB arena"
+    )
+    assert chips_of(app)[0] == "does not fit"
+    assert not app.error
+
+
+def test_which_stages_may_be_used_is_in_the_address():
+    app = fit_page(doc="example:teaching_order")
+    assert table(app)["stage"].tolist() == [
+        "as captured", "in place, zero-copy concat", "another order of the ops",
+    ]  # fmt: skip
+    widget(app.checkbox, "In place, zero-copy concat").set_value(False)
+    check(app.run())
+    assert address(app)["stages"] == "reorder,gradients"
+    ended(app)
+    check(app.run())
+    assert table(app)["stage"].tolist() == ["as captured", "another order of the ops"]
+    assert table(app)["arena"].tolist() == [26_624, 16_384]
+    for label in ("Another order of the ops", "Gradients freed early"):
+        widget(app.checkbox, label).set_value(False)
+        check(app.run())
+    assert address(app)["stages"] == "none"
+    ended(app)
+    assert table(check(app.run()))["arena"].tolist() == [26_624]
+    assert fit_page(doc="example:teaching_order", stages="reorder,<b>").warning[0].value.replace(
+        "\\", ""
+    ) == ("stages: found '<b>', expected some of in_place, reorder, gradients.")
+
+
+def test_the_command_asks_for_the_same(memplan, tmp_path, monkeypatch):
+    app = fit_page(doc="example:teaching_order", capacity="20KiB", stages="reorder")
+    command = app.code[-1].value
+    assert command == (
+        "memplan fit teaching_order.json --capacity 20KiB --only reorder -o order.json --save-plan plan.json"
+    )
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(command)[1:]
+    words[1] = str(EXAMPLES / words[1])
+    code, out, _ = memplan(*words)
+    assert code == 0
+    assert "verdict        fits" in out
+    order = json.loads((tmp_path / "order.json").read_text())["steps"]
+    assert sorted(order, key=order.__getitem__) == list("afgbcdeh")
+
+
+def test_the_capacity_of_a_device():
+    app = fit_page(doc="example:teaching_order")
+    widget(app.selectbox, "Or that of").set_value("rtx4090")
+    check(app.run())
+    assert headline(app).startswith("Fits in 23.64 GiB: as captured")
+    left = PRESETS["rtx4090"].usable_bytes - 1024
+    assert any(f"({left:,} B) are left for the arena" in told for told in said(app.caption))
+    again = fit_page(**address(app))
+    assert widget(again.selectbox, "Or that of").value == "rtx4090"
+    widget(again.selectbox, "Or that of").set_value(fit_choices.NO_DEVICE)
+    check(again.run())
+    assert "capacity" not in address(again)
+
+
+def test_a_capacity_that_is_none_is_said_beside_its_field():
+    app = fit_page(doc="example:teaching_order")
+    widget(app.text_input, "Capacity").set_value("24 apples")
+    check(app.run())
+    assert "24 apples" in said(app.error)[0]
+    assert widget(app.text_input, "Capacity").value == "24 apples"
+    assert headline(app).startswith("Needs 17 KiB")
+
+
+def test_a_list_of_buffers_says_what_to_do_instead():
+    app = upload(open_app("import"), "list.csv", CSV)
+    app = open_app("fit", doc=address(app)["doc"])
+    told = said(app.info)[0]
+    assert "has no ops that could be rewritten: it is a list of buffers" in told
+    assert "memplan capture" in told
+    assert not app.dataframe
+    assert not searches.scheduler().jobs
+
+
+def test_what_the_graph_was_opened_with_is_set_aside_and_said():
+    app = fit_page(doc="example:gpt2", in_place="1", streams="2", alignment="1")
+    assert "Not taken from the options of the graph: Streams, In-place elementwise ops." in said(app.caption)
+    assert table(app)["arena"].tolist()[0] == 53_477_376
+    command = next(each.value for each in app.code if each.value.startswith("memplan"))
+    assert command == "memplan fit gpt2.json --alignment 1 -o order.json --save-plan plan.json"
+
+
+def test_a_fit_goes_on_after_a_reload_and_cancel_keeps_what_is_there(monkeypatch):
+    hold = []
+    monkeypatch.setattr(uploads, "visitor", lambda: "somebody")
+    monkeypatch.setattr(FitJob, "run", lambda job: (job._enter(State.RUNNING), hold.append(job)))
+    app = open_app("fit", doc="example:teaching_order")
+    (job,) = hold
+    assert widget(app.button, "Cancel")
+    # The page is loaded again: its session is gone, the visitor is the same.
+    monkeypatch.setattr(searches, "session_is_alive", lambda session: False)
+    again = open_app("fit", doc="example:teaching_order")
+    assert again.session_state["fit_job"] is job
+    assert len(hold) == 1
+    stages = fit_graph(load(EXAMPLES / "teaching_order.json")).stages
+    job.stages, job.part = stages[:2], "reorder"
+    check(again.run())
+    assert headline(again).startswith("Needs 27 KiB: as captured")
+    widget(again.button, "Cancel").click()
+    check(again.run())
+    until(lambda: not job.state.is_active)
+    check(again.run())
+    assert len(table(again)) == 2
+    assert "Cancelled: these are the stages that were there." in said(again.caption)
+    widget(again.button, "Fit again").click()
+    check(again.run())
+    assert len(hold) == 2
+
+
+def test_while_more_stages_may_come_nothing_is_called_undecided(monkeypatch):
+    monkeypatch.setattr(FitJob, "run", lambda job: job._enter(State.RUNNING))
+    app = open_app("fit", doc="example:teaching_order", capacity="20KiB")
+    job = app.session_state["fit_job"]
+    job.stages = fit_graph(load(EXAMPLES / "teaching_order.json")).stages[:1]
+    check(app.run())
+    assert headline(app) == "Does not fit in 20 KiB yet: so far as captured, 1 KiB state + 26 KiB arena"
+    assert not {"undecided", "does not fit"} & set(chips_of(app))
+
+
+def test_a_fault_of_the_process_is_told(monkeypatch):
+    def fails(job):
+        job._enter(State.FAILED)
+        job.fault = "the process of the fit has ended (exit code -9)"
+
+    monkeypatch.setattr(FitJob, "run", fails)
+    app = open_app("fit", doc="example:teaching_order")
+    assert said(app.error) == ["the process of the fit has ended (exit code -9)"]
+
+
+def test_a_training_step_frees_its_gradients_with_the_code_for_it():
+    graph = load(EXAMPLES / "gpt2_training_step.json")
+    fitted = fit_graph(graph, only=("gradients",))
+    (change,) = stage_changes(fitted, graph)
+    assert change.change.title == "Run the optimizer in the backward pass"
+    assert change.saved_bytes == fitted.stages[0].plan.arena_bytes - fitted.stages[1].plan.arena_bytes
+    assert change.change.code[0].ops[0].instead.startswith("parameter.register_post_accumulate_grad_hook")
+
+
+def test_the_waterfall_has_what_the_stages_say():
+    fitted = fit_graph(load(EXAMPLES / "teaching_order.json"), 20 * 1024 + 1024)
+    shown = stage_waterfall.data(fitted)
+    assert shown.room == 20 * 1024
+    assert [(bar.label, bar.arena, bar.saved, bar.bound, bar.is_best) for bar in shown.bars] == [
+        ("as captured", 26_624, 0, 26_624, False),
+        ("in place", 26_624, 0, 26_624, False),
+        ("order", 16_384, 10_240, 16_384, True),
+    ]
+    drawn = stage_waterfall.figure(shown)
+    assert list(drawn.data[0].y) == [26_624, 26_624, 16_384]
+    assert [trace.name for trace in drawn.data[1:]] == ["lower bound, proved", "left for the arena: 20 KiB"]
+    lines = profiles_overlaid.before_and_after(fitted.stages[0].plan, fitted.best.plan)
+    assert [live // 1024 for live in lines.base] == [8, 14, 22, 17, 21, 26, 20, 15]
+    assert [live // 1024 for live in lines.head] == [8, 14, 16, 16, 16, 11, 15, 15]
+    assert fit_headline(fitted)[0] == "Fits in 21 KiB:"
