@@ -136,8 +136,8 @@ ROOMS: dict[str, str] = {
         "errors units system accelerators scope graph problem plan verify analysis calibration strategies "
         "planner diffing recordings allocator symbolic replay rewrites.reuse feasibility what_if "
         "what_if.suggestions formats formats.memplan_json torch_capture files preparation advice "
-        "fx_estimator runtime runtime.observer runtime.calibrate runtime.recorder runtime.trial plotting reporters "
-        "reporters.allocator reporters.html cli"
+        "fx_estimator runtime runtime.observer runtime.calibrate runtime.recorder runtime.trial plotting "
+        "reporters reporters.allocator reporters.html cli"
     ),
     "memplan_dashboard": "",
     "memplan_dashboard.background": (

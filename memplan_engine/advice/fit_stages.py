@@ -156,10 +156,13 @@ def stages_for(graph: Graph, only: Sequence[str] = LOWERING) -> tuple[StageName,
 
 def summed_up(graph: Graph, capacity: int | None, only: Sequence[str], stages: Sequence[Stage]) -> Fitted:
     """What `stages` of `graph`, one at least, say of `capacity`: those up to the first that fits."""
-    state = state_bytes_of(graph)
+    state, reached = state_bytes_of(graph), list(StageName)
     fitting = [capacity is not None and stage.plan.arena_bytes + state <= capacity for stage in stages]
-    stages = stages[: fitting.index(True) + 1] if True in fitting else stages
-    skipped = ((name, why) for name in StageName if (why := _left_out(name, graph, only)))
+    if True in fitting:
+        # What comes after the stage that fits is not needed.
+        stages = stages[: fitting.index(True) + 1]
+        reached = reached[: reached.index(stages[-1].name)]
+    skipped = ((name, why) for name in reached if (why := _left_out(name, graph, only)))
     verdict, proof = _judge(capacity, state, stages, stages_for(graph, only)[-1])
     return Fitted(capacity, state, tuple(stages), tuple(skipped), verdict, proof)
 

@@ -10,6 +10,7 @@ import pytest
 
 from memplan_engine import load, make_plan
 from memplan_engine.advice.advise import advise
+from memplan_engine.advice.commands import command_of
 from memplan_engine.advice.situation import Situation
 from memplan_engine.advice.values import Candidate, OpChange
 from memplan_engine.graph import Graph, Op
@@ -18,6 +19,7 @@ from memplan_engine.preparation import Preparation, prepare
 from memplan_engine.problem import make_problem
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.what_if.edits import Drop, Pin, Shorten
+from tests import ROOT
 from tests.support.graphs import make_graph
 
 EXAMPLES = Path("example_graphs")
@@ -191,3 +193,26 @@ def test_when_the_time_is_up_nobody_is_asked_any_more() -> None:
     assert not advice.complete
     assert 0 < len(asked) <= 11
     assert advice.why_none == "The time was up before anything that saves was found."
+
+
+def test_another_order_is_proposed_alone_and_planned_together_with_writes_in_place() -> None:
+    """GPT-2: 12 MiB by either alone, 24 MiB by both; the ops that move are named in the title."""
+    advice = advise(load(ROOT / "example_graphs" / "gpt2.json"))
+    first, *others = (each for each in advice.suggestions if each.same_bits)
+    assert (first.title, set(first.kinds)) == ("In place, and another order", {"in_place", "reorder"})
+    assert first.arena_bytes == 28_311_552
+    assert {each.title: each.saved_bytes for each in others} == {
+        "Write 98 results in place": 12_582_912,
+        "Reorder 16 ops": 12_582_912,
+    }
+    assert "--reorder" in command_of(first, "gpt2.json")
+
+
+def test_where_no_op_moves_no_order_is_proposed() -> None:
+    assert not any("reorder" in each.kinds for each in advise(layers(3)).suggestions)
+    graph = load(ROOT / "example_graphs" / "teaching_order.json")
+    assert any("reorder" in each.kinds for each in advise(graph).suggestions)
+    for how in (Preparation(reorder=True), Preparation(streams=2)):
+        advice = advise(graph, how)
+        assert not any("reorder" in each.kinds for each in advice.suggestions)
+        assert not any("reorder" in each.kinds for each in advice.rejected)

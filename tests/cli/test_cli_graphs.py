@@ -8,6 +8,7 @@ import pytest
 
 from memplan_engine import Op
 from memplan_engine.files import write
+from tests import ROOT
 from tests.analysis.test_layout import NET
 from tests.support.graphs import make_graph
 from tests.test_schedule import DIAMOND
@@ -193,3 +194,15 @@ def test_sizes_that_depend_on_the_data_are_left_out_and_said(memplan, tmp_path):
     told = json.loads(memplan("plan", "g.json", "--json", "--symbol", "u0=100")[1])
     assert (told["arena_bytes"], told["unknown_sizes"]) == (64 * 13 + 16, [])
     assert json.loads(memplan("plan", "g.json", "--json")[1])["unknown_sizes"] == ["a"]
+
+
+def test_the_best_order_is_a_planning_option(memplan):
+    example = ROOT / "example_graphs" / "teaching_order.json"
+    planned = [
+        json.loads(memplan("plan", example, "--json", *options)[1])["arena_bytes"]
+        for options in ([], ["--reorder"], ["--reorder", "--in-place"])
+    ]
+    assert planned == [26_624, 16_384, 16_384]
+    code, _, told = memplan("plan", example, "--reorder", "--streams", "2")
+    assert code == 2
+    assert "found 2 streams, expected neither: the order of the ops is looked for" in told

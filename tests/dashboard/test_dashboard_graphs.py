@@ -64,6 +64,7 @@ def test_streams_are_planned_and_kept_in_the_address():
         ("Round sizes up", "round", "1", "256 B"),
         ("Plan graph inputs", "inputs", "1", "160 B"),
         ("Keep unused values alive", "unread", "held", "160 B"),
+        ("Best order of the ops", "reorder", "1", "150 B"),
     ],
 )
 def test_each_option_is_a_switch_and_a_parameter(label, parameter, value, arena):

@@ -67,7 +67,8 @@ def test_what_the_address_says_is_kept_as_far_as_it_can_run():
     app = order_page(order="0,1,7,2")
     assert said(app.warning) == ["order: found '7', expected an op that is ready then."]
     assert chips_of(app)[1] == "live now 14 KiB"
-    assert said(order_page(order="0,0").warning) and said(order_page(order="<b>").warning)
+    assert said(order_page(order="0,0").warning)
+    assert said(order_page(order="<b>").warning)
 
 
 def test_greedy_is_predicted_op_by_op_and_both_answers_go_on():
