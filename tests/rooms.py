@@ -121,8 +121,9 @@ ROOMS: dict[str, str] = {
     "plotting": ("kernels.plotting errors units system graph problem profile plan analysis"),
     "reporters": (
         "errors units scope graph callers problem profile lifetimes bounds plan verify analysis calibration "
-        "strategies strategies.constructive diffing recordings symbolic replay rewrites.reuse feasibility "
-        "what_if what_if.suggestions formats.memplan_json preparation advice fx_estimator plotting"
+        "strategies strategies.constructive diffing recordings symbolic replay rewrites rewrites.reuse "
+        "feasibility what_if what_if.suggestions formats.memplan_json preparation advice fx_estimator "
+        "plotting"
     ),
     "reporters.allocator": "units allocator recordings reporters",
     "reporters.html": ("errors units system problem profile plan verify analysis plotting reporters"),

@@ -15,7 +15,8 @@ from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.preparation import Preparation, prepare
 from memplan_engine.profile import load_of
-from memplan_engine.rewrites.early_updates import free_gradients, gradients
+from memplan_engine.rewrites.early_updates import free_gradients, gradient_storages, gradients
+from memplan_engine.rewrites.held_gradients import HeldBy, HeldGradients, held_gradients
 from memplan_engine.rewrites.order.check_reorder import check_reorder
 from memplan_engine.rewrites.order.reorder import Reordered, reorder
 from memplan_engine.rewrites.reuse.kinds import is_concat
@@ -89,6 +90,8 @@ class Fitted:
     verdict: Verdict | None
     proof: str = ""
     """What proves that it does not fit, in words."""
+    gradients: tuple[HeldGradients, ...] = ()
+    """The gradients of a training step, by what keeps them from being freed one by one."""
 
     @property
     def best(self) -> Stage:
@@ -146,7 +149,7 @@ def fit_graph(
         if capacity is not None and stages[-1].plan.arena_bytes + state <= capacity:
             break
     verdict, proof = _judge(capacity, state, stages)
-    return Fitted(capacity, state, tuple(stages), tuple(skipped), verdict, proof)
+    return Fitted(capacity, state, tuple(stages), tuple(skipped), verdict, proof, held_gradients(graph))
 
 
 def _check(graph: Graph, capacity: int | None, only: Sequence[str], how: Preparation) -> None:
@@ -164,8 +167,18 @@ def _left_out(name: StageName, graph: Graph, only: Sequence[str]) -> str:
     if name in LOWERING and name not in only:
         return "not asked for"
     if name is StageName.GRADIENTS and not gradients(graph):
-        return "the graph returns no gradient that an optimizer in it reads"
+        return _why_no_gradients(graph)
     return ""
+
+
+def _why_no_gradients(graph: Graph) -> str:
+    known = gradient_storages(graph)
+    if not known:
+        return "no training step: no op of an optimizer reads what a backward pass makes"
+    home = {tensor.name: tensor.storage for tensor in graph.tensors}
+    if known.keys() & {home[name] for name in graph.outputs}:
+        return str(HeldBy.RETURNED)
+    return "each goes with its last reader already"
 
 
 def _stage(used: Sequence[StageName], graph: Graph, how: Preparation, limits: SolveLimits | None) -> Stage:
