@@ -193,7 +193,7 @@ from .formats.memplan_json.run_files import (
     load_runs as load_runs,
 )
 from .formats.memplan_json.run_files import write_run as write_run
-from .formats.memplan_json.schedule_format import load_schedule as load_schedule
+from .formats.order_files import load_schedule as load_schedule
 from .graph import (
     Graph as Graph,
 )

@@ -76,14 +76,14 @@ ROOMS: dict[str, str] = {
     "what_if.suggestions": (
         "problem profile bounds plan strategies strategies.constructive feasibility what_if"
     ),
-    "formats": "errors graph problem plan recordings symbolic",
+    "formats": "errors graph schedule problem plan recordings symbolic",
     "formats.allocator_files": ("errors scope graph callers problem recordings formats"),
     "formats.csv_tables": "errors system graph problem plan planner formats",
     "formats.memplan_json": (
         "errors system scope graph callers schedule problem bounds plan calibration recordings symbolic "
         "what_if formats"
     ),
-    "formats.onnx_model": "errors graph formats",
+    "formats.onnx_model": "errors system graph formats",
     "torch_capture": "errors units system scope graph formats",
     "torch_capture.training": "errors graph analysis torch_capture",
     "files": "errors system graph problem plan recordings formats",
@@ -92,7 +92,7 @@ ROOMS: dict[str, str] = {
         "formats formats.memplan_json"
     ),
     "advice": (
-        "errors units graph problem profile lifetimes plan analysis strategies planner rewrites "
+        "errors units graph schedule problem profile lifetimes plan analysis strategies planner rewrites "
         "rewrites.order rewrites.reuse feasibility what_if formats preparation"
     ),
     "fx_estimator": ("errors scope lifetimes formats.memplan_json torch_capture torch_capture.training"),

@@ -20,6 +20,7 @@ from memplan_engine.rewrites.held_gradients import HeldBy, HeldGradients, held_g
 from memplan_engine.rewrites.order.check_reorder import check_reorder
 from memplan_engine.rewrites.order.reorder import Reordered, reorder
 from memplan_engine.rewrites.reuse.kinds import is_concat
+from memplan_engine.schedule import Schedule, in_order_of
 from memplan_engine.strategies.base import SolveLimits
 
 STAGE_SECONDS = 10.0
@@ -90,6 +91,8 @@ class Fitted:
     verdict: Verdict | None
     proof: str = ""
     """What proves that it does not fit, in words."""
+    complete: bool = True
+    """Whether no stage was left out because somebody cancelled."""
     gradients: tuple[HeldGradients, ...] = ()
     """The gradients of a training step, by what keeps them from being freed one by one."""
 
@@ -120,36 +123,45 @@ def fit_graph(
     *,
     how: Preparation | None = None,
     limits: SolveLimits | None = None,
+    schedule: Schedule | None = None,
     tell: Tell = lambda part: None,
 ) -> Fitted:
     """Plan `graph`, and rewrite it in stages, cheapest first, until its arena fits into `capacity` bytes
     beside its state; without a capacity all of them.
 
-    `only` names the stages that may be used, of LOWERING; `limits` hold for each search of a stage. Every
-    rewrite goes through its checker.
+    `only` names the stages that may be used, of LOWERING; `limits` hold for each search of a stage, and who
+    cancels them gets the stages so far. `schedule` fixes the order stage to an order of one op a step, which
+    is then not searched. Every rewrite goes through its checker.
 
     Raises
     ------
-    InputError: an unknown stage, options that have a schedule of their own, a capacity below 0.
+    InputError: an unknown stage, options that have a schedule of their own, a capacity below 0; a `schedule`
+        without an order stage, or one in which an op would read or write something else than before.
     """
     how = how or Preparation()
     _check(graph, capacity, only, how)
+    ordered = None if schedule is None else _fixed_order(graph, schedule, only)
     state = state_bytes_of(graph)
     stages: list[Stage] = []
     used: list[StageName] = []
     skipped: list[tuple[StageName, str]] = []
+    complete = True
     for name in StageName:
+        if stages and limits is not None and limits.stopped:
+            complete = False
+            break
         why = _left_out(name, graph, only)
         if why:
             skipped.append((name, why))
             continue
         tell(name.replace("_", " "))
         used.append(name)
-        stages.append(_stage(used, graph, how, limits))
+        stages.append(_stage(used, graph, how, limits, ordered))
         if capacity is not None and stages[-1].plan.arena_bytes + state <= capacity:
             break
     verdict, proof = _judge(capacity, state, stages)
-    return Fitted(capacity, state, tuple(stages), tuple(skipped), verdict, proof, held_gradients(graph))
+    held = held_gradients(graph)
+    return Fitted(capacity, state, tuple(stages), tuple(skipped), verdict, proof, complete, held)
 
 
 def _check(graph: Graph, capacity: int | None, only: Sequence[str], how: Preparation) -> None:
@@ -181,13 +193,32 @@ def _why_no_gradients(graph: Graph) -> str:
     return "each goes with its last reader already"
 
 
-def _stage(used: Sequence[StageName], graph: Graph, how: Preparation, limits: SolveLimits | None) -> Stage:
-    """The graph after the stages `used`, the last of which is new."""
+def _fixed_order(graph: Graph, schedule: Schedule, only: Sequence[str]) -> Graph:
+    """`graph` in the order of `schedule`. Raises InputError for one that it cannot run in."""
+    if StageName.REORDER not in only:
+        raise InputError("--schedule", "", "no reorder in --only", "the stage whose order it fixes")
+    ordered = in_order_of(graph, schedule, "schedule")
+    if breaches := check_reorder(graph, ordered):
+        raise InputError(graph.name, "the order", str(breaches[0]), "one that keeps what each op reads")
+    return ordered
+
+
+def _stage(
+    used: Sequence[StageName],
+    graph: Graph,
+    how: Preparation,
+    limits: SolveLimits | None,
+    ordered: Graph | None,
+) -> Stage:
+    """The graph after the stages `used`, the last of which is new; in the order of `ordered`, where that is
+    fixed."""
     if StageName.GRADIENTS in used:
         graph = free_gradients(graph)
     in_place = StageName.IN_PLACE in used
     order = None
-    if StageName.REORDER in used:
+    if StageName.REORDER in used and ordered is not None:
+        graph = replace(graph, ops=ordered.ops)
+    elif StageName.REORDER in used:
         order = reorder(graph, _again(limits), in_place=in_place)
         if breaches := check_reorder(graph, order.graph, order.certificate):
             raise MemplanError(f"{graph.name}: the order was refused by its checker: {breaches[0]}")

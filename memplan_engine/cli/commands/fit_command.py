@@ -12,6 +12,7 @@ from memplan_engine.advice.fit_stages import LOWERING, fit_graph
 from memplan_engine.cli.app import app
 from memplan_engine.cli.commands.capacity_option import EXIT_CODES
 from memplan_engine.cli.commands.capture_command import ACCUMULATE, CLIP, FOREACH, OPTIMIZER, step_options
+from memplan_engine.cli.model_argument import is_factory
 from memplan_engine.cli.options import (
     AS_JSON,
     SECONDS,
@@ -22,10 +23,10 @@ from memplan_engine.cli.options import (
     with_preparation,
 )
 from memplan_engine.cli.output import check_targets, show, tell
-from memplan_engine.cli.progress import stages
+from memplan_engine.cli.progress import solve_in_sight, stages
 from memplan_engine.errors import InputError
-from memplan_engine.files import write
-from memplan_engine.formats.memplan_json.schedule_format import write_order
+from memplan_engine.files import recognise, write
+from memplan_engine.formats.order_files import SUFFIXES, load_schedule, write_order
 from memplan_engine.graph import Graph
 from memplan_engine.preparation import Preparation
 from memplan_engine.reporters.advice_tables import fit_stages_summary, fit_stages_tables
@@ -60,10 +61,16 @@ def fit(
     seconds: SECONDS = None,
     seed: SEED = 0,
     threads: THREADS = 0,
+    schedule: Annotated[
+        Path | None, typer.Option(help="Fix the order stage to this order (.json or .csv).")
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", help="Write the order of the ops, for `memplan run --schedule` (.json)."
+            "-o",
+            "--output",
+            help="Write the order of the ops: .json or .csv for `memplan run --schedule`, .onnx for an ONNX "
+            "model with its nodes sorted.",
         ),
     ] = None,
     save_plan: Annotated[Path | None, typer.Option(help="Write the best plan (.json or .csv).")] = None,
@@ -75,37 +82,51 @@ def fit(
     """
     limit = None if capacity is None else parse_bytes(capacity, "--capacity")
     chosen = [name.strip() for name in only.split(",") if name.strip()]
-    check_targets((".json",), None, output)
+    source = Path(model) if Path(model).is_file() else None
+    check_targets(SUFFIXES, source, output)
+    _check_onnx(output, source)
     check_targets((".json", ".csv"), None, save_plan)
     step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
     limits = make_limits("auto", seconds, seed, threads)
     with stages() as begin:
         graph, how = _graph(model, how, step, begin)
-        fitted = fit_graph(graph, limit, chosen, how=how, limits=limits, tell=begin)
+        fixed = None if schedule is None else load_schedule(schedule, graph)
+        fitted, _ = solve_in_sight(
+            lambda: fit_graph(graph, limit, chosen, how=how, limits=limits, schedule=fixed, tell=begin),
+            limits,
+            quiet=True,
+        )
     if output:
-        write_order(fitted.best.graph, output)
+        write_order(fitted.best.graph, output, source)
     if save_plan:
         write(fitted.best.plan, save_plan)
     show(as_json, lambda: fit_stages_summary(fitted), lambda: fit_stages_tables(fitted))
-    if output and (":" in model or model.endswith(".pt2")):
+    if output and output.suffix != ".onnx" and (source is None or source.suffix == ".pt2"):
         also = f" --plan {save_plan}" if save_plan else ""
         tell(f"next: memplan run {model} --schedule {output}{also}")
     if fitted.verdict is not None:
         raise typer.Exit(EXIT_CODES[fitted.verdict])
 
 
+def _check_onnx(output: Path | None, source: Path | None) -> None:
+    """Raise InputError, before long work, for nodes to be sorted of what is no ONNX model."""
+    if output is None or output.suffix.lower() != ".onnx":
+        return
+    if source is None or recognise(source).name != "onnx":
+        expected = ".json or .csv: only an ONNX model has nodes to sort"
+        raise InputError(str(output), "", "the suffix '.onnx'", expected)
+
+
 def _graph(
     model: str, how: Preparation, step: dict[str, Any] | None, begin: Callable[[str], None]
 ) -> tuple[Graph, Preparation]:
     """The graph of a file, or of what a factory builds."""
-    if ":" in model and not Path(model).is_file():
+    if is_factory(model, step):
         from memplan_engine.torch_capture import torch_factory
 
         if step is not None:
             return torch_factory.capture_training_factory(model, tell=begin, gradients="held", **step), how
         return torch_factory.capture_factory(model, tell=begin), how
-    if step is not None:
-        raise InputError("--training", "", "a file", "a factory: its model can be trained")
     path = Path(model)
     begin("reading the file")
     loaded, how = open_file(path, how)

@@ -18,6 +18,7 @@ from memplan_engine.cli.commands.capture_command import (
     OPTIMIZER,
     step_options,
 )
+from memplan_engine.cli.model_argument import is_factory
 from memplan_engine.cli.options import ALL_ROWS, AS_JSON, SECONDS, SEED, THREADS, make_limits
 from memplan_engine.cli.output import check_targets, show
 from memplan_engine.cli.progress import solve_in_sight, stages
@@ -49,7 +50,7 @@ REORDER = Annotated[
 ]
 SCHEDULE = Annotated[
     Path | None,
-    typer.Option(help="Run the ops in the order of this schedule (.json).", show_default=False),
+    typer.Option(help="Run the ops in the order of this schedule (.json or .csv).", show_default=False),
 ]
 TRAINING = Annotated[Literal["step"] | None, typer.Option(help="A whole training step, optimizer included.")]
 
@@ -140,15 +141,10 @@ def _open(
     from memplan_engine.runtime.loading import run_target, run_target_of_file, run_target_of_step
     from memplan_engine.torch_capture.torch_factory import build_factory
 
-    if ":" not in model and (model.endswith(".pt2") or Path(model).is_file()):
+    if not is_factory(model, step):
         if functional:
             raise InputError("--functional", "", "a file", "a factory: what is exported stays as it is")
-        if step is not None:
-            raise InputError("--training", "", "a file", "a factory: its model can be trained")
         path = Path(model)
-        if path.suffix == ".py":
-            expected = f"{model}:factory, the function in it that makes the model and its inputs"
-            raise InputError(path.name, "", "a Python file without the name of a factory", expected)
         importer = recognise(path)
         if importer.name != "pt2":
             expected = "a factory or a .pt2 file: nothing else can run"
@@ -182,7 +178,7 @@ def _in_order(
     if not best and file is None:
         return subject, None
     from memplan_engine.formats.memplan_json.run_format import OrderEntry
-    from memplan_engine.formats.memplan_json.schedule_format import load_schedule
+    from memplan_engine.formats.order_files import load_schedule
     from memplan_engine.rewrites.order.order_problem import peak_in_order
     from memplan_engine.rewrites.order.reorder import reorder
     from memplan_engine.runtime.reordered_program import reordered_program
