@@ -374,6 +374,8 @@ from .runtime.program import (
 )
 from .runtime.recorder.fake_run import observe_fake as observe_fake
 from .runtime.reordered_program import reordered_program as reordered_program
+from .runtime.slab.fitted_program import fitted_program as fitted_program
+from .runtime.slab.fitted_program import ordered_program as ordered_program
 from .runtime.slab.insert_slab import (
     insert_slab as insert_slab,
 )

@@ -137,7 +137,7 @@ ROOMS: dict[str, str] = {
         "strategies planner diffing recordings allocator symbolic replay rewrites.order rewrites.reuse "
         "feasibility schedule what_if what_if.suggestions formats formats.memplan_json torch_capture "
         "files preparation advice fx_estimator runtime runtime.observer runtime.calibrate runtime.recorder "
-        "runtime.trial plotting reporters reporters.allocator reporters.html cli"
+        "runtime.slab runtime.trial plotting reporters reporters.allocator reporters.html cli"
     ),
     "memplan_dashboard": "",
     "memplan_dashboard.background": (

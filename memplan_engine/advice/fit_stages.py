@@ -59,6 +59,14 @@ class Stage:
         return load_of(self.plan.problem).peak
 
     @property
+    def rewritten(self) -> Graph:
+        """The graph that is planned: `graph` with what is written in place and concatenated without copies.
+        `fitted_program` makes a program of it."""
+        origin = self.plan.problem.origin
+        assert origin is not None
+        return origin.graph
+
+    @property
     def is_of_all_orders(self) -> bool:
         """Whether the bound holds for every order of the ops and every choice of writes in place, and not for
         this one alone. Concatenations without copies need less than that bound knows of."""

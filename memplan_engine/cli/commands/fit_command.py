@@ -32,28 +32,45 @@ from memplan_engine.preparation import Preparation
 from memplan_engine.reporters.advice_tables import fit_stages_summary, fit_stages_tables
 from memplan_engine.units import parse_bytes
 
+MODEL = Annotated[
+    str,
+    typer.Argument(
+        help="package.module:factory, file.py:factory, .pt2, ONNX, memplan JSON or an observation",
+        show_default=False,
+    ),
+]
+BYTES = Annotated[
+    str | None,
+    typer.Option(
+        "--capacity", help="Bytes for weights, optimizer state, inputs and arena together, as 24GiB."
+    ),
+]
+ALL_STAGES = ",".join(LOWERING)
+ONLY = Annotated[str, typer.Option(help="The stages that may be used, comma-separated.")]
+TRAINING = Annotated[Literal["step"] | None, typer.Option(help="Of a factory: a whole training step.")]
+SCHEDULE = Annotated[Path | None, typer.Option(help="Fix the order stage to this order (.json or .csv).")]
+ORDER = Annotated[
+    Path | None,
+    typer.Option(
+        "-o",
+        "--output",
+        help="Write the order of the ops: .json or .csv for `memplan run --schedule`, .onnx for an ONNX "
+        "model with its nodes sorted.",
+    ),
+]
+SAVE_PLAN = Annotated[
+    Path | None, typer.Option(help="Write the best plan (.json or .csv); `memplan run --plan` runs it.")
+]
+
 
 @app.command(name="fit")
 @with_preparation(without=("streams", "schedule", "in_place", "concat", "early_updates"))
 def fit(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="package.module:factory, file.py:factory, .pt2, ONNX, memplan JSON or an observation",
-            show_default=False,
-        ),
-    ],
+    model: MODEL,
     how: Preparation,
-    capacity: Annotated[
-        str | None,
-        typer.Option(help="Bytes for weights, optimizer state, inputs and arena together, as 24GiB."),
-    ] = None,
-    only: Annotated[str, typer.Option(help="The stages that may be used, comma-separated.")] = ",".join(
-        LOWERING
-    ),
-    training: Annotated[
-        Literal["step"] | None, typer.Option(help="Of a factory: a whole training step.")
-    ] = None,
+    capacity: BYTES = None,
+    only: ONLY = ALL_STAGES,
+    training: TRAINING = None,
     optimizer: OPTIMIZER = None,
     foreach: FOREACH = None,
     accumulate: ACCUMULATE = None,
@@ -61,19 +78,9 @@ def fit(
     seconds: SECONDS = None,
     seed: SEED = 0,
     threads: THREADS = 0,
-    schedule: Annotated[
-        Path | None, typer.Option(help="Fix the order stage to this order (.json or .csv).")
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="Write the order of the ops: .json or .csv for `memplan run --schedule`, .onnx for an ONNX "
-            "model with its nodes sorted.",
-        ),
-    ] = None,
-    save_plan: Annotated[Path | None, typer.Option(help="Write the best plan (.json or .csv).")] = None,
+    schedule: SCHEDULE = None,
+    output: ORDER = None,
+    save_plan: SAVE_PLAN = None,
     as_json: AS_JSON = False,
 ) -> None:
     """Fit a model into a capacity: writes in place, order and gradients, cheapest first, until it fits.
@@ -101,11 +108,24 @@ def fit(
     if save_plan:
         write(fitted.best.plan, save_plan)
     show(as_json, lambda: fit_stages_summary(fitted), lambda: fit_stages_tables(fitted))
-    if output and output.suffix != ".onnx" and (source is None or source.suffix == ".pt2"):
-        also = f" --plan {save_plan}" if save_plan else ""
-        tell(f"next: memplan run {model} --schedule {output}{also}")
+    if save_plan and save_plan.suffix == ".json" and (source is None or source.suffix == ".pt2"):
+        tell(f"next: memplan run {' '.join([model, *_said(step), '--plan', str(save_plan)])}")
     if fitted.verdict is not None:
         raise typer.Exit(EXIT_CODES[fitted.verdict])
+
+
+def _said(step: dict[str, Any] | None) -> list[str]:
+    """The options of a training step as they were given: who runs the plan has to give them, too."""
+    if step is None:
+        return []
+    words = ["--training", "step"]
+    for name, value in step.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        elif value is not None:
+            words += [f"--{flag}", str(value)]
+    return words
 
 
 def _check_onnx(output: Path | None, source: Path | None) -> None:

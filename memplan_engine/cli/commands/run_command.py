@@ -31,6 +31,7 @@ from memplan_engine.strategies.base import SolveLimits
 
 if TYPE_CHECKING:
     from memplan_engine.formats.memplan_json.run_format import OrderEntry
+    from memplan_engine.graph import Graph
     from memplan_engine.recordings.observation import Observation
     from memplan_engine.runtime.loading import RunTarget
     from memplan_engine.runtime.trial.run_in_plan import RunOutcome
@@ -105,6 +106,7 @@ def run_(
         loaded = None if plan is None else _read_plan(plan)
         subject = _open(model, functional, step, seed, tell)
         subject, order = _in_order(subject, reorder, schedule, limits, tell)
+        subject, order = _as_planned(subject, loaded, plan, order)
         tell("")
         graph = subject.program.graph
         chosen = loaded or solve_in_sight(lambda: make_plan(graph, name, limits=limits), limits)[0]
@@ -177,9 +179,7 @@ def _in_order(
         raise InputError("--schedule", "", "--reorder, too", "one of them")
     if not best and file is None:
         return subject, None
-    from memplan_engine.formats.memplan_json.run_format import OrderEntry
     from memplan_engine.formats.order_files import load_schedule
-    from memplan_engine.rewrites.order.order_problem import peak_in_order
     from memplan_engine.rewrites.order.reorder import reorder
     from memplan_engine.runtime.reordered_program import reordered_program
     from memplan_engine.schedule import in_order_of
@@ -188,18 +188,43 @@ def _in_order(
     graph = subject.program.graph
     if file is None:
         found = reorder(graph, SolveLimits(limits.seconds))
-        ordered, live, bound = found.graph, (found.live_before, found.live_after), found.bound_bytes
+        ordered, bound = found.graph, found.bound_bytes
     else:
         ordered, bound = in_order_of(graph, load_schedule(file, graph), file.name), None
-        live = peak_in_order(graph), peak_in_order(ordered)
-    entry = OrderEntry(
+    ordered_subject = replace(subject, program=reordered_program(subject.program, ordered))
+    return ordered_subject, _order_entry(graph, ordered, bound, file)
+
+
+def _order_entry(graph: Graph, ordered: Graph, bound: int | None, file: Path | None) -> OrderEntry:
+    from memplan_engine.formats.memplan_json.run_format import OrderEntry
+    from memplan_engine.rewrites.order.order_problem import peak_in_order
+
+    return OrderEntry(
         moved=sum(one.name != other.name for one, other in zip(graph.ops, ordered.ops, strict=True)),
-        live_before=live[0],
-        live_after=live[1],
+        live_before=peak_in_order(graph),
+        live_after=peak_in_order(ordered),
         bound_bytes=bound,
         file=file.name if file else "",
     )
-    return replace(subject, program=reordered_program(subject.program, ordered)), entry
+
+
+def _as_planned(
+    subject: RunTarget, plan: Plan | None, file: Path | None, order: OrderEntry | None
+) -> tuple[RunTarget, OrderEntry | None]:
+    """`subject` rewritten as the graph of the plan in `file` is: its writes in place, the gradients that it
+    frees and, unless an `order` was asked for, its order."""
+    from memplan_engine.runtime.slab.fitted_program import fitted_target
+
+    if plan is None or plan.problem.origin is None:
+        return subject, order
+    graph, own = plan.problem.origin.graph, subject.program.graph
+    moved = [op.name for op in own.ops] != [op.name for op in graph.ops]
+    if order is not None and moved:
+        return subject, order
+    planned = fitted_target(subject, graph)
+    if moved and planned is not subject:
+        order = _order_entry(own, replace(own, ops=planned.program.graph.ops), None, file)
+    return planned, order
 
 
 def _try(
