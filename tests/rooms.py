@@ -111,8 +111,8 @@ ROOMS: dict[str, str] = {
         "errors units system graph schedule lifetimes plan verify rewrites.reuse torch_capture runtime"
     ),
     "runtime.trial": (
-        "errors units scope graph problem plan analysis recordings formats.memplan_json "
-        "torch_capture torch_capture.training runtime runtime.observer runtime.slab"
+        "errors units system scope graph problem profile lifetimes plan analysis recordings "
+        "formats.memplan_json torch_capture torch_capture.training runtime runtime.observer runtime.slab"
     ),
     "runtime.static": (
         "errors units graph schedule problem lifetimes plan strategies planner "

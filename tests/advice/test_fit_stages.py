@@ -95,8 +95,8 @@ def test_a_search_that_has_used_its_time_leaves_the_next_one_all_of_its_own(monk
     assert not limits.stopped
     # Who cancels all of it cancels each.
     limits.cancel()
-    fit_graph(branches(), only=["reorder"], limits=limits)
-    assert searched[2:] == [True]
+    fitted = fit_graph(branches(), only=["reorder"], limits=limits)
+    assert (searched[2:], len(fitted.stages), fitted.complete) == ([], 1, False)
 
 
 STATE = WEIGHT + INPUT
@@ -234,7 +234,7 @@ def test_the_verb_refuses_in_one_line(memplan):
         ((str(EXAMPLES / "gpt2.json"), "--only", "nonsense"), "--only: found 'nonsense'"),
         ((str(EXAMPLES / "gpt2.json"), "--training", "step"), "--training: found a file"),
         (("nowhere.json",), "no such file"),
-        ((str(EXAMPLES / "gpt2.json"), "-o", "order.csv"), "order.csv"),
+        ((str(EXAMPLES / "gpt2.json"), "-o", "order.txt"), "order.txt"),
     ):
         code, _, err = memplan("fit", *arguments)
         assert (code, err.count("\n")) == (2, 1), err

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from rich.console import RenderableType
 
 from memplan_engine.advice.fit_stages import LOWERING, fit_graph
 from memplan_engine.cli.app import app
 from memplan_engine.cli.commands.capacity_option import EXIT_CODES
 from memplan_engine.cli.commands.capture_command import ACCUMULATE, CLIP, FOREACH, OPTIMIZER, step_options
+from memplan_engine.cli.commands.fit_patch import SourcePatch, patch_of, source_of_factory
 from memplan_engine.cli.model_argument import is_factory
 from memplan_engine.cli.options import (
     AS_JSON,
@@ -30,6 +32,8 @@ from memplan_engine.formats.order_files import SUFFIXES, load_schedule, write_or
 from memplan_engine.graph import Graph
 from memplan_engine.preparation import Preparation
 from memplan_engine.reporters.advice_tables import fit_stages_summary, fit_stages_tables
+from memplan_engine.reporters.rich_tables import label_table
+from memplan_engine.system import write_atomically
 from memplan_engine.units import parse_bytes
 
 MODEL = Annotated[
@@ -61,6 +65,12 @@ ORDER = Annotated[
 SAVE_PLAN = Annotated[
     Path | None, typer.Option(help="Write the best plan (.json or .csv); `memplan run --plan` runs it.")
 ]
+PATCH = Annotated[
+    Path | None,
+    typer.Option(
+        help="Of file.py:factory: write the changes of its source as a patch, once captured again (.patch)."
+    ),
+]
 
 
 @app.command(name="fit")
@@ -81,6 +91,7 @@ def fit(
     schedule: SCHEDULE = None,
     output: ORDER = None,
     save_plan: SAVE_PLAN = None,
+    patch: PATCH = None,
     as_json: AS_JSON = False,
 ) -> None:
     """Fit a model into a capacity: writes in place, order and gradients, cheapest first, until it fits.
@@ -93,6 +104,9 @@ def fit(
     check_targets(SUFFIXES, source, output)
     _check_onnx(output, source)
     check_targets((".json", ".csv"), None, save_plan)
+    check_targets((".patch", ".diff"), None, patch)
+    if patch:
+        source_of_factory(model)
     step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
     limits = make_limits("auto", seconds, seed, threads)
     with stages() as begin:
@@ -103,15 +117,26 @@ def fit(
             limits,
             quiet=True,
         )
+        change = patch_of(model, fitted, step, seed, begin) if patch else None
+    if patch and change and change.diff:
+        write_atomically(patch, change.diff.encode())
     if output:
         write_order(fitted.best.graph, output, source)
     if save_plan:
         write(fitted.best.plan, save_plan)
-    show(as_json, lambda: fit_stages_summary(fitted), lambda: fit_stages_tables(fitted))
+    show(
+        as_json,
+        lambda: fit_stages_summary(fitted) | ({"patch": change.summary()} if change else {}),
+        lambda: [*fit_stages_tables(fitted), *(_patch_table(change) if change else ())],
+    )
     if save_plan and save_plan.suffix == ".json" and (source is None or source.suffix == ".pt2"):
         tell(f"next: memplan run {' '.join([model, *_said(step), '--plan', str(save_plan)])}")
     if fitted.verdict is not None:
         raise typer.Exit(EXIT_CODES[fitted.verdict])
+
+
+def _patch_table(change: SourcePatch) -> list[RenderableType]:
+    return [label_table([("patch" * (not row), words) for row, words in enumerate(change.words())])]
 
 
 def _said(step: dict[str, Any] | None) -> list[str]:

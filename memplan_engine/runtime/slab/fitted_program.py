@@ -13,8 +13,8 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
-from memplan_engine.graph import PRODUCED, Graph
-from memplan_engine.rewrites.reuse.kinds import is_concat
+from memplan_engine.graph import Graph
+from memplan_engine.rewrites.reuse.writes_over import writes_over
 from memplan_engine.runtime.loading import RunTarget
 from memplan_engine.runtime.program import Program, graph_of_module
 from memplan_engine.runtime.reordered_program import reordered_program
@@ -101,26 +101,6 @@ def _written(program: Program, graph: Graph) -> Program:
         for op in derived.ops
     )
     return replace(program, module=module, graph=replace(derived, ops=ops))
-
-
-def writes_over(before: Graph, after: Graph) -> dict[str, str]:
-    """The ops that in `after` write over an input, by name, with that input: their result begins a storage in
-    `before` and lies in the very place of the input in `after`."""
-    old = {tensor.name: tensor.storage for tensor in before.tensors}
-    new = {tensor.name: tensor for tensor in after.tensors}
-    made = {storage.name for storage in before.storages if storage.role in PRODUCED}
-    over: dict[str, str] = {}
-    for op in before.ops:
-        if len(op.outputs) != 1 or op.mutates or is_concat(op.kind) or op.outputs[0] not in new:
-            continue
-        result = new[op.outputs[0]]
-        place = (result.storage, result.offset, result.nbytes)
-        for name in op.inputs:
-            apart = old[name] != old[result.name] and {old[name], old[result.name]} <= made
-            there = new[name]
-            if apart and result.nbytes and (there.storage, there.offset, there.nbytes) == place:
-                over[op.name] = name
-    return over
 
 
 class _Writer:
