@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,15 +99,7 @@ def test_a_graph_of_another_version_of_the_file_changes_nothing() -> None:
 def test_what_a_backward_pass_does_on_a_line_is_no_run_of_it() -> None:
     text = "def f(x):\n    return F.relu(x)\n"
     graph = graph_of(text, (2, "relu", "x", "y"))
-    backward = Graph(
-        **{
-            **{name: getattr(graph, name) for name in graph.__dataclass_fields__},
-            "ops": tuple(
-                Op(o.name, o.kind, o.inputs, o.outputs, source=o.source, phase=Phase.BACKWARD)
-                for o in graph.ops
-            ),
-        }
-    )
+    backward = replace(graph, ops=tuple(replace(op, phase=Phase.BACKWARD) for op in graph.ops))
     assert write_in_place(text, FILE, backward, {"y": "x"}).text == text
 
 
