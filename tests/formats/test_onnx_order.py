@@ -1,4 +1,4 @@
-"""ONNX models with their nodes sorted: the same results by ONNX's own evaluator, and nothing that is wrong."""
+"""ONNX models with their nodes sorted: the same results by ONNX's own evaluator; what is wrong is refused."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from onnx.reference import ReferenceEvaluator
 from memplan_engine import InputError, load, reorder
 from memplan_engine.formats.order_files import load_schedule, write_order
 from memplan_engine.schedule import in_order_of
+from tests.formats.onnx_models import value, weight
 
 
 def branches(names: bool = True, *, cond: bool = False) -> onnx.ModelProto:
-    """Three values of 64 floats that are each summed up, with a weight and a folded constant; all made first."""
+    """Three values of 64 floats that are each summed up, all made first; a weight and a folded constant."""
     node = helper.make_node
     nodes = [node("Constant", [], ["times"], value=helper.make_tensor("t", TensorProto.INT64, [1], [16]))]
     nodes += [node("Tile", ["x", "times"], [f"big{i}"], name=f"tile{i}" * names) for i in range(3)]
@@ -27,18 +28,16 @@ def branches(names: bool = True, *, cond: bool = False) -> onnx.ModelProto:
     if cond:
         # Reads a value of the graph around it, which nothing else says.
         inner = [
-            helper.make_graph(
-                [node(kind, ["m1"], ["r"])], kind, [], [helper.make_tensor_value_info("r", 1, [64])]
-            )
+            helper.make_graph([node(kind, ["m1"], ["r"])], kind, [], [value("r", 64)])
             for kind in ("Abs", "Neg")
         ]
         nodes.append(node("If", ["yes"], ["z"], then_branch=inner[0], else_branch=inner[1], name="if"))
-    outputs = [helper.make_tensor_value_info("y", 1, [1])]
-    inputs = [helper.make_tensor_value_info("x", 1, [4])]
+    outputs = [value("y", 1)]
+    inputs = [value("x", 4)]
     if cond:
-        outputs.append(helper.make_tensor_value_info("z", 1, [64]))
-        inputs.append(helper.make_tensor_value_info("yes", TensorProto.BOOL, []))
-    weights = [helper.make_tensor("w", 1, [64], np.linspace(-1, 1, 64).tolist())]
+        outputs.append(value("z", 64))
+        inputs.append(value("yes", kind=TensorProto.BOOL))
+    weights = [weight("w", np.linspace(-1, 1, 64, dtype=np.float32))]
     graph = helper.make_graph(nodes, "branches", inputs, outputs, weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
@@ -49,12 +48,12 @@ def results(model: onnx.ModelProto) -> list[bytes]:
     return [each.tobytes() for each in ReferenceEvaluator(model).run(None, {n: given[n] for n in names})]
 
 
-@pytest.mark.parametrize(
-    "model", [branches(), branches(names=False), branches(cond=True)], ids=["named", "unnamed", "if"]
-)
-def test_the_sorted_model_gives_the_same_and_needs_what_was_said(
-    model: onnx.ModelProto, tmp_path: Path
-) -> None:
+MODELS = {"named": branches(), "unnamed": branches(names=False), "if": branches(cond=True)}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_sorted_model_gives_the_same_and_needs_what_was_said(name: str, tmp_path: Path) -> None:
+    model = MODELS[name]
     onnx.save(model, tmp_path / "model.onnx")
     graph = load(tmp_path / "model.onnx")
     found = reorder(graph)
@@ -97,10 +96,8 @@ def test_what_cannot_be_sorted_is_refused_and_nothing_is_written(tmp_path: Path)
 def test_weights_in_other_files_stay_where_they_are_found(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
-    onnx.save(
-        branches(), folder / "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0,
-        convert_attribute=False,
-    )  # fmt: skip
+    outside = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 0}
+    onnx.save(branches(), folder / "model.onnx", **outside)
     graph = load(folder / "model.onnx")
     with pytest.raises(InputError, match=r"weights\.bin"):
         write_order(graph, tmp_path / "sorted.onnx", folder / "model.onnx")
@@ -125,7 +122,7 @@ def test_an_order_comes_back_from_the_file_that_it_was_written_to(suffix: str, t
         ("op,step\ntile0,0\ntile0,1\n", "line 3, field op"),
         ("op,step\ntile0,x\n", "line 2, field step"),
         ("op,step\ntile0,0\n", "op 'tile1'"),
-        ("", "no header"),
+        ("# only words\n", "no header"),
     ],
 )
 def test_a_table_that_is_no_order_is_refused_with_its_line(text: str, said: str, tmp_path: Path) -> None:
