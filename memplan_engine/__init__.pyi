@@ -193,7 +193,7 @@ from .formats.memplan_json.run_files import (
     load_runs as load_runs,
 )
 from .formats.memplan_json.run_files import write_run as write_run
-from .formats.memplan_json.schedule_format import load_schedule as load_schedule
+from .formats.order_files import load_schedule as load_schedule
 from .graph import (
     Graph as Graph,
 )
@@ -374,6 +374,8 @@ from .runtime.program import (
 )
 from .runtime.recorder.fake_run import observe_fake as observe_fake
 from .runtime.reordered_program import reordered_program as reordered_program
+from .runtime.slab.fitted_program import fitted_program as fitted_program
+from .runtime.slab.fitted_program import ordered_program as ordered_program
 from .runtime.slab.insert_slab import (
     insert_slab as insert_slab,
 )

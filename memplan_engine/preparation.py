@@ -288,7 +288,7 @@ def prepared_schedule(graph: Graph, how: Preparation) -> Schedule:
     if how.schedule is not None:
         if how.streams is not None:
             raise InputError(str(how.schedule), "", f"a schedule and {how.streams} streams", "one of them")
-        from memplan_engine.formats.memplan_json.schedule_format import load_schedule
+        from memplan_engine.formats.order_files import load_schedule
 
         return load_schedule(how.schedule, graph)
     return sequential(graph) if how.streams is None else multi_stream(graph, how.streams)

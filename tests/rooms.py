@@ -76,14 +76,14 @@ ROOMS: dict[str, str] = {
     "what_if.suggestions": (
         "problem profile bounds plan strategies strategies.constructive feasibility what_if"
     ),
-    "formats": "errors graph problem plan recordings symbolic",
+    "formats": "errors graph schedule problem plan recordings symbolic",
     "formats.allocator_files": ("errors scope graph callers problem recordings formats"),
     "formats.csv_tables": "errors system graph problem plan planner formats",
     "formats.memplan_json": (
         "errors system scope graph callers schedule problem bounds plan calibration recordings symbolic "
         "what_if formats"
     ),
-    "formats.onnx_model": "errors graph formats",
+    "formats.onnx_model": "errors system graph formats",
     "torch_capture": "errors units system scope graph formats",
     "torch_capture.training": "errors graph analysis torch_capture",
     "files": "errors system graph problem plan recordings formats",
@@ -111,7 +111,8 @@ ROOMS: dict[str, str] = {
         "errors units system graph schedule lifetimes plan verify rewrites.reuse torch_capture runtime"
     ),
     "runtime.trial": (
-        "errors units scope graph schedule problem plan analysis strategies recordings rewrites.order "
+        "errors units system scope graph schedule problem profile lifetimes plan analysis strategies "
+        "recordings rewrites.order "
         "formats.memplan_json torch_capture torch_capture.training runtime runtime.observer runtime.slab"
     ),
     "runtime.static": (
@@ -121,8 +122,9 @@ ROOMS: dict[str, str] = {
     "plotting": ("kernels.plotting errors units system graph problem profile plan analysis"),
     "reporters": (
         "errors units scope graph callers problem profile lifetimes bounds plan verify analysis calibration "
-        "strategies strategies.constructive diffing recordings symbolic replay rewrites.reuse feasibility "
-        "what_if what_if.suggestions formats.memplan_json preparation advice fx_estimator plotting"
+        "strategies strategies.constructive diffing recordings symbolic replay rewrites rewrites.reuse "
+        "feasibility what_if what_if.suggestions formats.memplan_json preparation advice fx_estimator "
+        "plotting"
     ),
     "reporters.allocator": "units allocator recordings reporters",
     "reporters.fit": "units feasibility advice reporters",
@@ -133,11 +135,11 @@ ROOMS: dict[str, str] = {
     ),
     "cli": ("kernels errors units graph problem plan strategies formats files preparation"),
     "cli.commands": (
-        "errors units system accelerators scope graph problem plan verify analysis calibration strategies "
-        "planner diffing recordings allocator symbolic replay rewrites.reuse feasibility what_if "
-        "what_if.suggestions formats formats.memplan_json torch_capture files preparation advice "
-        "fx_estimator runtime runtime.observer runtime.calibrate runtime.recorder runtime.trial plotting "
-        "reporters reporters.allocator reporters.html cli"
+        "errors units system accelerators scope graph problem plan verify analysis calibration "
+        "strategies planner diffing recordings allocator symbolic replay rewrites.order rewrites.reuse "
+        "feasibility schedule what_if what_if.suggestions formats formats.memplan_json torch_capture "
+        "files preparation advice fx_estimator runtime runtime.observer runtime.calibrate runtime.recorder "
+        "runtime.slab runtime.trial plotting reporters reporters.allocator reporters.html cli"
     ),
     "memplan_dashboard": "",
     "memplan_dashboard.background": (

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memplan_engine import InputError, Op, make_plan
-from memplan_engine.formats.memplan_json.schedule_format import load_schedule
+from memplan_engine.formats.order_files import load_schedule
 from memplan_engine.lifetimes import lifetimes, to_problem
 from memplan_engine.schedule import (
     MOST_STEPS,

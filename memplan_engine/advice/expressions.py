@@ -59,7 +59,7 @@ def _parts(code: str) -> list[tuple[str, str]]:
             tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    parts = [(name, ast.get_source_segment(code, node) or "") for node, name in _evaluated(tree)]
+    parts = [(name, ast.get_source_segment(code, node) or "") for node, name in evaluated(tree)]
     return [(name, _short(text, [part for _, part in parts])) for name, text in parts]
 
 
@@ -73,11 +73,11 @@ def _short(text: str, parts: Iterable[str]) -> str:
     return text
 
 
-def _evaluated(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+def evaluated(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
     """The operators and calls below `node` with their plain kinds, what is evaluated first first. Arithmetic
     of numbers leaves no op."""
     for child in ast.iter_child_nodes(node):
-        yield from _evaluated(child)
+        yield from evaluated(child)
     if _is_number(node):
         return
     if isinstance(node, ast.Call):

@@ -15,11 +15,13 @@ from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.preparation import Preparation, prepare
 from memplan_engine.profile import load_of
-from memplan_engine.rewrites.early_updates import free_gradients, gradients
+from memplan_engine.rewrites.early_updates import free_gradients, gradient_storages, gradients
+from memplan_engine.rewrites.held_gradients import HeldBy, HeldGradients, held_gradients
 from memplan_engine.rewrites.order.check_reorder import check_reorder
 from memplan_engine.rewrites.order.order_search import Tell as OrderTell
 from memplan_engine.rewrites.order.reorder import Reordered, reorder
 from memplan_engine.rewrites.reuse.kinds import is_concat
+from memplan_engine.schedule import Schedule, in_order_of
 from memplan_engine.strategies.base import SolveLimits
 
 STAGE_SECONDS = 10.0
@@ -60,6 +62,14 @@ class Stage:
         return load_of(self.plan.problem).peak
 
     @property
+    def rewritten(self) -> Graph:
+        """The graph that is planned: `graph` with what is written in place and concatenated without copies.
+        `fitted_program` makes a program of it."""
+        origin = self.plan.problem.origin
+        assert origin is not None
+        return origin.graph
+
+    @property
     def is_of_all_orders(self) -> bool:
         """Whether the bound holds for every order of the ops and every choice of writes in place, and not for
         this one alone. Concatenations without copies need less than that bound knows of."""
@@ -92,6 +102,10 @@ class Fitted:
     verdict: Verdict | None
     proof: str = ""
     """What proves that it does not fit, in words."""
+    complete: bool = True
+    """Whether no stage was left out because somebody cancelled."""
+    gradients: tuple[HeldGradients, ...] = ()
+    """The gradients of a training step, by what keeps them from being freed one by one."""
 
     @property
     def best(self) -> Stage:
@@ -120,6 +134,7 @@ def fit_graph(
     *,
     how: Preparation | None = None,
     limits: SolveLimits | None = None,
+    schedule: Schedule | None = None,
     tell: Tell = lambda part: None,
     watch: Watch = lambda stage: None,
     on_order: OrderTell | None = None,
@@ -127,22 +142,28 @@ def fit_graph(
     """Plan `graph`, and rewrite it in stages, cheapest first, until its arena fits into `capacity` bytes
     beside its state; without a capacity all of them.
 
-    `only` names the stages that may be used, of LOWERING; `limits` hold for each search of a stage. Every
-    rewrite goes through its checker. `on_order` hears how far each search for an order is.
+    `only` names the stages that may be used, of LOWERING; `limits` hold for each search of a stage, and who
+    cancels them gets the stages so far. `schedule` fixes the order stage to an order of one op a step, which
+    is then not searched. Every rewrite goes through its checker. `on_order` hears how far each search for an
+    order is.
 
     Raises
     ------
-    InputError: an unknown stage, options that have a schedule of their own, a capacity below 0.
+    InputError: an unknown stage, options that have a schedule of their own, a capacity below 0; a `schedule`
+        without an order stage, or one in which an op would read or write something else than before.
     """
     how = how or Preparation()
     _check(graph, capacity, only, how)
+    ordered = None if schedule is None else _fixed_order(graph, schedule, only)
     state = state_bytes_of(graph)
     stages: list[Stage] = []
     used: list[StageName] = []
     for name in stages_for(graph, only):
+        if stages and limits is not None and limits.stopped:
+            break
         tell(name.replace("_", " "))
         used.append(name)
-        stages.append(_stage(used, graph, how, limits, on_order))
+        stages.append(_stage(used, graph, how, limits, ordered, on_order))
         watch(stages[-1])
         if capacity is not None and stages[-1].plan.arena_bytes + state <= capacity:
             break
@@ -157,14 +178,17 @@ def stages_for(graph: Graph, only: Sequence[str] = LOWERING) -> tuple[StageName,
 def summed_up(graph: Graph, capacity: int | None, only: Sequence[str], stages: Sequence[Stage]) -> Fitted:
     """What `stages` of `graph`, one at least, say of `capacity`: those up to the first that fits."""
     state, reached = state_bytes_of(graph), list(StageName)
+    end = stages_for(graph, only)[-1]
     fitting = [capacity is not None and stage.plan.arena_bytes + state <= capacity for stage in stages]
     if True in fitting:
         # What comes after the stage that fits is not needed.
         stages = stages[: fitting.index(True) + 1]
         reached = reached[: reached.index(stages[-1].name)]
-    skipped = ((name, why) for name in reached if (why := _left_out(name, graph, only)))
-    verdict, proof = _judge(capacity, state, stages, stages_for(graph, only)[-1])
-    return Fitted(capacity, state, tuple(stages), tuple(skipped), verdict, proof)
+    skipped = tuple((name, why) for name in reached if (why := _left_out(name, graph, only)))
+    verdict, proof = _judge(capacity, state, stages, end)
+    complete = True in fitting or stages[-1].name is end
+    held = held_gradients(graph)
+    return Fitted(capacity, state, tuple(stages), skipped, verdict, proof, complete, held)
 
 
 def _check(graph: Graph, capacity: int | None, only: Sequence[str], how: Preparation) -> None:
@@ -182,8 +206,28 @@ def _left_out(name: StageName, graph: Graph, only: Sequence[str]) -> str:
     if name in LOWERING and name not in only:
         return "not asked for"
     if name is StageName.GRADIENTS and not gradients(graph):
-        return "the graph returns no gradient that an optimizer in it reads"
+        return _why_no_gradients(graph)
     return ""
+
+
+def _why_no_gradients(graph: Graph) -> str:
+    known = gradient_storages(graph)
+    if not known:
+        return "no training step: no op of an optimizer reads what a backward pass makes"
+    home = {tensor.name: tensor.storage for tensor in graph.tensors}
+    if known.keys() & {home[name] for name in graph.outputs}:
+        return str(HeldBy.RETURNED)
+    return "each goes with its last reader already"
+
+
+def _fixed_order(graph: Graph, schedule: Schedule, only: Sequence[str]) -> Graph:
+    """`graph` in the order of `schedule`. Raises InputError for one that it cannot run in."""
+    if StageName.REORDER not in only:
+        raise InputError("--schedule", "", "no reorder in --only", "the stage whose order it fixes")
+    ordered = in_order_of(graph, schedule, "schedule")
+    if breaches := check_reorder(graph, ordered):
+        raise InputError(graph.name, "the order", str(breaches[0]), "one that keeps what each op reads")
+    return ordered
 
 
 def _stage(
@@ -191,14 +235,18 @@ def _stage(
     graph: Graph,
     how: Preparation,
     limits: SolveLimits | None,
+    ordered: Graph | None,
     on_order: OrderTell | None,
 ) -> Stage:
-    """The graph after the stages `used`, the last of which is new."""
+    """The graph after the stages `used`, the last of which is new; in the order of `ordered`, where that is
+    fixed."""
     if StageName.GRADIENTS in used:
         graph = free_gradients(graph)
     in_place = StageName.IN_PLACE in used
     order = None
-    if StageName.REORDER in used:
+    if StageName.REORDER in used and ordered is not None:
+        graph = replace(graph, ops=ordered.ops)
+    elif StageName.REORDER in used:
         order = reorder(graph, _again(limits), on_progress=on_order, in_place=in_place)
         if breaches := check_reorder(graph, order.graph, order.certificate):
             raise MemplanError(f"{graph.name}: the order was refused by its checker: {breaches[0]}")

@@ -35,14 +35,17 @@ Result = TypeVar("Result")
 Watch = Callable[[Progress], None]
 
 
-def solve_in_sight(work: Callable[[], Result], limits: SolveLimits) -> tuple[Result, str]:
+def solve_in_sight(
+    work: Callable[[], Result], limits: SolveLimits, *, quiet: bool = False
+) -> tuple[Result, str]:
     """What `work` gives under `limits`, and what would have cut it short: CTRL_C or TIME_LIMIT.
 
-    Where stderr is a terminal it shows a line meanwhile. The first Ctrl-C cancels the search, so that the
-    strategy gives the best it has; a second one raises KeyboardInterrupt.
+    Where stderr is a terminal it shows a line meanwhile, unless `quiet`: somebody else shows one. The first
+    Ctrl-C cancels the search, so that the strategy gives the best it has; a second one raises
+    KeyboardInterrupt.
     """
     with _interrupts(limits) as count, _line(limits) as show:
-        result = solve(work, limits, show if sys.stderr.isatty() else None)
+        result = solve(work, limits, show if sys.stderr.isatty() and not quiet else None)
         return result, CTRL_C if count() else TIME_LIMIT
 
 

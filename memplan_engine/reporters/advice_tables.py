@@ -13,11 +13,13 @@ from memplan_engine.advice.fit_stages import Fitted, Stage, StageName
 from memplan_engine.advice.values import Advice, CodeChange, OpChange, Suggestion
 from memplan_engine.analysis.claims import claim_summary, over_bound
 from memplan_engine.analysis.tied_peaks import tied_peaks
-from memplan_engine.feasibility.decision import Verdict
+from memplan_engine.feasibility.decision import Core, Verdict, find_core
+from memplan_engine.graph import Op
 from memplan_engine.preparation import Preparation
 from memplan_engine.reporters.plan_tables import counted_lines
 from memplan_engine.reporters.rich_tables import label_table, make_table, numbers, plain_text
-from memplan_engine.reporters.what_if_tables import edit_entry
+from memplan_engine.reporters.what_if_tables import core_summary, core_words, edit_entry
+from memplan_engine.rewrites.held_gradients import HeldBy, HeldGradients
 from memplan_engine.units import exact, format_bytes, format_percent
 
 MOST_TYPED = 6
@@ -173,11 +175,37 @@ def fit_stages_summary(fitted: Fitted) -> dict[str, Any]:
         **claim_summary(fitted.best.plan.problem),
         "verdict": None if fitted.verdict is None else str(fitted.verdict),
         "proof": fitted.proof,
+        "complete": fitted.complete,
+        "core": None if (core := core_of(fitted)) is None else core_summary(core),
         "capacity_bytes": fitted.capacity,
         "state_bytes": fitted.state_bytes,
         "needed_bytes": fitted.needed_bytes,
         "stages": [_stage_entry(stage) for stage in fitted.stages],
         "skipped": [{"name": str(name), "reason": why} for name, why in fitted.skipped],
+        "gradients": [_held_entry(group) for group in fitted.gradients],
+    }
+
+
+def _held_entry(group: HeldGradients) -> dict[str, Any]:
+    return {
+        "free": group.free,
+        "reason": str(group.why),
+        "count": len(group.tensors),
+        "bytes": group.nbytes,
+        "tensors": list(group.tensors),
+        "op": None if group.op is None else _op_entry(group.op),
+        "readers": [_op_entry(op) for op in group.readers],
+    }
+
+
+def _op_entry(op: Op) -> dict[str, Any]:
+    source = op.source
+    return {
+        "op": op.name,
+        "kind": op.kind,
+        "file": source.file if source else None,
+        "line": source.line if source else None,
+        "code": source.code if source else "",
     }
 
 
@@ -217,15 +245,61 @@ def fit_stages_tables(fitted: Fitted) -> list[RenderableType]:
         lines.append(("temporaries", f"{exact(workspace)} more, outside the arena and not in the verdict"))
     if fitted.verdict is not None:
         lines.append(("verdict", verdict_sentence(fitted)))
+    if core := core_of(fitted):
+        lines.append(("core", core_words(core)))
+    if not fitted.complete:
+        lines.append(("ended", "by Ctrl-C: later stages were not tried"))
+    lines += [("gradients" * (not row), held_words(group)) for row, group in enumerate(fitted.gradients)]
     lines += [(f"no {TOLD[name]}", why) for name, why in fitted.skipped if why != "not asked for"]
     table = make_table(columns, rows, box=None, pad_edge=False)
     return [table, "", label_table(lines), *counted_lines(best.plan.problem)]
 
 
+def held_words(group: HeldGradients) -> str:
+    """ "3, 18 KiB, wait for one another: aten.stack at train.py:21: clip_grad_norm_(…)"."""
+    several = f"{len(group.tensors):,}, {exact(group.nbytes)}"
+    words = f"{several}, {HELD_TOLD[group.why]}{_at(group.op)}"
+    return words + "".join(f"; read as well by{_at(op).removeprefix(':')}" for op in group.readers)
+
+
+HELD_TOLD = {
+    HeldBy.ORDER: "free as soon as the update of each has run",
+    HeldBy.TOGETHER: "held, since one op needs all of them",
+    HeldBy.ACCUMULATED: "held through all backward passes, which add to them",
+    HeldBy.RETURNED: "held, since the step returns them",
+}
+
+
+def _at(op: Op | None) -> str:
+    if op is None:
+        return ""
+    where = f" at {op.source}: {op.source.code.strip()}" if op.source else ""
+    return f": {op.kind}{where}"
+
+
 def verdict_sentence(fitted: Fitted) -> str:
-    """ "does not fit, proved: every order of the ops, one cut"."""
-    if fitted.verdict is Verdict.FITS:
-        return "fits"
-    if fitted.verdict is Verdict.DOES_NOT_FIT:
+    """ "the arena does not fit into 30 MiB (…), proved: every order of the ops, one cut; at least … are
+    needed". The capacity that is meant is what the state leaves."""
+    if fitted.verdict is None or fitted.capacity is None:
+        return ""
+    if fitted.capacity < fitted.state_bytes:
         return f"does not fit, proved: {fitted.proof}"
-    return "undecided: no stage fits, and there is no proof that none can"
+    left = exact(fitted.capacity - fitted.state_bytes)
+    needed = f"at least {exact(fitted.stages[-1].bound_bytes)} are needed"
+    if fitted.verdict is Verdict.FITS:
+        return f"fits: the arena takes {exact(fitted.best.plan.arena_bytes)} of {left}"
+    if fitted.verdict is Verdict.DOES_NOT_FIT:
+        return f"the arena does not fit into {left}, proved: {fitted.proof}; {needed}"
+    found = f"the best plan found takes {exact(fitted.best.plan.arena_bytes)}"
+    return f"undecided whether the arena fits into {left}: {found}, and no proof over all ways says no"
+
+
+def core_of(fitted: Fitted) -> Core | None:
+    """The buffers that alone cannot fit, where the proof is about one graph and not about all its orders."""
+    last = fitted.stages[-1]
+    if fitted.verdict is not Verdict.DOES_NOT_FIT or last.is_of_all_orders or fitted.capacity is None:
+        return None
+    left = fitted.capacity - fitted.state_bytes
+    if left < 0 or last.plan.bound.nbytes <= left:
+        return None
+    return find_core(last.plan.problem, last.plan.bound, left)

@@ -217,11 +217,12 @@ def decision_summary(decision: Decision, cut_by: str = "") -> dict[str, Any]:
         "verdict": str(decision.verdict),
         "capacity_bytes": decision.capacity,
         **plan_summary(plan, cut_by),
-        "core": _core(find_core(plan.problem, bound, decision.capacity)) if proved else None,
+        "core": core_summary(find_core(plan.problem, bound, decision.capacity)) if proved else None,
     }
 
 
-def _core(core: Core) -> dict[str, Any]:
+def core_summary(core: Core) -> dict[str, Any]:
+    """What the core needs, where, and its buffers; bytes and half-open steps."""
     return {
         "needs_bytes": core.nbytes,
         "start": core.start,
@@ -266,12 +267,13 @@ def _refusal(decision: Decision, capacity: str) -> list[RenderableType]:
         plain_text(f"the arena does not fit into {capacity}, proved in {effort(plan)}", "bold red"),
         plain_text(f"at least {exact(bound.nbytes)} are needed ({bound.kind.words})"),
         plain_text(f"the best plan found takes {exact(plan.arena_bytes)}{over}"),
-        plain_text(_why(core)),
+        plain_text(core_words(core)),
         _core_table(core.problem, labels_of(plan.problem)),
     ]
 
 
-def _why(core: Core) -> str:
+def core_words(core: Core) -> str:
+    """ "3 buffers alone cannot fit: 12 KiB (12,288 B) at step 7"."""
     count = len(core.problem)
     who = "1 buffer alone cannot fit" if count == 1 else f"{count:,} buffers alone cannot fit"
     where = f"{'at' if core.end == core.start + 1 else 'within'} {format_span(core.start, core.end)}"

@@ -3,6 +3,7 @@ gradient is let go. What a hook of `register_post_accumulate_grad_hook` does."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from memplan_engine.errors import InputError
@@ -11,36 +12,58 @@ from memplan_engine.schedule import Schedule, check_schedule, dependencies
 
 
 def gradients(graph: Graph) -> tuple[str, ...]:
-    """The tensors that `graph` returns, that its backward pass makes and that its optimizer reads."""
+    """A tensor of each gradient that could go with its last reader and is held all the same: among the
+    outputs or, in a recorded run, by Python. In the order of the outputs. What a step returns by itself is
+    none of them: such a storage stands among the outputs more than once."""
     home = {tensor.name: tensor.storage for tensor in graph.tensors}
+    place = {op.name: index for index, op in enumerate(graph.ops)}
+    returned = Counter(home[name] for name in graph.outputs)
+    touched = gradient_storages(graph)
+    held = {
+        each.name
+        for each in graph.storages
+        if each.name in touched
+        and (returned[each.name] == 1 or place.get(each.held_by, -1) > touched[each.name][-1])
+    }
+    shown: dict[str, str] = {}
+    for name in (*graph.outputs, *home):
+        shown.setdefault(home[name], name)
+    return tuple(name for storage, name in shown.items() if storage in held)
+
+
+def gradient_storages(graph: Graph) -> dict[str, list[int]]:
+    """The storages that a backward pass of `graph` makes and an optimizer in it reads, with the places of the
+    ops that touch each."""
+    home = {tensor.name: tensor.storage for tensor in graph.tensors}
+    touched: dict[str, list[int]] = {}
     made: set[str] = set()
     read: set[str] = set()
-    roles = {storage.name: storage.role for storage in graph.storages}
-    for op in graph.ops:
+    for index, op in enumerate(graph.ops):
+        for storage in {home[name]: None for name in (*op.inputs, *op.mutates, *op.outputs)}:
+            touched.setdefault(storage, []).append(index)
         if op.phase is Phase.BACKWARD:
             made.update(home[name] for name in op.outputs)
         elif op.phase is Phase.OPTIMIZER:
             read.update(home[name] for name in (*op.inputs, *op.mutates))
-    own = {name for name in made & read if roles[name] in PRODUCED}
-    return tuple(name for name in graph.outputs if home[name] in own)
+    own = {storage.name for storage in graph.storages if storage.role in PRODUCED}
+    return {storage: places for storage, places in touched.items() if storage in made & read & own}
 
 
 def free_gradients(graph: Graph) -> Graph:
-    """`graph` that does not return its gradients: each dies when the optimizer has read it.
+    """`graph` that does not hold its gradients: each dies with its last reader.
 
     Raises
     ------
-    InputError: no gradient that the optimizer reads and that the graph returns.
+    InputError: no gradient that the optimizer reads and that the graph holds.
     """
     held = set(gradients(graph))
     if not held:
         found = "no gradient that its optimizer reads"
         raise InputError(graph.name, "outputs", found, "a whole training step that returns its gradients")
     outputs = tuple(name for name in graph.outputs if name not in held)
-    home = {tensor.name: tensor.storage for tensor in graph.tensors}
-    freed = {home[name] for name in held} - {home[name] for name in outputs}
+    freed = {tensor.storage for tensor in graph.tensors if tensor.name in held}
     storages = tuple(
-        replace(storage, role=Role.ACTIVATION) if storage.name in freed else storage
+        replace(storage, role=Role.ACTIVATION, held_by="") if storage.name in freed else storage
         for storage in graph.storages
     )
     return replace(graph, outputs=outputs, storages=storages)

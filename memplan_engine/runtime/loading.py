@@ -186,7 +186,9 @@ def _storage(data: bytes) -> torch.UntypedStorage:
 class RunTarget:
     """What is run: `program(*args, **kwargs)`. `eager` is the model itself, None where there is only the
     graph; `training` says that it is in training mode, `functional` that the graph has no in-place ops.
-    `seconds` is what exporting took. `step` is there for a whole training step: what it is held against."""
+    `seconds` is what exporting took. `step` is there for a whole training step: what it is held against.
+    `written` is the program whose ops write over inputs, where some shall: it is the one that is observed,
+    and `program` the one that a slab takes."""
 
     program: Program
     args: tuple[Any, ...]
@@ -196,6 +198,7 @@ class RunTarget:
     functional: bool = False
     seconds: float = 0.0
     step: SteppedEagerly | None = None
+    written: Program | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ from memplan_examples import PATH
 from memplan_engine import Graph, InputError, MemplanError, Plan, load, load_observation, load_run, make_plan
 from memplan_engine.bounds import lower_bound
 from memplan_engine.formats.memplan_json.edits_format import load_edits
-from memplan_engine.formats.memplan_json.schedule_format import load_schedule
+from memplan_engine.formats.order_files import load_schedule
 from memplan_engine.lifetimes import to_problem
 from memplan_engine.verify.validate import validate_plan
 from tests import ROOT

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from rich.console import RenderableType
 
 from memplan_engine.advice.fit_stages import LOWERING, fit_graph
 from memplan_engine.cli.app import app
 from memplan_engine.cli.commands.capacity_option import EXIT_CODES
 from memplan_engine.cli.commands.capture_command import ACCUMULATE, CLIP, FOREACH, OPTIMIZER, step_options
+from memplan_engine.cli.commands.fit_patch import SourcePatch, patch_of, source_of_factory
+from memplan_engine.cli.model_argument import is_factory
 from memplan_engine.cli.options import (
     AS_JSON,
     SECONDS,
@@ -22,37 +25,62 @@ from memplan_engine.cli.options import (
     with_preparation,
 )
 from memplan_engine.cli.output import check_targets, show, tell
-from memplan_engine.cli.progress import stages
+from memplan_engine.cli.progress import solve_in_sight, stages
 from memplan_engine.errors import InputError
-from memplan_engine.files import write
-from memplan_engine.formats.memplan_json.schedule_format import write_order
+from memplan_engine.files import recognise, write
+from memplan_engine.formats.order_files import SUFFIXES, load_schedule, write_order
 from memplan_engine.graph import Graph
 from memplan_engine.preparation import Preparation
 from memplan_engine.reporters.advice_tables import fit_stages_summary, fit_stages_tables
+from memplan_engine.reporters.rich_tables import label_table
+from memplan_engine.system import write_atomically
 from memplan_engine.units import parse_bytes
+
+MODEL = Annotated[
+    str,
+    typer.Argument(
+        help="package.module:factory, file.py:factory, .pt2, ONNX, memplan JSON or an observation",
+        show_default=False,
+    ),
+]
+BYTES = Annotated[
+    str | None,
+    typer.Option(
+        "--capacity", help="Bytes for weights, optimizer state, inputs and arena together, as 24GiB."
+    ),
+]
+ALL_STAGES = ",".join(LOWERING)
+ONLY = Annotated[str, typer.Option(help="The stages that may be used, comma-separated.")]
+TRAINING = Annotated[Literal["step"] | None, typer.Option(help="Of a factory: a whole training step.")]
+SCHEDULE = Annotated[Path | None, typer.Option(help="Fix the order stage to this order (.json or .csv).")]
+ORDER = Annotated[
+    Path | None,
+    typer.Option(
+        "-o",
+        "--output",
+        help="Write the order of the ops: .json or .csv for `memplan run --schedule`, .onnx for an ONNX "
+        "model with its nodes sorted.",
+    ),
+]
+SAVE_PLAN = Annotated[
+    Path | None, typer.Option(help="Write the best plan (.json or .csv); `memplan run --plan` runs it.")
+]
+PATCH = Annotated[
+    Path | None,
+    typer.Option(
+        help="Of file.py:factory: write the changes of its source as a patch, once captured again (.patch)."
+    ),
+]
 
 
 @app.command(name="fit")
 @with_preparation(without=("streams", "schedule", "in_place", "concat", "early_updates", "reorder"))
 def fit(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="package.module:factory, file.py:factory, .pt2, ONNX, memplan JSON or an observation",
-            show_default=False,
-        ),
-    ],
+    model: MODEL,
     how: Preparation,
-    capacity: Annotated[
-        str | None,
-        typer.Option(help="Bytes for weights, optimizer state, inputs and arena together, as 24GiB."),
-    ] = None,
-    only: Annotated[str, typer.Option(help="The stages that may be used, comma-separated.")] = ",".join(
-        LOWERING
-    ),
-    training: Annotated[
-        Literal["step"] | None, typer.Option(help="Of a factory: a whole training step.")
-    ] = None,
+    capacity: BYTES = None,
+    only: ONLY = ALL_STAGES,
+    training: TRAINING = None,
     optimizer: OPTIMIZER = None,
     foreach: FOREACH = None,
     accumulate: ACCUMULATE = None,
@@ -60,13 +88,10 @@ def fit(
     seconds: SECONDS = None,
     seed: SEED = 0,
     threads: THREADS = 0,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o", "--output", help="Write the order of the ops, for `memplan run --schedule` (.json)."
-        ),
-    ] = None,
-    save_plan: Annotated[Path | None, typer.Option(help="Write the best plan (.json or .csv).")] = None,
+    schedule: SCHEDULE = None,
+    output: ORDER = None,
+    save_plan: SAVE_PLAN = None,
+    patch: PATCH = None,
     as_json: AS_JSON = False,
 ) -> None:
     """Fit a model into a capacity: writes in place, order and gradients, cheapest first, until it fits.
@@ -75,37 +100,78 @@ def fit(
     """
     limit = None if capacity is None else parse_bytes(capacity, "--capacity")
     chosen = [name.strip() for name in only.split(",") if name.strip()]
-    check_targets((".json",), None, output)
+    source = Path(model) if Path(model).is_file() else None
+    check_targets(SUFFIXES, source, output)
+    _check_onnx(output, source)
     check_targets((".json", ".csv"), None, save_plan)
+    check_targets((".patch", ".diff"), None, patch)
+    if patch:
+        source_of_factory(model)
     step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
     limits = make_limits("auto", seconds, seed, threads)
     with stages() as begin:
         graph, how = _graph(model, how, step, begin)
-        fitted = fit_graph(graph, limit, chosen, how=how, limits=limits, tell=begin)
+        fixed = None if schedule is None else load_schedule(schedule, graph)
+        fitted, _ = solve_in_sight(
+            lambda: fit_graph(graph, limit, chosen, how=how, limits=limits, schedule=fixed, tell=begin),
+            limits,
+            quiet=True,
+        )
+        change = patch_of(model, fitted, step, seed, begin) if patch else None
+    if patch and change and change.diff:
+        write_atomically(patch, change.diff.encode())
     if output:
-        write_order(fitted.best.graph, output)
+        write_order(fitted.best.graph, output, source)
     if save_plan:
         write(fitted.best.plan, save_plan)
-    show(as_json, lambda: fit_stages_summary(fitted), lambda: fit_stages_tables(fitted))
-    if output and (":" in model or model.endswith(".pt2")):
-        also = f" --plan {save_plan}" if save_plan else ""
-        tell(f"next: memplan run {model} --schedule {output}{also}")
+    show(
+        as_json,
+        lambda: fit_stages_summary(fitted) | ({"patch": change.summary()} if change else {}),
+        lambda: [*fit_stages_tables(fitted), *(_patch_table(change) if change else ())],
+    )
+    if save_plan and save_plan.suffix == ".json" and (source is None or source.suffix == ".pt2"):
+        tell(f"next: memplan run {' '.join([model, *_said(step), '--plan', str(save_plan)])}")
     if fitted.verdict is not None:
         raise typer.Exit(EXIT_CODES[fitted.verdict])
+
+
+def _patch_table(change: SourcePatch) -> list[RenderableType]:
+    return [label_table([("patch" * (not row), words) for row, words in enumerate(change.words())])]
+
+
+def _said(step: dict[str, Any] | None) -> list[str]:
+    """The options of a training step as they were given: who runs the plan has to give them, too."""
+    if step is None:
+        return []
+    words = ["--training", "step"]
+    for name, value in step.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        elif value is not None:
+            words += [f"--{flag}", str(value)]
+    return words
+
+
+def _check_onnx(output: Path | None, source: Path | None) -> None:
+    """Raise InputError, before long work, for nodes to be sorted of what is no ONNX model."""
+    if output is None or output.suffix.lower() != ".onnx":
+        return
+    if source is None or recognise(source).name != "onnx":
+        expected = ".json or .csv: only an ONNX model has nodes to sort"
+        raise InputError(str(output), "", "the suffix '.onnx'", expected)
 
 
 def _graph(
     model: str, how: Preparation, step: dict[str, Any] | None, begin: Callable[[str], None]
 ) -> tuple[Graph, Preparation]:
     """The graph of a file, or of what a factory builds."""
-    if ":" in model and not Path(model).is_file():
+    if is_factory(model, step):
         from memplan_engine.torch_capture import torch_factory
 
         if step is not None:
             return torch_factory.capture_training_factory(model, tell=begin, gradients="held", **step), how
         return torch_factory.capture_factory(model, tell=begin), how
-    if step is not None:
-        raise InputError("--training", "", "a file", "a factory: its model can be trained")
     path = Path(model)
     begin("reading the file")
     loaded, how = open_file(path, how)

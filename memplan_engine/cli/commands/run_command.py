@@ -17,6 +17,7 @@ from memplan_engine.cli.commands.capture_command import (
     OPTIMIZER,
     step_options,
 )
+from memplan_engine.cli.model_argument import is_factory
 from memplan_engine.cli.options import ALL_ROWS, AS_JSON, SECONDS, SEED, THREADS, make_limits
 from memplan_engine.cli.output import check_targets, show
 from memplan_engine.cli.progress import solve_in_sight, stages
@@ -29,6 +30,7 @@ from memplan_engine.strategies.base import SolveLimits
 
 if TYPE_CHECKING:
     from memplan_engine.formats.memplan_json.run_format import OrderEntry
+    from memplan_engine.graph import Graph
     from memplan_engine.recordings.observation import Observation
     from memplan_engine.runtime.loading import RunTarget
     from memplan_engine.runtime.trial.run_in_plan import RunOutcome
@@ -48,7 +50,7 @@ REORDER = Annotated[
 ]
 SCHEDULE = Annotated[
     Path | None,
-    typer.Option(help="Run the ops in the order of this schedule (.json).", show_default=False),
+    typer.Option(help="Run the ops in the order of this schedule (.json or .csv).", show_default=False),
 ]
 TRAINING = Annotated[Literal["step"] | None, typer.Option(help="A whole training step, optimizer included.")]
 
@@ -103,6 +105,7 @@ def run_(
         loaded = None if plan is None else _read_plan(plan)
         subject = _open(model, functional, step, seed, tell)
         subject, order = _in_order(subject, reorder, schedule, limits, tell)
+        subject, order = _as_planned(subject, loaded, plan, order)
         tell("")
         graph = subject.program.graph
         chosen = loaded or solve_in_sight(lambda: make_plan(graph, name, limits=limits), limits)[0]
@@ -139,15 +142,10 @@ def _open(
     from memplan_engine.runtime.loading import run_target, run_target_of_file, run_target_of_step
     from memplan_engine.torch_capture.torch_factory import build_factory
 
-    if ":" not in model and (model.endswith(".pt2") or Path(model).is_file()):
+    if not is_factory(model, step):
         if functional:
             raise InputError("--functional", "", "a file", "a factory: what is exported stays as it is")
-        if step is not None:
-            raise InputError("--training", "", "a file", "a factory: its model can be trained")
         path = Path(model)
-        if path.suffix == ".py":
-            expected = f"{model}:factory, the function in it that makes the model and its inputs"
-            raise InputError(path.name, "", "a Python file without the name of a factory", expected)
         importer = recognise(path)
         if importer.name != "pt2":
             expected = "a factory or a .pt2 file: nothing else can run"
@@ -184,6 +182,26 @@ def _in_order(
 
     tell("ordering the ops")
     return ordered_target(subject, file, limits.seconds)
+
+
+def _as_planned(
+    subject: RunTarget, plan: Plan | None, file: Path | None, order: OrderEntry | None
+) -> tuple[RunTarget, OrderEntry | None]:
+    """`subject` rewritten as the graph of the plan in `file` is: its writes in place, the gradients that it
+    frees and, unless an `order` was asked for, its order."""
+    from memplan_engine.runtime.slab.fitted_program import fitted_target
+    from memplan_engine.runtime.trial.ordered_target import order_entry
+
+    if plan is None or plan.problem.origin is None:
+        return subject, order
+    graph, own = plan.problem.origin.graph, subject.program.graph
+    moved = [op.name for op in own.ops] != [op.name for op in graph.ops]
+    if order is not None and moved:
+        return subject, order
+    planned = fitted_target(subject, graph)
+    if moved and planned is not subject:
+        order = order_entry(own, replace(own, ops=planned.program.graph.ops), None, file)
+    return planned, order
 
 
 def _try(

@@ -9,7 +9,6 @@ from pydantic import FailFast
 
 from memplan_engine.errors import InputError
 from memplan_engine.formats.memplan_json.json_base import Count, Names, Strict, check_head, parse
-from memplan_engine.formats.read_limits import read_text
 from memplan_engine.graph import Graph
 from memplan_engine.schedule import Schedule, by_steps, by_streams
 from memplan_engine.system import write_atomically
@@ -35,7 +34,7 @@ def schedule_from(file: ScheduleFile, graph: Graph, source: str) -> Schedule:
     return by_streams(graph, file.streams or (), source)
 
 
-def write_order(graph: Graph, path: Path | str) -> None:
+def write_json_order(graph: Graph, path: Path | str) -> None:
     """Write the order of the ops of `graph`, one op a step, atomically; `load_schedule` reads it back."""
     write_atomically(path, order_bytes(graph))
 
@@ -45,17 +44,6 @@ def order_bytes(graph: Graph) -> bytes:
     steps = {op.name: step for step, op in enumerate(graph.ops)}
     file = ScheduleFile(format="memplan/schedule", version=1, steps=steps)
     return (file.model_dump_json(indent=1, exclude_none=True) + "\n").encode()
-
-
-def load_schedule(path: Path | str, graph: Graph) -> Schedule:
-    """The schedule of `graph` in the file `path`.
-
-    Raises
-    ------
-    InputError: no such file, no memplan/schedule, or a schedule that `graph` cannot run by.
-    """
-    path = Path(path)
-    return schedule_from_text(read_text(path), graph, path.name)
 
 
 def schedule_from_text(text: str, graph: Graph, source: str) -> Schedule:

@@ -173,7 +173,7 @@ def _choose_way(
 ) -> tuple[Choice, str]:
     results = {index: name for index, name in results_of(node) if name in candidates}
     whole = all(_is_whole(binding.tensors[name], binding) for name in results.values())
-    write, way, reason = _in_place(node)
+    write, way, reason = in_place_write(node)
     overwritten = {
         storage
         for name in results.values()
@@ -230,8 +230,8 @@ def _laid_out_anew(node: Node, overwritten: set[str], binding: Binding) -> Node 
     return None
 
 
-def _in_place(node: Node) -> InPlaceWrite:
-    """What writes the results of `node` in place; why nothing does."""
+def in_place_write(node: Node) -> InPlaceWrite:
+    """What writes the results of `node` into memory that it is given; why nothing does."""
     if isinstance(node.target, HigherOrderOperator):
         return None, Way.LEFT, "calls sub-graphs"
     if not isinstance(node.target, OpOverload):

@@ -93,7 +93,11 @@ class Bench:
             restore()
             return INTERPRETER if self.target.eager is None else EAGER, self.named(self.reference())
         paths = [output.path for output in self.target.step.outputs] if self.target.step else []
-        step = replace(self.step, outputs={path: self.step.outputs[path] for path in paths})
+        # A step that frees its gradients does not return them.
+        held = self.target.step.held if self.target.step else ()
+        gradients = {path: self.step.gradients[path] for path in held if path in self.step.gradients}
+        outputs = {path: self.step.outputs[path] for path in paths}
+        step = replace(self.step, outputs=outputs, gradients=gradients)
         counts = [
             "loss" if list(step.results) == ["the loss"] else count_of(len(step.results), "result"),
             count_of(len(step.outputs), "output"),

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from memplan_engine.formats.memplan_json.run_format import OrderEntry
-from memplan_engine.formats.memplan_json.schedule_format import load_schedule
+from memplan_engine.formats.order_files import load_schedule
+from memplan_engine.graph import Graph
 from memplan_engine.rewrites.order.order_problem import peak_in_order
 from memplan_engine.rewrites.order.reorder import reorder
 from memplan_engine.runtime.loading import RunTarget
@@ -28,15 +29,19 @@ def ordered_target(
     graph = target.program.graph
     if file is None:
         found = reorder(graph, None if seconds is None else SolveLimits(seconds))
-        ordered, live, bound = found.graph, (found.live_before, found.live_after), found.bound_bytes
+        ordered, bound = found.graph, found.bound_bytes
     else:
         ordered, bound = in_order_of(graph, load_schedule(file, graph), file.name), None
-        live = peak_in_order(graph), peak_in_order(ordered)
-    entry = OrderEntry(
+    program = reordered_program(target.program, ordered)
+    return replace(target, program=program), order_entry(graph, ordered, bound, file)
+
+
+def order_entry(graph: Graph, ordered: Graph, bound: int | None, file: Path | None) -> OrderEntry:
+    """What `ordered` comes to, the ops of `graph` in another order, that of `file` where one is given."""
+    return OrderEntry(
         moved=len(moved_ops(graph, ordered)),
-        live_before=live[0],
-        live_after=live[1],
+        live_before=peak_in_order(graph),
+        live_after=peak_in_order(ordered),
         bound_bytes=bound,
         file=file.name if file else "",
     )
-    return replace(target, program=reordered_program(target.program, ordered)), entry

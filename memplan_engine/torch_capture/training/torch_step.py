@@ -18,7 +18,7 @@ from memplan_engine.torch_capture.capture_module import tracing
 from memplan_engine.torch_capture.torch_fake import STEP_RECORDED, FakeTwins, fake_mode, require_torch
 from memplan_engine.torch_capture.torch_graph import assemble
 from memplan_engine.torch_capture.torch_operators import written_nodes
-from memplan_engine.torch_capture.torch_run import Held, Run
+from memplan_engine.torch_capture.torch_run import Held, Run, labels
 from memplan_engine.torch_capture.torch_source import source_of
 from memplan_engine.torch_capture.training.torch_eager_ops import as_eager, with_own_ops
 from memplan_engine.torch_capture.training.torch_origins import TAG
@@ -163,7 +163,10 @@ def step_graph(step: StepModule) -> Graph:
     returned = run.run(step.module, slots)
     phases = {node.name: phase_of(node) for node in step.module.graph.nodes}
     run.ops = [replace(op, phase=phases.get(op.name)) for op in run.ops]
-    return assemble(run, returned)
+    graph = assemble(run, returned)
+    names, own = labels(returned.names), len(step.results)
+    # A gradient that the step returns besides holding it stands there twice.
+    return replace(graph, outputs=(*dict.fromkeys(names[:own]), *dict.fromkeys(names[own:])))
 
 
 def phase_of(node: Node) -> Phase:

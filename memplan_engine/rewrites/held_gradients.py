@@ -1,0 +1,168 @@
+"""Why gradients are held: what reads each of them, and what keeps it from being freed before the others are
+there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from memplan_engine.graph import PRODUCED, Graph, Op, Phase
+from memplan_engine.rewrites.early_updates import gradient_storages
+from memplan_engine.schedule import dependencies
+
+
+class HeldBy(StrEnum):
+    """What holds gradients: nothing but the order, in which the optimizer comes last; one op that needs them
+    all before any parameter can be updated; passes that add to them; the step, which returns them."""
+
+    ORDER = "the optimizer runs after the whole backward pass"
+    TOGETHER = "one op needs all of them"
+    ACCUMULATED = "several backward passes add to them"
+    RETURNED = "the step returns them"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldGradients:
+    """Gradients that are held for one reason. `nbytes` are those of their storages; `tensors` one each. `op`
+    is what stands in the way, None where nothing does but the order or the step itself; `readers` are ops
+    that read them besides and update nothing (a norm that is logged). Both know their lines."""
+
+    why: HeldBy
+    tensors: tuple[str, ...]
+    nbytes: int
+    op: Op | None = None
+    readers: tuple[Op, ...] = ()
+
+    @property
+    def free(self) -> bool:
+        """Whether each can go as soon as its own update has run."""
+        return self.why is HeldBy.ORDER
+
+
+def held_gradients(graph: Graph) -> tuple[HeldGradients, ...]:
+    """The gradients of a training step, by what holds them: the storages that its backward pass makes and its
+    optimizer reads. () for any other graph.
+
+    A reader that depends, through ops of the optimizer alone, on other gradients that are alive at the same
+    time waits for these: the first op on the way that knows of two is what stands in the way. O(ops + reads)
+    operations on sets of gradients, and that once more for each gradient that waits.
+    """
+    found = _Gradients(graph)
+    groups: dict[tuple[HeldBy, object], list[str]] = {}
+    ops: dict[tuple[HeldBy, object], Op | None] = {}
+    for storage in found.of:
+        why, op = found.reason(storage)
+        # One line stands in the way of all that it adds to or reads.
+        line = (op.kind, op.source or op.name) if op and why is HeldBy.TOGETHER else None
+        groups.setdefault((why, line), []).append(storage)
+        ops.setdefault((why, line), op)
+    order = list(HeldBy)
+    return tuple(
+        HeldGradients(
+            key[0],
+            tuple(found.shown[storage] for storage in groups[key]),
+            sum(found.nbytes[storage] for storage in groups[key]),
+            ops[key],
+            tuple(found.readers(groups[key])),
+        )
+        for key in sorted(groups, key=lambda key: order.index(key[0]))
+    )
+
+
+class _Gradients:
+    """The gradients of `graph`, by storage: `of` has the places of the ops that touch each, `shown` a tensor
+    of each, `known` for each op of an optimizer the gradients that it depends on, as bits."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.needs = graph, dependencies(graph)
+        self.home = {tensor.name: tensor.storage for tensor in graph.tensors}
+        self.nbytes = {storage.name: storage.nbytes for storage in graph.storages}
+        self.returned = Counter(self.home[name] for name in graph.outputs)
+        self.of = gradient_storages(graph)
+        self.bit = {storage: 1 << index for index, storage in enumerate(self.of)}
+        self.shown: dict[str, str] = {}
+        for name in (*graph.outputs, *self.home):
+            self.shown.setdefault(self.home[name], name)
+        self.alive = self._alive()
+        self.known = self._known()
+        self.updating = self._updating()
+
+    def _alive(self) -> dict[str, tuple[int, int]]:
+        place = {op.name: index for index, op in enumerate(self.graph.ops)}
+        end = {
+            storage.name: len(place) if storage.name in self.returned else place.get(storage.held_by, 0)
+            for storage in self.graph.storages
+        }
+        return {name: (places[0], max(places[-1], end[name])) for name, places in self.of.items()}
+
+    def _known(self) -> list[int]:
+        known = [0] * len(self.graph.ops)
+        for storage, places in self.of.items():
+            for index in places:
+                known[index] |= self.bit[storage]
+        for index, op in enumerate(self.graph.ops):
+            if op.phase is not Phase.OPTIMIZER:
+                known[index] = 0
+                continue
+            for before in self.needs[index]:
+                known[index] |= known[before]
+        return known
+
+    def _updating(self) -> set[int]:
+        """The ops of an optimizer that a write to something that lives on depends on, by place."""
+        made = {storage.name for storage in self.graph.storages if storage.role in PRODUCED}
+        updating: set[int] = set()
+        for index in reversed(range(len(self.graph.ops))):
+            op = self.graph.ops[index]
+            lives_on = any(self.home[name] not in made for name in op.mutates)
+            if op.phase is Phase.OPTIMIZER and (index in updating or lives_on):
+                updating |= {index, *self.needs[index]}
+        return updating
+
+    def reason(self, storage: str) -> tuple[HeldBy, Op | None]:
+        """What holds `storage`, and the op that stands in the way."""
+        ops, places = self.graph.ops, self.of[storage]
+        if self.returned[storage] > 1:
+            return HeldBy.RETURNED, None
+        if together := self._first_together(storage):
+            return HeldBy.TOGETHER, together
+        for index in places[1:]:
+            adds = storage in {self.home[name] for name in ops[index].mutates}
+            again = any(op.phase is Phase.FORWARD for op in ops[places[0] : index])
+            if adds and again and ops[index].phase is Phase.BACKWARD:
+                return HeldBy.ACCUMULATED, ops[index]
+        return HeldBy.ORDER, None
+
+    def _first_together(self, storage: str) -> Op | None:
+        """The first op on the way to a reader of `storage` that knows of another gradient, too."""
+        own, (low, high) = self.bit[storage], self.alive[storage]
+        others = 0
+        for other, (begin, end) in self.alive.items():
+            if other != storage and begin <= high and low <= end:
+                others |= self.bit[other]
+        first = next((index for index in self.of[storage] if self.known[index] & others), None)
+        if first is None:
+            return None
+        waiting, seen = [first], {first}
+        while waiting:
+            for before in self.needs[waiting.pop()]:
+                joins = self.known[before] & own and self.known[before] & others
+                if joins and before not in seen:
+                    first = min(first, before)
+                    seen.add(before)
+                    waiting.append(before)
+        return self.graph.ops[first]
+
+    def readers(self, storages: Iterable[str]) -> Iterator[Op]:
+        """The ops of an optimizer that read `storages` and on which no update depends, one a line."""
+        lines: set[object] = set()
+        for index in sorted({index for storage in storages for index in self.of[storage]}):
+            op = self.graph.ops[index]
+            is_view = all(self.home[name] in self.of for name in op.outputs)
+            if op.phase is Phase.OPTIMIZER and index not in self.updating and not is_view:
+                line = op.source or op.name
+                if line not in lines:
+                    yield op
+                lines.add(line)
