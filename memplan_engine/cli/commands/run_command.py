@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -30,7 +31,6 @@ from memplan_engine.strategies.base import SolveLimits
 
 if TYPE_CHECKING:
     from memplan_engine.formats.memplan_json.run_format import OrderEntry
-    from memplan_engine.graph import Graph
     from memplan_engine.recordings.observation import Observation
     from memplan_engine.runtime.loading import RunTarget
     from memplan_engine.runtime.trial.run_in_plan import RunOutcome
