@@ -52,7 +52,7 @@ def test_it_goes_on_over_a_reload_and_cancel_keeps_the_stages(layers_url, open_p
     shown.page.reload()
     told.get_by_text("searched").wait_for(timeout=30_000)
     # Begun anew it would have to come to the order first.
-    assert shown.page.evaluate(seconds) >= 5
+    assert shown.page.wait_for_function(f"() => {seconds} || false").json_value() >= 5
     shown.page.get_by_role("button", name="Cancel").click()
     shown.page.get_by_text("Cancelled: these are the stages that were there.").wait_for(timeout=30_000)
     shown.settled()
