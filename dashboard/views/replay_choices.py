@@ -96,8 +96,7 @@ def pick_strategy(problem: Problem) -> str:
     if asked and asked != current:
         st.session_state[NOTE] = f"{_why_not(problem, asked)} This is {current}."
     # By hand there is nothing that a strategy decides.
-    mode = state.get("mode")
-    idle = (mode == Mode.EXERCISE and len(problem) <= MOST_BY_HAND) or mode.startswith(Mode.ORDER)
+    idle = state.get("mode") == Mode.EXERCISE and len(problem) <= MOST_BY_HAND
     st.selectbox("Strategy", names, disabled=idle, **chooses("strategy", current, "replay_strategy", step=""))
     return current
 

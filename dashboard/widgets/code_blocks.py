@@ -10,10 +10,18 @@ from memplan_dashboard.session.messages import plain
 from memplan_engine.advice.values import CodeChange
 
 
-def show_code(changes: Sequence[CodeChange]) -> None:
-    """A block for each line of code that changes, which has a button to copy it."""
+def show_code(changes: Sequence[CodeChange], most: int | None = None) -> None:
+    """A block for each line of code that changes, which has a button to copy it; those beyond `most` folded
+    away."""
     if changes:
         st.caption("The same in your code:")
+    _blocks(changes[:most])
+    if most is not None and len(changes) > most:
+        with st.expander(f"{len(changes) - most} more"):
+            _blocks(changes[most:])
+
+
+def _blocks(changes: Sequence[CodeChange]) -> None:
     for change in changes:
         where = str(change.source or change.ops[0].op)
         times = f", {change.times} ×" if change.times > 1 else ""

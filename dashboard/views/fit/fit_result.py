@@ -21,6 +21,8 @@ from memplan_engine.reporters.fit.fit_words import fit_headline, fit_proof
 from memplan_engine.units import exact, format_bytes, format_percent
 
 STILL = {"displayModeBar": False}
+MOST_LINES = 2
+"""Of code, that a card shows at first."""
 
 
 def show_answer(fitted: Fitted, unfinished: bool) -> None:
@@ -94,7 +96,11 @@ def show_stages(fitted: Fitted) -> None:
             "proved": ["smallest" if stage.proved else "" for stage in stages],
         }
     )
-    show_table(rows, whole("live bytes", "arena", "saved", "bound"), key="fit_stages_table")
+    columns = {
+        "stage": st.column_config.TextColumn(width=190),
+        **whole("live bytes", "arena", "saved", "bound"),
+    }
+    show_table(rows, columns, key="fit_stages_table")
 
 
 def _capacity_note(fitted: Fitted) -> None:
@@ -127,7 +133,7 @@ def show_changes(fitted: Fitted, changes: tuple[StageChange, ...]) -> None:
             st.markdown(f"{tone} {plain(change.change.title)}")
             if change.change.note:
                 st.caption(plain(change.change.note))
-            show_code(change.change.code)
+            show_code(change.change.code, MOST_LINES)
             if change.stage.name is StageName.REORDER:
                 _show_moved(fitted, change.stage)
     for name, why in fitted.skipped:
@@ -137,9 +143,7 @@ def show_changes(fitted: Fitted, changes: tuple[StageChange, ...]) -> None:
 
 def _show_moved(fitted: Fitted, stage: Stage) -> None:
     """Which ops move, and how the model runs in the order."""
-    st.caption(
-        "`memplan run MODEL --schedule order.json` runs the model in the order that can be downloaded here."
-    )
+    st.caption(plain("memplan run MODEL --schedule order.json runs the model in the order, a download here."))
     ops = [each for each in rewritten_ops(fitted.stages[0].plan, stage.plan) if each.what is Rewrote.MOVED]
     with st.expander(f"Ops that move: {len(ops):,}"):
         rows = pd.DataFrame(rewrite_rows(stage.plan, ops[:MOST_ROWS])).drop(columns=["what", "kind"])
