@@ -29,6 +29,7 @@ from memplan_engine.torch_capture.torch_factory import (
     capture_factory,
     capture_training_factory,
 )
+from memplan_engine.torch_capture.torch_run import brief
 from memplan_engine.torch_capture.training.torch_recipe import make_optimizer
 
 MOST_SECONDS = 600.0
@@ -119,7 +120,7 @@ def _compared(before: str, after: str, options: dict[str, Any] | None, seed: int
         other.model.load_state_dict(state)
         actual = take(other, after)
     except RuntimeError as error:
-        return Recaptured(False, str(error).strip().splitlines()[0])
+        return Recaptured(False, brief(error))
     equality = compare_named(expected, actual)
     if not equality.exact:
         return Recaptured(False, f"{equality.output} is not the same")
