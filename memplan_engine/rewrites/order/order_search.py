@@ -17,7 +17,7 @@ from memplan_engine.problem import Ints
 from memplan_engine.rewrites.order.cut_bound import NOTHING, Cuts, cut_bound
 from memplan_engine.rewrites.order.heuristics import orders_by_rules
 from memplan_engine.rewrites.order.order_problem import OrderProblem, order_problem
-from memplan_engine.rewrites.order.pairs import FEW_UNITS, MANY_UNITS, PairTree, prove_by_pairs
+from memplan_engine.rewrites.order.pairs import FEW_UNITS, MANY_UNITS, PairSearch, PairTree
 from memplan_engine.strategies.base import SolveLimits
 
 FIRST_CUTS = 32
@@ -111,6 +111,7 @@ class OrderSearch:
                 aim = self.bound + int((self.peak - self.bound) * part)
                 self._exact(aim, most, seconds / len(DIVES))
             self._exact(self.bound, most, MORE * seconds)
+            self._prove_pairs(seconds, FEW_UNITS)
             seconds, seed = LONGER * seconds, seed + 1
         self._prove_pairs(PROOF_SECONDS, MANY_UNITS)
 
@@ -169,14 +170,16 @@ class OrderSearch:
                 until = self.limits.elapsed + seconds
 
     def _prove_pairs(self, seconds: float, units: int) -> None:
-        """Prove by pairs what cuts alone do not, for the peak of the best order, within `seconds`."""
-        if self.tree is None and self.peak > 0 and not self.limits.stopped and self._is_uncertified:
-            live, share = self.live_of_units(), self.limits.child(seconds)
-            with share.running():
-                self.tree = prove_by_pairs(self.problem, self.peak, live, share, PAIR_NODES, units)
-            if self.tree is not None:
-                self.bound, self.proved_by = self.peak, ProvedBy.PAIRS
-                self._report()
+        """Prove by pairs what cuts alone do not, up to the peak of the best order, within `seconds`."""
+        if self.peak == 0 or self.limits.stopped or not self._is_uncertified:
+            return
+        share = self.limits.child(seconds)
+        with share.running():
+            search = PairSearch(self.problem, self.peak, self.order, share, units)
+            proved, tree = search.prove(PAIR_NODES)
+        if proved > self.bound or (proved == self.bound and self.proved_by is ProvedBy.SEARCH):
+            self.bound, self.proved_by, self.tree = proved, ProvedBy.PAIRS, tree
+            self._report()
 
     @property
     def _is_uncertified(self) -> bool:

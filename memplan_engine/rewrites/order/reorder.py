@@ -98,6 +98,7 @@ def _certificate(problem: OrderProblem, search: OrderSearch, in_place: bool) -> 
         return None
     table = take_over(problem.graph, doubts=False) if in_place else None
     single = order_problem(problem.graph, merge=False, take_over=table)
-    tree = search.tree or PairTree(search.unit)
+    by_pairs = search.proved_by is ProvedBy.PAIRS
+    tree = search.tree if by_pairs and search.tree else PairTree((), search.bound, search.unit)
     proof = write_out(tree, problem, single, search.bound)
     return OrderCertificate(search.bound, proof, in_place) if proof else None
