@@ -1,6 +1,6 @@
-"""The 18 computation graphs that come with Moccasin (Bartan et al., ICML 2023): random layered graphs, made as in
-appendix A of Gagrani et al. (2022), "Neural Topological Ordering for Computation Graphs", and networks of
-Checkmate (Jain et al., MLSys 2020).
+"""The 18 computation graphs that come with Moccasin (Bartan et al., ICML 2023): random layered graphs, made
+as in appendix A of "Neural Topological Ordering for Computation Graphs" (Gagrani et al., 2022), and networks
+of Checkmate (Jain et al., MLSys 2020).
 
 They are read from a folder or from the address of an archive, and are no part of this project.
 """
@@ -24,22 +24,29 @@ SECONDS = 60.0
 
 
 def instances(source: str) -> Iterator[Graph]:
-    """The graphs of a folder, or of the archive at an address; OSError where there is neither."""
-    if "://" in source:
-        with urllib.request.urlopen(source, timeout=SECONDS) as answer:
-            archive = tarfile.open(fileobj=io.BytesIO(answer.read()))
-        texts = {
-            Path(member.name).name: archive.extractfile(member)
-            for member in archive.getmembers()
-            if member.isfile() and Path(member.name).suffix == ".json"
-        }
-        named = {name: file.read().decode() for name, file in texts.items() if file}
-    else:
-        named = {path.name: path.read_text() for path in Path(source).rglob("*.json")}
+    """The graphs of a folder, or of the archive at an address, the smallest first; OSError where there are
+    none."""
+    named = _downloaded(source) if "://" in source else _below(Path(source))
     if not named:
         raise OSError(f"{source}: no .json")
     for name in sorted(named, key=lambda name: (len(named[name]), name)):
         yield read_instance(json.loads(named[name]))
+
+
+def _downloaded(address: str) -> dict[str, str]:
+    with urllib.request.urlopen(address, timeout=SECONDS) as answer:
+        whole = io.BytesIO(answer.read())
+    texts = {}
+    with tarfile.open(fileobj=whole) as archive:
+        for member in archive:
+            file = archive.extractfile(member) if member.name.endswith(".json") else None
+            if file:
+                texts[Path(member.name).name] = file.read().decode()
+    return texts
+
+
+def _below(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.rglob("*.json")}
 
 
 def read_instance(found: dict[str, Any]) -> Graph:

@@ -1,5 +1,5 @@
-"""Models of transformers at their published sizes, without contents (meta device): nothing is downloaded, for the
-sizes stand here or are the defaults of their configurations.
+"""Models of transformers at their published sizes, without contents (meta device): nothing is downloaded,
+for the sizes stand here or are the defaults of their configurations.
 
 `build(name, batch)` gives the model in eval mode and the inputs of a call.
 """
@@ -75,12 +75,18 @@ PUBLISHED = {
         {"vocab_size": 50265, "max_position_embeddings": 514},
     ),
     "distilbert": Published("DistilBertForMaskedLM", "DistilBertConfig", text(512)),
-    "albert base v2": Published("AlbertForMaskedLM", "AlbertConfig", text(512), {**BASE, "embedding_size": 128}),
+    "albert base v2": Published(
+        "AlbertModel", "AlbertConfig", only_text(512), {**BASE, "embedding_size": 128}
+    ),
+    "gpt2 without head": Published("GPT2Model", "GPT2Config", only_text(1024)),
+    "big bird without head": Published(
+        "BigBirdModel", "BigBirdConfig", only_text(512), {"attention_type": "original_full"}
+    ),
     "electra small": Published("ElectraForMaskedLM", "ElectraConfig", text(512)),
     "deberta v3 base": Published(
-        "DebertaV2ForMaskedLM",
+        "DebertaV2Model",
         "DebertaV2Config",
-        text(512),
+        only_text(512),
         {
             **BASE, "vocab_size": 128100, "num_hidden_layers": 12, "relative_attention": True,
             "position_buckets": 256, "norm_rel_ebd": "layer_norm", "share_att_key": True,
@@ -138,7 +144,7 @@ PUBLISHED = {
         {**BASE, "num_hidden_layers": 12, "vocab_size": 50304},
     ),
     "gpt-j 6b": Published("GPTJForCausalLM", "GPTJConfig", text(1024)),
-    "mamba 130m": Published("MambaForCausalLM", "MambaConfig", text(64), {"num_hidden_layers": 24}),
+    "mamba 130m": Published("MambaForCausalLM", "MambaConfig", text(16), {"num_hidden_layers": 24}),
     "big bird base": Published("BigBirdForMaskedLM", "BigBirdConfig", text(512),
                                {"attention_type": "original_full"}),
     "vit b16": Published("ViTForImageClassification", "ViTConfig", image()),
@@ -164,6 +170,12 @@ PUBLISHED = {
     "wav2vec2 base": Published("Wav2Vec2Model", "Wav2Vec2Config",
                                lambda batch: {"input_values": torch.empty(batch, 160_000)}),
 }  # fmt: skip
+
+STEPS = (
+    *("gpt2", "bert base", "distilbert", "t5 small", "whisper tiny", "opt 125m", "vit b16", "swin tiny"),
+    *("convnext tiny", "resnet 50", "mobilenet v2", "poolformer"),
+)
+"""Those that are taken as training steps, too."""
 
 
 def build(name: str, batch: int = 1) -> tuple[nn.Module, Inputs]:

@@ -103,15 +103,16 @@ class OrderSearch:
         self._exact(self.bound, FIRST_STATES, FIRST_SECONDS)
         self._rules()
         self._prove_pairs(FIRST_SECONDS, FEW_UNITS)
-        seconds, seed = FIRST_SECONDS, 0
+        seconds, seed, units = FIRST_SECONDS, 0, FEW_UNITS
         most = POOL_BYTES // (len(self.problem.units) + 64)
         while not self.is_done:
             self._improve(seed, seconds)
             for part in DIVES:
                 aim = self.bound + int((self.peak - self.bound) * part)
                 self._exact(aim, most, seconds / len(DIVES))
+            units = min(2 * units, MANY_UNITS)
+            self._prove_pairs(LONGER * seconds, units)
             self._exact(self.bound, most, MORE * seconds)
-            self._prove_pairs(seconds, FEW_UNITS)
             seconds, seed = LONGER * seconds, seed + 1
         self._prove_pairs(PROOF_SECONDS, MANY_UNITS)
 

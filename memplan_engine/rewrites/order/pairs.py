@@ -15,9 +15,10 @@ from memplan_engine.rewrites.order.cut_bound import Cuts, Pair
 from memplan_engine.rewrites.order.order_problem import OrderProblem
 from memplan_engine.strategies.base import SolveLimits
 
-FEW_UNITS, MANY_UNITS = 24, 128
-"""Units of which pairs are formed, those with the highest bounds of their own: few at first, and many where a
-peak is known to be least. DARTS's CIFAR network needs few, a transformer's training step many."""
+FEW_UNITS, MANY_UNITS = 8, 64
+"""Units of which pairs are formed: few at first, twice as many each time that they were not enough, and many
+for what is left. On Moccasin's n = 1,000, 8 come within 8.0 % of the order given in 4 s of processor time, 24
+within 8.6; DeBERTa needs 16 or more."""
 OBSTRUCTED = 4
 """Units, of those with most bytes live, whose cuts are held against what ran before them."""
 MOST_CLOSED = 16
@@ -26,7 +27,7 @@ MOST_CLOSED = 16
 
 @dataclass(slots=True, eq=False)
 class PairTree:
-    """A proof: `bound` bytes by a cut of `unit` in all orders that keep `pairs`, or by two cases of `pair`."""
+    """A proof of `bound` bytes in all orders that keep `pairs`: a cut of `unit`, or two cases of `pair`."""
 
     pairs: tuple[Pair, ...]
     bound: int
@@ -194,8 +195,8 @@ class _After:
 
 
 def write_out(tree: PairTree, problem: OrderProblem, single: OrderProblem, target: int) -> Proof | None:
-    """The proof with its flows, between ops: `single` is the problem in which each op is a unit. Pairs that it
-    makes no use of are left out. None where that does not need `target` bytes."""
+    """The proof with its flows, between ops: `single` is the problem in which each op is a unit. Pairs of
+    which no use is made are left out. None where that does not need `target` bytes."""
     if tree.cases is None or tree.bound >= target:
         pairs = tuple((problem.main[one], problem.main[other]) for one, other in tree.pairs)
         return Cuts(single, pairs).proof(problem.main[tree.unit], target)
