@@ -35,6 +35,8 @@ class Cuts:
 
     problem: OrderProblem
     pairs: tuple[Pair, ...] = ()
+    keeps: bool = False
+    """Whether the flow of each unit is kept, to go on from: as much memory as the network, for each."""
     network: Network = field(init=False)
     rooms: Ints = field(init=False)
     """What each arc has room for while nothing flows."""
@@ -68,7 +70,7 @@ class Cuts:
         if known >= wanted:
             return known
         flow = known + push_flow(self.network, *self.sides(unit, over), wanted - known)
-        if flow > known:
+        if self.keeps and flow > known:
             self._kept[unit, over] = flow, self.network.room.copy()
         return flow
 

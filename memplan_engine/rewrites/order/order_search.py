@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -99,14 +100,15 @@ class OrderSearch:
 
     def run(self) -> None:
         """Until the order is proved to be best or the limits end it."""
-        self._cut()
-        self._exact(self.bound, FIRST_STATES, FIRST_SECONDS)
         self._rules()
+        self._cut(seconds=FIRST_SECONDS)
+        self._exact(self.bound, FIRST_STATES, FIRST_SECONDS)
         self._prove_pairs(FIRST_SECONDS, FEW_UNITS)
         seconds, seed, units = FIRST_SECONDS, 0, FEW_UNITS
         most = POOL_BYTES // (len(self.problem.units) + 64)
         while not self.is_done:
             self._improve(seed, seconds)
+            self._cut(seconds=seconds)
             for part in DIVES:
                 aim = self.bound + int((self.peak - self.bound) * part)
                 self._exact(aim, most, seconds / len(DIVES))
@@ -142,10 +144,13 @@ class OrderSearch:
         if self.tell and self.tell(progress):
             self.limits.cancel()
 
-    def _cut(self, most: int | None = None) -> None:
+    def _cut(self, most: int | None = None, seconds: float | None = None) -> None:
+        """Cuts that can be better than the bound, within `seconds`."""
         if self.is_done:
             return
-        bound, unit = cut_bound(self.cuts, self.live_of_units(), self.bound, self.limits, most)
+        share = self.limits.child(seconds) if seconds else self.limits
+        with share.running() if seconds else nullcontext():
+            bound, unit = cut_bound(self.cuts, self.live_of_units(), self.bound, share, most)
         if unit >= 0:
             self.unit = unit
             self._prove(bound, ProvedBy.CUT)

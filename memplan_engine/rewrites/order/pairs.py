@@ -71,7 +71,7 @@ class PairSearch:
         leaves = [(root.bound, next(number), root)]
         while leaves[0][0] < self.target and not self.limits.stopped and nodes > 0:
             leaf, cases = leaves[0][2], []
-            cuts = Cuts(self.problem, leaf.pairs)
+            cuts = Cuts(self.problem, leaf.pairs, keeps=True)
             closed, strongest = self._look_at_pairs(cuts, among)
             for pair, unit in closed:
                 _, leaf = leaf.split(pair, (self.target, unit), (leaf.bound, leaf.unit))

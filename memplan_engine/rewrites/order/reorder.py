@@ -59,7 +59,7 @@ def reorder(
 ) -> Reordered:
     """The order of the ops of `graph` with the fewest live bytes at the worst step, one op a step.
 
-    All orders count that keep what `order_dependencies` says: data, writes, random numbers, effects. With
+    All orders count that keep what `schedule.dependencies` says: data, writes, random numbers, effects. With
     `in_place` an op may write over an input that dies with it: give the result to `reuse`. Never worse than
     the order given. It ends with a proof, when `limits` end it (10 s where there are none), or when
     `on_progress` returns True; then it has the best order and the bound so far.
