@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
+from memplan_engine.op_kinds.ordered import draws, has_effect
 
 MOST_STEPS = 1_000_000
 
@@ -32,7 +33,8 @@ def multi_stream(graph: Graph, streams: int) -> Schedule:
 
     AITemplate's simple multi-stream: an op's level is one more than the highest level it depends on; the ops
     of a level are taken in the graph's order, `streams` at a time, one step after another. Beyond theirs, an
-    op that writes in place waits for those that read what it overwrites.
+    op that writes in place waits for those that read what it overwrites, and ops that draw random numbers or
+    are there for an effect keep their order.
 
     Raises
     ------
@@ -207,24 +209,36 @@ def _check_names(graph: Graph, ops: Iterable[str], source: str) -> None:
 
 
 def dependencies(graph: Graph) -> list[tuple[int, ...]]:
-    """For each op, by index, the ops that must have run before it; O(ops + reads).
+    """For each op, by index, the ops that run before it in every order; O(ops + reads).
 
-    An op depends on the makers of its inputs, on whoever last wrote in place to the storages that it reads,
-    and, when it writes in place itself, on everybody who has read that storage since.
+    An op runs after the makers of the tensors that it reads, and after the last op before it that wrote to a
+    storage it touches; one that writes, after all that have touched the storage since. An output in a storage
+    that the op does not read is a write: the first begins the storage. Ops that draw random numbers keep
+    their order, and so do those that are there for an effect.
     """
     home = {tensor.name: tensor.storage for tensor in graph.tensors}
     maker: dict[str, int] = {}
     writer: dict[str, int] = {}
-    readers: dict[str, list[int]] = {}
+    touched: dict[str, list[int]] = {}
+    latest: dict[str, int] = {}
     predecessors: list[tuple[int, ...]] = []
     for index, op in enumerate(graph.ops):
-        before: dict[int, None] = {}
-        for name in (*op.inputs, *op.mutates):
-            before |= dict.fromkeys(at for at in (maker.get(name), writer.get(home[name])) if at is not None)
-            readers.setdefault(home[name], []).append(index)
-        for name in op.mutates:
-            before |= dict.fromkeys(readers[home[name]])
-            readers[home[name]], writer[home[name]] = [index], index
+        read = {home[name]: None for name in (*op.inputs, *op.mutates)}
+        made = {home[name]: None for name in op.outputs}
+        written = {home[name]: None for name in op.mutates} | {s: None for s in made if s not in read}
+        before = {maker[name]: None for name in (*op.inputs, *op.mutates) if name in maker}
+        for storage in read | made:
+            if storage in writer:
+                before[writer[storage]] = None
+            if storage in written:
+                before |= dict.fromkeys(touched.get(storage, ()))
+                writer[storage], touched[storage] = index, []
+            touched.setdefault(storage, []).append(index)
+        for chain, belongs in (("random", draws(op, not written)), ("effect", has_effect(op))):
+            if belongs:
+                if chain in latest:
+                    before[latest[chain]] = None
+                latest[chain] = index
         maker |= dict.fromkeys(op.outputs, index)
         before.pop(index, None)
         predecessors.append(tuple(before))

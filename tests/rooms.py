@@ -26,7 +26,8 @@ ROOMS: dict[str, str] = {
     "scope": "",
     "graph": "errors scope",
     "callers": "kernels graph",
-    "schedule": "errors graph",
+    "op_kinds": "graph",
+    "schedule": "errors graph op_kinds",
     "problem": "errors scope graph callers schedule",
     "profile": "kernels.plotting graph problem",
     "lifetimes": "errors graph schedule problem",
@@ -68,9 +69,9 @@ ROOMS: dict[str, str] = {
     ),
     "rewrites": "errors graph schedule",
     "rewrites.reuse": (
-        "errors graph schedule problem profile lifetimes bounds plan analysis strategies planner"
+        "errors graph op_kinds schedule problem profile lifetimes bounds plan analysis strategies planner"
     ),
-    "rewrites.order": "kernels kernels.order graph problem strategies rewrites.reuse",
+    "rewrites.order": "kernels kernels.order graph op_kinds schedule problem strategies rewrites.reuse",
     "feasibility": "errors problem bounds plan strategies planner",
     "what_if": "errors graph problem",
     "what_if.suggestions": (

@@ -199,3 +199,18 @@ def test_broken_schedule_files_are_refused(tmp_path: Path, body, message) -> Non
     with pytest.raises(InputError) as caught:
         load_schedule(path, DIAMOND)
     assert str(caught.value).startswith(message)
+
+
+def test_multi_stream_keeps_the_order_of_random_numbers_and_of_effects() -> None:
+    ops = (
+        Op("draw", "aten.rand", ("x",), ("a",)),
+        Op("say", "print", ("x",), ()),
+        Op("draw again", "aten.rand", ("x",), ("b",)),
+        Op("say again", "print", ("x",), ()),
+        Op("add", "aten.add", ("x",), ("c",)),
+    )
+    sizes = {"x": 4, "a": 4, "b": 4, "c": 4}
+    net = make_graph(ops, sizes, inputs=("x",), outputs=("a", "b", "c"))
+    assert multi_stream(net, 8).step_of_op == (0, 0, 1, 1, 0)
+    with pytest.raises(InputError, match="'draw again'.*step 0, but 'draw', which it depends on"):
+        by_steps(net, {"draw": 0, "say": 0, "draw again": 0, "say again": 1, "add": 0})

@@ -8,7 +8,6 @@ from itertools import pairwise
 from random import Random
 
 from memplan_engine.graph import PRODUCED, Graph, Op, Role, Storage, Tensor, check_graph
-from memplan_engine.schedule import dependencies
 
 
 def random_graph(seed: int, ops: int) -> Graph:
@@ -50,8 +49,24 @@ def random_graph(seed: int, ops: int) -> Graph:
 
 
 def needs(graph: Graph) -> list[set[int]]:
-    """By the names that `random_graph` gives, what each op waits for."""
-    before = [set(own) for own in dependencies(graph)]
+    """By the names that `random_graph` gives, what each op waits for: every earlier op that makes what it
+    reads, or touches what one of both writes."""
+    home = {tensor.name: tensor.storage for tensor in graph.tensors}
+    touched = [{home[name] for name in (*op.inputs, *op.mutates, *op.outputs)} for op in graph.ops]
+    writes = [
+        {home[name] for name in op.mutates} | {home[name] for name in op.outputs if op.kind != "aten.select"}
+        for op in graph.ops
+    ]
+    makes = [set(op.outputs) for op in graph.ops]
+    before = [
+        {
+            earlier
+            for earlier in range(index)
+            if makes[earlier] & {*op.inputs, *op.mutates}
+            or touched[earlier] & touched[index] & (writes[earlier] | writes[index])
+        }
+        for index, op in enumerate(graph.ops)
+    ]
     for kind in ("aten.rand", "print"):
         chain = [index for index, op in enumerate(graph.ops) if op.kind == kind]
         for first, second in pairwise(chain):

@@ -67,9 +67,9 @@ def random_orders(program: Any, seeds: int) -> list[Any]:
     """Graphs of the same ops in drawn orders that keep what must be kept."""
     import random
 
-    from memplan_engine.rewrites.order.dependencies import order_dependencies
+    from memplan_engine.schedule import dependencies
 
-    needs = order_dependencies(program.graph)
+    needs = dependencies(program.graph)
     several = []
     for seed in range(seeds):
         draw = random.Random(seed)

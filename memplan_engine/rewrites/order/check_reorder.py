@@ -1,5 +1,5 @@
 """The checker of orders and of what proves them. It works from the graph alone and shares no code with the
-transform; what is known of op kinds (`kinds`) is all that both go by."""
+transform; what is known of op kinds (`op_kinds`) is all that both go by."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from memplan_engine.graph import PRODUCED, Graph, Op
+from memplan_engine.op_kinds.ordered import draws, has_effect
 from memplan_engine.rewrites.order.certificate import (
     ArcKind,
     CutProof,
@@ -15,7 +16,6 @@ from memplan_engine.rewrites.order.certificate import (
     OrderCertificate,
     Proof,
 )
-from memplan_engine.rewrites.order.kinds import draws, has_effect
 from memplan_engine.rewrites.reuse.kinds import is_elementwise
 
 MOST_BREACHES = 100

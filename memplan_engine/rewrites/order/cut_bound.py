@@ -19,6 +19,8 @@ Pair = tuple[int, int]
 """Two units, the first of which runs before the second."""
 NOTHING = -1
 """What a unit writes over that writes over nothing."""
+NOBODY = -1
+"""No other unit."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,24 +35,58 @@ class Cuts:
 
     problem: OrderProblem
     pairs: tuple[Pair, ...] = ()
+    keeps: bool = False
+    """Whether the flow of each unit is kept, to go on from: as much memory as the network, for each."""
     network: Network = field(init=False)
     rooms: Ints = field(init=False)
     """What each arc has room for while nothing flows."""
+    _kept: dict[tuple[int, int], tuple[int, Ints]] = field(default_factory=dict)
+    """By unit and what it writes over, a flow and the room that it leaves."""
 
     def __post_init__(self) -> None:
         self.network = make_network(self.problem.arrays, self.pairs)
         self.rooms = self.network.room.copy()
 
-    def bound(self, unit: int, enough: int = ENDLESS) -> int:
-        """The bytes that are live while `unit` runs, at least, in every order; `enough` where that is
-        reached."""
+    def bound(self, unit: int, enough: int = ENDLESS, *, before: int = NOBODY, after: int = NOBODY) -> int:
+        """The bytes that are live while `unit` runs, at least, in every order, or in those in which another
+        unit runs `before` it or `after` it; `enough` where that is reached."""
         least = enough
         for over in self.ways(unit):
             above = self.above(unit, over)
-            self.network.room[:] = self.rooms
-            inside, outside = self.sides(unit, over)
-            least = min(least, above + push_flow(self.network, inside, outside, max(0, least - above)))
+            wanted = max(0, least - above)
+            flow = self._flow(unit, over, wanted)
+            if flow < wanted and (before, after) != (NOBODY, NOBODY):
+                inside, outside = self.sides(unit, over)
+                inside[before if before != NOBODY else []] = True
+                outside[after if after != NOBODY else []] = True
+                flow += push_flow(self.network, inside, outside, wanted - flow)
+            least = min(least, above + flow)
         return least
+
+    def _flow(self, unit: int, over: int, wanted: int) -> int:
+        """How much flows, up to `wanted` or more; it stands in the network then, and is kept."""
+        known, room = self._kept.get((unit, over), (0, self.rooms))
+        self.network.room[:] = room
+        if known >= wanted:
+            return known
+        flow = known + push_flow(self.network, *self.sides(unit, over), wanted - known)
+        if self.keeps and flow > known:
+            self._kept[unit, over] = flow, self.network.room.copy()
+        return flow
+
+    def least_set(self, unit: int) -> Flags:
+        """Of the sets right before `unit` with the fewest live bytes, the smallest: its units."""
+        self._flow(unit, NOTHING, ENDLESS)
+        inside, _ = self.sides(unit)
+        net, stack = self.network, np.flatnonzero(inside).tolist()
+        while stack:
+            node = stack.pop()
+            arcs = slice(net.arcs_of[node], net.arcs_of[node + 1])
+            for head in net.head[arcs][net.room[arcs] > 0].tolist():
+                if not inside[head]:
+                    inside[head] = True
+                    stack.append(head)
+        return inside[: len(self.problem.units)]
 
     def ways(self, unit: int) -> list[int]:
         """What the unit may write over, NOTHING first."""

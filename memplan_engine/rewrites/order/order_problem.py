@@ -11,7 +11,7 @@ from memplan_engine.graph import PRODUCED, Graph
 from memplan_engine.kernels.order.arrays import OrderArrays
 from memplan_engine.kernels.order.walk import replay_order
 from memplan_engine.problem import Ints
-from memplan_engine.rewrites.order.dependencies import order_dependencies
+from memplan_engine.schedule import dependencies
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +49,7 @@ def order_problem(
     """What can be reordered in `graph`. Without `merge` each op is a unit of its own. `take_over` says, by
     index of an op, which storages it may write its output over where it is the last to touch them; each has
     as many bytes as the op makes."""
-    needs = order_dependencies(graph)
+    needs = dependencies(graph)
     touches, maker, counted = _touches(graph)
     taken = take_over or {}
     main_of = list(range(len(needs)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -17,7 +18,7 @@ from memplan_engine.problem import Ints
 from memplan_engine.rewrites.order.cut_bound import NOTHING, Cuts, cut_bound
 from memplan_engine.rewrites.order.heuristics import orders_by_rules
 from memplan_engine.rewrites.order.order_problem import OrderProblem, order_problem
-from memplan_engine.rewrites.order.pairs import FEW_UNITS, MANY_UNITS, PairTree, prove_by_pairs
+from memplan_engine.rewrites.order.pairs import FEW_UNITS, MANY_UNITS, PairSearch, PairTree
 from memplan_engine.strategies.base import SolveLimits
 
 FIRST_CUTS = 32
@@ -102,17 +103,20 @@ class OrderSearch:
 
     def run(self) -> None:
         """Until the order is proved to be best or the limits end it."""
-        self._cut()
-        self._exact(self.bound, FIRST_STATES, FIRST_SECONDS)
         self._rules()
+        self._cut(seconds=FIRST_SECONDS)
+        self._exact(self.bound, FIRST_STATES, FIRST_SECONDS)
         self._prove_pairs(FIRST_SECONDS, FEW_UNITS)
-        seconds, seed = FIRST_SECONDS, 0
+        seconds, seed, units = FIRST_SECONDS, 0, FEW_UNITS
         most = POOL_BYTES // (len(self.problem.units) + 64)
         while not self.is_done:
             self._improve(seed, seconds)
+            self._cut(seconds=seconds)
             for part in DIVES:
                 aim = self.bound + int((self.peak - self.bound) * part)
                 self._exact(aim, most, seconds / len(DIVES))
+            units = min(2 * units, MANY_UNITS)
+            self._prove_pairs(LONGER * seconds, units)
             self._exact(self.bound, most, MORE * seconds)
             seconds, seed = LONGER * seconds, seed + 1
         self._prove_pairs(PROOF_SECONDS, MANY_UNITS)
@@ -149,10 +153,13 @@ class OrderSearch:
         if self.tell and self.tell(progress):
             self.limits.cancel()
 
-    def _cut(self, most: int | None = None) -> None:
+    def _cut(self, most: int | None = None, seconds: float | None = None) -> None:
+        """Cuts that can be better than the bound, within `seconds`."""
         if self.is_done:
             return
-        bound, unit = cut_bound(self.cuts, self.live_of_units(), self.bound, self.limits, most)
+        share = self.limits.child(seconds) if seconds else self.limits
+        with share.running() if seconds else nullcontext():
+            bound, unit = cut_bound(self.cuts, self.live_of_units(), self.bound, share, most)
         if unit >= 0:
             self.unit = unit
             self._prove(bound, ProvedBy.CUT)
@@ -178,14 +185,16 @@ class OrderSearch:
                 until = self.limits.elapsed + seconds
 
     def _prove_pairs(self, seconds: float, units: int) -> None:
-        """Prove by pairs what cuts alone do not, for the peak of the best order, within `seconds`."""
-        if self.tree is None and self.peak > 0 and not self.limits.stopped and self._is_uncertified:
-            live, share = self.live_of_units(), self.limits.child(seconds)
-            with share.running():
-                self.tree = prove_by_pairs(self.problem, self.peak, live, share, PAIR_NODES, units)
-            if self.tree is not None:
-                self.bound, self.proved_by = self.peak, ProvedBy.PAIRS
-                self._report()
+        """Prove by pairs what cuts alone do not, up to the peak of the best order, within `seconds`."""
+        if self.peak == 0 or self.limits.stopped or not self._is_uncertified:
+            return
+        share = self.limits.child(seconds)
+        with share.running():
+            search = PairSearch(self.problem, self.peak, self.order, share, units)
+            proved, tree = search.prove(PAIR_NODES)
+        if proved > self.bound or (proved == self.bound and self.proved_by is ProvedBy.SEARCH):
+            self.bound, self.proved_by, self.tree = proved, ProvedBy.PAIRS, tree
+            self._report()
 
     @property
     def _is_uncertified(self) -> bool:

@@ -60,7 +60,7 @@ def reorder(
 ) -> Reordered:
     """The order of the ops of `graph` with the fewest live bytes at the worst step, one op a step.
 
-    All orders count that keep what `order_dependencies` says: data, writes, random numbers, effects. With
+    All orders count that keep what `schedule.dependencies` says: data, writes, random numbers, effects. With
     `in_place` an op may write over an input that dies with it: give the result to `reuse`. Never worse than
     the order given. A `brief` search does not hang on the clock: it gives the same each time, and is through
     in a moment. It ends with a proof, when `limits` end it (10 s where there are none), or when
@@ -100,6 +100,7 @@ def _certificate(problem: OrderProblem, search: OrderSearch, in_place: bool) -> 
         return None
     table = take_over(problem.graph, doubts=False) if in_place else None
     single = order_problem(problem.graph, merge=False, take_over=table)
-    tree = search.tree or PairTree(search.unit)
+    by_pairs = search.proved_by is ProvedBy.PAIRS
+    tree = search.tree if by_pairs and search.tree else PairTree((), search.bound, search.unit)
     proof = write_out(tree, problem, single, search.bound)
     return OrderCertificate(search.bound, proof, in_place) if proof else None

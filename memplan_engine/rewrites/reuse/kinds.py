@@ -6,7 +6,7 @@ Facts only. Kinds are spelled as their sources do: `aten.add`, `aten.add.Tensor`
 
 from __future__ import annotations
 
-from functools import cache
+from memplan_engine.op_kinds.ordered import plain_kind as plain_kind
 
 _UNARY = """
 abs acos acosh asin asinh atan atanh bitwisenot ceil celu clamp clampmax clampmin clip cos cosh deg2rad
@@ -75,13 +75,3 @@ def takes_several(kind: str) -> bool:
 def is_concat(kind: str) -> bool:
     """Whether the output is the inputs one behind the other along one axis."""
     return plain_kind(kind) in _CONCAT
-
-
-@cache
-def plain_kind(kind: str) -> str:
-    """`kind` without library, overload, case and underscores: "aten.leaky_relu.default" → "leakyrelu"."""
-    name = kind.removeprefix("torch.ops.")
-    for library in ("aten.", "prims.", "onnx."):
-        if name.startswith(library):
-            name = name[len(library) :].split(".")[0]
-    return name.replace("_", "").lower()

@@ -1,12 +1,13 @@
 """What is known of op kinds by name: which draw random numbers, which are there for an effect.
 
-Facts only; the transform and its checker both go by them.
+Facts only; what makes orders and schedules and what checks them both go by them.
 """
 
 from __future__ import annotations
 
+from functools import cache
+
 from memplan_engine.graph import Op
-from memplan_engine.rewrites.reuse.kinds import plain_kind
 
 _RANDOM = """
 alphadropout bernoulli binomial cauchy dropout efficientattentionforward exponential featurealphadropout
@@ -34,3 +35,13 @@ def draws(op: Op, views: bool) -> bool:
 def has_effect(op: Op) -> bool:
     """Whether `op` is there for something that no tensor shows: it makes nothing and writes nothing."""
     return not op.outputs and not op.mutates and plain_kind(op.kind) not in HARMLESS
+
+
+@cache
+def plain_kind(kind: str) -> str:
+    """`kind` without library, overload, case and underscores: "aten.leaky_relu.default" → "leakyrelu"."""
+    name = kind.removeprefix("torch.ops.")
+    for library in ("aten.", "prims.", "onnx."):
+        if name.startswith(library):
+            name = name[len(library) :].split(".")[0]
+    return name.replace("_", "").lower()

@@ -1,0 +1,1 @@
+"""What is known of op kinds by their names alone."""
