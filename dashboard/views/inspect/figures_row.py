@@ -104,13 +104,15 @@ def show_notes(facts: PlanFacts) -> None:
 def _lesson(about: About) -> None:
     """What a teaching graph shows, in its own words."""
     if about.title:
-        with st.container(horizontal=True, wrap=False, vertical_alignment="center", gap="small"):
+        with st.container(
+            key="lesson", horizontal=True, wrap=False, vertical_alignment="center", gap="small"
+        ):
             st.info(
                 f"**{plain(about.title)}.** {plain(about.shows[:1].upper() + about.shows[1:])}",
                 icon=":material/school:",
                 width="stretch",
             )
-            with st.popover(plain(f"Why {about.optimum}?"), type="tertiary"):
+            with st.popover(plain(f"Why {about.optimum}".strip() + "?"), type="tertiary"):
                 st.text(about.why)
 
 

@@ -42,7 +42,7 @@ from memplan_engine.what_if.edits import Pin
 LAST = "last_strategy"
 WHY = "why_here"
 HEIGHT = 396
-"""Of the chart, CSS pixels: with it all of the answer is above the fold of a screen 900 pixels high."""
+"""Of the chart, CSS pixels, where the panes stack; beside them it takes what the window leaves (style.css)."""
 ACTIONS = {
     "why": ("Why here?", "Replay the decision that placed it"),
     "pin": ("Pin", "Keep it at this offset, whatever else changes"),
@@ -206,13 +206,17 @@ def _answer() -> _Shown | None:
     return _Shown(view, facts, before, colour, pattern, capacity, _dimmed(facts.document, pattern))
 
 
-def _evidence(shown: _Shown, selected: int | None) -> None:
-    """What stands behind the figures, what there is to take away, and the tables."""
-    facts = shown.facts
+def _to_take(shown: _Shown) -> None:
+    """The exact figures, whether they are enough, and the files, in one row."""
     with st.container(key="to_take", horizontal=True, vertical_alignment="center", gap="small"):
-        show_exactly(facts)
-        show_proof(shown.view, facts, shown.capacity)
-        show_downloads(facts, shown.colour)
+        show_exactly(shown.facts)
+        show_proof(shown.view, shown.facts, shown.capacity)
+        show_downloads(shown.facts, shown.colour)
+
+
+def _evidence(shown: _Shown, selected: int | None) -> None:
+    """What stands behind the figures, and the tables."""
+    facts = shown.facts
     show_notes(facts)
     if selected is not None and not has_panes(facts.plan.problem):
         with st.container(border=True, key="details"):
@@ -231,13 +235,17 @@ def _page() -> None:
         st.switch_page("views/replay_strategy.py", query_params={"buffer": why})
     # Each part has its place from the first: an element that another run finds at another place, as behind a
     # spinner that is gone, may stay hidden in Streamlit 1.67.
-    answer, picture, evidence = st.container(), st.container(), st.container()
+    with st.container(key="first_screen"):
+        answer, picture, files = st.container(key="answer"), st.container(key="picture"), st.container()
+    evidence = st.container()
     with answer:
         shown = _answer()
     if shown is None:
         return
     with picture:
         selected = _chart(shown)
+    with files:
+        _to_take(shown)
     with evidence:
         _evidence(shown, selected)
 
