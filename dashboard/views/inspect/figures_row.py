@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import streamlit as st
+from memplan_dashboard.plan_view.component import Marks
 from memplan_dashboard.session.messages import plain
 from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.session.searches import verdict_of
@@ -12,12 +13,11 @@ from memplan_dashboard.session.searches import verdict_of
 from memplan_engine import Verdict
 from memplan_engine.analysis.claims import counted, left_out, optimal_for, over_bound
 from memplan_engine.analysis.device_memory import on_device
-from memplan_engine.analysis.peak import contents_of
 from memplan_engine.analysis.plan_figures import PlanFigures
 from memplan_engine.analysis.tied_peaks import tied_peaks
 from memplan_engine.formats.memplan_json.graph_format import About
 from memplan_engine.reporters.figure_list import figure_cards
-from memplan_engine.reporters.peak_report import headline
+from memplan_engine.reporters.peak_report import difference_headline, headline
 from memplan_engine.reporters.plan_tables import certificate, planner
 from memplan_engine.units import format_bytes
 
@@ -37,13 +37,16 @@ CAPACITY: dict[Verdict, tuple[str, Tone, str | None]] = {
 """What is known of a capacity: words, their colour, and what stands behind them."""
 
 
-def show_headline(facts: PlanFacts, step: int | None = None) -> None:
-    """What the peak, or what is alive at another `step`, is made of, in one sentence."""
+def show_headline(facts: PlanFacts, marks: Marks) -> None:
+    """What the peak, or what is alive at another step, is made of, in one sentence; of two steps the
+    difference."""
     _lesson(facts.document.about)
     problem = facts.plan.problem
-    at_peak = step is None or step == facts.peak.step
-    contents = facts.peak if step is None or at_peak else contents_of(problem, step)
-    subject, colon, rest = headline(contents, problem, at_peak).partition(": ")
+    contents = facts.at(marks[0])
+    told = headline(contents, problem, contents.step == facts.peak.step)
+    if marks[1] is not None:
+        told = difference_headline(facts.at(marks[1]), contents)
+    subject, colon, rest = told.partition(": ")
     with st.container(key="headline"):
         made_of = f" :gray[{plain(rest)}]" if rest else ""
         st.subheader(plain(subject + colon.rstrip()) + made_of, anchor=False)

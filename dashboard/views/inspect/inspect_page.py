@@ -42,7 +42,7 @@ from memplan_engine.what_if.edits import Pin
 LAST = "last_strategy"
 WHY = "why_here"
 HEIGHT = 396
-"""Of the chart, CSS pixels, where the panes stack; beside them it takes what the window leaves (style.css)."""
+"""Of the chart, CSS pixels, where the panes stack; beside them it takes what the window leaves."""
 ACTIONS = {
     "why": ("Why here?", "Replay the decision that placed it"),
     "pin": ("Pin", "Keep it at this offset, whatever else changes"),
@@ -193,7 +193,7 @@ def _answer() -> _Shown | None:
     view, before, facts, search = shown
     show_story(view.original, facts)
     if len(facts.plan.problem):
-        show_headline(facts, controls.marked_steps(facts.plan.problem)[0])
+        show_headline(facts, controls.marked_steps(facts.plan.problem))
     show_figures(facts, capacity)
     if len(facts.plan.problem):
         show_suggestions(view, strategy, capacity)
