@@ -141,8 +141,8 @@ def by_size(problem: Problem) -> Colouring:
     SMALL_SHARE of all bytes or less, are at its foot."""
     ascending = np.sort(problem.size)
     held = np.cumsum(ascending)
-    rest = ascending[np.searchsorted(held, SMALL_SHARE * held[-1], side="right") :] if len(held) else ascending
-    return _magnitudes(problem.size, format_bytes, _SIZES, int(rest[0]) if len(rest) else 0)
+    small = int(np.searchsorted(held, SMALL_SHARE * held[-1], side="right")) if len(held) else 0
+    return _magnitudes(problem.size, format_bytes, _SIZES, int(ascending[small]) if small < len(held) else 0)
 
 
 def by_lifetime(problem: Problem) -> Colouring:
