@@ -175,6 +175,7 @@ PARAMETERS = {
     "settings": "",
     "gpu": "",
     "headroom": "",
+    "event": "",
 }
 """Every choice that the URL can hold, with its default; defaults are left out of the URL."""
 FORMER = {"budget": "capacity"}

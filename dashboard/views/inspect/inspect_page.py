@@ -191,6 +191,7 @@ def _answer() -> _Shown | None:
     if shown is None:
         return None
     view, before, facts, search = shown
+    show_note(controls.wrong_marks(facts.plan.problem))
     show_story(view.original, facts)
     if len(facts.plan.problem):
         show_headline(facts, controls.marked_steps(facts.plan.problem))
