@@ -233,7 +233,7 @@ def _evidence(shown: _Shown, selected: int | None) -> None:
 def _page() -> None:
     listen()
     if why := st.session_state.pop(WHY, None):
-        st.switch_page("views/replay_strategy.py", query_params={"buffer": why})
+        state.lead_on("views/replay_strategy.py", buffer=why)
     # Each part has its place from the first: an element that another run finds at another place, as behind a
     # spinner that is gone, may stay hidden in Streamlit 1.67.
     with st.container(key="first_screen"):
