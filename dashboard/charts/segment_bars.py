@@ -52,15 +52,8 @@ def _gaps(segment: HeldSegment) -> Iterator[tuple[int, int]]:
         yield low, segment.nbytes
 
 
-def figure(bars: Bars) -> go.Figure:
-    """A row for each segment, from its first byte on; grey is cached, in use by nobody."""
-    names = [f"{number + 1}" for number in range(len(bars.segments))]
-    blocks = [
-        (name, block) for name, segment in zip(names, bars.segments, strict=True) for block in segment.blocks
-    ]
-    blocks = sorted(blocks, key=lambda each: -each[1].nbytes)[:MOST_BLOCKS]
-    chart = go.Figure()
-    # Between the blocks, not behind them: a click is for what lies in front of the pointer alone.
+def _add_cached(chart: go.Figure, bars: Bars, names: list[str]) -> None:
+    """The gaps between blocks, not bars behind them: a click is for what lies under the pointer."""
     gaps = [
         (name, segment, *gap)
         for name, segment in zip(names, bars.segments, strict=True)
@@ -81,6 +74,17 @@ def figure(bars: Bars) -> go.Figure:
         hovertemplate="%{customdata[0]} cached, in a segment of %{customdata[1]}, stream %{customdata[2]}"
         "<extra></extra>",
     )
+
+
+def figure(bars: Bars) -> go.Figure:
+    """A row for each segment, from its first byte on; grey is cached, in use by nobody."""
+    names = [f"{number + 1}" for number in range(len(bars.segments))]
+    blocks = [
+        (name, block) for name, segment in zip(names, bars.segments, strict=True) for block in segment.blocks
+    ]
+    blocks = sorted(blocks, key=lambda each: -each[1].nbytes)[:MOST_BLOCKS]
+    chart = go.Figure()
+    _add_cached(chart, bars, names)
     chart.add_bar(
         name="in use",
         base=[block.offset for _, block in blocks],

@@ -125,3 +125,8 @@ def test_sentence_table_and_file_speak_of_the_step_that_is_marked():
     # Without a mark, of the peak.
     app = open_app(doc="example:gpt2")
     assert any("51 MiB live at step 44 (peak), " in each.value.replace("\\", "") for each in app.caption)
+
+
+def test_how_a_file_is_read_is_nothing_that_was_applied():
+    app = advised(open_app(doc="example:gpt2", as_plan="1"))
+    assert "undo_suggestion" not in [each.key for each in app.button]

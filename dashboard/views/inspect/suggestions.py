@@ -22,7 +22,9 @@ MOST_CARDS = 4
 EVERY_SECONDS = 0.4
 APPLIED = "applied_suggestions"
 CHANGED_NOW = "suggestion_changed"
-PLAIN = {"what_if": "", **state.NOTHING_ASKED}
+HOW_READ = ("dims", "as_plan", "part")
+"""How a file is read is nothing that was applied to it."""
+PLAIN = {"what_if": ""} | {name: text for name, text in state.NOTHING_ASKED.items() if name not in HOW_READ}
 CHANGED = tuple(PLAIN)
 """The choices that a suggestion may change, and those that go with a document."""
 
