@@ -130,3 +130,11 @@ def test_sentence_table_and_file_speak_of_the_step_that_is_marked():
 def test_how_a_file_is_read_is_nothing_that_was_applied():
     app = advised(open_app(doc="example:gpt2", as_plan="1"))
     assert "undo_suggestion" not in [each.key for each in app.button]
+
+
+def test_what_lies_beside_the_arena_of_a_training_step_is_not_all_weights():
+    notes = [each.value.replace("\\", "") for each in open_app(doc="example:gpt2_training_step").caption]
+    # Adam keeps two values for each weight.
+    assert any("weights 258.4 MiB, optimizer state 516.79 MiB (separate)" in each for each in notes)
+    notes = [each.value.replace("\\", "") for each in open_app(doc="example:gpt2").caption]
+    assert any("weights 474.7 MiB (separate)" in each for each in notes)

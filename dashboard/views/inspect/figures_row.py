@@ -10,7 +10,7 @@ from memplan_dashboard.session.messages import plain
 from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.session.searches import verdict_of
 
-from memplan_engine import Verdict
+from memplan_engine import Problem, Verdict
 from memplan_engine.analysis.claims import counted, left_out, optimal_for, over_bound
 from memplan_engine.analysis.device_memory import on_device
 from memplan_engine.analysis.plan_figures import PlanFigures
@@ -133,11 +133,19 @@ def _notes(facts: PlanFacts) -> list[str]:
     if plan.cut_short:
         notes.append(f"stopped after {plan.seconds:.1f} s")
     if constants := facts.figures.constants:
-        notes.append(f"weights {format_bytes(constants)} (separate)")
+        notes.append(f"{_beside(problem, constants)} (separate)")
     unknown = left_out(problem)
     # What else an eager run holds stands with the arena.
     scope = counted(problem).partition(": ")[0]
     return [*notes, f"counted: {scope}", *([f"not planned: {unknown}"] if unknown else [])]
+
+
+def _beside(problem: Problem, constants: int) -> str:
+    """What the constants are: weights, and of a training step the optimizer's state."""
+    kept = {name: size for name, size in on_device(problem).items() if name in ("weights", "optimizer state")}
+    if sum(kept.values()) != constants:
+        kept = {"weights": constants}
+    return ", ".join(f"{name} {format_bytes(size)}" for name, size in sorted(kept.items(), reverse=True))
 
 
 def _total(figures: PlanFigures) -> str:
