@@ -56,3 +56,13 @@ def test_a_click_on_the_curves_picks_a_step_and_one_on_a_block_shows_its_stack(d
     page.page.get_by_text("innermost call first").last.wait_for()
     stack = page.page.locator("[data-testid=stCode]").last.inner_text()
     assert "train.py" in stack
+
+
+def test_the_story_of_a_recording_leaves_the_row_of_files_above_the_fold(dashboard_url, open_page):
+    page = DashboardPage(
+        open_page(f"{dashboard_url}/?doc=example:cuda_snapshot", width=1440, height=900), wait=True
+    )
+    row = page.page.locator(".st-key-to_take").bounding_box()
+    story = page.page.get_by_text("Out of memory at step").bounding_box()
+    assert story["y"] < row["y"]
+    assert row["y"] + row["height"] <= 900

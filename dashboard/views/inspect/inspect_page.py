@@ -24,7 +24,7 @@ from memplan_dashboard.views.inspect.figures_row import (
 )
 from memplan_dashboard.views.inspect.fits import show_proof
 from memplan_dashboard.views.inspect.head_start import listen
-from memplan_dashboard.views.inspect.memory_tabs import reserved_curve
+from memplan_dashboard.views.inspect.memory_tabs import is_recorded, reserved_curve
 from memplan_dashboard.views.inspect.recording_story import show_story
 from memplan_dashboard.views.inspect.suggestions import show_suggestions
 from memplan_dashboard.views.inspect.what_if_view import FAULT, show_bar, show_what_if
@@ -245,7 +245,8 @@ def _page() -> None:
         return
     with picture:
         selected = _chart(shown)
-    with files:
+    # The story of a recording leaves no room beneath the chart that is not below the fold.
+    with answer if is_recorded(shown.view.original) else files:
         _to_take(shown)
     with evidence:
         _evidence(shown, selected)

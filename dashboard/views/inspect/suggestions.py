@@ -18,6 +18,7 @@ from memplan_engine.advice.values import CodeChange, Suggestion
 from memplan_engine.units import format_bytes
 from memplan_engine.what_if.edits import edits_text
 
+HOW = "What it does, and how"
 MOST_CARDS = 4
 EVERY_SECONDS = 0.4
 APPLIED = "applied_suggestions"
@@ -94,7 +95,7 @@ def _card(place: int, suggestion: Suggestion, view: ScenarioView) -> None:
     st.markdown(f":green[**−{format_bytes(suggestion.saved_bytes)}**] {plain(suggestion.title)}")
     with st.container(horizontal=True, wrap=False, vertical_alignment="center", gap="small"):
         st.caption(f"{suggestion.numerics} · {format_bytes(suggestion.arena_bytes)}{fits}", width="stretch")
-        with st.popover("", icon=":material/code:", type="tertiary", help="What it does, and how"):
+        with st.popover(HOW, icon=":material/code:", type="tertiary", help=HOW):
             st.markdown(plain(told))
             _code(suggestion.code)
         st.button(
