@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 COUNTS = (10_000, 100_000, 1_000_000)
 REPEATS = 9
-PATTERN = r"block7\..*9$"
+PATTERN = r"/block7\..*9$/"
+"""Between slashes: else it is text, of which no name has any."""
+SERVER = "memplan_dashboard.serving.server"
 PATIENCE_S = 300.0
 Row = dict[str, str]
 
@@ -113,7 +115,7 @@ class Scale:
         self.tab = open_tab(browser, "about:blank", 1440, 900, "light")
         self.received = 0
         self.tab.page.on("websocket", lambda socket: socket.on("framereceived", self._count))
-        _, before = spent("streamlit")
+        _, before = spent(SERVER)
         began = time.perf_counter()
         self.tab.page.goto(address)
         self.chart = DashboardPage(self.tab, wait=False)
@@ -123,7 +125,7 @@ class Scale:
             timeout=1000 * PATIENCE_S,
         )
         self.opened = 1000 * (time.perf_counter() - began)
-        self.payload, self.server_cpu = self.received, spent("streamlit")[1] - before
+        self.payload, self.server_cpu = self.received, spent(SERVER)[1] - before
         self.chart.page.wait_for_timeout(300)
         self.tab.settle(PATIENCE_S)
 
@@ -234,9 +236,17 @@ def _medians(pairs: list[tuple[float, float]]) -> tuple[float, float, float]:
     return statistics.median(pictures), statistics.median(sharp), max(sharp)
 
 
+class _Told(dict[str, str]):
+    """A row that says on stderr what it gets: one that takes minutes shows how far it is."""
+
+    def __setitem__(self, name: str, figure: str) -> None:
+        print(f"  {name}: {figure}", file=sys.stderr, flush=True)
+        super().__setitem__(name, figure)
+
+
 def measure(browser: Browser, address: str, strategy: str, repeats: int) -> Row:
     """All figures of one file, in the order of the table."""
-    row: Row = {}
+    row: Row = _Told()
     first = Scale(browser, address, strategy)
     row["read, plan and picture (server's CPU)"] = f"{first.opened:,.0f} ({first.server_cpu:,.0f})"
     first.tab.close()
@@ -253,7 +263,7 @@ def measure(browser: Browser, address: str, strategy: str, repeats: int) -> Row:
     row["search"] = f"{scale.search(PATTERN):,.0f}"
     row["search off"] = f"{scale.search(''):,.0f}"
     row["tab, MiB"] = f"{spent('--type=renderer')[0]:,.0f}"
-    row["server, MiB"] = f"{spent('streamlit')[0]:,.0f}"
+    row["server, MiB"] = f"{spent(SERVER)[0]:,.0f}"
     if scale.tab.errors:
         print("console:", *scale.tab.errors, sep="\n  ", file=sys.stderr)
     scale.tab.close()
@@ -279,8 +289,8 @@ def main() -> None:
             address = f"{url}/?strategy={options.strategy}&doc=file:"
             rows = []
             for file in files:
+                print(file.name, file=sys.stderr, flush=True)
                 rows.append(measure(browser, f"{address}{file.name}", options.strategy, options.repeats))
-                print(file.name, rows[-1], file=sys.stderr, flush=True)
             browser.close()
     print(f"| ms | {' | '.join(f'{count:,}' for count in options.counts)} |")
     print(f"|-|{'-|' * len(rows)}")

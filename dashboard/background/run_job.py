@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -34,13 +35,15 @@ class Asked:
 @dataclass(eq=False)
 class RunJob(ProcessJob):
     """One run, in the `spare` process where there is one. `part` is what it does now, `result` what came of
-    it. A run cannot be held: at its limit, `until` (seconds), it ends."""
+    it, which `keep` is told of at once: while a page is loaded again nobody looks. A run cannot be held: at
+    its limit, `until` (seconds), it ends."""
 
     WORK = "run"
 
     asked: Asked
     until: float = MOST_SECONDS
     spare: Spare | None = None
+    keep: Callable[[RunJob], None] | None = None
     part: str = ""
     result: RunFile | None = None
 
@@ -90,3 +93,5 @@ class RunJob(ProcessJob):
             else:
                 self._enter(State.DONE)
                 self.result = result
+                if self.keep is not None:
+                    self.keep(self)

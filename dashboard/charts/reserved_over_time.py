@@ -16,7 +16,7 @@ from memplan_engine.units import format_bytes
 MOST_POINTS = 2_000
 MOST_FAILURES = 20
 LIVE, RESERVED, FAILED = "#4477AA", "#EE7733", "#CC3311"
-ACTIVE, FRAGMENTATION = "#228833", "#AA3377"
+ACTIVE, FRAGMENTATION, CHOSEN = "#228833", "#AA3377", "#808080"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,9 @@ def simulated(run: AllocatorRun, most: int = MOST_POINTS) -> Curve:
     return replace(curve, active=active, fragmentation=fragmentation)
 
 
-def figure(curve: Curve) -> go.Figure:
-    """A line of steps each, the stretch below live and reserved filled; a vertical line for each failure."""
+def figure(curve: Curve, chosen: int | None = None) -> go.Figure:
+    """A line of steps each, the stretch below live and reserved filled; a vertical line for each failure, and
+    for a step that is `chosen`, where a click can choose one."""
     chart = go.Figure()
     steps = (*curve.steps, curve.end)
     for name, values, colour, dash, fill, tint in (
@@ -66,7 +67,11 @@ def figure(curve: Curve) -> go.Figure:
             x=steps,
             y=(*values, *values[-1:]),
             name=name,
-            mode="lines",
+            # Only points can be clicked: none that is seen.
+            mode="lines" if chosen is None else "lines+markers",
+            marker={"opacity": 0},
+            selected={"marker": {"opacity": 0}},
+            unselected={"marker": {"opacity": 0}},
             line={"shape": "hv", "color": colour, "dash": dash, "width": 2},
             fill=fill,
             fillcolor=tint,
@@ -75,6 +80,8 @@ def figure(curve: Curve) -> go.Figure:
         )
     for step in curve.failures:
         chart.add_vline(x=step, line={"color": FAILED, "dash": "dot", "width": 1.5})
+    if chosen is not None:
+        chart.add_vline(x=chosen, line={"color": CHOSEN, "width": 1.5})
     chart.update_layout(
         height=240,
         margin={"l": 0, "r": 12, "t": 4, "b": 4},

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import plotly.graph_objects as go
 from memplan_dashboard.charts.markup import escape
 
-from memplan_engine.allocator.segments import HeldSegment
+from memplan_engine.allocator.segments import HeldBlock, HeldSegment
 from memplan_engine.callers import Stacks
 from memplan_engine.plotting.axis_ticks import byte_axis
 from memplan_engine.units import format_bytes
@@ -33,6 +35,47 @@ def data(segments: tuple[HeldSegment, ...], stacks: Stacks) -> Bars:
     return Bars(tuple(chosen), len(segments), stacks)
 
 
+def block_of(point: Mapping[str, Any]) -> HeldBlock | None:
+    """The block of a bar that was clicked, None for what is cached."""
+    told = point.get("customdata") or ()
+    return HeldBlock(*told[3:]) if len(told) == 6 else None
+
+
+def _gaps(segment: HeldSegment) -> Iterator[tuple[int, int]]:
+    """What is in use by nobody, from byte to byte of the segment."""
+    low = 0
+    for block in segment.blocks:
+        if block.offset > low:
+            yield low, block.offset
+        low = block.offset + block.nbytes
+    if low < segment.nbytes:
+        yield low, segment.nbytes
+
+
+def _add_cached(chart: go.Figure, bars: Bars, names: list[str]) -> None:
+    """The gaps between blocks, not bars behind them: a click is for what lies under the pointer."""
+    gaps = [
+        (name, segment, *gap)
+        for name, segment in zip(names, bars.segments, strict=True)
+        for gap in _gaps(segment)
+    ]
+    gaps = sorted(gaps, key=lambda each: each[2] - each[3])[:MOST_BLOCKS]
+    chart.add_bar(
+        name="cached",
+        base=[low for _, _, low, _ in gaps],
+        x=[high - low for _, _, low, high in gaps],
+        y=[name for name, *_ in gaps],
+        orientation="h",
+        marker={"color": CACHED},
+        customdata=[
+            [format_bytes(high - low), format_bytes(segment.nbytes), segment.stream]
+            for _, segment, low, high in gaps
+        ],
+        hovertemplate="%{customdata[0]} cached, in a segment of %{customdata[1]}, stream %{customdata[2]}"
+        "<extra></extra>",
+    )
+
+
 def figure(bars: Bars) -> go.Figure:
     """A row for each segment, from its first byte on; grey is cached, in use by nobody."""
     names = [f"{number + 1}" for number in range(len(bars.segments))]
@@ -41,19 +84,7 @@ def figure(bars: Bars) -> go.Figure:
     ]
     blocks = sorted(blocks, key=lambda each: -each[1].nbytes)[:MOST_BLOCKS]
     chart = go.Figure()
-    chart.add_bar(
-        name="cached",
-        x=[segment.nbytes for segment in bars.segments],
-        y=names,
-        orientation="h",
-        marker={"color": CACHED},
-        customdata=[
-            [format_bytes(each.nbytes), format_bytes(each.nbytes - each.used), each.stream]
-            for each in bars.segments
-        ],
-        hovertemplate="segment of %{customdata[0]}, stream %{customdata[2]}, %{customdata[1]} of it cached"
-        "<extra></extra>",
-    )
+    _add_cached(chart, bars, names)
     chart.add_bar(
         name="in use",
         base=[block.offset for _, block in blocks],
@@ -62,7 +93,12 @@ def figure(bars: Bars) -> go.Figure:
         orientation="h",
         marker={"color": USED, "line": {"color": "rgba(255,255,255,0.6)", "width": 0.5}},
         customdata=[
-            [escape(bars.stacks.caller(block.stack).label), format_bytes(block.nbytes), f"{block.offset:,}"]
+            [
+                escape(bars.stacks.caller(block.stack).label),
+                format_bytes(block.nbytes),
+                f"{block.offset:,}",
+                *(block.offset, block.nbytes, block.stack),
+            ]
             for _, block in blocks
         ],
         hovertemplate="%{customdata[0]}<br>%{customdata[1]} from byte %{customdata[2]} of the segment"

@@ -145,7 +145,11 @@ def path_of(key: str) -> Path:
     elif found := uploads.find(key) or folder.find(key):
         candidates = [found]
     if not candidates:
-        raise InputError(key[:80], "", "no such file", "one of those in the list, or a new upload")
+        where = (
+            "a path below the folder" if kind == folder.KIND else "one of those in the list, or a new upload"
+        )
+        shown = name if kind == folder.KIND else key
+        raise InputError(shown[:80], "", "no such file", where)
     return candidates[0]
 
 

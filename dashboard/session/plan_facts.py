@@ -26,6 +26,7 @@ from memplan_engine import (
     make_profile,
     validate_plan,
 )
+from memplan_engine.analysis.peak import contents_of
 from memplan_engine.analysis.plan_figures import PlanFigures, figures_of
 from memplan_engine.bounds import Bound
 from memplan_engine.preparation import PLANNING_OPTIONS, prepared_graph, range_options
@@ -63,6 +64,10 @@ class PlanFacts:
     report: Report
     peak: Peak
     figures: PlanFigures
+
+    def at(self, step: int | None) -> Peak:
+        """What is alive at `step`, None for that of the peak."""
+        return self.peak if step in (None, self.peak.step) else contents_of(self.plan.problem, step)
 
     def bounded(self, bound: Bound) -> PlanFacts:
         """The same with another bound."""

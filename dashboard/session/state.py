@@ -178,6 +178,7 @@ PARAMETERS = {
     "stages": "",
     "fit_limit": "10",
     "order": "",
+    "event": "",
 }
 """Every choice that the URL can hold, with its default; defaults are left out of the URL."""
 FORMER = {"budget": "capacity"}
@@ -264,19 +265,35 @@ def choose(**changes: str) -> None:
 def choose_document(key: str, options: Options | None = None, **others: str) -> None:
     """Open another document: with `options`, or as this session opened it last. `others` are choices that
     change with it, in one entry of the browser's history."""
+    choose(**document_choices(key, options, **others))
+
+
+def document_choices(key: str, options: Options | None = None, **others: str) -> dict[str, str]:
+    """The choices that `choose_document` makes."""
     if options is not None:
         st.session_state.opened[key] = options
     last: Options = st.session_state.opened.get(key, documents.AS_IT_IS)
-    forgotten = ("selected", "buffer", "step", "at", "other", "over", "what_if", "moment", "line")
-    choose(**{"doc": key, **dict.fromkeys(forgotten, ""), **option_choices(last), **others})
+    forgotten = ("selected", "buffer", "step", "at", "other", "over", "what_if", "moment", "line", "event")
+    return {"doc": key, **dict.fromkeys(forgotten, ""), **option_choices(last), **others}
+
+
+def lead_on(page: str, **changes: str) -> NoReturn:
+    """Go to another page with choices changed, in one entry of the browser's history."""
+    st.session_state.choices.update(changes)
+    st.switch_page(page, query_params=_for_address())
 
 
 def mirror() -> None:
     """Write the choices that are not defaults into the URL; what the browser keeps there stays."""
-    wanted = {name: value for name, value in st.session_state.choices.items() if value != PARAMETERS[name]}
-    wanted |= {name: st.query_params[name] for name in OF_THE_BROWSER if name in st.query_params}
+    wanted = _for_address() | {
+        name: st.query_params[name] for name in OF_THE_BROWSER if name in st.query_params
+    }
     if wanted != st.query_params.to_dict():
         st.query_params.from_dict(wanted)
+
+
+def _for_address() -> dict[str, str]:
+    return {name: value for name, value in st.session_state.choices.items() if value != PARAMETERS[name]}
 
 
 def has_opened() -> bool:

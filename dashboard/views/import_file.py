@@ -158,8 +158,8 @@ def _open(key: str, is_new: bool, options: Options) -> None:
     except MemplanError as error:
         show_error(error)
         return
-    state.choose_document(document.key, document.options, strategy=strategy)
-    st.switch_page("views/inspect/inspect_page.py")
+    chosen = state.document_choices(document.key, document.options, strategy=strategy)
+    state.lead_on("views/inspect/inspect_page.py", **chosen)
 
 
 def _show_open(options: Options | None) -> None:

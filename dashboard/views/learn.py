@@ -7,7 +7,7 @@ from typing import Literal
 import streamlit as st
 from memplan_dashboard.session import progress, state
 from memplan_dashboard.widgets import lessons
-from memplan_dashboard.widgets.lessons import LESSONS, go_to
+from memplan_dashboard.widgets.lessons import LESSONS, choices_of
 
 
 def _lesson(number: int) -> None:
@@ -22,8 +22,7 @@ def _lesson(number: int) -> None:
                 first = place is lesson.places[0]
                 kind: Literal["primary", "secondary"] = "primary" if first else "secondary"
                 if st.button(place.label, key=f"learn_{number}_{place.label}", type=kind):
-                    go_to(place, number)
-                    st.switch_page("views/replay_strategy.py")
+                    state.lead_on("views/replay_strategy.py", **choices_of(place, number))
 
 
 def _page() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import streamlit as st
 from memplan_dashboard.session import documents, state
 from memplan_dashboard.session.documents import Document
-from memplan_dashboard.session.messages import errors_shown, show_error
+from memplan_dashboard.session.messages import show_error
 from memplan_dashboard.session.state import bytes_text, mebibytes_text, parse_mebibytes
 
 from memplan_engine import MemplanError, Problem
@@ -167,10 +167,19 @@ def select(problem: Problem) -> Callable[[int | None], None]:
 
 
 def marked_steps(problem: Problem) -> tuple[int | None, int | None]:
-    """The steps that the address marks; where it makes no sense, an error instead."""
-    with errors_shown():
+    """The steps that the address marks; none where it makes no sense, of which `wrong_marks` tells."""
+    with suppress(MemplanError):
         return state.parse_marks(state.get("at"), problem.steps)
     return None, None
+
+
+def wrong_marks(problem: Problem) -> str:
+    """What is wrong with the steps that the address marks; "" if nothing."""
+    try:
+        state.parse_marks(state.get("at"), problem.steps)
+    except MemplanError as error:
+        return str(error)
+    return ""
 
 
 def mark(marks: tuple[int | None, int | None]) -> None:

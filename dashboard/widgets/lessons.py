@@ -285,8 +285,13 @@ def parse_lesson(text: str) -> int:
 
 def go_to(place: Place, number: int) -> None:
     """Choose what `place` shows."""
+    state.choose(**choices_of(place, number))
+
+
+def choices_of(place: Place, number: int) -> dict[str, str]:
+    """The choices that show `place`."""
     choices = place.choices(number)
-    state.choose_document(choices.pop("doc"), Options(), **choices)
+    return state.document_choices(choices.pop("doc"), Options(), **choices)
 
 
 def _current(lesson: Lesson, number: int) -> Place | None:

@@ -68,8 +68,13 @@ def peak_tree(contents: Peak, problem: Problem, by: str = "module") -> Node:
 
 
 def difference_tree(problem: Problem, step: int, base: int, by: str = "module") -> Node:
-    """What is alive at `step` and was not at `base`, and, negative, the other way round. A buffer that is
-    alive at both counts with the difference of its bytes, where it has one."""
+    """`difference` grouped as GROUPINGS says."""
+    return _tree(difference(problem, step, base), problem, by)
+
+
+def difference(problem: Problem, step: int, base: int) -> tuple[Contributor, ...]:
+    """What is alive at `step` and was not at `base`, and, negative, the other way round, the largest changes
+    first. A buffer that is alive at both counts with the difference of its bytes, where it has one."""
     then = {_key(each): each for each in contents_of(problem, base).contributors}
     parts = []
     for each in contents_of(problem, step).contributors:
@@ -77,7 +82,7 @@ def difference_tree(problem: Problem, step: int, base: int, by: str = "module") 
         parts.append(replace(each, nbytes=each.nbytes - (before.nbytes if before else 0)))
     parts += [replace(each, nbytes=-each.nbytes) for each in then.values()]
     changed = [each for each in parts if each.nbytes]
-    return _tree(changed, problem, by)
+    return tuple(sorted(changed, key=lambda each: -abs(each.nbytes)))
 
 
 def _key(contributor: Contributor) -> int | str:

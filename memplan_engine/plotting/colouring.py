@@ -77,6 +77,9 @@ _STRENGTH = 0.5
 """By how much a lighter or darker shade is mixed with white or black."""
 _SIZES = tuple(tuple(2**power for power in range(0, 63, gap)) for gap in (1, 2, 5, 10))
 """1 KiB, 32 KiB, 1 MiB … where sizes are far apart."""
+SMALL_SHARE = 0.01
+"""What is too small to see: with all of it on the scale, GPT-2's sizes from 1 to 12 MiB had one colour, for
+the sake of a buffer of 8 bytes."""
 _LIFETIMES = (
     tuple(range(1, 64)),
     *(
@@ -134,8 +137,12 @@ def by_module(problem: Problem) -> Colouring:
 
 
 def by_size(problem: Problem) -> Colouring:
-    """By size, on a scale of powers of two."""
-    return _magnitudes(problem.size, format_bytes, _SIZES)
+    """By size, on a scale of powers of two, which begins where the bytes are: the smallest buffers, with
+    SMALL_SHARE of all bytes or less, are at its foot."""
+    ascending = np.sort(problem.size)
+    held = np.cumsum(ascending)
+    small = int(np.searchsorted(held, SMALL_SHARE * held[-1], side="right")) if len(held) else 0
+    return _magnitudes(problem.size, format_bytes, _SIZES, int(ascending[small]) if small < len(held) else 0)
 
 
 def by_lifetime(problem: Problem) -> Colouring:
@@ -241,13 +248,14 @@ def _categories(labels: Sequence[str], problem: Problem) -> Colouring:
 
 
 def _magnitudes(
-    values: NDArray[np.int64], text: Callable[[int], str], scales: Sequence[Sequence[int]]
+    values: NDArray[np.int64], text: Callable[[int], str], scales: Sequence[Sequence[int]], foot: int = 0
 ) -> Colouring:
-    """On the finest of `scales` (ascending, from 1) that needs no more colours than there are."""
+    """On the finest of `scales` (ascending, from 1) that needs no more colours than there are; what is below
+    `foot` has the colour of it."""
     if not len(values):
         return Colouring(np.zeros(0, np.uint8), MAGNITUDES[:1], ())
     for scale in scales:
-        places = np.searchsorted(scale, np.maximum(values, 1), side="right") - 1
+        places = np.searchsorted(scale, np.maximum(values, max(foot, 1)), side="right") - 1
         low, bins = int(places.min()), int(places.max() - places.min()) + 1
         if bins <= len(MAGNITUDES) and values.max() < scale[-1]:
             break
@@ -256,6 +264,8 @@ def _magnitudes(
     index = (places - low).astype(np.uint8)
     least = int(values.min())
     legend = [(f"from {text(scale[low + c] if c or least else 0)}", c) for c in np.unique(index).tolist()]
+    if least < foot and least < scale[low]:
+        legend[0] = (f"below {text(scale[low + 1])}", 0)
     return Colouring(index, tuple(palette), tuple(legend))
 
 

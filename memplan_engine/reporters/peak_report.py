@@ -41,6 +41,16 @@ def headline(contents: Peak, problem: Problem, is_peak: bool = True) -> str:
     return f"{f'{PEAK_OF[problem.scope]} {live}' if is_peak else f'{live} live'} at {at}{made_of}"
 
 
+def difference_headline(there: Peak, base: Peak) -> str:
+    """One sentence about two steps: "Step 118 holds 36 MiB more than step 325: 51 MiB, not 15.05 MiB"."""
+    change = there.nbytes - base.nbytes
+    if not change:
+        return f"Step {there.step:,} holds as much as step {base.step:,}: {format_bytes(there.nbytes)}"
+    held = f"{format_bytes(abs(change))} {'less' if change < 0 else 'more'}"
+    sizes = f"{format_bytes(there.nbytes)}, not {format_bytes(base.nbytes)}"
+    return f"Step {there.step:,} holds {held} than step {base.step:,}: {sizes}"
+
+
 def part_words(part: Part, total: int) -> str:
     """ "h.*.mlp in 12 layers 36 MiB (92 %), modeling_gpt2.py:221"."""
     layers = f" in {part.layers} layers" if part.layers > 1 else ""

@@ -19,7 +19,7 @@ def test_the_way_to_the_settings_the_curves_and_the_segments(dashboard_url, open
     # Drawn, and with the axis of bytes.
     assert curves.locator(".scatterlayer .trace").count() == 4
     assert curves.get_by_text("1 GiB").count() == 1
-    segments = page.page.locator(".st-key-segment_bars")
+    segments = page.page.locator("[class*=st-key-segment_bars]")
     segments.locator(".barlayer .point").first.wait_for()
     assert segments.locator(".legendtext").all_text_contents() == ["cached", "in use"]
     page.type("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
@@ -28,3 +28,41 @@ def test_the_way_to_the_settings_the_curves_and_the_segments(dashboard_url, open
     page.type("PYTORCH_CUDA_ALLOC_CONF", "max_split:3")
     page.page.get_by_test_id("stAlert").filter(has_text="max_split").wait_for()
     assert page.page.get_by_test_id("stMetric").count() == 0
+
+
+def test_a_click_on_the_curves_picks_a_step_and_one_on_a_block_shows_its_stack(dashboard_url, open_page):
+    page = DashboardPage(
+        open_page(f"{dashboard_url}/?doc=example:cuda_snapshot&tab=Allocator", width=1440, height=900)
+    )
+    plot = page.page.locator(".st-key-allocator_over_time .nsewdrag").first
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    at = (box["x"] + box["width"] / 3, box["y"] + box["height"] / 2)
+    page.page.mouse.move(*at)
+    page.page.mouse.move(at[0] + 1, at[1])
+    page.page.mouse.click(*at)
+    page.eventually(lambda: 500 < int(page.address.get("event", "0")) < 800, True)
+    step = int(page.address["event"])
+    told = page.page.get_by_text(f"segments at step {step:,}")
+    told.wait_for()
+    blocks = page.page.locator("[class*=st-key-segment_bars] .barlayer .trace").nth(1).locator(".point")
+    blocks.first.scroll_into_view_if_needed()
+    middle = blocks.first.bounding_box()
+    at = (middle["x"] + middle["width"] / 2, middle["y"] + middle["height"] / 2)
+    # Plotly has to have seen the pointer there.
+    page.page.mouse.move(*at)
+    page.page.mouse.move(at[0] + 1, at[1])
+    page.page.mouse.click(*at)
+    page.page.get_by_text("innermost call first").last.wait_for()
+    stack = page.page.locator("[data-testid=stCode]").last.inner_text()
+    assert "train.py" in stack
+
+
+def test_the_story_of_a_recording_leaves_the_row_of_files_above_the_fold(dashboard_url, open_page):
+    page = DashboardPage(
+        open_page(f"{dashboard_url}/?doc=example:cuda_snapshot", width=1440, height=900), wait=True
+    )
+    row = page.page.locator(".st-key-to_take").bounding_box()
+    story = page.page.get_by_text("Out of memory at step").bounding_box()
+    assert story["y"] < row["y"]
+    assert row["y"] + row["height"] <= 900

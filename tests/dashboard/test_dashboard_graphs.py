@@ -101,7 +101,7 @@ def test_buffers_without_a_graph_have_no_options():
     app = open_app(doc="file:list.csv")
     assert [each.label for each in app.number_input] == []
     assert [tab.label for tab in app.tabs] == [
-        "What the peak is made of", "All buffers", "Layout", "What if",
+        "Live buffers", "All buffers", "Layout", "What if",
     ]  # fmt: skip
 
 

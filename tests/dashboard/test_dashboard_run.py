@@ -230,6 +230,17 @@ def test_what_came_of_an_earlier_run_is_not_shown_as_that_of_the_one_under_way(m
     assert app.metric
 
 
+def test_a_run_that_ends_while_nobody_looks_is_there_afterwards(monkeypatch):
+    started = []
+    monkeypatch.setattr(RunJob, "run", lambda job: (started.append(job), job._enter(State.RUNNING)))
+    widget(open_app("run").button, "Run").click().run()
+    # The page is loaded again; when it asks, the run has ended, and no scheduler knows it.
+    (job,) = started
+    job._hear({"kind": "done", "run": json.dumps(RUN)}, {})
+    run_choices.scheduler().tick()
+    assert figure(open_app("run"), "Predicted peak") == "8 KiB"
+
+
 def test_models_are_listed_by_name_and_what_they_are_is_said_in_full():
     app = open_app("run")
     assert run_choices.catalogue()["model:perceptron"] == "perceptron"

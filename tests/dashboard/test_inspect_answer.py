@@ -105,3 +105,36 @@ def test_exact_bytes_and_what_is_known_of_them_stand_with_the_files():
     app = open_app(doc="example:gpt2", strategy="naive")
     (told,) = [each.value for each in app.caption if each.value.startswith("Arena 1,7")]
     assert " B · Not proved optimal, " in told
+
+
+def test_sentence_table_and_file_speak_of_the_step_that_is_marked():
+    app = open_app(doc="example:gpt2", at="234")
+    assert sentence(app).startswith("39 MiB live at h.5.mlp.act · mul.4 (step 234):")
+    table = app.dataframe[0].value
+    assert (table["bytes"].sum(), round(table["share"].sum(), 9)) == (39 << 20, 1)
+    assert any("39 MiB live at step 234, " in each.value for each in app.caption)
+    # Of two, what changes: layer 2 at its highest, and before it what layer 8 has by then.
+    app = open_app(doc="example:gpt2", at="234,118")
+    assert sentence(app).startswith("Step 118 holds 12 MiB more than step 234:")
+    table = app.dataframe[0].value
+    assert table["bytes"].sum() == 12 << 20
+    assert (table["size"][0], "share" in table) == ("+12 MiB", False)
+    before, after = (set(names) for _, names in table.groupby(table["bytes"] > 0)["module"])
+    assert {name.split(".")[2] for name in before} == {"5"}
+    assert {name.split(".")[2] for name in after} == {"2"}
+    # Without a mark, of the peak.
+    app = open_app(doc="example:gpt2")
+    assert any("51 MiB live at step 44 (peak), " in each.value.replace("\\", "") for each in app.caption)
+
+
+def test_how_a_file_is_read_is_nothing_that_was_applied():
+    app = advised(open_app(doc="example:gpt2", as_plan="1"))
+    assert "undo_suggestion" not in [each.key for each in app.button]
+
+
+def test_what_lies_beside_the_arena_of_a_training_step_is_not_all_weights():
+    notes = [each.value.replace("\\", "") for each in open_app(doc="example:gpt2_training_step").caption]
+    # Adam keeps two values for each weight.
+    assert any("weights 258.4 MiB, optimizer state 516.79 MiB (separate)" in each for each in notes)
+    notes = [each.value.replace("\\", "") for each in open_app(doc="example:gpt2").caption]
+    assert any("weights 474.7 MiB (separate)" in each for each in notes)

@@ -83,14 +83,10 @@ def test_sizes_are_on_a_scale_of_powers_of_two():
         return [label for label, _ in by_size(make_problem([0] * len(sizes), [1] * len(sizes), sizes)).legend]
 
     assert legend(3, 5, 70) == ["from 2 B", "from 4 B", "from 64 B"]
-    assert legend(700, 2**12, 2**17, 2**21) == ["from 256 B", "from 4 KiB", "from 64 KiB", "from 1 MiB"]
-    assert legend(64, 2**11, 2**17, 2**23, 2**31) == [
-        "from 32 B",
-        "from 1 KiB",
-        "from 32 KiB",
-        "from 1 MiB",
-        "from 1 GiB",
-    ]
+    # What has a hundredth of the bytes or less is at the foot, and does not stretch the scale.
+    assert legend(700, 2**12, 2**17, 2**21) == ["below 256 KiB", "from 2 MiB"]
+    assert legend(64, *[2**12] * 900, *[2**17] * 30, 2**21) == ["below 16 KiB", "from 64 KiB", "from 1 MiB"]
+    assert legend(8, 2**20, 3 * 2**20, 12 * 2**20) == ["below 2 MiB", "from 2 MiB", "from 8 MiB"]
     assert legend(0, 0) == ["from 0 B"]
     assert legend() == []
 

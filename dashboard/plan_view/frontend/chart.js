@@ -29,6 +29,8 @@ import { Windows } from "./windows.js";
 const MAX_RATIO = 2;
 const STACKED = 300;
 const SNUG = 1.2;
+/** Below it names no longer fit beside what they name. */
+const LEAST = 200;
 
 export class Chart {
   /** `memory` keeps view and selection by key, for a chart that Streamlit takes down and puts up again. */
@@ -45,6 +47,7 @@ export class Chart {
     this.buildPage(parent);
     this.observer = new ResizeObserver(() => this.relayout());
     this.observer.observe(this.column);
+    this.observer.observe(this.root);
     document.fonts.ready.then(() => this.redraw());
   }
 
@@ -132,15 +135,23 @@ export class Chart {
     return this.kept.view ?? this.limits;
   }
 
+  /** The height of a row of panels: as given, or, where the page gives the whole chart one, what is left of it. */
+  get room() {
+    if (!getComputedStyle(this.root).getPropertyValue("--chart-height")) return this.header.height;
+    const drawn = this.panels[0].stage.offsetHeight;
+    return Math.max(LEAST, this.root.clientHeight - (this.column.offsetHeight - drawn));
+  }
+
   relayout() {
     if (!this.header) return;
     const width = this.column.clientWidth;
     const ratio = Math.min(MAX_RATIO, window.devicePixelRatio || 1);
-    const size = `${width} ${ratio} ${this.panels.length} ${this.header.height} ${this.difference.figure.hidden}`;
+    const room = this.room;
+    const size = `${width} ${ratio} ${this.panels.length} ${room} ${this.difference.figure.hidden}`;
     if (width === 0 || size === this.size) return;
     this.size = size;
     const plan = arrange(this.panels.length, width);
-    const height = Math.round(this.header.height * (plan.rows > 1 ? SECOND_ROW : 1));
+    const height = Math.round(room * (plan.rows > 1 ? SECOND_ROW : 1));
     this.grid.style.gridTemplateColumns = plan.columns.map((column) => `${column}px`).join(" ");
     this.grid.style.columnGap = `${plan.spacing}px`;
     this.root.classList.toggle("stacked", width / plan.columns.length < STACKED);

@@ -34,6 +34,8 @@ export class Measuring {
     const [x0, x1] = [from.x, to.x].map(scales.stepAt).sort((a, b) => a - b);
     const [y0, y1] = [from.y, to.y].map(scales.bytesAt).sort((a, b) => a - b);
     this.dragged = true;
+    // It would lie over the words of the box.
+    this.chart.pointing.tooltip.hide();
     this.box = {
       x0: Math.max(0, Math.floor(x0)),
       x1: Math.min(data.steps, Math.ceil(x1)),

@@ -13,6 +13,8 @@ export class Minimap {
   constructor(parent, chart) {
     this.chart = chart;
     this.canvas = element("canvas", "minimap", parent);
+    // From the first, for the chart takes what is left.
+    this.canvas.height = MAP_HEIGHT;
     this.canvas.setAttribute("role", "img");
     this.canvas.setAttribute("aria-label", "All steps, with a window on those in view");
     this.listen();

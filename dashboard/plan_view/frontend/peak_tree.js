@@ -69,7 +69,7 @@ export class PeakTree {
     this.tree = treeOf(this.grouping, values, isDifference ? 0 : this.panel.panes.always);
     this.opened ??= this.firstOpened();
     const label = this.panel.labelOf(this.step);
-    this.title.textContent = isDifference ? `Step ${marks.second} minus step ${this.step}`
+    this.title.textContent = isDifference ? `Step ${formatCount(marks.second)} minus step ${formatCount(this.step)}`
       : `${this.step === this.panel.peakStep ? "The peak" : `Step ${formatCount(this.step)}`} is made of`;
     this.title.title = label;
     for (const button of this.switch.children) button.setAttribute("aria-pressed", button.textContent === NAMES[this.by]);

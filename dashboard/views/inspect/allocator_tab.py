@@ -1,26 +1,25 @@
-"""What PyTorch's caching allocator would reserve: three answers, each step, its segments, and what other
+"""What PyTorch's caching allocator would reserve: three answers, its segments step by step, and what other
 settings change."""
 
 from __future__ import annotations
 
 import pandas as pd
 import streamlit as st
-from memplan_dashboard.charts import reserved_over_time, segment_bars
 from memplan_dashboard.session import documents, state
 from memplan_dashboard.session.documents import Document
 from memplan_dashboard.session.messages import errors_shown, plain
 from memplan_dashboard.views.inspect.memory_tabs import is_recorded
+from memplan_dashboard.views.inspect.segments_view import show_segments
 from memplan_dashboard.widgets.controls import QUIET, chooses
 from memplan_dashboard.widgets.tables import show_table, whole
 
 from memplan_engine import MemplanError
 from memplan_engine.accelerators.presets import PRESETS, accelerator
 from memplan_engine.allocator.answers import Answers, Fit, three_answers
-from memplan_engine.allocator.segments import segments_at
 from memplan_engine.allocator.settings import parse_settings
 from memplan_engine.formats.memplan_json.observation_file import load_observation
 from memplan_engine.reporters.allocator.answer_tables import basis, message_of, settings_columns
-from memplan_engine.units import count_of, format_bytes, parse_bytes
+from memplan_engine.units import format_bytes, parse_bytes
 
 NO_DEVICE = "no device"
 ALLOCATOR = "Allocator"
@@ -102,20 +101,7 @@ def _show_answers(answers: Answers) -> None:
         total = " to ".join(map(format_bytes, chosen.total))
         columns[2].metric("Device total", total, f"of {format_bytes(device.total_bytes)}", **QUIET)
         _show_verdict(answers)
-    curve = reserved_over_time.figure(reserved_over_time.simulated(run))
-    st.plotly_chart(curve, key="allocator_over_time", config={"displayModeBar": False})
-    step = int(run.reserved.argmax())
-    segments = segments_at(run, step)
-    bars = segment_bars.data(segments, run.recording.stacks)
-    shown = f", the largest {len(bars.segments):,} drawn" if bars.count > len(bars.segments) else ""
-    st.caption(
-        plain(
-            f"{count_of(bars.count, 'segment')} at step {step:,}, where most is reserved{shown}: "
-            f"{format_bytes(int(run.active[step]))} in use, "
-            f"{format_bytes(int(run.fragmentation[step]))} cached"
-        )
-    )
-    st.plotly_chart(segment_bars.figure(bars), key="segment_bars", config={"displayModeBar": False})
+    show_segments(run)
     show_table(pd.DataFrame(settings_columns(answers)), whole("bytes"), key="allocator_what_if")
     for note in answers.notes:
         st.caption(plain(note))

@@ -18,14 +18,16 @@ from memplan_dashboard.widgets.planning_options import symbols_of
 from memplan_dashboard.widgets.tables import MOST_ROWS, SHARE, selectable, whole
 from numpy.typing import NDArray
 
-from memplan_engine import Graph, Peak, Plan, find_provenance
+from memplan_engine import Graph, Plan, find_provenance
 from memplan_engine.analysis.buffer_names import buffer_names
+from memplan_engine.analysis.peak import Contributor
+from memplan_engine.analysis.peak_tree import difference
 from memplan_engine.analysis.provenance import OP_PROPERTIES
 from memplan_engine.analysis.training_phases import is_training
 from memplan_engine.reporters.figure_list import shown_columns
-from memplan_engine.units import format_bytes
+from memplan_engine.units import format_bytes, format_signed
 
-PEAK_FIRST = ["buffer", "size", "bytes", "share", "source"]
+LIVE_FIRST = ["buffer", "size", "bytes", "share", "source"]
 
 
 def show_tables(
@@ -34,10 +36,10 @@ def show_tables(
     what_if: Callable[[], None] | None = None,
     missed: NDArray[np.bool_] | None = None,
 ) -> None:
-    """A tab for each of: what the peak is made of, all buffers, and what the graph behind them offers;
-    `what_if` fills one more. Of all buffers those are left out that a search has `missed`."""
+    """A tab for each of: what is alive at the step that is looked at, all buffers, and what the graph behind
+    them offers; `what_if` fills one more. Of all buffers those are left out that a search has `missed`."""
     parts: dict[str, Callable[[], None]] = {
-        "What the peak is made of": lambda: _show_peak(facts, selected),
+        "Live buffers": lambda: _show_live(facts, selected),
         "All buffers": lambda: _show_all(facts, selected, missed),
         "Layout": lambda: show_layout(facts),
     }
@@ -61,12 +63,22 @@ def show_tables(
     controls.show_tabs("tables", parts)
 
 
-def _show_peak(facts: PlanFacts, selected: int | None) -> None:
-    peak = facts.peak
-    at = f", {peak.ops[0].name}" if peak.ops else ""
-    st.caption(plain(f"{format_bytes(peak.nbytes)} live at step {peak.step:,}{at}. Counted: {peak.counted}."))
-    buffers = [part.buffer for part in peak.contributors[:MOST_ROWS]]
-    _selectable(_peak_rows(peak), buffers, selected, "peak", facts)
+def _show_live(facts: PlanFacts, selected: int | None) -> None:
+    """What is alive at the peak or at the step that is marked; of two steps, what changes between them."""
+    step, second = controls.marked_steps(facts.plan.problem)
+    there = facts.at(step)
+    if second is not None:
+        st.caption(f"What is alive at step {second:,} and not at step {there.step:,}; less is negative.")
+        parts = difference(facts.plan.problem, second, there.step)[:MOST_ROWS]
+        rows = _live_rows(parts)
+    else:
+        of_peak = " (peak)" if there.step == facts.peak.step else ""
+        at = f", {there.ops[0].name}" if there.ops else ""
+        live = f"{format_bytes(there.nbytes)} live at step {there.step:,}{of_peak}{at}"
+        st.caption(plain(f"{live}. Counted: {there.counted}."))
+        parts = there.contributors[:MOST_ROWS]
+        rows = _live_rows(parts, there.nbytes)
+    _selectable(rows, [part.buffer for part in parts], selected, "live", facts)
 
 
 def _show_all(facts: PlanFacts, selected: int | None, missed: NDArray[np.bool_] | None) -> None:
@@ -100,15 +112,20 @@ def _selectable(
     selectable(rows, buffers, selected, name, facts.document.key, choose, columns)
 
 
-def _peak_rows(peak: Peak) -> pd.DataFrame:
-    parts = peak.contributors[:MOST_ROWS]
+def _live_rows(parts: Sequence[Contributor], total: int | None = None) -> pd.DataFrame:
+    """A row each, with its share of the `total`; without one, sizes are changes."""
     rows = pd.DataFrame(
-        {column.heading: [column.says(part, peak.nbytes) for part in parts] for column in shown_columns()}
+        {column.heading: [column.says(part, total or 1) for part in parts] for column in shown_columns()}
     )
     rows["bytes"] = [part.nbytes for part in parts]
-    rows["share"] = [part.nbytes / peak.nbytes for part in parts]
+    first = LIVE_FIRST
+    if total is None:
+        rows["size"] = [format_signed(part.nbytes) for part in parts]
+        rows, first = rows.drop(columns="share"), [name for name in LIVE_FIRST if name != "share"]
+    else:
+        rows["share"] = [part.nbytes / total for part in parts]
     # In half a page's width the line of code is worth more than its module.
-    return _without_empty(rows[[*PEAK_FIRST, *rows.columns.difference(PEAK_FIRST, sort=False)]])
+    return _without_empty(rows[[*first, *rows.columns.difference(first, sort=False)]])
 
 
 def _rows_of(plan: Plan, buffers: Sequence[int]) -> pd.DataFrame:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import streamlit as st
 from memplan_dashboard.session.messages import file_name
 from memplan_dashboard.session.plan_facts import PlanFacts
+from memplan_dashboard.widgets import controls
 
 from memplan_engine import FigureStyle, ReportNotes
 from memplan_engine.analysis.peak_tree import peak_tree
@@ -20,7 +21,9 @@ from memplan_engine.reporters.peak_report import tree_csv
 
 def show_downloads(facts: PlanFacts, colour: str) -> None:
     """A button for each file; figures in the colouring that is shown."""
-    plan, peak, style = facts.plan, facts.peak, FigureStyle(colour_by=colour)
+    plan, style = facts.plan, FigureStyle(colour_by=colour)
+    there = facts.at(controls.marked_steps(plan.problem)[0])
+    step = "peak" if there.step == facts.peak.step else f"step {there.step}"
     notes = ReportNotes(file=facts.document.label)
     name = f"{file_name(plan.problem.name)}_{plan.strategy}"
     given: tuple[tuple[str, str, str, str, Callable[[], bytes]], ...] = (
@@ -39,11 +42,11 @@ def show_downloads(facts: PlanFacts, colour: str) -> None:
             lambda: dumps(plan),
         ),
         (
-            "Peak, CSV",
-            f"{name}_peak.csv",
+            f"{step.capitalize()}, CSV",
+            f"{name}_{_file_name(step)}.csv",
             "text/csv",
-            "What is alive at the peak, by module.",
-            lambda: tree_csv(peak_tree(peak, plan.problem)).encode(),
+            "What is alive at the peak, or at the step that is marked, by module.",
+            lambda: tree_csv(peak_tree(there, plan.problem)).encode(),
         ),
         (
             "Report, HTML",

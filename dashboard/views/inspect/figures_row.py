@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Literal
 
 import streamlit as st
+from memplan_dashboard.plan_view.component import Marks
 from memplan_dashboard.session.messages import plain
 from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.session.searches import verdict_of
 
-from memplan_engine import Verdict
+from memplan_engine import Problem, Verdict
 from memplan_engine.analysis.claims import counted, left_out, optimal_for, over_bound
 from memplan_engine.analysis.device_memory import on_device
-from memplan_engine.analysis.peak import contents_of
 from memplan_engine.analysis.plan_figures import PlanFigures
 from memplan_engine.analysis.tied_peaks import tied_peaks
 from memplan_engine.formats.memplan_json.graph_format import About
 from memplan_engine.reporters.figure_list import figure_cards
-from memplan_engine.reporters.peak_report import headline
+from memplan_engine.reporters.peak_report import difference_headline, headline
 from memplan_engine.reporters.plan_tables import certificate, planner
 from memplan_engine.units import format_bytes
 
@@ -37,13 +37,16 @@ CAPACITY: dict[Verdict, tuple[str, Tone, str | None]] = {
 """What is known of a capacity: words, their colour, and what stands behind them."""
 
 
-def show_headline(facts: PlanFacts, step: int | None = None) -> None:
-    """What the peak, or what is alive at another `step`, is made of, in one sentence."""
+def show_headline(facts: PlanFacts, marks: Marks) -> None:
+    """What the peak, or what is alive at another step, is made of, in one sentence; of two steps the
+    difference."""
     _lesson(facts.document.about)
     problem = facts.plan.problem
-    at_peak = step is None or step == facts.peak.step
-    contents = facts.peak if step is None or at_peak else contents_of(problem, step)
-    subject, colon, rest = headline(contents, problem, at_peak).partition(": ")
+    contents = facts.at(marks[0])
+    told = headline(contents, problem, contents.step == facts.peak.step)
+    if marks[1] is not None:
+        told = difference_headline(facts.at(marks[1]), contents)
+    subject, colon, rest = told.partition(": ")
     with st.container(key="headline"):
         made_of = f" :gray[{plain(rest)}]" if rest else ""
         st.subheader(plain(subject + colon.rstrip()) + made_of, anchor=False)
@@ -104,13 +107,15 @@ def show_notes(facts: PlanFacts) -> None:
 def _lesson(about: About) -> None:
     """What a teaching graph shows, in its own words."""
     if about.title:
-        with st.container(horizontal=True, wrap=False, vertical_alignment="center", gap="small"):
+        with st.container(
+            key="lesson", horizontal=True, wrap=False, vertical_alignment="center", gap="small"
+        ):
             st.info(
                 f"**{plain(about.title)}.** {plain(about.shows[:1].upper() + about.shows[1:])}",
                 icon=":material/school:",
                 width="stretch",
             )
-            with st.popover(plain(f"Why {about.optimum}?"), type="tertiary"):
+            with st.popover(plain(f"Why {about.optimum}".strip() + "?"), type="tertiary"):
                 st.text(about.why)
 
 
@@ -128,11 +133,19 @@ def _notes(facts: PlanFacts) -> list[str]:
     if plan.cut_short:
         notes.append(f"stopped after {plan.seconds:.1f} s")
     if constants := facts.figures.constants:
-        notes.append(f"weights {format_bytes(constants)} (separate)")
+        notes.append(f"{_beside(problem, constants)} (separate)")
     unknown = left_out(problem)
     # What else an eager run holds stands with the arena.
     scope = counted(problem).partition(": ")[0]
     return [*notes, f"counted: {scope}", *([f"not planned: {unknown}"] if unknown else [])]
+
+
+def _beside(problem: Problem, constants: int) -> str:
+    """What the constants are: weights, and of a training step the optimizer's state."""
+    kept = {name: size for name, size in on_device(problem).items() if name in ("weights", "optimizer state")}
+    if sum(kept.values()) != constants:
+        kept = {"weights": constants}
+    return ", ".join(f"{name} {format_bytes(size)}" for name, size in sorted(kept.items(), reverse=True))
 
 
 def _total(figures: PlanFigures) -> str:

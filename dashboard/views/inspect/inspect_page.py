@@ -24,7 +24,7 @@ from memplan_dashboard.views.inspect.figures_row import (
 )
 from memplan_dashboard.views.inspect.fits import show_proof
 from memplan_dashboard.views.inspect.head_start import listen
-from memplan_dashboard.views.inspect.memory_tabs import reserved_curve
+from memplan_dashboard.views.inspect.memory_tabs import is_recorded, reserved_curve
 from memplan_dashboard.views.inspect.recording_story import show_story
 from memplan_dashboard.views.inspect.suggestions import show_suggestions
 from memplan_dashboard.views.inspect.what_if_view import FAULT, show_bar, show_what_if
@@ -42,7 +42,7 @@ from memplan_engine.what_if.edits import Pin
 LAST = "last_strategy"
 WHY = "why_here"
 HEIGHT = 396
-"""Of the chart, CSS pixels: with it all of the answer is above the fold of a screen 900 pixels high."""
+"""Of the chart, CSS pixels, where the panes stack; beside them it takes what the window leaves."""
 ACTIONS = {
     "why": ("Why here?", "Replay the decision that placed it"),
     "pin": ("Pin", "Keep it at this offset, whatever else changes"),
@@ -191,9 +191,10 @@ def _answer() -> _Shown | None:
     if shown is None:
         return None
     view, before, facts, search = shown
+    show_note(controls.wrong_marks(facts.plan.problem))
     show_story(view.original, facts)
     if len(facts.plan.problem):
-        show_headline(facts, controls.marked_steps(facts.plan.problem)[0])
+        show_headline(facts, controls.marked_steps(facts.plan.problem))
     show_figures(facts, capacity)
     if len(facts.plan.problem):
         show_suggestions(view, strategy, capacity)
@@ -206,13 +207,17 @@ def _answer() -> _Shown | None:
     return _Shown(view, facts, before, colour, pattern, capacity, _dimmed(facts.document, pattern))
 
 
-def _evidence(shown: _Shown, selected: int | None) -> None:
-    """What stands behind the figures, what there is to take away, and the tables."""
-    facts = shown.facts
+def _to_take(shown: _Shown) -> None:
+    """The exact figures, whether they are enough, and the files, in one row."""
     with st.container(key="to_take", horizontal=True, vertical_alignment="center", gap="small"):
-        show_exactly(facts)
-        show_proof(shown.view, facts, shown.capacity)
-        show_downloads(facts, shown.colour)
+        show_exactly(shown.facts)
+        show_proof(shown.view, shown.facts, shown.capacity)
+        show_downloads(shown.facts, shown.colour)
+
+
+def _evidence(shown: _Shown, selected: int | None) -> None:
+    """What stands behind the figures, and the tables."""
+    facts = shown.facts
     show_notes(facts)
     if selected is not None and not has_panes(facts.plan.problem):
         with st.container(border=True, key="details"):
@@ -228,16 +233,21 @@ def _evidence(shown: _Shown, selected: int | None) -> None:
 def _page() -> None:
     listen()
     if why := st.session_state.pop(WHY, None):
-        st.switch_page("views/replay_strategy.py", query_params={"buffer": why})
+        state.lead_on("views/replay_strategy.py", buffer=why)
     # Each part has its place from the first: an element that another run finds at another place, as behind a
     # spinner that is gone, may stay hidden in Streamlit 1.67.
-    answer, picture, evidence = st.container(), st.container(), st.container()
+    with st.container(key="first_screen"):
+        answer, picture, files = st.container(key="answer"), st.container(key="picture"), st.container()
+    evidence = st.container()
     with answer:
         shown = _answer()
     if shown is None:
         return
     with picture:
         selected = _chart(shown)
+    # The story of a recording leaves no room beneath the chart that is not below the fold.
+    with answer if is_recorded(shown.view.original) else files:
+        _to_take(shown)
     with evidence:
         _evidence(shown, selected)
 

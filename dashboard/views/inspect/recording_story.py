@@ -14,7 +14,7 @@ from memplan_dashboard.session.documents import Document
 from memplan_dashboard.session.messages import errors_shown, plain
 from memplan_dashboard.session.plan_facts import OF_DOCUMENT, PlanFacts
 from memplan_dashboard.views.inspect.memory_tabs import is_recorded, over_time_of, summary
-from memplan_dashboard.widgets.controls import bound
+from memplan_dashboard.widgets.controls import bound, marked_steps
 from memplan_dashboard.widgets.tables import selectable, whole
 
 from memplan_engine.callers import Frame
@@ -34,7 +34,7 @@ MOST_FAILURES = 5
 MOST_STACKS = 5
 LEAST_SHARE = 0.001
 """Of what is live: smaller calls have no box."""
-PEAK, HEIGHT = "peak", "reserved"
+PEAK, HEIGHT, MARKED = "peak", "reserved", "marked"
 
 
 def show_story(document: Document, facts: PlanFacts) -> None:
@@ -45,20 +45,23 @@ def show_story(document: Document, facts: PlanFacts) -> None:
     with errors_shown():
         over = over_time_of(document)
         failures = _failures(document, over)
-        key = _pick_moment(over, failures)
+        marked = marked_steps(document.problem)[0]
+        key = _pick_moment(over, failures, marked)
         failure = failures.get(key)
-        moment = failure.moment if failure else _moment(document, over, _step(key, over))
+        moment = failure.moment if failure else _moment(document, over, _step(key, over, marked))
         _headline(document, over, failure, moment)
         _what_is_alive(document, moment)
 
 
-def _pick_moment(over: OverTime, failures: dict[str, OutOfMemory]) -> str:
-    """Which moment is told: a failure, the peak, or the step with the most reserved; the first failure unless
-    the address says otherwise."""
+def _pick_moment(over: OverTime, failures: dict[str, OutOfMemory], marked: int | None) -> str:
+    """Which moment is told: a failure, the peak, the step with the most reserved, or the one that is `marked`
+    in the chart; the first failure unless the address says otherwise."""
     moments = {key: f"out of memory, step {each.moment.step:,}" for key, each in failures.items()}
     moments[PEAK] = f"peak live, step {_step(PEAK, over):,}"
     if over.knows_reserved:
         moments[HEIGHT] = f"peak reserved, step {_step(HEIGHT, over):,}"
+    if marked is not None and marked < len(over.live):
+        moments[MARKED] = f"marked, step {marked:,}"
     default = next(iter(moments))
     asked = state.get("moment")
     current = asked if asked in moments else default
@@ -76,7 +79,9 @@ def _pick_moment(over: OverTime, failures: dict[str, OutOfMemory]) -> str:
     return current
 
 
-def _step(key: str, over: OverTime) -> int:
+def _step(key: str, over: OverTime, marked: int | None = None) -> int:
+    if key == MARKED and marked is not None:
+        return marked
     return int((over.reserved if key == HEIGHT else over.live).argmax())
 
 

@@ -19,11 +19,14 @@ from memplan_engine.advice.values import Suggestion
 from memplan_engine.units import format_bytes
 from memplan_engine.what_if.edits import edits_text
 
+HOW = "What it does, and how"
 MOST_CARDS = 4
 EVERY_SECONDS = 0.4
 APPLIED = "applied_suggestions"
 CHANGED_NOW = "suggestion_changed"
-PLAIN = {"what_if": "", **state.NOTHING_ASKED}
+HOW_READ = ("dims", "as_plan", "part")
+"""How a file is read is nothing that was applied to it."""
+PLAIN = {"what_if": ""} | {name: text for name, text in state.NOTHING_ASKED.items() if name not in HOW_READ}
 CHANGED = tuple(PLAIN)
 """The choices that a suggestion may change, and those that go with a document."""
 
@@ -93,7 +96,7 @@ def _card(place: int, suggestion: Suggestion, view: ScenarioView) -> None:
     st.markdown(f":green[**−{format_bytes(suggestion.saved_bytes)}**] {plain(suggestion.title)}")
     with st.container(horizontal=True, wrap=False, vertical_alignment="center", gap="small"):
         st.caption(f"{suggestion.numerics} · {format_bytes(suggestion.arena_bytes)}{fits}", width="stretch")
-        with st.popover("", icon=":material/code:", type="tertiary", help="What it does, and how"):
+        with st.popover(HOW, icon=":material/code:", type="tertiary", help=HOW):
             st.markdown(plain(told))
             show_code(suggestion.code)
         st.button(

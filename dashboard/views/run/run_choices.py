@@ -166,18 +166,22 @@ def _is_run(job: AnyJob) -> bool:
 
 def begin(asked: Asked) -> None:
     """Run it; the session's other run ends."""
+    latest = results()
+
+    def keep(job: RunJob) -> None:
+        if job.result is not None:
+            latest.pop(asked, None)
+            latest[asked] = Outcome(job.result, datetime.now(UTC), job.seconds)
+            for old in list(latest)[:-MOST_RESULTS]:
+                del latest[old]
+
     job = st.session_state.run_job = RunJob(
-        searches.session_id(), asked, person=uploads.visitor(), spare=spare()
+        searches.session_id(), asked, person=uploads.visitor(), spare=spare(), keep=keep
     )
     scheduler().submit(job)
 
 
-def collect(job: RunJob) -> None:
-    """Take what a finished run has found, once."""
-    if job.state is State.DONE and job.result is not None:
-        latest = results()
-        latest.pop(job.asked, None)
-        latest[job.asked] = Outcome(job.result, datetime.now(UTC), job.seconds)
-        for old in list(latest)[:-MOST_RESULTS]:
-            del latest[old]
+def forget(job: RunJob) -> None:
+    """What came of a finished run stands among the results."""
+    if job.state is State.DONE:
         st.session_state.run_job = None

@@ -144,7 +144,7 @@ def _model(name: str) -> None:
     asked = run_choices.asked_for(name)
     job = run_choices.current_job()
     if job is not None:
-        run_choices.collect(job)
+        run_choices.forget(job)
         if job.state.is_active or job.asked == asked:
             _show_progress(job)
     running = job.asked if job is not None and job.state.is_active else None

@@ -94,6 +94,7 @@ def test_all_of_the_answer_is_above_the_fold_and_panes_stack_where_it_is_narrow(
     assert holder["y"] + holder["height"] <= box["y"] + box["height"]
     row = page.page.locator(".st-key-to_take").bounding_box()
     assert 0 < row["y"] - (box["y"] + box["height"]) < 30
+    assert row["y"] + row["height"] <= 900
     page.page.set_viewport_size({"width": 800, "height": 1000})
     page.eventually(
         lambda: (
@@ -102,6 +103,28 @@ def test_all_of_the_answer_is_above_the_fold_and_panes_stack_where_it_is_narrow(
         ),
         True,
     )
+
+
+@pytest.mark.parametrize("name", ["gpt2_dynamic", "bert_training_default", "diff_batch_head"])
+def test_the_row_of_files_is_above_the_fold_and_the_chart_follows_the_window(dashboard_url, open_page, name):
+    """With sliders, with a headline of three lines, with the words of a teaching graph."""
+    page = DashboardPage(open_page(f"{dashboard_url}/?doc=example:{name}", width=1440, height=900))
+    page.page.locator(".st-key-card_0").wait_for()
+    stage_of, files = page.root.locator(".panels .stage"), page.page.locator(".st-key-to_take")
+
+    def ends() -> tuple[int, int]:
+        boxes = (each.bounding_box() for each in (stage_of, files))
+        stage, row = (round(box["y"] + box["height"]) for box in boxes)
+        return stage, row
+
+    stage, row = ends()
+    assert 700 < stage < row
+    assert 850 < row <= 900
+    page.page.set_viewport_size({"width": 1440, "height": 1100})
+    page.eventually(ends, (stage + 200, row + 200))
+    # And nothing is squeezed where the window has no room.
+    page.page.set_viewport_size({"width": 1440, "height": 500})
+    page.eventually(lambda: stage_of.bounding_box()["height"] > 250 and ends()[1] > 700, True)
 
 
 def test_exact_bytes_proof_certificate_and_files_are_one_row_and_the_proof_stays_open(page):
