@@ -103,6 +103,11 @@ print("PEAK", json.dumps([mode.peak, kept[-1]]))
         ("raise ValueError('no data')\n", "ValueError: no data at .*train.py:1"),
         ("open('nothing.csv')\n", "FileNotFoundError.*train.py:1"),
         ("import sys\nsys.exit(3)\n", "a script that ends with 3"),
+        (
+            "from argparse import ArgumentParser\nparser = ArgumentParser()\n"
+            "parser.add_argument('--data', required=True)\nparser.parse_args()\n",
+            "a script that ends with 2: .*the following arguments are required: --data",
+        ),
         ("import os\nos._exit(4)\n", "the process ended with code 4"),
         ("import torch\nif torch.rand(2).sum() > 1: pass\n", "train.py:2, which is not known"),
         ("import torch\ntorch.rand(4)[torch.rand(4) > 0.5]\n", "depends on values.*train.py:2"),

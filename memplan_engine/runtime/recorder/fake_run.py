@@ -23,6 +23,7 @@ from memplan_engine.runtime.recorder.asked_values import answering_python
 from memplan_engine.runtime.recorder.assumed_values import Assumed
 from memplan_engine.runtime.recorder.calibrated_ops import CalibratedOps, check_calibration
 from memplan_engine.runtime.recorder.fake_device import current_device, observed_on, target_of
+from memplan_engine.runtime.recorder.left_as_found import left_as_found
 from memplan_engine.runtime.recorder.op_origins import OpOrigins
 from memplan_engine.runtime.recorder.op_recorder import (
     Enough,
@@ -52,6 +53,8 @@ STEPS = 2
 """The first step makes what the optimizer keeps, the second is what every other one is like."""
 
 
+COMPILED = "what torch.compile compiles as the Python that it is made of: compiled kernels may hold less"
+"""What is said of a run in which something is compiled."""
 MakeLog = Callable[[], KernelLog]
 """Makes what hears of the ops of one step."""
 
@@ -139,7 +142,8 @@ def _observed(
         if recipe is not None:
             raise InputError(label, "recipe", "one for a function", "a module, or a function that trains")
         call = FakeCall(torch.nn.Module(), list(args), dict(kwargs), label, twins)
-        return _FakeRun(call, label, kernels).whole(lambda: subject(*call.args, **call.kwargs), None)
+        with left_as_found():
+            return _FakeRun(call, label, kernels).whole(lambda: subject(*call.args, **call.kwargs), None)
 
 
 def observe_whole(
@@ -302,7 +306,8 @@ class _FakeRun:
             self.label, time.time_ns(), storages=None, ranges=None, devices=None, outermost=False
         )
         origins = recorder.origins
-        assumed = (*current_device().assumed, *self.assumed.notes)
+        compiled = origins.compiled or _compiles(self.call.original)
+        assumed = (*current_device().assumed, *[COMPILED] * compiled, *self.assumed.notes)
         flow = recorder.flow.finished(origins.sources(), assumed)
         if recorder.kernels is not None:
             flow = recorder.kernels.laid_over(flow)
@@ -316,6 +321,11 @@ class _FakeRun:
         assert self._last.flow is not None
         flow = replace(self._last.flow, steps=steps, step_peaks=tuple(self.peaks))
         return replace(self._last, flow=flow)
+
+
+def _compiles(model: torch.nn.Module) -> bool:
+    """Whether a part of `model` compiles itself when it is called, which a copy of it does not."""
+    return any(getattr(each, "_compiled_call_impl", None) is not None for each in model.modules())
 
 
 def _called(run: Callable[[], Any]) -> Any:

@@ -7,6 +7,7 @@ which, and gets `run.json`, the observation, or `error.json` beside it.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import runpy
@@ -25,7 +26,7 @@ import torch
 from torch.utils import data
 
 from memplan_engine.calibration.kernel_table import Calibration
-from memplan_engine.errors import InputError
+from memplan_engine.errors import InputError, one_line
 from memplan_engine.formats.memplan_json.calibration_format import load_calibration, write_calibration
 from memplan_engine.recordings.observation import Observation
 from memplan_engine.runtime.recorder.calibrated_ops import check_calibration
@@ -135,11 +136,14 @@ def main(folder: Path) -> None:
 
 def _run(script: str, home: Path) -> None:
     """The script as the main program; it may change the folder meanwhile."""
+    said = io.StringIO()
     try:
-        runpy.run_path(script, run_name="__main__")
+        with contextlib.redirect_stderr(said):
+            runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
         if end.code not in (None, 0):
-            found = f"a script that ends with {end.code!r}"
+            last = (said.getvalue().strip().splitlines() or [""])[-1]
+            found = f"a script that ends with {end.code!r}{last and f': {one_line(last, 300)}'}"
             raise InputError(Path(script).name, "", found, EXPECTED) from None
     finally:
         os.chdir(home)
