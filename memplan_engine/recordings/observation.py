@@ -24,10 +24,9 @@ from memplan_engine.recordings.allocator_recording import (
     Snapshot,
     checked_events,
 )
-from memplan_engine.recordings.observed_flow import BEFORE, HELD, Flow, counted
+from memplan_engine.recordings.observed_flow import BEFORE, HELD, HOST, Flow, counted, fullest_device
 
-CPU = -1
-"""The number of the device that is no accelerator."""
+CPU = HOST
 NO_OP, NO_KERNEL = -1, -1
 NO_STACKS = Stacks()
 FIRST = "before the first op"
@@ -140,13 +139,14 @@ class LiveBytes:
 def observed_live(
     observation: Observation, level: Level | str | None = None, device: int | None = None
 ) -> LiveBytes:
-    """What was alive during and after each op; memory that was there before the run counts nowhere.
+    """What was alive during and after each op; memory that was there before the run counts nowhere. Without
+    a `device` of all that were watched, or, of a predicted run, on the one with the most bytes.
 
     Raises
     ------
     InputError: as `Observation.at`.
     """
-    rows = observation.at(level, device)
+    rows = observation.at(level, one_device(observation, device))
     rows = rows[~older(rows)]
     n = len(observation.ops)
     # In the order of ops: what comes between two of them counts after the first.
@@ -162,10 +162,17 @@ def observed_live(
     return LiveBytes(during, running[last])
 
 
+def one_device(observation: Observation, device: int | None = None) -> int | None:
+    """`device`; None is that of a predicted run which has the most bytes, and of others stays all of them."""
+    several = observation.flow is not None and len(observation.devices) > 1
+    return fullest_device(observation.flow) if device is None and several else device  # type: ignore[arg-type]
+
+
 def observed_peak(
     observation: Observation, level: Level | str | None = None, device: int | None = None
 ) -> tuple[int, int]:
-    """The most bytes alive during an op, and which op that was (the first; −1 when there is none)."""
+    """The most bytes alive during an op, and which op that was (the first; −1 when there is none). `device`
+    as in `observed_live`."""
     during = observed_live(observation, level, device).during
     return (int(during.max()), int(during.argmax())) if len(during) else (0, NO_OP)
 

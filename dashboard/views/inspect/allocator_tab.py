@@ -74,8 +74,9 @@ def _answers(document: Document, settings: str, gpu: str, headroom: str) -> Answ
     """Raises MemplanError for settings or headroom that are none."""
     parse_settings(settings)
     parse_bytes(headroom or "0", "headroom")
-    part = "" if _is_observed(document) else document.options.part
-    return _simulated(document.key, part, documents.version_of(document.key), settings, gpu, headroom)
+    return _simulated(
+        document.key, document.options.part, documents.version_of(document.key), settings, gpu, headroom
+    )
 
 
 @st.cache_resource(max_entries=8, show_spinner="Simulating the allocator …")
@@ -90,6 +91,7 @@ def _simulated(
         parse_settings(settings),
         gpu=None if gpu == NO_DEVICE else accelerator(gpu),
         headroom=parse_bytes(headroom or "0", "headroom"),
+        index=documents.card_of(part, path) if observed else None,
     )
 
 

@@ -68,6 +68,7 @@ def observe_fake(
     name: str | None = None,
     device: str = "cpu",
     arch: str | None = None,
+    cards: int = 1,
     calibration: Calibration | None = None,
 ) -> Observation:
     """What `observe_model` would see of an eager run, by fake tensors: nothing is exported, and nothing is
@@ -80,19 +81,20 @@ def observe_fake(
     DISPATCH, and a `flow`; with a `calibration` the flow also says what kernels take for themselves.
 
     With the device "cuda" the model and its inputs lie there, whether this machine has it or not, on a card
-    of the architecture `arch` ("sm90" unless given); figures are of what lies there. Without one the run
-    takes a process of its own (`fake_device`). `flow.assumed` says what it rests on.
+    of the architecture `arch` ("sm90" unless given); figures are of what lies there. A function may use
+    several `cards`, and has figures of each. Without a card the run takes a process of its own
+    (`fake_device`). `flow.assumed` says what it rests on.
 
     Raises
     ------
-    InputError: another device or architecture, a calibration for another device, what cannot be called, a
-        recipe that makes no sense, a subject that fails on fake tensors, or that asks for a value that is not
-        known, with the line of the user's code.
+    InputError: another device, architecture or number of cards, a calibration for another device, what cannot
+        be called, a recipe that makes no sense, a subject that fails on fake tensors, or that asks for a
+        value that is not known, with the line of the user's code.
     """
     label = str(name or getattr(subject, "__name__", None) or type(subject).__name__)
     if not callable(subject):
         raise InputError(label, "subject", f"a {type(subject).__name__}", "a module or a function")
-    target = target_of(device, arch, label)
+    target = target_of(device, arch, label, cards)
     check_calibration(calibration, device, label)
     kernels = _calibrated(calibration)
 
@@ -266,7 +268,7 @@ class _FakeRun:
         self.assumed.within_model = lambda: bool(modules.running)
         kernels = None if self.kernels is None else self.kernels()
         origins = OpOrigins(modules, owners, _called.__code__)
-        recorder = Recorder(origins, most_steps, current_device().stream, kernels)
+        recorder = Recorder(origins, most_steps, current_device(), kernels)
         self._given(recorder.flow.table, state)
         mode, values = self.call.twins.mode, self.call.values
         result = None

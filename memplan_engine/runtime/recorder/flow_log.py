@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from memplan_engine.errors import InputError
 from memplan_engine.graph import Source
 from memplan_engine.recordings.observation import CPU, NO_OP
 from memplan_engine.recordings.observed_flow import (
@@ -28,6 +29,8 @@ from memplan_engine.torch_capture.torch_storages import (
     operator_name,
     tensors_in,
 )
+from memplan_engine.torch_capture.training.torch_origins import who_makes
+from memplan_engine.units import count_of
 
 COLLECTIVES = ("c10d::", "_c10d_functional::", "c10d_functional::")
 _NOTHING: tuple[int, ...] = ()
@@ -161,21 +164,22 @@ class StorageTable(StorageWatch):
 
 
 class FlowLog:
-    """The columns of `Flow`, an op after the other."""
+    """The columns of `Flow`, an op after the other; `stream_of` gives the number of the current stream of a
+    card, of which there are `cards`."""
 
-    def __init__(self) -> None:
-        self.table = StorageTable()
+    def __init__(self, stream_of: Callable[[int], int], cards: int) -> None:
+        self.table, self.stream_of, self.cards = StorageTable(), stream_of, cards
         self.reads: list[tuple[int, ...]] = []
         self.writes: list[tuple[int, ...]] = []
         self.makes: list[tuple[int, ...]] = []
         self.origins: list[Origin] = []
         self.device, self.stream = array("q"), array("q")
 
-    def begin(self, number: int, origin: Origin, stream: int = 0) -> None:
-        """The op `number` begins, on the stream that is the current one."""
+    def begin(self, number: int, origin: Origin) -> None:
+        """The op `number` begins."""
         self.table.op = number
         self.origins.append(origin)
-        self.stream.append(stream)
+        self.stream.append(0)
         for column in (self.reads, self.writes, self.makes):
             column.append(_NOTHING)
         self.device.append(CPU)
@@ -198,7 +202,12 @@ class FlowLog:
             made,
         )
         shown = next(tensors_in((value, args, kwargs)), None)
-        self.device[-1] = CPU if shown is None else device_number(shown.device)
+        self.device[-1] = device = CPU if shown is None else device_number(shown.device)
+        if device >= self.cards:
+            found = f"the device cuda:{device} {who_makes()}, and {count_of(self.cards, 'card')}"
+            raise InputError("fake run", "", found, "as many as are used: --cards, or cards=")
+        if device != CPU:
+            self.stream[-1] = self.stream_of(device)
         if operator_name(operator).startswith(COLLECTIVES):
             for number in made:
                 table.categories[number] = Category.COMMUNICATION

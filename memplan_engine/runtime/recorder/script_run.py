@@ -57,6 +57,7 @@ def observe_script(
     seconds: float = SECONDS,
     device: str = "cpu",
     arch: str | None = None,
+    cards: int = 1,
     calibration: Calibration | None = None,
 ) -> Observation:
     """What the Python file `script` allocates, run as `python script arguments` on fake tensors, from its
@@ -64,8 +65,8 @@ def observe_script(
 
     It runs in a process of its own, in the current folder; what it prints is dropped. Data loaders give four
     batches each time and load them in that process. Weights and what optimizers keep count as there before.
-    With the device "cuda" the script finds a card, of the architecture `arch` (`fake_device`); figures are of
-    what it puts there.
+    With the device "cuda" the script finds `cards`, of the architecture `arch` (`fake_device`); figures are
+    of what it puts there, on each.
 
     Raises
     ------
@@ -78,7 +79,7 @@ def observe_script(
         raise InputError(str(script), "", "no such file", "a Python script")
     if not seconds > 0:
         raise InputError("--seconds", "", f"{seconds:g}", "more than 0")
-    target = target_of(device, arch, path.name)
+    target = target_of(device, arch, path.name, cards)
     check_calibration(calibration, device, path.name)
     # No part of the script's time.
     prepare(target)
@@ -115,7 +116,7 @@ def main(folder: Path) -> None:
     calibration = load_calibration(given) if given.exists() else None
 
     def observe() -> Observation:
-        target = Target(request["device"], request["arch"])
+        target = Target(request["device"], request["arch"], request["cards"])
         with (
             on_device(target),
             as_script(script, request["arguments"]),
