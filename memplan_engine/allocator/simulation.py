@@ -160,9 +160,10 @@ def simulate_allocator(
     )
 
 
-def resident_recording(observation: Observation, device: int | None = None) -> Recording:
+def resident_recording(observation: Observation, device: int | None = None, late: bool = False) -> Recording:
     """An observation as the requests that its device would see: what was there before the run (weights,
-    optimizer state, inputs), as far as the observation knows it, is allocated before all else.
+    optimizer state, inputs), as far as the observation knows it, is allocated before all else. `late` as in
+    `observation_recording`.
 
     Raises
     ------
@@ -172,7 +173,7 @@ def resident_recording(observation: Observation, device: int | None = None) -> R
     if flow is None:
         return observation_recording(observation, None, device)
     device = fullest_device(flow) if device is None else device
-    recording = observation_recording(observation, None, device if observation.devices else None)
+    recording = observation_recording(observation, None, device if observation.devices else None, late)
     storages = flow.storages
     there = (storages.maker == BEFORE) & (storages.nbytes > 0) & (storages.device == device)
     nbytes = storages.nbytes[there]

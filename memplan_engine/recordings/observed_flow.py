@@ -81,7 +81,9 @@ class Flow:
     `step_peaks` are the most bytes that each held beside what was there when it began. `assumed` says in
     words what was not known (values, the device), and what was taken for it. `scratch` is, by a calibration,
     what the kernel of each op takes for itself, bytes; None where nobody has asked. `calibration` then says
-    in words how good that is."""
+    in words how good that is. `waits` are storages that another stream had used when they went
+    (`record_stream`), each with the last op that had begun when the host had waited for that stream, HELD if
+    it never has: up to there the allocator may keep its block from others."""
 
     reads: Numbers
     writes: Numbers
@@ -98,6 +100,7 @@ class Flow:
     assumed: tuple[str, ...] = ()
     scratch: Ints | None = None
     calibration: str = ""
+    waits: tuple[tuple[int, int], ...] = ()
 
     def source_of(self, op: int) -> Source | None:
         """The line of the user's code that `op` comes from."""

@@ -99,7 +99,8 @@ def _show_answers(answers: Answers) -> None:
     chosen, run, device = answers.chosen, answers.chosen.run, answers.chosen.device
     columns = st.columns(3)
     columns[0].metric("Live", format_bytes(answers.live_bytes), "exact", **QUIET)
-    columns[1].metric("Reserved", format_bytes(run.peak_reserved), basis(run), **QUIET)
+    reserved = " to ".join(map(format_bytes, dict.fromkeys(answers.reserved)))
+    columns[1].metric("Reserved", reserved, basis(run), **QUIET)
     if device is not None and chosen.total is not None:
         total = " to ".join(map(format_bytes, chosen.total))
         columns[2].metric("Device total", total, f"of {format_bytes(device.total_bytes)}", **QUIET)

@@ -13,12 +13,17 @@
 #include <ATen/native/RNN.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/StorageImpl.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/csrc/autograd/engine.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
+#include <mutex>
 #include <new>
 #include <string>
 #include <tuple>
@@ -53,6 +58,18 @@ c10::Stream stream_of(c10::Device on, int64_t number) {
   return c10::Stream(c10::Stream::UNSAFE, card(on.index()), number);
 }
 
+// What is asked for, in order, for whoever asks: kind, event or storage, card, stream.
+enum News : int64_t { RECORD, WAIT, EVENT, STREAM, DEVICE, USED };
+std::mutex listening;
+std::vector<std::array<int64_t, 4>> heard;
+std::atomic<int64_t> last_event{0};
+ptrdiff_t place_of_pointer = 0;  // of a storage's pointer within it
+
+void tell(News kind, const void* what, int64_t index, int64_t stream) {
+  const std::lock_guard<std::mutex> lock(listening);
+  heard.push_back({kind, reinterpret_cast<int64_t>(what), index, stream});
+}
+
 // Autograd runs each node of a backward pass on the stream of its forward pass, which it asks for here.
 struct Guard final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::CUDA> {
   c10::Device exchangeDevice(c10::Device next) const override { return card(exchange_card(next.index())); }
@@ -74,11 +91,25 @@ struct Guard final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::CUDA> {
     current = next.id();
     return before;
   }
-  void record(void**, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {}
-  void block(void*, const c10::Stream&) const override {}
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex, const c10::EventFlag) const override {
+    if (*event == nullptr) {
+      *event = reinterpret_cast<void*>(++last_event);
+    }
+    tell(RECORD, *event, stream.device_index(), stream.id());
+  }
+  void block(void* event, const c10::Stream& stream) const override {
+    tell(WAIT, event, stream.device_index(), stream.id());
+  }
   bool queryEvent(void*) const override { return true; }
-  void synchronizeEvent(void*) const override {}
-  void synchronizeDevice(const c10::DeviceIndex) const override {}
+  bool queryStream(const c10::Stream&) const override { return true; }
+  void synchronizeEvent(void* event) const override { tell(EVENT, event, 0, 0); }
+  void synchronizeStream(const c10::Stream& stream) const override {
+    tell(STREAM, nullptr, stream.device_index(), stream.id());
+  }
+  void synchronizeDevice(const c10::DeviceIndex index) const override { tell(DEVICE, nullptr, card(index).index(), 0); }
+  void recordDataPtrOnStream(const c10::DataPtr& pointer, const c10::Stream& stream) const override {
+    tell(USED, reinterpret_cast<const char*>(&pointer) - place_of_pointer, stream.device_index(), stream.id());
+  }
   double elapsedTime(void*, void*, const c10::DeviceIndex) const override { return 0; }
 };
 
@@ -300,6 +331,9 @@ int memplan_install(int sm, long cudnn, int count) {
   static const Guard guard;
   architecture = sm;
   cards = count;
+  const auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), 0, c10::GetCPUAllocator(), false);
+  place_of_pointer = reinterpret_cast<const char*>(&storage->data_ptr()) - reinterpret_cast<const char*>(storage.get());
   cudnn_version = cudnn;
   c10::impl::device_guard_impl_registry[static_cast<size_t>(c10::DeviceType::CUDA)].store(&guard);
   auto& hooks = const_cast<at::CUDAHooksInterface&>(at::detail::getCUDAHooks());
@@ -313,6 +347,19 @@ int memplan_install(int sm, long cudnn, int count) {
   install_recurrent();
   Engine::start(torch::autograd::Engine::get_default_engine());
   return at::detail::getCUDAHooks().isBuilt();
+}
+
+// At most `room` of what was asked for since, four numbers each; how many there are.
+int memplan_heard(int64_t* rows, int room) {
+  const std::lock_guard<std::mutex> lock(listening);
+  const int count = std::min<int>(room, static_cast<int>(heard.size()));
+  std::copy_n(heard.begin(), count, reinterpret_cast<std::array<int64_t, 4>*>(rows));
+  heard.erase(heard.begin(), heard.begin() + count);
+  return count;
+}
+
+void memplan_synchronize(int index) {
+  tell(DEVICE, nullptr, index, 0);
 }
 
 int memplan_card() {

@@ -23,7 +23,7 @@ PROCESSORS = 132
 CUDA = 1
 """The kind of device, by torch's numbers (c10/core/DeviceType.h)."""
 NOTHING = (
-    "init _lazy_init synchronize empty_cache ipc_collect manual_seed manual_seed_all "
+    "init _lazy_init empty_cache ipc_collect manual_seed manual_seed_all "
     "seed seed_all set_rng_state set_rng_state_all reset_peak_memory_stats reset_max_memory_allocated "
     "reset_max_memory_cached reset_accumulated_memory_stats set_per_process_memory_fraction"
 )
@@ -120,6 +120,7 @@ def python_stubs(library: ctypes.PyDLL, arch: int, cards: int) -> list[tuple[Any
         "_exchange_device": exchange,
         "_maybe_exchange_device": exchange,
         "set_device": lambda device: exchange(int(cuda._utils._get_device_index(device))),
+        "synchronize": lambda device=None: library.memplan_synchronize(index_of(device)),
         "can_device_access_peer": lambda device, peer: index_of(device) != index_of(peer),
         "get_device_properties": card_of,
         "get_device_capability": lambda device=None: (card.major, card.minor),

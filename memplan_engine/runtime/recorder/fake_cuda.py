@@ -30,6 +30,10 @@ and one for CompositeImplicitAutograd. A build without CUDA takes them apart. te
 reads the file again."""
 
 
+ROOM = 64
+"""Rows that are asked for at once."""
+
+
 class FakeCuda:
     """The `cards` that `library` has made this process believe in. Once made they stay until the process
     ends."""
@@ -45,6 +49,14 @@ class FakeCuda:
     def current_stream(self, card: int) -> int:
         """The number of this thread's stream of a card; 0 is the default one."""
         return int(self.library.memplan_stream(card))
+
+    def news(self) -> list[tuple[int, int, int, int]]:
+        """What events and streams were asked for since it was last asked, as `StreamClock` hears it."""
+        found: list[tuple[int, int, int, int]] = []
+        rows = (ctypes.c_int64 * (4 * ROOM))()
+        while count := self.library.memplan_heard(rows, ROOM):
+            found += [tuple(rows[4 * row : 4 * row + 4]) for row in range(count)]  # type: ignore[misc]
+        return found
 
     @contextmanager
     def believed(self) -> Iterator[None]:

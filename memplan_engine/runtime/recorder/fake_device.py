@@ -42,12 +42,14 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class CurrentDevice:
     """What a run is predicted for in this process: whether it `is_cuda`, what gives the number of the current
-    stream of a card, how many `cards` there are, and what is `assumed` of it, in words."""
+    stream of a card, how many `cards` there are, what is `assumed` of it, in words, and the `news` of
+    its streams for `StreamClock`."""
 
     is_cuda: bool = False
     stream: Callable[[int], int] = lambda card: 0
     cards: int = 1
     assumed: tuple[str, ...] = ()
+    news: Callable[[], list[tuple[int, int, int, int]]] = list
 
 
 _current = [CurrentDevice()]
@@ -142,7 +144,8 @@ def _believing(content: bytes, target: Target) -> Iterator[None]:
     which = f"{target.cards} cards of" if target.cards > 1 else "as"
     capability = f"compute capability {target.arch // 10}.{target.arch % 10}"
     assumed = f"cuda without a card, {which} {capability} with cuDNN {cudnn}"
-    with there.believed(), _being(CurrentDevice(True, there.current_stream, target.cards, (assumed,))):
+    device = CurrentDevice(True, there.current_stream, target.cards, (assumed,), there.news)
+    with there.believed(), _being(device):
         yield
 
 

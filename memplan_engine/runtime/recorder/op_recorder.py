@@ -65,7 +65,7 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
         self.step_ends: list[int] = []
         """After each step that an optimizer took, how many ops there were."""
         device = device or CurrentDevice()
-        self.ops, self.flow = OpLog(), FlowLog(device.stream, device.cards)
+        self.ops, self.flow = OpLog(), FlowLog(device)
         self.inside = False
         """Whether an operator runs."""
         self._ignored: dict[Any, bool] = {}
