@@ -13,6 +13,10 @@ from memplan_engine.graph import Graph, is_contiguous
 
 BLOCK = 16
 """Channels that oneDNN keeps side by side with AVX-512, as in its layouts nChw16c and OIhw16i16o."""
+BROAD = 3
+"""Columns of a depthwise kernel up to which oneDNN takes images with channels last as they are; the gradients
+of others are made with each channel as a block of 16 × 16 (measured: 3 two copies of the weights, 5 to 9 take
+257)."""
 WIDEST = 14
 """Columns of a kernel up to which oneDNN has its own code for the gradient of weights (measured: 14 and below
 take a copy of the larger operand, 16 and 32 four of the weights, and the columns of an image)."""
@@ -164,6 +168,7 @@ def _convolution(x: Shown, w: Shown, y: Shown) -> tuple[str, dict[str, int]]:
         "wide" if kernel[-1] > WIDEST else "",
         "odd" if not native and (made % BLOCK or (channels % BLOCK and not few)) else "",
         "" if is_row_major(x) else "channels_last",
+        "broad" if grouping == "depthwise" and kernel[-1] > BROAD and not is_row_major(x) else "",
     ]
     sizes = {
         "x": x.nbytes,

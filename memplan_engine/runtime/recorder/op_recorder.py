@@ -119,6 +119,8 @@ def recording(recorder: Recorder) -> Iterator[None]:
 
     def end(optimizer: Any, *call: Any) -> None:
         recorder.origins.updating = False
+        # Those of models that nobody calls, too: averages of weights.
+        table.mark(_weights(), Category.WEIGHT)
         table.mark((tensor for _, _, tensor in kept_by_optimizers(optimizer)), Category.STATE)
         recorder.step_ends.append(len(recorder.flow.origins))
         if recorder.most_steps is not None and len(recorder.step_ends) >= recorder.most_steps:
@@ -146,6 +148,14 @@ def recording(recorder: Recorder) -> Iterator[None]:
         recorder.ops.epoch = time.time_ns()
         undo.enter_context(recorder)
         yield
+
+
+def _weights() -> Iterator[torch.Tensor | None]:
+    """Weights and buffers of all modules that there are."""
+    for each in gc.get_objects():
+        # By the type: `isinstance` asks objects, of which some do things when they are asked.
+        if issubclass(type(each), torch.nn.Module):
+            yield from (*vars(each).get("_parameters", {}).values(), *vars(each).get("_buffers", {}).values())
 
 
 @contextmanager
