@@ -61,7 +61,8 @@ class Preparation:
     their values, as (name, value); those left out keep their hints. `streams` runs as many ops at one step as
     can and may; `schedule` is a memplan/schedule file. `in_place` lets elementwise ops write into an input
     that dies, `concat` makes the inputs of a concatenation inside its output; both are proved safe first.
-    `calibration` is a memplan/calibration file: what kernels take becomes workspace of their ops.
+    `calibration` is a memplan/calibration file: what kernels take becomes workspace of their ops. `card` is
+    the device of a recorded or predicted run that is read.
     `early_updates` runs the optimizer inside the backward pass of a training step and frees its gradients.
     `reorder` takes the best order of the ops that a brief search finds, the same each time, for writes in
     place where they are asked for; with `early_updates` that of the step whose gradients are freed.
@@ -106,6 +107,12 @@ class Preparation:
     calibration: Annotated[
         Path | None,
         PlanningOption("Add what kernels take for themselves: a file of `memplan calibrate`."),
+    ] = None
+    card: Annotated[
+        int | None,
+        PlanningOption(
+            "Of a run on several devices the one to look at (default: the one with the most bytes)."
+        ),
     ] = None
     unread: Annotated[
         Unread,

@@ -134,7 +134,7 @@ ROOMS: dict[str, str] = {
         "kernels problem profile bounds verify strategies planner diffing recordings allocator "
         "rewrites.order plotting"
     ),
-    "cli": ("kernels errors units graph problem plan strategies formats files preparation"),
+    "cli": ("kernels errors units graph problem plan strategies recordings formats files preparation"),
     "cli.commands": (
         "errors units system accelerators scope graph problem plan verify analysis calibration "
         "strategies planner diffing recordings allocator symbolic replay rewrites.order rewrites.reuse "

@@ -177,7 +177,9 @@ def read_document(
     try:
         if is_recording(path):
             return recorded_plan(read_recording(path, version_of(key), part)), About()
-        loaded = load(path, ImportOptions(dims=dict(dims), offsets_as_plan=offsets_as_plan))
+        chosen = parse_part(part, path.name)
+        options = ImportOptions(dims=dict(dims), offsets_as_plan=offsets_as_plan, selection=chosen)
+        loaded = load(path, options)
     except MemplanError as error:
         raise MemplanError(str(error).replace(str(path), path.name)) from error
     return loaded, About() if isinstance(loaded, Plan) else read_about(path)
@@ -225,6 +227,11 @@ def is_observed_graph(path: Path) -> bool:
         return False
 
 
+def card_of(part: str, path: Path) -> int | None:
+    """Which device of a predicted run is shown: that of `part`, None for the one with the most bytes."""
+    return parse_part(part, path.name).device
+
+
 def is_recording(path: Path) -> bool:
     """Whether the file at `path` is one, by its content."""
     try:
@@ -263,6 +270,10 @@ def read_recording(path: Path, version: tuple[int, int], part: str) -> Recording
 def parts(path: Path, version: tuple[int, int]) -> dict[str, str]:
     """What can be chosen, text → label: each device, its streams and memory pools where there are several."""
     labels = {}
+    if is_observed_graph(path):
+        # As a graph of each card.
+        devices = [recording.device for recording in _snapshot(path, version).recordings]
+        return {part_text(each): f"cuda:{each}" for each in devices} if len(devices) > 1 else {}
     for recording in _snapshot(path, version).recordings:
         label = f"device {recording.device}" if recording.device >= 0 else "the CPU"
         told = f"{len(recording.events):,} events"

@@ -26,13 +26,12 @@ def pick_preparation(document: Document) -> None:
     is_graph = can_prepare(document)
     if not is_graph and len(_parts(document.key)) < 2:
         return
-    asked = count_asked(document.options.how) if is_graph else int(bool(document.options.part))
+    asked = is_graph * count_asked(document.options.how) + bool(document.options.part)
     label = f"Options ({asked})" if asked else "Options"
     with st.container(key="options"), st.popover(label, icon=":material/tune:", width="stretch"):
+        keep_part(document)
         if is_graph:
             show_switches(document)
-        else:
-            keep_part(document)
 
 
 def can_prepare(document: Document) -> bool:
@@ -102,7 +101,8 @@ def _parts(key: str) -> dict[str, str]:
 @st.cache_data(max_entries=16, show_spinner="Reading the recording …")
 def _known_parts(key: str, version: tuple[int, int]) -> dict[str, str]:
     path = documents.path_of(key)
-    return documents.parts(path, version) if documents.is_recording(path) else {}
+    shown = documents.is_recording(path) or documents.is_observed_graph(path)
+    return documents.parts(path, version) if shown else {}
 
 
 MOST_COLUMNS = 4

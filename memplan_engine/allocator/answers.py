@@ -126,13 +126,23 @@ class SettingsAnswer:
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
     """`live_bytes` is exact: the most that tensors asked for at once. `chosen` are the settings that were
-    asked about, `others` what else was tried, `notes` what the figures leave out."""
+    asked about, `others` what else was tried, `notes` what the figures leave out. Where a predicted run has
+    blocks that other streams used (`record_stream`), all of these have them come back as late as they can,
+    and `earliest` is the run in which they come back at once."""
 
     name: str
     live_bytes: int
     chosen: SettingsAnswer
     others: tuple[SettingsAnswer, ...]
     notes: tuple[str, ...]
+    earliest: AllocatorRun | None = None
+
+    @property
+    def reserved(self) -> tuple[int, int]:
+        """The least and the most bytes that are reserved under the chosen settings."""
+        most = self.chosen.run.peak_reserved
+        runs = (most,) if self.earliest is None else (most, self.earliest.peak_reserved)
+        return min(runs), max(runs)
 
     @property
     def suggested(self) -> SettingsAnswer | None:
@@ -165,7 +175,11 @@ def three_answers(
     ------
     InputError: as `simulate_allocator`.
     """
-    recording = source if isinstance(source, Recording) else resident_recording(source, index)
+    waits = isinstance(source, Observation) and source.flow is not None and bool(source.flow.waits)
+    recording = source if isinstance(source, Recording) else resident_recording(source, index, late=waits)
+    earliest = None
+    if waits and isinstance(source, Observation):
+        earliest = simulate_allocator(resident_recording(source, index), settings)
     seen = isinstance(source, Recording) and bool(
         len(source.segments) or source.rows(Action.SEGMENT_ALLOC).size
     )
@@ -175,7 +189,8 @@ def three_answers(
     others = tuple(
         SettingsAnswer(recording, candidate, device) for candidate in candidates if candidate != settings
     )
-    return Answers(recording.name, chosen.run.peak_requested, chosen, others, _notes(source, chosen))
+    live = (earliest or chosen.run).peak_requested
+    return Answers(recording.name, live, chosen, others, _notes(source, chosen), earliest)
 
 
 def _device(
@@ -206,6 +221,11 @@ def _notes(source: Recording | Observation, chosen: SettingsAnswer) -> tuple[str
                 "what was there before the run (weights, inputs) is not in the file, and not counted"
             )
         notes.append("kernels' own temporaries on a GPU are not in an observation made elsewhere")
+    if isinstance(source, Observation) and source.flow is not None and source.flow.waits:
+        notes.append(
+            "blocks that other streams used (record_stream) come back when the host has waited for those "
+            "streams, the latest that they can; the lower figure has them come back at once"
+        )
     tried = len(run.recording.rows(Action.OOM))
     if tried:
         notes.append(f"{count_of(tried, 'request')} that failed in the recording: made, and let go at once")

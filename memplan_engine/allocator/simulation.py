@@ -18,7 +18,7 @@ from memplan_engine.kernels.allocator.run import ALLOC, FAILED, RETRIED, TRY, ru
 from memplan_engine.problem import Ints
 from memplan_engine.recordings.allocator_recording import EVENT, Action, Recording, checked_events
 from memplan_engine.recordings.observation import Observation, observation_recording
-from memplan_engine.recordings.observed_flow import BEFORE
+from memplan_engine.recordings.observed_flow import BEFORE, devices_of, fullest_device
 
 UNKNOWN_RANGE = 1 << 40
 """Address space of an expandable segment where the device is unknown, bytes: more than any has memory."""
@@ -127,7 +127,8 @@ def simulate_allocator(
     """What PyTorch's caching allocator would reserve for the requests of `source` under `settings`.
 
     `capacity` is what the device gives to this allocator, bytes: all of it, less what other things in the
-    process hold. Of an observation `device` chooses the device; its weights and inputs are allocated first.
+    process hold. Of an observation `device` chooses the device (the one with the most bytes, of a predicted
+    run, unless given); its weights and inputs are allocated first.
     Requests that failed in a recording are made again, and let go at once. `as_recorded` starts from the
     segments and blocks that a snapshot shows, and puts new segments where the device put them: to compare.
     O(n log n) events.
@@ -159,30 +160,31 @@ def simulate_allocator(
     )
 
 
-def resident_recording(observation: Observation, device: int | None = None) -> Recording:
+def resident_recording(observation: Observation, device: int | None = None, late: bool = False) -> Recording:
     """An observation as the requests that its device would see: what was there before the run (weights,
-    optimizer state, inputs), as far as the observation knows it, is allocated before all else.
+    optimizer state, inputs), as far as the observation knows it, is allocated before all else. `late` as in
+    `observation_recording`.
 
     Raises
     ------
     InputError: as `Observation.at`.
     """
-    recording = observation_recording(observation, None, device)
     flow = observation.flow
     if flow is None:
-        return recording
+        return observation_recording(observation, None, device)
+    device = fullest_device(flow) if device is None else device
+    recording = observation_recording(observation, None, device if observation.devices else None, late)
     storages = flow.storages
-    there = (storages.maker == BEFORE) & (storages.nbytes > 0)
-    if device is not None:
-        there &= storages.device == device
+    there = (storages.maker == BEFORE) & (storages.nbytes > 0) & (storages.device == device)
     nbytes = storages.nbytes[there]
     first = np.zeros(len(nbytes), dtype=EVENT)
     first["size"], first["action"], first["stack"], first["pool"] = nbytes, Action.ALLOC, -1, -1
     # Places above all others: only that they differ counts.
     top = int((recording.events["address"] + recording.events["size"]).max(initial=0))
     first["address"] = top + 512 * (1 + np.arange(len(nbytes)))
-    events = np.concatenate([first, recording.events])
-    return replace(recording, events=checked_events(events, observation.name))
+    events = checked_events(np.concatenate([first, recording.events]), observation.name)
+    several = len(devices_of(flow)) > 1
+    return replace(recording, name=observation.name + several * f" on cuda:{device}", events=events)
 
 
 def torch_size(nbytes: int) -> str:

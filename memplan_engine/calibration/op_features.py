@@ -13,6 +13,13 @@ from memplan_engine.graph import Graph, is_contiguous
 
 BLOCK = 16
 """Channels that oneDNN keeps side by side with AVX-512, as in its layouts nChw16c and OIhw16i16o."""
+BROAD = 3
+"""Columns of a depthwise kernel up to which oneDNN takes images with channels last as they are; the gradients
+of others are made with each channel as a block of 16 × 16 (measured: 3 two copies of the weights, 5 to 9 take
+257)."""
+WIDEST = 14
+"""Columns of a kernel up to which oneDNN has its own code for the gradient of weights (measured: 14 and below
+take a copy of the larger operand, 16 and 32 four of the weights, and the columns of an image)."""
 NATIVE_MOST = 20_480
 """Elements of an input, over its first four dimensions, up to which one image is convolved without oneDNN:
 `use_mkldnn` in aten/src/ATen/native/Convolution.cpp, which asks this of float32 only."""
@@ -158,15 +165,19 @@ def _convolution(x: Shown, w: Shown, y: Shown) -> tuple[str, dict[str, int]]:
         if image >= 2 * result
         else "unit",
         "few" if (few := channels < BLOCK // 4 + 1) else "",
+        "wide" if kernel[-1] > WIDEST else "",
         "odd" if not native and (made % BLOCK or (channels % BLOCK and not few)) else "",
         "" if is_row_major(x) else "channels_last",
+        "broad" if grouping == "depthwise" and kernel[-1] > BROAD and not is_row_major(x) else "",
     ]
     sizes = {
         "x": x.nbytes,
         "w": w.nbytes,
         "y": y.nbytes,
         "x16": batch * _blocks(channels) * image * x.item,
-        "w16": _blocked_weights(w, groups),
+        "w16": _blocked_weights(w, groups)
+        if not few or groups > 1
+        else _blocks(w.shape[0]) * w.nbytes // w.shape[0],
         "y16": batch * _blocks(made) * result * y.item,
         "columns": (made if transposed else channels) // groups * prod(kernel) * min(image, result) * x.item
         if transposed
@@ -175,6 +186,9 @@ def _convolution(x: Shown, w: Shown, y: Shown) -> tuple[str, dict[str, int]]:
         "unfolded": batch * channels * prod(kernel) * result * x.item,
         MADE: y.nbytes,
     }
+    if grouping == "depthwise":
+        # Each channel as a block of its own, as of images with channels last.
+        sizes["w256"] = w.shape[0] * BLOCK * BLOCK * prod(kernel) * w.item
     return " ".join(word for word in words if word), sizes
 
 

@@ -14,7 +14,7 @@ import typer
 from memplan_engine.cli.progress import reading
 from memplan_engine.errors import InputError
 from memplan_engine.files import ImportOptions, load, recognise
-from memplan_engine.formats.importer import Loaded
+from memplan_engine.formats.importer import Loaded, RecordingImporter
 from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
 from memplan_engine.preparation import (
@@ -25,6 +25,7 @@ from memplan_engine.preparation import (
     prepared_graph,
 )
 from memplan_engine.problem import Problem
+from memplan_engine.recordings.allocator_recording import Selection
 from memplan_engine.strategies import get_strategy
 from memplan_engine.strategies.base import SolveLimits, is_anytime
 
@@ -124,9 +125,13 @@ def with_preparation(
 def open_file(file: Path, how: Preparation, keep_symbols: bool = False) -> tuple[Loaded, Preparation]:
     """Load `file`. ONNX binds the symbols that have values as it is read, or takes the values for their hints
     when `keep_symbols`; every other kind of graph keeps its symbols."""
-    if not recognise(file).binds_dimensions:
+    importer = recognise(file)
+    if how.card is not None and not isinstance(importer, RecordingImporter):
+        raise InputError(file.name, "--card", str(how.card), "a recorded or predicted run, which has devices")
+    if not importer.binds_dimensions:
         with reading(file) as progress:
-            return _with_file_name(load(file, ImportOptions(progress=progress)), file), how
+            options = ImportOptions(selection=Selection(how.card), progress=progress)
+            return _with_file_name(load(file, options), file), replace(how, card=None)
     values = dict(how.symbols)
     options = ImportOptions(hints=values) if keep_symbols else ImportOptions(dims=values)
     return _with_file_name(load(file, options), file), replace(how, symbols=())

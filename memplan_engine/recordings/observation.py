@@ -24,10 +24,17 @@ from memplan_engine.recordings.allocator_recording import (
     Snapshot,
     checked_events,
 )
-from memplan_engine.recordings.observed_flow import BEFORE, HELD, Flow, counted
+from memplan_engine.recordings.observed_flow import (
+    BEFORE,
+    HELD,
+    HOST,
+    Flow,
+    ObservedStorages,
+    counted,
+    fullest_device,
+)
 
-CPU = -1
-"""The number of the device that is no accelerator."""
+CPU = HOST
 NO_OP, NO_KERNEL = -1, -1
 NO_STACKS = Stacks()
 FIRST = "before the first op"
@@ -140,13 +147,14 @@ class LiveBytes:
 def observed_live(
     observation: Observation, level: Level | str | None = None, device: int | None = None
 ) -> LiveBytes:
-    """What was alive during and after each op; memory that was there before the run counts nowhere.
+    """What was alive during and after each op; memory that was there before the run counts nowhere. Without
+    a `device` of all that were watched, or, of a predicted run, on the one with the most bytes.
 
     Raises
     ------
     InputError: as `Observation.at`.
     """
-    rows = observation.at(level, device)
+    rows = observation.at(level, one_device(observation, device))
     rows = rows[~older(rows)]
     n = len(observation.ops)
     # In the order of ops: what comes between two of them counts after the first.
@@ -162,10 +170,17 @@ def observed_live(
     return LiveBytes(during, running[last])
 
 
+def one_device(observation: Observation, device: int | None = None) -> int | None:
+    """`device`; None is that of a predicted run which has the most bytes, and of others stays all of them."""
+    several = observation.flow is not None and len(observation.devices) > 1
+    return fullest_device(observation.flow) if device is None and several else device  # type: ignore[arg-type]
+
+
 def observed_peak(
     observation: Observation, level: Level | str | None = None, device: int | None = None
 ) -> tuple[int, int]:
-    """The most bytes alive during an op, and which op that was (the first; −1 when there is none)."""
+    """The most bytes alive during an op, and which op that was (the first; −1 when there is none). `device`
+    as in `observed_live`."""
     during = observed_live(observation, level, device).during
     return (int(during.max()), int(during.argmax())) if len(during) else (0, NO_OP)
 
@@ -215,9 +230,7 @@ def flow_changes(flow: Flow, ops: ObservedOps) -> Rows:
     storages = flow.storages
     made = np.flatnonzero((storages.maker != BEFORE) & (storages.nbytes > 0) & counted(storages))
     gone = made[storages.released[made] != HELD]
-    sizes = storages.nbytes[made]
-    place = np.zeros(len(storages), dtype=np.int64)
-    place[made] = np.cumsum(-(-sizes // _UNIT) * _UNIT) - -(-sizes // _UNIT) * _UNIT
+    place = _places(storages)
     rows = np.zeros(len(made) + len(gone), dtype=CHANGE)
     both = np.concatenate([made, gone])
     rows["op"] = np.concatenate([storages.maker[made], storages.released[gone]])
@@ -229,12 +242,24 @@ def flow_changes(flow: Flow, ops: ObservedOps) -> Rows:
     return ordered
 
 
+def _places(storages: ObservedStorages) -> Ints:
+    """A place of its own for each storage that the run made, 0 for others."""
+    made = (storages.maker != BEFORE) & (storages.nbytes > 0) & counted(storages)
+    taken = np.where(made, -(-storages.nbytes // _UNIT) * _UNIT, 0)
+    places: Ints = np.where(made, np.cumsum(taken) - taken, 0)
+    return places
+
+
 def observation_recording(
-    observation: Observation, level: Level | str | None = None, device: int | None = None
+    observation: Observation,
+    level: Level | str | None = None,
+    device: int | None = None,
+    late: bool = False,
 ) -> Recording:
     """One level of an observation (the one that knows most unless given) on one device (all unless given):
     each change is an event, step k is after the k-th. Of who asked for memory the stack has the innermost
-    operator, the op, and its lines of Python where they were kept.
+    operator, the op, and its lines of Python where they were kept. What another stream had used
+    (`Flow.waits`) is free at once, or, where frees come `late`, when the host has waited for that stream.
 
     Raises
     ------
@@ -248,6 +273,8 @@ def observation_recording(
     events["action"] = np.where(rows["size"] > 0, Action.ALLOC, Action.FREE_COMPLETED)
     if observation.flow is not None:
         events["stream"] = _streams(observation.flow, rows)
+        if late:
+            events = _with_waits(observation.flow, rows, events)
     checked_events(events, observation.name)
     devices = np.unique(rows["device"])
     return Recording(
@@ -267,6 +294,21 @@ def _streams(flow: Flow, rows: Rows) -> Rows:
     made_on = flow.stream[rows["op"][makes]].tolist()
     of_place = dict(zip(rows["address"][makes].tolist(), made_on, strict=True))
     return np.array([of_place.get(place, 0) for place in rows["address"].tolist()], dtype=np.int64)
+
+
+def _with_waits(flow: Flow, rows: Rows, events: Rows) -> Rows:
+    """`events`, which stand for `rows`, in which the frees of what waits are requested where they were, and
+    completed when the host has waited."""
+    places = _places(flow.storages)
+    until = {int(places[storage]): op for storage, op in flow.waits if flow.storages.nbytes[storage]}
+    waiting = np.flatnonzero((rows["size"] < 0) & np.isin(rows["address"], list(until)))
+    events["action"][waiting] = Action.FREE_REQUESTED
+    ops = [until[place] for place in rows["address"][waiting].tolist()]
+    after = [len(rows) if op == HELD else int(np.searchsorted(rows["op"], op, side="right")) for op in ops]
+    completed = events[waiting]
+    completed["action"] = Action.FREE_COMPLETED
+    with_waits: Rows = np.insert(events, np.array(after, dtype=np.int64), completed)
+    return with_waits
 
 
 def observation_snapshot(observation: Observation) -> Snapshot:

@@ -16,6 +16,8 @@ BEFORE, HELD = -1, -1
 """In place of the op that made a storage: none, it was there before the run. In place of the op after which
 it went: none, it was still there at the end."""
 NO_SOURCE = -1
+HOST = -1
+"""The number of the device that is no accelerator."""
 Numbers = tuple[tuple[int, ...], ...]
 """Of each op the numbers of some storages, ascending."""
 
@@ -79,7 +81,9 @@ class Flow:
     `step_peaks` are the most bytes that each held beside what was there when it began. `assumed` says in
     words what was not known (values, the device), and what was taken for it. `scratch` is, by a calibration,
     what the kernel of each op takes for itself, bytes; None where nobody has asked. `calibration` then says
-    in words how good that is."""
+    in words how good that is. `waits` are storages that another stream had used when they went
+    (`record_stream`), each with the last op that had begun when the host had waited for that stream, HELD if
+    it never has: up to there the allocator may keep its block from others."""
 
     reads: Numbers
     writes: Numbers
@@ -96,6 +100,7 @@ class Flow:
     assumed: tuple[str, ...] = ()
     scratch: Ints | None = None
     calibration: str = ""
+    waits: tuple[tuple[int, int], ...] = ()
 
     def source_of(self, op: int) -> Source | None:
         """The line of the user's code that `op` comes from."""
@@ -113,13 +118,39 @@ def made_by_op(maker: Ints, ops: int) -> Numbers:
 
 
 def counted(storages: ObservedStorages) -> NDArray[np.bool_]:
-    """Which of the storages figures are of: those of the accelerators, where a run has any, else all."""
+    """Which of the storages some figure is of: those of the accelerators, where a run has any, else all."""
     on_device: NDArray[np.bool_] = storages.device >= 0
     return on_device if on_device.any() else np.ones(len(storages), dtype=bool)
 
 
-def state_bytes(flow: Flow) -> int:
-    """Bytes of weights, buffers and what optimizers keep, as they were before the run."""
+def devices_of(flow: Flow) -> tuple[int, ...]:
+    """The devices that figures are of, ascending: the accelerators that a run has used, else the CPU."""
+    device = flow.storages.device
+    return tuple(np.unique(device[counted(flow.storages)]).tolist()) or (HOST,)
+
+
+def fullest_device(flow: Flow) -> int:
+    """The device with the most bytes at once, state and inputs among them; of equals the first."""
+    devices = devices_of(flow)
+    if len(devices) == 1:
+        return devices[0]
+    return max(devices, key=lambda each: (_there_before(flow, each) + flow_peak(flow, each)[0], -each))
+
+
+def _lies_on(flow: Flow, device: int | None) -> NDArray[np.bool_]:
+    """Which storages lie on `device`, the fullest one for None."""
+    chosen: NDArray[np.bool_] = flow.storages.device == (fullest_device(flow) if device is None else device)
+    return chosen
+
+
+def _there_before(flow: Flow, device: int) -> int:
+    there = _lies_on(flow, device) & (flow.storages.maker == BEFORE)
+    return int(flow.storages.nbytes[there].sum())
+
+
+def state_bytes(flow: Flow, device: int | None = None) -> int:
+    """Bytes of weights, buffers and what optimizers keep on a device (the fullest one unless given), as they
+    were before the run."""
     storages = flow.storages
     return sum(
         nbytes
@@ -127,18 +158,18 @@ def state_bytes(flow: Flow) -> int:
             storages.nbytes.tolist(),
             storages.categories,
             storages.maker.tolist(),
-            counted(storages).tolist(),
+            _lies_on(flow, device).tolist(),
             strict=True,
         )
         if category in KEPT and maker == BEFORE and counts
     )
 
 
-def flow_alive(flow: Flow) -> Ints:
-    """The bytes alive during each op of storages that the run made, weights and inputs not among them, and of
-    what kernels take for themselves, where that is known."""
+def flow_alive(flow: Flow, device: int | None = None) -> Ints:
+    """The bytes alive on a device (the fullest one unless given) during each op of storages that the run
+    made, weights and inputs not among them, and of what kernels take for themselves, where that is known."""
     storages, n = flow.storages, len(flow.stages)
-    made = (storages.maker != BEFORE) & counted(storages)
+    made = (storages.maker != BEFORE) & _lies_on(flow, device)
     change = np.zeros(n + 1, dtype=np.int64)
     np.add.at(change, storages.maker[made], storages.nbytes[made])
     gone = made & (storages.released != HELD)
@@ -147,9 +178,10 @@ def flow_alive(flow: Flow) -> Ints:
     return alive if flow.scratch is None else alive + flow.scratch
 
 
-def flow_peak(flow: Flow) -> tuple[int, int]:
-    """The most bytes alive during an op, and which op that was (the first; −1 when there is none)."""
-    alive = flow_alive(flow)
+def flow_peak(flow: Flow, device: int | None = None) -> tuple[int, int]:
+    """The most bytes alive on a device (the fullest one unless given) during an op, and which op that was
+    (the first; −1 when there is none)."""
+    alive = flow_alive(flow, device)
     return (int(alive.max()), int(alive.argmax())) if len(alive) else (0, -1)
 
 
@@ -165,6 +197,6 @@ def settled_flow(flow: Flow) -> Flow:
 
 
 def step_peaks(flow: Flow, ends: Sequence[int]) -> tuple[int, ...]:
-    """The most bytes alive in each of the steps that end before the ops `ends`."""
+    """The most bytes alive on the fullest device in each of the steps that end before the ops `ends`."""
     alive, starts = flow_alive(flow), (0, *ends)[: len(ends)]
     return tuple(int(alive[start:end].max(initial=0)) for start, end in zip(starts, ends, strict=True))

@@ -29,7 +29,8 @@ from memplan_engine.recordings.observed_flow import (
     Flow,
     ObservedStorages,
     Stage,
-    counted,
+    devices_of,
+    fullest_device,
 )
 from memplan_engine.scope import Scope
 
@@ -38,27 +39,33 @@ AGAIN = "recompute."
 _BITS = re.compile(r"\d{1,4}")
 
 
-def observation_graph(observation: Observation) -> Graph:
+def observation_graph(observation: Observation, device: int | None = None) -> Graph:
     """The graph of an observation that has a flow: an op for each that ran, a tensor for each storage.
 
     What was there before the run is CONSTANT (weights and what optimizers keep) or INPUT; what is there at
     the end is returned; all else is held by the op after which it went. So the peak of the buffers of this
-    graph, in its order, is that of the run. Of a run on an accelerator it has the storages that lie there.
+    graph, in its order, is that of the run. Of a run on accelerators it has the storages of one of them:
+    of `device`, or of the one with the most bytes; then its name says which, where there are several.
     Ops of a training step have phases; what a checkpoint runs again belongs to the backward pass, and is
     called "recompute.…" after the op of the forward pass.
 
     Raises
     ------
-    InputError: an observation without a flow.
+    InputError: an observation without a flow; a device that the run did not use.
     """
     flow = observation.flow
     if flow is None:
         expected = "one that says what each op did: memplan observe --fake (version 2)"
         raise InputError(observation.name, "observation", "one of allocations alone", expected)
+    devices = devices_of(flow)
+    if device is None:
+        device = fullest_device(flow)
+    elif device not in devices:
+        raise InputError(observation.name, "device", str(device), f"one of {', '.join(map(str, devices))}")
     ops = _op_names(observation, flow)
     names = _storage_names(flow.storages, ops)
     storages = flow.storages
-    there = [names[number] for number in np.flatnonzero(counted(storages)).tolist()]
+    there = [names[number] for number in np.flatnonzero(storages.device == device).tolist()]
     before = [number for number in range(len(names)) if storages.maker[number] == BEFORE]
     constants = {names[number] for number in before if storages.categories[number] in KEPT}
     inputs = {names[number] for number in before} - constants
@@ -82,7 +89,7 @@ def observation_graph(observation: Observation) -> Graph:
     ]
     in_order = {kind: tuple(name for name in there if name in those) for kind, those in owned.items()}
     graph = Graph(
-        observation.name,
+        observation.name if len(devices) == 1 else f"{observation.name} on cuda:{device}",
         tuple(made),
         tuple(_tensor(name, number, storages) for number, name in enumerate(names) if name in kept),
         tuple(_ops(observation, flow, ops, names, kept)),

@@ -29,7 +29,7 @@ from memplan_engine.recordings.observation import (
     observed_peak,
     older,
 )
-from memplan_engine.recordings.observed_flow import flow_peak, state_bytes
+from memplan_engine.recordings.observed_flow import Flow, devices_of, flow_peak, fullest_device, state_bytes
 from memplan_engine.recordings.observed_graph import observation_graph
 from memplan_engine.recordings.recorded_problem import observed_problem
 from memplan_engine.reporters.plan_tables import certificate, peak_table
@@ -270,19 +270,35 @@ def _predicted(observation: Observation) -> dict[str, Any]:
     """The figures of a run that was not run."""
     flow = observation.flow
     assert flow is not None
-    nbytes, op = flow_peak(flow)
+    fullest = fullest_device(flow)
     return {
         **scope_summary(Scope.PREDICTED if flow.scratch is None else Scope.PREDICTED_WITH_KERNELS),
-        "peak_bytes": nbytes,
-        "state_bytes": state_bytes(flow),
-        "peak_op": None if op == NO_OP else observation.ops.names[op],
-        "peak_source": None if op == NO_OP else str(flow.source_of(op) or "") or None,
-        "peak_stage": None if op == NO_OP else str(flow.stages[op]),
+        "device": fullest,
+        **_on_device(observation, flow, fullest),
+        "devices": [{"device": each, **_on_device(observation, flow, each)} for each in devices_of(flow)],
         "steps": flow.steps,
         "step_peaks": list(flow.step_peaks),
         "assumed": list(flow.assumed),
         "calibration": flow.calibration or None,
     }
+
+
+def _on_device(observation: Observation, flow: Flow, device: int) -> dict[str, Any]:
+    """The figures of a predicted run on one device."""
+    nbytes, op = flow_peak(flow, device)
+    return {
+        "peak_bytes": nbytes,
+        "state_bytes": state_bytes(flow, device),
+        "peak_op": None if op == NO_OP else observation.ops.names[op],
+        "peak_source": None if op == NO_OP else str(flow.source_of(op) or "") or None,
+        "peak_stage": None if op == NO_OP else str(flow.stages[op]),
+    }
+
+
+def _peak_words(said: dict[str, Any]) -> str:
+    at = f" during {said['peak_op']} ({said['peak_stage']})" if said["peak_op"] else ""
+    source = f", {said['peak_source']}" if said["peak_source"] else ""
+    return f"{exact(said['peak_bytes'])}{at}{source}"
 
 
 def _observed_peak(observation: Observation, level: Level) -> dict[str, Any]:
@@ -322,14 +338,18 @@ def _predicted_tables(observation: Observation, all_rows: bool) -> list[Renderab
     table = Table.grid(padding=(0, 2))
     steps = f", step {said['steps']} of training" if said["steps"] else ""
     table.add_row("run", plain_text(f"{observation.name}, {len(observation.ops)} operators{steps}"))
-    at = f" during {said['peak_op']} ({said['peak_stage']})" if said["peak_op"] else ""
-    source = f", {said['peak_source']}" if said["peak_source"] else ""
-    table.add_row("peak", plain_text(f"{exact(said['peak_bytes'])}{at}{source}"))
+    several = len(said["devices"]) > 1
+    on = f" on cuda:{said['device']}" if several else ""
+    table.add_row(f"peak{on}", plain_text(_peak_words(said)))
     if len(said["step_peaks"]) > 1:
         table.add_row("by step", ", ".join(map(format_bytes, said["step_peaks"])))
     table.add_row(
-        "state", f"{exact(said['state_bytes'])}: weights, buffers, what optimizers keep; not in the peak"
+        f"state{on}", f"{exact(said['state_bytes'])}: weights, buffers, what optimizers keep; not in the peak"
     )
+    for each in said["devices"] if several else ():
+        if each["device"] != said["device"]:
+            state = f"; state {exact(each['state_bytes'])}"
+            table.add_row(f"peak on cuda:{each['device']}", plain_text(f"{_peak_words(each)}{state}"))
     table.add_row("counted", said["counted"])
     for note in said["assumed"]:
         table.add_row("assumed", plain_text(note))

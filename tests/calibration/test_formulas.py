@@ -45,7 +45,8 @@ def test_the_sizes_of_a_convolution_by_hand() -> None:
         ((1, 8, 14, 14), (8, 8, 5, 5), (1, 8, 14, 14), "2d onednn dense kxk unit odd"),
         ((2, 32, 14, 14), (32, 1, 3, 3), (2, 32, 14, 14), "2d onednn depthwise kxk unit"),
         ((2, 32, 14, 14), (32, 8, 1, 1), (2, 32, 14, 14), "2d onednn grouped 1x1 unit"),
-        ((2, 3, 32, 32), (64, 3, 16, 16), (2, 64, 2, 2), "2d onednn dense kxk patches few"),
+        ((2, 3, 32, 32), (64, 3, 16, 16), (2, 64, 2, 2), "2d onednn dense kxk patches few wide"),
+        ((2, 3, 28, 28), (64, 3, 14, 14), (2, 64, 2, 2), "2d onednn dense kxk patches few"),
         ((2, 32, 8, 8), (32, 16, 2, 2), (2, 16, 16, 16), "2d transposed onednn dense kxk unit"),
     ],
 )

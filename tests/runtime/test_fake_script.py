@@ -103,6 +103,11 @@ print("PEAK", json.dumps([mode.peak, kept[-1]]))
         ("raise ValueError('no data')\n", "ValueError: no data at .*train.py:1"),
         ("open('nothing.csv')\n", "FileNotFoundError.*train.py:1"),
         ("import sys\nsys.exit(3)\n", "a script that ends with 3"),
+        (
+            "from argparse import ArgumentParser\nparser = ArgumentParser()\n"
+            "parser.add_argument('--data', required=True)\nparser.parse_args()\n",
+            "a script that ends with 2: .*the following arguments are required: --data",
+        ),
         ("import os\nos._exit(4)\n", "the process ended with code 4"),
         ("import torch\nif torch.rand(2).sum() > 1: pass\n", "train.py:2, which is not known"),
         ("import torch\ntorch.rand(4)[torch.rand(4) > 0.5]\n", "depends on values.*train.py:2"),
@@ -201,3 +206,22 @@ def test_an_observation_cut_short_is_one_line_for_the_allocator(memplan: Any, tm
         assert err.startswith("memplan: short.json: ")
         assert err.count("\n") == 1
         assert not (tmp_path / "placed.json").exists()
+
+
+def test_averaged_weights_that_nobody_calls_are_state(tmp_path: Path) -> None:
+    """A copy of the model that is made before the first step and kept: no part of the peak."""
+    text = (
+        "import copy, torch\nmodel = torch.nn.Linear(64, 32)\n{}"
+        "optimizer = torch.optim.SGD(model.parameters())\nfor _ in range(3):\n"
+        "    model(torch.rand(4, 64)).sum().backward()\n    optimizer.step()\n    optimizer.zero_grad()\n{}"
+    )
+    average = "    with torch.no_grad():\n        for a, b in zip(kept.parameters(), model.parameters()):\n"
+    copied = text.format("kept = copy.deepcopy(model)\n", average + "            a.lerp_(b, 0.1)\n")
+    plain = observe_script(script(tmp_path, text.format("", "")))
+    seen = observe_script(script(tmp_path, copied))
+    assert plain.flow is not None
+    assert seen.flow is not None
+    weights = 4 * (64 * 32 + 32)
+    assert state_bytes(plain.flow) == weights
+    assert state_bytes(seen.flow) == 2 * weights
+    assert observed_peak(seen)[0] == observed_peak(plain)[0]

@@ -73,8 +73,9 @@ def _answers(document: Document, settings: str, gpu: str, headroom: str) -> Answ
     """Raises MemplanError for settings or headroom that are none."""
     parse_settings(settings)
     parse_bytes(headroom or "0", "headroom")
-    part = "" if _is_observed(document) else document.options.part
-    return _simulated(document.key, part, documents.version_of(document.key), settings, gpu, headroom)
+    return _simulated(
+        document.key, document.options.part, documents.version_of(document.key), settings, gpu, headroom
+    )
 
 
 @st.cache_resource(max_entries=8, show_spinner="Simulating the allocator …")
@@ -89,6 +90,7 @@ def _simulated(
         parse_settings(settings),
         gpu=None if gpu == NO_DEVICE else accelerator(gpu),
         headroom=parse_bytes(headroom or "0", "headroom"),
+        index=documents.card_of(part, path) if observed else None,
     )
 
 
@@ -96,7 +98,8 @@ def _show_answers(answers: Answers) -> None:
     chosen, run, device = answers.chosen, answers.chosen.run, answers.chosen.device
     columns = st.columns(3)
     columns[0].metric("Live", format_bytes(answers.live_bytes), "exact", **QUIET)
-    columns[1].metric("Reserved", format_bytes(run.peak_reserved), basis(run), **QUIET)
+    reserved = " to ".join(map(format_bytes, dict.fromkeys(answers.reserved)))
+    columns[1].metric("Reserved", reserved, basis(run), **QUIET)
     if device is not None and chosen.total is not None:
         total = " to ".join(map(format_bytes, chosen.total))
         columns[2].metric("Device total", total, f"of {format_bytes(device.total_bytes)}", **QUIET)

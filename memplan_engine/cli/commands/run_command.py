@@ -254,6 +254,9 @@ ARCH = Annotated[
     str | None,
     typer.Option(help="With --device cuda: its architecture, sm80 (default: sm90).", show_default=False),
 ]
+CARDS = Annotated[
+    int, typer.Option(min=1, help="With --device cuda: how many cards a script finds, each with its figures.")
+]
 CALIBRATION = Annotated[
     Path | None,
     typer.Option(help="With --fake: add what kernels take, by `memplan calibrate`.", show_default=False),
@@ -292,6 +295,7 @@ def observe(
     all_rows: ALL_ROWS = False,
     device: DEVICE = "cpu",
     arch: ARCH = None,
+    cards: CARDS = 1,
 ) -> None:
     """Run a model eagerly and record every allocation, even if it cannot be exported.
 
@@ -305,7 +309,7 @@ def observe(
     require_torch("observing a model")
     step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
     check_targets((".json",), None, trace, output)
-    how = _how(fake, device, arch, calibration)
+    how = _how(fake, device, arch, cards, calibration)
     from memplan_engine.reporters.recording_tables import observation_summary, observation_tables
 
     with stages() as tell:
@@ -338,18 +342,18 @@ def _script(
     return observe_script(script, arguments, seconds=limit, **how)
 
 
-def _how(fake: bool, device: str, arch: str | None, calibration: Path | None) -> dict[str, Any]:
+def _how(fake: bool, device: str, arch: str | None, cards: int, calibration: Path | None) -> dict[str, Any]:
     """What a prediction is told of the device, and of what its kernels take."""
-    if not fake and (device != "cpu" or arch is not None):
+    if not fake and (device != "cpu" or arch is not None or cards > 1):
         raise InputError("--device", "", f"{device!r} without --fake", "--fake: real runs are on the CPU")
     if calibration is None:
-        return {"device": device, "arch": arch}
+        return {"device": device, "arch": arch, "cards": cards}
     if not fake:
         expected = "--fake too: a real run measures what its kernels take"
         raise InputError("--calibration", "", "no --fake", expected)
     from memplan_engine.formats.memplan_json.calibration_format import load_calibration
 
-    return {"device": device, "arch": arch, "calibration": load_calibration(calibration)}
+    return {"device": device, "arch": arch, "cards": cards, "calibration": load_calibration(calibration)}
 
 
 def _observed(

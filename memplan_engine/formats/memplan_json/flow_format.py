@@ -58,7 +58,9 @@ class FlowEntry(Strict):
     """Of each op the storages that it reads and writes, as places in `storages`, its stage, its module, and
     the place of its line in `sources` (−1 for none). `steps` training steps were run, of which the last is
     here; `assumed` are values that were not known and what was taken for them. `scratch`, where a calibration
-    says it, is what the kernel of each op takes for itself, bytes, and `calibration` how good that is."""
+    says it, is what the kernel of each op takes for itself, bytes, and `calibration` how good that is.
+    `waiting` are places of storages that another stream had used when they went, `waited` the op after which
+    the host knew that stream to be done (−1: never)."""
 
     reads: Lists
     writes: Lists
@@ -74,6 +76,8 @@ class FlowEntry(Strict):
     assumed: Names = ()
     scratch: Counts = ()
     calibration: str = ""
+    waiting: Counts = ()
+    waited: Places = ()
 
 
 class FlowFile(ObservationFile):
@@ -118,6 +122,8 @@ def file_with_flow(observation: Observation) -> FlowFile:
         "assumed": flow.assumed,
         "scratch": () if flow.scratch is None else _numbers(flow.scratch),
         "calibration": flow.calibration,
+        "waiting": tuple(storage for storage, _ in flow.waits),
+        "waited": tuple(op for _, op in flow.waits),
     }
     return FlowFile.model_validate({**head.model_dump(), "version": 2, "flow": entry})
 
@@ -155,6 +161,7 @@ def observation_with_flow(file: FlowFile, source: str) -> Observation:
         entry.assumed,
         scratch,
         entry.calibration,
+        _waits(entry, storages, n, source),
     )
     others = {}
     if file.levels.allocator is not None:
@@ -192,6 +199,25 @@ def _storages(entry: StoragesEntry, ops: int, source: str) -> ObservedStorages:
         entry.dtypes,
         _column(entry.device, m, CPU),
     )
+
+
+def _waits(
+    entry: FlowEntry, storages: ObservedStorages, ops: int, source: str
+) -> tuple[tuple[int, int], ...]:
+    """The storages that wait, each with the op until which it does."""
+    check_length(entry.waited, len(entry.waiting), "flow.waited", source, each="waiting storage")
+    below(entry.waiting, len(storages), "flow.waiting", source)
+    below(entry.waited, ops, "flow.waited", source)
+    waits = tuple(zip(entry.waiting, entry.waited, strict=True))
+    for number, (storage, op) in enumerate(waits):
+        released = int(storages.released[storage])
+        if released == HELD or op not in (HELD, max(op, released + 1)):
+            place = f"field flow.waited[{number}]"
+            expected = f"an op after {released}, after which storage {storage} goes"
+            raise InputError(source, place, str(op), expected if released != HELD else "a storage that goes")
+    if len({storage for storage, _ in waits}) < len(waits):
+        raise InputError(source, "field flow.waiting", "a storage twice", "each once")
+    return waits
 
 
 def _check_alive(column: Any, storages: ObservedStorages, place: str, source: str) -> None:

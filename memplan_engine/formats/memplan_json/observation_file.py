@@ -12,7 +12,7 @@ import numpy as np
 
 from memplan_engine.errors import InputError
 from memplan_engine.formats.importer import ImportOptions, Loaded, RecordingImporter, says_format
-from memplan_engine.recordings.allocator_recording import EVERYTHING, Rows, Snapshot
+from memplan_engine.recordings.allocator_recording import Rows, Selection, Snapshot
 from memplan_engine.recordings.observation import Level, Observation, observation_snapshot, older
 from memplan_engine.recordings.observed_graph import observation_graph
 from memplan_engine.system import write_atomically
@@ -37,12 +37,14 @@ class ObservationImporter(RecordingImporter):
         return is_observation(head)
 
     def load(self, path: Path, options: ImportOptions) -> Loaded:
-        """The graph of the run where the file has its flow, else its buffers; raises InputError."""
-        chosen = options.offsets_as_plan or options.selection != EVERYTHING
+        """The graph of the run on one device where the file has its flow, else its buffers; raises
+        InputError."""
+        selection = options.selection
+        chosen = options.offsets_as_plan or selection != Selection(selection.device)
         observation = None if chosen else load_observation(path)
         if observation is None or observation.flow is None:
             return RecordingImporter.load(self, path, options)
-        return observation_graph(observation)
+        return observation_graph(observation, selection.device)
 
     def read(self, path: Path, progress: Callable[[int, int], None] | None = None) -> Snapshot:
         """A recording for each device, at the level that knows most; raises InputError."""

@@ -33,6 +33,7 @@ def answers_summary(answers: Answers, what_if: bool = True) -> dict[str, Any]:
         "live_bytes": answers.live_bytes,
         "device": None if device is None else _device(device),
         **_settings(chosen, answers.live_bytes),
+        "reserved_least_bytes": answers.reserved[0],
         "over_time": _over_time(chosen.run),
         "what_if": [_settings(other, answers.live_bytes) for other in answers.others] if what_if else [],
         "suggested_settings": None if suggested is None else str(suggested.settings),
@@ -128,7 +129,7 @@ def _three(answers: Answers) -> Table:
     rows = [
         ("simulated", f"{answers.name}: {len(run.recording.events):,} events, {chosen.settings.words}"),
         ("live", f"{exact(answers.live_bytes)} at once, as tensors asked for them (exact)"),
-        ("reserved", f"{exact(run.peak_reserved)} {under}, {share} of it never live"),
+        ("reserved", f"{_reserved(answers)} {under}, {share} of it never live"),
     ]
     if device is not None and chosen.total is not None:
         least, most = chosen.total
@@ -141,6 +142,11 @@ def _three(answers: Answers) -> Table:
         rows.append((device.name, _capacity(device)))
         rows.append(("verdict", _verdict(chosen)))
     return label_table(rows)
+
+
+def _reserved(answers: Answers) -> str:
+    least, most = answers.reserved
+    return exact(most) if least == most else f"{exact(least)} to {exact(most)}"
 
 
 def _capacity(device: Device) -> str:

@@ -18,6 +18,7 @@ MOST_WORK = 3e8
 """Multiplications of one call, some hundredths of a second on one core."""
 CHANNELS = (3, 4, 8, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 160, 192, 256, 384, 512, 1024, 2048)
 PATCHES = (4, 8, 14, 16)
+WIDE_PATCHES = (16, 16, 32)
 SIDES = (4, 7, 8, 14, 16, 28, 32, 56, 64, 112)
 
 
@@ -99,8 +100,8 @@ def _convolution(
         w, b = torch.rand(first, second, *(kernel,) * dimensions), torch.rand(out)
         if channels_last:
             x = x.to(memory_format=torch.channels_last)
-        # Not backward through channels last: torch 2.13 writes past its memory there, strided and 1x1.
-        trains = numbers.random() < 0.6 and not channels_last
+        # Not backward through channels last where kernels are 1x1: torch 2.13 writes past its memory there.
+        trains = numbers.random() < 0.6 and not (channels_last and 1 in kernels)
         gives_x = not few or numbers.random() < 0.3
         # Of patches, which are next to each other, nothing lies beside the image.
         padding = 0 if transposed or patches else kernel // 2
@@ -215,7 +216,9 @@ def _on_rows(*calls: Callable[[torch.Tensor], Any]) -> Draw:
 
 def _layer_norm(numbers: random.Random) -> Callable[[], Any]:
     n = _wide(numbers)
-    x = torch.rand(numbers.choice((1, 2, 4)), _rows(numbers), n)
+    shape = numbers.choice((1, 2, 4)), _rows(numbers), n
+    # As tokens are that an image has become, too: their channels lie apart.
+    x = torch.rand(*shape) if numbers.random() < 0.6 else torch.rand(shape[0], n, shape[1]).transpose(1, 2)
     call, kind = functional.layer_norm, _weights_dtype(numbers)
     w, b = torch.rand(n, dtype=kind), torch.rand(n, dtype=kind)
     return _trained(lambda x, w, b: call(x, (n,), w, b), x, w, b, trains=numbers.random() < 0.5)
@@ -294,6 +297,8 @@ CALLS = (
     Call("convolutions of colours", 150, _convolution(2, (1, 3, 5, 7), (1, 2), few=True)),
     Call("convolutions of patches", 80, _convolution(2, PATCHES, (), few=True, patches=True, turned=True)),
     Call("convolutions of images of patches", 50, _convolution(2, (4, 8, 16), (), few=True, patches=True)),
+    Call("wide patches", 90, _convolution(2, WIDE_PATCHES, (), few=True, patches=True, turned=True)),
+    Call("images of wide patches", 60, _convolution(2, WIDE_PATCHES, (), few=True, patches=True)),
     Call("convolutions into tokens", 90, _convolution(2, (1, 3, 7), (1, 2), turned=True)),
     Call("convolutions that merge patches", 60, _convolution(2, (2, 2, 4), (), patches=True, turned=True)),
     Call("convolutions that halve images", 60, _convolution(2, (2,), (), patches=True)),
@@ -301,6 +306,22 @@ CALLS = (
     Call("grouped convolutions", 140, _convolution(2, (1, 3, 3), (1, 2), "grouped")),
     Call("small convolutions", 110, _convolution(2, (1, 3), (1, 2), batches=(1,), sides=SIDES[:6])),
     Call("convolutions, channels last", 90, _convolution(2, (1, 3), (1, 2), channels_last=True)),
+    Call("depthwise, channels last", 90, _convolution(2, (3, 5, 7), (1,), "depthwise", channels_last=True)),
+    Call(
+        "depthwise, all channels last",
+        90,
+        _convolution(2, (3, 5, 7), (1,), "depthwise", channels_last=True, turned=True),
+    ),
+    Call(
+        "merged patches, channels last",
+        90,
+        _convolution(2, (2,), (), channels_last=True, patches=True, sides=SIDES[:8]),
+    ),
+    Call(
+        "merged patches, all channels last",
+        90,
+        _convolution(2, (2,), (), channels_last=True, patches=True, turned=True, sides=SIDES[:8]),
+    ),
     Call("convolutions in 1D", 160, _convolution(1, (1, 3, 5), (1, 2), sides=SIDES[1:7])),
     Call("convolutions in 3D", 120, _convolution(3, (1, 3, 3), (1, 2), sides=SIDES[:5])),
     Call("convolutions of films", 40, _convolution(3, (3,), (1, 2), sides=SIDES[1:6], few=True)),
@@ -309,7 +330,7 @@ CALLS = (
     Call("batched matmuls", 50, _batched),
     Call("attention", 160, _attention),
     Call("batch norm", 60, _batch_norm),
-    Call("layer norm", 60, _layer_norm),
+    Call("layer norm", 100, _layer_norm),
     Call("pooling", 120, _on_images(*_POOLED)),
     Call("resizing", 80, _on_images(*_RESIZED)),
     Call("pointwise operators", 160, _on_rows(*_POINTWISE)),

@@ -13,12 +13,17 @@
 #include <ATen/native/RNN.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/StorageImpl.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/csrc/autograd/engine.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
+#include <mutex>
 #include <new>
 #include <string>
 #include <tuple>
@@ -31,36 +36,80 @@ using sdp::sdp_params;
 
 int architecture = 0;  // 90 stands for sm_90
 long cudnn_version = 0;  // 92000 stands for 9.20.0
+constexpr int MOST_CARDS = 64;  // as many as c10 knows devices of a kind
+int cards = 1;
 std::atomic<int64_t> last_stream{0};
-thread_local int64_t current_stream = 0;  // as in CUDA, each thread has its own
+// As in CUDA, each thread has its own: the card, and of each card the stream.
+thread_local c10::DeviceIndex current_card = 0;
+thread_local int64_t current_stream[MOST_CARDS] = {};
 
-c10::Device device() {
-  return c10::Device(c10::DeviceType::CUDA, 0);
+// Of no number, or one that there is not: the current one. Ops on such a card are refused in Python.
+c10::Device card(c10::DeviceIndex index) {
+  return c10::Device(c10::DeviceType::CUDA, index < 0 || index >= cards ? current_card : index);
 }
 
-c10::Stream stream_of(int64_t number) {
-  return c10::Stream(c10::Stream::UNSAFE, device(), number);
+c10::DeviceIndex exchange_card(c10::DeviceIndex index) {
+  const c10::DeviceIndex before = current_card;
+  current_card = card(index).index();
+  return before;
+}
+
+c10::Stream stream_of(c10::Device on, int64_t number) {
+  return c10::Stream(c10::Stream::UNSAFE, card(on.index()), number);
+}
+
+// What is asked for, in order, for whoever asks: kind, event or storage, card, stream.
+enum News : int64_t { RECORD, WAIT, EVENT, STREAM, DEVICE, USED };
+std::mutex listening;
+std::vector<std::array<int64_t, 4>> heard;
+std::atomic<int64_t> last_event{0};
+ptrdiff_t place_of_pointer = 0;  // of a storage's pointer within it
+
+void tell(News kind, const void* what, int64_t index, int64_t stream) {
+  const std::lock_guard<std::mutex> lock(listening);
+  heard.push_back({kind, reinterpret_cast<int64_t>(what), index, stream});
 }
 
 // Autograd runs each node of a backward pass on the stream of its forward pass, which it asks for here.
 struct Guard final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::CUDA> {
-  c10::Device exchangeDevice(c10::Device) const override { return device(); }
-  c10::Device getDevice() const override { return device(); }
-  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
-  c10::Stream getStream(c10::Device) const noexcept override { return stream_of(current_stream); }
-  c10::Stream getDefaultStream(c10::Device) const override { return stream_of(0); }
-  c10::Stream getNewStream(c10::Device, int) const override { return stream_of(++last_stream); }
-  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override { return stream_of(++last_stream); }
+  c10::Device exchangeDevice(c10::Device next) const override { return card(exchange_card(next.index())); }
+  c10::Device getDevice() const override { return card(current_card); }
+  void setDevice(c10::Device next) const override { exchange_card(next.index()); }
+  void uncheckedSetDevice(c10::Device next) const noexcept override { exchange_card(next.index()); }
+  c10::DeviceIndex deviceCount() const noexcept override { return static_cast<c10::DeviceIndex>(cards); }
+  c10::Stream getStream(c10::Device on) const noexcept override {
+    return stream_of(on, current_stream[card(on.index()).index()]);
+  }
+  c10::Stream getDefaultStream(c10::Device on) const override { return stream_of(on, 0); }
+  c10::Stream getNewStream(c10::Device on, int) const override { return stream_of(on, ++last_stream); }
+  c10::Stream getStreamFromGlobalPool(c10::Device on, bool) const override {
+    return stream_of(on, ++last_stream);
+  }
   c10::Stream exchangeStream(c10::Stream next) const noexcept override {
-    const c10::Stream before = stream_of(current_stream);
-    current_stream = next.id();
+    int64_t& current = current_stream[card(next.device_index()).index()];
+    const c10::Stream before = stream_of(next.device(), current);
+    current = next.id();
     return before;
   }
-  void record(void**, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {}
-  void block(void*, const c10::Stream&) const override {}
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex, const c10::EventFlag) const override {
+    if (*event == nullptr) {
+      *event = reinterpret_cast<void*>(++last_event);
+    }
+    tell(RECORD, *event, stream.device_index(), stream.id());
+  }
+  void block(void* event, const c10::Stream& stream) const override {
+    tell(WAIT, event, stream.device_index(), stream.id());
+  }
   bool queryEvent(void*) const override { return true; }
-  void synchronizeEvent(void*) const override {}
-  void synchronizeDevice(const c10::DeviceIndex) const override {}
+  bool queryStream(const c10::Stream&) const override { return true; }
+  void synchronizeEvent(void* event) const override { tell(EVENT, event, 0, 0); }
+  void synchronizeStream(const c10::Stream& stream) const override {
+    tell(STREAM, nullptr, stream.device_index(), stream.id());
+  }
+  void synchronizeDevice(const c10::DeviceIndex index) const override { tell(DEVICE, nullptr, card(index).index(), 0); }
+  void recordDataPtrOnStream(const c10::DataPtr& pointer, const c10::Stream& stream) const override {
+    tell(USED, reinterpret_cast<const char*>(&pointer) - place_of_pointer, stream.device_index(), stream.id());
+  }
   double elapsedTime(void*, void*, const c10::DeviceIndex) const override { return 0; }
 };
 
@@ -70,13 +119,13 @@ struct Hooks final : at::CUDAHooksInterface {
   bool hasCUDA() const override { return true; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
   void init() const override {}
-  c10::DeviceIndex deviceCount() const override { return 1; }
-  c10::DeviceIndex getCurrentDevice() const override { return 0; }
-  c10::DeviceIndex current_device() const override { return 0; }
-  c10::DeviceIndex exchangeDevice(c10::DeviceIndex) const override { return 0; }
-  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override { return 0; }
-  void setCurrentDevice(c10::DeviceIndex) const override {}
-  int getNumGPUs() const override { return 1; }
+  c10::DeviceIndex deviceCount() const override { return static_cast<c10::DeviceIndex>(cards); }
+  c10::DeviceIndex getCurrentDevice() const override { return current_card; }
+  c10::DeviceIndex current_device() const override { return current_card; }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex next) const override { return exchange_card(next); }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex next) const override { return exchange_card(next); }
+  void setCurrentDevice(c10::DeviceIndex next) const override { exchange_card(next); }
+  int getNumGPUs() const override { return cards; }
   void deviceSynchronize(c10::DeviceIndex) const override {}
   // Nothing is drawn, so that any will do.
   const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
@@ -276,11 +325,15 @@ struct Engine : torch::autograd::Engine {
 
 extern "C" {
 
-// Has this process believe in one card of architecture `sm` (90) with this cuDNN (92000). Once only, after a
-// first backward pass: autograd starts the threads of its devices with that, and knew of none.
-int memplan_install(int sm, long cudnn) {
+// Has this process believe in `count` cards of architecture `sm` (90) with this cuDNN (92000). Once only, after
+// a first backward pass: autograd starts the threads of its devices with that, and knew of none.
+int memplan_install(int sm, long cudnn, int count) {
   static const Guard guard;
   architecture = sm;
+  cards = count;
+  const auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), 0, c10::GetCPUAllocator(), false);
+  place_of_pointer = reinterpret_cast<const char*>(&storage->data_ptr()) - reinterpret_cast<const char*>(storage.get());
   cudnn_version = cudnn;
   c10::impl::device_guard_impl_registry[static_cast<size_t>(c10::DeviceType::CUDA)].store(&guard);
   auto& hooks = const_cast<at::CUDAHooksInterface&>(at::detail::getCUDAHooks());
@@ -296,11 +349,33 @@ int memplan_install(int sm, long cudnn) {
   return at::detail::getCUDAHooks().isBuilt();
 }
 
-int64_t memplan_stream() {
-  return current_stream;
+// At most `room` of what was asked for since, four numbers each; how many there are.
+int memplan_heard(int64_t* rows, int room) {
+  const std::lock_guard<std::mutex> lock(listening);
+  const int count = std::min<int>(room, static_cast<int>(heard.size()));
+  std::copy_n(heard.begin(), count, reinterpret_cast<std::array<int64_t, 4>*>(rows));
+  heard.erase(heard.begin(), heard.begin() + count);
+  return count;
 }
 
-void memplan_set_stream(int64_t number) {
-  current_stream = number;
+void memplan_synchronize(int index) {
+  tell(DEVICE, nullptr, index, 0);
+}
+
+int memplan_card() {
+  return current_card;
+}
+
+// The card that was the current one; one that is not there changes nothing.
+int memplan_exchange_card(int index) {
+  return exchange_card(static_cast<c10::DeviceIndex>(index));
+}
+
+int64_t memplan_stream(int index) {
+  return current_stream[index];
+}
+
+void memplan_set_stream(int index, int64_t number) {
+  current_stream[index] = number;
 }
 }

@@ -131,8 +131,13 @@ def loaded_guard(content: bytes) -> ctypes.PyDLL:
         file.write(content)
         file.flush()
         library = ctypes.PyDLL(f"/proc/self/fd/{file.fileno()}")
-    library.memplan_install.argtypes = (ctypes.c_int, ctypes.c_long)
+    library.memplan_install.argtypes = (ctypes.c_int, ctypes.c_long, ctypes.c_int)
+    library.memplan_heard.argtypes = (ctypes.c_void_p, ctypes.c_int)
+    library.memplan_synchronize.argtypes = (ctypes.c_int,)
+    library.memplan_synchronize.restype = None
+    library.memplan_exchange_card.argtypes = (ctypes.c_int,)
+    library.memplan_stream.argtypes = (ctypes.c_int,)
     library.memplan_stream.restype = ctypes.c_int64
-    library.memplan_set_stream.argtypes = (ctypes.c_int64,)
+    library.memplan_set_stream.argtypes = (ctypes.c_int, ctypes.c_int64)
     library.memplan_set_stream.restype = None
     return library

@@ -30,30 +30,43 @@ and one for CompositeImplicitAutograd. A build without CUDA takes them apart. te
 reads the file again."""
 
 
-class FakeCuda:
-    """The card that `library` has made this process believe in. Once made it stays until the process ends."""
+ROOM = 64
+"""Rows that are asked for at once."""
 
-    def __init__(self, library: ctypes.PyDLL, arch: int) -> None:
-        self.library, self.arch = library, arch
+
+class FakeCuda:
+    """The `cards` that `library` has made this process believe in. Once made they stay until the process
+    ends."""
+
+    def __init__(self, library: ctypes.PyDLL, arch: int, cards: int) -> None:
+        self.library, self.arch, self.cards = library, arch, cards
         # Autograd starts its threads with its first pass; those of the device come after that.
         torch.autograd.backward(torch.ones((), requires_grad=True))
-        if library.memplan_install(arch, CUDNN) != 1:
+        if library.memplan_install(arch, CUDNN, cards) != 1:
             raise RuntimeError("torch does not take the device cuda")
         self._kernels = _one_on_cuda()
 
-    def current_stream(self) -> int:
-        """The number of the stream of this thread; 0 is the default one."""
-        return int(self.library.memplan_stream())
+    def current_stream(self, card: int) -> int:
+        """The number of this thread's stream of a card; 0 is the default one."""
+        return int(self.library.memplan_stream(card))
+
+    def news(self) -> list[tuple[int, int, int, int]]:
+        """What events and streams were asked for since it was last asked, as `StreamClock` hears it."""
+        found: list[tuple[int, int, int, int]] = []
+        rows = (ctypes.c_int64 * (4 * ROOM))()
+        while count := self.library.memplan_heard(rows, ROOM):
+            found += [tuple(rows[4 * row : 4 * row + 4]) for row in range(count)]  # type: ignore[misc]
+        return found
 
     @contextmanager
     def believed(self) -> Iterator[None]:
-        """With `torch.cuda` as on a machine with this card."""
+        """With `torch.cuda` as on a machine with these cards."""
         pin = torch.ops.aten._pin_memory.default
         unpinned = op_implementations_dict[pin]
         op_implementations_dict[pin] = _pinned
         try:
             with patched(
-                *python_stubs(self.library, self.arch),
+                *python_stubs(self.library, self.arch, self.cards),
                 (fake_tensor, "init_gpu_context", lambda *args, **kwargs: None),
                 (fake_tensor, "run_fallback_kernel", _on_the_cpu),
                 (fake_impls, "run_fallback_kernel", _on_the_cpu),

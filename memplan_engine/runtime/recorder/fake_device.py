@@ -21,6 +21,8 @@ from memplan_engine.torch_capture.torch_fake import fake_mode
 DEVICES = ("cpu", "cuda")
 """What a run may be predicted for."""
 DEFAULT_ARCH = "sm90"
+MOST_CARDS = 64
+"""In one process: more devices of a kind c10 does not know (C10_COMPILE_TIME_MAX_GPUS is 120)."""
 ARCHITECTURES = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)
 """Compute capabilities of NVIDIA's cards (developer.nvidia.com/cuda-gpus) that torch's rules for attention
 know: sm50 to sm121."""
@@ -29,20 +31,25 @@ _WRITTEN = re.compile(r"sm_?(\d{2,3})")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a run is predicted for: a `device`, and the compute capability of the card, 90 for 9.0."""
+    """What a run is predicted for: a `device`, the compute capability of its cards, 90 for 9.0, and how many
+    there are."""
 
     device: str
     arch: int
+    cards: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentDevice:
-    """What a run is predicted for in this process: whether it `is_cuda`, what gives the number of its current
-    stream, and what is `assumed` of it, in words."""
+    """What a run is predicted for in this process: whether it `is_cuda`, what gives the number of the current
+    stream of a card, how many `cards` there are, what is `assumed` of it, in words, and the `news` of
+    its streams for `StreamClock`."""
 
     is_cuda: bool = False
-    stream: Callable[[], int] = lambda: 0
+    stream: Callable[[int], int] = lambda card: 0
+    cards: int = 1
     assumed: tuple[str, ...] = ()
+    news: Callable[[], list[tuple[int, int, int, int]]] = list
 
 
 _current = [CurrentDevice()]
@@ -53,12 +60,13 @@ def current_device() -> CurrentDevice:
     return _current[-1]
 
 
-def target_of(device: str, arch: str | None, source: str) -> Target:
-    """What `device` ("cpu", "cuda") and `arch` ("sm90") stand for.
+def target_of(device: str, arch: str | None, source: str, cards: int = 1) -> Target:
+    """What `device` ("cpu", "cuda"), `arch` ("sm90") and a number of `cards` stand for.
 
     Raises
     ------
-    InputError: another device, an architecture that is not known, or one for the CPU.
+    InputError: another device, an architecture that is not known, or one for the CPU; no card, too many, or
+        several for the CPU.
     """
     if device not in DEVICES:
         raise InputError(source, "device", repr(device), f"one of {', '.join(DEVICES)}")
@@ -68,7 +76,11 @@ def target_of(device: str, arch: str | None, source: str) -> Target:
     if written is None or int(written[1]) not in ARCHITECTURES:
         known = ", ".join(f"sm{number}" for number in ARCHITECTURES)
         raise InputError(source, "arch", repr(arch), f"one of {known}")
-    return Target(device, int(written[1]))
+    if not 1 <= cards <= MOST_CARDS:
+        raise InputError(source, "cards", str(cards), f"1 to {MOST_CARDS}")
+    if cards > 1 and device != "cuda":
+        raise InputError(source, "cards", f"{cards} for the device {device!r}", "the device cuda")
+    return Target(device, int(written[1]), cards)
 
 
 def observed_on(target: Target, observe: Callable[[], Observation], name: str) -> Observation:
@@ -105,38 +117,44 @@ def _device(target: Target) -> tuple[AbstractContextManager[None], bool]:
     if target.device == "cpu":
         return nullcontext(), False
     if _has_cuda():
-        return _being(_own_card()), False
+        return _being(_own_cards()), False
     try:
         content = guard_content()
     except NoGuardError as error:
-        return _standing_in(str(error)), False
-    return _believing(content, target.arch), True
+        return _standing_in(str(error), target.cards), False
+    return _believing(content, target), True
 
 
 def _has_cuda() -> bool:
     return torch.version.cuda is not None and torch.cuda.is_available()
 
 
-def _own_card() -> CurrentDevice:
-    name = torch.cuda.get_device_name()
-    assumed = f"cuda as the card of this machine, {name}, whatever architecture was asked for"
-    return CurrentDevice(True, lambda: torch.cuda.current_stream().stream_id, (assumed,))
+def _own_cards() -> CurrentDevice:
+    name, cards = torch.cuda.get_device_name(), torch.cuda.device_count()
+    which = "the card" if cards == 1 else f"the {cards} cards"
+    assumed = f"cuda as {which} of this machine, {name}, whatever was asked for"
+    return CurrentDevice(True, lambda card: torch.cuda.current_stream(card).stream_id, cards, (assumed,))
 
 
 @contextmanager
-def _believing(content: bytes, arch: int) -> Iterator[None]:
-    """With the card that the library of `content` pretends."""
-    card = FakeCuda(loaded_guard(content), arch)
+def _believing(content: bytes, target: Target) -> Iterator[None]:
+    """With the cards that the library of `content` pretends."""
+    there = FakeCuda(loaded_guard(content), target.arch, target.cards)
     cudnn = f"{CUDNN // 10000}.{CUDNN // 100 % 100}"
-    assumed = f"cuda without a card, as compute capability {arch // 10}.{arch % 10} with cuDNN {cudnn}"
-    with card.believed(), _being(CurrentDevice(True, card.current_stream, (assumed,))):
+    which = f"{target.cards} cards of" if target.cards > 1 else "as"
+    capability = f"compute capability {target.arch // 10}.{target.arch % 10}"
+    assumed = f"cuda without a card, {which} {capability} with cuDNN {cudnn}"
+    device = CurrentDevice(True, there.current_stream, target.cards, (assumed,), there.news)
+    with there.believed(), _being(device):
         yield
 
 
 @contextmanager
-def _standing_in(why: str) -> Iterator[None]:
+def _standing_in(why: str, cards: int) -> Iterator[None]:
     """With the CPU in place of the device."""
-    with as_on_the_cpu(), _being(CurrentDevice(assumed=(f"cuda taken as the CPU, with its kernels: {why}",))):
+    together = ", all cards as one" if cards > 1 else ""
+    assumed = f"cuda taken as the CPU, with its kernels{together}: {why}"
+    with as_on_the_cpu(), _being(CurrentDevice(assumed=(assumed,))):
         yield
 
 

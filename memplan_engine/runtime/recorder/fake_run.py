@@ -23,6 +23,7 @@ from memplan_engine.runtime.recorder.asked_values import answering_python
 from memplan_engine.runtime.recorder.assumed_values import Assumed
 from memplan_engine.runtime.recorder.calibrated_ops import CalibratedOps, check_calibration
 from memplan_engine.runtime.recorder.fake_device import current_device, observed_on, target_of
+from memplan_engine.runtime.recorder.left_as_found import left_as_found
 from memplan_engine.runtime.recorder.op_origins import OpOrigins
 from memplan_engine.runtime.recorder.op_recorder import (
     Enough,
@@ -52,6 +53,8 @@ STEPS = 2
 """The first step makes what the optimizer keeps, the second is what every other one is like."""
 
 
+COMPILED = "what torch.compile compiles as the Python that it is made of: compiled kernels may hold less"
+"""What is said of a run in which something is compiled."""
 MakeLog = Callable[[], KernelLog]
 """Makes what hears of the ops of one step."""
 
@@ -65,6 +68,7 @@ def observe_fake(
     name: str | None = None,
     device: str = "cpu",
     arch: str | None = None,
+    cards: int = 1,
     calibration: Calibration | None = None,
 ) -> Observation:
     """What `observe_model` would see of an eager run, by fake tensors: nothing is exported, and nothing is
@@ -77,19 +81,20 @@ def observe_fake(
     DISPATCH, and a `flow`; with a `calibration` the flow also says what kernels take for themselves.
 
     With the device "cuda" the model and its inputs lie there, whether this machine has it or not, on a card
-    of the architecture `arch` ("sm90" unless given); figures are of what lies there. Without one the run
-    takes a process of its own (`fake_device`). `flow.assumed` says what it rests on.
+    of the architecture `arch` ("sm90" unless given); figures are of what lies there. A function may use
+    several `cards`, and has figures of each. Without a card the run takes a process of its own
+    (`fake_device`). `flow.assumed` says what it rests on.
 
     Raises
     ------
-    InputError: another device or architecture, a calibration for another device, what cannot be called, a
-        recipe that makes no sense, a subject that fails on fake tensors, or that asks for a value that is not
-        known, with the line of the user's code.
+    InputError: another device, architecture or number of cards, a calibration for another device, what cannot
+        be called, a recipe that makes no sense, a subject that fails on fake tensors, or that asks for a
+        value that is not known, with the line of the user's code.
     """
     label = str(name or getattr(subject, "__name__", None) or type(subject).__name__)
     if not callable(subject):
         raise InputError(label, "subject", f"a {type(subject).__name__}", "a module or a function")
-    target = target_of(device, arch, label)
+    target = target_of(device, arch, label, cards)
     check_calibration(calibration, device, label)
     kernels = _calibrated(calibration)
 
@@ -139,7 +144,8 @@ def _observed(
         if recipe is not None:
             raise InputError(label, "recipe", "one for a function", "a module, or a function that trains")
         call = FakeCall(torch.nn.Module(), list(args), dict(kwargs), label, twins)
-        return _FakeRun(call, label, kernels).whole(lambda: subject(*call.args, **call.kwargs), None)
+        with left_as_found():
+            return _FakeRun(call, label, kernels).whole(lambda: subject(*call.args, **call.kwargs), None)
 
 
 def observe_whole(
@@ -262,7 +268,7 @@ class _FakeRun:
         self.assumed.within_model = lambda: bool(modules.running)
         kernels = None if self.kernels is None else self.kernels()
         origins = OpOrigins(modules, owners, _called.__code__)
-        recorder = Recorder(origins, most_steps, current_device().stream, kernels)
+        recorder = Recorder(origins, most_steps, current_device(), kernels)
         self._given(recorder.flow.table, state)
         mode, values = self.call.twins.mode, self.call.values
         result = None
@@ -302,7 +308,8 @@ class _FakeRun:
             self.label, time.time_ns(), storages=None, ranges=None, devices=None, outermost=False
         )
         origins = recorder.origins
-        assumed = (*current_device().assumed, *self.assumed.notes)
+        compiled = origins.compiled or _compiles(self.call.original)
+        assumed = (*current_device().assumed, *[COMPILED] * compiled, *self.assumed.notes)
         flow = recorder.flow.finished(origins.sources(), assumed)
         if recorder.kernels is not None:
             flow = recorder.kernels.laid_over(flow)
@@ -316,6 +323,11 @@ class _FakeRun:
         assert self._last.flow is not None
         flow = replace(self._last.flow, steps=steps, step_peaks=tuple(self.peaks))
         return replace(self._last, flow=flow)
+
+
+def _compiles(model: torch.nn.Module) -> bool:
+    """Whether a part of `model` compiles itself when it is called, which a copy of it does not."""
+    return any(getattr(each, "_compiled_call_impl", None) is not None for each in model.modules())
 
 
 def _called(run: Callable[[], Any]) -> Any:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from memplan_engine.errors import InputError
 from memplan_engine.graph import Source
 from memplan_engine.recordings.observation import CPU, NO_OP
 from memplan_engine.recordings.observed_flow import (
@@ -20,16 +21,23 @@ from memplan_engine.recordings.observed_flow import (
     ObservedStorages,
     Stage,
 )
+from memplan_engine.recordings.stream_clock import News, StreamClock
+from memplan_engine.runtime.recorder.fake_device import CurrentDevice
 from memplan_engine.runtime.recorder.op_origins import Origin
-from memplan_engine.torch_capture.torch_operators import gives_views, written_values
+from memplan_engine.torch_capture.torch_operators import arguments_of, gives_views, written_values
 from memplan_engine.torch_capture.torch_storages import (
     GIVES_BACK_NEW,
     StorageWatch,
     operator_name,
     tensors_in,
 )
+from memplan_engine.torch_capture.training.torch_origins import who_makes
+from memplan_engine.units import count_of
 
 COLLECTIVES = ("c10d::", "_c10d_functional::", "c10d_functional::")
+RECORD_STREAM, COPIES = "aten::record_stream", ("aten::_to_copy", "aten::copy_")
+ASKS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+"""What operators are tagged as that wait for a value."""
 _NOTHING: tuple[int, ...] = ()
 
 
@@ -37,9 +45,9 @@ class StorageTable(StorageWatch):
     """Every storage that ops touch by a number, with what became of it. `op` is the op that runs, or ran
     last."""
 
-    def __init__(self) -> None:
+    def __init__(self, when_freed: Callable[[int], None] = lambda number: None) -> None:
         super().__init__()
-        self.op = NO_OP
+        self.op, self.when_freed = NO_OP, when_freed
         self.names: list[str] = []
         self.nbytes, self.maker, self.released = array("q"), array("q"), array("q")
         self.device = array("q")
@@ -72,6 +80,7 @@ class StorageTable(StorageWatch):
         """It goes after the op that runs."""
         # What is resized goes before the op that does it: its content moves on.
         self.released[entry] = max(self.op - self._resizes, self.maker[entry])
+        self.when_freed(entry)
 
     def _freed(self, ref: Any) -> None:
         # Called by torch when a storage is gone, and with the same reference when it is resized.
@@ -135,6 +144,10 @@ class StorageTable(StorageWatch):
             self._keep_as(self._add(storage, tensor, BEFORE, Category.UNKNOWN), storage)
         return self._numbers[key]
 
+    def known(self, storage: int) -> int | None:
+        """The number of the storage at an address of C++'s; None where nobody has seen it."""
+        return self._numbers.get(storage) if storage in self._refs else None
+
     def numbers_in(self, value: Any) -> set[int]:
         """Those of the tensors in `value`."""
         return {self.number_of(tensor) for tensor in tensors_in(value)}
@@ -161,21 +174,24 @@ class StorageTable(StorageWatch):
 
 
 class FlowLog:
-    """The columns of `Flow`, an op after the other."""
+    """The columns of `Flow`, an op after the other, of a run on `on`."""
 
-    def __init__(self) -> None:
-        self.table = StorageTable()
+    def __init__(self, on: CurrentDevice) -> None:
+        self.table, self.on = StorageTable(self._freed), on
+        self.clock = StreamClock()
+        self._users: dict[int, set[tuple[int, int]]] = {}
         self.reads: list[tuple[int, ...]] = []
         self.writes: list[tuple[int, ...]] = []
         self.makes: list[tuple[int, ...]] = []
         self.origins: list[Origin] = []
         self.device, self.stream = array("q"), array("q")
 
-    def begin(self, number: int, origin: Origin, stream: int = 0) -> None:
-        """The op `number` begins, on the stream that is the current one."""
+    def begin(self, number: int, origin: Origin) -> None:
+        """The op `number` begins."""
+        self._listen()
         self.table.op = number
         self.origins.append(origin)
-        self.stream.append(stream)
+        self.stream.append(0)
         for column in (self.reads, self.writes, self.makes):
             column.append(_NOTHING)
         self.device.append(CPU)
@@ -198,10 +214,55 @@ class FlowLog:
             made,
         )
         shown = next(tensors_in((value, args, kwargs)), None)
-        self.device[-1] = CPU if shown is None else device_number(shown.device)
+        self.device[-1] = device = CPU if shown is None else device_number(shown.device)
+        if device >= self.on.cards:
+            found = f"the device cuda:{device} {who_makes()}, and {count_of(self.on.cards, 'card')}"
+            raise InputError("fake run", "", found, "as many as are used: --cards, or cards=")
+        if device != CPU:
+            self.stream[-1] = self.on.stream(device)
+            self.clock.runs(table.op, (device, self.stream[-1]))
+        if self.on.is_cuda:
+            self._synchronizes(operator, value, args, kwargs)
         if operator_name(operator).startswith(COLLECTIVES):
             for number in made:
                 table.categories[number] = Category.COMMUNICATION
+
+    def _synchronizes(self, operator: Any, value: Any, args: Any, kwargs: Any) -> None:
+        """What `operator` has the host wait for, or says of a stream."""
+        if operator_name(operator) == RECORD_STREAM:
+            self._uses(self.table.number_of(args[0]), (args[1].device_index, args[1].stream_id))
+        seen = list(tensors_in((value, args, kwargs)))
+        copies = operator_name(operator) in COPIES and any(each.device.type == "cpu" for each in seen)
+        if (copies and not _non_blocking(operator, args, kwargs)) or ASKS & set(operator.tags):
+            self._listen()
+            for card in {device_number(each.device) for each in seen} - {CPU}:
+                self.clock.synchronizes(self.table.op, (card, self.on.stream(card)))
+
+    def _uses(self, number: int, stream: tuple[int, int]) -> None:
+        """A storage is used by a stream, which may be its own."""
+        maker = self.table.maker[number]
+        if maker != BEFORE and (self.table.device[number], self.stream[maker]) != stream:
+            self._users.setdefault(number, set()).add(stream)
+
+    def _listen(self) -> None:
+        """Hear what was asked of streams since."""
+        news = self.on.news()
+        for kind, storage, *stream in news:
+            if kind == News.USED and (number := self.table.known(storage)) is not None:
+                self._uses(number, (stream[0], stream[1]))
+        self.clock.hears(self.table.op, news)
+
+    def _freed(self, number: int) -> None:
+        """A storage is gone."""
+        if self.on.is_cuda:
+            self._listen()
+        if number in self._users:
+            self.clock.frees(number, self.table.op, self._users[number])
+
+    def waits(self) -> tuple[tuple[int, int], ...]:
+        """For `Flow.waits`."""
+        late = [(number, op) for number, op in self.clock.done.items() if op > self.table.released[number]]
+        return tuple(sorted([*late, *((number, HELD) for number in self.clock.waiting())]))
 
     def resized(self, storage: torch.UntypedStorage) -> None:
         """A storage that is known has another size from the op that runs on."""
@@ -238,6 +299,7 @@ class FlowLog:
             np.array(self.stream, dtype=np.int64),
             storages,
             assumed=assumed,
+            waits=self.waits(),
         )
 
     def _modules(self) -> list[str]:
@@ -293,6 +355,12 @@ def settled_stages(stages: Sequence[Stage], modules: Sequence[str]) -> Iterator[
         between = stage is Stage.FORWARD and not module
         clips = between and before is Stage.BACKWARD and after is Stage.OPTIMIZER
         yield Stage.OPTIMIZER if clips else stage
+
+
+def _non_blocking(operator: Any, args: Any, kwargs: Any) -> bool:
+    """Whether a copy is one for which the host does not wait."""
+    arguments = arguments_of(operator, args, kwargs)
+    return bool(arguments.get("non_blocking", False))
 
 
 def device_number(device: torch.device) -> int:

@@ -27,12 +27,15 @@ CHECKPOINT = "torch/utils/checkpoint.py"
 """Where what a checkpoint runs again is called from."""
 PLUMBING = ("torch/_compile.py", "torch/_dynamo/", "torch/_subclasses/", "torch/utils/_python_dispatch.py")
 """Through which torch calls a mode."""
+COMPILER = ("torch/_dynamo/eval_frame.py", "compile_wrapper")
+"""The function of torch's through which what `torch.compile` has made is called."""
 
 
 class Code(Enum):
     """Whose a function is."""
 
     OURS = 0
+    COMPILED = -1
     ENGINE = 1
     GRADIENT = 2
     CHECKPOINT = 3
@@ -62,6 +65,8 @@ class OpOrigins:
     def __init__(self, modules: RunningModules, owners: dict[int, str], boundary: CodeType) -> None:
         self.modules, self.owners, self.boundary = modules, owners, boundary
         self.updating = False
+        self.compiled = False
+        """Whether an op came from what `torch.compile` had made."""
         self._codes: dict[int, tuple[CodeType, Code]] = {}
         self._frames: dict[tuple[int, int], int] = {}
         self._calls: list[tuple[CodeType, int]] = []
@@ -106,7 +111,9 @@ class OpOrigins:
         stage = Stage.FORWARD
         while frame is not None and frame.f_code is not self.boundary:
             code = self._kind(frame.f_code)
-            if code is not Code.OURS:
+            if code is Code.COMPILED:
+                self.compiled = True
+            elif code is not Code.OURS:
                 key = (id(frame.f_code), frame.f_lineno)
                 number = self._frames.get(key)
                 if number is None:
@@ -158,6 +165,8 @@ def _source(code: CodeType, line: int) -> Source:
 @cache
 def _kind_of(file: str, function: str) -> Code:
     path = portable_path(file)
+    if (path, function) == COMPILER:
+        return Code.COMPILED
     if is_ours(file) or path.startswith(PLUMBING):
         return Code.OURS
     if function == ENGINE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from torch.utils import _foreach_utils
 from memplan_engine.recordings.observed_flow import Category, Flow
 from memplan_engine.runtime.observer.allocations import OpLog
 from memplan_engine.runtime.recorder.eager_kernels import as_in_eager
+from memplan_engine.runtime.recorder.fake_device import CurrentDevice
 from memplan_engine.runtime.recorder.flow_log import FlowLog
 from memplan_engine.runtime.recorder.op_origins import OpOrigins, Origin
 from memplan_engine.torch_capture.torch_storages import OperatorMode
@@ -48,22 +49,23 @@ class Enough(BaseException):
 
 
 class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
-    """Notes every operator that reaches the dispatcher below autograd, on whatever tensors. `stream` gives
-    the number of the device's stream that is the current one of the thread that asks."""
+    """Notes every operator that reaches the dispatcher below autograd, on whatever tensors, in a run on
+    `device`."""
 
     def __init__(
         self,
         origins: OpOrigins,
         most_steps: int | None = None,
-        stream: Callable[[], int] = lambda: 0,
+        device: CurrentDevice | None = None,
         kernels: KernelLog | None = None,
     ) -> None:
         super().__init__()
-        self.stream, self.kernels = stream, kernels
+        self.kernels = kernels
         self.origins, self.most_steps = origins, most_steps
         self.step_ends: list[int] = []
         """After each step that an optimizer took, how many ops there were."""
-        self.ops, self.flow = OpLog(), FlowLog()
+        device = device or CurrentDevice()
+        self.ops, self.flow = OpLog(), FlowLog(device)
         self.inside = False
         """Whether an operator runs."""
         self._ignored: dict[Any, bool] = {}
@@ -91,7 +93,7 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
 
     def _begin(self, operator: Any, origin: Origin) -> None:
         """An op begins, called by its operator."""
-        self.flow.begin(self.ops.begin("", operator, origin.stack), origin, self.stream())
+        self.flow.begin(self.ops.begin("", operator, origin.stack), origin)
         if self.kernels is not None:
             self.kernels.begin()
 
@@ -117,6 +119,8 @@ def recording(recorder: Recorder) -> Iterator[None]:
 
     def end(optimizer: Any, *call: Any) -> None:
         recorder.origins.updating = False
+        # Those of models that nobody calls, too: averages of weights.
+        table.mark(_weights(), Category.WEIGHT)
         table.mark((tensor for _, _, tensor in kept_by_optimizers(optimizer)), Category.STATE)
         recorder.step_ends.append(len(recorder.flow.origins))
         if recorder.most_steps is not None and len(recorder.step_ends) >= recorder.most_steps:
@@ -144,6 +148,14 @@ def recording(recorder: Recorder) -> Iterator[None]:
         recorder.ops.epoch = time.time_ns()
         undo.enter_context(recorder)
         yield
+
+
+def _weights() -> Iterator[torch.Tensor | None]:
+    """Weights and buffers of all modules that there are."""
+    for each in gc.get_objects():
+        # By the type: `isinstance` asks objects, of which some do things when they are asked.
+        if issubclass(type(each), torch.nn.Module):
+            yield from (*vars(each).get("_parameters", {}).values(), *vars(each).get("_buffers", {}).values())
 
 
 @contextmanager

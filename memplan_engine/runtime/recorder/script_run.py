@@ -7,6 +7,7 @@ which, and gets `run.json`, the observation, or `error.json` beside it.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import runpy
@@ -25,7 +26,7 @@ import torch
 from torch.utils import data
 
 from memplan_engine.calibration.kernel_table import Calibration
-from memplan_engine.errors import InputError
+from memplan_engine.errors import InputError, one_line
 from memplan_engine.formats.memplan_json.calibration_format import load_calibration, write_calibration
 from memplan_engine.recordings.observation import Observation
 from memplan_engine.runtime.recorder.calibrated_ops import check_calibration
@@ -56,6 +57,7 @@ def observe_script(
     seconds: float = SECONDS,
     device: str = "cpu",
     arch: str | None = None,
+    cards: int = 1,
     calibration: Calibration | None = None,
 ) -> Observation:
     """What the Python file `script` allocates, run as `python script arguments` on fake tensors, from its
@@ -63,8 +65,8 @@ def observe_script(
 
     It runs in a process of its own, in the current folder; what it prints is dropped. Data loaders give four
     batches each time and load them in that process. Weights and what optimizers keep count as there before.
-    With the device "cuda" the script finds a card, of the architecture `arch` (`fake_device`); figures are of
-    what it puts there.
+    With the device "cuda" the script finds `cards`, of the architecture `arch` (`fake_device`); figures are
+    of what it puts there, on each.
 
     Raises
     ------
@@ -77,7 +79,7 @@ def observe_script(
         raise InputError(str(script), "", "no such file", "a Python script")
     if not seconds > 0:
         raise InputError("--seconds", "", f"{seconds:g}", "more than 0")
-    target = target_of(device, arch, path.name)
+    target = target_of(device, arch, path.name, cards)
     check_calibration(calibration, device, path.name)
     # No part of the script's time.
     prepare(target)
@@ -114,7 +116,7 @@ def main(folder: Path) -> None:
     calibration = load_calibration(given) if given.exists() else None
 
     def observe() -> Observation:
-        target = Target(request["device"], request["arch"])
+        target = Target(request["device"], request["arch"], request["cards"])
         with (
             on_device(target),
             as_script(script, request["arguments"]),
@@ -135,11 +137,14 @@ def main(folder: Path) -> None:
 
 def _run(script: str, home: Path) -> None:
     """The script as the main program; it may change the folder meanwhile."""
+    said = io.StringIO()
     try:
-        runpy.run_path(script, run_name="__main__")
+        with contextlib.redirect_stderr(said):
+            runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
         if end.code not in (None, 0):
-            found = f"a script that ends with {end.code!r}"
+            last = (said.getvalue().strip().splitlines() or [""])[-1]
+            found = f"a script that ends with {end.code!r}{last and f': {one_line(last, 300)}'}"
             raise InputError(Path(script).name, "", found, EXPECTED) from None
     finally:
         os.chdir(home)
