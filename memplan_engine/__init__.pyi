@@ -101,6 +101,7 @@ from .bounds import (
 from .bounds import (
     lower_bound as lower_bound,
 )
+from .devices.rank_answers import device_answers as device_answers
 from .diffing.culprits import (
     Culprit as Culprit,
 )
@@ -372,6 +373,8 @@ from .runtime.program import (
 from .runtime.program import (
     program_from_module as program_from_module,
 )
+from .runtime.ranks.fake_world import fake_ranks as fake_ranks
+from .runtime.ranks.rank_runs import observe_ranks as observe_ranks
 from .runtime.recorder.fake_run import observe_fake as observe_fake
 from .runtime.reordered_program import reordered_program as reordered_program
 from .runtime.slab.fitted_program import fitted_program as fitted_program

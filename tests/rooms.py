@@ -108,6 +108,7 @@ ROOMS: dict[str, str] = {
         "kernels errors units system callers graph calibration recordings formats.memplan_json torch_capture "
         "torch_capture.training runtime runtime.observer runtime.calibrate"
     ),
+    "runtime.ranks": ("errors recordings torch_capture torch_capture.training runtime runtime.recorder"),
     "runtime.slab": (
         "errors units system graph schedule lifetimes plan verify rewrites.reuse torch_capture runtime"
     ),
@@ -120,6 +121,7 @@ ROOMS: dict[str, str] = {
         "errors units graph schedule problem lifetimes plan strategies planner "
         "torch_capture runtime runtime.slab runtime.trial"
     ),
+    "devices": "accelerators allocator recordings",
     "plotting": ("kernels.plotting errors units system graph problem profile plan analysis"),
     "reporters": (
         "errors units scope graph callers problem profile lifetimes bounds plan verify analysis calibration "
@@ -128,6 +130,7 @@ ROOMS: dict[str, str] = {
         "plotting"
     ),
     "reporters.allocator": "units allocator recordings reporters",
+    "reporters.devices": "units accelerators allocator devices recordings reporters",
     "reporters.fit": "units feasibility advice reporters",
     "reporters.html": ("errors units system problem profile plan verify analysis plotting reporters"),
     "warm_up": (
@@ -139,8 +142,9 @@ ROOMS: dict[str, str] = {
         "errors units system accelerators scope graph problem plan verify analysis calibration "
         "strategies planner diffing recordings allocator symbolic replay rewrites.order rewrites.reuse "
         "feasibility schedule what_if what_if.suggestions formats formats.memplan_json torch_capture "
-        "files preparation advice fx_estimator runtime runtime.observer runtime.calibrate runtime.recorder "
-        "runtime.slab runtime.trial plotting reporters reporters.allocator reporters.html cli"
+        "files preparation advice fx_estimator runtime runtime.observer runtime.calibrate runtime.ranks "
+        "runtime.recorder runtime.slab runtime.trial devices plotting reporters reporters.allocator reporters.devices "
+        "reporters.html cli"
     ),
     "memplan_dashboard": "",
     "memplan_dashboard.background": (

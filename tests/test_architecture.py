@@ -298,7 +298,8 @@ def test_no_file_of_the_dashboard_shadows_the_standard_library() -> None:
 def test_nothing_read_or_shown_can_run_code() -> None:
     unpicklers = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
     # Machine code runs: what is read of it is our own, and unchanged, which is seen before it is unpickled.
-    others = set(MODULES) - {"memplan_engine.kernels.code_cache"}
+    # Messages between processes of one script are objects of its own, in a folder of theirs: it runs anyway.
+    others = set(MODULES) - {"memplan_engine.kernels.code_cache", "memplan_engine.runtime.ranks.mailbox"}
     assert breaking(others, lambda module: top_levels(module) & unpicklers) == {}
     assert breaking(MODULES, lambda module: running_code(tree(module))) == {}
 

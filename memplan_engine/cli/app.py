@@ -98,6 +98,11 @@ VERBS = {
         "run_command",
         "Run a model eagerly and record every allocation, even if it cannot be exported.",
     ),
+    "devices": (
+        "devices_command",
+        "Run SCRIPT as every rank of a distributed run, on fake tensors: what each holds, and whether it "
+        "fits.",
+    ),
     "calibrate": (
         "calibrate_command",
         "Measure what kernels take for themselves on this machine, for predictions without a run.",
@@ -122,7 +127,7 @@ GROUPS = {
         "allocator",
         "report",
     ),
-    "Capture and run": ("capture", "run", "observe", "calibrate", "estimate"),
+    "Capture and run": ("capture", "run", "observe", "devices", "calibrate", "estimate"),
     "Dynamic sizes": ("symbols", "range", "sweep", "buckets"),
     "Dashboard": ("dashboard",),
 }

@@ -12,7 +12,7 @@ from typing import NoReturn
 from memplan_engine.errors import INTERRUPTED
 
 MANY_OBJECTS = 200_000
-HEAVY_VERBS = ("capture", "estimate", "run", "observe", "dashboard")
+HEAVY_VERBS = ("capture", "estimate", "run", "observe", "devices", "dashboard")
 """The verbs that run other people's code in this process or start another one."""
 
 __all__ = ["main"]

@@ -36,7 +36,8 @@ class Category(StrEnum):
 
     ACTIVATION: made in a forward pass, or again by a checkpoint, and, where there is a backward pass, read in
     it. TEMPORARY: made by an op and none of the others. STATE: what optimizers keep between steps. UNKNOWN:
-    first seen as an argument, made by nobody that was watched.
+    first seen as an argument, made by nobody that was watched. Buffers between ranks are told apart by the
+    collective that fills or reads them; COMMUNICATION is any other.
     """
 
     WEIGHT = "weight"
@@ -45,6 +46,10 @@ class Category(StrEnum):
     GRADIENT = "gradient"
     ACTIVATION = "activation"
     TEMPORARY = "temporary"
+    ALL_GATHER = "all-gather"
+    REDUCE_SCATTER = "reduce-scatter"
+    ALL_REDUCE = "all-reduce"
+    POINT_TO_POINT = "point to point"
     COMMUNICATION = "communication"
     UNKNOWN = "unknown"
 

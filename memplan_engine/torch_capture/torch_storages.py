@@ -6,7 +6,7 @@ runtime."""
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -160,6 +160,8 @@ class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return operator(*args, **kwargs)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if has_parts(types):
+            return NotImplemented
         return self.operate(func, args, kwargs or {})
 
 
@@ -196,10 +198,20 @@ class Inside(OperatorMode):  # type: ignore[no-untyped-call]
         return value
 
 
+def has_parts(types: Iterable[type]) -> bool:
+    """Whether some of these types of tensors are made of others (`DTensor`, of what a rank has of it), which
+    they call an operator of in turn: they have no bytes, and a mode that gives way sees what is allocated."""
+    return any(hasattr(kind, "__tensor_flatten__") for kind in types)
+
+
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors that have a storage, in nested tuples, lists and dicts."""
+    """The tensors that have a storage, in nested tuples, lists and dicts; of what is made of others its
+    parts."""
     if isinstance(value, torch.Tensor):
-        if value.layout is torch.strided:
+        if hasattr(value, "__tensor_flatten__"):
+            for name in value.__tensor_flatten__()[0]:
+                yield from tensors_in(getattr(value, name))
+        elif value.layout is torch.strided:
             yield value
     elif isinstance(value, (tuple, list)):
         for part in value:

@@ -23,7 +23,7 @@ from memplan_engine.torch_capture.training.torch_origins import who_asks
 from memplan_engine.torch_capture.training.torch_values import KnownValues
 
 NUMBER = torch.ops.aten._local_scalar_dense.default
-SCALER, LBFGS = "torch/amp/grad_scaler.py", "torch/optim/lbfgs.py"
+SCALER, LBFGS, INIT = "torch/amp/grad_scaler.py", "torch/optim/lbfgs.py", "torch/nn/init.py"
 """Where torch itself asks for values whose answers do not depend on the model."""
 NOT_FINITE = ("aten::isnan", "aten::isinf", "aten::isposinf", "aten::isneginf")
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -51,6 +51,9 @@ class Assumed:
         if operator is not NUMBER or args[0].numel() != 1:
             return None
         if args[0].dtype is torch.bool:
+            if self._asker(sys._getframe(1)) == INIT:
+                # Whether a number that was drawn has to be drawn again.
+                return False
             passes = passing(sys._getframe(1))
             if passes is not None:
                 self._note(f"what is checked {who_asks()} as right")
@@ -113,10 +116,10 @@ class Assumed:
         self.notes[note] = None
 
     def _asker(self, frame: FrameType | None) -> str:
-        """Which of SCALER and LBFGS asks; "" for the user's code and all else."""
+        """Which of SCALER, LBFGS and INIT asks; "" for the user's code and all else."""
         while frame is not None and frame.f_code is not self.boundary:
             file = portable_path(frame.f_code.co_filename)
-            for place in (SCALER, LBFGS):
+            for place in (SCALER, LBFGS, INIT):
                 if file.startswith(place):
                     return place
             if is_users(frame.f_code.co_filename):

@@ -45,9 +45,15 @@ def _lstm_layer(value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     return (*value[:3], args[0].new_empty(nbytes, dtype=torch.uint8))
 
 
+def _waited_for(value: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """What a collective gave, itself; fake tensors make another one."""
+    return args[0]
+
+
+ANYWHERE: dict[str, Kernel] = {"_c10d_functional::wait_tensor": _waited_for}
 KERNELS: dict[str, dict[str, Kernel]] = {
-    "cpu": {"aten::mkldnn_rnn_layer": _lstm_layer},
-    "cuda": CUDA_KERNELS,
+    "cpu": {"aten::mkldnn_rnn_layer": _lstm_layer, **ANYWHERE},
+    "cuda": {**CUDA_KERNELS, **ANYWHERE},
 }
 """By device, what its kernels make otherwise. Tests hold each of the CPU's against a real run, and those of
 CUDA where there is one."""

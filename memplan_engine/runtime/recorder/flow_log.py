@@ -34,10 +34,23 @@ from memplan_engine.torch_capture.torch_storages import (
 from memplan_engine.torch_capture.training.torch_origins import who_makes
 from memplan_engine.units import count_of
 
-COLLECTIVES = ("c10d::", "_c10d_functional::", "c10d_functional::")
+COLLECTIVES = ("c10d::", "_c10d_functional::", "c10d_functional::", "fsdp::split_with_sizes_copy")
+BETWEEN_RANKS = {
+    "all_gather": Category.ALL_GATHER,
+    "allgather": Category.ALL_GATHER,
+    # What FSDP copies into is what it has gathered, a weight after the other.
+    "split_with_sizes_copy": Category.ALL_GATHER,
+    "reduce_scatter": Category.REDUCE_SCATTER,
+    "all_reduce": Category.ALL_REDUCE,
+    "allreduce": Category.ALL_REDUCE,
+    "recv": Category.POINT_TO_POINT,
+}
+"""By a part of the operator's name, what its buffers are for."""
 RECORD_STREAM, COPIES = "aten::record_stream", ("aten::_to_copy", "aten::copy_")
 ASKS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 """What operators are tagged as that wait for a value."""
+KEEPS = ("send", "wait_tensor", "barrier")
+"""Operators whose arguments stay what they are."""
 _NOTHING: tuple[int, ...] = ()
 
 
@@ -161,8 +174,8 @@ class StorageTable(StorageWatch):
 
     def adopt(self, name: str, model: torch.nn.Module) -> None:
         """Say of the weights and buffers of `model`, which the run has made, what they are."""
-        for path, tensor in (*model.named_parameters(prefix=name), *model.named_buffers(prefix=name)):
-            if tensor.layout is torch.strided:
+        for path, whole in (*model.named_parameters(prefix=name), *model.named_buffers(prefix=name)):
+            for tensor in tensors_in(whole):
                 number = self.number_of(tensor)
                 self.categories[number] = Category.WEIGHT
                 self.names[number] = self.names[number] or path
@@ -224,8 +237,21 @@ class FlowLog:
         if self.on.is_cuda:
             self._synchronizes(operator, value, args, kwargs)
         if operator_name(operator).startswith(COLLECTIVES):
-            for number in made:
-                table.categories[number] = Category.COMMUNICATION
+            self._between_ranks(operator_name(operator), made, args, kwargs)
+
+    def _between_ranks(self, name: str, made: tuple[int, ...], args: Any, kwargs: Any) -> None:
+        """Say of the buffers of a collective which it is: of what it makes, and, where it fills tensors that
+        it is given, of these."""
+        kind = next((kind for part, kind in BETWEEN_RANKS.items() if part in name), Category.COMMUNICATION)
+        given: set[int] = set()
+        if not name.startswith(("_c10d_functional::", "c10d_functional::")) and not name.endswith(KEEPS):
+            given = self.table.numbers_in((args, kwargs))
+        if name.startswith("fsdp::"):
+            # What is copied from has a kind already.
+            given = self.table.numbers_in(kwargs.get("out", args[3:]))
+        for number in (*made, *given):
+            if self.table.categories[number] is Category.TEMPORARY:
+                self.table.categories[number] = kind
 
     def _synchronizes(self, operator: Any, value: Any, args: Any, kwargs: Any) -> None:
         """What `operator` has the host wait for, or says of a stream."""

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from itertools import islice
 from multiprocessing import context as process
@@ -47,6 +47,8 @@ MOST_BATCHES = 4
 SECONDS = 600.0
 """A script that has not come to its end by then is ended."""
 CALIBRATION = "calibration.json"
+Within = Callable[[dict[str, Any]], AbstractContextManager[Any]]
+"""Makes of a request what is around its run."""
 EXPECTED = "a script that trains or infers on its own, in one process"
 
 
@@ -74,6 +76,23 @@ def observe_script(
         known, or is not through after `seconds`.
     MemplanError: a process that ends without an answer.
     """
+    target = check_script(script, seconds, device, arch, calibration)
+    name = Path(script).name
+    with scratch_folder() as folder:
+        process = start_script(script, arguments, target, folder, calibration=calibration)
+        try:
+            _, said = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise too_long(name, seconds) from None
+        finally:
+            end_script(process)
+        return answer(folder, process.returncode, said, name)
+
+
+def check_script(
+    script: str | Path, seconds: float, device: str, arch: str | None, calibration: Calibration | None = None
+) -> Target:
+    """What `script` is to be predicted for, made ready; raises InputError as `observe_script`."""
     path = Path(script)
     if not path.is_file():
         raise InputError(str(script), "", "no such file", "a Python script")
@@ -83,29 +102,46 @@ def observe_script(
     check_calibration(calibration, device, path.name)
     # No part of the script's time.
     prepare(target)
-    with scratch_folder() as folder:
-        request = {"script": str(path), "arguments": list(arguments), "parent": os.getpid(), **asdict(target)}
-        if calibration is not None:
-            write_calibration(calibration, folder / CALIBRATION)
-        (folder / "request.json").write_text(json.dumps(request))
-        command = [sys.executable, "-m", __name__, str(folder)]
-        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-        process = subprocess.Popen(command, start_new_session=True, text=True, **streams)  # type: ignore[call-overload]
-        try:
-            _, said = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            found = f"a script that is not through after {seconds:g} s"
-            raise InputError(path.name, "", found, "one that ends, or more time (--seconds)") from None
-        finally:
-            # With whatever it has started.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-        return answer(folder, process.returncode, said, path.name)
+    return target
 
 
-def main(folder: Path) -> None:
-    """Run the script that `folder` asks for, and leave there what became of it."""
+def start_script(
+    script: str | Path,
+    arguments: Sequence[str],
+    target: Target,
+    folder: Path,
+    *,
+    calibration: Calibration | None = None,
+    module: str = __name__,
+    **more: Any,
+) -> subprocess.Popen[str]:
+    """A process in which `main` of `module` does what the request in `folder` says, `more` included."""
+    request = {"script": str(script), "arguments": list(arguments), "parent": os.getpid(), **asdict(target)}
+    if calibration is not None:
+        write_calibration(calibration, folder / CALIBRATION)
+    (folder / "request.json").write_text(json.dumps({**request, **more}))
+    command = [sys.executable, "-m", module, str(folder)]
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, start_new_session=True, text=True, **streams)  # type: ignore[call-overload, no-any-return]
+
+
+def end_script(process: subprocess.Popen[str]) -> str:
+    """End `process`, with whatever it has started; what it said on stderr."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    said = process.communicate()[1]
+    return said or ""
+
+
+def too_long(name: str, seconds: float) -> InputError:
+    """The error of a script that is not through in time."""
+    found = f"a script that is not through after {seconds:g} s"
+    return InputError(name, "", found, "one that ends, or more time (--seconds)")
+
+
+def main(folder: Path, within: Within | None = None, expected: str = EXPECTED) -> None:
+    """Run the script that `folder` asks for, and leave there what became of it; `within` makes of the request
+    what is to be around the run."""
     request = json.loads((folder / "request.json").read_text())
     end_with_parent()
     if os.getppid() != request["parent"]:
@@ -119,6 +155,7 @@ def main(folder: Path) -> None:
         target = Target(request["device"], request["arch"], request["cards"])
         with (
             on_device(target),
+            nullcontext() if within is None else within(request),
             as_script(script, request["arguments"]),
             alone(),
             loading_little(),
@@ -127,7 +164,7 @@ def main(folder: Path) -> None:
             return observe_whole(
                 lambda: _run(script, home),
                 Path(script).name,
-                EXPECTED,
+                expected,
                 most_steps=MOST_STEPS,
                 calibration=calibration,
             )

@@ -286,6 +286,8 @@ def _answers(values: KnownValues, source: str, assumed: Assuming | None) -> Any:
     from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
     from torch.utils._python_dispatch import TorchDispatchMode
 
+    from memplan_engine.torch_capture.torch_storages import has_parts
+
     place = "training step" if assumed is None else "fake run"
 
     class Answers(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -296,6 +298,8 @@ def _answers(values: KnownValues, source: str, assumed: Assuming | None) -> Any:
             return True
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if has_parts(types):
+                return NotImplemented
             kwargs = kwargs or {}
             if isinstance(func, torch._ops.HigherOrderOperator):
                 return func(*args, **kwargs)

@@ -1,0 +1,1 @@
+"""Ranks of a distributed run on devices: what each reserves, and whether it fits."""

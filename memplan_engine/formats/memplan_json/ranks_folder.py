@@ -1,0 +1,79 @@
+"""A folder of ranks: an observation of each that was run, and `ranks.json`, which says what they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from memplan_engine.errors import InputError
+from memplan_engine.formats.memplan_json.observation_file import load_observation, write_observation
+from memplan_engine.formats.read_limits import read_text
+from memplan_engine.recordings.rank_run import RankRun
+from memplan_engine.system import write_atomically
+
+INDEX = "ranks.json"
+FORMAT, VERSION = "memplan/ranks", 1
+EXPECTED = f"{INDEX}, as `memplan devices -o` writes it"
+
+
+def write_ranks(runs: Sequence[RankRun], folder: Path) -> None:
+    """Write `runs` to `folder`, which is made where its parent exists: the index comes last.
+
+    Raises
+    ------
+    InputError: a place that cannot be written.
+    """
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InputError(str(folder), "", error.strerror or str(error), "a folder that can be made") from None
+    rows = []
+    for run in runs:
+        name = f"rank{run.rank}.json"
+        write_observation(run.observation, folder / name)
+        row = {"rank": run.rank, "file": name, "ranks": run.ranks, "stages": run.stages, "groups": run.groups}
+        rows.append(row)
+    said = {"format": FORMAT, "version": VERSION, "world_size": runs[0].world_size, "ranks": rows}
+    write_atomically(folder / INDEX, json.dumps(said, indent=1).encode())
+
+
+def load_ranks(folder: Path) -> tuple[RankRun, ...]:
+    """The runs that `write_ranks` wrote.
+
+    Raises
+    ------
+    InputError: no such index, or another one; observations that are broken.
+    """
+    path = folder / INDEX
+    if not path.is_file():
+        raise InputError(str(folder), "", f"no {INDEX}", "a folder that `memplan devices -o` wrote")
+    try:
+        said = json.loads(read_text(path))
+        if (said["format"], said["version"]) != (FORMAT, VERSION):
+            raise InputError(
+                str(path), "format", f"{said['format']} {said['version']}", f"{FORMAT} {VERSION}"
+            )
+        rows = [(row["file"], _numbers(said, row)) for row in said["ranks"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(str(path), "", f"{type(error).__name__}: {error}", EXPECTED) from None
+    if not rows:
+        raise InputError(str(path), "ranks", "none", EXPECTED)
+    return tuple(_run(folder, name, numbers) for name, numbers in rows)
+
+
+def _numbers(said: Any, row: Any) -> dict[str, Any]:
+    return {
+        "rank": int(row["rank"]),
+        "world_size": int(said["world_size"]),
+        "ranks": tuple(map(int, row["ranks"])),
+        "stages": tuple(map(int, row["stages"])),
+        "groups": int(row["groups"]),
+    }
+
+
+def _run(folder: Path, name: Any, numbers: dict[str, Any]) -> RankRun:
+    if not isinstance(name, str) or Path(name).name != name:
+        raise InputError(str(folder / INDEX), "file", repr(name), "the name of a file in this folder")
+    return RankRun(observation=load_observation(folder / name), **numbers)

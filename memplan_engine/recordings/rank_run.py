@@ -1,0 +1,21 @@
+"""One rank of a distributed run, and which others do the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memplan_engine.recordings.observation import Observation
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankRun:
+    """What `rank` of `world_size` does; `ranks` are those that do the same, itself included: the same stages
+    of a pipeline, shards of the same shapes. `groups` are the process groups of more than one rank that it is
+    in: each has a communicator."""
+
+    rank: int
+    world_size: int
+    observation: Observation
+    ranks: tuple[int, ...]
+    stages: tuple[int, ...]
+    groups: int

@@ -1,0 +1,1 @@
+"""Ranks on their devices, for machines and for people."""

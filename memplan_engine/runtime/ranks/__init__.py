@@ -1,0 +1,1 @@
+"""Ranks of a distributed run in one process, without the others."""

@@ -1,0 +1,75 @@
+"""`memplan devices`: ranks of a script, a folder judged again, and one line for what cannot be done."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+SCRIPT = """
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+
+device = torch.device("cuda", 0)
+dist.init_process_group("nccl")
+model = torch.nn.Linear(64, 64, bias=False).to(device)
+fully_shard(model)
+optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)
+for _ in range(3):
+    model(torch.rand(2, 64, device=device)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_ranks_then_another_device_without_a_run(memplan, tmp_path):
+    script, folder = tmp_path / "train.py", tmp_path / "ranks"
+    script.write_text(SCRIPT)
+    code, out, err = memplan("devices", script, "--world", "16", "--json", "-o", folder)
+    assert code == 0, err
+    said = json.loads(out)
+    (row,) = said["ranks"]
+    assert (row["rank"], row["ranks"], said["fullest_rank"]) == (0, list(range(16)), 0)
+    assert row["verdict"] == "fits"
+    assert row["live_bytes"] > 2 * 4 * 64 * 4
+    assert row["device_total_bytes"][0] < row["device_total_bytes"][1]
+    script.unlink()
+    code, out, _ = memplan("devices", folder, "--json", "--device", "rtx4090", "--headroom", "23GiB")
+    again = json.loads(out)
+    assert (code, again["device"]) == (0, "rtx4090")
+    assert again["verdict"] in ("depends", "does not fit")
+    assert again["ranks"][0]["live_bytes"] == row["live_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("train.py",), "--world: found none"),
+        (("train.py", "--world", "0"), "--world: found 0"),
+        (("train.py", "--world", "8", "--device", "h900"), "--device: found 'h900'"),
+        (("train.py", "--world", "8", "--ranks", "0,8"), "--ranks: found '8'"),
+        (("none.py", "--world", "8"), "no such file"),
+        (("train.py", "--world", "8", "-s", "max_split:3"), "--setting"),
+        (("train.py", "--world", "8", "-o", "none/ranks"), "a folder that does not exist"),
+        ((".", "--world", "8"), "options of a run"),
+        ((".",), "no ranks.json"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(memplan, tmp_path, monkeypatch, arguments, says):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    monkeypatch.chdir(tmp_path)
+    code, out, err = memplan("devices", *arguments)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_values_of_a_fake_tensor_are_refused_with_the_line_and_the_rank(memplan, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import torch\nx = torch.rand(4)\nwhile (x > 0.5).tolist()[0]:\n    x = x / 2\n")
+    code, out, err = memplan("devices", script, "--world", "2")
+    assert (code, out) == (2, "")
+    assert err.startswith("memplan: train.py, rank 0: ")
+    assert "train.py:3" in err
+    assert err.count("\n") == 1

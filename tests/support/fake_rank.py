@@ -1,0 +1,70 @@
+"""One rank on fake tensors, as `memplan devices` runs it, with the bytes that are there during each op.
+
+    python tests/support/fake_rank.py RANK WORLD MAILBOX OUT SCRIPT ARGUMENTS …
+
+What an observation says of weights and moments, that they were there before, is undone: they count from the
+op that makes them, as in a real run.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+
+def main(rank: str, world: str, mailbox: str, out: str, script: str, *arguments: str) -> None:
+    from memplan_engine.recordings.observed_flow import HELD
+    from memplan_engine.runtime.ranks.fake_world import fake_ranks
+    from memplan_engine.runtime.recorder import fake_run, script_run
+
+    vars(fake_run)["settled_flow"] = lambda flow: flow
+    with (
+        fake_ranks(int(rank), int(world), mailbox=Path(mailbox)),
+        script_run.as_script(script, arguments),
+        script_run.alone(),
+    ):
+        run = lambda: script_run._run(script, Path.cwd())  # noqa: E731
+        seen = fake_run.observe_whole(run, "train.py", "a script")
+    flow = seen.flow
+    assert flow is not None
+    storages, n = flow.storages, len(flow.stages)
+    change = np.zeros(n + 2, dtype=np.int64)
+    np.add.at(change, storages.maker + 1, storages.nbytes)
+    gone = storages.released != HELD
+    np.add.at(change, storages.released[gone] + 2, -storages.nbytes[gone])
+    alive = np.cumsum(change)[1 : n + 1].tolist()
+    Path(out).write_text(json.dumps(list(zip(map(str, seen.ops.kinds), alive, strict=True))))
+
+
+def run_on_fakes(
+    script: Path, world: int, arguments: list[str], seconds: float = 300
+) -> list[list[tuple[str, int]]]:
+    """Of each rank its ops with the bytes that are there during them."""
+    with tempfile.TemporaryDirectory() as folder:
+        outs = [Path(folder) / f"{rank}.out" for rank in range(world)]
+        processes = [
+            subprocess.Popen(
+                [sys.executable, __file__, str(rank), str(world), folder, str(out), str(script), *arguments],
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank, out in enumerate(outs)
+        ]
+        try:
+            said = [process.communicate(timeout=seconds)[1] for process in processes]
+        finally:
+            for process in processes:
+                process.kill()
+        assert all(process.returncode == 0 for process in processes), "\n".join(said)[-4000:]
+        return [[tuple(row) for row in json.loads(out.read_text())] for out in outs]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,154 @@
+"""A script under real gloo processes, each with a recorder of its own that shares no code with memplan.
+
+    python tests/support/gloo_ranks.py RANK WORLD PORT OUT SCRIPT ARGUMENTS …
+
+runs one rank, and writes to OUT of each operator its name and the bytes alive after it. A storage counts
+from the operator that first returns it until torch lets go of it. What is first seen as an argument was made
+by the backend itself (gloo clones what it reduces), or off the dispatcher, and is counted apart.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed.fsdp
+import torch.distributed.pipelining
+import torch.distributed.tensor.parallel  # What it makes when it is imported is no part of a run.
+from torch._guards import active_fake_mode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+NOISE = ("prim.device", "profiler.")
+FRESH = ("aten.lift_fresh.default", "aten.lift.default")
+
+
+def storages(value: Any) -> Iterator[torch.UntypedStorage]:
+    """Of the tensors in `value`; of what is made of others theirs."""
+    for leaf in pytree.tree_leaves(value):
+        if hasattr(leaf, "__tensor_flatten__"):
+            yield from storages([getattr(leaf, name) for name in leaf.__tensor_flatten__()[0]])
+        elif isinstance(leaf, torch.Tensor):
+            yield leaf.untyped_storage()
+
+
+class Alive(TorchDispatchMode):
+    """The bytes of all storages, by weak references to them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refs: dict[int, Any] = {}
+        self.sizes: dict[int, tuple[int, bool]] = {}
+        self.now, self.apart = 0, 0
+        self.rows: list[tuple[str, int]] = []
+
+    def see(self, storage: torch.UntypedStorage, apart: bool = False) -> None:
+        key, nbytes = storage._cdata, storage.nbytes()
+        if key not in self.sizes:
+            self.refs[key] = weakref.ref(storage, lambda _: self.gone(key))
+            self.sizes[key] = (0, apart)
+        before, apart = self.sizes[key]
+        self.sizes[key] = (nbytes, apart)
+        self.add(nbytes - before, apart)
+
+    def gone(self, key: int) -> None:
+        nbytes, apart = self.sizes.pop(key)
+        del self.refs[key]
+        self.add(-nbytes, apart)
+
+    def add(self, nbytes: int, apart: bool) -> None:
+        if apart:
+            self.apart += nbytes
+        else:
+            self.now += nbytes
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(hasattr(kind, "__tensor_flatten__") for kind in types):
+            # DTensor and the like: their parts come by themselves.
+            return NotImplemented
+        kwargs = kwargs or {}
+        name = str(func)
+        if active_fake_mode() is not None or name.startswith(NOISE):
+            return func(*args, **kwargs)
+        # `torch.tensor(…)` gives back what nobody else has seen.
+        for storage in storages((args, kwargs)) if name not in FRESH else ():
+            self.see(storage, apart=True)
+        value = func(*args, **kwargs)
+        for storage in storages(value):
+            self.see(storage)
+        self.rows.append((name, self.now))
+        return value
+
+
+def main(rank: str, world: str, port: str, out: str, script: str, *arguments: str) -> None:
+    os.environ |= {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": world}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    sys.argv = [script, *arguments]
+    torch.set_num_threads(1)
+    mode = Alive()
+    resize = torch.UntypedStorage.resize_
+
+    def resized(storage: torch.UntypedStorage, size: int) -> Any:
+        result = resize(storage, size)
+        if storage._cdata in mode.sizes:
+            mode.see(storage)
+        return result
+
+    torch.UntypedStorage.resize_ = resized  # type: ignore[method-assign, assignment]
+    gc.disable()
+    with mode:
+        runpy.run_path(script, run_name="__main__")
+    Path(out).write_text(json.dumps(mode.rows))
+    # Threads of gloo are of no more use.
+    os._exit(0)
+
+
+def run_for_real(
+    script: Path, world: int, arguments: list[str], seconds: float = 300
+) -> list[list[tuple[str, int]]]:
+    """Of each rank its operators with the bytes alive after them."""
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with tempfile.TemporaryDirectory() as folder:
+        outs = [Path(folder) / f"{rank}.json" for rank in range(world)]
+        processes = [
+            subprocess.Popen(
+                [
+                    sys.executable,
+                    __file__,
+                    str(rank),
+                    str(world),
+                    str(port),
+                    str(out),
+                    str(script),
+                    *arguments,
+                ],
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank, out in enumerate(outs)
+        ]
+        try:
+            said = [process.communicate(timeout=seconds)[1] for process in processes]
+        finally:
+            for process in processes:
+                process.kill()
+        assert all(process.returncode == 0 for process in processes), "\n".join(said)[-4000:]
+        return [[tuple(row) for row in json.loads(out.read_text())] for out in outs]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
