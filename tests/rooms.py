@@ -143,8 +143,8 @@ ROOMS: dict[str, str] = {
         "strategies planner diffing recordings allocator symbolic replay rewrites.order rewrites.reuse "
         "feasibility schedule what_if what_if.suggestions formats formats.memplan_json torch_capture "
         "files preparation advice fx_estimator runtime runtime.observer runtime.calibrate runtime.ranks "
-        "runtime.recorder runtime.slab runtime.trial devices plotting reporters reporters.allocator reporters.devices "
-        "reporters.html cli"
+        "runtime.recorder runtime.slab runtime.trial devices plotting reporters reporters.allocator "
+        "reporters.devices reporters.html cli"
     ),
     "memplan_dashboard": "",
     "memplan_dashboard.background": (

@@ -212,5 +212,5 @@ def test_multi_stream_keeps_the_order_of_random_numbers_and_of_effects() -> None
     sizes = {"x": 4, "a": 4, "b": 4, "c": 4}
     net = make_graph(ops, sizes, inputs=("x",), outputs=("a", "b", "c"))
     assert multi_stream(net, 8).step_of_op == (0, 0, 1, 1, 0)
-    with pytest.raises(InputError, match="'draw again'.*step 0, but 'draw', which it depends on"):
+    with pytest.raises(InputError, match=r"'draw again'.*step 0, but 'draw', which it depends on"):
         by_steps(net, {"draw": 0, "say": 0, "draw again": 0, "say again": 1, "add": 0})

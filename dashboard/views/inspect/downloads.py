@@ -43,7 +43,7 @@ def show_downloads(facts: PlanFacts, colour: str) -> None:
         ),
         (
             f"{step.capitalize()}, CSV",
-            f"{name}_{_file_name(step)}.csv",
+            f"{name}_{file_name(step)}.csv",
             "text/csv",
             "What is alive at the peak, or at the step that is marked, by module.",
             lambda: tree_csv(peak_tree(there, plan.problem)).encode(),

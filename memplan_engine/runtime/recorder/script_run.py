@@ -76,7 +76,7 @@ def observe_script(
         known, or is not through after `seconds`.
     MemplanError: a process that ends without an answer.
     """
-    target = check_script(script, seconds, device, arch, calibration)
+    target = check_script(script, seconds, device, arch, cards=cards, calibration=calibration)
     name = Path(script).name
     with scratch_folder() as folder:
         process = start_script(script, arguments, target, folder, calibration=calibration)
@@ -90,7 +90,13 @@ def observe_script(
 
 
 def check_script(
-    script: str | Path, seconds: float, device: str, arch: str | None, calibration: Calibration | None = None
+    script: str | Path,
+    seconds: float,
+    device: str,
+    arch: str | None,
+    *,
+    cards: int = 1,
+    calibration: Calibration | None = None,
 ) -> Target:
     """What `script` is to be predicted for, made ready; raises InputError as `observe_script`."""
     path = Path(script)
