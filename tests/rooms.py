@@ -114,7 +114,7 @@ ROOMS: dict[str, str] = {
     ),
     "runtime.trial": (
         "errors units system scope graph schedule problem profile lifetimes plan analysis strategies "
-        "recordings rewrites.order "
+        "recordings rewrites.order formats "
         "formats.memplan_json torch_capture torch_capture.training runtime runtime.observer runtime.slab"
     ),
     "runtime.static": (
@@ -140,8 +140,8 @@ ROOMS: dict[str, str] = {
     "cli": ("kernels errors units graph problem plan strategies recordings formats files preparation"),
     "cli.commands": (
         "errors units system accelerators scope graph problem plan verify analysis calibration "
-        "strategies planner diffing recordings allocator symbolic replay rewrites.order rewrites.reuse "
-        "feasibility schedule what_if what_if.suggestions formats formats.memplan_json torch_capture "
+        "strategies planner diffing recordings allocator symbolic replay rewrites.reuse "
+        "feasibility what_if what_if.suggestions formats formats.memplan_json torch_capture "
         "files preparation advice fx_estimator runtime runtime.observer runtime.calibrate runtime.ranks "
         "runtime.recorder runtime.slab runtime.trial devices plotting reporters reporters.allocator "
         "reporters.devices reporters.html cli"
