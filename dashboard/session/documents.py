@@ -234,7 +234,6 @@ def card_of(part: str, path: Path) -> int | None:
 
 def calibration_of(document: Document) -> str:
     """What was said of the calibration that a predicted run was given; "" without one."""
-    # By the file: Diff opens an observation as its buffers.
     try:
         path = path_of(document.key)
         return _calibration(path, version_of(document.key)) if is_observed_graph(path) else ""

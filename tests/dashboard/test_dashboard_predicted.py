@@ -9,7 +9,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from memplan_dashboard.session import state  # noqa: E402
+
 from memplan_engine import observe_fake, write_observation  # noqa: E402
+from memplan_engine.scope import Scope  # noqa: E402
 from memplan_engine.units import format_bytes  # noqa: E402
 from tests.support.apptest import check, figure, open_app, said, widget  # noqa: E402
 from tests.support.fake_cards import needs_guard  # noqa: E402
@@ -46,6 +49,9 @@ def test_diff_says_it_of_the_side_that_has_one(runs, monkeypatch):
     app = open_app("diff", base="file:plain.json", head="file:calibrated.json", strategy="greedy_by_size")
     told = [each for each in said(app.caption) if "calibration:" in each]
     assert told == [f"head calibration: {WORDS}"]
+    # As a graph, as on Inspect; its buffers alone were said to be of a real run.
+    opened = [state.load_either(f"file:{path.name}").problem.scope for path in runs]
+    assert opened == [Scope.PREDICTED, Scope.PREDICTED_WITH_KERNELS]
 
 
 def test_the_card_is_chosen(tmp_path, monkeypatch):
