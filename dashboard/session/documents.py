@@ -36,7 +36,11 @@ from memplan_engine.formats.allocator_files.allocator_readers import is_trace
 from memplan_engine.formats.importer import HEAD_BYTES, Loaded
 from memplan_engine.formats.json_stream import head_of
 from memplan_engine.formats.memplan_json.graph_format import About
-from memplan_engine.formats.memplan_json.observation_file import has_flow, is_observation
+from memplan_engine.formats.memplan_json.observation_file import (
+    has_flow,
+    is_observation,
+    load_observation,
+)
 from memplan_engine.formats.memplan_json.run_files import is_run
 from memplan_engine.formats.read_limits import read_head
 from memplan_engine.preparation import Preparation, prepare
@@ -230,6 +234,22 @@ def is_observed_graph(path: Path) -> bool:
 def card_of(part: str, path: Path) -> int | None:
     """Which device of a predicted run is shown: that of `part`, None for the one with the most bytes."""
     return parse_part(part, path.name).device
+
+
+def calibration_of(document: Document) -> str:
+    """What was said of the calibration that a predicted run was given; "" without one."""
+    try:
+        path = path_of(document.key)
+        return _calibration(path, version_of(document.key)) if is_observed_graph(path) else ""
+    except MemplanError:
+        return ""
+
+
+@lru_cache(4)
+def _calibration(path: Path, version: tuple[int, int]) -> str:
+    """Read once for all reruns of the page; `version` changes with the file."""
+    flow = load_observation(path).flow
+    return "" if flow is None else flow.calibration
 
 
 def is_recording(path: Path) -> bool:

@@ -347,6 +347,9 @@ def load_either(key: str, options: Options = documents.AS_IT_IS) -> Document:
 @st.cache_resource(max_entries=48, show_spinner=False)
 def _brings_plan(key: str, options: Options, version: tuple[int, int]) -> bool:
     try:
+        # Where the allocator put what a predicted run made nobody knows: it is a graph, on every page.
+        if documents.is_observed_graph(documents.path_of(key)):
+            return False
         load_document(key, replace(options, offsets_as_plan=True))
     except MemplanError:
         return False

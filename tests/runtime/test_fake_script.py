@@ -225,3 +225,13 @@ def test_averaged_weights_that_nobody_calls_are_state(tmp_path: Path) -> None:
     assert state_bytes(plain.flow) == weights
     assert state_bytes(seen.flow) == 2 * weights
     assert observed_peak(seen)[0] == observed_peak(plain)[0]
+
+
+def test_weights_that_a_cast_replaces_count_while_the_model_is_built(tmp_path: Path) -> None:
+    """State is what is kept to the end; those in float32 are there, all of them, before the first is cast."""
+    text = "import torch\nmodel = torch.nn.Linear(64, 32).to(torch.bfloat16)\n"
+    call = "with torch.inference_mode():\n    model(torch.rand(4, 64, dtype=torch.bfloat16))\n"
+    seen = observe_script(script(tmp_path, text + call))
+    assert seen.flow is not None
+    assert state_bytes(seen.flow) == 2 * (64 * 32 + 32)
+    assert observed_peak(seen)[0] == 4 * (64 * 32 + 32)

@@ -31,6 +31,7 @@ from memplan_dashboard.views.diff.diff_results import (
 )
 from memplan_dashboard.widgets import controls
 from memplan_dashboard.widgets.buffer_details import show_buffer
+from memplan_dashboard.widgets.calibration_note import show_calibration
 from memplan_dashboard.widgets.search_panel import settle, show_search
 
 from memplan_engine.analysis.buffer_names import buffer_names
@@ -145,6 +146,8 @@ def _page() -> None:
     if comparison is None:
         return
     show_headline(comparison)
+    for side, facts in zip(state.SIDES, (comparison.base, comparison.head), strict=True):
+        show_calibration(facts.document, side)
     _show_searches(under_way)
     if not comparison.buffers:
         st.info(NOTHING_TO_PLACE)

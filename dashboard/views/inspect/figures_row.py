@@ -9,6 +9,7 @@ from memplan_dashboard.plan_view.component import Marks
 from memplan_dashboard.session.messages import plain
 from memplan_dashboard.session.plan_facts import PlanFacts
 from memplan_dashboard.session.searches import verdict_of
+from memplan_dashboard.widgets.calibration_note import show_calibration
 
 from memplan_engine import Problem, Verdict
 from memplan_engine.analysis.claims import counted, left_out, optimal_for, over_bound
@@ -102,6 +103,7 @@ def show_exactly(facts: PlanFacts) -> None:
 def show_notes(facts: PlanFacts) -> None:
     """What stands behind the figures: the certificate, what is counted and what is not."""
     st.caption(plain(" · ".join(filter(None, _notes(facts)))))
+    show_calibration(facts.document)
 
 
 def _lesson(about: About) -> None:
