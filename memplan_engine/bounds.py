@@ -199,7 +199,7 @@ def contributors(problem: Problem, bound: Bound) -> Ints:
         return core[np.argsort(-problem.size[core], kind="stable")]
     if bound.kind in (BoundKind.LOAD, BoundKind.ALIGNED_LOAD):
         buffers = alive_at(problem, bound.step)
-        return buffers[_in_units(problem, bound)[buffers]]
+        return buffers[_in_units(problem, bound, buffers)]
     # Not `alive_at`: a buffer without bytes, or one that begins in a gap, bounds the arena as well.
     alive = (problem.start <= bound.step) & (bound.step < problem.end)
     ends = np.where(problem.fixed != FREE, problem.fixed + problem.size, FREE)
@@ -208,9 +208,10 @@ def contributors(problem: Problem, bound: Bound) -> Ints:
     return np.flatnonzero(alive & (ends == bound.nbytes))[:1]
 
 
-def _in_units(problem: Problem, bound: Bound) -> Flags:
-    """Whose bytes can only begin at multiples of the bound's unit at its step."""
-    low, _ = windows_at(problem, bound.step)
-    begins = np.where(problem.fixed == FREE, np.gcd(problem.alignment, low), problem.fixed + low)
+def _in_units(problem: Problem, bound: Bound, buffers: Ints) -> Flags:
+    """Which of `buffers` have bytes that can only begin at multiples of the bound's unit at its step."""
+    low = windows_at(problem, bound.step)[0][buffers]
+    fixed, alignment = problem.fixed[buffers], problem.alignment[buffers]
+    begins = np.where(fixed == FREE, np.gcd(alignment, low), fixed + low)
     whole: Flags = begins % bound.unit == 0
     return whole

@@ -29,6 +29,7 @@ from memplan_engine import (
 from memplan_engine.analysis.peak import contents_of
 from memplan_engine.analysis.plan_figures import PlanFigures, figures_of
 from memplan_engine.bounds import Bound
+from memplan_engine.plotting.colouring import COLOURINGS, Colouring
 from memplan_engine.preparation import PLANNING_OPTIONS, prepared_graph, range_options
 from memplan_engine.rewrites.reuse import Saving, savings
 from memplan_engine.strategies import known_strategies
@@ -112,6 +113,12 @@ def _facts(document: Document, strategy: str) -> PlanFacts:
             raise
         raise PlanError(f"{error} (after {limits.seconds:g} s; the command line can take longer)") from error
     return make_facts(document, plan, checked=True)
+
+
+@st.cache_resource(max_entries=12, show_spinner=False, hash_funcs=OF_DOCUMENT)
+def colouring_of(document: Document, name: str) -> Colouring:
+    """One of COLOURINGS: by size, of a million buffers, takes a sixth of a run of the page."""
+    return COLOURINGS[name](document.problem)
 
 
 @st.cache_resource(max_entries=12, show_spinner="Finding reuse …", hash_funcs=OF_DOCUMENT)

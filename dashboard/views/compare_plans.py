@@ -11,7 +11,7 @@ from memplan_dashboard.plan_view import plan_view
 from memplan_dashboard.session import searches, state
 from memplan_dashboard.session.documents import Document
 from memplan_dashboard.session.messages import NOTHING_TO_PLACE, errors_shown, plain, show_note
-from memplan_dashboard.session.plan_facts import PlanFacts, with_best_bound
+from memplan_dashboard.session.plan_facts import PlanFacts, colouring_of, with_best_bound
 from memplan_dashboard.widgets import controls, planning_options
 from memplan_dashboard.widgets.plan_panels import make_panel
 from memplan_dashboard.widgets.planning_options import pick_symbols
@@ -19,7 +19,6 @@ from memplan_dashboard.widgets.planning_options import pick_symbols
 from memplan_engine import Plan
 from memplan_engine.analysis.claims import counted, left_out
 from memplan_engine.plotting.axis_ticks import LEAST_SHARE
-from memplan_engine.plotting.colouring import COLOURINGS
 from memplan_engine.reporters.compare_words import comparison_words
 from memplan_engine.reporters.diff_words import sentence_case
 from memplan_engine.units import format_bytes
@@ -30,7 +29,7 @@ NAIVE = "naive"
 
 
 def _panels(document: Document, several: list[PlanFacts], colour: str, capacity: int | None) -> None:
-    colouring = COLOURINGS[colour](document.problem)
+    colouring = colouring_of(document, colour)
     plan_view(
         [make_panel(facts, colouring, capacity=capacity) for facts in several],
         palette=colouring.palette,

@@ -31,7 +31,7 @@ def _options() -> Options | None:
         dims = left.text_input(
             "Symbolic dimensions (ONNX)",
             placeholder="batch=1, sequence=128",
-            help="Bound as the file is read. Dimensions left open become symbols with sliders.",
+            help="Set while the file is read. Dimensions left open become symbols with sliders.",
         )
         alignment = middle.number_input(
             "Alignment, bytes",

@@ -280,7 +280,7 @@ def _why_none(situation: Situation, rejected: list[Rejected], complete: bool) ->
     if not complete:
         return "The time was up before anything that saves was found."
     if isinstance(situation.loaded, Plan):
-        return f"A finished plan stays as it is. The peak: {_holders(problem)}."
+        return f"A finished plan is not replanned. The peak: {_holders(problem)}."
     if not isinstance(situation.loaded, Graph):
         what = "A recording" if any(each.maker for each in find_provenance(problem)) else "A list of buffers"
         return f"{what} has no ops that could be rewritten. The peak: {_holders(problem)}."

@@ -135,12 +135,12 @@ def _failure(failure: OutOfMemory, stacks: Stacks) -> dict[str, Any]:
 
 def cost_tables(snapshot: Snapshot, cost: Cost, every_row: bool = False) -> list[RenderableType]:
     """The figures, what the peak is made of by line of code, and each failure; MOST_GROUPS lines of each
-    unless `every_row`."""
+    unless `every_row`, which has the call stacks of the failures, too."""
     parts: list[RenderableType] = [_figures(snapshot, cost), plain_text(certificate(cost.plan))]
     title = f"live at the peak, {format_bytes(cost.peak.live)} at step {cost.peak.step:,}"
     parts.append(_groups(title, cost.peak, every_row))
     for failure in cost.failures if every_row else cost.failures[:MOST_FAILURES]:
-        parts += [*_out_of_memory(cost, failure), _groups("live then", failure.moment, every_row)]
+        parts += [*_out_of_memory(cost, failure, every_row), _groups("live then", failure.moment, every_row)]
     more = len(cost.failures) - MOST_FAILURES
     if more > 0 and not every_row:
         parts.append(plain_text(f"and {more:,} more failures (--all)"))
@@ -213,12 +213,15 @@ def _other_devices(snapshot: Snapshot, chosen: Recording) -> list[tuple[str, str
     return rows
 
 
-def _out_of_memory(cost: Cost, failure: OutOfMemory) -> list[RenderableType]:
-    asked, held, verdict = failure_words(failure, cost.recording.stacks)
+def _out_of_memory(cost: Cost, failure: OutOfMemory, every_row: bool) -> list[RenderableType]:
+    stacks = cost.recording.stacks
+    asked, held, verdict = failure_words(failure, stacks)
+    calls = [f"    {frame}" for frame in stacks.frames_of(failure.stack)] if every_row else []
     return [
         plain_text("\n", ""),
         plain_text(asked, "bold"),
         *(plain_text(f"  {line}") for line in (held, verdict)),
+        *map(plain_text, ["  call stack of the request, innermost call first", *calls] if calls else []),
     ]
 
 

@@ -114,7 +114,7 @@ def test_buffers_have_no_ops_to_rewrite() -> None:
 
 def test_a_finished_plan_stays_as_it_is() -> None:
     advice = advise(make_plan(make_problem([0, 1], [2, 3], [5, 7], names=["a", "b"])))
-    assert advice.why_none == "A finished plan stays as it is. The peak: b 7 B, a 5 B at step 1."
+    assert advice.why_none == "A finished plan is not replanned. The peak: b 7 B, a 5 B at step 1."
 
 
 def test_what_is_cancelled_keeps_what_it_has() -> None:

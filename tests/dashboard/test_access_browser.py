@@ -36,7 +36,7 @@ def test_axe_finds_nothing_on_any_page(dashboard_url, open_page, scheme):
         tab.page.get_by_test_id("stMainBlockContainer").wait_for()
         tab.settle(120)
         # While suggestions are looked for the page runs again, and what it replaces is faded.
-        tab.page.get_by_text("Looking for what").wait_for(state="detached", timeout=60_000)
+        tab.page.get_by_text("Looking for ways").wait_for(state="detached", timeout=60_000)
         tab.page.wait_for_timeout(400)
         tab.page.wait_for_function(FINISHED)
         answer = axe.Axe().run(tab.page)

@@ -29,7 +29,7 @@ def _no_file(monkeypatch):
 def advised(app):
     """`app` once it has its suggestions."""
     deadline = time.monotonic() + 60
-    while any("Looking for what" in each.value for each in app.caption):
+    while any("Looking for ways" in each.value for each in app.caption):
         assert time.monotonic() < deadline
         time.sleep(0.1)
         check(app.run())

@@ -142,6 +142,15 @@ def test_the_verb_as_a_table(memplan, file):
     assert "live at the peak, 4 MiB at step 6" in lines
 
 
+def test_all_has_the_call_stack_of_the_request_that_failed(memplan, file):
+    title = "  call stack of the request, innermost call first"
+    assert title not in memplan("snapshot", file)[1]
+    lines = memplan("snapshot", file, "--all")[1].splitlines()
+    first, *_ = calls = lines[lines.index(title) + 1 : lines.index("live then")]
+    assert first == "    ??:0 torch::unwind::unwind()"
+    assert any(call.endswith("train.py:50 forward") for call in calls)
+
+
 def test_the_verb_for_machines(memplan, file):
     found = json.loads(memplan("snapshot", file, "--json")[1])
     assert found == json.loads(json.dumps(found))

@@ -20,7 +20,7 @@ export class Details {
     this.panel = panel;
     this.root.replaceChildren();
     if (buffer === null || !panel.rectsOf(buffer).length) {
-      element("p", "pane-note", this.root, "Click a rectangle or a row: shape, lifetime, who makes it, who holds it.");
+      element("p", "pane-note", this.root, "Click a rectangle or a row for its shape, lifetime, producer and readers.");
       return;
     }
     this.head(buffer, note);

@@ -15,11 +15,11 @@ export class Find {
     this.field = element("input", "field", this.box);
     Object.assign(this.field, { type: "search", maxLength: 202, spellcheck: false, placeholder: "Find, /regex/" });
     this.field.setAttribute("aria-label", "Find by name, module or op; a regular expression between slashes");
-    this.field.title = "In name, module and op. A regular expression stands between slashes: /attn|mlp/";
+    this.field.title = "Searches name, module and op. Put a regular expression between slashes: /attn|mlp/";
     this.count = element("span", "count", this.box);
     this.count.setAttribute("aria-live", "polite");
-    this.back = this.arrow("‹", "Previous one found (Shift + Enter)", -1);
-    this.on = this.arrow("›", "Next one found (Enter)", 1);
+    this.back = this.arrow("‹", "Previous match (Shift + Enter)", -1);
+    this.on = this.arrow("›", "Next match (Enter)", 1);
     this.field.addEventListener("input", () => this.later());
     this.field.addEventListener("keydown", (event) => this.onKey(event));
     chart.on("select", () => this.tell());

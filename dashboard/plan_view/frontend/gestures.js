@@ -6,7 +6,7 @@ const ARROWS = { ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDow
 
 const KEY_PAN = { left: [60, 0], right: [-60, 0], up: [0, 60], down: [0, -60] };
 
-export const HINT = "Each rectangle is a buffer: across the steps it lives, upwards its bytes in the arena · "
+export const HINT = "Each rectangle is a buffer: its width is its lifetime, its height its bytes in the arena · "
   + "Ctrl + wheel zooms · ? shows all keys";
 
 /** `chart` offers click, scrub and reset, its moves, its pointing and its selection. */

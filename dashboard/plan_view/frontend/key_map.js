@@ -3,9 +3,9 @@
 import { element } from "./element.js";
 
 const KEYS = [
-  ["Wheel", "scrolls the page; zooms once the chart was clicked"],
-  ["Ctrl + wheel", "zooms; with Shift memory only, with Alt time only"],
-  ["Drag", "moves the view"],
+  ["Wheel", "scroll the page; zoom once the chart was clicked"],
+  ["Ctrl + wheel", "zoom; with Shift memory only, with Alt time only"],
+  ["Drag", "move the view"],
   ["+ −", "zoom in and out"],
   ["f", "fit the selection, or what lies between two steps"],
   ["0, double click", "show everything"],
@@ -15,10 +15,10 @@ const KEYS = [
   ["Shift + click below", "mark a second step"],
   [", .", "one step back, one on"],
   ["n p", "next and previous local peak"],
-  ["m, drag", "measures bytes × steps"],
-  ["/", "find; Enter and Shift + Enter go from one to the next"],
-  ["Esc", "clears the measure, then selection and marks, then leaves the chart"],
-  ["?", "these keys"],
+  ["m, drag", "measure bytes × steps"],
+  ["/", "find; Enter and Shift + Enter step through the matches"],
+  ["Esc", "clear the measurement, then selection and marks, then leave the chart"],
+  ["?", "show these keys"],
 ];
 
 export class KeyMap {

@@ -16,7 +16,7 @@ export class Minimap {
     // From the first, for the chart takes what is left.
     this.canvas.height = MAP_HEIGHT;
     this.canvas.setAttribute("role", "img");
-    this.canvas.setAttribute("aria-label", "All steps, with a window on those in view");
+    this.canvas.setAttribute("aria-label", "All steps; the window marks those in view");
     this.listen();
   }
 

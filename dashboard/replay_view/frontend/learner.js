@@ -120,7 +120,7 @@ export class Learner {
     side.figures([["Score", `${this.score.right} of ${this.score.asked}`, "at the first try"]]);
     side.looked.replaceChildren();
     side.light(-1);
-    const what = trace.lanes ? "Which object takes it? Click a lane, or free ground for a new object."
+    const what = trace.lanes ? "Which object takes it? Click a lane, or empty space for a new object."
       : "Where does it go? Click the place.";
     const question = `${name[own]}, ${formatBytes(size[own])}, lives in ${span(start[own], end[own])}. ${what}`;
     side.tell(answer ? answer.sentence : question, answer ? "disagrees" : "");

@@ -129,7 +129,7 @@ function figuresOf(trace, step) {
   facts.push(["Offset", formatBytes(trace.steps.offset[step]), ""]);
   if (trace.lower_bound_bytes) {
     const over = trace.arena_bytes / trace.lower_bound_bytes - 1;
-    facts.push(["In the end", formatBytes(trace.arena_bytes), over ? `${percent(over)} over bound` : "the bound"]);
+    facts.push(["Final arena", formatBytes(trace.arena_bytes), over ? `${percent(over)} over bound` : "the bound"]);
   }
   return facts;
 }

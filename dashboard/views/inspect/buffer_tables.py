@@ -68,7 +68,7 @@ def _show_live(facts: PlanFacts, selected: int | None) -> None:
     step, second = controls.marked_steps(facts.plan.problem)
     there = facts.at(step)
     if second is not None:
-        st.caption(f"What is alive at step {second:,} and not at step {there.step:,}; less is negative.")
+        st.caption(f"What is live at step {second:,} but not at step {there.step:,}; negative means less.")
         parts = difference(facts.plan.problem, second, there.step)[:MOST_ROWS]
         rows = _live_rows(parts)
     else:

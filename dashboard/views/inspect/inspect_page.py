@@ -10,7 +10,7 @@ from memplan_dashboard.plan_view import Found, plan_view
 from memplan_dashboard.session import scenarios, searches, state
 from memplan_dashboard.session.documents import Document
 from memplan_dashboard.session.messages import NOTHING_TO_PLACE, errors_shown, show_error, show_note
-from memplan_dashboard.session.plan_facts import PlanFacts
+from memplan_dashboard.session.plan_facts import PlanFacts, colouring_of
 from memplan_dashboard.session.scenarios import ScenarioView
 from memplan_dashboard.session.searches import Search
 from memplan_dashboard.views.inspect.buffer_filter import MOST_PATTERN, misses, pattern_of, typed_of
@@ -36,7 +36,6 @@ from memplan_dashboard.widgets.search_panel import settle, show_search
 from numpy.typing import NDArray
 
 from memplan_engine import MemplanError
-from memplan_engine.plotting.colouring import COLOURINGS
 from memplan_engine.what_if.edits import Pin
 
 LAST = "last_strategy"
@@ -120,9 +119,9 @@ def _chart(shown: _Shown) -> int | None:
     """Draw the plan; gives the selected buffer."""
     view, facts, colour, before = shown.view, shown.facts, shown.colour, shown.before
     document = facts.document
-    colouring = COLOURINGS[colour](document.problem)
+    colouring = colouring_of(document, colour)
     if view.is_changed:
-        colouring = view.colouring(colour, COLOURINGS[colour](view.original.problem), colouring)
+        colouring = view.colouring(colour, colouring_of(view.original, colour), colouring)
     event = plan_view(
         [
             make_panel(

@@ -62,7 +62,7 @@ def _cards(advising: Advising, view: ScenarioView, looks: Iterator[int] | None) 
                 with column.container(border=True, key=f"card_{place}"):
                     _card(place, each, view)
         elif waits:
-            st.caption("Looking for what would save memory …")
+            st.caption("Looking for ways to save memory …")
         else:
             why = advising.advice.why_none if advising.advice else advising.fault
             _none(why, view)
@@ -102,7 +102,7 @@ def _card(place: int, suggestion: Suggestion, view: ScenarioView) -> None:
         st.button(
             "Apply",
             key=f"apply_{place}_{suggestion.title}",
-            help="Plan with it. The address keeps it; Undo takes it back.",
+            help="Plan with this change. The address keeps it; Undo reverts it.",
             on_click=_apply,
             args=(suggestion, view),
         )

@@ -24,8 +24,8 @@ FLAGS = {
     "order": "Best order of the ops",
 }
 ABOUT = {
-    "all": "Policy all: outputs that cannot be written in place are copied into the slab. Otherwise "
-    "only those that can lie there.",
+    "all": "Policy all: outputs that cannot be written in place are copied into the slab. Without it only "
+    "outputs that are written in place lie there.",
     "functional": "The functional form of the graph.",
     "check": "Poisoned memory, guard bytes, and every byte compared after every op.",
     "order": "The order with the fewest live bytes that is found within 10 s, proved where it can be.",
@@ -154,7 +154,7 @@ def _model(name: str) -> None:
         st.caption(plain(outcome.told))
         show_run(outcome.run)
     elif running is None:
-        st.info("Press **Run**. PyTorch is loaded ahead; the first run may still wait for it.")
+        st.info("Press **Run**. PyTorch is loading in the background; the first run may have to wait for it.")
     if running is None:
         run_choices.get_ready()
 

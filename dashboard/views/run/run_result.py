@@ -155,7 +155,7 @@ def _left(slab: SlabEntry) -> None:
         }
     )
     show_table(rows, whole("bytes", "storages"))
-    st.caption("Each of them")
+    st.caption("Op by op, largest first")
     largest = sorted(slab.left, key=lambda entry: -entry.bytes)[:MOST_ROWS]
     each = pd.DataFrame(
         {

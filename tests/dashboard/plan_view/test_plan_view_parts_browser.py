@@ -129,7 +129,7 @@ def test_what_is_typed_is_searched_and_enter_goes_from_one_to_the_next(open_char
     assert count.inner_text() == "2 of 2 · 10 MiB"
     field.fill("nowhere")
     count.filter(has_text="none").wait_for()
-    assert chart.root.get_by_role("button", name="Next one found (Enter)").is_disabled()
+    assert chart.root.get_by_role("button", name="Next match (Enter)").is_disabled()
     chart.page.keyboard.press("Escape")
     count.filter(has_not_text="none").wait_for(state="attached")
     assert field.input_value() == ""

@@ -48,7 +48,7 @@ def test_every_page_keeps_to_the_policy(
     tab.page.get_by_text("Arena 30 B").first.wait_for()
     tab.page.locator(".plan-view[data-drawn]").first.wait_for()
     # The page runs again when it has its suggestions, and takes away what a click has just had made.
-    tab.page.get_by_text("Looking for what would save memory").wait_for(state="hidden")
+    tab.page.get_by_text("Looking for ways to save memory").wait_for(state="hidden")
     tab.settle()
     for name, suffix in (("Report, HTML", ".html"), ("SVG", ".svg"), ("PNG", ".png")):
         with tab.page.expect_download() as waiting:
