@@ -136,6 +136,13 @@ def test_a_world_that_the_mesh_cannot_have_is_refused_with_the_line(tmp_path: Pa
     assert "expected a script that runs on that many ranks" in str(refused.value)
 
 
+def test_a_rank_may_write_more_than_a_pipe_holds(tmp_path: Path) -> None:
+    """Where nobody reads meanwhile, a full pipe (64 KiB on Linux) would hold it for ever."""
+    loud = "import os\nos.write(2, b'x' * 1_000_000)\n" + SHARDED
+    (run,) = observe_ranks(script(tmp_path, loud), ["8"], world_size=2, seconds=120)
+    assert run.ranks == (0, 1)
+
+
 def test_an_object_that_nobody_sends_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
     text = """
     import torch.distributed as dist

@@ -106,7 +106,7 @@ class _Runs:
     seconds: float
     folder: Path
     tell: Callable[[str], None]
-    live: dict[int, subprocess.Popen[str]] = field(default_factory=dict)
+    live: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     began: dict[int, float] = field(default_factory=dict)
     done: dict[int, Observation] = field(default_factory=dict)
     facts: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -181,9 +181,9 @@ class _Runs:
                 continue
             happened = True
             del self.live[rank]
-            said = end_script(process)
+            end_script(process)
             try:
-                seen = answer(self._home(rank), process.returncode, said, self._name(rank))
+                seen = answer(self._home(rank), process.returncode, self._name(rank))
             except InputError as error:
                 raise InputError(self._name(rank), error.place, error.found, error.expected) from None
             self.done[rank] = seen

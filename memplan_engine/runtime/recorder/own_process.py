@@ -51,8 +51,7 @@ def observed_apart(observe: Callable[[], Observation], name: str) -> Observation
                 # Interrupted.
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-        said = folder / SAID
-        return answer(folder, status, said.read_text() if said.exists() else "", name)
+        return answer(folder, status, name)
 
 
 def _be_child(observe: Callable[[], Observation], folder: Path, parent: int) -> None:
@@ -86,8 +85,8 @@ def leave(observe: Callable[[], Observation], folder: Path) -> None:
         half.rename(folder / ERROR)
 
 
-def answer(folder: Path, code: int, said: str, name: str) -> Observation:
-    """What a process left in `folder` that ended with `code` and wrote `said` on stderr.
+def answer(folder: Path, code: int, name: str) -> Observation:
+    """What a process left in `folder` that ended with `code`; SAID there has what it wrote on stderr.
 
     Raises
     ------
@@ -97,6 +96,8 @@ def answer(folder: Path, code: int, said: str, name: str) -> Observation:
     if wrong.exists():
         raise InputError(**json.loads(wrong.read_text()))
     if not (folder / RUN).exists():
-        last = (said.strip().splitlines() or ["no message"])[-1]
+        said = folder / SAID
+        text = said.read_text(errors="replace") if said.exists() else ""
+        last = (text.strip().splitlines() or ["no message"])[-1]
         raise MemplanError(f"{name}: the process ended with code {code}: {last}")
     return load_observation(folder / RUN)

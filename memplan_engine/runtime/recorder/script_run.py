@@ -32,7 +32,7 @@ from memplan_engine.recordings.observation import Observation
 from memplan_engine.runtime.recorder.calibrated_ops import check_calibration
 from memplan_engine.runtime.recorder.fake_device import Target, on_device, prepare, target_of
 from memplan_engine.runtime.recorder.fake_run import observe_whole
-from memplan_engine.runtime.recorder.own_process import answer, leave
+from memplan_engine.runtime.recorder.own_process import SAID, answer, leave
 from memplan_engine.runtime.recorder.saved_files import keeping_checkpoints
 from memplan_engine.runtime.scratch import scratch_folder
 from memplan_engine.system import end_with_parent
@@ -81,12 +81,12 @@ def observe_script(
     with scratch_folder() as folder:
         process = start_script(script, arguments, target, folder, calibration=calibration)
         try:
-            _, said = process.communicate(timeout=seconds)
+            process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
             raise too_long(name, seconds) from None
         finally:
             end_script(process)
-        return answer(folder, process.returncode, said, name)
+        return answer(folder, process.returncode, name)
 
 
 def check_script(
@@ -120,23 +120,29 @@ def start_script(
     calibration: Calibration | None = None,
     module: str = __name__,
     **more: Any,
-) -> subprocess.Popen[str]:
+) -> subprocess.Popen[bytes]:
     """A process in which `main` of `module` does what the request in `folder` says, `more` included."""
     request = {"script": str(script), "arguments": list(arguments), "parent": os.getpid(), **asdict(target)}
     if calibration is not None:
         write_calibration(calibration, folder / CALIBRATION)
     (folder / "request.json").write_text(json.dumps({**request, **more}))
     command = [sys.executable, "-m", module, str(folder)]
-    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, start_new_session=True, text=True, **streams)  # type: ignore[call-overload, no-any-return]
+    # A file, not a pipe, which would fill up and hold the process where nobody reads it meanwhile.
+    with (folder / SAID).open("wb") as said:
+        return subprocess.Popen(
+            command,
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+        )
 
 
-def end_script(process: subprocess.Popen[str]) -> str:
-    """End `process`, with whatever it has started; what it said on stderr."""
+def end_script(process: subprocess.Popen[bytes]) -> None:
+    """End `process`, with whatever it has started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    said = process.communicate()[1]
-    return said or ""
+    process.wait()
 
 
 def too_long(name: str, seconds: float) -> InputError:
@@ -168,7 +174,7 @@ def main(folder: Path, within: Within | None = None, expected: str = EXPECTED) -
             keeping_checkpoints(),
         ):
             return observe_whole(
-                lambda: _run(script, home),
+                lambda: _run(script, home, expected),
                 Path(script).name,
                 expected,
                 most_steps=MOST_STEPS,
@@ -178,7 +184,7 @@ def main(folder: Path, within: Within | None = None, expected: str = EXPECTED) -
     leave(observe, folder)
 
 
-def _run(script: str, home: Path) -> None:
+def _run(script: str, home: Path, expected: str = EXPECTED) -> None:
     """The script as the main program; it may change the folder meanwhile."""
     said = io.StringIO()
     try:
@@ -188,7 +194,7 @@ def _run(script: str, home: Path) -> None:
         if end.code not in (None, 0):
             last = (said.getvalue().strip().splitlines() or [""])[-1]
             found = f"a script that ends with {end.code!r}{last and f': {one_line(last, 300)}'}"
-            raise InputError(Path(script).name, "", found, EXPECTED) from None
+            raise InputError(Path(script).name, "", found, expected) from None
     finally:
         os.chdir(home)
 
