@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_type_hints
 
 from memplan_engine.calibration.kernel_table import with_kernels
-from memplan_engine.errors import InputError, MemplanError
+from memplan_engine.errors import InputError
 from memplan_engine.formats.importer import Loaded
 from memplan_engine.graph import Graph
 from memplan_engine.lifetimes import DEFAULT_ALIGNMENT, PlanningOptions, Unread
@@ -256,17 +256,13 @@ def _with_early_updates(graph: Graph, how: Preparation) -> tuple[Graph, Schedule
 
 def _reordered(graph: Graph, how: Preparation) -> Graph:
     from memplan_engine.rewrites.early_updates import free_gradients
-    from memplan_engine.rewrites.order.check_reorder import check_reorder
-    from memplan_engine.rewrites.order.reorder import reorder
+    from memplan_engine.rewrites.order.checked import checked_reorder
 
     if how.streams is not None or how.schedule is not None:
         found = "a schedule" if how.streams is None else f"{how.streams} streams"
         raise InputError(graph.name, "reorder", found, "neither: the order of the ops is looked for")
     given = free_gradients(graph) if how.early_updates else graph
-    found_order = reorder(given, in_place=how.in_place, brief=True)
-    if breaches := check_reorder(given, found_order.graph, found_order.certificate):
-        raise MemplanError(f"{graph.name}: the order was refused by its checker: {breaches[0]}")
-    return found_order.graph
+    return checked_reorder(given, in_place=how.in_place, brief=True).graph
 
 
 def problem_of(reused: Reused, how: Preparation) -> Problem:

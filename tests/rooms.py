@@ -71,7 +71,9 @@ ROOMS: dict[str, str] = {
     "rewrites.reuse": (
         "errors graph op_kinds schedule problem profile lifetimes bounds plan analysis strategies planner"
     ),
-    "rewrites.order": "kernels kernels.order graph op_kinds schedule problem strategies rewrites.reuse",
+    "rewrites.order": (
+        "kernels kernels.order errors graph op_kinds schedule problem strategies rewrites.reuse"
+    ),
     "feasibility": "errors problem bounds plan strategies planner",
     "what_if": "errors graph problem",
     "what_if.suggestions": (

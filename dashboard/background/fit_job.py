@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from memplan_dashboard.background.jobs import CANCEL_SECONDS, ProcessJob, State
-from memplan_dashboard.background.solver_messages import write_message
 
 from memplan_engine.advice.fit_stages import Stage, StageName
 from memplan_engine.errors import MemplanError
@@ -89,10 +87,8 @@ class FitJob(ProcessJob):
             if self._stopping and patience:
                 return
             self._stopping = True
-            assert process.stdin is not None
             if patience and self._sent:
-                with suppress(OSError):
-                    write_message(process.stdin, {"kind": "stop"})
+                self._ask_to_stop(process)
         killer = threading.Timer(patience if self._sent else 0.0, process.kill)
         killer.daemon = True
         killer.start()

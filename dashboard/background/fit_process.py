@@ -7,14 +7,12 @@ is a wish to stop. Never imports Streamlit.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from dataclasses import asdict
 from typing import Any, BinaryIO
 
 from memplan_dashboard.background.fit_job import stage_values
-from memplan_dashboard.background.solver_messages import read_message, write_message
-from memplan_dashboard.background.solver_process import NICENESS, open_pipes
+from memplan_dashboard.background.server_pipes import first_message, open_pipes, send, stop_when_asked
 
 from memplan_engine.advice.fit_stages import Stage, fit_graph
 from memplan_engine.errors import MemplanError
@@ -41,48 +39,26 @@ class _Teller:
         """A stage begins."""
         if self.limits.stopped:
             raise _StoppedError
-        self.send({"kind": "begun", "part": part.replace(" ", "_")})
+        send(self.answers, {"kind": "begun", "part": part.replace(" ", "_")})
 
     def order(self, progress: OrderProgress) -> None:
         """The search for an order is so far."""
-        self.send({"kind": "order", "order": asdict(progress)})
+        send(self.answers, {"kind": "order", "order": asdict(progress)})
 
     def stage(self, stage: Stage) -> None:
         """A stage is there. One that was cut short is worth something only if it is better."""
         arena = stage.plan.arena_bytes
         if self.least is None or not self.limits.stopped or arena < self.least:
-            self.send(stage_values(stage))
+            send(self.answers, stage_values(stage))
         self.least = arena if self.least is None else min(arena, self.least)
-
-    def send(self, values: dict[str, Any]) -> None:
-        """Write a message; when nobody reads any more, there is nothing left to do here."""
-        try:
-            write_message(self.answers, values)
-        except OSError:
-            os._exit(0)
-
-
-def _listen(commands: BinaryIO, limits: SolveLimits) -> None:
-    """Stop when asked to; end the process when the other side has gone."""
-    try:
-        while True:
-            read_message(commands)
-            limits.cancel()
-    except EOFError:
-        os._exit(0)
 
 
 def main() -> None:
     """Fit what comes in, as far as it is let."""
     commands, answers = open_pipes()
-    if hasattr(os, "nice"):
-        os.nice(NICENESS)
-    try:
-        asked, _ = read_message(commands)
-    except EOFError:
-        sys.exit()
+    asked, _ = first_message(commands)
     limits = SolveLimits(asked["seconds"])
-    threading.Thread(target=_listen, args=(commands, limits), daemon=True).start()
+    threading.Thread(target=stop_when_asked, args=(commands, limits), daemon=True).start()
     teller = _Teller(answers, limits)
     end: dict[str, Any] = {"kind": "done"}
     try:
@@ -103,7 +79,7 @@ def main() -> None:
         end = {"kind": "error", "message": str(error)}
     except _StoppedError:
         pass
-    teller.send(end)
+    send(answers, end)
     # Not through the interpreter's end: a thread may still be waiting for input.
     os._exit(0)
 

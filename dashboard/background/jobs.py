@@ -163,6 +163,13 @@ class ProcessJob:
     def _spawn(self, module: str) -> subprocess.Popen[bytes]:
         return spawn(module)
 
+    def _ask_to_stop(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        try:
+            write_message(process.stdin, {"kind": "stop"})
+        except OSError:
+            process.kill()
+
     def _hear(self, values: dict[str, Any], arrays: dict[str, Ints]) -> None:
         """Take what the process says."""
         raise NotImplementedError
@@ -319,13 +326,6 @@ class Job(ProcessJob):
 
     def _wait_for_end(self, process: subprocess.Popen[bytes], seconds: float) -> None:
         self._ended.wait_for(lambda: self._process is not process, seconds)
-
-    def _ask_to_stop(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None
-        try:
-            write_message(process.stdin, {"kind": "stop"})
-        except OSError:
-            process.kill()
 
     def _hear(self, values: dict[str, Any], arrays: dict[str, Ints]) -> None:
         with self._lock:

@@ -18,8 +18,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, BinaryIO
 
+from memplan_dashboard.background.server_pipes import open_pipes
 from memplan_dashboard.background.solver_messages import read_message, write_message
-from memplan_dashboard.background.solver_process import open_pipes
 from memplan_examples.small import MODELS
 
 from memplan_engine.errors import InputError, MemplanError

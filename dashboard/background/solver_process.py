@@ -8,32 +8,23 @@ ends, too. Never imports Streamlit.
 from __future__ import annotations
 
 import os
-import signal
-import sys
 import threading
 from typing import Any, BinaryIO
 
-from memplan_dashboard.background.solver_messages import (
-    bound_values,
-    read_message,
-    read_problem,
-    write_message,
-)
+from memplan_dashboard.background.server_pipes import first_message, open_pipes, send, stop_when_asked
+from memplan_dashboard.background.solver_messages import bound_values, read_problem
 
 from memplan_engine.errors import MemplanError
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.strategies import get_strategy
 from memplan_engine.strategies.base import Placement, Progress, SolveLimits, Strategy, with_capacity
-from memplan_engine.system import end_with_parent
 
 TELL_SECONDS = 0.2
 """How often progress is told while nothing better is found."""
 LEAST_SECONDS = 0.05
 """The least time between two messages, however fast improvements come."""
 LONGEST_SECONDS = 86_400.0
-NICENESS = 5
-"""Pages come first: the solver takes what the server leaves."""
 
 
 class _Teller:
@@ -73,22 +64,9 @@ class _Teller:
         self.told = best
 
     def send(self, values: dict[str, Any], arrays: dict[str, Any]) -> None:
-        """Write a message; when nobody reads any more, there is nothing left to do here."""
+        """Write a message, one at a time."""
         with self.lock:
-            try:
-                write_message(self.answers, values, arrays)
-            except OSError:
-                os._exit(0)
-
-
-def _listen(commands: BinaryIO, limits: SolveLimits) -> None:
-    """Stop when asked to; end the process when the other side has gone, whatever the solver does."""
-    try:
-        while True:
-            read_message(commands)
-            limits.cancel()
-    except EOFError:
-        os._exit(0)
+            send(self.answers, values, arrays)
 
 
 def _strategy(asked: dict[str, Any]) -> Strategy:
@@ -110,30 +88,13 @@ def _done(plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:
     return values, {"offsets": plan.offsets}
 
 
-def open_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Make this process one that works for a server and ends with it: what comes in, and where answers go."""
-    end_with_parent()
-    # Ctrl-C in a terminal reaches every process of the group: the server decides, and closes our input.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    commands = sys.stdin.buffer
-    # Only messages may go out: what anybody prints goes where errors go.
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    return commands, answers
-
-
 def main() -> None:
     """Solve what comes in."""
     commands, answers = open_pipes()
-    if hasattr(os, "nice"):
-        os.nice(NICENESS)
-    try:
-        asked, arrays = read_message(commands)
-    except EOFError:
-        sys.exit()
+    asked, arrays = first_message(commands)
     # The other side suspends, extends or ends the search. Without any limit a strategy might give up early.
     limits = SolveLimits(LONGEST_SECONDS, seed=asked["seed"], threads=asked["threads"])
-    threading.Thread(target=_listen, args=(commands, limits), daemon=True).start()
+    threading.Thread(target=stop_when_asked, args=(commands, limits), daemon=True).start()
     teller = _Teller(limits, answers)
     threading.Thread(target=teller.run, daemon=True).start()
     try:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from memplan_engine.errors import InputError, MemplanError
+from memplan_engine.errors import InputError
 from memplan_engine.feasibility.decision import Verdict
 from memplan_engine.graph import Graph, Role, storage_bytes
 from memplan_engine.plan import Plan
@@ -18,8 +18,9 @@ from memplan_engine.profile import load_of
 from memplan_engine.rewrites.early_updates import free_gradients, gradient_storages, gradients
 from memplan_engine.rewrites.held_gradients import HeldBy, HeldGradients, held_gradients
 from memplan_engine.rewrites.order.check_reorder import check_reorder
+from memplan_engine.rewrites.order.checked import checked_reorder
 from memplan_engine.rewrites.order.order_search import Tell as OrderTell
-from memplan_engine.rewrites.order.reorder import Reordered, reorder
+from memplan_engine.rewrites.order.reorder import Reordered
 from memplan_engine.rewrites.reuse.kinds import is_concat
 from memplan_engine.schedule import Schedule, in_order_of
 from memplan_engine.strategies.base import SolveLimits
@@ -247,9 +248,7 @@ def _stage(
     if StageName.REORDER in used and ordered is not None:
         graph = replace(graph, ops=ordered.ops)
     elif StageName.REORDER in used:
-        order = reorder(graph, _again(limits), on_progress=on_order, in_place=in_place)
-        if breaches := check_reorder(graph, order.graph, order.certificate):
-            raise MemplanError(f"{graph.name}: the order was refused by its checker: {breaches[0]}")
+        order = checked_reorder(graph, _again(limits), on_order, in_place=in_place)
         graph = order.graph
     how = replace(how, in_place=in_place or how.in_place, concat=in_place or how.concat)
     plan = make_plan(prepare(graph, how), "auto", limits=_again(limits))

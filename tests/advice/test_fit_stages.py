@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from memplan_engine import Graph, InputError, SolveLimits, check_reorder, fit_graph, load, reorder
-from memplan_engine.advice import fit_stages
 from memplan_engine.advice.fit_stages import StageName, state_bytes_of
 from memplan_engine.feasibility.decision import Verdict
 from memplan_engine.graph import Op, Role, Storage, Tensor
 from memplan_engine.preparation import Preparation
+from memplan_engine.rewrites.order import checked
 from memplan_engine.rewrites.order.order_problem import order_problem
 from memplan_engine.schedule import dependencies
 
@@ -82,13 +82,13 @@ def test_order_alone_leaves_writes_in_place_out():
 def test_a_search_that_has_used_its_time_leaves_the_next_one_all_of_its_own(monkeypatch):
     searched = []
 
-    def out_of_time(graph, limits, **options):
+    def out_of_time(graph, limits, *told, **options):
         searched.append(limits.stopped)
-        result = reorder(graph, limits, **options)
+        result = reorder(graph, limits, *told, **options)
         limits.cancel()
         return result
 
-    monkeypatch.setattr(fit_stages, "reorder", out_of_time)
+    monkeypatch.setattr(checked, "reorder", out_of_time)
     limits = SolveLimits(5)
     fit_graph(load(EXAMPLES / "gpt2_training_step.json"), only=["reorder", "gradients"], limits=limits)
     assert searched == [False, False]

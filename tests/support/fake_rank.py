@@ -9,7 +9,6 @@ op that makes them, as in a real run.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -47,23 +46,10 @@ def run_on_fakes(
     script: Path, world: int, arguments: list[str], seconds: float = 300
 ) -> list[list[tuple[str, int]]]:
     """Of each rank its ops with the bytes that are there during them."""
+    from tests.support.rank_processes import run_ranks
+
     with tempfile.TemporaryDirectory() as folder:
-        outs = [Path(folder) / f"{rank}.out" for rank in range(world)]
-        processes = [
-            subprocess.Popen(
-                [sys.executable, __file__, str(rank), str(world), folder, str(out), str(script), *arguments],
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for rank, out in enumerate(outs)
-        ]
-        try:
-            said = [process.communicate(timeout=seconds)[1] for process in processes]
-        finally:
-            for process in processes:
-                process.kill()
-        assert all(process.returncode == 0 for process in processes), "\n".join(said)[-4000:]
-        return [[tuple(row) for row in json.loads(out.read_text())] for out in outs]
+        return run_ranks(__file__, folder, script, world, arguments, folder, seconds)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import gc
 import json
 import os
 import runpy
-import subprocess
 import sys
 import tempfile
 import weakref
@@ -122,32 +121,10 @@ def run_for_real(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
+    from tests.support.rank_processes import run_ranks
+
     with tempfile.TemporaryDirectory() as folder:
-        outs = [Path(folder) / f"{rank}.json" for rank in range(world)]
-        processes = [
-            subprocess.Popen(
-                [
-                    sys.executable,
-                    __file__,
-                    str(rank),
-                    str(world),
-                    str(port),
-                    str(out),
-                    str(script),
-                    *arguments,
-                ],
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for rank, out in enumerate(outs)
-        ]
-        try:
-            said = [process.communicate(timeout=seconds)[1] for process in processes]
-        finally:
-            for process in processes:
-                process.kill()
-        assert all(process.returncode == 0 for process in processes), "\n".join(said)[-4000:]
-        return [[tuple(row) for row in json.loads(out.read_text())] for out in outs]
+        return run_ranks(__file__, str(port), script, world, arguments, folder, seconds)
 
 
 if __name__ == "__main__":
