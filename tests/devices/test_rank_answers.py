@@ -13,6 +13,7 @@ from memplan_engine.accelerators.presets import CONTEXT, NCCL, accelerator
 from memplan_engine.allocator.answers import Fit
 from memplan_engine.allocator.settings import parse_settings
 from memplan_engine.devices.rank_answers import device_answers
+from memplan_engine.formats.memplan_json import ranks_folder
 from memplan_engine.formats.memplan_json.ranks_folder import load_ranks, write_ranks
 from memplan_engine.graph import Source
 from memplan_engine.recordings.observation import Level, Observation, ObservedOps, flow_changes
@@ -104,6 +105,21 @@ def test_a_folder_is_read_as_it_was_written(tmp_path: Path) -> None:
     ]
     both = [devices_summary(device_answers(each, GPU), GPU) for each in (runs(20, 300), read)]
     assert both[0] == both[1]
+
+
+def test_a_folder_that_is_cut_short_names_no_observations_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_ranks(runs(20, 300), tmp_path)
+
+    def stopped(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ranks_folder, "write_observation", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        write_ranks(runs(40, 600), tmp_path)
+    with pytest.raises(InputError, match=r"no ranks\.json"):
+        load_ranks(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ def write_ranks(runs: Sequence[RankRun], folder: Path) -> None:
     """
     try:
         folder.mkdir(exist_ok=True)
+        # A folder that is cut short has no index, rather than one of other observations.
+        (folder / INDEX).unlink(missing_ok=True)
     except OSError as error:
         raise InputError(str(folder), "", error.strerror or str(error), "a folder that can be made") from None
     rows = []
