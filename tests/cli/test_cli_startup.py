@@ -141,7 +141,7 @@ def test_the_verbs_are_in_the_modules_that_the_table_says_with_the_help_of_their
         assert command.get_short_help_str(1_000) == text
     registered = {each.name or each.callback.__name__ for each in app.registered_commands}
     assert registered == set(VERBS)
-    heavy = {"capture_command", "run_command", "dashboard_command"}
+    heavy = {"capture_command", "run_command", "devices_command", "dashboard_command"}
     assert set(HEAVY_VERBS) == {verb for verb, (module, _) in VERBS.items() if module in heavy}
 
 

@@ -88,8 +88,10 @@ WRITING = {
 }
 READ = {"schedule", "edits", "plan", "folder", "calibration"}
 """Options of a path that is read."""
-TOO_LONG = {"calibrate"}
-"""Verbs that work for minutes before they write, as the others do."""
+TOO_LONG = {"calibrate", "devices"}
+"""Verbs that work for long before they write, as the others do: minutes, or seconds a rank."""
+CAPTURED_AGAIN = {"patch"}
+"""Of `fit`: written as the others once two models were captured in another process, which takes seconds."""
 COMMANDS = [writing for several in WRITING.values() for writing in several]
 
 
@@ -123,7 +125,7 @@ def test_every_option_that_writes_is_in_the_table() -> None:
             if each.param_type_name == "option" and "Path" in type(each.type).__name__
         }
         written = {option for writing in WRITING.get(verb, ()) for option in writing.options}
-        assert paths - READ == written, verb
+        assert paths - READ - CAPTURED_AGAIN == written, verb
 
 
 @pytest.fixture(scope="module")
