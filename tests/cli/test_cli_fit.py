@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from memplan_engine.advice import fit_stages
-from memplan_engine.rewrites.order.reorder import reorder
+from memplan_engine.rewrites.order.checked import checked_reorder
 from memplan_engine.runtime.trial.recapture import recapture
 
 EXAMPLES = Path(__file__).parents[2] / "example_graphs"
@@ -219,13 +219,13 @@ def test_a_capacity_that_nothing_meets_is_proved_in_the_words_of_decide(run):
 def test_ctrl_c_keeps_the_stages_so_far(run, tmp_path, monkeypatch):
     """It ends the search that runs, and no other begins; what is written is whole."""
 
-    def interrupted(graph, limits, **options):
+    def interrupted(graph, limits, *arguments, **options):
         os.kill(os.getpid(), signal.SIGINT)
         while not limits.stopped:
             time.sleep(0.01)
-        return reorder(graph, limits, **options)
+        return checked_reorder(graph, limits, *arguments, **options)
 
-    monkeypatch.setattr(fit_stages, "reorder", interrupted)
+    monkeypatch.setattr(fit_stages, "checked_reorder", interrupted)
     gpt2 = str(EXAMPLES / "gpt2_training_step.json")
     code, out, _ = run("fit", gpt2, "-o", "o.json", "--json")
     said = json.loads(out)
