@@ -146,6 +146,18 @@ def derivatives() -> Kept:
     return [model]
 
 
+def gradients_of_each_sample() -> Kept:
+    model = nn.Sequential(nn.Linear(6, 12), nn.Tanh(), nn.Linear(12, 1))
+    weights = {name: each.detach() for name, each in model.named_parameters()}
+
+    def loss(given: Any, row: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(model, given, (row[None],)).pow(2).sum()
+
+    each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(weights, torch.rand(10, 6))
+    sum(gradient.pow(2).sum() for gradient in each.values())
+    return [model]
+
+
 def statistics_of_instances() -> Kept:
     parts = [nn.Conv2d(3, 4, 3), nn.InstanceNorm2d(4), nn.Conv2d(4, 2, 3)]
     model = nn.Sequential(*parts)
@@ -155,7 +167,7 @@ def statistics_of_instances() -> Kept:
 
 CASES = (
     accuracy, not_a_number, best_of, written_elsewhere, distributions, packed, sequences_aligned,
-    different_words, derivatives, statistics_of_instances,
+    different_words, derivatives, gradients_of_each_sample, statistics_of_instances,
 )  # fmt: skip
 
 

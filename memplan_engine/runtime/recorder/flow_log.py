@@ -175,15 +175,21 @@ class StorageTable(StorageWatch):
     def adopt(self, name: str, model: torch.nn.Module) -> None:
         """Say of the weights and buffers of `model`, which the run has made, what they are."""
         for path, whole in (*model.named_parameters(prefix=name), *model.named_buffers(prefix=name)):
-            for tensor in tensors_in(whole):
+            for tensor in tensors_in(_unwrapped(whole)):
                 number = self.number_of(tensor)
                 self.categories[number] = Category.WEIGHT
                 self.names[number] = self.names[number] or path
 
     def close(self) -> None:
-        """As ever; numbers mean nothing any more."""
+        """As ever."""
         super().close()
         self._numbers.clear()
+
+
+def _unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """What `torch.func` has wrapped in `tensor`, which then has no storage, in the place of a weight."""
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return _unwrapped(torch._C._functorch.get_unwrapped(tensor)) if wrapped else tensor
 
 
 class FlowLog:
