@@ -151,7 +151,8 @@ ROOMS: dict[str, str] = {
     "memplan_dashboard": "",
     "memplan_dashboard.background": (
         "errors system graph problem lifetimes bounds plan strategies planner rewrites.order "
-        "formats.memplan_json torch_capture torch_capture.training preparation advice runtime runtime.trial"
+        "formats.memplan_json torch_capture torch_capture.training rewrites preparation advice runtime "
+        "runtime.trial"
     ),
     "memplan_dashboard.charts": (
         "units callers profile plan analysis strategies diffing recordings allocator symbolic rewrites.order "
@@ -164,8 +165,8 @@ ROOMS: dict[str, str] = {
     "memplan_dashboard.session": (
         "units problem bounds plan analysis strategies planner recordings symbolic "
         "rewrites.reuse feasibility what_if formats formats.allocator_files "
-        "formats.memplan_json files preparation advice plotting warm_up memplan_dashboard.background "
-        "memplan_dashboard.serving"
+        "formats.memplan_json files rewrites preparation advice plotting warm_up "
+        "memplan_dashboard.background memplan_dashboard.serving"
     ),
     "memplan_dashboard.widgets": (
         "units graph problem profile analysis strategies planner recordings symbolic rewrites.order "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from memplan_engine.graph import Graph
 from memplan_engine.plan import Plan
 from memplan_engine.preparation import Preparation
 from memplan_engine.problem import Ints
+from memplan_engine.rewrites.held_gradients import HeldBy, HeldGradients
 from memplan_engine.rewrites.order.order_search import OrderProgress, ProvedBy
 from memplan_engine.rewrites.order.reorder import Reordered
 
@@ -40,8 +42,9 @@ class FitAsked:
 
 @dataclass(eq=False)
 class FitJob(ProcessJob):
-    """One fit of `graph`. `stages` are those that are there, `part` is the one under way, `order` how far its
-    search for an order is. It cannot be held: at its limit, `until` (seconds), it is cancelled."""
+    """One fit of `graph`. `stages` are those that are there, `gradients` what holds those of its step, `part`
+    is the one under way, `order` how far its search for an order is. It cannot be held: at its limit, `until`
+    (seconds), it is cancelled."""
 
     WORK = "fit"
 
@@ -49,6 +52,7 @@ class FitJob(ProcessJob):
     graph: Graph
     until: float = 0.0
     stages: tuple[Stage, ...] = ()
+    gradients: tuple[HeldGradients, ...] = ()
     part: str = ""
     order: OrderProgress | None = None
     _stopping: bool = False
@@ -104,6 +108,8 @@ class FitJob(ProcessJob):
                 return
             if stage is not None:
                 self.stages = (*self.stages, stage)
+            elif values["kind"] == "gradients":
+                self.gradients = _read_held(values, self.graph)
             elif values["kind"] == "begun":
                 self.part, self.order = values["part"], None
             elif values["kind"] == "order":
@@ -145,3 +151,33 @@ def _read_stage(values: dict[str, Any]) -> Stage:
     if order is not None:
         order = Reordered(graph, **{**order, "proved_by": ProvedBy(order["proved_by"])}, certificate=None)
     return Stage(StageName(values["name"]), graph, plan, order)
+
+
+def held_values(held: Iterable[HeldGradients]) -> dict[str, Any]:
+    """What holds gradients as JSON can hold it: ops by name, which the graph knows."""
+    groups = [
+        {
+            "why": group.why,
+            "tensors": group.tensors,
+            "nbytes": group.nbytes,
+            "op": group.op and group.op.name,
+            "readers": [op.name for op in group.readers],
+        }
+        for group in held
+    ]
+    return {"kind": "gradients", "groups": groups}
+
+
+def _read_held(values: dict[str, Any], graph: Graph) -> tuple[HeldGradients, ...]:
+    """What `held_values` has taken apart, of `graph`."""
+    ops = {op.name: op for op in graph.ops}
+    return tuple(
+        HeldGradients(
+            HeldBy(group["why"]),
+            tuple(group["tensors"]),
+            group["nbytes"],
+            group["op"] and ops[group["op"]],
+            tuple(ops[name] for name in group["readers"]),
+        )
+        for group in values["groups"]
+    )

@@ -11,7 +11,7 @@ import threading
 from dataclasses import asdict
 from typing import Any, BinaryIO
 
-from memplan_dashboard.background.fit_job import stage_values
+from memplan_dashboard.background.fit_job import held_values, stage_values
 from memplan_dashboard.background.server_pipes import first_message, open_pipes, send, stop_when_asked
 
 from memplan_engine.advice.fit_stages import Stage, fit_graph
@@ -74,6 +74,7 @@ def main() -> None:
             tell=teller.begins,
             watch=teller.stage,
             on_order=teller.order,
+            on_gradients=lambda held: send(answers, held_values(held)),
         )
     except MemplanError as error:
         end = {"kind": "error", "message": str(error)}

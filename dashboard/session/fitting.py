@@ -16,6 +16,7 @@ from memplan_engine import Graph
 from memplan_engine.advice.fit_stages import LOWERING, Fitted, Stage, StageName
 from memplan_engine.advice.stage_changes import StageChange, stage_changes
 from memplan_engine.preparation import PLANNING_OPTIONS, Preparation, prepared_graph
+from memplan_engine.rewrites.held_gradients import HeldGradients
 
 MOST_RESULTS = 16
 KEPT = ("alignment", "unread", "round_sizes")
@@ -26,9 +27,11 @@ SEARCH_SECONDS = {"10": "10 s", "60": "60 s", "600": "10 min"}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """The stages of a fit. `cut_short` says that it was cancelled before all were there."""
+    """The stages of a fit, and what holds the gradients of the step. `cut_short` says that it was cancelled
+    before all were there."""
 
     stages: tuple[Stage, ...]
+    gradients: tuple[HeldGradients, ...]
     cut_short: bool
 
 
@@ -110,7 +113,7 @@ def collect(job: FitJob) -> None:
     if job.state in (State.DONE, State.CANCELLED) and job.stages:
         latest = results()
         latest.pop(job.asked, None)
-        latest[job.asked] = Outcome(job.stages, job.state is State.CANCELLED)
+        latest[job.asked] = Outcome(job.stages, job.gradients, job.state is State.CANCELLED)
         for old in list(latest)[:-MOST_RESULTS]:
             del latest[old]
         st.session_state.fit_job = None

@@ -17,8 +17,7 @@ from memplan_engine.preparation import Preparation, prepare
 from memplan_engine.profile import load_of
 from memplan_engine.rewrites.early_updates import free_gradients, gradient_storages, gradients
 from memplan_engine.rewrites.held_gradients import HeldBy, HeldGradients, held_gradients
-from memplan_engine.rewrites.order.check_reorder import check_reorder
-from memplan_engine.rewrites.order.checked import checked_reorder
+from memplan_engine.rewrites.order.checked import check_order, checked_reorder
 from memplan_engine.rewrites.order.order_search import Tell as OrderTell
 from memplan_engine.rewrites.order.reorder import Reordered
 from memplan_engine.rewrites.reuse.kinds import is_concat
@@ -31,6 +30,8 @@ Tell = Callable[[str], None]
 """Hears of each stage as it begins."""
 Watch = Callable[["Stage"], None]
 """Hears of each stage as it is there."""
+HearHeld = Callable[[tuple[HeldGradients, ...]], None]
+"""Hears what holds the gradients of a training step, before the first stage begins."""
 
 
 class StageName(StrEnum):
@@ -139,6 +140,7 @@ def fit_graph(
     tell: Tell = lambda part: None,
     watch: Watch = lambda stage: None,
     on_order: OrderTell | None = None,
+    on_gradients: HearHeld = lambda held: None,
 ) -> Fitted:
     """Plan `graph`, and rewrite it in stages, cheapest first, until its arena fits into `capacity` bytes
     beside its state; without a capacity all of them.
@@ -156,6 +158,8 @@ def fit_graph(
     how = how or Preparation()
     _check(graph, capacity, only, how)
     ordered = None if schedule is None else _fixed_order(graph, schedule, only)
+    held = held_gradients(graph)
+    on_gradients(held)
     state = state_bytes_of(graph)
     stages: list[Stage] = []
     used: list[StageName] = []
@@ -168,7 +172,7 @@ def fit_graph(
         watch(stages[-1])
         if capacity is not None and stages[-1].plan.arena_bytes + state <= capacity:
             break
-    return summed_up(graph, capacity, only, stages)
+    return summed_up(graph, capacity, only, stages, held)
 
 
 def stages_for(graph: Graph, only: Sequence[str] = LOWERING) -> tuple[StageName, ...]:
@@ -176,8 +180,15 @@ def stages_for(graph: Graph, only: Sequence[str] = LOWERING) -> tuple[StageName,
     return tuple(name for name in StageName if not _left_out(name, graph, only))
 
 
-def summed_up(graph: Graph, capacity: int | None, only: Sequence[str], stages: Sequence[Stage]) -> Fitted:
-    """What `stages` of `graph`, one at least, say of `capacity`: those up to the first that fits."""
+def summed_up(
+    graph: Graph,
+    capacity: int | None,
+    only: Sequence[str],
+    stages: Sequence[Stage],
+    held: tuple[HeldGradients, ...] = (),
+) -> Fitted:
+    """What `stages` of `graph`, one at least, say of `capacity`: those up to the first that fits. `held` says
+    what holds its gradients, as the fit has found it."""
     state, reached = state_bytes_of(graph), list(StageName)
     end = stages_for(graph, only)[-1]
     fitting = [capacity is not None and stage.plan.arena_bytes + state <= capacity for stage in stages]
@@ -188,7 +199,6 @@ def summed_up(graph: Graph, capacity: int | None, only: Sequence[str], stages: S
     skipped = tuple((name, why) for name in reached if (why := _left_out(name, graph, only)))
     verdict, proof = _judge(capacity, state, stages, end)
     complete = True in fitting or stages[-1].name is end
-    held = held_gradients(graph)
     return Fitted(capacity, state, tuple(stages), skipped, verdict, proof, complete, held)
 
 
@@ -226,8 +236,7 @@ def _fixed_order(graph: Graph, schedule: Schedule, only: Sequence[str]) -> Graph
     if StageName.REORDER not in only:
         raise InputError("--schedule", "", "no reorder in --only", "the stage whose order it fixes")
     ordered = in_order_of(graph, schedule, "schedule")
-    if breaches := check_reorder(graph, ordered):
-        raise InputError(graph.name, "the order", str(breaches[0]), "one that keeps what each op reads")
+    check_order(graph, ordered, graph.name)
     return ordered
 
 

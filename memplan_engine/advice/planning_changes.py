@@ -98,20 +98,17 @@ def propose_order(situation: Situation) -> Iterator[Candidate]:
         found = situation.reused(options)
         if found is None or not (moved := moved_ops(graph, found.graph)):
             continue
-        written = f", {PARTS['in_place']}" if "in_place" in options else ""
-        yield Candidate(
-            tuple(options),
-            order_title(moved) + written,
-            options,
-            note="the order of the ops alone changes; `memplan run --reorder` runs the model in it",
-            parts=("another order",) + (PARTS["in_place"],) * bool(written),
-        )
+        note = "the order of the ops alone changes; `memplan run --reorder` runs the model in it"
+        yield order_change(moved, options, note)
         return
 
 
-def order_title(moved: Sequence[str]) -> str:
-    """What to do, where the ops that are `moved` are all that moves."""
-    return f"Reorder {count_of(len(moved), 'op')}"
+def order_change(moved: Sequence[str], options: Mapping[str, Any], note: str) -> Candidate:
+    """Another order of the ops, in which those that are `moved` are all that moves; with writes in place
+    where `options` has them, too."""
+    written = (PARTS["in_place"],) if "in_place" in options else ()
+    title = ", ".join((f"Reorder {count_of(len(moved), 'op')}", *written))
+    return Candidate(tuple(options), title, dict(options), note=note, parts=("another order", *written))
 
 
 def propose_early_updates(situation: Situation) -> Iterator[Candidate]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memplan_engine.advice.fit_stages import Fitted, Stage, StageName
-from memplan_engine.advice.planning_changes import order_title, propose_early_updates, propose_reuse
+from memplan_engine.advice.planning_changes import order_change, propose_early_updates, propose_reuse
 from memplan_engine.advice.situation import Situation
 from memplan_engine.advice.values import Candidate
 from memplan_engine.graph import Graph
@@ -20,6 +20,7 @@ OPTIONS: dict[StageName, tuple[str, ...]] = {
     StageName.GRADIENTS: ("early_updates",),
 }
 """The fields of `Preparation` that do what a stage does."""
+RUNS = "memplan run MODEL --schedule order.json runs the model in the order, a download here"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +46,7 @@ def stage_changes(fitted: Fitted, graph: Graph, how: Preparation | None = None) 
 def _changes(stage: Stage, before: Stage, situation: Situation) -> Iterator[Candidate]:
     if stage.name is StageName.REORDER:
         if moved := moved_ops(before.graph, stage.graph):
-            yield Candidate(OPTIONS[stage.name], order_title(moved), {"reorder": True})
+            yield order_change(moved, {"reorder": True}, RUNS)
         return
     propose = propose_early_updates if stage.name is StageName.GRADIENTS else propose_reuse
     wanted: dict[str, Any] = dict.fromkeys(OPTIONS[stage.name], True)

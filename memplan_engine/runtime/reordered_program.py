@@ -10,7 +10,7 @@ from torch.fx import GraphModule, Node
 
 from memplan_engine.errors import InputError
 from memplan_engine.graph import Graph
-from memplan_engine.rewrites.order.check_reorder import check_reorder
+from memplan_engine.rewrites.order.checked import check_order
 from memplan_engine.runtime.program import Program
 
 
@@ -27,8 +27,7 @@ def reordered_program(program: Program, graph: Graph) -> Program:
     InputError: another graph; an order in which an op would read or write something else than before, or draw
         other random numbers; one that takes the ops of a block that only sets a mode apart.
     """
-    if breaches := check_reorder(program.graph, graph):
-        raise InputError(program.name, "the order", str(breaches[0]), "one that keeps what each op reads")
+    check_order(program.graph, graph, program.name)
     copy = FxGraph()
     moved: dict[Node, Node] = {}
     for node in _in_order(program, graph):

@@ -17,9 +17,11 @@ from memplan_dashboard.views.fit import fit_choices
 from memplan_engine import fit_graph, load
 from memplan_engine.accelerators.presets import PRESETS
 from memplan_engine.advice.stage_changes import stage_changes
+from memplan_engine.formats.memplan_json.json_file import dumps
 from memplan_engine.reporters.fit.fit_words import fit_headline
 from tests import ROOT
 from tests.dashboard.background.test_jobs import until
+from tests.rewrites.test_held_gradients import clip, step, update
 from tests.support.apptest import CSV, address, check, chips_of, open_app, said, upload, widget
 
 EXAMPLES = ROOT / "example_graphs"
@@ -129,6 +131,30 @@ def test_the_command_asks_for_the_same(memplan, tmp_path, monkeypatch):
     assert "verdict        fits" in out
     order = json.loads((tmp_path / "order.json").read_text())["steps"]
     assert sorted(order, key=order.__getitem__) == list("afgbcdeh")
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "told", "code"),
+    [
+        (
+            (clip(), update("v", "both"), update("w", "both")),
+            ":orange[**held**] 2, 24 B, held, since one op needs all of them: stack at train.py:9: "
+            "clip(model)",
+            ["clip(model)  # train.py:9"],
+        ),
+        (
+            (update("v"), update("w")),
+            ":green[**can go early**] 2, 24 B, free as soon as the update of each has run",
+            [],
+        ),
+    ],
+)
+def test_what_holds_gradients_is_told_with_its_line(optimizer, told, code):
+    app = upload(open_app("import"), "step.json", dumps(step(*optimizer)))
+    app = fit_page(doc=address(app)["doc"])
+    assert told in said(app.markdown)
+    assert [each.value for each in app.code if "clip(model)" in each.value] == code
+    assert not any("holds gradients" in text for text in said(fit_page(doc="example:gpt2").markdown))
 
 
 def test_the_capacity_of_a_device():

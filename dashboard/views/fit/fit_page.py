@@ -7,6 +7,7 @@ from memplan_dashboard.background.fit_job import FitAsked, FitJob
 from memplan_dashboard.background.jobs import State
 from memplan_dashboard.session import fitting, searches, state
 from memplan_dashboard.session.documents import Document
+from memplan_dashboard.session.fitting import Outcome
 from memplan_dashboard.session.messages import errors_shown, plain, show_error, show_note
 from memplan_dashboard.session.plan_facts import MOST_AT_ONCE
 from memplan_dashboard.views.fit.fit_choices import command_of, pick_fit, wrong_stages
@@ -14,12 +15,13 @@ from memplan_dashboard.views.fit.fit_result import (
     show_answer,
     show_changes,
     show_downloads,
+    show_held,
     show_profiles,
     show_stages,
 )
 
 from memplan_engine import Graph
-from memplan_engine.advice.fit_stages import Stage, StageName, stages_for, summed_up
+from memplan_engine.advice.fit_stages import StageName, stages_for, summed_up
 from memplan_engine.reporters.advice_tables import TOLD
 from memplan_engine.units import count_of, format_bytes
 
@@ -74,8 +76,8 @@ def _told(job: FitJob) -> str:
     return f"{words} · {found}, {count_of(job.order.states, 'set')} searched"
 
 
-def _stages(asked: FitAsked, graph: Graph, is_large: bool) -> tuple[tuple[Stage, ...], bool]:
-    """The stages that are there, and whether more may come; begins the fit if need be, and tells of it."""
+def _found(asked: FitAsked, graph: Graph, is_large: bool) -> tuple[Outcome | None, bool]:
+    """What there is of the fit, and whether more may come; begins the fit if need be, and tells of it."""
     job = fitting.job_of(asked)
     if job is not None:
         fitting.collect(job)
@@ -83,20 +85,20 @@ def _stages(asked: FitAsked, graph: Graph, is_large: bool) -> tuple[tuple[Stage,
     if job is None and outcome is None:
         if is_large and not st.button("Fit", type="primary", icon=":material/play_arrow:", key="fit_begin"):
             st.info("A graph of this size takes a while: press **Fit**.")
-            return (), False
+            return None, False
         job = fitting.begin(asked, graph)
     if job is not None and (job.state.is_active or outcome is None):
         _show_progress(job)
-        return job.stages, job.state.is_active
+        return Outcome(job.stages, job.gradients, cut_short=False), job.state.is_active
     if outcome is None:
-        return (), False
+        return None, False
     if outcome.cut_short:
         with st.container(horizontal=True, vertical_alignment="center", gap="small", key="fit_cut_short"):
             st.caption("Cancelled: these are the stages that were there.", width="content")
             if st.button("Fit again", icon=":material/play_circle:", key="fit_again", type="tertiary"):
                 del fitting.results()[asked]
                 st.rerun()
-    return outcome.stages, False
+    return outcome, False
 
 
 def _page() -> None:
@@ -112,10 +114,10 @@ def _page() -> None:
         asked = fitting.asked_of(document)
         if aside := fitting.set_aside(document.options.how):
             st.caption(plain(f"Not taken from the options of the graph: {', '.join(aside)}."))
-        stages, unfinished = _stages(asked, graph, len(document.problem) > MOST_AT_ONCE)
-        if not stages:
+        found, unfinished = _found(asked, graph, len(document.problem) > MOST_AT_ONCE)
+        if found is None or not found.stages:
             return
-        fitted = summed_up(graph, capacity, asked.only, stages)
+        fitted = summed_up(graph, capacity, asked.only, found.stages, found.gradients)
         with answer:
             show_answer(fitted, unfinished)
         left, right = st.container(key="halves_fit").columns([1.5, 1], gap="large")
@@ -126,6 +128,7 @@ def _page() -> None:
             st.code(command_of(asked, document.label, capacity), language=None, wrap_lines=True)
         with right:
             show_changes(fitted, fitting.changes_of(asked, fitted, graph))
+            show_held(fitted)
 
 
 _page()

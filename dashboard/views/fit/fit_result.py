@@ -15,7 +15,7 @@ from memplan_engine.diffing.rewritten import Rewrote, rewritten_ops
 from memplan_engine.feasibility.decision import Verdict
 from memplan_engine.formats.memplan_json.json_file import dumps
 from memplan_engine.formats.memplan_json.schedule_format import order_bytes
-from memplan_engine.reporters.advice_tables import TOLD
+from memplan_engine.reporters.advice_tables import TOLD, held_words
 from memplan_engine.reporters.diff_words import rewrite_rows
 from memplan_engine.reporters.fit.fit_words import fit_headline, fit_proof
 from memplan_engine.units import exact, format_bytes, format_percent
@@ -141,9 +141,23 @@ def show_changes(fitted: Fitted, changes: tuple[StageChange, ...]) -> None:
             st.caption(plain(f"No {TOLD[name]}: {why}."))
 
 
+def show_held(fitted: Fitted) -> None:
+    """What holds the gradients of a training step: the lines that stand in the way of freeing them early."""
+    if not fitted.gradients:
+        return
+    st.markdown("**What holds gradients** :gray[of the step as it was captured]")
+    for row, group in enumerate(fitted.gradients):
+        with st.container(border=True, key=f"held_{row}"):
+            free = group.free and not group.readers
+            tone = ":green[**can go early**]" if free else ":orange[**held**]"
+            st.markdown(f"{tone} {plain(held_words(group))}")
+            for op in (group.op, *group.readers):
+                if op is not None and op.source is not None:
+                    st.code(f"{op.source.code.strip()}  # {op.source}", language="python")
+
+
 def _show_moved(fitted: Fitted, stage: Stage) -> None:
     """Which ops move, and how the model runs in the order."""
-    st.caption(plain("memplan run MODEL --schedule order.json runs the model in the order, a download here."))
     ops = [each for each in rewritten_ops(fitted.stages[0].plan, stage.plan) if each.what is Rewrote.MOVED]
     with st.expander(f"Ops that move: {len(ops):,}"):
         rows = pd.DataFrame(rewrite_rows(stage.plan, ops[:MOST_ROWS])).drop(columns=["what", "kind"])

@@ -16,9 +16,12 @@ from memplan_dashboard.background.scheduler import JobScheduler
 from memplan_engine import Graph, fit_graph, load, validate_plan
 from memplan_engine.advice.fit_stages import LOWERING, StageName, summed_up
 from memplan_engine.feasibility.decision import Verdict
+from memplan_engine.graph import Op, Phase
 from memplan_engine.preparation import Preparation
+from memplan_engine.rewrites.held_gradients import held_gradients
 from tests import ROOT
 from tests.dashboard.background.test_jobs import is_running, until
+from tests.rewrites.test_held_gradients import clip, step, update
 
 ASKED = FitAsked("x", (0, 0), (), Preparation(), LOWERING, 5.0)
 
@@ -92,6 +95,21 @@ def test_a_cancelled_fit_keeps_what_is_there_and_proves_nothing_with_it(schedule
     fitted = summed_up(graph, 10**9, LOWERING, job.stages[:1])
     assert fitted.verdict is Verdict.UNDECIDED
     assert summed_up(graph, 10**9, (), job.stages[:1]).verdict is Verdict.DOES_NOT_FIT
+
+
+def test_what_holds_gradients_comes_from_the_process(scheduler):
+    graph = step(clip(), update("v", "both"), update("w"))
+    job = FitJob("a", ASKED, graph)
+    scheduler.submit(job)
+    until(lambda: not job.state.is_active, look=lambda: (job.state, job.part, job.fault))
+    assert job.gradients == fit_graph(graph).gradients == held_gradients(graph)
+    assert job.gradients[0].op is graph.ops[3]
+    logged = Op("logged", "norm", ("dv",), ("both",), phase=Phase.OPTIMIZER)
+    graph = step(update("v"), update("w"), logged)
+    job = FitJob("b", ASKED, graph)
+    scheduler.submit(job)
+    until(lambda: not job.state.is_active, look=lambda: (job.state, job.part, job.fault))
+    assert [group.readers for group in job.gradients] == [(logged,)]
 
 
 def test_a_fit_that_waits_is_cancelled_at_once():
