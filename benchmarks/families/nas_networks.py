@@ -26,6 +26,8 @@ class Cell:
     normal_joined: tuple[int, ...]
     reduction: tuple[Edge, ...]
     reduction_joined: tuple[int, ...]
+    pads: bool = True
+    """Whether the image is padded before it is halved."""
 
 
 CELLS = {
@@ -40,6 +42,7 @@ CELLS = {
             ("max", 0), ("skip", 2), ("skip", 2), ("max", 1),
         ),
         (2, 3, 4, 5),
+        pads=False,
     ),
     "nasnet": Cell(
         (
@@ -83,24 +86,26 @@ def _separable(size: int, channels: int, stride: int, dilation: int = 1, times: 
 
 
 class Halved(nn.Module):
-    """Half the size in both directions by two convolutions, one of them a pixel later."""
+    """Half the size in both directions by two convolutions, one of them a pixel later. NASNet and AmoebaNet
+    pad the image before they shift it; DARTS cuts a view (`FactorizedReduce`), which makes nothing."""
 
-    def __init__(self, before: int, channels: int) -> None:
+    def __init__(self, before: int, channels: int, pads: bool) -> None:
         super().__init__()
+        self.pads = pads
         self.one = nn.Conv2d(before, channels // 2, 1, 2, bias=False)
         self.other = nn.Conv2d(before, channels - channels // 2, 1, 2, bias=False)
         self.norm = nn.BatchNorm2d(channels)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = torch.relu(x)
-        shifted = nn.functional.pad(x, (0, 1, 0, 1))[:, :, 1:, 1:]
+        shifted = (nn.functional.pad(x, (0, 1, 0, 1)) if self.pads else x)[:, :, 1:, 1:]
         joined: torch.Tensor = self.norm(torch.cat([self.one(x), self.other(shifted)], 1))
         return joined
 
 
-def _edge(kind: str, channels: int, stride: int) -> nn.Module:
+def _edge(kind: str, channels: int, stride: int, pads: bool) -> nn.Module:
     if kind == "skip":
-        return nn.Identity() if stride == 1 else Halved(channels, channels)
+        return nn.Identity() if stride == 1 else Halved(channels, channels, pads)
     if kind == "max":
         return nn.MaxPool2d(3, stride, 1)
     if kind == "avg":
@@ -126,11 +131,13 @@ class CellModule(nn.Module):
         self.sources = [source for _, source in edges]
         narrow = nn.Conv2d(before[0], channels, 1, bias=False)
         self.first = (
-            Halved(before[0], channels) if halved else nn.Sequential(*_unit(narrow, channels=channels))
+            Halved(before[0], channels, cell.pads)
+            if halved
+            else nn.Sequential(*_unit(narrow, channels=channels))
         )
         self.second = nn.Sequential(*_unit(nn.Conv2d(before[1], channels, 1, bias=False), channels=channels))
         self.edges = nn.ModuleList(
-            _edge(kind, channels, 2 if halves and source < 2 else 1) for kind, source in edges
+            _edge(kind, channels, 2 if halves and source < 2 else 1, cell.pads) for kind, source in edges
         )
 
     def forward(self, two_before: torch.Tensor, before: torch.Tensor) -> torch.Tensor:

@@ -15,10 +15,12 @@ from memplan_engine.rewrites.order.certificate import (
     FlowArc,
     OrderCertificate,
     PairProof,
+    ReturnedProof,
 )
 from memplan_engine.rewrites.order.check_reorder import OrderRule, check_certificate
 from memplan_engine.rewrites.order.cut_bound import Cuts
 from memplan_engine.rewrites.order.order_problem import order_problem
+from memplan_engine.rewrites.order.order_search import ProvedBy
 from memplan_engine.rewrites.reuse.in_place import take_over
 from tests.support.graphs import make_graph
 
@@ -226,3 +228,22 @@ def test_each_way_of_writing_over_an_input_has_to_be_proved() -> None:
     assert check_certificate(graph, replace(certificate, in_place=False))
     assert certificate_of(graph).nbytes == 40
     assert check_certificate(graph, replace(certificate_of(graph), in_place=True))
+
+
+def test_what_is_returned_is_live_at_the_end_of_every_order() -> None:
+    # While one is made the other two need not be there: one cut proves 8 at most, and 8 + 4 + 1 are returned.
+    ops = tuple(Op(f"make {name}", "mix", ("x",), (name,)) for name in "abc")
+    graph = make_graph(ops, {"x": 5, "a": 8, "b": 4, "c": 1}, inputs=("x",), outputs=("a", "b", "c"))
+    result = reorder(graph)
+    assert (result.live_after, result.bound_bytes, result.proved_by) == (13, 13, ProvedBy.RETURNED)
+    certificate = result.certificate
+    assert certificate is not None
+    assert (certificate.proof, certificate.flows, certificate.arcs) == (ReturnedProof(), (), 0)
+    assert check_certificate(graph, certificate) == []
+    assert [breach.rule for breach in check_certificate(graph, replace(certificate, nbytes=14))] == [
+        OrderRule.ENOUGH
+    ]
+    # What is returned but made by no op counts for nothing.
+    inputs_back = make_graph(ops, {"x": 5, "a": 8, "b": 4, "c": 1}, inputs=("x",), outputs=("a", "x"))
+    assert check_certificate(inputs_back, replace(certificate, nbytes=8)) == []
+    assert check_certificate(inputs_back, replace(certificate, nbytes=9)) != []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -56,11 +56,18 @@ class PairProof:
 
     one: str
     other: str
-    one_first: CutProof | PairProof
-    other_first: CutProof | PairProof
+    one_first: Proof
+    other_first: Proof
 
 
-Proof = CutProof | PairProof
+@dataclass(frozen=True, slots=True)
+class ReturnedProof:
+    """What ops make and the graph returns is live once the last op runs, whichever that is: no flow."""
+
+    flows: tuple[Flow, ...] = field(default=(), init=False)
+
+
+Proof = CutProof | PairProof | ReturnedProof
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +91,7 @@ class OrderCertificate:
 
 
 def _flows(proof: Proof) -> Iterator[Flow]:
-    if isinstance(proof, CutProof):
+    if not isinstance(proof, PairProof):
         yield from proof.flows
     else:
         yield from _flows(proof.one_first)

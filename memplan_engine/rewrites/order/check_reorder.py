@@ -15,6 +15,7 @@ from memplan_engine.rewrites.order.certificate import (
     FlowArc,
     OrderCertificate,
     Proof,
+    ReturnedProof,
 )
 from memplan_engine.rewrites.reuse.kinds import is_elementwise
 
@@ -217,11 +218,18 @@ def _check_proof(
 ) -> list[OrderBreach]:
     if isinstance(proof, CutProof):
         return _check_cut(facts, certificate, proof, assumed)
+    if isinstance(proof, ReturnedProof):
+        return _check_returned(facts, certificate.nbytes)
     pair = (proof.one, proof.other)
     if proof.one == proof.other or not facts.place.keys() >= set(pair):
         return [OrderBreach(OrderRule.WAYS, f"{pair[0]}, {pair[1]}", "not two ops of the graph")]
     first = _check_proof(facts, certificate, proof.one_first, assumed | {pair})
     return first + _check_proof(facts, certificate, proof.other_first, assumed | {pair[::-1]})
+
+
+def _check_returned(facts: _Facts, needed: int) -> list[OrderBreach]:
+    held = sum(nbytes for name, nbytes in facts.nbytes.items() if name in facts.returned & facts.maker.keys())
+    return [OrderBreach(OrderRule.ENOUGH, "outputs", f"{held} of {needed} bytes")] if held < needed else []
 
 
 def _check_cut(

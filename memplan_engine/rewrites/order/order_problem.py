@@ -38,6 +38,11 @@ class OrderProblem:
         """Bytes alive while each unit of `order` runs; empty where a unit would run too early."""
         return replay_order(self.arrays, np.asarray(order, np.int64))
 
+    @property
+    def returned_bytes(self) -> int:
+        """What is live at the end of every order: storages that ops make and the graph returns."""
+        return int(self.arrays.size[self.arrays.kept].sum())
+
     def peak(self, order: Sequence[int] | Ints) -> int:
         """The most of them."""
         return int(self.live(order).max(initial=0))

@@ -56,6 +56,7 @@ class ProvedBy(StrEnum):
 
     CUT = "one cut"
     PAIRS = "cuts of pairs"
+    RETURNED = "what is returned"
     SEARCH = "exhaustive search"
 
 
@@ -77,7 +78,7 @@ Tell = Callable[[OrderProgress], bool | None]
 
 class OrderSearch:
     """The best order so far (`order`, `peak`), and what is proved over all orders: `bound`, by a cut of
-    `unit`, by `tree`, or by the search."""
+    `unit`, by `tree`, by what is returned, or by the search."""
 
     def __init__(self, problem: OrderProblem, limits: SolveLimits, tell: Tell | None = None) -> None:
         self.problem, self.limits, self.tell = problem, limits, tell
@@ -98,6 +99,7 @@ class OrderSearch:
         takes longer than most searches, and is not counted among their seconds."""
         self._report()
         self._cut(FIRST_CUTS)
+        self._prove(self.problem.returned_bytes, ProvedBy.RETURNED)
         if not self.is_done:
             load_order_kernels()
 

@@ -216,7 +216,7 @@ def _uses(proof: Proof, first: str, second: str) -> bool:
         return _uses(proof.one_first, first, second) or _uses(proof.other_first, first, second)
     waits = (ArcKind.WAITS, second, first)
     return any(
-        (arc.kind, arc.tail, arc.head) == waits or (proof.op == second and arc.tail == first)
+        (arc.kind, arc.tail, arc.head) == waits or (flow.op == second and arc.tail == first)
         for flow in proof.flows
         for arc in flow.arcs
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from memplan_engine.graph import Graph
-from memplan_engine.rewrites.order.certificate import OrderCertificate
+from memplan_engine.rewrites.order.certificate import OrderCertificate, ReturnedProof
 from memplan_engine.rewrites.order.order_problem import OrderProblem, order_problem
 from memplan_engine.rewrites.order.order_search import OrderSearch, ProvedBy, Tell
 from memplan_engine.rewrites.order.pairs import PairTree, write_out
@@ -98,6 +98,8 @@ def _certificate(problem: OrderProblem, search: OrderSearch, in_place: bool) -> 
     ways, too."""
     if search.bound == 0 or search.proved_by is ProvedBy.SEARCH:
         return None
+    if search.proved_by is ProvedBy.RETURNED:
+        return OrderCertificate(search.bound, ReturnedProof(), in_place)
     table = take_over(problem.graph, doubts=False) if in_place else None
     single = order_problem(problem.graph, merge=False, take_over=table)
     by_pairs = search.proved_by is ProvedBy.PAIRS
