@@ -123,7 +123,7 @@ ROOMS: dict[str, str] = {
         "errors units graph schedule problem lifetimes plan strategies planner "
         "torch_capture runtime runtime.slab runtime.trial"
     ),
-    "devices": "accelerators allocator recordings",
+    "devices": "errors accelerators allocator recordings",
     "plotting": ("kernels.plotting errors units system graph problem profile plan analysis"),
     "reporters": (
         "errors units scope graph callers problem profile lifetimes bounds plan verify analysis calibration "
