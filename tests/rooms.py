@@ -110,7 +110,9 @@ ROOMS: dict[str, str] = {
         "kernels errors units system callers graph calibration recordings formats.memplan_json torch_capture "
         "torch_capture.training runtime runtime.observer runtime.calibrate"
     ),
-    "runtime.ranks": ("errors recordings torch_capture torch_capture.training runtime runtime.recorder"),
+    "runtime.ranks": (
+        "errors recordings formats.memplan_json torch_capture torch_capture.training runtime runtime.recorder"
+    ),
     "runtime.slab": (
         "errors units system graph schedule lifetimes plan verify rewrites.reuse torch_capture runtime"
     ),
