@@ -110,7 +110,9 @@ ROOMS: dict[str, str] = {
         "kernels errors units system callers graph calibration recordings formats.memplan_json torch_capture "
         "torch_capture.training runtime runtime.observer runtime.calibrate"
     ),
-    "runtime.ranks": ("errors recordings torch_capture torch_capture.training runtime runtime.recorder"),
+    "runtime.ranks": (
+        "errors recordings formats.memplan_json torch_capture torch_capture.training runtime runtime.recorder"
+    ),
     "runtime.slab": (
         "errors units system graph schedule lifetimes plan verify rewrites.reuse torch_capture runtime"
     ),
@@ -123,7 +125,7 @@ ROOMS: dict[str, str] = {
         "errors units graph schedule problem lifetimes plan strategies planner "
         "torch_capture runtime runtime.slab runtime.trial"
     ),
-    "devices": "accelerators allocator recordings",
+    "devices": "errors accelerators allocator recordings",
     "plotting": ("kernels.plotting errors units system graph problem profile plan analysis"),
     "reporters": (
         "errors units scope graph callers problem profile lifetimes bounds plan verify analysis calibration "

@@ -34,6 +34,10 @@ STUCK_SECONDS = 5.0
 ALL, DISTINCT = "all", "distinct"
 
 
+class StoppedError(Exception):
+    """Nobody wants the ranks any more."""
+
+
 def observe_ranks(
     script: str | Path,
     arguments: Sequence[str] = (),
@@ -44,6 +48,7 @@ def observe_ranks(
     arch: str | None = None,
     seconds: float = SECONDS,
     tell: Callable[[str], None] = lambda said: None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> tuple[RankRun, ...]:
     """What ranks of `script`, run as by `torchrun` on `world_size` ranks, allocate, as `observe_script` sees
     one process; no GPU and no other machine is needed.
@@ -51,18 +56,19 @@ def observe_ranks(
     `ranks` are the numbers of those to run, "all", or "distinct": of ranks with the same stages of a pipeline
     and shards of the same shapes one is run. Which these are is worked out for all ranks from the meshes and
     placements that the one that runs has; ranks of which it says nothing are run themselves. A rank that a
-    chosen one waits for (its pipeline's stages tell each other the forms of their tensors) runs, too.
+    chosen one waits for (its pipeline's stages tell each other the forms of their tensors) runs, too. `stop`
+    is asked all along: what runs is ended once it is true.
 
     Raises
     ------
     InputError: as `observe_script`, with the rank; a world size or rank that cannot be; ranks that wait for
-        each other for ever. MemplanError: a process that ends without an answer.
+        each other for ever. MemplanError: a process that ends without an answer. StoppedError: by `stop`.
     """
     check_rank(0, world_size)
     chosen = chosen_ranks(ranks, world_size)
     target = check_script(script, seconds, device, arch)
     with scratch_folder() as folder:
-        runs = _Runs(Path(script), tuple(arguments), world_size, target, seconds, folder, tell)
+        runs = _Runs(Path(script), tuple(arguments), world_size, target, seconds, folder, tell, stop)
         try:
             if isinstance(ranks, str) and ranks == DISTINCT:
                 return runs.distinct()
@@ -106,6 +112,7 @@ class _Runs:
     seconds: float
     folder: Path
     tell: Callable[[str], None]
+    stop: Callable[[], bool]
     live: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     began: dict[int, float] = field(default_factory=dict)
     done: dict[int, Observation] = field(default_factory=dict)
@@ -147,6 +154,8 @@ class _Runs:
             self.start(rank)
             stuck_since = time.monotonic()
             while self.live:
+                if self.stop():
+                    raise StoppedError
                 if self._look() or not self._all_wait():
                     stuck_since = time.monotonic()
                 elif time.monotonic() - stuck_since > STUCK_SECONDS:
