@@ -12,6 +12,7 @@ PAGES = (
     "/?doc=example:teaching_view",
     "/?doc=example:squeezenet&selected=concat_4",
     "/fit?doc=example:teaching_order&capacity=20KiB",
+    "/devices?ranks=recorded:llama_GPipe&with=recorded:llama_fsdp_8",
     "/compare?doc=example:teaching_view",
     "/diff",
     "/replay",
