@@ -202,6 +202,10 @@ ROOMS: dict[str, str] = {
         "reporters reporters.allocator reporters.html memplan_dashboard.charts memplan_dashboard.plan_view "
         "memplan_dashboard.serving memplan_dashboard.session memplan_dashboard.widgets"
     ),
+    "memplan_dashboard.views.pipeline": (
+        "units devices recordings reporters.devices memplan_dashboard.charts memplan_dashboard.session "
+        "memplan_dashboard.widgets"
+    ),
     "memplan_dashboard.views.run": (
         "units strategies formats.memplan_json reporters memplan_dashboard.background "
         "memplan_dashboard.charts memplan_dashboard.session memplan_dashboard.widgets"
