@@ -22,6 +22,15 @@ page = st.navigation(
     [
         st.Page("views/inspect/inspect_page.py", title="Inspect", icon=":material/view_quilt:", default=True),
         st.Page("views/fit/fit_page.py", title="Fit", icon=":material/compress:", url_path="fit"),
+        st.Page(
+            "views/devices/devices_page.py", title="Devices", icon=":material/memory:", url_path="devices"
+        ),
+        st.Page(
+            "views/pipeline/pipeline_page.py",
+            title="Pipeline",
+            icon=":material/view_timeline:",
+            url_path="pipeline",
+        ),
         st.Page("views/compare_plans.py", title="Compare", icon=":material/compare:", url_path="compare"),
         st.Page("views/diff/diff_page.py", title="Diff", icon=":material/difference:", url_path="diff"),
         st.Page("views/replay_strategy.py", title="Replay", icon=":material/replay:", url_path="replay"),

@@ -157,16 +157,16 @@ ROOMS: dict[str, str] = {
         "runtime.trial"
     ),
     "memplan_dashboard.charts": (
-        "units callers profile plan analysis strategies diffing recordings allocator symbolic rewrites.order "
-        "formats.memplan_json advice plotting reporters"
+        "units devices callers profile plan analysis strategies diffing recordings allocator symbolic "
+        "rewrites.order formats.memplan_json advice plotting reporters"
     ),
     "memplan_dashboard.serving": "",
     "memplan_dashboard.launch": "errors memplan_dashboard.serving",
     "memplan_dashboard.plan_view": "analysis plotting",
     "memplan_dashboard.replay_view": "problem replay plotting",
     "memplan_dashboard.session": (
-        "units problem bounds plan analysis strategies planner recordings symbolic "
-        "rewrites.reuse feasibility what_if formats formats.allocator_files "
+        "units accelerators allocator devices problem bounds plan analysis strategies planner recordings "
+        "symbolic rewrites.reuse feasibility what_if formats formats.allocator_files "
         "formats.memplan_json files rewrites preparation advice plotting warm_up "
         "memplan_dashboard.background memplan_dashboard.serving"
     ),
@@ -189,6 +189,10 @@ ROOMS: dict[str, str] = {
         "memplan_dashboard.plan_view memplan_dashboard.session "
         "memplan_dashboard.widgets"
     ),
+    "memplan_dashboard.views.devices": (
+        "units accelerators allocator devices recordings reporters.devices memplan_dashboard.charts "
+        "memplan_dashboard.session memplan_dashboard.widgets"
+    ),
     "memplan_dashboard.views.fit": (
         "units accelerators diffing feasibility formats.memplan_json preparation advice reporters "
         "reporters.fit memplan_dashboard.background memplan_dashboard.charts memplan_dashboard.session "
@@ -200,6 +204,10 @@ ROOMS: dict[str, str] = {
         "what_if.suggestions formats.csv_tables formats.memplan_json fx_estimator plotting "
         "reporters reporters.allocator reporters.html memplan_dashboard.charts memplan_dashboard.plan_view "
         "memplan_dashboard.serving memplan_dashboard.session memplan_dashboard.widgets"
+    ),
+    "memplan_dashboard.views.pipeline": (
+        "units devices recordings reporters.devices memplan_dashboard.charts memplan_dashboard.session "
+        "memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.run": (
         "units strategies formats.memplan_json reporters memplan_dashboard.background "

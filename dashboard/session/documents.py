@@ -41,6 +41,8 @@ from memplan_engine.formats.memplan_json.observation_file import (
     is_observation,
     load_observation,
 )
+from memplan_engine.formats.memplan_json.ranks_archive import is_ranks_archive
+from memplan_engine.formats.memplan_json.ranks_folder import INDEX
 from memplan_engine.formats.memplan_json.run_files import is_run
 from memplan_engine.formats.read_limits import read_head
 from memplan_engine.preparation import Preparation, prepare
@@ -110,12 +112,27 @@ class Document:
 
 def first_key() -> str:
     """What opens when nothing else is asked for: the first file of the command line, or an example."""
-    return next((key for key, path in _given().items() if not is_run(_head(path))), EXAMPLE)
+    return next((key for key, path in _given().items() if _is_document(path)), EXAMPLE)
+
+
+def _is_document(path: Path) -> bool:
+    """Whether Inspect may open it: neither a run nor ranks, which have pages of their own."""
+    return not is_run(_head(path)) and not is_ranks(path)
+
+
+def is_ranks(path: Path) -> bool:
+    """Whether it is what `memplan devices -o` wrote: a folder, or a zip of one."""
+    return (path / INDEX).is_file() or is_ranks_archive(path)
+
+
+def given_ranks() -> dict[str, str]:
+    """The ranks of runs among what the command line names, key → name."""
+    return {key: path.name for key, path in _given().items() if is_ranks(path)}
 
 
 def catalogue() -> dict[str, str]:
     """Every document that can be chosen, key → label: command-line files, uploads of late, examples."""
-    labels = {key: path.name for key, path in _given().items() if not is_run(_head(path))}
+    labels = {key: path.name for key, path in _given().items() if _is_document(path)}
     kept = uploads.listed()
     names = Counter(kept.values())
     labels |= {

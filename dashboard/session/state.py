@@ -179,6 +179,9 @@ PARAMETERS = {
     "fit_limit": "10",
     "order": "",
     "event": "",
+    "ranks": "",
+    "with": "",
+    "rank": "",
 }
 """Every choice that the URL can hold, with its default; defaults are left out of the URL."""
 FORMER = {"budget": "capacity"}
@@ -251,8 +254,8 @@ def document_in(choices: Mapping[str, str]) -> str:
 
 def title(page: str) -> str:
     """What a tab of the browser says: the page, what it shows, the program."""
-    widget = {"Learn": "", "Diff": "head_widget", "Run": "run_widget"}.get(page)
-    shown = get("doc") if widget is None else st.session_state.get(widget, "") if widget else ""
+    others = {"Learn": "none", "Diff": "head", "Run": "run", "Devices": "ranks", "Pipeline": "pipeline"}
+    shown = st.session_state.get(f"{others[page]}_widget", "") if page in others else get("doc")
     return " · ".join(filter(None, (page, documents.label_of(shown)))) + " — memplan"
 
 

@@ -7,7 +7,6 @@ ever unpickled.
 from __future__ import annotations
 
 import re
-import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from memplan_engine.errors import InputError
 from memplan_engine.formats.json_stream import parse_plain
 from memplan_engine.formats.read_limits import MAX_RATIO, MAX_TEXT_BYTES
+from memplan_engine.formats.zip_directory import MAX_DIRECTORY_BYTES, directory_bytes
 from memplan_engine.torch_capture.torch_fake import require_torch
 
 if TYPE_CHECKING:
@@ -29,13 +29,6 @@ MODEL = re.compile(r"(?P<root>.+?)/models/(?P<model>[^/]+)\.json")
 OLD_MODEL = "serialized_exported_program.json"
 """Where the graph stands in files saved before there was an archive format (torch 2.7 and older)."""
 MAX_JSON_BYTES = MAX_TEXT_BYTES
-MAX_DIRECTORY_BYTES = 8 << 20
-"""Of a zip's table of contents, of which Python holds some ten times as much: 70,000 records with the names
-that torch gives them."""
-_END, _END_64 = struct.Struct("<12sI6x"), struct.Struct("<40sQ28x")
-"""The record at a zip's end, and that of one with 64-bit fields followed by its locator: the length of the
-table of contents stands behind what is skipped."""
-_LONGEST_COMMENT = 0xFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +44,7 @@ class Pt2Importer:
         if not head.startswith(b"PK"):
             return False
         try:
-            if _directory_bytes(path) > MAX_DIRECTORY_BYTES:
+            if directory_bytes(path) > MAX_DIRECTORY_BYTES:
                 return path.suffix == ".pt2"
             with zipfile.ZipFile(path) as archive:
                 return any(MODEL.fullmatch(name) or name == OLD_MODEL for name in archive.namelist())
@@ -88,7 +81,7 @@ def opened(path: Path) -> Iterator[zipfile.ZipFile]:
     """The zip at `path`; raises InputError for one that is damaged or cannot be read."""
     source = path.name
     try:
-        if (nbytes := _directory_bytes(path)) > MAX_DIRECTORY_BYTES:
+        if (nbytes := directory_bytes(path)) > MAX_DIRECTORY_BYTES:
             found = f"a table of contents of {nbytes:,} bytes"
             raise InputError(source, "", found, f"at most {MAX_DIRECTORY_BYTES:,}")
         with zipfile.ZipFile(path) as archive:
@@ -97,21 +90,6 @@ def opened(path: Path) -> Iterator[zipfile.ZipFile]:
         raise InputError(source, "", f"a damaged zip ({error})", "a file of torch.export.save") from error
     except (OSError, ValueError) as error:
         raise InputError(source, "", str(error), "a readable file of torch.export.save") from error
-
-
-def _directory_bytes(path: Path) -> int:
-    """How long the zip at `path` says that its table of contents is; 0 where it does not say."""
-    with path.open("rb") as file:
-        size = file.seek(0, 2)
-        begin = max(0, size - _END.size - _LONGEST_COMMENT - _END_64.size)
-        file.seek(begin)
-        tail = file.read()
-    found = 0
-    for end, mark in ((_END, b"PK\5\6"), (_END_64, b"PK\6\6")):
-        at = tail.rfind(mark)
-        if 0 <= at <= len(tail) - end.size:
-            found = max(found, end.unpack_from(tail, at)[1])
-    return 0 if found == 0xFFFFFFFF else found
 
 
 def read_weights(path: Path) -> tuple[Any, dict[str, tuple[Any, dict[str, bytes]]]]:

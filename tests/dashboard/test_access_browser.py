@@ -12,6 +12,8 @@ PAGES = (
     "/?doc=example:teaching_view",
     "/?doc=example:squeezenet&selected=concat_4",
     "/fit?doc=example:teaching_order&capacity=20KiB",
+    "/devices?ranks=recorded:llama_GPipe&with=recorded:llama_fsdp_8",
+    "/pipeline?ranks=recorded:llama_1F1B",
     "/compare?doc=example:teaching_view",
     "/diff",
     "/replay",

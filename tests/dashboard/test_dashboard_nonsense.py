@@ -18,7 +18,7 @@ VALUES = (
     "<script>alert(1)</script>", "-1", "9" * 400, "9" * 100_000, "nan", "inf", "1e400", "\u202e,=:;%", "\x00",
     "\u0661", "device=0,pool=7:7", "(?R)", "(a+)+$", "upload:../..",
 )  # fmt: skip
-PAGES = ("", "fit", "compare", "diff", "replay", "run", "learn", "import")
+PAGES = ("", "fit", "devices", "pipeline", "compare", "diff", "replay", "run", "learn", "import")
 
 
 @pytest.fixture(autouse=True)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 from memplan_engine.errors import InputError
 from memplan_engine.formats.memplan_json.observation_file import load_observation, write_observation
 from memplan_engine.formats.read_limits import read_text
-from memplan_engine.recordings.rank_run import RankRun
+from memplan_engine.recordings.rank_run import PipelineAction, RankRun
 from memplan_engine.system import write_atomically
 
 INDEX = "ranks.json"
 FORMAT, VERSION = "memplan/ranks", 1
+KINDS = ("F", "B", "I", "W")
+"""Of actions of a pipeline: torch's letters."""
 EXPECTED = f"{INDEX}, as `memplan devices -o` writes it"
 
 
@@ -35,7 +38,15 @@ def write_ranks(runs: Sequence[RankRun], folder: Path) -> None:
     for run in runs:
         name = f"rank{run.rank}.json"
         write_observation(run.observation, folder / name)
-        row = {"rank": run.rank, "file": name, "ranks": run.ranks, "stages": run.stages, "groups": run.groups}
+        row: dict[str, Any] = {
+            "rank": run.rank,
+            "file": name,
+            "ranks": run.ranks,
+            "stages": run.stages,
+            "groups": run.groups,
+        }
+        if run.actions:
+            row["actions"] = [astuple(action) for action in run.actions]
         rows.append(row)
     said = {"format": FORMAT, "version": VERSION, "world_size": runs[0].world_size, "ranks": rows}
     write_atomically(folder / INDEX, json.dumps(said, indent=1).encode())
@@ -62,7 +73,23 @@ def load_ranks(folder: Path) -> tuple[RankRun, ...]:
         raise InputError(str(path), "", f"{type(error).__name__}: {error}", EXPECTED) from None
     if not rows:
         raise InputError(str(path), "ranks", "none", EXPECTED)
+    _check_ranks(path, [numbers for _, numbers in rows])
     return tuple(_run(folder, name, numbers) for name, numbers in rows)
+
+
+def _check_ranks(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Raise InputError for a rank that is none of the world, or is there twice."""
+    seen: set[int] = set()
+    for row in rows:
+        world, rank, ranks = row["world_size"], row["rank"], row["ranks"]
+        wrong = [each for each in (rank, *ranks) if not 0 <= each < world]
+        if wrong:
+            raise InputError(str(path), "rank", f"{wrong[0]:,}", f"0 to {world - 1:,}")
+        if rank not in ranks or seen & set(ranks) or len(set(ranks)) != len(ranks):
+            raise InputError(str(path), f"rank {rank:,}", "ranks that are there twice", "each rank once")
+        if row["groups"] < 0 or min(row["stages"], default=0) < 0:
+            raise InputError(str(path), f"rank {rank:,}", "a negative number", "stages and groups from 0 on")
+        seen |= set(ranks)
 
 
 def _numbers(said: Any, row: Any) -> dict[str, Any]:
@@ -72,10 +99,29 @@ def _numbers(said: Any, row: Any) -> dict[str, Any]:
         "ranks": tuple(map(int, row["ranks"])),
         "stages": tuple(map(int, row["stages"])),
         "groups": int(row["groups"]),
+        "actions": tuple(_action(each) for each in row.get("actions", ())),
     }
+
+
+def _action(said: Any) -> PipelineAction:
+    kind, *numbers = said
+    if kind not in KINDS:
+        raise ValueError(f"actions: found {str(kind)[:40]!r}, expected one of {', '.join(KINDS)}")
+    stage, micro_batch, first, end = map(int, numbers)
+    if min(stage, micro_batch, first) < 0 or end < first:
+        raise ValueError(
+            f"actions: found {numbers}, expected a stage, a micro-batch, the first op and the end"
+        )
+    return PipelineAction(kind, stage, micro_batch, first, end)
 
 
 def _run(folder: Path, name: Any, numbers: dict[str, Any]) -> RankRun:
     if not isinstance(name, str) or Path(name).name != name:
         raise InputError(str(folder / INDEX), "file", repr(name), "the name of a file in this folder")
-    return RankRun(observation=load_observation(folder / name), **numbers)
+    observation = load_observation(folder / name)
+    if observation.flow is None:
+        raise InputError(str(folder / name), "flow", "none", "an observation of a predicted run")
+    ops = len(observation.ops)
+    if any(action.end > ops for action in numbers["actions"]):
+        raise InputError(str(folder / INDEX), "actions", f"ops beyond {ops:,}", f"ops of {name}")
+    return RankRun(observation=observation, **numbers)

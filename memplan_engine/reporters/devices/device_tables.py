@@ -13,6 +13,7 @@ from memplan_engine.accelerators.presets import Accelerator
 from memplan_engine.allocator.answers import Fit
 from memplan_engine.devices.rank_answers import DeviceAnswers, RankAnswer
 from memplan_engine.recordings.observed_flow import BEFORE, HELD, Flow, counted, flow_peak
+from memplan_engine.reporters.devices.device_words import device_headline
 from memplan_engine.reporters.rich_tables import label_table, make_table, numbers, plain_text
 from memplan_engine.units import exact, format_bytes
 
@@ -63,7 +64,7 @@ def _row(answer: RankAnswer) -> dict[str, Any]:
         "verdict": VERDICTS[answer.fit],
         "peak_op": op,
         "peak_source": source,
-        "categories": _categories(run.observation.flow),
+        "categories": peak_categories(run.observation.flow),
         "ops": len(run.observation.ops),
         "steps": 0 if run.observation.flow is None else run.observation.flow.steps,
     }
@@ -73,7 +74,7 @@ def _name(settings: Any) -> str:
     return str(settings) or NATIVE
 
 
-def _categories(flow: Flow | None) -> dict[str, int]:
+def peak_categories(flow: Flow | None) -> dict[str, int]:
     """The live bytes of each category at the op where most is live."""
     if flow is None:
         return {}
@@ -97,9 +98,8 @@ def devices_tables(answers: DeviceAnswers, gpu: Accelerator) -> list[RenderableT
 def _verdict(answers: DeviceAnswers, gpu: Accelerator) -> Table:
     fullest = answers.fullest
     world = f"{fullest.run.world_size:,} of {gpu.full_name}, {format_bytes(gpu.usable_bytes)} each"
-    low, high = map(format_bytes, fullest.total_bytes)
     rows = [
-        ("verdict", f"{fullest.fit}: rank {fullest.run.rank} is the fullest, {low} to {high} of its device"),
+        ("verdict", ": ".join(device_headline(answers, gpu))),
         ("devices", world),
         ("most live at", " at ".join(part for part in fullest.peak if part)),
     ]
@@ -125,7 +125,7 @@ def _ranks(answers: DeviceAnswers) -> Table:
 
 def _fullest(fullest: RankAnswer) -> Table:
     rows = [
-        (f"  {name}", exact(nbytes)) for name, nbytes in _categories(fullest.run.observation.flow).items()
+        (f"  {name}", exact(nbytes)) for name, nbytes in peak_categories(fullest.run.observation.flow).items()
     ]
     assert fullest.answers.chosen.device is not None
     for overhead, count in fullest.answers.chosen.device.overheads:

@@ -19,8 +19,9 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import _compute_local_shape_and_global_offset
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_pre_hook
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
 
+from memplan_engine.runtime.recorder.op_recorder import Recorder
 from memplan_engine.torch_capture.torch_fake import patched
 
 FILE = "facts.json"
@@ -38,6 +39,7 @@ class RankFacts:
     replicas: set[int] = field(default_factory=set)
     parameters: dict[int, torch.Tensor] = field(default_factory=dict)
     groups: int = 0
+    actions: list[tuple[str, int, int, int, int]] = field(default_factory=list)
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -55,11 +57,37 @@ class RankFacts:
         hook = register_optimizer_step_pre_hook(self._step)
         try:
             with patched(
-                (stages._PipelineStageBase, "__init__", stage), (DistributedDataParallel, "__init__", replica)
+                (stages._PipelineStageBase, "__init__", stage),
+                (DistributedDataParallel, "__init__", replica),
+                *self._noting_actions(),
             ):
                 yield
         finally:
             hook.remove()
+
+    def _noting_actions(self) -> Iterator[tuple[Any, str, Any]]:
+        """What torch's schedules call for each action, with the ops that it makes noted."""
+        base = stages._PipelineStageBase
+        for name, letter in (
+            ("forward_one_chunk", "F"),
+            ("backward_one_chunk", "B"),
+            ("backward_weight_one_chunk", "W"),
+        ):
+            yield base, name, self._noted_action(getattr(base, name), letter)
+
+    def _noted_action(self, call: Any, letter: str) -> Any:
+        def act(own: Any, number: int, *args: Any, **kwargs: Any) -> Any:
+            first = _ops_so_far()
+            result = call(own, number, *args, **kwargs)
+            # `full_backward` is the third that torch gives it.
+            full = kwargs.get("full_backward", args[1] if len(args) > 1 else True)
+            kind = "I" if letter == "B" and not full else letter
+            if first is not None:
+                end = _ops_so_far()
+                self.actions.append((kind, int(own.stage_index), int(number), first, end or first))
+            return result
+
+        return act
 
     def _step(self, optimizer: Any, *call: Any) -> None:
         for each in itertools.chain.from_iterable(group["params"] for group in optimizer.param_groups):
@@ -94,9 +122,17 @@ class RankFacts:
         said = {
             "groups": self.groups,
             "stages": sorted(set(self.stages)),
+            "actions": self.actions,
             "digests": {str(rank): digest for rank, digest in self.digests().items()},
         }
         (folder / FILE).write_text(json.dumps(said))
+
+
+def _ops_so_far() -> int | None:
+    """How many ops the recorder of this process has; None without one."""
+    modes = _get_current_dispatch_mode_stack()
+    recorder = next((mode for mode in modes if isinstance(mode, Recorder)), None)
+    return None if recorder is None else len(recorder.flow.origins)
 
 
 def shard_shape(
@@ -123,6 +159,6 @@ def read_facts(folder: Path) -> dict[str, Any]:
     """What `RankFacts.write` left there; nothing where it did not come to that."""
     path = folder / FILE
     if not path.exists():
-        return {"groups": 0, "stages": [], "digests": {}}
+        return {"groups": 0, "stages": [], "digests": {}, "actions": []}
     said = json.loads(path.read_text())
     return {**said, "digests": {int(rank): digest for rank, digest in said["digests"].items()}}

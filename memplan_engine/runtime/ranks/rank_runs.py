@@ -11,7 +11,7 @@ from typing import Any
 
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.observation import Observation
-from memplan_engine.recordings.rank_run import RankRun
+from memplan_engine.recordings.rank_run import PipelineAction, RankRun
 from memplan_engine.runtime.ranks import rank_process
 from memplan_engine.runtime.ranks.fake_world import check_rank
 from memplan_engine.runtime.ranks.mailbox import waiting
@@ -143,7 +143,8 @@ class _Runs:
     def _run_of(self, rank: int, ranks: Sequence[int]) -> RankRun:
         facts = self.facts[rank]
         stages, groups = tuple(facts["stages"]), int(facts["groups"])
-        return RankRun(rank, self.world_size, self.done[rank], tuple(ranks), stages, groups)
+        actions = tuple(PipelineAction(*each) for each in facts["actions"])
+        return RankRun(rank, self.world_size, self.done[rank], tuple(ranks), stages, groups, actions)
 
     def run(self, ranks: Sequence[int]) -> None:
         """Run these, one after another, and at the same time whoever is waited for."""

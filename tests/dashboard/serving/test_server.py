@@ -240,7 +240,7 @@ def test_the_dashboard_itself_asks_nobody(tmp_path: Path, open_page: Callable[..
     with serve(ROOT / "dashboard" / "app.py", paths=[tmp_path], env=env) as url:
         tab = open_page(f"{url}/?doc=example:gpt2&strategy=search")
         tab.page.locator(".plan-view[data-drawn]").first.wait_for(timeout=120_000)
-        for page in ("fit", "compare", "diff", "replay", "run", "learn", "import"):
+        for page in ("fit", "devices", "pipeline", "compare", "diff", "replay", "run", "learn", "import"):
             tab.page.goto(f"{url}/{page}")
             tab.settle(90)
         tab.close()

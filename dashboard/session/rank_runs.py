@@ -1,0 +1,104 @@
+"""Recorded ranks of distributed runs, as the page Devices opens them: what there is, read once, and judged
+for a device and allocator settings without running anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+from memplan_dashboard.session import documents, folder, uploads
+
+from memplan_engine import InputError, MemplanError
+from memplan_engine.accelerators.presets import accelerator
+from memplan_engine.allocator.settings import parse_settings
+from memplan_engine.devices.rank_answers import DeviceAnswers, device_answers
+from memplan_engine.formats.memplan_json.ranks_archive import load_ranks_archive
+from memplan_engine.formats.memplan_json.ranks_folder import INDEX, load_ranks
+from memplan_engine.recordings.rank_run import RankRun
+from memplan_engine.units import parse_bytes
+
+KIND = "ranks"
+EXAMPLE = "recorded"
+"""Keys of what comes with memplan: "recorded:llama_fsdp_8"."""
+MOST_LETTERS = 200
+"""Of settings and headroom, which are said again in errors: all settings at once have some 190."""
+
+
+def catalogue() -> dict[str, str]:
+    """All that can be chosen, key → label: the command line's, uploads, the folder's, and memplan's own."""
+    labels = documents.given_ranks() | uploads.listed(KIND)
+    below = folder.listed()
+    for key, name in below.items():
+        path = folder.find(key)
+        if path is not None and path.name == INDEX:
+            labels[key] = str(Path(name).parent)
+    return labels | {f"{EXAMPLE}:{_name(path)}": _name(path).replace("_", " ") for path in _recorded()}
+
+
+def _name(path: Path) -> str:
+    return path.name.removesuffix(".ranks.zip")
+
+
+def _recorded() -> list[Path]:
+    import memplan_examples
+
+    return sorted(Path(memplan_examples.__path__[0]).glob("*.ranks.zip"))
+
+
+def path_of(key: str) -> Path:
+    """The folder or zip behind a key; InputError where there is none."""
+    kind, _, name = key.partition(":")
+    if kind == EXAMPLE:
+        for path in _recorded():
+            if _name(path) == name:
+                return path
+        raise InputError(name[:80], "", "no such recording", "one of those in the list")
+    path = documents.path_of(key)
+    return path.parent if path.name == INDEX else path
+
+
+def version_of(key: str) -> tuple[int, int]:
+    """Changes when what is behind `key` does."""
+    path = path_of(key)
+    try:
+        status = (path / INDEX if path.is_dir() else path).stat()
+    except OSError:
+        return (0, 0)
+    return (status.st_mtime_ns, status.st_size)
+
+
+def label_of(key: str) -> str:
+    """How people call it; "" for a key of nothing."""
+    return catalogue().get(key, key.partition(":")[2])
+
+
+def open_ranks(key: str) -> tuple[RankRun, ...]:
+    """The ranks that were run; raises MemplanError."""
+    return _load(key, version_of(key))
+
+
+# A folder of 64 ranks of a large model takes some 500 MB: few at a time.
+@st.cache_resource(max_entries=8, show_spinner="Reading the ranks …")
+def _load(key: str, version: tuple[int, int]) -> tuple[RankRun, ...]:
+    path = path_of(key)
+    try:
+        return load_ranks(path) if path.is_dir() else load_ranks_archive(path)
+    except MemplanError as error:
+        raise MemplanError(str(error).replace(str(path), path.name)) from error
+
+
+def answers_of(key: str, gpu: str, settings: str, headroom: str) -> DeviceAnswers:
+    """What each rank takes of a `gpu`; raises MemplanError for settings or headroom that are none."""
+    for name, text in (("settings", settings), ("headroom", headroom)):
+        if len(text) > MOST_LETTERS:
+            found = f"{len(text):,} letters"
+            raise InputError(name, "", found, f"at most {MOST_LETTERS}")
+    parse_settings(settings, "settings")
+    parse_bytes(headroom or "0", "headroom")
+    return _answers(key, version_of(key), gpu, settings, headroom)
+
+
+@st.cache_resource(max_entries=32, show_spinner="Simulating the allocator …")
+def _answers(key: str, version: tuple[int, int], gpu: str, settings: str, headroom: str) -> DeviceAnswers:
+    free = parse_bytes(headroom or "0", "headroom")
+    return device_answers(open_ranks(key), accelerator(gpu), parse_settings(settings), headroom=free)

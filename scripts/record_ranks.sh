@@ -1,0 +1,40 @@
+#!/bin/sh
+# Records the ranks of Llamas that the pages Devices and Pipeline open: `scripts/record_ranks.sh small` those that lie
+# in example_graphs, `scripts/record_ranks.sh 8b FOLDER` and `70b FOLDER` large ones, which take minutes and are not
+# kept: start `memplan dashboard FOLDER` then.
+set -eu
+python=${PYTHON:-python}
+here=$(cd "$(dirname "$0")/.." && pwd)
+script=$here/example_graphs/llama_ranks.py
+
+record() { # name, world, arguments
+    name=$1 world=$2
+    shift 2
+    folder=$(mktemp -d)
+    "$python" -m memplan_engine devices "$script" --world "$world" -o "$folder/ranks" --json -- "$@" > /dev/null
+    # Frames name files of this machine: of the checkout and of its packages what is below.
+    sed -i -E "s#$here/(\\.venv/lib/[^\"]*site-packages/)?##g" "$folder"/ranks/*.json
+    "$python" -m memplan_engine.formats.memplan_json.ranks_archive "$folder/ranks" "$name"
+    rm -r "$folder"
+}
+
+case ${1:-small} in
+small)
+    record "$here/example_graphs/llama_fsdp_8.ranks.zip" 8
+    for schedule in GPipe 1F1B Interleaved1F1B InterleavedZeroBubble ZBVZeroBubble DualPipeV; do
+        record "$here/example_graphs/llama_$schedule.ranks.zip" 2 --pp 2 --schedule "$schedule"
+    done
+    ;;
+8b)
+    "$python" -m memplan_engine devices "$script" --world 8 -o "$2" -- --model 8b --bfloat16 --clip 1 \
+        --words 8192 --batch 2 --checkpoint selective
+    ;;
+70b)
+    "$python" -m memplan_engine devices "$script" --world 64 -o "$2" -- --model 70b --bfloat16 --clip 1 \
+        --words 8192 --batch 2 --checkpoint full --tp 8
+    ;;
+*)
+    echo "record_ranks.sh: found $1, expected small, 8b or 70b" >&2
+    exit 2
+    ;;
+esac
