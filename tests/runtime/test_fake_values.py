@@ -158,6 +158,20 @@ def gradients_of_each_sample() -> Kept:
     return [model]
 
 
+def ensemble() -> Kept:
+    """Two of whose three modules nobody calls, and no optimizer knows."""
+    parts = [nn.Linear(6, 6) for _ in range(2)]
+    weights, _ = torch.func.stack_module_state(parts)
+    stacked = nn.ParameterDict({name.replace(".", "_"): each for name, each in weights.items()})
+    given = {name.replace("_", "."): each for name, each in stacked.items()}
+
+    def called(weights: Any, x: torch.Tensor) -> Any:
+        return torch.func.functional_call(parts[0], weights, (x,))
+
+    torch.func.vmap(called, in_dims=(0, None))(given, torch.rand(4, 6)).sum().backward()
+    return [stacked, *parts]
+
+
 def statistics_of_instances() -> Kept:
     parts = [nn.Conv2d(3, 4, 3), nn.InstanceNorm2d(4), nn.Conv2d(4, 2, 3)]
     model = nn.Sequential(*parts)
@@ -167,7 +181,7 @@ def statistics_of_instances() -> Kept:
 
 CASES = (
     accuracy, not_a_number, best_of, written_elsewhere, distributions, packed, sequences_aligned,
-    different_words, derivatives, gradients_of_each_sample, statistics_of_instances,
+    different_words, derivatives, gradients_of_each_sample, ensemble, statistics_of_instances,
 )  # fmt: skip
 
 
@@ -251,3 +265,21 @@ def test_what_is_there_before_the_run_is_not_made_by_it() -> None:
     made = flow.storages.nbytes[flow.storages.maker >= 0].tolist()
     # As large as the first weight is its gradient only.
     assert made.count(8 * 16 * 4) == 1
+
+
+def test_a_lazy_module_is_refused_with_its_name_and_the_line() -> None:
+    def run() -> Any:
+        return nn.Sequential(nn.LazyLinear(3))(torch.rand(2, 5))
+
+    with pytest.raises(InputError) as refused:
+        observe_fake(run)
+    assert "LazyLinear, whose weights have no size yet, at " in str(refused.value)
+    assert "test_fake_values.py:" in str(refused.value)
+    nn.LazyLinear(3)
+
+
+def test_a_lazy_module_elsewhere_is_left_alone() -> None:
+    elsewhere = nn.LazyLinear(3)
+    seen = observe_fake(lambda: trained(lambda *_: None, 1))
+    assert seen.flow is not None
+    assert nn.parameter.is_lazy(elsewhere.weight)

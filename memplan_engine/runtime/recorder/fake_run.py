@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
+from functools import partial, partialmethod
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from memplan_engine.calibration.kernel_table import Calibration
 from memplan_engine.errors import InputError
@@ -31,6 +32,7 @@ from memplan_engine.runtime.recorder.op_recorder import (
     Recorder,
     recording,
     taken_for_plain,
+    weights_of_all_modules,
 )
 from memplan_engine.torch_capture.capture_module import as_given, tracing
 from memplan_engine.torch_capture.torch_exporting import as_fused
@@ -181,7 +183,10 @@ def _faking(label: str, expected: str) -> Iterator[FakeTwins]:
         taken_for_plain(),
         alone,
         swapping(),
-        patched((FakeTensorMode, "create_symbolic_nested_int", partial(_no_nested, label))),
+        patched(
+            (FakeTensorMode, "create_symbolic_nested_int", partial(_no_nested, label)),
+            (LazyModuleMixin, "__init__", partialmethod(_no_lazy, label)),
+        ),
         random_state(SEED),
     ):
         device = "cuda:0" if current_device().is_cuda else ""
@@ -190,6 +195,11 @@ def _faking(label: str, expected: str) -> Iterator[FakeTwins]:
 
 def _no_nested(label: str, *call: Any, **options: Any) -> NoReturn:
     raise InputError(label, "fake run", f"a nested tensor {who_makes()}", f"plain ones, {RECORDED}")
+
+
+def _no_lazy(module: LazyModuleMixin, label: str, *call: Any, **options: Any) -> NoReturn:
+    found = f"{type(module).__name__}, whose weights have no size yet, {who_makes()}"
+    raise InputError(label, "fake run", found, f"a module with its sizes given, {RECORDED}")
 
 
 FAKEABLE = f"a model that runs on fake tensors, {RECORDED}"
@@ -243,7 +253,7 @@ class _FakeRun:
     def whole(self, run: Callable[[], Any], most_steps: int | None) -> Observation:
         """All that `run()` does up to the step `most_steps`, where it takes so many; weights and what
         optimizers keep count as there before, wherever they were made."""
-        self.record(run, most_steps=most_steps)
+        self.record(run, most_steps=most_steps, makes_models=True)
         assert self._last is not None
         assert self._last.flow is not None
         flow = settled_flow(self._last.flow)
@@ -257,9 +267,10 @@ class _FakeRun:
         run: Callable[[], Any],
         state: Sequence[torch.Tensor] = (),
         most_steps: int | None = None,
+        makes_models: bool = False,
     ) -> None:
         """Record `run()`; `state` is there before it, as are weights and inputs. What it gives is held to the
-        end."""
+        end. With `makes_models` the weights of modules that it leaves are weights, called or not."""
         model = self.call.model
         parameters = dict(model.named_parameters())
         owners = {id(each): path.rpartition(".")[0] for path, each in parameters.items()}
@@ -283,6 +294,8 @@ class _FakeRun:
         self._steps = recorder.step_ends
         gradients = (each.grad for each in parameters.values() if each.grad is not None)
         recorder.flow.table.mark(gradients, Category.GRADIENT)
+        if makes_models:
+            recorder.flow.table.mark(weights_of_all_modules(), Category.WEIGHT)
         recorder.flow.table.close()
         del result
         self._last = self._finished(recorder)

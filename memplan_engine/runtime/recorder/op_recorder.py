@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 import torch.optim.optimizer as optimizer_types
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
@@ -120,7 +121,7 @@ def recording(recorder: Recorder) -> Iterator[None]:
     def end(optimizer: Any, *call: Any) -> None:
         recorder.origins.updating = False
         # Those of models that nobody calls, too: averages of weights.
-        table.mark(_weights(), Category.WEIGHT)
+        table.mark(weights_of_all_modules(), Category.WEIGHT)
         table.mark((tensor for _, _, tensor in kept_by_optimizers(optimizer)), Category.STATE)
         recorder.step_ends.append(len(recorder.flow.origins))
         if recorder.most_steps is not None and len(recorder.step_ends) >= recorder.most_steps:
@@ -150,12 +151,13 @@ def recording(recorder: Recorder) -> Iterator[None]:
         yield
 
 
-def _weights() -> Iterator[torch.Tensor | None]:
-    """Weights and buffers of all modules that there are."""
+def weights_of_all_modules() -> Iterator[torch.Tensor | None]:
+    """Weights and buffers of all modules that there are, but for lazy ones that have no size yet."""
     for each in gc.get_objects():
         # By the type: `isinstance` asks objects, of which some do things when they are asked.
         if issubclass(type(each), torch.nn.Module):
-            yield from (*vars(each).get("_parameters", {}).values(), *vars(each).get("_buffers", {}).values())
+            for tensors in (vars(each).get("_parameters", {}), vars(each).get("_buffers", {})):
+                yield from (tensor for tensor in tensors.values() if not is_lazy(tensor))
 
 
 @contextmanager
