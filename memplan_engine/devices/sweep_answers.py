@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from memplan_engine.accelerators.presets import accelerator
+from memplan_engine.accelerators.presets import Accelerator, accelerator
 from memplan_engine.allocator.answers import Fit
 from memplan_engine.allocator.settings import DEFAULTS, AllocatorSettings
 from memplan_engine.devices.rank_answers import DeviceAnswers, RankAnswer, device_answers
@@ -14,9 +14,10 @@ from memplan_engine.recordings.configuration import Configuration, Value
 
 @dataclass(frozen=True, eq=False)
 class ConfigurationAnswer:
-    """What one configuration takes; no `answers` where it failed."""
+    """What one configuration takes on devices `gpu`; no `answers` where it failed."""
 
     configuration: Configuration
+    gpu: Accelerator
     answers: DeviceAnswers | None
 
     @property
@@ -51,7 +52,7 @@ def answer_of(
     gpu = accelerator(configuration.device if device is None else device)
     runs = configuration.runs
     return ConfigurationAnswer(
-        configuration, device_answers(runs, gpu, settings, headroom=headroom) if runs else None
+        configuration, gpu, device_answers(runs, gpu, settings, headroom=headroom) if runs else None
     )
 
 
@@ -67,7 +68,7 @@ def largest_fitting(
     found: dict[tuple[tuple[str, Value], ...], Value | None] = {}
     for each in answers:
         values = each.configuration.values
-        others = tuple((key, value) for key, value in values.items() if key != name)
+        others = others_than(name, values)
         best, value = found.setdefault(others, None), values[name]
         if each.fits and (best is None or _number(value) > _number(best)):
             found[others] = value
@@ -84,14 +85,22 @@ def change_of(before: DeviceAnswers, after: DeviceAnswers) -> Change:
     return Change(first.reserved_bytes - second.reserved_bytes, first, second)
 
 
-def bisected(values: Sequence[Value], fits: Callable[[Value], bool]) -> None:
-    """Ask `fits` for as few of `values` as show the largest that does: what fits with a value is taken to fit
-    with each smaller one."""
-    ordered = sorted(values, key=_number)
+def bisecting(
+    configurations: Sequence[Configuration], name: str, fits: Callable[[Configuration], bool]
+) -> Iterator[Configuration]:
+    """As few of `configurations`, which differ in `name` alone, as show the largest that fits: what fits with
+    a value is taken to fit with each smaller one. `fits` is asked of each before the next is given."""
+    ordered = sorted(configurations, key=lambda each: _number(each.values[name]))
     low, high = 0, len(ordered)
     while low < high:
         middle = (low + high) // 2
+        yield ordered[middle]
         if fits(ordered[middle]):
             low = middle + 1
         else:
             high = middle
+
+
+def others_than(name: str, values: dict[str, Value]) -> tuple[tuple[str, Value], ...]:
+    """The values but for that of `name`."""
+    return tuple((key, value) for key, value in values.items() if key != name)

@@ -11,7 +11,7 @@ from memplan_engine import InputError
 from memplan_engine.devices.grid import read_grid
 from memplan_engine.devices.sweep_answers import (
     answer_of,
-    bisected,
+    bisecting,
     by_fullest,
     change_of,
     largest_fitting,
@@ -135,11 +135,14 @@ def test_side_by_side_and_the_largest_that_fits():
 def test_bisection_asks_few_and_always_both_sides_of_the_limit(largest):
     asked = {}
 
-    def fits(value):
+    def fits(one):
+        value = one.values["batch"]
         asked[value] = value <= largest
         return asked[value]
 
-    bisected(range(16, 0, -1), fits)
+    several = [Configuration({"batch": value}, (), 2, "h200") for value in range(16, 0, -1)]
+    for given in bisecting(several, "batch", fits):
+        assert given.values["batch"] not in asked
     assert len(asked) <= 5
     fitting = [value for value, fit in asked.items() if fit]
     assert max(fitting, default=0) == min(largest, 16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -10,33 +11,39 @@ import typer
 from memplan_engine.accelerators.presets import PRESETS, Accelerator, accelerator
 from memplan_engine.allocator.settings import parse_settings
 from memplan_engine.cli.app import app
+from memplan_engine.cli.commands.devices_sweep import Judge, operators_of, sweep_grid
 from memplan_engine.cli.options import AS_JSON
 from memplan_engine.cli.output import show
 from memplan_engine.cli.progress import stages
 from memplan_engine.devices.rank_answers import device_answers
 from memplan_engine.errors import InputError
 from memplan_engine.formats.memplan_json.ranks_folder import load_ranks, write_ranks
+from memplan_engine.formats.memplan_json.sweep_folder import is_sweep, load_sweep
 from memplan_engine.recordings.rank_run import RankRun
 from memplan_engine.reporters.devices.device_tables import devices_summary, devices_tables
 from memplan_engine.units import parse_bytes
 
-NOT_NVIDIA = "sm90"
-"""Whose operators are taken for a card that is not CUDA's."""
+DEVICE = "h100-80"
+"""That a script is run for without --device."""
 
 
 @app.command()
 def devices(
     script: Annotated[
-        str,
-        typer.Argument(help="A Python script for torchrun, or a folder that -o wrote", show_default=False),
-    ],
+        str | None,
+        typer.Argument(help="A Python script for torchrun, or a folder that -o wrote.", show_default=False),
+    ] = None,
     arguments: Annotated[
         list[str] | None, typer.Argument(help="Arguments of the script, after --.", show_default=False)
     ] = None,
     world: Annotated[int | None, typer.Option(help="How many ranks there are.", show_default=False)] = None,
     device: Annotated[
-        str, typer.Option(help=f"Each rank's device: one of {', '.join(PRESETS)}.")
-    ] = "h100-80",
+        str | None,
+        typer.Option(
+            help=f"Each rank's device: one of {', '.join(PRESETS)} (default: h100-80, or that of the grid).",
+            show_default=False,
+        ),
+    ] = None,
     ranks: Annotated[
         str, typer.Option(help="Which ranks: distinct (one of those that are alike), all, or 0,7.")
     ] = "distinct",
@@ -50,6 +57,13 @@ def devices(
     seconds: Annotated[
         float | None, typer.Option(help="Time limit for each rank (default: 600).", show_default=False)
     ] = None,
+    sweep: Annotated[
+        Path | None,
+        typer.Option(
+            help="Go through the configurations of this grid (TOML); -o keeps each.", show_default=False
+        ),
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="How many configurations of a grid run at a time.", min=1)] = 1,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Save what was observed to this folder.")
     ] = None,
@@ -59,53 +73,82 @@ def devices(
 
     No GPU and no other machine is needed. The script is run unchanged, for three training steps, once for
     each rank that differs from the others. A folder that -o wrote is judged again for other devices and
-    settings, without running anything.
+    settings, without running anything. --sweep does it for each configuration of a grid.
     """
-    gpu = accelerator(device)
     settings = parse_settings(",".join(setting or ()), "--setting")
-    free = parse_bytes(headroom, "--headroom")
-    if Path(script).is_dir():
-        if world is not None or arguments or seconds is not None or output is not None:
-            raise InputError(script, "", "options of a run", "a folder alone: what was run is in it")
-        runs = load_ranks(Path(script))
+    judge = Judge(settings, parse_bytes(headroom, "--headroom"), device, as_json)
+    if sweep is not None:
+        if script is not None or world is not None or arguments or ranks != "distinct":
+            raise InputError("--sweep", "", "a script and its options", "a grid alone, which names them")
+        sweep_grid(sweep, output, jobs, seconds, judge)
+    elif jobs != 1:
+        raise InputError("--jobs", "", str(jobs), "--sweep, whose configurations it is of")
     else:
-        runs = _observed(script, arguments or [], world, gpu, ranks, seconds, output)
-    answers = device_answers(runs, gpu, settings, headroom=free)
-    show(as_json, lambda: devices_summary(answers, gpu), lambda: devices_tables(answers, gpu))
+        _judge(_Run(script, arguments or [], world, ranks, seconds, output), judge)
 
 
-def _observed(
-    script: str,
-    arguments: list[str],
-    world: int | None,
-    gpu: Accelerator,
-    ranks: str,
-    seconds: float | None,
-    output: Path | None,
-) -> tuple[RankRun, ...]:
-    from memplan_engine.torch_capture.torch_fake import require_torch
+@dataclass(frozen=True)
+class _Run:
+    """What is to be run, or a folder with what was."""
 
-    require_torch("running ranks")
-    from memplan_engine.runtime.ranks.rank_runs import observe_ranks
-    from memplan_engine.runtime.recorder.script_run import SECONDS
+    script: str | None
+    arguments: list[str]
+    world: int | None
+    ranks: str
+    seconds: float | None
+    output: Path | None
 
-    if world is None:
-        raise InputError("--world", "", "none", "the number of ranks, as --world 8")
-    if output is not None and not output.resolve().parent.is_dir():
-        raise InputError(str(output), "", "a folder that does not exist", "a place in an existing folder")
-    arch = NOT_NVIDIA if gpu.capability is None else gpu.architecture
-    limit = SECONDS if seconds is None else seconds
-    with stages() as tell:
-        runs = observe_ranks(
-            script,
-            arguments,
-            world_size=world,
-            ranks=ranks,
-            device="cuda",
-            arch=arch,
-            seconds=limit,
-            tell=tell,
-        )
-    if output is not None:
-        write_ranks(runs, output)
-    return runs
+    def folder(self) -> Path | None:
+        """Where what was run lies; None for a script.
+
+        Raises
+        ------
+        InputError: neither, or a folder with options of a run.
+        """
+        if self.script is None:
+            raise InputError("SCRIPT", "", "none", "a Python script, a folder that -o wrote, or --sweep GRID")
+        if not Path(self.script).is_dir():
+            return None
+        if self.arguments or any(each is not None for each in (self.world, self.seconds, self.output)):
+            raise InputError(self.script, "", "options of a run", "a folder alone: what was run is in it")
+        return Path(self.script)
+
+    def observed(self, gpu: Accelerator) -> tuple[RankRun, ...]:
+        """Run it, and save what was observed."""
+        from memplan_engine.torch_capture.torch_fake import require_torch
+
+        require_torch("running ranks")
+        from memplan_engine.runtime.ranks.rank_runs import observe_ranks
+        from memplan_engine.runtime.recorder.script_run import SECONDS
+
+        if self.world is None:
+            raise InputError("--world", "", "none", "the number of ranks, as --world 8")
+        output = self.output
+        if output is not None and not output.resolve().parent.is_dir():
+            raise InputError(str(output), "", "a folder that does not exist", "a place in an existing folder")
+        assert self.script is not None
+        with stages() as tell:
+            runs = observe_ranks(
+                self.script,
+                self.arguments,
+                world_size=self.world,
+                ranks=self.ranks,
+                device="cuda",
+                arch=operators_of(gpu),
+                seconds=SECONDS if self.seconds is None else self.seconds,
+                tell=tell,
+            )
+        if output is not None:
+            write_ranks(runs, output)
+        return runs
+
+
+def _judge(run: _Run, judge: Judge) -> None:
+    folder = run.folder()
+    if folder is not None and is_sweep(folder):
+        judge.show(load_sweep(folder), "", complete=True)
+        return
+    gpu = accelerator(DEVICE if judge.device is None else judge.device)
+    runs = run.observed(gpu) if folder is None else load_ranks(folder)
+    answers = device_answers(runs, gpu, judge.settings, headroom=judge.headroom)
+    show(judge.as_json, lambda: devices_summary(answers, gpu), lambda: devices_tables(answers, gpu))
