@@ -1,8 +1,8 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Records the ranks of Llamas that the pages Devices and Pipeline open: `scripts/record_ranks.sh small` those that lie
 # in example_graphs, `scripts/record_ranks.sh 8b FOLDER` and `70b FOLDER` large ones, which take minutes and are not
 # kept: start `memplan dashboard FOLDER` then.
-set -eu
+set -euo pipefail
 python=${PYTHON:-python}
 here=$(cd "$(dirname "$0")/.." && pwd)
 script=$here/example_graphs/llama_ranks.py

@@ -132,7 +132,7 @@ def show_held(answer: RankAnswer) -> None:
     for overhead, count in device.overheads:
         low, high = count * overhead.least_bytes, count * overhead.most_bytes
         rows.append((f"{overhead.name} (beside)", high, f"{format_bytes(low)} to {format_bytes(high)}"))
-    show_table(pd.DataFrame(rows, columns=["category", "bytes", ""]), whole("bytes"), key="rank_held")
+    show_table(pd.DataFrame(rows, columns=["category", "bytes", "in words"]), whole("bytes"), key="rank_held")
 
 
 def folded(answers: DeviceAnswers) -> list[tuple[RankAnswer, list[int]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import warnings
 from types import SimpleNamespace
 
 import pytest
@@ -93,7 +94,9 @@ def test_more_memory_than_it_may_take_ends_it(monkeypatch):
     waits = SimpleNamespace(empty=lambda: True, get=lambda: pytest.fail("it waits"))
     monkeypatch.setattr(run_process, "SimpleQueue", lambda: waits)
     monkeypatch.setattr(run_process.os, "_exit", sys.exit)
-    with pytest.raises(SystemExit):
+    # For good, in a process of its own; here other tests come after it.
+    monkeypatch.setattr(run_process.logging, "disable", lambda level: None)
+    with pytest.raises(SystemExit), warnings.catch_warnings():
         run_process.main()
 
 
