@@ -134,17 +134,17 @@ def _failure(failure: OutOfMemory, stacks: Stacks) -> dict[str, Any]:
 
 
 def cost_tables(snapshot: Snapshot, cost: Cost, every_row: bool = False) -> list[RenderableType]:
-    """The figures, what the peak is made of by line of code, and each failure; MOST_GROUPS lines of each
+    """Each failure, the figures, and what the peak is made of by line of code; MOST_GROUPS lines of each
     unless `every_row`, which has the call stacks of the failures, too."""
-    parts: list[RenderableType] = [_figures(snapshot, cost), plain_text(certificate(cost.plan))]
-    title = f"live at the peak, {format_bytes(cost.peak.live)} at step {cost.peak.step:,}"
-    parts.append(_groups(title, cost.peak, every_row))
+    parts: list[RenderableType] = []
     for failure in cost.failures if every_row else cost.failures[:MOST_FAILURES]:
-        parts += [*_out_of_memory(cost, failure, every_row), _groups("live then", failure.moment, every_row)]
+        parts += _out_of_memory(cost, failure, every_row)
     more = len(cost.failures) - MOST_FAILURES
     if more > 0 and not every_row:
-        parts.append(plain_text(f"and {more:,} more failures (--all)"))
-    return parts
+        parts.append(plain_text(f"and {more:,} more failures (--all)\n"))
+    title = f"live at the peak, {format_bytes(cost.peak.live)} at step {cost.peak.step:,}"
+    figures = (_figures(snapshot, cost), plain_text(certificate(cost.plan)))
+    return [*parts, *figures, _groups(title, cost.peak, every_row)]
 
 
 def _figures(snapshot: Snapshot, cost: Cost) -> Table:
@@ -218,10 +218,11 @@ def _out_of_memory(cost: Cost, failure: OutOfMemory, every_row: bool) -> list[Re
     asked, held, verdict = failure_words(failure, stacks)
     calls = [f"    {frame}" for frame in stacks.frames_of(failure.stack)] if every_row else []
     return [
-        plain_text("\n", ""),
         plain_text(asked, "bold"),
         *(plain_text(f"  {line}") for line in (held, verdict)),
         *map(plain_text, ["  call stack of the request, innermost call first", *calls] if calls else []),
+        _groups("live then", failure.moment, every_row),
+        plain_text(""),
     ]
 
 
