@@ -228,3 +228,23 @@ def wrong_strategies() -> str:
 def not_listed(parameter: str, asked: str, instead: str = "") -> str:
     """What is said of a strategy in the address that there is not."""
     return f"{parameter}: found {asked[:40]!r}, expected one of those in the list. {instead}".strip()
+
+
+def pick_settings() -> None:
+    """The allocator's settings, kept in the address."""
+    st.text_input(
+        "PYTORCH_CUDA_ALLOC_CONF",
+        placeholder="expandable_segments:True",
+        help="Allocator settings, as in the environment variable; leave it empty for PyTorch's defaults.",
+        **chooses("settings", state.get("settings")),
+    )
+
+
+def pick_headroom() -> None:
+    """How much of a device has to stay free, kept in the address."""
+    st.text_input(
+        "Headroom",
+        placeholder="0",
+        help="How much has to stay free, such as 2GiB.",
+        **chooses("headroom", state.get("headroom")),
+    )

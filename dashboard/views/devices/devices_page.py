@@ -65,19 +65,9 @@ def _pick(known: dict[str, str]) -> tuple[str, str]:
             **chooses("gpu", gpu, text=lambda name: "" if name == FIRST_GPU else name),
         )
     with columns[2]:
-        st.text_input(
-            "PYTORCH_CUDA_ALLOC_CONF",
-            placeholder="expandable_segments:True",
-            help="Allocator settings, as in the environment variable; empty for PyTorch's defaults.",
-            **chooses("settings", state.get("settings")),
-        )
+        controls.pick_settings()
     with columns[3]:
-        st.text_input(
-            "Headroom",
-            placeholder="0",
-            help="How much has to stay free.",
-            **chooses("headroom", state.get("headroom")),
-        )
+        controls.pick_headroom()
     return key, gpu
 
 

@@ -10,7 +10,7 @@ from memplan_dashboard.session.documents import Document
 from memplan_dashboard.session.messages import errors_shown, plain
 from memplan_dashboard.views.inspect.memory_tabs import is_recorded
 from memplan_dashboard.views.inspect.segments_view import show_segments
-from memplan_dashboard.widgets.controls import QUIET, chooses
+from memplan_dashboard.widgets.controls import QUIET, chooses, pick_headroom, pick_settings
 from memplan_dashboard.widgets.tables import show_table, whole
 
 from memplan_engine import MemplanError
@@ -42,12 +42,7 @@ def show_allocator(document: Document) -> None:
     """The choices, then the answers for them; an error stands below the choices."""
     columns = st.columns([2, 1.4, 1], gap="small")
     with columns[0]:
-        st.text_input(
-            "PYTORCH_CUDA_ALLOC_CONF",
-            placeholder="expandable_segments:True",
-            help="Allocator settings, as in the environment variable; leave it empty for PyTorch's defaults.",
-            **chooses("settings", state.get("settings")),
-        )
+        pick_settings()
     with columns[1]:
         asked = state.get("gpu")
         names = [NO_DEVICE, *PRESETS]
@@ -59,12 +54,7 @@ def show_allocator(document: Document) -> None:
             **chooses("gpu", current, text=lambda name: "" if name == NO_DEVICE else name),
         )
     with columns[2]:
-        st.text_input(
-            "Headroom",
-            placeholder="0",
-            help="How much has to stay free, such as 2GiB.",
-            **chooses("headroom", state.get("headroom")),
-        )
+        pick_headroom()
     with errors_shown():
         _show_answers(_answers(document, state.get("settings"), current, state.get("headroom")))
 

@@ -11,7 +11,7 @@ import typer
 from memplan_engine.accelerators.presets import PRESETS, Accelerator, accelerator
 from memplan_engine.allocator.settings import parse_settings
 from memplan_engine.cli.app import app
-from memplan_engine.cli.commands.devices_sweep import Judge, operators_of, sweep_grid
+from memplan_engine.cli.commands.devices_sweep import Judge, check_place, operators_of, sweep_grid
 from memplan_engine.cli.options import AS_JSON
 from memplan_engine.cli.output import show
 from memplan_engine.cli.progress import stages
@@ -123,9 +123,8 @@ class _Run:
 
         if self.world is None:
             raise InputError("--world", "", "none", "the number of ranks, as --world 8")
-        output = self.output
-        if output is not None and not output.resolve().parent.is_dir():
-            raise InputError(str(output), "", "a folder that does not exist", "a place in an existing folder")
+        if self.output is not None:
+            check_place(self.output)
         assert self.script is not None
         with stages() as tell:
             runs = observe_ranks(
@@ -138,8 +137,8 @@ class _Run:
                 seconds=SECONDS if self.seconds is None else self.seconds,
                 tell=tell,
             )
-        if output is not None:
-            write_ranks(runs, output)
+        if self.output is not None:
+            write_ranks(runs, self.output)
         return runs
 
 

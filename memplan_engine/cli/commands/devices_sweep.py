@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from memplan_engine.allocator.settings import AllocatorSettings
 from memplan_engine.cli.output import show
 from memplan_engine.cli.progress import stages
 from memplan_engine.devices.grid import Grid, read_grid
-from memplan_engine.devices.sweep_answers import answer_of, bisecting, others_than
+from memplan_engine.devices.sweep_answers import ConfigurationAnswer, answer_of, bisecting, others_than
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.configuration import Configuration
 from memplan_engine.reporters.devices.sweep_tables import sweep_summary, sweep_tables
@@ -26,6 +26,12 @@ def operators_of(gpu: Accelerator) -> str:
     return NOT_NVIDIA if gpu.capability is None else gpu.architecture
 
 
+def check_place(folder: Path) -> None:
+    """Raise InputError where `folder` cannot be made, before work begins that it is to keep."""
+    if not folder.resolve().parent.is_dir():
+        raise InputError(str(folder), "", "a folder that does not exist", "a place in an existing folder")
+
+
 @dataclass(frozen=True)
 class Judge:
     """Under what configurations are judged, and how it is told: on their own devices, or on `device`."""
@@ -35,16 +41,19 @@ class Judge:
     device: str | None
     as_json: bool
 
-    def fits(self, configuration: Configuration) -> bool:
-        """Whether its fullest rank fits with all that may lie beside."""
-        return answer_of(configuration, self.settings, headroom=self.headroom, device=self.device).fits
+    _known: dict[Configuration, ConfigurationAnswer] = field(default_factory=dict)
+
+    def answer(self, configuration: Configuration) -> ConfigurationAnswer:
+        """What it takes; its ranks are simulated once."""
+        if configuration not in self._known:
+            self._known[configuration] = answer_of(
+                configuration, self.settings, headroom=self.headroom, device=self.device
+            )
+        return self._known[configuration]
 
     def show(self, configurations: Sequence[Configuration], largest: str, *, complete: bool) -> None:
         """Print what they take."""
-        answers = [
-            answer_of(each, self.settings, headroom=self.headroom, device=self.device)
-            for each in configurations
-        ]
+        answers = [self.answer(each) for each in configurations]
         show(
             self.as_json,
             lambda: sweep_summary(answers, largest, complete),
@@ -62,8 +71,7 @@ def sweep_grid(path: Path, folder: Path | None, jobs: int, seconds: float | None
         accelerator(judge.device)
     if folder is None:
         raise InputError("--output", "", "none", "a folder that keeps what is recorded, as -o sweep")
-    if not folder.resolve().parent.is_dir():
-        raise InputError(str(folder), "", "a folder that does not exist", "a place in an existing folder")
+    check_place(folder)
     require_torch("running ranks")
     from memplan_engine.runtime.ranks.sweep_runs import Sweep
     from memplan_engine.runtime.recorder.script_run import SECONDS
@@ -81,7 +89,7 @@ def sweep_grid(path: Path, folder: Path | None, jobs: int, seconds: float | None
         sweep.prepare(grid.configurations)
 
         def fits(asked: Configuration) -> bool:
-            return any(each.values is asked.values and judge.fits(each) for _, each in sweep.finished)
+            return any(each.values is asked.values and judge.answer(each).fits for _, each in sweep.finished)
 
         try:
             sweep.run(searches_of(grid, fits), len(grid.configurations))
@@ -89,8 +97,8 @@ def sweep_grid(path: Path, folder: Path | None, jobs: int, seconds: float | None
             if not sweep.finished:
                 raise
             complete = False
-    places = {id(each.values): place for place, each in enumerate(grid.configurations)}
-    finished = sorted((each for _, each in sweep.finished), key=lambda each: places[id(each.values)])
+    found = {id(each.values): each for _, each in sweep.finished}
+    finished = [found[id(each.values)] for each in grid.configurations if id(each.values) in found]
     judge.show(finished, grid.largest, complete=complete)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from memplan_engine.errors import InputError
+from memplan_engine.formats.memplan_json.folder_index import read_index
 from memplan_engine.formats.memplan_json.observation_file import load_observation, write_observation
-from memplan_engine.formats.read_limits import read_text
 from memplan_engine.recordings.rank_run import PipelineAction, RankRun
 from memplan_engine.system import write_atomically
 
@@ -18,7 +18,6 @@ INDEX = "ranks.json"
 FORMAT, VERSION = "memplan/ranks", 1
 KINDS = ("F", "B", "I", "W")
 """Of actions of a pipeline: torch's letters."""
-EXPECTED = f"{INDEX}, as `memplan devices -o` writes it"
 
 
 def write_ranks(runs: Sequence[RankRun], folder: Path) -> None:
@@ -60,19 +59,13 @@ def load_ranks(folder: Path) -> tuple[RankRun, ...]:
     InputError: no such index, or another one; observations that are broken.
     """
     path = folder / INDEX
-    if not path.is_file():
-        raise InputError(str(folder), "", f"no {INDEX}", "a folder that `memplan devices -o` wrote")
-    try:
-        said = json.loads(read_text(path))
-        if (said["format"], said["version"]) != (FORMAT, VERSION):
-            raise InputError(
-                str(path), "format", f"{said['format']} {said['version']}", f"{FORMAT} {VERSION}"
-            )
-        rows = [(row["file"], _numbers(said, row)) for row in said["ranks"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(str(path), "", f"{type(error).__name__}: {error}", EXPECTED) from None
-    if not rows:
-        raise InputError(str(path), "ranks", "none", EXPECTED)
+    rows = read_index(
+        path,
+        (FORMAT, VERSION),
+        "memplan devices -o",
+        "ranks",
+        lambda said: [(row["file"], _numbers(said, row)) for row in said["ranks"]],
+    )
     _check_ranks(path, [numbers for _, numbers in rows])
     return tuple(_run(folder, name, numbers) for name, numbers in rows)
 

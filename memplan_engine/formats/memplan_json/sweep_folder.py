@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from memplan_engine.errors import InputError
+from memplan_engine.formats.memplan_json.folder_index import read_index
 from memplan_engine.formats.memplan_json.ranks_folder import INDEX as RANKS_INDEX
 from memplan_engine.formats.memplan_json.ranks_folder import load_ranks
-from memplan_engine.formats.read_limits import read_text
 from memplan_engine.recordings.configuration import Configuration
 from memplan_engine.recordings.rank_run import RankRun
 from memplan_engine.system import write_atomically
 
 INDEX = "sweep.json"
 FORMAT, VERSION = "memplan/sweep", 1
-EXPECTED = f"{INDEX}, as `memplan devices --sweep` writes it"
 
 
 def recorded(folder: Path, name: str) -> tuple[RankRun, ...] | None:
@@ -65,20 +64,13 @@ def load_sweep(folder: Path) -> tuple[Configuration, ...]:
     ------
     InputError: no such index, or another one; ranks that are broken.
     """
-    path = folder / INDEX
-    if not path.is_file():
-        raise InputError(str(folder), "", f"no {INDEX}", "a folder that `memplan devices --sweep` wrote")
-    try:
-        said = json.loads(read_text(path))
-        if (said["format"], said["version"]) != (FORMAT, VERSION):
-            raise InputError(
-                str(path), "format", f"{said['format']} {said['version']}", f"{FORMAT} {VERSION}"
-            )
-        rows = [(_numbers(row), row.get("folder")) for row in said["configurations"]]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(str(path), "", f"{type(error).__name__}: {error}", EXPECTED) from None
-    if not rows:
-        raise InputError(str(path), "configurations", "none", EXPECTED)
+    rows = read_index(
+        folder / INDEX,
+        (FORMAT, VERSION),
+        "memplan devices --sweep",
+        "configurations",
+        lambda said: [(_numbers(row), row.get("folder")) for row in said["configurations"]],
+    )
     return tuple(_configuration(folder, numbers, name) for numbers, name in rows)
 
 
