@@ -117,14 +117,20 @@ def place_of(observation: Observation, op: int) -> str:
     return f"{name}, {flow.stages[op]}, {file}:{source.line}"
 
 
-def module_bytes(flow: Flow) -> dict[str, int]:
-    """The bytes of each module on the fullest device at the op where most is live, the most first."""
+def held_at_peak(flow: Flow) -> list[int]:
+    """The storages that lie on the fullest device at the op where most is live."""
     _, op = flow_peak(flow)
     storages = flow.storages
     gone = (storages.released != HELD) & (storages.released < op)
     there = counted(storages) & (storages.device == fullest_device(flow)) & (storages.maker <= op) & ~gone
+    return [*map(int, np.flatnonzero(there))]
+
+
+def module_bytes(flow: Flow) -> dict[str, int]:
+    """The bytes of each module on the fullest device at the op where most is live, the most first."""
+    storages = flow.storages
     found: dict[str, int] = {}
-    for number in np.flatnonzero(there).tolist():
+    for number in held_at_peak(flow):
         maker = int(storages.maker[number])
         path = flow.modules[maker] if maker != BEFORE else storages.names[number].rpartition(".")[0]
         name = path or OTHER_MODULE

@@ -73,14 +73,7 @@ def load_ranks_archive(path: Path) -> tuple[RankRun, ...]:
                 raise InputError(path.name, "", found, f"at most {MAX_DIRECTORY_BYTES:,}")
             with zipfile.ZipFile(path) as archive:
                 _unpack(archive, folder, path)
-        except (
-            zipfile.BadZipFile,
-            zlib.error,
-            lzma.LZMAError,
-            EOFError,
-            NotImplementedError,
-            RuntimeError,
-        ) as error:
+        except DAMAGED as error:
             raise InputError(path.name, "", f"a damaged zip ({error})", EXPECTED) from None
         except (OSError, ValueError) as error:
             raise InputError(path.name, "", str(error), EXPECTED) from None

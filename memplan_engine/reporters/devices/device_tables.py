@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from rich.console import RenderableType
 from rich.table import Table
 
 from memplan_engine.accelerators.presets import Accelerator
 from memplan_engine.allocator.answers import Fit
 from memplan_engine.devices.rank_answers import DeviceAnswers, RankAnswer
-from memplan_engine.recordings.observed_flow import BEFORE, HELD, Flow, counted, flow_peak
+from memplan_engine.devices.rank_timeline import held_at_peak
+from memplan_engine.recordings.observed_flow import Flow
 from memplan_engine.reporters.devices.device_words import device_headline
 from memplan_engine.reporters.rich_tables import label_table, make_table, numbers, plain_text
 from memplan_engine.units import exact, format_bytes
@@ -78,12 +78,9 @@ def peak_categories(flow: Flow | None) -> dict[str, int]:
     """The live bytes of each category at the op where most is live."""
     if flow is None:
         return {}
-    _, op = flow_peak(flow)
     storages = flow.storages
-    gone = (storages.released != HELD) & (storages.released < op)
-    there = counted(storages) & ((storages.maker == BEFORE) | (storages.maker <= op)) & ~gone
     found: dict[str, int] = {}
-    for number in np.flatnonzero(there).tolist():
+    for number in held_at_peak(flow):
         name = str(storages.categories[number])
         found[name] = found.get(name, 0) + int(storages.nbytes[number])
     return dict(sorted(found.items(), key=lambda each: -each[1]))
