@@ -206,8 +206,8 @@ ROOMS: dict[str, str] = {
         "memplan_dashboard.serving memplan_dashboard.session memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.pipeline": (
-        "units devices recordings reporters.devices memplan_dashboard.charts memplan_dashboard.session "
-        "memplan_dashboard.widgets"
+        "units accelerators devices recordings reporters.devices memplan_dashboard.charts "
+        "memplan_dashboard.session memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.run": (
         "units strategies formats.memplan_json reporters memplan_dashboard.background "

@@ -119,6 +119,10 @@ NCCL = Overhead(
 )
 
 
+USUAL = "h100-80"
+"""The preset that a run on many devices is judged for where nobody names one."""
+
+
 def accelerator(name: str) -> Accelerator:
     """The preset of that name.
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memplan_engine.accelerators.presets import accelerator
+from memplan_engine.accelerators.presets import USUAL, accelerator
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.configuration import Configuration, Value
 
@@ -113,7 +113,7 @@ class _File:
         if not isinstance(given, dict):
             raise self.refuse("values", repr(given), "a table, as [values]")
         values: dict[str, list[Value]] = {}
-        fixed = {"world": self.said.get("world"), "device": self.said.get("device", "h100-80")}
+        fixed = {"world": self.said.get("world"), "device": self.said.get("device", USUAL)}
         for name, some in {**fixed, **given}.items():
             several = some if isinstance(some, list) else [some]
             if not several or not all(type(each) in (int, float, str) for each in several):

@@ -18,10 +18,9 @@ from memplan_dashboard.widgets import controls
 from memplan_dashboard.widgets.controls import chooses
 
 from memplan_engine import MemplanError
-from memplan_engine.accelerators.presets import PRESETS, accelerator
+from memplan_engine.accelerators.presets import PRESETS, USUAL, accelerator
 from memplan_engine.devices.rank_answers import RankAnswer
 
-FIRST_GPU = "h100-80"
 MOST_SIDE_BY_SIDE = 6
 OWN = (
     "This server runs nothing that is uploaded. Run your own script with `memplan devices train.py --world 8 "
@@ -57,12 +56,12 @@ def _pick(known: dict[str, str]) -> tuple[str, str]:
             "Configuration", known, key, "ranks_widget", lambda name: state.choose(ranks=name, rank="")
         )
     with columns[1]:
-        gpu = state.get("gpu") if state.get("gpu") in PRESETS else FIRST_GPU
+        gpu = state.get("gpu") if state.get("gpu") in PRESETS else USUAL
         st.selectbox(
             "Device of each rank",
             list(PRESETS),
             help="Its usable bytes, as PyTorch's error messages report them.",
-            **chooses("gpu", gpu, text=lambda name: "" if name == FIRST_GPU else name),
+            **chooses("gpu", gpu, text=lambda name: "" if name == USUAL else name),
         )
     with columns[2]:
         controls.pick_settings()

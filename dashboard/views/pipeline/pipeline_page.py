@@ -11,13 +11,13 @@ from memplan_dashboard.session.messages import errors_shown, plain
 from memplan_dashboard.widgets import controls
 from memplan_dashboard.widgets.tables import show_table, whole
 
+from memplan_engine.accelerators.presets import USUAL
 from memplan_engine.devices.rank_answers import RankAnswer
 from memplan_engine.devices.rank_timeline import RankTimeline, step_ranges, timeline
 from memplan_engine.recordings.rank_run import PipelineAction
 from memplan_engine.reporters.devices.device_tables import written
 from memplan_engine.units import exact, format_bytes
 
-GPU = "h100-80"
 STILL = {"displayModeBar": False}
 MOST_RANKS = 16
 FIRST = "recorded:llama_1F1B"
@@ -44,7 +44,7 @@ def _in_flight(actions: tuple[PipelineAction, ...], op: int) -> int:
 
 
 def _show(key: str) -> None:
-    ranks = [each for each in rank_runs.answers_of(key, GPU, "", "").ranks if each.run.actions]
+    ranks = [each for each in rank_runs.answers_of(key, USUAL, "", "").ranks if each.run.actions]
     if not ranks:
         st.info("This run has no pipeline: its actions are those of torch.distributed.pipelining.")
         return
@@ -89,7 +89,7 @@ def _compare(known: dict[str, str]) -> None:
     """The fullest rank of each schedule that comes along, in its last step."""
     found = []
     for key in known:
-        ranks = [each for each in rank_runs.answers_of(key, GPU, "", "").ranks if each.run.actions]
+        ranks = [each for each in rank_runs.answers_of(key, USUAL, "", "").ranks if each.run.actions]
         if ranks:
             peaks = [(_peak(_last_step(each)[0])[0], each.run.rank) for each in ranks]
             nbytes, rank = max(peaks, key=lambda each: (each[0], -each[1]))

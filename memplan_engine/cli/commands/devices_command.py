@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from memplan_engine.accelerators.presets import PRESETS, Accelerator, accelerator
+from memplan_engine.accelerators.presets import PRESETS, USUAL, Accelerator, accelerator
 from memplan_engine.allocator.settings import parse_settings
 from memplan_engine.cli.app import app
 from memplan_engine.cli.commands.devices_sweep import Judge, check_place, operators_of, sweep_grid
@@ -22,9 +22,6 @@ from memplan_engine.formats.memplan_json.sweep_folder import is_sweep, load_swee
 from memplan_engine.recordings.rank_run import RankRun
 from memplan_engine.reporters.devices.device_tables import devices_summary, devices_tables
 from memplan_engine.units import parse_bytes
-
-DEVICE = "h100-80"
-"""That a script is run for without --device."""
 
 
 @app.command()
@@ -40,7 +37,7 @@ def devices(
     device: Annotated[
         str | None,
         typer.Option(
-            help=f"Each rank's device: one of {', '.join(PRESETS)} (default: h100-80, or that of the grid).",
+            help=f"Each rank's device: one of {', '.join(PRESETS)} (default: {USUAL}, or that of the grid).",
             show_default=False,
         ),
     ] = None,
@@ -147,7 +144,7 @@ def _judge(run: _Run, judge: Judge) -> None:
     if folder is not None and is_sweep(folder):
         judge.show(load_sweep(folder), "", complete=True)
         return
-    gpu = accelerator(DEVICE if judge.device is None else judge.device)
+    gpu = accelerator(USUAL if judge.device is None else judge.device)
     runs = run.observed(gpu) if folder is None else load_ranks(folder)
     answers = device_answers(runs, gpu, judge.settings, headroom=judge.headroom)
     show(judge.as_json, lambda: devices_summary(answers, gpu), lambda: devices_tables(answers, gpu))
