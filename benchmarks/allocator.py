@@ -31,7 +31,7 @@ from memplan_engine.recordings.allocator_recording import (
     reserved_over_time,
 )
 
-MOST_ALIVE = 2_000
+MOST_LIVE = 2_000
 SIZES = (512, 4096, 70_000, 1 << 20, 3 << 20, 7 << 20, 33 << 20, 100 << 20)
 REPEATS = 3
 
@@ -42,15 +42,15 @@ def drawn_recording(count: int, seed: int = 0) -> Recording:
     events = np.zeros(count, dtype=EVENT)
     sizes = random.choice(SIZES, count) + random.integers(0, 2000, count)
     chance = random.random(count)
-    alive: list[tuple[int, int]] = []
+    live: list[tuple[int, int]] = []
     for row in range(count):
-        if not alive or (len(alive) < MOST_ALIVE and chance[row] < 0.5):
-            alive.append((row << 12, int(sizes[row])))
-            events[row] = (*alive[-1], 0, row, -1, -1, Action.ALLOC)
+        if not live or (len(live) < MOST_LIVE and chance[row] < 0.5):
+            live.append((row << 12, int(sizes[row])))
+            events[row] = (*live[-1], 0, row, -1, -1, Action.ALLOC)
         else:
-            chosen = int(chance[row] * len(alive))
-            alive[chosen], alive[-1] = alive[-1], alive[chosen]
-            events[row] = (*alive.pop(), 0, row, -1, -1, Action.FREE_COMPLETED)
+            chosen = int(chance[row] * len(live))
+            live[chosen], live[-1] = live[-1], live[chosen]
+            events[row] = (*live.pop(), 0, row, -1, -1, Action.FREE_COMPLETED)
     return Recording("drawn", 0, events, np.zeros(0, SEGMENT), np.zeros(0, BLOCK), Stacks())
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/eager_measured.py MODEL … [--training sgd|adam|adamw]
 
-Of each model of the manifest a line of JSON: the most bytes of storages made in the run that were alive after
+Of each model of the manifest a line of JSON: the most bytes of storages made in the run that were live after
 an operator, and the seconds that `torch.export` takes for it. Of training it is the second step. A storage
 counts from the operator that first returns it until torch lets go of it.
 """
@@ -37,21 +37,21 @@ def storages(value: Any) -> list[torch.UntypedStorage]:
 
 
 class Peak(TorchDispatchMode):
-    """Adds up after every operator what is alive of the storages that operators have returned."""
+    """Adds up after every operator what is live of the storages that operators have returned."""
 
     def __init__(self, given: Any) -> None:
         super().__init__()
         self.given = {each._cdata for each in storages(given)}
-        self.alive: dict[int, tuple[StorageWeakRef, int]] = {}
+        self.live: dict[int, tuple[StorageWeakRef, int]] = {}
         self.most = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         for each in storages(result):
             if each._cdata not in self.given:
-                self.alive[each._cdata] = (StorageWeakRef(each), each.nbytes())
-        self.alive = {key: pair for key, pair in self.alive.items() if not pair[0].expired()}
-        self.most = max(self.most, sum(nbytes for _, nbytes in self.alive.values()))
+                self.live[each._cdata] = (StorageWeakRef(each), each.nbytes())
+        self.live = {key: pair for key, pair in self.live.items() if not pair[0].expired()}
+        self.most = max(self.most, sum(nbytes for _, nbytes in self.live.values()))
         return result
 
 

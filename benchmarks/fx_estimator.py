@@ -3,7 +3,7 @@
     python benchmarks/fx_estimator.py [model …] [--markdown]
 
 Small configurations of models from transformers, in training mode, with a loss; forward and backward graphs
-by AOTAutograd, with its default partition and its min-cut. Measured are the storages alive while
+by AOTAutograd, with its default partition and its min-cut. Measured are the storages live while
 `fx.Interpreter` runs both graphs on real tensors, by torch's own count of who holds them; "torch 2.13" is the
 installed estimator with its device filter off, on what memplan says of the pair, for there it fails itself.
 "Equal" tells for how many entries, two for each op, storages with unread values held equal the

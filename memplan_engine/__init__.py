@@ -13,6 +13,7 @@ _FORMER = {
     "Fit": "FitReport",
     "Subject": "RunTarget",
     "Trial": "RunOutcome",
+    "alive_at": "live_at",
     "subject_of": "run_target",
     "try_plan": "run_in_plan",
 }

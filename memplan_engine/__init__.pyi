@@ -275,7 +275,7 @@ from .profile import (
     Profile as Profile,
 )
 from .profile import (
-    alive_at as alive_at,
+    live_at as live_at,
 )
 from .profile import (
     make_profile as make_profile,

@@ -12,7 +12,7 @@ import numpy as np
 from memplan_engine.kernels.plotting.paint import cover_max
 from memplan_engine.kernels.types import Flags
 from memplan_engine.problem import FREE, Ints, Pieces, Problem
-from memplan_engine.profile import Sections, alive_at, live_bytes, load_of, peak_step, windows_at
+from memplan_engine.profile import Sections, live_at, live_bytes, load_of, peak_step, windows_at
 
 MOST_UNITS = 16
 MOST_STEPS = 32
@@ -46,12 +46,12 @@ _ARGUMENTS = {
 class Bound:
     """No placement can need fewer than `nbytes` bytes, for the reason `kind`, seen at `step`.
 
-    LOAD: the buffers alive at the step sum to it. ALIGNED_LOAD: those alive at the step whose bytes can only
-    begin at multiples of `unit` bytes fill whole units, all but the topmost. FIXED: a buffer alive at the
-    step has a fixed offset and ends there. LARGEST: a buffer alive at the step has that many bytes, though
-    gaps keep it from holding all of them at once. BETWEEN_FIXED: the buffers `core`, alive at the step, are
+    LOAD: the buffers live at the step sum to it. ALIGNED_LOAD: those live at the step whose bytes can only
+    begin at multiples of `unit` bytes fill whole units, all but the topmost. FIXED: a buffer live at the
+    step has a fixed offset and ends there. LARGEST: a buffer live at the step has that many bytes, though
+    gaps keep it from holding all of them at once. BETWEEN_FIXED: the buffers `core`, live at the step, are
     as large as the smallest of them or larger, so they can only lie in the holes between fixed offsets that
-    have room for that one, and above. CORE: the buffers `core`, all alive at some of the steps
+    have room for that one, and above. CORE: the buffers `core`, all live at some of the steps
     `[step, until)`, cannot be placed in fewer bytes even without all others, as a search proved.
     `core` has indices, ascending.
     """
@@ -107,7 +107,7 @@ def _aligned(problem: Problem, pieces: Pieces, sections: Sections, least: int) -
         needed = live_bytes(sections, counted + padding)
         if int(needed.max(initial=0)) <= least:
             continue
-        # The topmost buffer need not fill its unit: grant each step the largest padding that is alive.
+        # The topmost buffer need not fill its unit: grant each step the largest padding that is live.
         needed -= cover_max(sections.first, sections.last, padding, len(sections))
         nbytes = int(needed.max(initial=0))
         if nbytes > least:
@@ -152,10 +152,10 @@ def _between_fixed(problem: Problem, pieces: Pieces, sections: Sections, least: 
         # A hole may cost less than a unit more than its bytes; that is not worth a look of its own.
         if promise[section] <= least:
             break
-        alive = np.flatnonzero((sections.first <= section) & (section < sections.last) & (size > 0))
-        held = alive[fixed[alive] != FREE]
+        live = np.flatnonzero((sections.first <= section) & (section < sections.last) & (size > 0))
+        held = live[fixed[live] != FREE]
         holes = _holes(fixed[held] + pieces.low[held], fixed[held] + pieces.high[held])
-        loose = alive[fixed[alive] == FREE]
+        loose = live[fixed[live] == FREE]
         loose = loose[np.argsort(-size[loose], kind="stable")]
         for count in np.unique(np.geomspace(1, len(loose), MOST_GROUPS).astype(np.int64)):
             group = loose[:count]
@@ -194,18 +194,18 @@ def contributors(problem: Problem, bound: Bound) -> Ints:
     if bound.kind in (BoundKind.CORE, BoundKind.BETWEEN_FIXED):
         core = np.array(bound.core, dtype=np.int64)
         if bound.kind is BoundKind.BETWEEN_FIXED:
-            buffers = alive_at(problem, bound.step)
+            buffers = live_at(problem, bound.step)
             core = np.sort(np.concatenate([core, buffers[problem.fixed[buffers] != FREE]]))
         return core[np.argsort(-problem.size[core], kind="stable")]
     if bound.kind in (BoundKind.LOAD, BoundKind.ALIGNED_LOAD):
-        buffers = alive_at(problem, bound.step)
+        buffers = live_at(problem, bound.step)
         return buffers[_in_units(problem, bound, buffers)]
-    # Not `alive_at`: a buffer without bytes, or one that begins in a gap, bounds the arena as well.
-    alive = (problem.start <= bound.step) & (bound.step < problem.end)
+    # Not `live_at`: a buffer without bytes, or one that begins in a gap, bounds the arena as well.
+    live = (problem.start <= bound.step) & (bound.step < problem.end)
     ends = np.where(problem.fixed != FREE, problem.fixed + problem.size, FREE)
     if bound.kind is BoundKind.LARGEST:
         ends = problem.size
-    return np.flatnonzero(alive & (ends == bound.nbytes))[:1]
+    return np.flatnonzero(live & (ends == bound.nbytes))[:1]
 
 
 def _in_units(problem: Problem, bound: Bound, buffers: Ints) -> Flags:

@@ -79,7 +79,7 @@ def to_problem(
     unread: Unread = Unread.FREED,
     round_sizes: bool = False,
 ) -> Problem:
-    """The buffers of `graph` that the arena has to hold, in the order in which they come alive.
+    """The buffers of `graph` that the arena has to hold, in the order in which they become live.
 
     Constants have a region of their own and are never among them; graph inputs only with `plan_inputs`.
     Storages of no bytes need no place and are left out. A storage's own alignment, where it has one, takes
@@ -93,14 +93,14 @@ def to_problem(
     if alignment < 1:
         raise InputError(graph.name, "alignment", str(alignment), "1 or more bytes")
     schedule = sequential(graph) if schedule is None else check_reads(graph, schedule, graph.name)
-    alive = lifetimes(graph, schedule, unread)
+    spans = lifetimes(graph, schedule, unread)
     planned = PRODUCED | ({Role.INPUT} if plan_inputs else set())
     storages = {s.name: s for s in graph.storages if s.role in planned and s.nbytes}
-    buffers = [storages[name] for name in sorted(alive, key=lambda name: alive[name][0]) if name in storages]
+    buffers = [storages[name] for name in sorted(spans, key=lambda name: spans[name][0]) if name in storages]
     alignments = [s.alignment or alignment for s in buffers]
     return make_problem(
-        [alive[s.name][0] for s in buffers],
-        [alive[s.name][1] for s in buffers],
+        [spans[s.name][0] for s in buffers],
+        [spans[s.name][1] for s in buffers],
         [
             -(-s.nbytes // unit) * unit if round_sizes else s.nbytes
             for s, unit in zip(buffers, alignments, strict=True)

@@ -60,7 +60,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """Bytes over time, a value a section: `live` is the sum of the buffers alive, `high_water` the end of the
+    """Bytes over time, a value a section: `live` is the sum of the live buffers, `high_water` the end of the
     topmost of them, `holes` the free bytes below it. `held` has the scratch of ops in it, too."""
 
     sections: Sections
@@ -100,7 +100,7 @@ class Profile:
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
     """The live bytes of a problem over time, whatever its placement: the pieces of its buffers, the sections
-    of its steps, and the bytes alive in each section (int64, read-only)."""
+    of its steps, and the live bytes in each section (int64, read-only)."""
 
     pieces: Pieces
     sections: Sections
@@ -108,7 +108,7 @@ class Load:
 
     @property
     def peak(self) -> int:
-        """LOAD: the most bytes alive at one step, which no arena can be smaller than."""
+        """LOAD: the most live bytes at one step, which no arena can be smaller than."""
         return int(self.live.max(initial=0))
 
     @property
@@ -158,7 +158,7 @@ def cut_time(problem: Problem, pieces: Pieces) -> Sections:
 
 
 def live_bytes(sections: Sections, weight: Ints) -> Ints:
-    """The sum of `weight` (bytes a piece) over the pieces alive in each section."""
+    """The sum of `weight` (bytes a piece) over the pieces live in each section."""
     change = np.zeros(len(sections) + 1, dtype=np.int64)
     np.add.at(change, sections.first, weight)
     np.subtract.at(change, sections.last, weight)
@@ -171,7 +171,7 @@ def peak_step(sections: Sections, live: Ints) -> int:
 
 
 def held_bytes(problem: Problem, sections: Sections, live: Ints) -> Held:
-    """What is held with the scratch of ops; `live` is a value a section: the bytes of the buffers alive."""
+    """What is held with the scratch of ops; `live` is a value a section: the bytes of the live buffers."""
     unique, shared = workspace_of(problem).unique, shared_by_step(problem)
     if not shared:
         return Held(sections.bounds[:-1], live + unique)
@@ -192,7 +192,7 @@ def make_profile(problem: Problem, offsets: Ints) -> Profile:
     return Profile(sections, live, water, held_bytes(problem, sections, live))
 
 
-def alive_at(problem: Problem, step: int) -> Ints:
+def live_at(problem: Problem, step: int) -> Ints:
     """The buffers that hold bytes at `step`, largest first, ties by index."""
     held = bytes_held(problem, step)
     ids = np.flatnonzero(held)

@@ -24,7 +24,7 @@ printf 'id,lower,upper,size\na,0,2,1024\nb,1,3,512\nc,2,4,1024\n' >three.csv
 "$memplan" --help >/dev/null
 "$memplan" strategies
 "$memplan" plan three.csv
-# a and b are alive together at step 1, b and c at step 2: 1024 + 512 bytes, and no plan needs less.
+# a and b are live together at step 1, b and c at step 2: 1024 + 512 bytes, and no plan needs less.
 "$memplan" plan three.csv --json | "$python" -c '
 import json, sys
 plan = json.load(sys.stdin)

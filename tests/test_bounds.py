@@ -360,7 +360,7 @@ def test_the_buffers_of_a_certificate_have_the_bound_by_themselves(problem):
     assert lower_bound(select(problem, rows, "part")).nbytes == bound.nbytes
 
 
-def test_the_aligned_bound_is_reached_where_all_are_alive():
+def test_the_aligned_bound_is_reached_where_all_are_live():
     # 3 + 5 + 2 bytes in units of 4: 4 + 8 + 2.
     problem = make_problem([0] * 3, [1] * 3, [3, 5, 2], alignment=4)
     assert lower_bound(problem).nbytes == reference.optimum(problem) == 13

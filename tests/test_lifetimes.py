@@ -67,7 +67,7 @@ def test_inputs_only_when_asked_for_and_constants_never():
     assert problem.names == ("x", "a", "b", "c", "d")
 
 
-def test_inputs_and_outputs_of_one_op_are_alive_together():
+def test_inputs_and_outputs_of_one_op_are_live_together():
     problem = to_problem(CHAIN)
     a, b = (problem[problem.names.index(name)] for name in "ab")
     assert b.start < a.end
@@ -164,7 +164,7 @@ def test_ops_of_one_step_run_together():
     assert problem.steps == 3
 
 
-def test_buffers_come_in_the_order_in_which_they_come_alive():
+def test_buffers_come_in_the_order_in_which_they_become_live():
     net = graph([("f", (), ("b",)), ("g", (), ("a",)), ("h", (), ("c",))], {"c": 1, "a": 1, "b": 1})
     assert to_problem(net).names == ("b", "a", "c")
 

@@ -39,7 +39,7 @@ def test_the_inputs_are_planned_on_request():
 
 
 def test_figures_of_a_plan_by_hand():
-    # Two alive together, a third later: [0, 10), [10, 15), and the third at 3 on purpose.
+    # Two live together, a third later: [0, 10), [10, 15), and the third at 3 on purpose.
     problem = make_problem([0, 0, 1], [1, 1, 2], [10, 5, 7])
     plan = adopt(problem, [0, 10, 13], "mine", 1.5)
     assert (plan.arena_bytes, plan.bound.nbytes, plan.packing_loss, plan.naive_bytes) == (20, 15, 5, 22)

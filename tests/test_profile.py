@@ -17,7 +17,7 @@ from memplan_engine.bounds import lower_bound
 from memplan_engine.lifetimes import to_problem
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Gap, make_problem
-from memplan_engine.profile import alive_at, bytes_at, load_of, make_profile
+from memplan_engine.profile import bytes_at, live_at, load_of, make_profile
 from memplan_engine.schedule import multi_stream
 from memplan_engine.what_if.suggestions.cover import find_shortage
 from tests.analysis.test_layout import NET
@@ -75,17 +75,17 @@ def test_the_time_of_a_problem_is_cut_once_whoever_asks_and_gone_with_it(monkeyp
     assert live() is None
 
 
-def test_what_is_alive_largest_first():
-    assert alive_at(THREE, 1).tolist() == [0, 1]
-    assert alive_at(THREE, 3).tolist() == [1, 2]
-    assert alive_at(THREE, 9).tolist() == []
-    assert alive_at(make_problem([0, 0, 0], [1, 1, 1], [2, 5, 2]), 0).tolist() == [1, 0, 2]
+def test_what_is_live_largest_first():
+    assert live_at(THREE, 1).tolist() == [0, 1]
+    assert live_at(THREE, 3).tolist() == [1, 2]
+    assert live_at(THREE, 9).tolist() == []
+    assert live_at(make_problem([0, 0, 0], [1, 1, 1], [2, 5, 2]), 0).tolist() == [1, 0, 2]
 
 
 def test_bytes_in_a_gap_are_those_of_its_window():
     problem = make_problem([0, 0], [9, 9], [10, 4], gaps={0: (Gap(2, 4), Gap(5, 7, 3, 6))})
     assert [bytes_at(problem, 0, step) for step in range(10)] == [10, 10, 0, 0, 10, 3, 3, 10, 10, 0]
-    assert [alive_at(problem, step).tolist() for step in (1, 3, 5)] == [[0, 1], [1], [1, 0]]
+    assert [live_at(problem, step).tolist() for step in (1, 3, 5)] == [[0, 1], [1], [1, 0]]
 
 
 def test_the_contributors_of_the_peak_sum_to_it():
@@ -116,8 +116,8 @@ def test_every_step_agrees_with_counting(problem):
         assert profile.live[section] == reference.live_at(problem, step)
         assert profile.high_water[section] == max(tops, default=0)
         assert profile.holes[section] >= 0
-        alive = [(b, span[1] - span[0]) for b, span in spans if span and span[1] > span[0]]
-        assert alive_at(problem, step).tolist() == [b for b, _ in sorted(alive, key=lambda x: (-x[1], x[0]))]
+        live = [(b, span[1] - span[0]) for b, span in spans if span and span[1] > span[0]]
+        assert live_at(problem, step).tolist() == [b for b, _ in sorted(live, key=lambda x: (-x[1], x[0]))]
     assert profile.live.max(initial=0) == reference.load(problem) == find_peak(problem).nbytes
 
 

@@ -56,8 +56,8 @@ def test_levels_are_split_into_steps_of_at_most_k_ops() -> None:
 
 
 def test_tensors_of_one_step_never_share() -> None:
-    alive = lifetimes(DIAMOND, multi_stream(DIAMOND, 3))
-    assert (alive["A"], alive["B"], alive["D"]) == ((0, 2), (0, 3), (0, 2))
+    spans = lifetimes(DIAMOND, multi_stream(DIAMOND, 3))
+    assert (spans["A"], spans["B"], spans["D"]) == ((0, 2), (0, 3), (0, 2))
     problem = to_problem(DIAMOND, multi_stream(DIAMOND, 3), alignment=1)
     # Step 1 runs c and e: A, B, C, D and E are there together.
     assert make_plan(problem).bound.nbytes == 80 + 20 + 30 + 40 + 50

@@ -104,7 +104,7 @@ def fragmenting(phases: int) -> Instance:
         base, count = (0, whole) if phase == 0 else (whole + (phase - 1) * whole // 2, whole // 2 // size)
         for place in range(count):
             address = base + place * size
-            # The last phase that leaves it alive.
+            # The last phase that leaves it live.
             last = phase
             while last < phases and (address + size) % 2 ** (last + 1) == 0:
                 last += 1

@@ -1,4 +1,4 @@
-"""What is alive by call stack: the outermost call on top, each as wide as its bytes; a click zooms in."""
+"""What is live by call stack: the outermost call on top, each as wide as its bytes; a click zooms in."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def data(calls: tuple[Call, ...], live: int) -> list[Box]:
     of them have in common but for the last."""
     shared = _shared(calls)
     outer = f"{shared:,} outer call{'s' * (shared != 1)}"
-    where = f"all that is alive, within {outer} that all share" if shared else "all that is alive"
+    where = f"all that is live, within {outer} that all share" if shared else "all that is live"
     boxes = [Box(f"live {format_bytes(live)}", ROOT, live, where, exact(live), TOTAL)]
     for call in calls[shared:]:
         frame, share = call.frame, format_percent(call.nbytes / live) if live else "none"

@@ -1,4 +1,4 @@
-"""Bytes alive during each op of a run: predicted, and measured at two levels, on one axis."""
+"""Live bytes during each op of a run: predicted, and measured at two levels, on one axis."""
 
 from __future__ import annotations
 

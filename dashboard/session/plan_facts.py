@@ -67,7 +67,7 @@ class PlanFacts:
     figures: PlanFigures
 
     def at(self, step: int | None) -> Peak:
-        """What is alive at `step`, None for that of the peak."""
+        """What is live at `step`, None for that of the peak."""
         return self.peak if step in (None, self.peak.step) else contents_of(self.plan.problem, step)
 
     def bounded(self, bound: Bound) -> PlanFacts:

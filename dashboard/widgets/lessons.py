@@ -70,8 +70,8 @@ LESSONS = (
         "given; a planner chooses only how high it lies, its *offset*. The top of the highest one is "
         "the *arena*, what must be allocated.\n\n"
         "Without reuse all rectangles lie one above the other: 14 B here. Yet a and c never live at "
-        "the same step, so they may have the same bytes. What is alive at one step may not, so no "
-        "arena is smaller than the most bytes alive at a step: 7 B, at step 2. That is the *lower "
+        "the same step, so they may have the same bytes. What is live at one step may not, so no "
+        "arena is smaller than the most live bytes at a step: 7 B, at step 2. That is the *lower "
         "bound*. Can it be reached?",
         "It can: with b at 6 B all others lie below it, and the arena is as large as the bound.",
         (
@@ -82,7 +82,7 @@ LESSONS = (
     Lesson(
         "Holes and first fit",
         "The simplest planner places one buffer after the other, in order of start, and never changes "
-        "its mind. Of the buffers that are placed it looks only at those alive with the new one; "
+        "its mind. Of the buffers that are placed it looks only at those live with the new one; "
         "between them are *holes*. First fit takes the lowest hole that is large enough, else it goes "
         "above all of them.\n\n"
         "Here a leaves a hole of 3 B and c one of 2 B: which one does first fit give to e, 2 B, and what "
@@ -113,7 +113,7 @@ LESSONS = (
     Lesson(
         "Linear scan",
         "A compiler that hands out registers goes through the program once, and so can a planner: an "
-        "*active set* of what is alive now, and a *free list* of bytes that nobody has. A buffer that "
+        "*active set* of what is live now, and a *free list* of bytes that nobody has. A buffer that "
         "ends gives its bytes back, one that starts takes a range that holds it. It is quick, and it "
         "never sees what comes.\n\n"
         "Here b lies on top of a, and a has ended: where does c, 6 B, go?",
@@ -127,13 +127,13 @@ LESSONS = (
     Lesson(
         "Shared objects",
         "Some runtimes cannot cut an arena as they like, for GPU textures say. They have whole "
-        "*objects*, and buffers take turns in them. Two that are alive together need two objects, and "
+        "*objects*, and buffers take turns in them. Two that are live together need two objects, and "
         "an object is as large as its largest buffer.\n\n"
         "Each lane is an object. A buffer joins one that is free while it lives, else it gets a new "
         "one. What an object has beyond the buffer of the moment lies idle. Objects one behind "
         "another are an arena, too, so the best arena is never larger than the best objects. Here a comes "
         "fourth: which object takes it?",
-        "None: all that there are have a buffer that is alive with it, so it gets one of its own.",
+        "None: all that there are have a buffer that is live with it, so it gets one of its own.",
         (
             Place("Predict which one", "teaching_greedy_by_size", "shared_objects_by_size", 4, "predict"),
             Place("The same with partition", "teaching_greedy_by_size", "partition", 4),

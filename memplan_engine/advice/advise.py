@@ -21,7 +21,7 @@ from memplan_engine.plan import Plan
 from memplan_engine.planner import QUICK_SECONDS, make_plan
 from memplan_engine.preparation import Preparation, prepare
 from memplan_engine.problem import Problem
-from memplan_engine.profile import alive_at, held_bytes, load_of
+from memplan_engine.profile import held_bytes, live_at, load_of
 from memplan_engine.strategies.base import SolveLimits
 from memplan_engine.units import format_bytes
 from memplan_engine.what_if.apply import apply
@@ -266,10 +266,10 @@ def _why_not(before: Plan, after: Plan, combined: bool) -> str:
 def _holders(problem: Problem) -> str:
     """ "pad_4 4.68 MiB and hardtanh_2 4.59 MiB at step 15"."""
     step = load_of(problem).peak_step
-    alive = alive_at(problem, step).tolist()
+    live = live_at(problem, step).tolist()
     names = buffer_names(problem)
-    largest = [f"{names[row]} {format_bytes(int(problem.size[row]))}" for row in alive[:3]]
-    others = f" and {len(alive) - 3} more" if len(alive) > 3 else ""
+    largest = [f"{names[row]} {format_bytes(int(problem.size[row]))}" for row in live[:3]]
+    others = f" and {len(live) - 3} more" if len(live) > 3 else ""
     return f"{', '.join(largest)}{others} at step {step:,}"
 
 
@@ -284,8 +284,8 @@ def _why_none(situation: Situation, rejected: list[Rejected], complete: bool) ->
     if not isinstance(situation.loaded, Graph):
         what = "A recording" if any(each.maker for each in find_provenance(problem)) else "A list of buffers"
         return f"{what} has no ops that could be rewritten. The peak: {_holders(problem)}."
-    alive = alive_at(problem, load_of(problem).peak_step)
-    if len(alive) == 1:
+    live = live_at(problem, load_of(problem).peak_step)
+    if len(live) == 1:
         return f"The peak is one tensor: {_holders(problem)}."
     if rejected:
         return f"Nothing that was tried lowers the arena: {rejected[0].reason}."

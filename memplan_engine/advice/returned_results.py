@@ -20,14 +20,14 @@ LEAST_SHARE = 0.01
 
 
 def propose_unreturned(situation: Situation) -> Iterator[Candidate]:
-    """Results that are alive at the peak though no op reads them any more, such as a cache of keys and
+    """Results that are live at the peak though no op reads them any more, such as a cache of keys and
     values: each could die at its last reader. What a backward pass makes are no results but gradients."""
     reused, problem = situation.reused({}), situation.problem
     if reused is None or not situation.peaks:
         return
     graph = reused.graph
     backward = {op.name for op in graph.ops if op.phase is Phase.BACKWARD}
-    alive = lifetimes(replace(graph, outputs=()), reused.schedule, situation.how.unread)
+    spans = lifetimes(replace(graph, outputs=()), reused.schedule, situation.how.unread)
     provenances = find_provenance(problem)
     # The last of the tied peaks: what is returned stays, so that most of it is there.
     step = situation.peaks[-1].step
@@ -36,7 +36,7 @@ def propose_unreturned(situation: Situation) -> Iterator[Candidate]:
         for row in bytes_held(problem, step).nonzero()[0].tolist()
         if provenances[row].role is Role.OUTPUT
         and provenances[row].producer not in backward
-        and alive.get(problem.names[row], (0, problem.steps))[1] <= step
+        and spans.get(problem.names[row], (0, problem.steps))[1] <= step
     ]
     if not rows:
         return
@@ -47,7 +47,7 @@ def propose_unreturned(situation: Situation) -> Iterator[Candidate]:
     yield Candidate(
         ("unreturned",),
         f"Do not return {count_of(len(rows), 'result')}",
-        edits=tuple(Shorten(problem.names[row], *alive[problem.names[row]]) for row in rows),
+        edits=tuple(Shorten(problem.names[row], *spans[problem.names[row]]) for row in rows),
         same_bits=False,
         note="what if: they are not among the results",
         code=code_changes(graph, makers, lambda op: "do not return it (a cache: use_cache=False)"),

@@ -56,7 +56,7 @@ def propose_half(situation: Situation) -> Iterator[Candidate]:
 
 
 def patterns_at_peak(situation: Situation) -> list[Pattern]:
-    """The patterns of which something is alive at a tied peak and whose type has one of half the bytes, those
+    """The patterns of which something is live at a tied peak and whose type has one of half the bytes, those
     that hold most first. Buffers that are pinned, or not made by an op, belong to none."""
     problem = situation.problem
     provenances = find_provenance(problem)

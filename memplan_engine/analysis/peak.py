@@ -12,9 +12,9 @@ from memplan_engine.graph import Op
 from memplan_engine.problem import Problem
 from memplan_engine.profile import (
     SUFFIX,
-    alive_at,
     bytes_at,
     held_bytes,
+    live_at,
     load_of,
     scratching,
     workspace_of,
@@ -36,7 +36,7 @@ class Contributor:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The first step with the most bytes alive, temporaries of its ops and other scratch included;
+    """The first step with the most live bytes, temporaries of its ops and other scratch included;
     `contributors`, largest first, sum to `nbytes`. `scope` says what is counted, `counted` so in words;
     `op_label` is the first of `ops` as people know it, "" without any."""
 
@@ -61,9 +61,9 @@ def find_peak(problem: Problem) -> Peak:
 
 
 def contents_of(problem: Problem, step: int) -> Peak:
-    """Everything that is alive at `step`, as for the peak."""
+    """Everything that is live at `step`, as for the peak."""
     provenances, labels = find_provenance(problem), buffer_names(problem)
-    alive = [
+    live = [
         Contributor(
             buffer,
             problem.names[buffer],
@@ -71,9 +71,9 @@ def contents_of(problem: Problem, step: int) -> Peak:
             provenances[buffer],
             labels[buffer],
         )
-        for buffer in alive_at(problem, step).tolist()
+        for buffer in live_at(problem, step).tolist()
     ]
-    contributors = sorted([*alive, *_scratch(problem, step)], key=lambda part: -part.nbytes)
+    contributors = sorted([*live, *_scratch(problem, step)], key=lambda part: -part.nbytes)
     total = sum(contributor.nbytes for contributor in contributors)
     ops = ops_at(problem, step)
     label = op_names(problem)[ops[0].name] if ops else ""

@@ -1,4 +1,4 @@
-"""The few groups that say what is alive at a step, for one sentence."""
+"""The few groups that say what is live at a step, for one sentence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _INDEX = re.compile(r"(^|\.)\d+$")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A group of what is alive at a step: `label` is its path, with * for numbers where several modules are
+    """A group of what is live at a step: `label` is its path, with * for numbers where several modules are
     taken together, which are the `layers` that differ first, 1 for one and for modules that are not numbered
     layers; `line` is the source line that most of its `nbytes` come from, `line_bytes` of them; "" where none
     is known."""
@@ -51,7 +51,7 @@ class _Group:
 
 
 def peak_parts(contents: Peak, problem: Problem) -> tuple[Part, ...]:
-    """The largest parts of what is alive at a step, as `contents_of` gives it: at most MOST_PARTS, largest
+    """The largest parts of what is live at a step, as `contents_of` gives it: at most MOST_PARTS, largest
     first. Of recordings these are source lines, of lists buffers by the beginning of their names."""
     if not contents.contributors:
         return ()

@@ -1,4 +1,4 @@
-"""What is alive at a step as a tree: by module, source line, op kind or category."""
+"""What is live at a step as a tree: by module, source line, op kind or category."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from memplan_engine.profile import SUFFIX, scratching
 
 Path = tuple[str, ...]
 PathOf = Callable[[str, Provenance], Path]
-"""The groups of what is alive, the outermost first, from its name and where it comes from."""
+"""The groups of what is live, the outermost first, from its name and where it comes from."""
 _SEPARATORS = re.compile(r"[./]")
 NO_LINE = "no source line"
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A group of what is alive at a step, or one of it (`contributor`). `nbytes` is the sum of the children,
+    """A group of what is live at a step, or one of it (`contributor`). `nbytes` is the sum of the children,
     which stand largest first; in a difference it may be negative."""
 
     label: str
@@ -73,8 +73,8 @@ def difference_tree(problem: Problem, step: int, base: int, by: str = "module") 
 
 
 def difference(problem: Problem, step: int, base: int) -> tuple[Contributor, ...]:
-    """What is alive at `step` and was not at `base`, and, negative, the other way round, the largest changes
-    first. A buffer that is alive at both counts with the difference of its bytes, where it has one."""
+    """What is live at `step` and was not at `base`, and, negative, the other way round, the largest changes
+    first. A buffer that is live at both counts with the difference of its bytes, where it has one."""
     then = {_key(each): each for each in contents_of(problem, base).contributors}
     parts = []
     for each in contents_of(problem, step).contributors:
@@ -99,7 +99,7 @@ def groupings_of(problem: Problem) -> dict[str, Grouping]:
 
 
 def grouping(problem: Problem, by: str) -> Grouping:
-    """The groups of everything that is alive at any step: O(buffers + ops)."""
+    """The groups of everything that is live at any step: O(buffers + ops)."""
     path_of, provenances = GROUPINGS[by](problem), find_provenance(problem)
     scratch = [(op.name, _scratch(op)) for op, _ in scratching(problem)]
     holders = [*zip(problem.names, provenances, strict=True), *scratch]
@@ -233,7 +233,7 @@ GROUPINGS: dict[str, Callable[[Problem], PathOf]] = {
     "op": _by_kind,
     "category": _by_category,
 }
-"""How what is alive may be grouped."""
+"""How what is live may be grouped."""
 
 
 def category_of_storage(graph: Graph) -> dict[str, str]:

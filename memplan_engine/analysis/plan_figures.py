@@ -16,11 +16,11 @@ from memplan_engine.scope import Scope
 class PlanFigures:
     """The figures of one plan, in bytes unless they say otherwise.
 
-    The `arena` is `demand`, the most bytes of buffers alive at one step, and `loss` to packing; no arena can
+    The `arena` is `demand`, the most bytes of buffers live at one step, and `loss` to packing; no arena can
     be smaller than `bound`, and `gap` is the share by which it is larger. `naive` is the arena without any
     reuse, `saved` the share of it that the plan saves. `total` is the arena and the `workspace` of its ops,
     which is kept for single ops or shared between them (`scratch`) and goes by `workspace_name`. At the peak,
-    scratch included, `peak_bytes` are alive, `live_at_peak` of them in the arena, with `holes_at_peak` free
+    scratch included, `peak_bytes` are live, `live_at_peak` of them in the arena, with `holes_at_peak` free
     bytes below the topmost buffer; `peak_op` is the first op that runs at `peak_step`, "" without a graph.
     """
 

@@ -56,7 +56,7 @@ def predicted_live(graph: Graph, schedule: Schedule | None = None, *, unread: Un
 
 
 def live_by_step(problem: Problem) -> Ints:
-    """The bytes alive at each step of `problem`."""
+    """The live bytes at each step of `problem`."""
     load = load_of(problem)
     return np.repeat(load.live, np.diff(load.sections.bounds))
 

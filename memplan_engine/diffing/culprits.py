@@ -26,7 +26,7 @@ MOST_CANDIDATES = 16
 
 
 class Fate(StrEnum):
-    """How a tensor of both sides comes to be alive at a step at which it was not, or no longer is."""
+    """How a tensor of both sides comes to be live at a step at which it was not, or no longer is."""
 
     RETURNED = "returned"
     LAST_READER = "another last reader"
@@ -37,7 +37,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Until when a buffer is held, and by whom: the last `step` at which it is alive, and the op that touches
+    """Until when a buffer is held, and by whom: the last `step` at which it is live, and the op that touches
     it last, or, where it is `returned` and so held to the end, the op that makes what is (None where no graph
     says so); `op_label` is what people call that op."""
 
@@ -82,7 +82,7 @@ class Held:
 @dataclass(frozen=True, slots=True)
 class Culprit:
     """Buffers that one line makes hold more or less at a moment, the largest difference first. `fate` is why
-    they are alive on one side alone, None for other causes; `source` the line of the last reader where that
+    they are live on one side alone, None for other causes; `source` the line of the last reader where that
     is the fate, else the line that makes them."""
 
     cause: Cause
@@ -217,7 +217,7 @@ def _side(problem: Problem, row: int) -> tuple[str, str, Holder | None, Provenan
 
 
 def _blamed(held: Held, fate: Fate | None) -> Source | None:
-    """The line that is to blame: of the last reader on the side on which the buffer is alive where that is
+    """The line that is to blame: of the last reader on the side on which the buffer is live where that is
     another one, else of what makes it."""
     holder = held.head_holder if held.head_bytes else held.base_holder
     if fate is Fate.LAST_READER and holder and holder.op:

@@ -156,7 +156,7 @@ class Footing(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moment:
-    """A step of the base and a step of the head that stand for each other, with what is alive there.
+    """A step of the base and a step of the head that stand for each other, with what is live there.
 
     An entry for each buffer that holds bytes on either side, by falling difference: its row in `base` and in
     `head` (NOBODY where it has none), the bytes that it holds there, and the place in CAUSES of what makes
@@ -215,8 +215,8 @@ def compare_moments(
     rows = buffers.rows
     before, after = values_of(held[0], rows[0]), values_of(held[1], rows[1])
     cause = _causes(rows[0], rows[1], before, after)
-    alive = np.flatnonzero((before > 0) | (after > 0))
-    order = alive[np.lexsort((-after[alive], -np.abs(after - before)[alive]))]
+    live = np.flatnonzero((before > 0) | (after > 0))
+    order = live[np.lexsort((-after[live], -np.abs(after - before)[live]))]
     columns = (column[order] for column in (*rows, before, after, cause))
     return Moment(base_step, head_step, footing, *columns)
 

@@ -1,6 +1,6 @@
 """Two plans → why the arena of one is larger than that of the other.
 
-Δarena = Δdemand + Δpacking loss, where demand is LOAD, the most bytes alive at a step, and packing loss is
+Δarena = Δdemand + Δpacking loss, where demand is LOAD, the most live bytes at a step, and packing loss is
 what the arena takes beyond it. Δdemand is explained buffer by buffer at the larger of the two peaks. Beside
 the arena, Δtotal = Δarena + Δworkspace.
 """

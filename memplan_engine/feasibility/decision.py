@@ -88,7 +88,7 @@ def deciding() -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Core:
-    """The buffers of `problem`, alive within the steps `[start, end)`, need `nbytes` bytes by themselves."""
+    """The buffers of `problem`, live within the steps `[start, end)`, need `nbytes` bytes by themselves."""
 
     problem: Problem
     nbytes: int

@@ -56,7 +56,7 @@ class Storages:
 class Interactions(NamedTuple):
     """What a forward graph means for its backward graph.
 
-    baseline: bytes that the forward returns and that stay alive beside the backward graph's own inputs.
+    baseline: bytes that the forward returns and that stay live beside the backward graph's own inputs.
     held: names of the backward graph's placeholders whose memory the backward pass may not release.
     """
 
@@ -82,7 +82,7 @@ class Aliasing(Protocol):
         ...
 
     def interactions(self, forward: Graph, backward: Graph, size_of: SizeOf) -> Interactions:
-        """What stays alive, and what may not be released, while `backward` runs after `forward`."""
+        """What stays live, and what may not be released, while `backward` runs after `forward`."""
         ...
 
     def pair(self, forward: Graph, backward: Graph, size_of: SizeOf) -> Pair:

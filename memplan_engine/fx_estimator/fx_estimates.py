@@ -1,4 +1,4 @@
-"""Bytes alive along an fx graph, and the peaks of a forward graph and the backward graph that follows it."""
+"""Live bytes along an fx graph, and the peaks of a forward graph and the backward graph that follows it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def build_memory_profile(
     unread: Unread = Unread.HELD,
     source: str = "graph",
 ) -> list[int]:
-    """Bytes alive: first those of the placeholders, then for each call node, views and getitems included, one
+    """Live bytes: first those of the placeholders, then for each call node, views and getitems included, one
     entry just after it has run and one after what it was the last to read has been released.
 
     With the defaults the entries are those of PyTorch's published estimator (`PublishedAliasing`).
@@ -131,7 +131,7 @@ class Estimate:
 def get_fwd_bwd_interactions(
     fwd_graph: Graph, bwd_graph: Graph, size_of: SizeOf, *, aliasing: Aliasing | None = None
 ) -> tuple[int, set[str]]:
-    """What the forward returns and stays alive beside the backward graph's inputs, in bytes, and the names of
+    """What the forward returns and stays live beside the backward graph's inputs, in bytes, and the names of
     the backward graph's placeholders that it may not release (tangents, views of primals).
 
     With the default rule the answers are those of PyTorch's published estimator.

@@ -26,7 +26,7 @@ from memplan_engine.kernels.code_cache import CodeCache
 
 SMALL = 600
 """Elements of the longest array that a kernel is interpreted for, unless it says otherwise. The slowest, that
-of orders × fits, then takes 0.2 s where all buffers are alive together."""
+of orders × fits, then takes 0.2 s where all buffers are live together."""
 LOADING_SECONDS = 0.2
 """So long are kernels interpreted that lie compiled on disk: to import numba and load a few takes as long."""
 COMPILING_SECONDS = 1.0

@@ -11,7 +11,7 @@ from memplan_engine.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The buffers that touch or come nearest to one buffer, among those alive with it, lowest first.
+    """The buffers that touch or come nearest to one buffer, among those live with it, lowest first.
 
     `room_above` and `room_below` are the free bytes between; above the topmost buffer, up to the arena's end.
     """

@@ -12,7 +12,7 @@ from memplan_engine.callers import Caller, Stacks
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import Ints, Problem
-from memplan_engine.profile import alive_at
+from memplan_engine.profile import live_at
 from memplan_engine.recordings.allocator_recording import Action, Recording, reserved_over_time
 from memplan_engine.recordings.recorded_problem import Spans, buffers, recording_problem
 from memplan_engine.strategies.base import SolveLimits, Strategy, limits_were_budget
@@ -31,7 +31,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A step with its bytes: live, and reserved of the device. `groups` is what is alive, the most bytes
+    """A step with its bytes: live, and reserved of the device. `groups` is what is live, the most bytes
     first; they sum to `live`."""
 
     step: int
@@ -129,7 +129,7 @@ def cost_of(
 
 
 def moment_at(problem: Problem, over: OverTime, step: int) -> Moment:
-    """What is alive at `step` of a recording's problem, and what was reserved."""
+    """What is live at `step` of a recording's problem, and what was reserved."""
     return Moment(step, int(over.live[step]), int(over.reserved[step]), groups_at(problem, step))
 
 
@@ -184,9 +184,9 @@ def live_over_time(spans: Spans, steps: int) -> Ints:
 
 
 def by_stack(problem: Problem, step: int) -> tuple[Stacks, list[tuple[int, int, int]]]:
-    """The stacks of a recording, and of those that asked for what is alive at `step` the number (−1: none was
+    """The stacks of a recording, and of those that asked for what is live at `step` the number (−1: none was
     recorded), the bytes and how many buffers."""
-    callers, rows = problem.callers, alive_at(problem, step)
+    callers, rows = problem.callers, live_at(problem, step)
     stack = callers.stack[rows] if callers else np.full(len(rows), -1, dtype=np.int64)
     numbers, inverse = np.unique(stack, return_inverse=True)
     counts, nbytes = np.bincount(inverse, minlength=len(numbers)), np.zeros(len(numbers), dtype=np.int64)
@@ -196,7 +196,7 @@ def by_stack(problem: Problem, step: int) -> tuple[Stacks, list[tuple[int, int, 
 
 
 def groups_at(problem: Problem, step: int) -> tuple[Group, ...]:
-    """What is alive at `step` by the line that asked for it, the most bytes first; ties by label."""
+    """What is live at `step` by the line that asked for it, the most bytes first; ties by label."""
     stacks, found = by_stack(problem, step)
     several: dict[str, list[tuple[Caller, int, int]]] = defaultdict(list)
     for number, size, count in found:

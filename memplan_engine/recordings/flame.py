@@ -1,4 +1,4 @@
-"""What is alive at a step by call stack: a tree of calls with their bytes, and the stacks behind one line."""
+"""What is live at a step by call stack: a tree of calls with their bytes, and the stacks behind one line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = -1
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call on the way to what is alive: its place in the tree is below the call `parent` (its index, ROOT
+    """A call on the way to what is live: its place in the tree is below the call `parent` (its index, ROOT
     for the outermost), its `nbytes` and `count` are those of all buffers asked for from within it."""
 
     frame: Frame
@@ -33,7 +33,7 @@ class Stack:
 
 
 def stacks_at(problem: Problem, step: int, label: str | None = None) -> tuple[Stack, ...]:
-    """The stacks of what is alive at `step`, the most bytes first; only of the line `label` if one is given.
+    """The stacks of what is live at `step`, the most bytes first; only of the line `label` if one is given.
     What was recorded without a stack has no frames."""
     stacks, numbers = by_stack(problem, step)
     found = [
@@ -45,7 +45,7 @@ def stacks_at(problem: Problem, step: int, label: str | None = None) -> tuple[St
 
 
 def calls_at(problem: Problem, step: int, least_share: float = 0.0) -> tuple[Call, ...]:
-    """What is alive at `step` as a tree of calls, outermost first: each call stands behind its parent, those
+    """What is live at `step` as a tree of calls, outermost first: each call stands behind its parent, those
     of one parent by falling bytes. Left out are calls below `least_share` of all bytes, those that
     only allocate, and what has no stack: the calls of one parent sum to at most its bytes. O(frames)."""
     stacks, found = by_stack(problem, step)

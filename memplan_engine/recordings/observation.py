@@ -147,7 +147,7 @@ class LiveBytes:
 def observed_live(
     observation: Observation, level: Level | str | None = None, device: int | None = None
 ) -> LiveBytes:
-    """What was alive during and after each op; memory that was there before the run counts nowhere. Without
+    """What was live during and after each op; memory that was there before the run counts nowhere. Without
     a `device` of all that were watched, or, of a predicted run, on the one with the most bytes.
 
     Raises
@@ -179,7 +179,7 @@ def one_device(observation: Observation, device: int | None = None) -> int | Non
 def observed_peak(
     observation: Observation, level: Level | str | None = None, device: int | None = None
 ) -> tuple[int, int]:
-    """The most bytes alive during an op, and which op that was (the first; −1 when there is none). `device`
+    """The most live bytes during an op, and which op that was (the first; −1 when there is none). `device`
     as in `observed_live`."""
     during = observed_live(observation, level, device).during
     return (int(during.max()), int(during.argmax())) if len(during) else (0, NO_OP)

@@ -170,8 +170,8 @@ def state_bytes(flow: Flow, device: int | None = None) -> int:
     )
 
 
-def flow_alive(flow: Flow, device: int | None = None) -> Ints:
-    """The bytes alive on a device (the fullest one unless given) during each op of storages that the run
+def flow_live(flow: Flow, device: int | None = None) -> Ints:
+    """The live bytes on a device (the fullest one unless given) during each op of storages that the run
     made, weights and inputs not among them, and of what kernels take for themselves, where that is known."""
     storages, n = flow.storages, len(flow.stages)
     made = (storages.maker != BEFORE) & _lies_on(flow, device)
@@ -179,15 +179,15 @@ def flow_alive(flow: Flow, device: int | None = None) -> Ints:
     np.add.at(change, storages.maker[made], storages.nbytes[made])
     gone = made & (storages.released != HELD)
     np.add.at(change, storages.released[gone] + 1, -storages.nbytes[gone])
-    alive: Ints = np.cumsum(change)[:n]
-    return alive if flow.scratch is None else alive + flow.scratch
+    live: Ints = np.cumsum(change)[:n]
+    return live if flow.scratch is None else live + flow.scratch
 
 
 def flow_peak(flow: Flow, device: int | None = None) -> tuple[int, int]:
-    """The most bytes alive on a device (the fullest one unless given) during an op, and which op that was
+    """The most live bytes on a device (the fullest one unless given) during an op, and which op that was
     (the first; −1 when there is none)."""
-    alive = flow_alive(flow, device)
-    return (int(alive.max()), int(alive.argmax())) if len(alive) else (0, -1)
+    live = flow_live(flow, device)
+    return (int(live.max()), int(live.argmax())) if len(live) else (0, -1)
 
 
 def settled_flow(flow: Flow) -> Flow:
@@ -202,6 +202,6 @@ def settled_flow(flow: Flow) -> Flow:
 
 
 def step_peaks(flow: Flow, ends: Sequence[int]) -> tuple[int, ...]:
-    """The most bytes alive on the fullest device in each of the steps that end before the ops `ends`."""
-    alive, starts = flow_alive(flow), (0, *ends)[: len(ends)]
-    return tuple(int(alive[start:end].max(initial=0)) for start, end in zip(starts, ends, strict=True))
+    """The most live bytes on the fullest device in each of the steps that end before the ops `ends`."""
+    live, starts = flow_live(flow), (0, *ends)[: len(ends)]
+    return tuple(int(live[start:end].max(initial=0)) for start, end in zip(starts, ends, strict=True))

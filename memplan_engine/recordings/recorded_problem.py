@@ -184,16 +184,16 @@ def _homes(regions: Spans, spans: Spans) -> Ints:
     cuts = np.searchsorted(spans.start[order], edges)
     starts = _by_step(regions.start, edges)
     ends = _by_step(regions.end, edges)
-    alive = np.zeros(0, dtype=np.int64)
+    live = np.zeros(0, dtype=np.int64)
     for number, (low, high) in enumerate(zip(cuts, np.append(cuts[1:], len(spans)), strict=True)):
         if len(ends[number]):
-            alive = alive[~np.isin(alive, ends[number])]
+            live = live[~np.isin(live, ends[number])]
         if len(starts[number]):
             new = starts[number][np.argsort(regions.address[starts[number]])]
-            alive = np.insert(alive, np.searchsorted(regions.address[alive], regions.address[new]), new)
+            live = np.insert(live, np.searchsorted(regions.address[live], regions.address[new]), new)
         rows = order[low:high]
-        if len(rows) and len(alive):
-            region = alive[np.searchsorted(regions.address[alive], spans.address[rows], side="right") - 1]
+        if len(rows) and len(live):
+            region = live[np.searchsorted(regions.address[live], spans.address[rows], side="right") - 1]
             inside = (regions.address[region] <= spans.address[rows]) & (
                 spans.address[rows] + spans.size[rows] <= regions.address[region] + regions.size[region]
             )
@@ -232,7 +232,7 @@ RECORDED = "recorded"
 
 
 def recording_problem(recording: Recording, spans: Spans | None = None) -> Problem:
-    """Every allocation as a buffer of the size that was requested, alive from its event to its free.
+    """Every allocation as a buffer of the size that was requested, live from its event to its free.
 
     Step k is after the k-th event, step 0 before the first. Names are the line that asked for the memory and
     a number; `provenance` has the line. Offsets are multiples of 512 bytes, or of what all addresses are
@@ -260,7 +260,7 @@ def recording_problem(recording: Recording, spans: Spans | None = None) -> Probl
 def observed_problem(
     observation: Observation, level: Level | str | None = None, device: int | None = None
 ) -> Problem:
-    """Every allocation that was observed as a buffer, alive from its event to its free; step k is after the
+    """Every allocation that was observed as a buffer, live from its event to its free; step k is after the
     k-th event, step 0 before the first. What the run freed and had not made is there from step 0 on.
 
     Names are those of the ops: "conv2d_1", and "conv2d_1 temporary" for what was free again before the op

@@ -297,7 +297,7 @@ def in_the_way(step: Step, offset: int) -> tuple[int, ...]:
 def _overlapping(step: Step, offset: int, met: tuple[int, ...]) -> str:
     names = step.replay.labels
     others = f" and {len(met) - 1} more" if len(met) > 1 else ""
-    sentence = f"No: there it overlaps {names[met[0]]}{others}, alive at the same time."
+    sentence = f"No: there it overlaps {names[met[0]]}{others}, live at the same time."
     hole = next((hole for hole in step.holes if hole.short and _holds(hole, offset, 1)), None)
     if hole is None or hole.size is None:
         return sentence

@@ -68,7 +68,7 @@ def step_summary(step: Step) -> dict[str, Any]:
         "label": step.label,
         "offset": step.offset,
         "key": dict(step.key),
-        "alive": [problem.names[buffer] for buffer in step.alive],
+        "alive": [problem.names[buffer] for buffer in step.live],
         "holes": [
             {
                 "low": hole.low,

@@ -53,7 +53,7 @@ def order_fit(order: Order | None, fit: FitRule) -> tuple[str, ...]:
     return (
         "place every b with a fixed offset",
         f"for b in order ({order.words if order else 'its own'}):",
-        "    holes = gaps between the placed buffers that are alive with b",
+        "    holes = gaps between the placed buffers that are live with b",
         f"    hole = {_HOLE[fit]}",
         "    if there is one: b.offset = first multiple of b.alignment in it",
         "    else: b.offset = first multiple of b.alignment above all of them",
@@ -82,7 +82,7 @@ def shared_objects(order: Order, rule: ObjectRule) -> tuple[str, ...]:
     """Whole objects that one buffer after the other uses."""
     return (
         f"for b in order ({order.words}):",
-        "    free = objects in which nothing is alive with b",
+        "    free = objects in which nothing is live with b",
         f"    o = {_OBJECT[rule]}",
         "    if there is one: b joins o, which grows to the size of b if it is smaller",
         "    else:",

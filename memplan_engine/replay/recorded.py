@@ -197,7 +197,7 @@ class _Part:
     capacity: int
 
     def step_of(self, column: int) -> int:
-        """The first step at which all buffers of a column are alive; −1 for none."""
+        """The first step at which all buffers of a column are live; −1 for none."""
         if column < 0:
             return -1
         part = self.columns.part

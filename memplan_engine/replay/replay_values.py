@@ -5,6 +5,7 @@ Of branch and bound a step is a node of its search tree: what it decides, what f
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -193,8 +194,8 @@ class SharedObject:
 class Step:
     """One decision. Bytes unless said otherwise.
 
-    `buffer` got `offset`. `key`: what put it there in the order, as (name, value). `alive`: the buffers that
-    had a place and are alive with it; those of the active set in a linear scan. `holes` or `objects`: what
+    `buffer` got `offset`. `key`: what put it there in the order, as (name, value). `live`: the buffers that
+    had a place and are live with it; those of the active set in a linear scan. `holes` or `objects`: what
     was looked at; `more` others were not listed, and `possible` of all had room or were free. `object`: the
     shared object that it joined. `moved`: a buffer that made room, and its new offset. `line`: the line of
     `Replay.code` that acted. `node`: in a search tree, where it stands. `sentence`: why here, for people.
@@ -204,7 +205,7 @@ class Step:
     buffer: int
     offset: int
     key: tuple[tuple[str, int], ...]
-    alive: tuple[int, ...]
+    live: tuple[int, ...]
     holes: tuple[Hole, ...]
     objects: tuple[SharedObject, ...]
     more: int
@@ -223,6 +224,13 @@ class Step:
     def name(self) -> str:
         """The name of the buffer."""
         return self.replay.problem.names[self.buffer] if self.buffer != NOBODY else ""
+
+    @property
+    def alive(self) -> tuple[int, ...]:
+        """What `live` was called before; gone with version 1.0."""
+        message = "Step.alive is now called live; the old name goes with version 1.0"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return self.live
 
     @property
     def label(self) -> str:

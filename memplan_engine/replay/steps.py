@@ -92,15 +92,15 @@ def _aligning(step: Step) -> list[str]:
 def _meeting(step: Step) -> str:
     if not step.number:
         return "Nothing is placed yet."
-    if not step.alive and step.number == 1:
-        return "The one placed buffer is not alive with it."
-    if not step.alive:
-        return f"None of the {step.number:,} placed buffers is alive with it."
-    if len(step.alive) == step.number:
+    if not step.live and step.number == 1:
+        return "The one placed buffer is not live with it."
+    if not step.live:
+        return f"None of the {step.number:,} placed buffers is live with it."
+    if len(step.live) == step.number:
         all_of = "The one placed buffer is" if step.number == 1 else f"All {step.number:,} placed buffers are"
-        return f"{all_of} alive with it."
-    verb = "is" if len(step.alive) == 1 else "are"
-    return f"{len(step.alive):,} of the {step.number:,} placed buffers {verb} alive with it."
+        return f"{all_of} live with it."
+    verb = "is" if len(step.live) == 1 else "are"
+    return f"{len(step.live):,} of the {step.number:,} placed buffers {verb} live with it."
 
 
 def _fitting(step: Step) -> str:
@@ -109,12 +109,12 @@ def _fitting(step: Step) -> str:
     if hole and hole.size is not None:
         return _in_hole(step, hole, bounded, step.possible - 1, "hole")
     if step.replay.fit is FitRule.TOP and bounded:
-        return f"This rule leaves holes empty ({bounded:,} here): it goes above all that is alive with it."
+        return f"This rule leaves holes empty ({bounded:,} here): it goes above all that is live with it."
     if bounded:
-        return f"{_none_holds(step, bounded, 'hole')}, so it goes above what is alive with it."
+        return f"{_none_holds(step, bounded, 'hole')}, so it goes above what is live with it."
     if not hole or not hole.low:
         return "Nothing is in its way: it goes to the bottom."
-    return "There is no hole, so it goes above what is alive with it."
+    return "There is no hole, so it goes above what is live with it."
 
 
 def _in_hole(step: Step, hole: Hole, holes: int, possible: int, word: str) -> str:
@@ -138,7 +138,7 @@ def _none_holds(step: Step, holes: int, word: str) -> str:
 
 def _free_list(step: Step) -> str:
     ranges = len(step.holes) + step.more
-    active = _count(len(step.alive), "buffer is", "buffers are") if step.alive else "No buffer is"
+    active = _count(len(step.live), "buffer is", "buffers are") if step.live else "No buffer is"
     free = f"has {_count(ranges, 'range')}" if ranges else "is empty"
     return f"{active} active, and the free list {free}."
 
@@ -148,7 +148,7 @@ def _scanning(step: Step) -> str:
     if step.hole:
         return _in_hole(step, step.hole, ranges, step.possible, "range")
     first = f"{_none_holds(step, ranges, 'range')}. " if ranges else ""
-    if not step.alive:
+    if not step.live:
         return f"{first}It goes to the end."
     if step.moved is None:
         return f"{first}No active buffer that ends later is large enough to give way: it goes to the end."
@@ -211,7 +211,7 @@ def _node_outcome(step: Step, node: Node) -> str:
     if node.outcome is Outcome.SOLVED:
         return f"Solved: every buffer has its offset, within {capacity}."
     if node.outcome is Outcome.TOO_FULL:
-        return f"Refuted: what is alive at step {node.step:,} then needs {format_bytes(node.bound)}."
+        return f"Refuted: what is live at step {node.step:,} then needs {format_bytes(node.bound)}."
     if node.outcome is Outcome.PAST_LATEST:
         return f"Refuted: that lifts {labels[node.blocked]} so high that it would end above {capacity}."
     if node.outcome is Outcome.EXCHANGED:
@@ -270,7 +270,7 @@ def make_step(replay: ReplayColumns, number: int) -> Step:
         buffer=buffer,
         offset=int(replay.offset[number]),
         key=tuple((key.name, int(key.values[buffer])) for key in replay.keys) if buffer != NOBODY else (),
-        alive=tuple(_alive(replay, number, buffer).tolist()) if buffer != NOBODY else (),
+        live=tuple(_live(replay, number, buffer).tolist()) if buffer != NOBODY else (),
         holes=holes,
         objects=shared,
         more=int(columns.more[number]) if columns else 0,
@@ -297,7 +297,7 @@ def meet(problem: Problem, buffers: Ints, buffer: int) -> Ints:
     return others
 
 
-def _alive(replay: ReplayColumns, number: int, buffer: int) -> Ints:
+def _live(replay: ReplayColumns, number: int, buffer: int) -> Ints:
     problem = replay.problem
     if replay.tree is not None:
         return meet(problem, np.flatnonzero(replay.placed_at(number) >= 0), buffer)

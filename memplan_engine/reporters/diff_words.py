@@ -146,7 +146,7 @@ def _both(base: str, head: str) -> str:
 
 
 def lifetimes(row: DiffRow) -> str:
-    """The steps in which a buffer is alive, first and last: "3–7", "3–7 → 4–40"."""
+    """The steps in which a buffer is live, first and last: "3–7", "3–7 → 4–40"."""
     spans = [life for life in (row.base_lifetime, row.head_lifetime) if life is not None]
     return " → ".join(dict.fromkeys(f"{start}–{end - 1}" for start, end in spans))
 

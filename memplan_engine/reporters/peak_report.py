@@ -1,4 +1,4 @@
-"""What is alive at a step: one sentence, a tree as a table, as JSON and as CSV."""
+"""What is live at a step: one sentence, a tree as a table, as JSON and as CSV."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def tree_table(tree: Node, title: str, every_row: bool = False, signed: bool = F
     shown = rows if every_row else rows[:MOST_ROWS]
     rest = (f"and {len(rows) - len(shown):,} more rows (--all)",) if len(shown) < len(rows) else ()
     figures_of = ("change",) if signed else ("bytes", "share")
-    columns = (Column("what is alive", overflow="fold"), *numbers(*figures_of), "source")
+    columns = (Column("what is live", overflow="fold"), *numbers(*figures_of), "source")
     return make_table(columns, shown, title, rest)
 
 
@@ -87,7 +87,7 @@ def tree_facts(tree: Node) -> dict[str, Any]:
 
 
 def tree_csv(tree: Node) -> str:
-    """A line for each that is alive, with the path of its groups, its name in the graph and its bytes."""
+    """A line for each that is live, with the path of its groups, its name in the graph and its bytes."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CSV_HEADER)

@@ -136,7 +136,7 @@ def certificate(plan: Plan) -> str:
     elif bound.kind is BoundKind.BETWEEN_FIXED:
         proof = f"what {count} need at step {bound.step:,}, some of them at fixed offsets"
     elif bound.kind is BoundKind.CORE:
-        proof = f"what {count} alive within {format_span(bound.step, bound.until)} need (as a search proved)"
+        proof = f"what {count} live within {format_span(bound.step, bound.until)} need (as a search proved)"
     rest = f"; {note}" if (note := beside(plan)) else ""
     if plan.optimal:
         return f"optimal for {optimal_for(problem)}: the arena equals {proof}{rest}"

@@ -187,7 +187,7 @@ def _recorded(cost: Cost) -> str:
 
 def _counts(cost: Cost) -> str:
     counts = f"{len(cost.problem):,}, {cost.older:,} of them older than the recording"
-    return f"{counts}, {cost.younger:,} alive at its end"
+    return f"{counts}, {cost.younger:,} live at its end"
 
 
 def _other_devices(snapshot: Snapshot, chosen: Recording) -> list[tuple[str, str]]:

@@ -32,7 +32,7 @@ def held_words(moment: Moment) -> str:
 
 
 def most_words(moment: Moment) -> str:
-    """Who holds most of it; "" where nothing is alive."""
+    """Who holds most of it; "" where nothing is live."""
     if not moment.groups:
         return ""
     group = moment.groups[0]

@@ -75,7 +75,7 @@ def _figures(plan: Plan) -> dict[str, Any]:
 
 
 def fit_summary(fit: FitReport) -> dict[str, Any]:
-    """The verdict with its core, the overfull steps with who is alive there, and the suggestions; bytes and
+    """The verdict with its core, the overfull steps with who is live there, and the suggestions; bytes and
     half-open steps."""
     names = fit.decision.plan.problem.names
     short = fit.shortage
@@ -137,7 +137,7 @@ def _before_and_after(original: Plan, changed: Plan) -> Table:
 
 
 def fit_tables(fit: FitReport, every_row: bool = False) -> list[RenderableType]:
-    """Does it fit, why not, who is alive where it does not, and the smallest changes."""
+    """Does it fit, why not, who is live where it does not, and the smallest changes."""
     verdict = fit.decision.verdict
     style = "bold red" if verdict is Verdict.DOES_NOT_FIT else "green" if fit.decision.whole else "yellow"
     parts: list[RenderableType] = [plain_text(verdict_words(fit), style)]
@@ -301,7 +301,7 @@ def _core_table(core: Problem, labels: Mapping[str, str]) -> Table:
     if rest:
         size = sum(buffer.size for buffer in buffers[MOST_ROWS:])
         rest += ("", f"{size:,}", format_bytes(size))
-    columns = ("buffer", *in_graph(), *numbers("bytes", "size"), "alive", *constraints)
+    columns = ("buffer", *in_graph(), *numbers("bytes", "size"), "lifetime", *constraints)
     return make_table(columns, rows, rest=rest)
 
 
@@ -390,7 +390,7 @@ def shortage_words(shortage: Shortage) -> str:
     able = len(shortage.single)
     if able:
         return f"{sentence}; {able} buffer{'s' * (able != 1)} could make room alone"
-    return f"{sentence}; no single buffer is alive at all of them with enough bytes"
+    return f"{sentence}; no single buffer is live at all of them with enough bytes"
 
 
 def _names(names: Sequence[str]) -> str:

@@ -45,7 +45,7 @@ def held_gradients(graph: Graph) -> tuple[HeldGradients, ...]:
     """The gradients of a training step, by what holds them: the storages that its backward pass makes and its
     optimizer reads. () for any other graph.
 
-    A reader that depends, through ops of the optimizer alone, on other gradients that are alive at the same
+    A reader that depends, through ops of the optimizer alone, on other gradients that are live at the same
     time waits for these: the first op on the way that knows of two is what stands in the way. O(ops + reads)
     operations on sets of gradients, and that once more for each gradient that waits.
     """
@@ -85,11 +85,11 @@ class _Gradients:
         self.shown: dict[str, str] = {}
         for name in (*graph.outputs, *self.home):
             self.shown.setdefault(self.home[name], name)
-        self.alive = self._alive()
+        self.spans = self._spans()
         self.known = self._known()
         self.updating = self._updating()
 
-    def _alive(self) -> dict[str, tuple[int, int]]:
+    def _spans(self) -> dict[str, tuple[int, int]]:
         place = {op.name: index for index, op in enumerate(self.graph.ops)}
         end = {
             storage.name: len(place) if storage.name in self.returned else place.get(storage.held_by, 0)
@@ -137,9 +137,9 @@ class _Gradients:
 
     def _first_together(self, storage: str) -> Op | None:
         """The first op on the way to a reader of `storage` that knows of another gradient, too."""
-        own, (low, high) = self.bit[storage], self.alive[storage]
+        own, (low, high) = self.bit[storage], self.spans[storage]
         others = 0
-        for other, (begin, end) in self.alive.items():
+        for other, (begin, end) in self.spans.items():
             if other != storage and begin <= high and low <= end:
                 others |= self.bit[other]
         first = next((index for index in self.of[storage] if self.known[index] & others), None)

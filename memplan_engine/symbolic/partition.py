@@ -64,15 +64,15 @@ def symbolic_max(expressions: Iterable[sympy.Expr], symbols: Sequence[Symbol]) -
 
 
 def symbolic_peak(problem: SymbolicProblem) -> sympy.Expr:
-    """The largest sum of sizes that are alive together, in bytes: the lower bound LOAD as a formula."""
+    """The largest sum of sizes that are live together, in bytes: the lower bound LOAD as a formula."""
     import sympy
 
     symbols = sympy_symbols(problem.graph.symbols)
     sizes = [_unit(to_sympy(formula, symbols)) for formula in problem.formulas]
     loads: list[dict[Any, Any]] = []
-    for alive in distinct_loads(problem):
+    for live in distinct_loads(problem):
         load: dict[Any, Any] = {}
-        for formula, count in alive.items():
+        for formula, count in live.items():
             factor, unit = sizes[formula]
             load[unit] = load.get(unit, 0) + count * factor
         loads.append(load)
@@ -93,12 +93,12 @@ def _holds(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
 
 
 def distinct_loads(problem: SymbolicProblem) -> list[Counter[int]]:
-    """What is alive together, as counts of formulas: a step each, without those that another one holds."""
+    """What is live together, as counts of formulas: a step each, without those that another one holds."""
     frame = problem.frame
     loads: dict[bytes, None] = {}
     for start in np.unique(frame.start):
-        alive = (frame.start <= start) & (start < frame.end)
-        counts = np.bincount(problem.which[alive], minlength=len(problem.formulas))
+        live = (frame.start <= start) & (start < frame.end)
+        counts = np.bincount(problem.which[live], minlength=len(problem.formulas))
         loads[counts.tobytes()] = None
     rows = [np.frombuffer(row, dtype=np.int64) for row in loads]
     kept: list[Any] = []
@@ -203,7 +203,7 @@ class MemorySchema:
         return sympy.Add(*self.size_by_partition())
 
     def peak_size(self) -> sympy.Expr:
-        """The largest sum of sizes alive together, in bytes, as a symbolic maximum."""
+        """The largest sum of sizes live together, in bytes, as a symbolic maximum."""
         return symbolic_peak(self.problem)
 
     def sizes_at(self, values: Mapping[str, int] | None = None) -> tuple[int, ...]:
@@ -230,7 +230,7 @@ class MemorySchema:
         return adopt(problem, bases[objects], STRATEGY, objects=objects)
 
     def peak(self, values: Mapping[str, int] | None = None) -> int:
-        """The largest sum of sizes alive together at `values`, in bytes: `eval_peak_memory_size`."""
+        """The largest sum of sizes live together at `values`, in bytes: `eval_peak_memory_size`."""
         frame, sizes = self.problem.frame, self.problem.sizes(self._values(values))
         change = np.zeros(frame.steps + 1, dtype=np.int64)
         np.add.at(change, frame.start, sizes)
@@ -244,12 +244,12 @@ class MemorySchema:
         return self.peak(values) / allocated if allocated else 1.0
 
     def by_steps(self) -> tuple[tuple[int | None, ...], ...]:
-        """The buffer alive in each partition at each step, None where it is free."""
+        """The buffer live in each partition at each step, None where it is free."""
         frame = self.problem.frame
         rows = []
         for step in range(frame.steps):
-            alive = ((frame.start <= step) & (step < frame.end)).tolist()
-            rows.append(tuple(next((m for m in members if alive[m]), None) for members in self.partitions))
+            live = ((frame.start <= step) & (step < frame.end)).tolist()
+            rows.append(tuple(next((m for m in members if live[m]), None) for members in self.partitions))
         return tuple(rows)
 
     def table(self, *, names: bool = False) -> str:
@@ -283,8 +283,9 @@ def schema_of(
 ) -> MemorySchema:
     """The memory schema of `graph`, decided at `values`, the symbols' hints for the rest.
 
-    A buffer's number in the table is the place, in `graph.ops`, of the op at which it comes alive. Partitions
-    are rounded up to the alignment (bytes): to the least common multiple where storages have their own.
+    A buffer's number in the table is the place, in `graph.ops`, of the op at which it becomes live.
+    Partitions are rounded up to the alignment (bytes): to the least common multiple where storages have their
+    own.
 
     Raises
     ------

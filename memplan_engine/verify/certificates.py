@@ -66,7 +66,7 @@ def core_fault(problem: Problem, bound: Bound) -> str:
     outside = (problem.start[core] >= bound.until) | (problem.end[core] <= bound.step)
     if outside.any():
         name = problem.names[core[int(np.argmax(outside))]]
-        return f"{name} of the core is not alive within steps {bound.step}–{bound.until - 1}"
+        return f"{name} of the core is not live within steps {bound.step}–{bound.until - 1}"
     return ""
 
 
@@ -158,7 +158,7 @@ def _in_pairs(size: Ints, pairs: list[tuple[int, int, int, int]]) -> bool:
 def _cliques(pieces: list[list[Piece]]) -> tuple[Ints, list[tuple[int, int, int]]]:
     """The members (buffer, low, high) of each largest set that shares a step, one set behind the other."""
     steps = sorted({start for own in pieces for start, *_ in own})
-    alive = [
+    live = [
         frozenset(
             (buffer, low, high)
             for buffer, own in enumerate(pieces)
@@ -167,7 +167,7 @@ def _cliques(pieces: list[list[Piece]]) -> tuple[Ints, list[tuple[int, int, int]
         )
         for step in steps
     ]
-    largest = [clique for clique in dict.fromkeys(alive) if not any(clique < other for other in alive)]
+    largest = [clique for clique in dict.fromkeys(live) if not any(clique < other for other in live)]
     first = np.cumsum([0, *map(len, largest)], dtype=np.int64)
     return first, [member for clique in largest for member in sorted(clique)]
 
@@ -238,21 +238,21 @@ def proved_bytes(problem: Problem, bound: Bound) -> int:
     """
     if bound.kind is BoundKind.CORE:
         return 0 if core_fault(problem, bound) else bound.nbytes
-    alive, low, high = _windows(problem, bound.step)
+    live, low, high = _windows(problem, bound.step)
     if bound.kind is BoundKind.BETWEEN_FIXED:
-        return _between(problem, bound, alive, low, high)
+        return _between(problem, bound, live, low, high)
     if bound.kind in (BoundKind.FIXED, BoundKind.LARGEST):
         if bound.kind is BoundKind.FIXED:
-            alive = alive[problem.fixed[alive] != FREE]
-        base = problem.fixed[alive] if bound.kind is BoundKind.FIXED else 0
-        ends = base + problem.size[alive]
+            live = live[problem.fixed[live] != FREE]
+        base = problem.fixed[live] if bound.kind is BoundKind.FIXED else 0
+        ends = base + problem.size[live]
         return bound.nbytes if (ends == bound.nbytes).any() else int(ends.max(initial=0))
     sizes = high - low
     if bound.kind is BoundKind.ALIGNED_LOAD and bound.unit >= 1:
-        fixed = problem.fixed[alive]
+        fixed = problem.fixed[live]
         whole = np.where(
             fixed == FREE,
-            (problem.alignment[alive] % bound.unit == 0) & (low % bound.unit == 0),
+            (problem.alignment[live] % bound.unit == 0) & (low % bound.unit == 0),
             (fixed + low) % bound.unit == 0,
         )
         units = [-(-size // bound.unit) * bound.unit for size in sizes[whole].tolist()]
@@ -262,20 +262,20 @@ def proved_bytes(problem: Problem, bound: Bound) -> int:
 
 
 def _windows(problem: Problem, step: int) -> tuple[Ints, Ints, Ints]:
-    """The buffers alive at the step, and the bytes `[low, high)` of itself that each holds there."""
+    """The buffers live at the step, and the bytes `[low, high)` of itself that each holds there."""
     low, high = np.zeros(len(problem), dtype=np.int64), problem.size.copy()
     for buffer, gaps in problem.gaps.items():
         for gap in gaps:
             if gap.start <= step < gap.end:
                 low[buffer], high[buffer] = gap.low, gap.high
-    alive = np.flatnonzero((problem.start <= step) & (step < problem.end))
-    return alive, low[alive], high[alive]
+    live = np.flatnonzero((problem.start <= step) & (step < problem.end))
+    return live, low[live], high[live]
 
 
-def _between(problem: Problem, bound: Bound, alive: Ints, low: Ints, high: Ints) -> int:
+def _between(problem: Problem, bound: Bound, live: Ints, low: Ints, high: Ints) -> int:
     """Walk up through the bytes that the fixed offsets leave free at the step, skipping what has no room for
     the smallest of the core, until all its bytes have found some."""
-    spans = {int(b): (int(begin), int(end)) for b, begin, end in zip(alive, low, high, strict=True)}
+    spans = {int(b): (int(begin), int(end)) for b, begin, end in zip(live, low, high, strict=True)}
     if len(set(bound.core)) < len(bound.core) or any(
         buffer not in spans or problem.fixed[buffer] != FREE for buffer in bound.core
     ):

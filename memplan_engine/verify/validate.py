@@ -23,8 +23,8 @@ class Rule(StrEnum):
     RANGE = "0 ≤ offset, offset + size < 2^63"
     ALIGNMENT = "the offset is a multiple of the alignment"
     FIXED = "fixed offsets are kept"
-    OVERLAP = "buffers that are alive together share no bytes"
-    OBJECTS = "buffers of one object are never alive together, and objects share no bytes"
+    OVERLAP = "buffers that are live together share no bytes"
+    OBJECTS = "buffers of one object are never live together, and objects share no bytes"
     BOUND = "the certificate proves the lower bound"
 
 
@@ -181,7 +181,7 @@ def _rectangles(problem: Problem, offsets: Ints) -> tuple[Ints, Ints, Ints, Ints
 def _check_objects(problem: Problem, offsets: Ints, objects: Ints) -> tuple[list[Violation], int]:
     """What is wrong with the objects of a placement, and how often.
 
-    Objects are numbered 0 … k − 1 without a gap; two buffers of one object are never alive together, not in
+    Objects are numbered 0 … k − 1 without a gap; two buffers of one object are never live together, not in
     their gaps either; an object reaches from the first to the last byte of its buffers, and no other buffer
     lies in there. O(n log n).
     """
@@ -192,12 +192,12 @@ def _check_objects(problem: Problem, offsets: Ints, objects: Ints) -> tuple[list
     if not np.array_equal(distinct, np.arange(len(distinct))):
         message = "objects that are not numbered 0, 1, 2 … without a gap"
         return [Violation(Rule.OBJECTS, (), message)], 1
-    together, apart = _alive_together(problem, objects), _in_the_way(problem, offsets, objects)
+    together, apart = _live_together(problem, objects), _in_the_way(problem, offsets, objects)
     return [*together, *apart], len(together) + len(apart)
 
 
-def _alive_together(problem: Problem, objects: Ints) -> list[Violation]:
-    """Neighbours in time of one object that are alive together: if any two are, two neighbours are."""
+def _live_together(problem: Problem, objects: Ints) -> list[Violation]:
+    """Neighbours in time of one object that are live together: if any two are, two neighbours are."""
     order = np.lexsort((problem.start, objects))
     one, other = order[:-1], order[1:]
     breaks = (objects[one] == objects[other]) & (problem.start[other] < problem.end[one])
@@ -207,7 +207,7 @@ def _alive_together(problem: Problem, objects: Ints) -> list[Violation]:
         names = problem.names[first], problem.names[second]
         message = (
             f"{names[0]} and {names[1]} share object {int(objects[first])} "
-            f"and are alive together at steps {steps[0]}–{steps[1] - 1}"
+            f"and are live together at steps {steps[0]}–{steps[1] - 1}"
         )
         violations.append(Violation(Rule.OBJECTS, names, message, steps))
     return violations

@@ -131,7 +131,7 @@ def test_what_is_cancelled_keeps_what_it_has() -> None:
 
 
 def test_results_that_only_the_caller_wants_could_die_early() -> None:
-    # a (100) is returned, and alive beside b and c (500 each) at the peak; nobody but b reads it.
+    # a (100) is returned, and live beside b and c (500 each) at the peak; nobody but b reads it.
     ops = (
         Op("a", "scan", ("x",), ("a",)),
         Op("b", "scan", ("a",), ("b",)),

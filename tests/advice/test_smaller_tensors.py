@@ -26,7 +26,7 @@ def floats(graph: Graph) -> Graph:
 
 
 def test_counterparts_in_all_layers_become_smaller_together() -> None:
-    # Two of mm and relu are alive at each of the steps 1 to 5, of 640 bytes each: one pattern in half
+    # Two of mm and relu are live at each of the steps 1 to 5, of 640 bytes each: one pattern in half
     # leaves 640 + 320.
     advice = advise(floats(layers(3)))
     assert [(each.title, each.arena_bytes, each.saved_bytes) for each in advice.suggestions] == [
@@ -43,7 +43,7 @@ def test_counterparts_in_all_layers_become_smaller_together() -> None:
     assert {each.numerics for each in advice.suggestions} == {"changes numerics"}
 
 
-def test_patterns_hold_what_is_alive_at_a_peak() -> None:
+def test_patterns_hold_what_is_live_at_a_peak() -> None:
     graph = floats(layers(3))
     patterns = patterns_at_peak(Situation(graph, Preparation(), (), make_plan(graph)))
     assert [(each.module, each.kind, len(each.rows), each.at_peak) for each in patterns] == [

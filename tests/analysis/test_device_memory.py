@@ -14,7 +14,7 @@ from memplan_engine.problem import make_problem
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt2_training_step", "bert_training_min_cut", "resnet50"])
-def test_the_stack_is_what_is_alive_and_what_the_caller_brings(name):
+def test_the_stack_is_what_is_live_and_what_the_caller_brings(name):
     problem = to_problem(load(memplan_examples.PATH / f"{name}.json"))
     graph = problem.origin.graph
     memory = device_memory(problem)

@@ -1,4 +1,4 @@
-"""What is alive at a step as a tree: by hand, against a plain sum, and on the examples."""
+"""What is live at a step as a tree: by hand, against a plain sum, and on the examples."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_groups_for_the_browser_are_those_of_the_tree(name, by):
 
 
 @given(st.data())
-def test_the_sum_of_the_leaves_is_what_is_alive(data):
+def test_the_sum_of_the_leaves_is_what_is_live(data):
     n = data.draw(st.integers(1, 12))
     numbers = st.lists(st.integers(0, 6), min_size=n, max_size=n)
     start, length = np.array(data.draw(numbers)), np.array(data.draw(numbers)) + 1

@@ -139,7 +139,7 @@ def test_peak_as_a_table_and_for_machines(memplan):
     assert [(part["name"], part["bytes"]) for part in found["contributors"]] == [("c", 120), ("b", 50)]
 
 
-def test_what_is_alive_at_a_step_as_a_tree_and_against_another(memplan):
+def test_what_is_live_at_a_step_as_a_tree_and_against_another(memplan):
     found = json.loads(memplan("peak", "list.csv", "--step", "0", "--by", "module", "--json")[1])
     assert (found["step"], found["bytes"]) == (0, sum(each["bytes"] for each in found["children"]))
     code, out, _ = memplan("peak", "list.csv", "--minus", "0")

@@ -165,7 +165,7 @@ def test_a_core_that_a_search_proved_has_its_window():
     bound = Bound(20, BoundKind.CORE, 1, core=(0, 2), until=4)
     plan = Plan(problem, np.array([0, 6, 14, 0]), "exact", bound, nodes=1234, threads=2, seconds=2.0)
     assert certificate(plan) == (
-        "optimal for the buffers listed: the arena equals what 2 buffers alive within steps 1–3 need "
+        "optimal for the buffers listed: the arena equals what 2 buffers live within steps 1–3 need "
         "(as a search proved)"
     )
     decision = Decision(19, plan)
@@ -180,7 +180,7 @@ def test_a_core_that_a_search_proved_has_its_window():
     assert lines[0] == "the arena does not fit into 19 B, proved in 2 s on 2 threads, 1,234 nodes"
     assert "2 buffers alone cannot fit: 20 B within steps 1–3" in lines
     worse = Plan(problem, np.array([0, 6, 24, 0]), "exact", bound)
-    assert certificate(worse).endswith("2 buffers alive within steps 1–3 need (as a search proved), 20 B")
+    assert certificate(worse).endswith("2 buffers live within steps 1–3 need (as a search proved), 20 B")
 
 
 # -- units

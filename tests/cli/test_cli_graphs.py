@@ -30,7 +30,7 @@ def bound(memplan, *arguments) -> int:
     return json.loads(out)["lower_bound_bytes"]
 
 
-def test_streams_and_schedules_change_who_is_alive_together(memplan, files):
+def test_streams_and_schedules_change_who_is_live_together(memplan, files):
     assert bound(memplan) == 160
     assert bound(memplan, "--streams", 3) == 220
     # a b | c | d f | e: at step 2 B, C, D and F.

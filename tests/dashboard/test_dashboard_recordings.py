@@ -116,7 +116,7 @@ def test_the_story_stays_what_was_recorded_when_another_plan_is_shown():
     assert story(app)[0].startswith("#### Out of memory at step 1,952")
 
 
-def test_the_flame_view_is_as_wide_as_what_is_alive():
+def test_the_flame_view_is_as_wide_as_what_is_live():
     document = state.load_document(EXAMPLE, documents.Options())
     calls = calls_at(document.problem, 1952)
     boxes = call_flame.data(calls, 1_450_180_608)
@@ -142,7 +142,7 @@ def test_calls_that_all_have_in_common_take_no_room_but_for_the_last():
         ("train.py:1 mlp", 1, 60),
         ("train.py:1 norm", 1, 30),
     ]
-    assert boxes[0].where == "all that is alive, within 1 outer call that all share"
+    assert boxes[0].where == "all that is live, within 1 outer call that all share"
     # With a second outermost call nothing is shared.
     beside = (Call(main, -1, 60, 2), Call(norm, -1, 30, 1), Call(train, 0, 60, 2))
     assert [box.parent for box in call_flame.data(beside, 90)] == [-1, 0, 0, 1]

@@ -231,7 +231,7 @@ def test_compare_takes_what_is_known_and_says_what_was_cut_short():
 HARD = make_problem(
     [0, 0, 1, 1, 1, 2, 2, 3, 4], [1, 2, 3, 4, 5, 3, 4, 5, 5], [3, 2, 1, 1, 1, 1, 1, 2, 2], name="hard"
 )
-"""Five bytes are alive at most, and six are needed."""
+"""Five bytes are live at most, and six are needed."""
 
 
 def capacity_of(app):

@@ -67,7 +67,7 @@ def test_the_story_tells_the_step_that_is_marked():
     assert story.startswith("#### ")
     assert "live at step 700" in story
     lines = app.dataframe[0].value
-    # What is alive at that step in the recording itself.
+    # What is live at that step in the recording itself.
     recorded = simulate_allocator(load_recording(EXAMPLE).recordings[0])
     assert int(lines["bytes"].sum()) == int(recorded.requested[700])
     assert np.all(lines["bytes"].diff().dropna() <= 0)

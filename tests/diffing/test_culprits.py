@@ -73,7 +73,7 @@ def test_several_tensors_that_one_line_reads_are_one_culprit():
     sizes = {"h": 10, **{f"h_{n}": 10 for n in range(1, 7)}}
     cat = op(21, "cat", "h_1", "h_2", "h_3", "h_4", "h_5", "h_6")
     explained, sentences = told(net(*layers, **sizes), net(*layers, cat, **sizes, cat=1))
-    # At cat six of 10 bytes and its own; h_5 and h_6 were alive in base's last step, too.
+    # At cat six of 10 bytes and its own; h_5 and h_6 were live in base's last step, too.
     assert [seen(each) for each in explained.culprits] == [
         (Cause.LONGER, Fate.LAST_READER, 40, "src/net.py:21", ["h_1", "h_2", "h_3", "h_4"]),
         (Cause.NEW, None, 1, "src/net.py:21", ["cat"]),

@@ -224,7 +224,7 @@ def test_everything_adds_up_exactly(one, other):
 
 @unhurried
 @given(rows, rows)
-def test_a_moment_is_what_is_alive_at_its_two_steps(one, other):
+def test_a_moment_is_what_is_live_at_its_two_steps(one, other):
     """The causes once more, buffer by buffer and by name."""
     base, head = problem_of(one), problem_of(other)
     found = compared(base, head)

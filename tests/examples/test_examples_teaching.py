@@ -159,7 +159,7 @@ def test_the_view_keeps_its_base() -> None:
 
 
 def optimum_by_load(made: Problem) -> int:
-    """The bytes alive at the busiest step, which no placement can stay below."""
+    """The live bytes at the busiest step, which no placement can stay below."""
     return max(
         sum(made[row].size for row in range(len(made)) if made[row].start <= step < made[row].end)
         for step in range(made.steps)

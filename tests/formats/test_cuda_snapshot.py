@@ -186,7 +186,7 @@ def model(seed: int, expandable: bool, streams: int) -> tuple[Allocator, list[tu
     expandable=st.booleans(),
     protocol=st.sampled_from([2, 4]),
 )
-def test_every_window_of_a_run_gives_what_was_really_alive(
+def test_every_window_of_a_run_gives_what_was_really_live(
     tmp_path_factory: pytest.TempPathFactory, seed: int, share: float, expandable: bool, protocol: int
 ) -> None:
     allocator, truth = model(seed, expandable, streams=2)

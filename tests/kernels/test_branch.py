@@ -139,7 +139,7 @@ def test_sizes_rounded_up_to_the_alignment_do_not_all_end_at_the_capacity():
 
 
 def test_a_lifetime_that_begins_in_a_gap_hides_no_column():
-    # 0 and 2 are alive together at steps 0 and 1, and nothing but the start of 1's gap lies between.
+    # 0 and 2 are live together at steps 0 and 1, and nothing but the start of 1's gap lies between.
     gone = {0: (Gap(2, 3),), 1: (Gap(1, 3),)}
     problem = make_problem([0, 1, 0, 2], [3, 3, 3, 3], [6, 4, 5, 5], gaps=gone)
     columns = make_columns(problem)
@@ -152,7 +152,7 @@ def test_a_lifetime_that_begins_in_a_gap_hides_no_column():
 
 def test_columns_by_hand():
     #  buffer   steps    column
-    #  0        [0, 4)   0 1     the largest sets alive together: {0, 1} at steps 1–2, {0, 2, 3} at step 3
+    #  0        [0, 4)   0 1     the largest sets live together: {0, 1} at steps 1–2, {0, 2, 3} at step 3
     #  1        [1, 3)   0
     #  2        [3, 5)   1
     #  3        [3, 6)   1

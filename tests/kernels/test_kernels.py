@@ -207,14 +207,14 @@ def test_find_collisions_sees_every_rectangle_that_overlaps_an_earlier_one(rows)
     n = len(rows)
     events = sorted([(e, 0, -i - 1) for i, e in enumerate(end)] + [(s, 1, i) for i, s in enumerate(start)])
     found = find_collisions(np.array([event for *_, event in events], dtype=np.int64), low, high, 17)
-    alive: list[int] = []
+    live: list[int] = []
     overlapping = {i: set() for i in range(n)}
     for _, begins, event in events:
         if begins:
-            overlapping[event] = {i for i in alive if low[i] < high[event] and low[event] < high[i]}
-            alive += [] if overlapping[event] else [event]
-        elif -event - 1 in alive:
-            alive.remove(-event - 1)
+            overlapping[event] = {i for i in live if low[i] < high[event] and low[event] < high[i]}
+            live += [] if overlapping[event] else [event]
+        elif -event - 1 in live:
+            live.remove(-event - 1)
     for i in range(n):
         assert (found[i] in overlapping[i]) if overlapping[i] else (found[i] == NOBODY)
 

@@ -12,7 +12,7 @@ from memplan_engine.kernels.verify.recheck import ABOVE, BELOW, FAILS, HOLDS, NA
 
 
 def stacked(sizes, room, units=None):
-    """Buffers that are all alive at one step, to be stacked in `room` bytes."""
+    """Buffers that are all live at one step, to be stacked in `room` bytes."""
     n = len(sizes)
     size, unit = np.array(sizes), np.array(units or [1] * n)
     one, other = np.array(list(combinations(range(n), 2))).T

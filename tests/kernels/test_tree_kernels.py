@@ -111,7 +111,7 @@ def test_few_buffers_and_short_ones_stay_with_the_runs():
 
 
 def test_many_short_buffers_of_one_block_take_the_way_of_the_long_ones():
-    # More than MOST_SHORT of them at each step of one block of 16 cells; the last is alive all the time.
+    # More than MOST_SHORT of them at each step of one block of 16 cells; the last is live all the time.
     n = MOST_SHORT + 40
     start = np.concatenate([np.arange(n) % CELLS, [0]])
     problem = make_problem(start, [*(start[:n] + 1), CELLS], [*range(1, n + 1), 5], steps=CELLS)

@@ -1,4 +1,4 @@
-"""What is alive by call stack: a tree by hand, and sums that hold for the example."""
+"""What is live by call stack: a tree by hand, and sums that hold for the example."""
 
 from __future__ import annotations
 

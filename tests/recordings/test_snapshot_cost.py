@@ -131,7 +131,7 @@ def test_the_verb_as_a_table(memplan, file):
     lines = out.splitlines()
     assert lines[0] == "out of memory at step 11: 2 MiB (2,097,152 B) requested by train.py:50 forward"
     lines = lines[lines.index("recorded         train: 11 events in 0.10 ms, device 0") :]
-    assert lines[1] == "buffers          4, 0 of them older than the recording, 2 alive at its end"
+    assert lines[1] == "buffers          4, 0 of them older than the recording, 2 live at its end"
     assert lines[2] == "peak live bytes  4 MiB (4,194,304 B) at step 6"
     assert lines[3] == "peak reserved    4 MiB (4,194,304 B) at step 4, when 2 MiB were live"
     assert lines[4] == "fragmentation    0 B, 0.0 % of the reserved bytes never needed"

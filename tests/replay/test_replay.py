@@ -103,7 +103,7 @@ def test_holes_are_free_and_their_reasons_true(problem, name, fit):
     for step in replay.steps:
         size, alignment = int(problem.size[step.buffer]), int(problem.alignment[step.buffer])
         met = [b for b in placed if problem.start[b] < problem.end[step.buffer]]
-        assert sorted(step.alive) == sorted(b for b in met if problem.start[step.buffer] < problem.end[b])
+        assert sorted(step.live) == sorted(b for b in met if problem.start[step.buffer] < problem.end[b])
         if problem.fixed[step.buffer] == FREE:
             _assert_holes(step, reference.forbidden(problem, placed, step.buffer), size, alignment)
         else:
@@ -169,7 +169,7 @@ def test_the_free_list_is_what_the_active_buffers_leave(problem, fit):
             assert (step.holes, step.offset) == ((), problem.fixed[buffer])
             continue
         active = [b for b in offsets if problem.end[b] > problem.start[buffer] and rounded[b]]
-        assert sorted(step.alive) == sorted(active)
+        assert sorted(step.live) == sorted(active)
         spans = sorted((offsets[b], offsets[b] + rounded[b]) for b in active)
         edges = [(base, base), *spans, (top, top)]
         gaps = [(low, high) for (_, low), (high, _) in pairwise(edges) if low < high]
@@ -409,7 +409,7 @@ def test_a_buffer_with_a_gap_counts_its_whole_size():
 
 
 def holes_of_a_gap(size, gap, since):
-    # d lies in [512, 576); e is alive with it, and from `since` to 8 needs only the bytes `gap` of its own.
+    # d lies in [512, 576); e is live with it, and from `since` to 8 needs only the bytes `gap` of its own.
     problem = make_problem([3, 5], [9, 9], [64, size], fixed=[512, FREE], gaps={1: (Gap(since, 8, *gap),)})
     step = make_replay(problem, "greedy_by_size").steps[1]
     return [(hole.low, hole.high, hole.short) for hole in step.holes], step

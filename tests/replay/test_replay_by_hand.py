@@ -86,14 +86,14 @@ def step_of(name, buffer, strategy="greedy_by_size"):
             "that hole has 3 B, and the one at 6 B is tighter with 2 B: it goes to 6 B.",
         ),
         (1, Agreement.OTHER_HOLE, "that hole has 3 B"),
-        (2, Agreement.OVERLAPS, "No: there it overlaps d, alive at the same time."),
+        (2, Agreement.OVERLAPS, "No: there it overlaps d, live at the same time."),
         (
             10,
             Agreement.OTHER_HOLE,
             "It would fit there, but a hole of 2 B at 6 B holds it, too: it goes to 6 B.",
         ),
         (12, Agreement.OTHER_HOLE, "it goes to 6 B."),
-        (7, Agreement.OVERLAPS, "No: there it overlaps c, alive at the same time."),
+        (7, Agreement.OVERLAPS, "No: there it overlaps c, live at the same time."),
     ],
 )
 def test_best_fit_by_hand(offset, agreement, sentence):

@@ -25,13 +25,13 @@ def test_best_fit_by_hand():
     holes = [(hole.low, hole.high, hole.verdict) for hole in step.holes]
     assert holes == [(0, 3, Verdict.NOT_TIGHTEST), (6, 8, Verdict.TAKEN), (10, None, Verdict.NOT_NEEDED)]
     assert step.sentence == (
-        "f comes 6th of 8 by size, 2 B. 2 of the 5 placed buffers are alive with it. Of the 2 holes that "
+        "f comes 6th of 8 by size, 2 B. 2 of the 5 placed buffers are live with it. Of the 2 holes that "
         "hold it, that of 2 B at 6 B is the tightest. Offset 6 B; the arena stays at 10 B."
     )
     assert replay.code[step.line] == "    if there is one: b.offset = first multiple of b.alignment in it"
     assert replay.steps[6].sentence == (
-        "g comes 7th of 8 by size, 2 B. 4 of the 6 placed buffers are alive with it. There is no hole, so it "
-        "goes above what is alive with it. Offset 10 B; the arena grows from 10 B to 12 B."
+        "g comes 7th of 8 by size, 2 B. 4 of the 6 placed buffers are live with it. There is no hole, so it "
+        "goes above what is live with it. Offset 10 B; the arena grows from 10 B to 12 B."
     )
 
 
@@ -41,8 +41,8 @@ def test_alignment_by_hand():
     c = replay.steps[2]
     assert [(hole.low, hole.high, hole.short) for hole in c.holes] == [(3, 4, 3), (7, None, 0)]
     assert c.sentence == (
-        "c comes 3rd of 4 by start, step 1. All 2 placed buffers are alive with it. The only hole does not "
-        "hold it (it is too small by 3 B), so it goes above what is alive with it. Its alignment of 4 B "
+        "c comes 3rd of 4 by start, step 1. All 2 placed buffers are live with it. The only hole does not "
+        "hold it (it is too small by 3 B), so it goes above what is live with it. Its alignment of 4 B "
         "moves it up from 7 B. Offset 8 B; the arena grows from 7 B to 11 B."
     )
 

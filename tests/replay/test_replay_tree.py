@@ -65,8 +65,8 @@ def _assert_refutations(problem, replay):
         assert not reference.fits(problem, capacity)
     for step in replay.steps:
         if step.node.outcome is Outcome.TOO_FULL:
-            alive = [b for b in range(len(problem)) if problem.start[b] <= step.node.step < problem.end[b]]
-            assert alive
+            live = [b for b in range(len(problem)) if problem.start[b] <= step.node.step < problem.end[b]]
+            assert live
 
 
 def test_no_way_out_by_hand():
@@ -88,7 +88,7 @@ def test_no_way_out_by_hand():
 
 
 def test_a_small_tree_by_hand():
-    # a and b are alive together, 2 and 3 bytes: a low of 0 for one of them, and the other on top.
+    # a and b are live together, 2 and 3 bytes: a low of 0 for one of them, and the other on top.
     replay = make_replay(make_problem([0, 0], [2, 1], [2, 3], names=["a", "b"]), "exact")
     nodes = [(step.node.kind, step.name, step.node.offset, step.node.outcome) for step in replay.steps]
     assert nodes == [

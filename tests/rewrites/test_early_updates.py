@@ -23,7 +23,7 @@ EARLY = Preparation(early_updates=True)
 
 
 def by_hand() -> Graph:
-    """Two weights of 8 bytes with gradients of 8: both are alive when the first update runs."""
+    """Two weights of 8 bytes with gradients of 8: both are live when the first update runs."""
     forward, backward, optimizer = Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER
     ops = (
         Op("net", "net", ("x", "w", "v"), ("loss",), phase=forward),

@@ -29,7 +29,7 @@ def two_branches() -> Builder:
 
 
 def test_two_branches_meet_without_copies() -> None:
-    """16 and 32 bytes become the blocks 0:16 and 16:48 of 48: at the concatenation 96 bytes were alive."""
+    """16 and 32 bytes become the blocks 0:16 and 16:48 of 48: at the concatenation 96 bytes were live."""
     net = two_branches()
     net.op("aten.cat.default", "a b", "y", 1, 12)
     graph = net.graph("y")

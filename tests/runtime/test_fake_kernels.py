@@ -90,7 +90,7 @@ class Triple(nn.Module):
 
 
 def during(observation: Observation) -> list[tuple[str, int]]:
-    """Of each op its kind and the bytes alive during it; what only asks or marks is left out."""
+    """Of each op its kind and the live bytes during it; what only asks or marks is left out."""
     live = observed_live(observation, "dispatch").during.tolist()
     rows = zip(observation.ops.kinds, live, strict=True)
     return [row for row in rows if not any(part in row[0] for part in HIDDEN)]

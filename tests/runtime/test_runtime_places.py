@@ -155,7 +155,7 @@ def test_an_overlap_of_what_lies_outside_of_the_slab_is_caught(left_out):
     broken = replace(plan, offsets=offsets)
     with pytest.raises(InputError):
         insert_slab(program, broken)
-    with pytest.raises(MemplanError, match=r"op 'mul' .* \(256 bytes\) belong to 'linear', which is alive"):
+    with pytest.raises(MemplanError, match=r"op 'mul' .* \(256 bytes\) belong to 'linear', which is live"):
         run_safely(program, broken, args, force=True)
 
 
@@ -168,7 +168,7 @@ def test_an_overlap_of_what_lies_outside_of_the_slab_is_caught(left_out):
             "end",
             "exp",
             -1,
-            r"after the last op the graph returns buffer 'exp', bytes \d+–\d+, which is alive",
+            r"after the last op the graph returns buffer 'exp', bytes \d+–\d+, which is live",
         ),
     ],
 )

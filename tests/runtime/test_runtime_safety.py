@@ -68,7 +68,7 @@ def test_a_training_step_goes_through() -> None:
     assert same_bits(run_safely(program, planned(program), (X,)).value, expected)
 
 
-def test_guards_keep_what_is_alive_apart_and_nothing_else(blocks: tuple[Program, Plan]) -> None:
+def test_guards_keep_what_is_live_apart_and_nothing_else(blocks: tuple[Program, Plan]) -> None:
     program, plan = blocks
     binding = bind(program.graph, plan)
     guarded = spread(binding, 100)
@@ -134,7 +134,7 @@ def test_two_live_buffers_that_overlap_are_refused_and_caught_if_forced(data: st
         run_safely(program, bad, (x,))
     with pytest.raises(MemplanError, match=r"op '\w+' \(aten\.\w+\) makes buffer '\w+' at bytes") as raised:
         run_safely(program, bad, (x,), force=True)
-    assert "which is alive" in str(raised.value)
+    assert "which is live" in str(raised.value)
 
 
 BLOCKS: Any = None
@@ -155,7 +155,7 @@ def test_the_message_names_op_buffers_and_bytes() -> None:
         run_safely(program, bad, (X,), force=True)
     assert str(raised.value) == (
         "m: op 'sin' (aten.sin) makes buffer 'sin' at bytes 448–703, of which 448–511 (64 bytes) belong to "
-        "'exp', which is alive"
+        "'exp', which is live"
     )
 
 
@@ -176,18 +176,16 @@ def test_every_lifetime_that_is_too_short_is_refused_and_caught_if_forced(
         short = make_problem(**columns, alignment=64, steps=problem.steps, origin=problem.origin)
         bad = replace(plan, problem=short)
         assert not [v for v in validate_plan(bad, replay=False).violations if "bound" not in v.rule.value]
-        with pytest.raises(InputError, match=f"buffer '{name}' alive during"):
+        with pytest.raises(InputError, match=f"buffer '{name}' live during"):
             run_safely(program, bad, (X,))
-        with pytest.raises(
-            MemplanError, match=f"reads buffer '{name}', bytes .*, which is alive only during"
-        ):
+        with pytest.raises(MemplanError, match=f"reads buffer '{name}', bytes .*, which is live only during"):
             run_safely(program, bad, (X,), force=True)
         tried += 1
     assert tried >= 5
 
 
 def with_life(plan: Plan, name: str, start: int, end: int) -> Plan:
-    """`plan` in which the buffer `name` is taken to be alive during `[start, end)`."""
+    """`plan` in which the buffer `name` is taken to be live during `[start, end)`."""
     problem = plan.problem
     row = problem.names.index(name)
     starts, ends = problem.start.copy(), problem.end.copy()
@@ -204,13 +202,13 @@ def test_what_is_made_too_early_or_returned_too_late_is_caught_if_forced() -> No
     with pytest.raises(MemplanError) as raised:
         run_safely(program, with_life(plan, "exp", 2, 3), (X,), force=True, guard=0)
     assert str(raised.value).startswith(
-        "m: op 'exp' (aten.exp) at step 1 makes buffer 'exp', bytes 256–511, which is alive only during "
+        "m: op 'exp' (aten.exp) at step 1 makes buffer 'exp', bytes 256–511, which is live only during "
         "steps 2 to 2"
     )
     with pytest.raises(MemplanError) as raised:
         run_safely(program, with_life(plan, "exp", 1, 2), (X,), force=True, guard=0)
     assert str(raised.value).startswith(
-        "m: after the last op the graph returns buffer 'exp', bytes 256–511, which is alive only during "
+        "m: after the last op the graph returns buffer 'exp', bytes 256–511, which is live only during "
         "steps 1 to 1"
     )
 
@@ -284,12 +282,12 @@ def test_bytes_of_nobody_are_poisoned() -> None:
     # copied there by another node, all of them.
     assert (run.ops, run.compared_bytes, run.arena_bytes, run.guard) == (6, 6 * 768 + 2 * 1024, 1024, 0)
     assert same_bits(run.value, program.interpret((X,)))
-    # In quarters of 256 bytes: at the first look exp is alive, at the second the first look and add.
-    for seen, alive in zip(SEEN[:2], ({1}, {0, 2}), strict=True):
+    # In quarters of 256 bytes: at the first look exp is live, at the second the first look and add.
+    for seen, live in zip(SEEN[:2], ({1}, {0, 2}), strict=True):
         poisoned = {
             place for place in range(4) if bool((seen[256 * place : 256 * place + 256] == 0xFF).all())
         }
-        assert poisoned == {0, 1, 2, 3} - alive
+        assert poisoned == {0, 1, 2, 3} - live
 
 
 @pytest.mark.parametrize(

@@ -414,7 +414,7 @@ def test_plans_that_do_not_fit_are_refused(blocks: tuple[Blocks, Program, Plan])
             moved(with_columns(plan, alignment=1), "relu", 2**20 + 2),
             "a multiple of 4, the item size of float32",
         ),
-        (with_columns(plan, end=ends), "'relu' alive during steps .*, expected alive during steps"),
+        (with_columns(plan, end=ends), "'relu' live during steps .*, expected live during steps"),
         (with_columns(plan, size=sizes), "found 252 bytes for buffer 'relu', expected 256 bytes"),
         (make_plan(make_problem([0], [1], [64])), "no buffer that is a storage of the graph"),
     ]

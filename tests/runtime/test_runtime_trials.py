@@ -83,7 +83,7 @@ def test_a_buffer_that_starts_after_it_is_made_is_found() -> None:
     late = replace(plan, problem=replace(plan.problem, start=start))
     with pytest.raises(InputError, match="as the graph needs"):
         run_safely(program, late, (x,))
-    said = r"at step 0 makes buffer 'mul', bytes 0–127, which is alive only during steps 1"
+    said = r"at step 0 makes buffer 'mul', bytes 0–127, which is live only during steps 1"
     with pytest.raises(MemplanError, match=said):
         run_safely(program, late, (x,), guard=0, force=True)
 

@@ -43,7 +43,7 @@ def sums() -> StaticRuntime:
 
 
 def test_a_larger_input_plans_anew_and_a_smaller_one_does_not(caplog: pytest.LogCaptureFixture) -> None:
-    """Storages of rows × 4 floats; two are alive at once. Smaller inputs lie in the places of the larger."""
+    """Storages of rows × 4 floats; two are live at once. Smaller inputs lie in the places of the larger."""
     model = Calls(lambda _, x: x.exp().sin().cos() + 1)
     runtime = StaticRuntime(
         model, (torch.ones(4, 4),), dynamic_shapes="args.0:0=rows[2:100]", name="rows", strategy="naive"

@@ -36,7 +36,7 @@ def test_records_by_hand() -> None:
     assert usage_records(NET) == (
         UsageRecord("a", 0, 3, 128),  # views of views extend it to their last reader; 65 bytes rounded up
         UsageRecord("b", 3, 7, 64),
-        UsageRecord("c", 5, 7, 64),  # an output, alive to the last op
+        UsageRecord("c", 5, 7, 64),  # an output, live to the last op
         UsageRecord("d", 6, 6, 256),  # without a reader: its own op only
         UsageRecord("e", 7, 7, 128),
     )  # no record for the input x, the constant w, or t, a view of w

@@ -107,7 +107,7 @@ def test_gaps_with_windows_are_valid_and_bounded(place):
 
 
 def test_windows_are_packed_where_that_meets_the_bound():
-    # By size, 1 goes under 0 where both are alive; only above it is there room for 2 in 0's window.
+    # By size, 1 goes under 0 where both are live; only above it is there room for 2 in 0's window.
     problem = make_problem([0, 2, 1], [4, 4, 2], [6, 4, 4], gaps={0: (Gap(1, 2, 0, 2),)})
     plan = check_optimum(problem)
     assert plan.arena_bytes == 10 == plan.bound.nbytes
@@ -121,7 +121,7 @@ def test_no_buffers_and_one_buffer():
 
 
 def test_no_way_out_by_hand():
-    """LOAD is 5. The nine need 6, and so do eight of them: not the one that is alive at step 2 alone."""
+    """LOAD is 5. The nine need 6, and so do eight of them: not the one that is live at step 2 alone."""
     problem = make_problem(*tight.NO_WAY_OUT.T)
     plan = check_optimum(problem)
     assert plan.arena_bytes == 6

@@ -19,7 +19,7 @@ from memplan_engine.strategies.search.search_params import SearchParams
 from memplan_engine.verify.validate import validate_plan
 from tests.support import tight
 
-# One row a buffer; the peak is step 4, where b and c are alive: 7 bytes.
+# One row a buffer; the peak is step 4, where b and c are live: 7 bytes.
 SMALL = SearchParams(peak_buffers=1)
 HILL = make_problem([0, 1, 4, 6, 8], [1, 5, 6, 8, 9], [2, 3, 4, 5, 6])
 

@@ -1,4 +1,4 @@
-"""However many buffers are alive at once, a limit ends the first plan, and what is quick gives one."""
+"""However many buffers are live at once, a limit ends the first plan, and what is quick gives one."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_pairs_are_sorted_by_key_and_equal_ones_keep_their_order(keys, repeat):
 
 @given(drawing=half_placed(), begin=st.integers(0, 9), length=st.integers(1, 10))
 @settings(max_examples=120, deadline=None)
-def test_the_index_finds_exactly_the_placed_pieces_alive_in_a_stretch(drawing, begin, length):
+def test_the_index_finds_exactly_the_placed_pieces_live_in_a_stretch(drawing, begin, length):
     problem, ejection, placed, _ = drawing
     timeline = make_timeline(problem)
     sections, times = len(timeline.sections), ejection.state.times

@@ -260,12 +260,12 @@ def test_an_object_reaches_from_its_first_byte_to_its_last():
     ]
 
 
-def test_two_of_one_object_alive_together_are_named():
+def test_two_of_one_object_live_together_are_named():
     problem = make_problem([0, 1], [3, 4], [8, 4], names=["a", "b"])
     report = validate_plan(adopt(problem, [0, 8], objects=[0, 0]))
     assert report.counts == {Rule.OBJECTS: 1}
     (found,) = report.violations
-    assert found.message == "a and b share object 0 and are alive together at steps 1–2"
+    assert found.message == "a and b share object 0 and are live together at steps 1–2"
     assert (found.buffers, found.steps, found.byte_range) == (("a", "b"), (1, 3), None)
 
 
@@ -276,7 +276,7 @@ def test_they_may_not_meet_in_a_gap_either():
 
 
 def test_an_object_that_reaches_into_another_is_named():
-    # Never alive together, so the bytes may be shared, but then it is one object and not two.
+    # Never live together, so the bytes may be shared, but then it is one object and not two.
     report = validate_plan(adopt(PAIR, [0, 6], objects=[0, 1]))
     assert report.counts == {Rule.OBJECTS: 1}
     (found,) = report.violations

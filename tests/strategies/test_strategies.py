@@ -131,7 +131,7 @@ def test_on_tiny_problems_bound_optimum_and_arena_come_in_that_order(problem):
 
 def test_where_greedy_by_size_fails_by_hand():
     # Three buffers of 4 bytes (0, 2, 3) and one of 2 (1). By size: 0 at the bottom, 3 above it at [4, 8), 2
-    # at the bottom again, and 1, which is alive with 3 and then with 2, goes on top of all: 10 bytes. With 3
+    # at the bottom again, and 1, which is live with 3 and then with 2, goes on top of all: 10 bytes. With 3
     # at the bottom and 0 above it, 2 and 1 find room at [0, 4) and [4, 6): 8 bytes, what is live at step 0.
     problem = make_problem([0, 1, 2, 0], [1, 3, 3, 2], [4, 2, 4, 4])
     plan = make_plan(problem, "greedy_by_size")
@@ -226,7 +226,7 @@ def test_buffers_without_bytes_never_raise_the_arena_above_naive(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_all_alive_at_once_is_optimal_by_the_sum(name):
+def test_all_live_at_once_is_optimal_by_the_sum(name):
     plan = make_plan(make_problem([0] * 50, [9] * 50, range(1, 51)), name)
     assert plan.arena_bytes == 50 * 51 // 2
     assert plan.optimal

@@ -38,8 +38,8 @@ def main(rank: str, world: str, mailbox: str, out: str, script: str, *arguments:
     np.add.at(change, storages.maker + 1, storages.nbytes)
     gone = storages.released != HELD
     np.add.at(change, storages.released[gone] + 2, -storages.nbytes[gone])
-    alive = np.cumsum(change)[1 : n + 1].tolist()
-    Path(out).write_text(json.dumps(list(zip(map(str, seen.ops.kinds), alive, strict=True))))
+    live = np.cumsum(change)[1 : n + 1].tolist()
+    Path(out).write_text(json.dumps(list(zip(map(str, seen.ops.kinds), live, strict=True))))
 
 
 def run_on_fakes(

@@ -2,7 +2,7 @@
 
     python tests/support/gloo_ranks.py RANK WORLD PORT OUT SCRIPT ARGUMENTS …
 
-runs one rank, and writes to OUT of each operator its name and the bytes alive after it. A storage counts
+runs one rank, and writes to OUT of each operator its name and the live bytes after it. A storage counts
 from the operator that first returns it until torch lets go of it. What is first seen as an argument was made
 by the backend itself (gloo clones what it reduces), or off the dispatcher, and is counted apart.
 """
@@ -41,7 +41,7 @@ def storages(value: Any) -> Iterator[torch.UntypedStorage]:
             yield leaf.untyped_storage()
 
 
-class Alive(TorchDispatchMode):
+class Live(TorchDispatchMode):
     """The bytes of all storages, by weak references to them."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ def main(rank: str, world: str, port: str, out: str, script: str, *arguments: st
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     sys.argv = [script, *arguments]
     torch.set_num_threads(1)
-    mode = Alive()
+    mode = Live()
     resize = torch.UntypedStorage.resize_
 
     def resized(storage: torch.UntypedStorage, size: int) -> Any:
@@ -115,7 +115,7 @@ def main(rank: str, world: str, port: str, out: str, script: str, *arguments: st
 def run_for_real(
     script: Path, world: int, arguments: list[str], seconds: float = 300
 ) -> list[list[tuple[str, int]]]:
-    """Of each rank its operators with the bytes alive after them."""
+    """Of each rank its operators with the live bytes after them."""
     import socket
 
     with socket.socket() as free:

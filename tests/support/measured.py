@@ -45,7 +45,7 @@ def measure_graph_module(
     module: GraphModule, inputs: Sequence[Any], *, unread: str = "freed"
 ) -> dict[str, int]:
     """Run `module` on real `inputs`, one for each placeholder; for each call node, by name and in order, the
-    bytes of the storages made in the run that are alive just after it, its own inputs included.
+    bytes of the storages made in the run that are live just after it, its own inputs included.
 
     Values are let go after their last use; those that nobody uses at once ("freed") or, as by
     `fx.Interpreter`, never ("held"). Inputs and attributes of the module are not counted. A `getitem` is a

@@ -12,7 +12,7 @@ from memplan_engine.problem import FREE, Problem
 
 
 def held(problem: Problem, buffer: int, step: int) -> tuple[int, int] | None:
-    """The bytes `[low, high)` of itself that the buffer holds at the step; None when it is not alive or in a
+    """The bytes `[low, high)` of itself that the buffer holds at the step; None when it is not live or in a
     gap without a window. Empty for a buffer without bytes."""
     if not problem.start[buffer] <= step < problem.end[buffer]:
         return None
@@ -153,14 +153,14 @@ def _conflicts(problem: Problem, buffer: int) -> int:
 
 def _breadth_order(problem: Problem) -> list[int]:
     """Pisarchyk and Lee, to the letter: the steps by breadth, descending, the earliest of equals first; at
-    each step those alive there that are not placed yet by size, descending."""
+    each step those live there that are not placed yet by size, descending."""
     order: list[int] = []
     steps = steps_that_matter(problem)
     for step in sorted(steps, key=lambda step: (-live_at(problem, step), step)):
-        alive = [
+        live = [
             b for b in range(len(problem)) if problem.start[b] <= step < problem.end[b] and b not in order
         ]
-        order += sorted(alive, key=lambda b: (-int(problem.size[b]), int(problem.start[b]), b))
+        order += sorted(live, key=lambda b: (-int(problem.size[b]), int(problem.start[b]), b))
     return order
 
 

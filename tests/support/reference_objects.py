@@ -1,7 +1,7 @@
 """Shared objects and the JIT planner's linear scan in plain Python, from their definitions, step by step.
 
 Lifetimes count as a whole, with their gaps. A step "that matters" is one at which something starts: nothing
-is alive together anywhere that is not alive together there.
+is live together anywhere that is not live together there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import pairwise, product
 from memplan_engine.problem import Problem
 
 
-def alive(problem: Problem, step: int) -> list[int]:
+def live(problem: Problem, step: int) -> list[int]:
     return [b for b in range(len(problem)) if problem.start[b] <= step < problem.end[b]]
 
 
@@ -21,8 +21,8 @@ def starts(problem: Problem) -> list[int]:
 
 
 def profile(problem: Problem, step: int) -> list[int]:
-    """The sizes alive at the step, largest first."""
-    return sorted((int(problem.size[b]) for b in alive(problem, step)), reverse=True)
+    """The sizes live at the step, largest first."""
+    return sorted((int(problem.size[b]) for b in live(problem, step)), reverse=True)
 
 
 def positional_maxima(problem: Problem) -> list[int]:
@@ -83,7 +83,7 @@ def breadth_order(problem: Problem) -> list[int]:
     """Steps by breadth, descending, the first of equals; at each the buffers not yet taken by size."""
     order: list[int] = []
     for step in sorted(starts(problem), key=lambda step: (-breadth(problem, step), step)):
-        here = [b for b in alive(problem, step) if b not in order]
+        here = [b for b in live(problem, step) if b not in order]
         order += sorted(here, key=lambda b: (-problem.size[b], problem.start[b], b))
     return order
 
@@ -172,7 +172,7 @@ def least_growth(problem: Problem) -> int:
 
 def linear_scan(problem: Problem, fit: str = "best") -> list[int]:
     """Active set and free list, byte by byte: `used` is the end of all that was ever taken; what lies below
-    and holds nobody who is alive is free. Without gaps and fixed offsets; sizes as they are rounded up."""
+    and holds nobody who is live is free. Without gaps and fixed offsets; sizes as they are rounded up."""
     n, unit = len(problem), problem.alignment.tolist()
     start, end = problem.start.tolist(), problem.end.tolist()
     size = [-(-bytes_ // a) * a for bytes_, a in zip(problem.size.tolist(), unit, strict=True)]

@@ -45,7 +45,7 @@ def symbolic(graph: Graph, formulas: Mapping[str, str], symbols: Sequence[Symbol
 
 
 def chain(formulas: Sequence[str], symbols: Sequence[Symbol] = (N,)) -> Graph:
-    """x → a → b → c …; the last one is the output, and neighbours are alive together."""
+    """x → a → b → c …; the last one is the output, and neighbours are live together."""
     names = [chr(ord("a") + place) for place in range(len(formulas))]
     pairs = zip(["x", *names], names, strict=False)
     ops = [Op(f"make_{name}", "op", (before,), (name,)) for before, name in pairs]

@@ -61,22 +61,22 @@ def crowded(random: Random, buffers: int = 0, room: int = 0, largest: int = 0) -
 
 def crowded_rows(random: Random, buffers: int, room: int, largest: int) -> list[tuple[int, int, int]]:
     """The same as start, end and size, in the order in which they end."""
-    alive: list[tuple[int, int]] = []
+    live: list[tuple[int, int]] = []
     rows: list[tuple[int, int, int]] = []
     step, left = 0, room
     while True:
         while left:
             size = int(min(left, random.integers(1, largest + 1)))  # type: ignore[call-overload]
-            alive.append((step, size))
+            live.append((step, size))
             left -= size
-        if len(rows) + len(alive) >= buffers:
+        if len(rows) + len(live) >= buffers:
             break
         step += 1
-        for _ in range(min(len(alive), int(random.integers(1, 3)))):
-            start, size = alive.pop(int(random.integers(len(alive))))
+        for _ in range(min(len(live), int(random.integers(1, 3)))):
+            start, size = live.pop(int(random.integers(len(live))))
             rows.append((start, step, size))
             left += size
-    return rows + [(start, step + 1, size) for start, size in alive]
+    return rows + [(start, step + 1, size) for start, size in live]
 
 
 def nearly_crowded(random: Random) -> Problem:

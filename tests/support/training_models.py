@@ -146,6 +146,6 @@ def by_name(graph: PlannedGraph) -> dict[str, Op]:
 
 
 def live_bytes(problem: Problem) -> list[int]:
-    """Bytes alive at each step, by hand."""
+    """Live bytes at each step, by hand."""
     steps = np.arange(problem.steps)[:, None]
     return (((problem.start <= steps) & (steps < problem.end)) @ problem.size).tolist()

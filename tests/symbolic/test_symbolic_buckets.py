@@ -18,7 +18,7 @@ from tests.support.symbolic_graphs import chain, gpt2
 
 
 def test_buckets_by_hand() -> None:
-    """a and b are alive together: 12 n bytes, and b behind a at a multiple of 64."""
+    """a and b are live together: 12 n bytes, and b behind a at a multiple of 64."""
     table = plan_buckets(chain(["4*n", "8*n"]), "n", [64, 16])
     first, second = table.buckets
     assert [(b.low, b.high) for b in table.buckets] == [(1, 16), (17, 64)]

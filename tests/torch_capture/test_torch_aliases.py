@@ -187,10 +187,10 @@ def test_every_tensor_has_the_owner_it_has_in_a_real_run(program):
 
 
 def live_bytes(problem):
-    """Bytes alive at each step, by hand."""
+    """Live bytes at each step, by hand."""
     steps = np.arange(problem.steps)[:, None]
-    alive = (problem.start <= steps) & (steps < problem.end)
-    return (alive * problem.size).sum(axis=1).tolist()
+    live = (problem.start <= steps) & (steps < problem.end)
+    return (live * problem.size).sum(axis=1).tolist()
 
 
 def test_planned_live_bytes_are_those_of_a_real_run_that_frees_at_the_last_use(program):

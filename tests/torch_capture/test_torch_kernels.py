@@ -210,7 +210,7 @@ def test_a_view_has_the_strides_of_a_real_one_where_there_is_one_row():
 
 
 def live_bytes(problem):
-    """Bytes alive at each step, by hand."""
+    """Live bytes at each step, by hand."""
     steps = np.arange(problem.steps)[:, None]
     return (((problem.start <= steps) & (steps < problem.end)) @ problem.size).tolist()
 

@@ -87,7 +87,7 @@ def test_it_decides_as_brute_force_does(problem):
 
 @given(drawn.problems(least=4, most=6, steps=3, largest=4, gaps=False, fixed=False, alignments=st.just(1)))
 @settings(max_examples=200, deadline=None)
-def test_it_decides_as_brute_force_does_where_much_is_alive(problem):
+def test_it_decides_as_brute_force_does_where_much_is_live(problem):
     assert optimum_by_replay(problem) == reference.optimum(problem)
 
 
@@ -308,8 +308,8 @@ def test_without_replay_only_how_the_core_is_stated_is_checked(monkeypatch):
         ({"core": (-1, 2)}, "the core is no ascending list of indices below 9"),
         ({"until": 0}, "the core's window, from step 0 to 0, holds no step"),
         ({"step": 5, "until": 4}, "the core's window, from step 5 to 4, holds no step"),
-        ({"step": 1}, "a of the core is not alive within steps 1–6"),
-        ({"until": 5}, "i of the core is not alive within steps 0–4"),
+        ({"step": 1}, "a of the core is not live within steps 1–6"),
+        ({"until": 5}, "i of the core is not live within steps 0–4"),
     ],
 )
 def test_a_core_that_is_badly_stated_is_a_violation(wrong, message):

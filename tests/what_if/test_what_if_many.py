@@ -14,7 +14,7 @@ from memplan_engine.what_if.suggestions.heuristic import Reduction, leave_out
 from memplan_engine.what_if.suggestions.suggest import Kind
 
 #   d ┌──┐         Live bytes: 10, 12, 12. For 10 bytes one of a, b, c (4 each) has to lose 2: of equals the
-#   abc ─────      first at the fullest step that is alive at most overfull ones.
+#   abc ─────      first at the fullest step that is live at most overfull ones.
 THREE = make_problem([0, 1, 1, 0], [3, 3, 3, 1], [4, 4, 4, 6], names=list("abcd"))
 
 NOWHERE = np.zeros(0, dtype=np.int64)

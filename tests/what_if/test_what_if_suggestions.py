@@ -61,7 +61,7 @@ def test_the_shortage_by_hand():
     assert short.members == (Member(1, 50, 3), Member(0, 100, 2), Member(2, 120, 1))
     assert (short.steps, short.single) == (3, (1,))
     assert find_shortage(ABC, 170) is None
-    # At steps 1 and 2 ten bytes are too many, and x has its window of 40 alive; at step 4 it has nothing.
+    # At steps 1 and 2 ten bytes are too many, and x has its window of 40 live; at step 4 it has nothing.
     windowed = find_shortage(WINDOWS, 37)
     assert windowed.single == (0,)
     assert windowed.stretches == (Stretch(0, 4, 107), Stretch(5, 6, 107))

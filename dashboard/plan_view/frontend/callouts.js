@@ -62,7 +62,7 @@ function textsOf(data, rect, measure) {
   ];
 }
 
-/** The largest that are alive at the peak, in view, and too narrow for a name; no more than a few. */
+/** The largest that are live at the peak, in view, and too narrow for a name; no more than a few. */
 function slivers(data, parts, scales, view) {
   const { peakStep, start, end, offset, size, dimmed } = data;
   const found = [];

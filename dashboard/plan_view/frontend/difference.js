@@ -1,4 +1,4 @@
-// By how many bytes more or fewer are alive, step by step: a strip of its own under the panels.
+// By how many bytes more or fewer are live, step by step: a strip of its own under the panels.
 
 import { drawTimeAxis } from "../../../memplan_engine/plotting/frontend/axes.js";
 import { strokeThrough } from "../../../memplan_engine/plotting/frontend/strokes.js";
@@ -159,7 +159,7 @@ export class DifferenceStrip {
     chart.pointing.point(this, event, step, this.linesAt(step));
   }
 
-  /** A step of the head: what is alive there, and at the base's step that stands for it. */
+  /** A step of the head: what is live there, and at the base's step that stands for it. */
   linesAt(step) {
     const { bounds, base, head } = this.data;
     let j = 0;

@@ -1,4 +1,4 @@
-// Who is alive at a step, and the groups that it falls into.
+// Who is live at a step, and the groups that it falls into.
 
 import { formatSteps } from "../../../memplan_engine/plotting/frontend/format.js";
 

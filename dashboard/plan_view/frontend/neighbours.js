@@ -36,12 +36,12 @@ function upright(panel, rect, sign) {
   };
 }
 
-/** Where the keyboard begins: the largest rectangle alive at the peak. */
+/** Where the keyboard begins: the largest rectangle live at the peak. */
 export function firstChoice(panel) {
   let [best, most] = [-1, -1];
   for (let rect = 0; rect < panel.count; rect += 1) {
-    const alive = panel.start[rect] <= panel.peakStep && panel.peakStep < panel.end[rect];
-    const weight = panel.size[rect] * (alive ? 1e6 : 1);
+    const live = panel.start[rect] <= panel.peakStep && panel.peakStep < panel.end[rect];
+    const weight = panel.size[rect] * (live ? 1e6 : 1);
     if (weight > most) [best, most] = [rect, weight];
   }
   return best;

@@ -57,7 +57,7 @@ export class PeakTree {
     return this.groupings.get(this.by);
   }
 
-  /** Count what is alive at the marked step (that of the peak where none is), less what is at the second. */
+  /** Count what is live at the marked step (that of the peak where none is), less what is at the second. */
   fill() {
     const began = performance.now();
     const { marks } = this.chart.kept;

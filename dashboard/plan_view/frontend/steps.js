@@ -1,4 +1,4 @@
-// Steps of the profile: its local peaks, and what is alive.
+// Steps of the profile: its local peaks, and what is live.
 
 import { entryAt } from "../../../memplan_engine/plotting/frontend/columns.js";
 
@@ -24,7 +24,7 @@ export function localPeaks({ profileStart, profileLive }) {
   return peaks;
 }
 
-/** The bytes alive at a step. */
+/** The live bytes at a step. */
 export function liveAt({ profileStart, profileLive }, step) {
   return profileLive[entryAt(profileStart, step)] ?? 0;
 }

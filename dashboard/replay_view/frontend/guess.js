@@ -66,7 +66,7 @@ export function sharesBytes(trace, one, oneAt, other, otherAt) {
 
 function overlapping(trace, step, offset, met) {
   const others = met.length > 1 ? ` and ${met.length - 1} more` : "";
-  const told = `No: there it overlaps ${trace.buffers.label[met[0]]}${others}, alive at the same time.`;
+  const told = `No: there it overlaps ${trace.buffers.label[met[0]]}${others}, live at the same time.`;
   const hole = trace.holesAt(step).find((each) => each.short && each.low <= offset
     && (each.high === OPEN || offset < each.high));
   if (!hole || hole.size === null) return told;

@@ -16,8 +16,8 @@ export function drawStep(ctx, frame, scene, step, theme) {
   const own = trace.buffer(step);
   drawGround(ctx, frame, theme);
   if (own >= 0) drawLifetime(ctx, frame, trace, own, theme);
-  const alive = new Set(trace.aliveAt(step, placed));
-  drawPlaced(ctx, frame, scene, placed, (each) => (each === own ? -1 : alive.has(each) ? theme.near : theme.far), theme);
+  const live = new Set(trace.liveAt(step, placed));
+  drawPlaced(ctx, frame, scene, placed, (each) => (each === own ? -1 : live.has(each) ? theme.near : theme.far), theme);
   const spots = trace.objects ? drawObjects(ctx, frame, trace, step, theme)
     : own >= 0 ? drawHoles(ctx, frame, trace, step, theme) : [];
   const current = own >= 0 && placed[own] >= 0 ? drawCurrent(ctx, frame, scene, own, placed[own], theme) : null;

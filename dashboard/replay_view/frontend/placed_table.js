@@ -25,7 +25,7 @@ export class PlacedTable {
     const more = placed.length > PLACED_ROWS ? `, the largest ${PLACED_ROWS}` : "";
     element("caption", "", this.table, `${counted(placed.length, "buffer")} placed${more}`);
     const head = element("tr", "", element("thead", "", this.table));
-    for (const title of ["buffer", "size", "offset", "alive"]) element("th", "", head, title).scope = "col";
+    for (const title of ["buffer", "size", "offset", "lifetime"]) element("th", "", head, title).scope = "col";
     const body = element("tbody", "", this.table);
     for (const buffer of placed.slice(0, PLACED_ROWS)) {
       const row = element("tr", "", body);

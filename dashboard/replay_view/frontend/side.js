@@ -59,7 +59,7 @@ export class Side {
     element("span", "name", this.heading, label[own]);
     const known = name[own] === label[own] ? "" : ` · ${name[own]} in the graph`;
     element("span", "detail", this.heading,
-      `${formatBytes(size[own])}, alive in ${span(start[own], end[own])}${known}`);
+      `${formatBytes(size[own])}, live in ${span(start[own], end[own])}${known}`);
   }
 
   figures(pairs) {
@@ -94,13 +94,13 @@ export class Side {
   /** The active set of a linear scan. */
   active(trace, step, placed) {
     if (trace.family !== "linear scan") return;
-    const alive = trace.aliveAt(step, placed);
-    element("h4", "", this.looked, alive.length ? `Active set, ${counted(alive.length, "buffer")}` : "Active set: empty");
+    const live = trace.liveAt(step, placed);
+    element("h4", "", this.looked, live.length ? `Active set, ${counted(live.length, "buffer")}` : "Active set: empty");
     const chips = element("p", "chips", this.looked);
-    for (const each of alive.slice(0, MOST_CHIPS)) {
+    for (const each of live.slice(0, MOST_CHIPS)) {
       element("span", "chip", chips, `${trace.buffers.label[each]} until ${trace.buffers.end[each]}`);
     }
-    if (alive.length > MOST_CHIPS) element("span", "rest", chips, `and ${alive.length - MOST_CHIPS} more`);
+    if (live.length > MOST_CHIPS) element("span", "rest", chips, `and ${live.length - MOST_CHIPS} more`);
   }
 
   /** Words of a mode of its own instead of those of the replay. */

@@ -102,8 +102,8 @@ export class Trace {
     return one !== other && start[one] < end[other] && start[other] < end[one];
   }
 
-  /** Those that had a place before `step` and are alive with its buffer; in a linear scan, the active set. */
-  aliveAt(step, placed) {
+  /** Those that had a place before `step` and are live with its buffer; in a linear scan, the active set. */
+  liveAt(step, placed) {
     const own = this.buffer(step);
     if (own < 0) return [];
     const scan = this.family === "linear scan";

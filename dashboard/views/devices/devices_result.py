@@ -23,7 +23,7 @@ from memplan_engine.devices.rank_timeline import (
     step_ranges,
     timeline,
 )
-from memplan_engine.recordings.observed_flow import flow_alive
+from memplan_engine.recordings.observed_flow import flow_live
 from memplan_engine.reporters.devices.device_tables import NATIVE, peak_categories, written
 from memplan_engine.reporters.devices.device_words import BEFORE_ALL, device_headline, failed_op, where_text
 from memplan_engine.units import exact, format_bytes
@@ -81,9 +81,9 @@ def line_of(answer: RankAnswer) -> RankTimeline:
     flow = answer.run.observation.flow
     assert flow is not None
     failed = failed_op(answer)
-    alive = flow_alive(flow)
+    live = flow_live(flow)
     # Of steps that are alike the last: the first also makes what the optimizer keeps.
-    last = len(alive) - 1 - int(alive[::-1].argmax()) if len(alive) else 0
+    last = len(live) - 1 - int(live[::-1].argmax()) if len(live) else 0
     op = last if failed is None else failed
     steps = step_ranges(flow) or ((0, 0),)
     first, end = next((each for each in steps if each[0] <= op < each[1]), steps[-1])

@@ -136,7 +136,7 @@ def show_peak(comparison: Comparison, selected: int | None, choose: Choose) -> N
     """What the step that explains Δdemand holds on both sides, the largest difference first."""
     moment, (base, head) = comparison.diff.moment, comparison.problems
     both = f"{place(head, moment.head_step)} of head beside {place(base, moment.base_step)} of base"
-    st.caption(plain(f"Alive at {both}; rows with ▸ are sums over a module"))
+    st.caption(plain(f"Live at {both}; rows with ▸ are sums over a module"))
     table, things = _peak_table(comparison)
     if len(things) == MOST_ROWS:
         st.caption(f"The first {MOST_ROWS:,} rows; the JSON has all of them.")

@@ -36,7 +36,7 @@ def show_tables(
     what_if: Callable[[], None] | None = None,
     missed: NDArray[np.bool_] | None = None,
 ) -> None:
-    """A tab for each of: what is alive at the step that is looked at, all buffers, and what the graph behind
+    """A tab for each of: what is live at the step that is looked at, all buffers, and what the graph behind
     them offers; `what_if` fills one more. Of all buffers those are left out that a search has `missed`."""
     parts: dict[str, Callable[[], None]] = {
         "Live buffers": lambda: _show_live(facts, selected),
@@ -64,7 +64,7 @@ def show_tables(
 
 
 def _show_live(facts: PlanFacts, selected: int | None) -> None:
-    """What is alive at the peak or at the step that is marked; of two steps, what changes between them."""
+    """What is live at the peak or at the step that is marked; of two steps, what changes between them."""
     step, second = controls.marked_steps(facts.plan.problem)
     there = facts.at(step)
     if second is not None:

@@ -45,7 +45,7 @@ def show_downloads(facts: PlanFacts, colour: str) -> None:
             f"{step.capitalize()}, CSV",
             f"{name}_{file_name(step)}.csv",
             "text/csv",
-            "What is alive at the peak, or at the step that is marked, by module.",
+            "What is live at the peak, or at the step that is marked, by module.",
             lambda: tree_csv(peak_tree(there, plan.problem)).encode(),
         ),
         (

@@ -39,7 +39,7 @@ CAPACITY: dict[Verdict, tuple[str, Tone, str | None]] = {
 
 
 def show_headline(facts: PlanFacts, marks: Marks) -> None:
-    """What the peak, or what is alive at another step, is made of, in one sentence; of two steps the
+    """What the peak, or what is live at another step, is made of, in one sentence; of two steps the
     difference."""
     _lesson(facts.document.about)
     problem = facts.plan.problem

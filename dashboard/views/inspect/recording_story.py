@@ -1,6 +1,6 @@
 """What a recording tells before anything else: the out-of-memory, who asked for what, what was there.
 
-What is alive is grouped by the line that asked for it; the whole stacks of a line show on a click, and all of
+What is live is grouped by the line that asked for it; the whole stacks of a line show on a click, and all of
 them together as a flame view.
 """
 
@@ -50,7 +50,7 @@ def show_story(document: Document, facts: PlanFacts) -> None:
         failure = failures.get(key)
         moment = failure.moment if failure else _moment(document, over, _step(key, over, marked))
         _headline(document, over, failure, moment)
-        _what_is_alive(document, moment)
+        _what_is_live(document, moment)
 
 
 def _pick_moment(over: OverTime, failures: dict[str, OutOfMemory], marked: int | None) -> str:
@@ -127,7 +127,7 @@ def _headline(document: Document, over: OverTime, failure: OutOfMemory | None, m
             _stack_text(callers.stacks.frames_of(failure.stack))
 
 
-def _what_is_alive(document: Document, moment: Moment) -> None:
+def _what_is_live(document: Document, moment: Moment) -> None:
     """By line on the left, by stack on the right; below them the stacks of the line that was clicked."""
     if not moment.groups:
         return
@@ -139,7 +139,7 @@ def _what_is_alive(document: Document, moment: Moment) -> None:
     if right is not None:
         boxes = call_flame.data(calls, moment.live)
         right.plotly_chart(call_flame.figure(boxes), key="call_flame", config={"displayModeBar": False})
-        right.caption("Call stacks × bytes alive, the outermost call on top; click a call to zoom in.")
+        right.caption("Call stacks × live bytes, the outermost call on top; click a call to zoom in.")
     if chosen is not None:
         label = moment.groups[chosen].caller.label
         _stacks(label, stacks_at(document.problem, moment.step, label))

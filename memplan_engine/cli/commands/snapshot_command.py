@@ -1,4 +1,4 @@
-"""`memplan snapshot`: what an allocator's recording cost, and what was alive when memory ran out."""
+"""`memplan snapshot`: what an allocator's recording cost, and what was live when memory ran out."""
 
 from __future__ import annotations
 

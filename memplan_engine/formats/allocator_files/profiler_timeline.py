@@ -118,12 +118,12 @@ def _read_events(events: list[Any], live: _Live) -> None:
 
 @dataclass(slots=True)
 class _Live:
-    """What is alive, by category: of points (start, bytes), of events the starts of each size, the youngest
+    """What is live, by category: of points (start, bytes), of events the starts of each size, the youngest
     last; and what has been."""
 
     source: str
     step: int = 1
-    alive: list[list[tuple[int, int]]] = field(default_factory=lambda: [[] for _ in CATEGORIES])
+    live: list[list[tuple[int, int]]] = field(default_factory=lambda: [[] for _ in CATEGORIES])
     tensors: dict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
     ended: list[tuple[int, int, int, int]] = field(default_factory=list)
 
@@ -136,16 +136,16 @@ class _Live:
     def shrink(self, category: int, nbytes: int) -> None:
         """`nbytes` less, of the youngest first; of the last one a part may stay."""
         while nbytes:
-            start, size = self.alive[category].pop()
+            start, size = self.live[category].pop()
             gone = min(size, nbytes)
             self.ended.append((start, self.step, gone, category))
             if size > gone:
-                self.alive[category].append((start, size - gone))
+                self.live[category].append((start, size - gone))
             nbytes -= gone
 
     def grow(self, category: int, nbytes: int) -> None:
         """`nbytes` more."""
-        self.alive[category].append((self.step, nbytes))
+        self.live[category].append((self.step, nbytes))
 
     def make(self, category: int, nbytes: int, old: bool = False) -> None:
         """A tensor; an old one was there before the first step."""
@@ -165,13 +165,11 @@ class _Live:
         if starts := self.tensors.get((category, nbytes)):
             return starts.pop()
         found = f"{nbytes} bytes of {CATEGORIES[category]} freed"
-        raise InputError(self.source, f"event {self.step}", found, "some that are alive")
+        raise InputError(self.source, f"event {self.step}", found, "some that are live")
 
     def problem(self, name: str) -> Problem:
         """Everything as buffers, in order of start."""
-        rest = [
-            (start, self.step, size, kind) for kind, rows in enumerate(self.alive) for start, size in rows
-        ]
+        rest = [(start, self.step, size, kind) for kind, rows in enumerate(self.live) for start, size in rows]
         rest += [
             (start, self.step, size, kind)
             for (kind, size), starts in self.tensors.items()

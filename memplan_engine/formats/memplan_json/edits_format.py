@@ -46,7 +46,7 @@ class DropEntry(Strict):
 
 
 class LifetimeEntry(Strict):
-    """The buffer alive only in the steps `[start, end)` of its lifetime."""
+    """The buffer live only in the steps `[start, end)` of its lifetime."""
 
     kind: Literal["lifetime"]
     buffer: str

@@ -144,7 +144,7 @@ def observation_with_flow(file: FlowFile, source: str) -> Observation:
     storages = _storages(entry.storages, n, source)
     below(entry.source, len(entry.sources), "flow.source", source)
     for name in ("reads", "writes"):
-        _check_alive(getattr(entry, name), storages, f"flow.{name}", source)
+        _check_live(getattr(entry, name), storages, f"flow.{name}", source)
     flow = Flow(
         entry.reads,
         entry.writes,
@@ -220,7 +220,7 @@ def _waits(
     return waits
 
 
-def _check_alive(column: Any, storages: ObservedStorages, place: str, source: str) -> None:
+def _check_live(column: Any, storages: ObservedStorages, place: str, source: str) -> None:
     """Raise InputError for an op that touches a storage which is not there yet, or no more."""
     maker, released = storages.maker.tolist(), storages.released.tolist()
     for op, numbers in enumerate(column):

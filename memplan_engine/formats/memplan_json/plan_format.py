@@ -18,9 +18,9 @@ from memplan_engine.plan import Parameter, Plan, make_objects, make_offsets
 class BoundEntry(Strict):
     """A lower bound on the arena in bytes, with its reason.
 
-    `core` is the buffers that it rests on, where these are not all that are alive at the step: their places
+    `core` is the buffers that it rests on, where these are not all that are live at the step: their places
     in the problem's columns, ascending. Of a core that a search proved, `step` and `until` are the half-open
-    stretch of steps within which each of them is alive.
+    stretch of steps within which each of them is live.
     """
 
     nbytes: Count

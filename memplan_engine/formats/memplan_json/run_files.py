@@ -40,7 +40,7 @@ def is_run(head: bytes) -> bool:
 
 def load_run(path: Path | str, device: int | None = None) -> RunFile:
     """Read a run, or an observation as one that has no prediction: of `device` (−1 is the CPU), or, of
-    several, of the one that had the most bytes alive.
+    several, of the one that had the most live bytes.
 
     Raises
     ------

@@ -128,7 +128,7 @@ class OrderEntry(Strict):
 
 
 class RunFile(Strict):
-    """A file in the format memplan/run, version 1. Of each op, in order, the most bytes alive during it:
+    """A file in the format memplan/run, version 1. Of each op, in order, the most live bytes during it:
     `predicted`, and measured at the levels `dispatch` and `allocator`; () for what is not known. `scope` says
     what `predicted` counts ("eager" where nothing is predicted); what is measured is of scope "eager"."""
 

@@ -1,10 +1,10 @@
-"""Buffers as they come alive, as an allocator would place them: in the lowest hole, or in slots.
+"""Buffers as they become live, as an allocator would place them: in the lowest hole, or in slots.
 
-When buffers come by order of start, those alive with the next one are exactly those that have not ended. So
+When buffers come by order of start, those live with the next one are exactly those that have not ended. So
 the holes between them can be kept from one buffer to the next, and the sweep of `place` becomes a look
 through the holes, which are few. The offsets are the same.
 
-Slots keep no holes, so that each buffer costs the same however many are alive: quick for any number. They
+Slots keep no holes, so that each buffer costs the same however many are live: quick for any number. They
 have one of four sizes for each power of two, and are used again and again, but never cut and never joined.
 """
 

@@ -26,7 +26,7 @@ FIRST_FIT = 0
 BEST_FIT = 1
 """The smallest hole that is large enough, the lowest of equals; above everything if there is none."""
 TOP = 2
-"""Above everything that is alive at the same time; holes are left empty."""
+"""Above everything that is live at the same time; holes are left empty."""
 
 FREE = -1
 UNPLACED = -1

@@ -1,4 +1,4 @@
-"""The rectangles that are already placed, kept so that those alive at a time come out by offset.
+"""The rectangles that are already placed, kept so that those live at a time come out by offset.
 
 - *Long* rectangles, longer than `width` sections, stand in one run sorted by their low byte. Nearly every
   buffer meets many of them, so reading the run from end to end is the fastest way through.

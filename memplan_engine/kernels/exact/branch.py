@@ -1,6 +1,6 @@
 """Branch and bound: does one independent part of a problem fit into a capacity?
 
-The time axis is cut into cliques, the largest sets of buffers that are alive together. Bytes are counted in
+The time axis is cut into cliques, the largest sets of buffers that are live together. Bytes are counted in
 units that divide every offset. `low[u]` is a bound below which buffer u cannot lie, given what is placed; all
 that is still to be decided follows from the buffers that are not placed and their lows.
 

@@ -135,5 +135,5 @@ def _contact_above(
 
 @kernel
 def _shared(times: TimeIndex, place: int, start: int, end: int) -> float:
-    """The share of the sections `[start, end)` in which the piece at `place` is alive."""
+    """The share of the sections `[start, end)` in which the piece at `place` is live."""
     return (min(end, times.end[place]) - max(start, times.start[place])) / (end - start)

@@ -5,7 +5,7 @@ one from the pool. If some hole has room for it, it goes there; else it goes whe
 it cost least, and they join the pool. What has had to push others out becomes dearer to push out itself, so
 that the same few do not take turns for ever (guided ejection search, Nagata and Bräysy 2009, carried from
 vehicle routing to packing). When the pool gets no cheaper for some time, everything since its best moment is
-undone. A move looks only at what is alive together with one buffer: its cost does not grow with n.
+undone. A move looks only at what is live together with one buffer: its cost does not grow with n.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Columns(NamedTuple):
 
 class Repair(NamedTuple):
     """The state. By buffer: its `offset`, UNPLACED in the pool, and its `penalty`: how many times its
-    weight it costs to put it out. `times`: which pieces are alive together, and where they lie.
+    weight it costs to put it out. `times`: which pieces are live together, and where they lie.
 
     `pool[: counts[OUT]]` are the buffers without a place, `kept` those at the best moment so far, and `log`
     the (buffer, offset before) of each change since. `weights`: of the pool now and at its best moment.

@@ -1,7 +1,7 @@
 """Lowest place first: the skyline heuristic, for problems that are full nearly everywhere.
 
 Each buffer has a *low*: where it comes to lie when it is placed on top of what is placed already. Of the
-buffers alive together the one with the lowest low is placed first, of equals the earlier in an order;
+buffers live together the one with the lowest low is placed first, of equals the earlier in an order;
 what meets it is raised above it. So the skyline grows evenly, and little is left empty below it (the lowest
 gap first, Burke, Kendall and Whitwell 2004, carried from stock cutting to buffers, whose time is fixed).
 

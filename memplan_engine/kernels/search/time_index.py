@@ -1,4 +1,4 @@
-"""Which rectangles are alive together: an index over time, made once, that placing and taking out only mark.
+"""Which rectangles are live together: an index over time, made once, that placing and taking out only mark.
 
 Lifetimes never change, so the index is two flat arrays: the pieces by level (the power of two that their
 length does not pass) and, within a level, by start, with a table of where each cell of that many sections

@@ -232,7 +232,7 @@ def assign_to_fullest(
     order: Ints, start: Ints, end: Ints, size: Ints, stop: Flags, trace: Trace | None = None
 ) -> Ints:
     """The partition of each buffer, as tract has them, when each, in `order`, joins the one with the largest
-    sum of sizes among those in which nothing is alive with it, the one made first of equals; a new one when
+    sum of sizes among those in which nothing is live with it, the one made first of equals; a new one when
     there is none.
 
     NOBODY for those that were left when `stop` was raised. `trace` gets the partitions: number, bytes, the

@@ -10,16 +10,16 @@ from memplan_engine.kernels.types import Ints
 
 @kernel
 def largest_kth(by_size: Ints, first: Ints, last: Ints, size: Ints, sections: int) -> Ints:
-    """For k = 0, 1, …: the largest size that is the k-th largest, counted from 0, of those alive together.
+    """For k = 0, 1, …: the largest size that is the k-th largest, counted from 0, of those live together.
 
-    Buffer b is alive in the sections `[first[b], last[b])`; `by_size` has the buffers from the largest down.
-    They are let in one by one: as soon as k + 1 are alive together, the last one let in is the k-th maximum.
-    A tree over the sections holds how many are alive: O(n log n).
+    Buffer b is live in the sections `[first[b], last[b])`; `by_size` has the buffers from the largest down.
+    They are let in one by one: as soon as k + 1 are live together, the last one let in is the k-th maximum.
+    A tree over the sections holds how many are live: O(n log n).
     """
     leaves = 1
     while leaves < sections:
         leaves *= 2
-    # How many cover the whole of each node, and the most that are alive together somewhere below it.
+    # How many cover the whole of each node, and the most that are live together somewhere below it.
     whole, most = np.zeros(2 * leaves, dtype=np.int64), np.zeros(2 * leaves, dtype=np.int64)
     maxima, count = np.empty(len(by_size), dtype=np.int64), 0
     for buffer in by_size:

@@ -2,7 +2,7 @@
 
 It never tries an offset. Each buffer has a lowest and a highest offset that is not excluded yet; of each
 pair that meets in time, one must lie below the other. `_propagate` narrows the offsets until nothing changes:
-along pairs whose order is known (longest paths), and in each clique, whose buffers are alive at one step and
+along pairs whose order is known (longest paths), and in each clique, whose buffers are live at one step and
 so have to be stacked. Then the order of one open pair is assumed; when that fails, the other order holds.
 Which pair: the one with the least room that has been part of most failures, as in the schedulers of
 D. Grimes, E. Hebrard and A. Malapert, "Closing the Open Shop: Contradicting Conventional Wisdom" (CP 2009).

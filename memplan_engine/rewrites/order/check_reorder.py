@@ -159,7 +159,7 @@ class _Facts:
                 self.maker.setdefault(storage, op.name)
 
     def uses(self, storage: str, op: str) -> bool:
-        """Whether the storage is alive until `op` has run: it touches it, or holds it."""
+        """Whether the storage is live until `op` has run: it touches it, or holds it."""
         return op in self.touched and (storage in self.touched[op] or self.held.get(storage) == op)
 
     def must_precede(self, first: str, second: str) -> bool:

@@ -171,7 +171,7 @@ def cut_bound(
 ) -> tuple[int, int]:
     """The best bound by one cut and its unit; `known` and −1 where none passes `known`.
 
-    `live` has the bytes alive while each unit runs in some order: no cut of the unit holds more, and none
+    `live` has the live bytes while each unit runs in some order: no cut of the unit holds more, and none
     above the peak is worth knowing. Units are taken by it, the largest first, until none can be better, the
     limits end it, or `most` are done.
     """

@@ -35,7 +35,7 @@ class OrderProblem:
         return [op for unit in order for op in self.units[unit]]
 
     def live(self, order: Sequence[int] | Ints) -> Ints:
-        """Bytes alive while each unit of `order` runs; empty where a unit would run too early."""
+        """Live bytes while each unit of `order` runs; empty where a unit would run too early."""
         return replay_order(self.arrays, np.asarray(order, np.int64))
 
     @property

@@ -84,14 +84,14 @@ class Part:
 
 
 def hulls(parts: Sequence[Part]) -> list[Gap]:
-    """The bytes needed over time, from the lowest to the highest part alive: one Gap for each stretch of
+    """The bytes needed over time, from the lowest to the highest live part: one Gap for each stretch of
     steps in which they stay the same, in order, from the first start to the last end."""
     edges = sorted({edge for part in parts for edge in (part.start, part.end)})
     stretches: list[Gap] = []
     for start, end in pairwise(edges):
-        alive = [part for part in parts if part.start <= start and end <= part.end]
-        low = min((part.low for part in alive), default=0)
-        high = max((part.high for part in alive), default=0)
+        live = [part for part in parts if part.start <= start and end <= part.end]
+        low = min((part.low for part in live), default=0)
+        high = max((part.high for part in live), default=0)
         last = stretches[-1] if stretches else None
         if last is not None and (last.low, last.high) == (low, high):
             stretches[-1] = Gap(last.start, end, low, high)
@@ -121,8 +121,8 @@ def place_concats(
     Inputs that do not qualify are copied as ever, beside those that do. Concatenations of concatenations
     nest; the ops are gone through in the order of `schedule` (one a step by default).
 
-    The output's storage then is alive from the first input's start, although at first only some blocks of
-    it are needed: `windows` has the bytes between the lowest and the highest block alive. Where the peak
+    The output's storage then is live from the first input's start, although at first only some blocks of
+    it are needed: `windows` has the bytes between the lowest and the highest live block. Where the peak
     would rise all the same (blocks at both ends are made long before those between them), the
     concatenation is left alone.
 
@@ -146,19 +146,19 @@ def place_concats(
 
 class _Draft(Draft):
     """Storages move into one another. `parts` are those of each storage, `load` the bytes
-    alive at each step."""
+    live at each step."""
 
     def __init__(self, graph: Graph, schedule: Schedule, alignment: int, unread: Unread) -> None:
         super().__init__(graph, schedule)
         self.alignment = alignment
         self.placed: set[str] = set()
-        alive = lifetimes(graph, schedule, unread)
+        spans = lifetimes(graph, schedule, unread)
         self.parts = {
-            storage.name: [Part(*alive[storage.name], 0, storage.nbytes)]
+            storage.name: [Part(*spans[storage.name], 0, storage.nbytes)]
             for storage in graph.storages
-            if storage.name in alive and storage.role in PRODUCED
+            if storage.name in spans and storage.role in PRODUCED
         }
-        self.load = np.zeros(max((end for _, end in alive.values()), default=0), dtype=np.int64)
+        self.load = np.zeros(max((end for _, end in spans.values()), default=0), dtype=np.int64)
         for parts in self.parts.values():
             add_load(self.load, parts, 1)
 

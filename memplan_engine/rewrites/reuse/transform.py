@@ -75,7 +75,7 @@ def _checked(graph: Graph, reused: Reused, alignment: int) -> Reused:
 class Saving:
     """One way to run the graph; all figures in bytes.
 
-    `peak` is the most that is alive at one step, `bound` the lower bound on any arena, `arena` what the
+    `peak` is the most that is live at one step, `bound` the lower bound on any arena, `arena` what the
     plan needs. `ops` counts the ops that write in place or join without copying everything or a part,
     `nbytes` what they no longer need or copy, summed over the ops.
     """

@@ -15,7 +15,7 @@ from memplan_engine.calibration.fit_formula import LEAST
 from memplan_engine.calibration.kernel_table import Calibration, Formula, Machine
 from memplan_engine.calibration.op_features import Features
 from memplan_engine.errors import InputError
-from memplan_engine.recordings.observed_flow import Flow, flow_alive, flow_peak
+from memplan_engine.recordings.observed_flow import Flow, flow_live, flow_peak
 from memplan_engine.runtime.calibrate.seen_call import features_of_call, text_of_call
 from memplan_engine.torch_capture.torch_storages import tensors_in
 from memplan_engine.units import count_of, format_bytes, format_percent
@@ -135,7 +135,7 @@ class CalibratedOps:
                 continue
             low[op], high[op] = _span(self.nbytes[op], self.footprint[op], error)
         assert flow.scratch is not None
-        alone = flow_alive(flow) - flow.scratch
+        alone = flow_live(flow) - flow.scratch
         least = format_bytes(int((alone + low).max(initial=0.0)))
         if not limited:
             return (

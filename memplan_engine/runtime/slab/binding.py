@@ -36,7 +36,7 @@ class Region:
 @dataclass(frozen=True, slots=True, eq=False)
 class Binding:
     """A graph and its plan. `regions` has the planned storages that an op makes, by name; `tensors` and
-    `storages` are the graph's own, by name; `step_of_op` is the step of each op, by name. `alive` are the
+    `storages` are the graph's own, by name; `step_of_op` is the step of each op, by name. `spans` are the
     lifetimes that the graph needs, in these steps; the slab needs `arena_bytes`. `overlaps` are those of the
     plan, () unless it was forced. `overwrites` says, of a plan with writes in place or concatenations without
     copies, who takes over bytes that its own op still reads.
@@ -48,7 +48,7 @@ class Binding:
     tensors: Mapping[str, Tensor]
     storages: Mapping[str, Storage]
     step_of_op: Mapping[str, int]
-    alive: Mapping[str, tuple[int, int]]
+    spans: Mapping[str, tuple[int, int]]
     arena_bytes: int
     overlaps: tuple[Violation, ...] = ()
     overwrites: Overwrites = field(default_factory=dict)
@@ -93,16 +93,16 @@ def bind(graph: Graph, plan: Plan, *, force: bool = False) -> Binding:
     if origin is None:
         _check_known(plan, storages, name)
     tensors = {tensor.name: tensor for tensor in graph.tensors}
-    alive = lifetimes(graph, schedule)
+    spans = lifetimes(graph, schedule)
     _check_storages(regions, storages, name)
     _check_items(regions, tensors, name)
     if not force:
-        _check_lifetimes(regions, alive, name)
+        _check_lifetimes(regions, spans, name)
         if origin is not None:
             _check_all_there(regions, graph)
     steps = {op.name: step for op, step in zip(graph.ops, schedule.step_of_op, strict=True)}
     arena = plan.arena_bytes
-    return Binding(graph, plan, regions, tensors, storages, steps, alive, arena, overlaps, overwrites)
+    return Binding(graph, plan, regions, tensors, storages, steps, spans, arena, overlaps, overwrites)
 
 
 def _check_known(plan: Plan, storages: Mapping[str, Storage], name: str) -> None:
@@ -148,7 +148,7 @@ def _is_reused(graph: Graph, plan: Plan) -> bool:
 
 
 def _reused_regions(graph: Graph, plan: Plan, *, force: bool) -> tuple[dict[str, Region], Overwrites]:
-    """The regions of the storages that the ops of `graph` make, alive as long as `graph` needs them, and who
+    """The regions of the storages that the ops of `graph` make, live as long as `graph` needs them, and who
     takes over from whom.
 
     Raises
@@ -160,7 +160,7 @@ def _reused_regions(graph: Graph, plan: Plan, *, force: bool) -> tuple[dict[str,
     assert origin is not None
     if not force and (breaches := check_plan_execution(plan, graph)):
         raise InputError(graph.name, "plan", str(breaches[0]), "a plan in which every op finds what it reads")
-    alive = lifetimes(graph, origin.schedule)
+    spans = lifetimes(graph, origin.schedule)
     columns = (plan.problem.names, plan.offsets.tolist(), plan.problem.size.tolist())
     extents = {name: (low, low + size) for name, low, size in zip(*columns, strict=True)}
     homes = {tensor.name: tensor for tensor in origin.graph.tensors}
@@ -171,7 +171,7 @@ def _reused_regions(graph: Graph, plan: Plan, *, force: bool) -> tuple[dict[str,
         storage, home = storages[tensor.storage], homes[tensor.name]
         if storage.role not in PRODUCED or home.storage not in extents:
             continue
-        region = _region(tensor, home, storage.nbytes, extents[home.storage], alive[storage.name])
+        region = _region(tensor, home, storage.nbytes, extents[home.storage], spans[storage.name])
         first = regions.setdefault(storage.name, region)
         if (first.low, first.high) != (region.low, region.high) or region.high > extents[home.storage][1]:
             found = f"buffer {storage.name!r} in pieces at bytes {first.low} and {region.low}"
@@ -181,10 +181,10 @@ def _reused_regions(graph: Graph, plan: Plan, *, force: bool) -> tuple[dict[str,
 
 
 def _region(
-    tensor: Tensor, home: Tensor, nbytes: int, place: tuple[int, int], alive: tuple[int, int]
+    tensor: Tensor, home: Tensor, nbytes: int, place: tuple[int, int], span: tuple[int, int]
 ) -> Region:
     low = place[0] + home.offset - tensor.offset
-    return Region(tensor.storage, low, low + nbytes, *alive)
+    return Region(tensor.storage, low, low + nbytes, *span)
 
 
 def _overwrites(graph: Graph, regions: Mapping[str, Region], shares: Mapping[str, str]) -> Overwrites:
@@ -232,12 +232,12 @@ def _check_all_there(regions: Mapping[str, Region], graph: Graph) -> None:
             raise InputError(graph.name, "plan", found, "a buffer for each storage that the ops make")
 
 
-def _check_lifetimes(regions: Mapping[str, Region], alive: Mapping[str, tuple[int, int]], name: str) -> None:
+def _check_lifetimes(regions: Mapping[str, Region], spans: Mapping[str, tuple[int, int]], name: str) -> None:
     for region in regions.values():
-        start, end = alive[region.storage]
+        start, end = spans[region.storage]
         if region.start > start or region.end < end:
-            found = f"buffer {region.storage!r} alive during steps {region.start} to {region.end - 1}"
-            needed = f"alive during steps {start} to {end - 1}, as the graph needs"
+            found = f"buffer {region.storage!r} live during steps {region.start} to {region.end - 1}"
+            needed = f"live during steps {start} to {end - 1}, as the graph needs"
             raise InputError(name, "plan", found, needed)
 
 

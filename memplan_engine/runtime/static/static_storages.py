@@ -35,7 +35,7 @@ ODD = "not made in the first run as it was captured"
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A managed storage: alive during the steps `[start, end)`, `nbytes` large."""
+    """A managed storage: live during the steps `[start, end)`, `nbytes` large."""
 
     start: int
     end: int
@@ -60,9 +60,9 @@ def find_managed(program: Program) -> Managed:
     if not any(s.role is Role.ACTIVATION and s.nbytes for s in graph.storages):
         return Managed({}, (), returned)
     storages = choose(program.module, bind(graph, make_plan(graph, "naive")), "native").storages
-    alive = lifetimes(graph, sequential(graph))
+    spans = lifetimes(graph, sequential(graph))
     slots = {
-        entry.storage: Slot(*alive[entry.storage], entry.nbytes)
+        entry.storage: Slot(*spans[entry.storage], entry.nbytes)
         for entry in storages
         if entry.way in IN_PLACE
     }

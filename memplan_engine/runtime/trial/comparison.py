@@ -41,7 +41,7 @@ class Taker:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """One run laid over its prediction. The three curves are bytes alive during each op of `graph`, int64
+    """One run laid over its prediction. The three curves are live bytes during each op of `graph`, int64
     arrays of n: `predicted` by lifetimes and by what operators inside an op make, `dispatch` by the storages
     that torch's dispatcher saw, `allocator` by what was asked of the allocator. All count what the graph
     makes and returns; inputs and weights are the caller's.

@@ -56,7 +56,7 @@ def run_safely(
     lifetime ends. A second copy of the arena is kept; after each op every byte must
     be as it was, but for the buffers that this op writes. This stands for a checksum of each buffer between
     its writer and its readers, and says which bytes changed. Before an op runs, the buffers that it reads
-    must be alive in the plan, and a buffer that begins must not share a byte with one that is alive.
+    must be live in the plan, and a buffer that begins must not share a byte with one that is live.
 
     `guard` bytes are kept free on both sides of each buffer: the offsets are spread apart, so that what
     shares bytes over time still does. A forced plan with overlaps, and one with writes in place, runs at its
@@ -172,7 +172,7 @@ class _Watch(Interpreter):
         return self.arena
 
     def _begin(self, op: Op) -> None:
-        """The step of `op` begins: what ended before it is poisoned, and what it reads must be alive. What it
+        """The step of `op` begins: what ended before it is poisoned, and what it reads must be live. What it
         makes outside of the slab has its place in the plan as well."""
         step = self.binding.step_of_op[op.name]
         for name in [name for name, region in self.live.items() if region.end <= step]:
@@ -184,14 +184,14 @@ class _Watch(Interpreter):
             if planned is not None and storage not in self.live and storage in self.begun:
                 raise MemplanError(
                     f"{self._name(op)} at step {step} reads buffer {storage!r}, bytes {_bytes(planned)}, "
-                    f"which is alive only during steps {planned.start} to {planned.end - 1}"
+                    f"which is live only during steps {planned.start} to {planned.end - 1}"
                 )
         for storage in {self.binding.tensors[name].storage for name in op.outputs}:
             if storage in self.binding.regions.keys() - self.placed.keys() - self.begun:
                 self._open(storage, op)
 
     def _open(self, storage: str, op: Op) -> None:
-        """Room for `storage` is made: nobody alive may have any of its bytes."""
+        """Room for `storage` is made: no live buffer may have any of its bytes."""
         if storage in self.live:
             return
         self.begun.add(storage)
@@ -200,7 +200,7 @@ class _Watch(Interpreter):
         if step < region.start:
             raise MemplanError(
                 f"{self._name(op)} at step {step} makes buffer {storage!r}, bytes {_bytes(region)}, "
-                f"which is alive only during steps {region.start} to {region.end - 1}"
+                f"which is live only during steps {region.start} to {region.end - 1}"
             )
         overwritten = self.binding.overwrites.get(storage, frozenset()) & self.live.keys()
         for name in overwritten:
@@ -211,20 +211,20 @@ class _Watch(Interpreter):
             if low < high:
                 raise MemplanError(
                     f"{self._name(op)} makes buffer {storage!r} at bytes {_bytes(region)}, of which "
-                    f"{low}–{high - 1} ({high - low} bytes) belong to {other.storage!r}, which is alive"
+                    f"{low}–{high - 1} ({high - low} bytes) belong to {other.storage!r}, which is live"
                 )
         self.live[storage] = region
 
     def _check_returned(self) -> None:
-        """What the graph returns must have been alive to the end."""
+        """What the graph returns must have been live to the end."""
         for storage in self.binding.graph.storages:
             name, region = storage.name, self.binding.regions.get(storage.name)
             if storage.role is not Role.OUTPUT or region is None:
                 continue
-            if region.end < self.binding.alive[name][1]:
+            if region.end < self.binding.spans[name][1]:
                 raise MemplanError(
                     f"{self.binding.graph.name}: after the last op the graph returns buffer {name!r}, bytes "
-                    f"{_bytes(region)}, which is alive only during steps {region.start} to {region.end - 1}"
+                    f"{_bytes(region)}, which is live only during steps {region.start} to {region.end - 1}"
                 )
 
     def _compare(self, ops: Sequence[Op]) -> None:
@@ -234,7 +234,7 @@ class _Watch(Interpreter):
             names = {self.binding.tensors[name].storage for name in op.outputs}
             step = self.binding.step_of_op[op.name]
             changed |= {self.binding.tensors[name].storage for name in op.mutates}
-            changed |= {name for name in names if self.binding.alive[name][0] == step}
+            changed |= {name for name in names if self.binding.spans[name][0] == step}
         changed &= self.live.keys() & self.placed.keys()
         written = sorted((self.live[name].low, self.live[name].high) for name in changed)
         begin = 0

@@ -64,7 +64,7 @@ GREEDY = (
     # What an allocator would do that sees the program only once, from the start.
     OrderFit(
         name="first_fit_by_start",
-        description="as buffers come alive, lowest hole first",
+        description="as buffers become live, lowest hole first",
         source="Poletto & Sarkar 1999, linear scan, for bytes instead of registers",
         by=BY_START,
         fit=FitRule.FIRST,

@@ -38,14 +38,14 @@ class LinearScan:
     free range that is large enough (`fit`; with `FitRule.FIRST` the lowest). Without one, the active buffer
     that ends last, if that is after this one and it is large enough, moves behind everything and leaves its
     place to this one. Else this one goes behind everything. Sizes count rounded up to the alignment, gaps as
-    alive.
+    live.
     Buffers with fixed offsets keep them, and the scan begins above the topmost.
     """
 
     fit: FitRule = FitRule.BEST
 
     name: ClassVar[str] = "linear_scan"
-    description: ClassVar[str] = "as buffers come alive, tightest free range, later ends give way"
+    description: ClassVar[str] = "as buffers become live, tightest free range, later ends give way"
     source: ClassVar[str] = "Wimmer & Mössenböck 2005; PyTorch's JIT memory planner (pull request 64347)"
     by: ClassVar[Order] = BY_START_THEN_END
 

@@ -150,7 +150,7 @@ def _by_conflicts(timeline: Timeline) -> tuple[Key, ...]:
 
 
 def _by_breadth(timeline: Timeline) -> tuple[Key, ...]:
-    """A buffer is placed with the first step by breadth at which it is alive: the busiest of its lifetime."""
+    """A buffer is placed with the first step by breadth at which it is live: the busiest of its lifetime."""
     busiest, live = busiest_sections(timeline)
     return (
         Key("breadth", Unit.BYTES, live, descending=True, joint=" live at "),
@@ -177,12 +177,12 @@ BY_LIFETIME = Order(
     "longest lifetime first, of equals the largest",
     lambda t: (_lifetime(t.problem), _size(t.problem), _start(t.problem)),
 )
-BY_CONFLICTS = Order("conflicts", "alive with the most others first, of equals the largest", _by_conflicts)
+BY_CONFLICTS = Order("conflicts", "live with the most others first, of equals the largest", _by_conflicts)
 BY_BREADTH = Order(
-    "breadth", "alive at the step with the most live bytes first, of these the largest", _by_breadth
+    "breadth", "live at the step with the most live bytes first, of these the largest", _by_breadth
 )
 BY_HEAT = Order(
-    "heat", "alive at the step with the most live bytes first, of these the largest size × lifetime", _by_heat
+    "heat", "live at the step with the most live bytes first, of these the largest size × lifetime", _by_heat
 )
 BY_START = Order("start", "earliest start first", lambda t: (_start(t.problem),))
 BY_START_THEN_END = Order(
@@ -230,7 +230,7 @@ def busiest_sections(timeline: Timeline) -> tuple[Ints, Ints]:
 
 
 def conflicts(problem: Problem) -> Ints:
-    """How many other buffers are alive at some step of each one's lifetime: O(n log n)."""
+    """How many other buffers are live at some step of each one's lifetime: O(n log n)."""
     ended = np.searchsorted(np.sort(problem.end), problem.start, side="right")
     begun = np.searchsorted(np.sort(problem.start), problem.end, side="left")
     return begun - ended - 1

@@ -42,7 +42,7 @@ class Columns:
 
 
 def independent(problem: Problem) -> Iterator[Ints]:
-    """The rows of each independent part: the time axis is cut where nothing is alive. Buffers without bytes
+    """The rows of each independent part: the time axis is cut where nothing is live. Buffers without bytes
     belong to none."""
     rows = np.flatnonzero(problem.size > 0)
     rows = rows[np.argsort(problem.start[rows], kind="stable")]

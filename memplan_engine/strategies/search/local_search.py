@@ -244,7 +244,7 @@ class LocalSearch:
 
     @property
     def pairs(self) -> int:
-        """How many pairs of buffers are alive together."""
+        """How many pairs of buffers are live together."""
         return int(conflicts(self.timeline.problem).sum()) // 2
 
     def contact_pays(self, most: int) -> bool:
@@ -271,7 +271,7 @@ class LocalSearch:
             self.tried.add(CONTACT)
 
     def pack_peak_first(self) -> None:
-        """Pack what is alive around the peak by a search of its own, then the rest around it, and repair
+        """Pack what is live around the peak by a search of its own, then the rest around it, and repair
         what is above the arena of that window."""
         problem = self.timeline.problem
         if self.over or len(problem) < self.params.peak_buffers or not is_plain(problem):

@@ -86,7 +86,7 @@ def _room(first: Ints, start: Ints, end: Ints) -> int:
 
 
 def distances(timeline: Timeline) -> Ints:
-    """How many sections lie between each buffer's lifetime and the busiest section, 0 for those alive there.
+    """How many sections lie between each buffer's lifetime and the busiest section, 0 for those live there.
 
     For plain buffers: O(n log n).
     """
@@ -97,7 +97,7 @@ def distances(timeline: Timeline) -> Ints:
 
 
 def peak_window(timeline: Timeline, share: float) -> Ints:
-    """The buffers nearest to the busiest section: `share` times as many as are alive there, and all that are
+    """The buffers nearest to the busiest section: `share` times as many as are live there, and all that are
     as near as the farthest of them."""
     apart = distances(timeline)
     count = min(len(apart), int((apart == 0).sum() * share))
@@ -124,7 +124,7 @@ def pack_windows(
 
     Each buffer that `ejection` has left without a place is packed together with some neighbours in time,
     the shortest-lived first, by branch and bound; all else stays where it is (large-neighbourhood
-    search after Shaw, 1998). What a move costs follows from what is alive around it, not from n.
+    search after Shaw, 1998). What a move costs follows from what is live around it, not from n.
     """
     offsets = ejection.offsets
     out = np.flatnonzero(offsets == repair.UNPLACED)
@@ -152,11 +152,11 @@ def _pack_one(
     """Find a place for `buffer` and new ones for `freed` of its neighbours; changes `offsets` if it can."""
     # The ejection does not know those that earlier windows have placed.
     placed = np.flatnonzero((ejection.state.offset == repair.UNPLACED) & (offsets != repair.UNPLACED))
-    near = _alive_with(problem, ejection, np.array([buffer]))
+    near = _live_with(problem, ejection, np.array([buffer]))
     near = near[(problem.fixed[near] == FREE) & (offsets[near] != repair.UNPLACED)]
     length = (problem.end - problem.start)[near] * random.uniform(0.5, 2.0, len(near))
     inside = np.concatenate([[buffer], near[np.argsort(length)][:freed]])
-    around = np.setdiff1d(np.concatenate([_alive_with(problem, ejection, inside), placed]), inside)
+    around = np.setdiff1d(np.concatenate([_live_with(problem, ejection, inside), placed]), inside)
     around = around[offsets[around] != repair.UNPLACED]
     if len(around) > params.most_around:
         return False
@@ -168,8 +168,8 @@ def _pack_one(
     return True
 
 
-def _alive_with(problem: Problem, ejection: EjectionSearch, rows: Ints) -> Ints:
-    """The placed buffers that are alive at some step of one of `rows`."""
+def _live_with(problem: Problem, ejection: EjectionSearch, rows: Ints) -> Ints:
+    """The placed buffers that are live at some step of one of `rows`."""
     columns, times = ejection.state.columns, ejection.state.times
     neighbours = (
         np.empty(len(times.piece) + 1, dtype=np.int64) if len(rows) > 1 else ejection.state.neighbours

@@ -46,7 +46,7 @@ class SearchParams(NamedTuple):
     far_off: float = 1.001
     """Arena over bound above which the quick starts count as far off: contact fit and skylines pay."""
     quick_pairs: int = 150_000_000
-    """Contact fit comes before the slower starts if no more pairs of buffers are alive together: about three
+    """Contact fit comes before the slower starts if no more pairs of buffers are live together: about three
     seconds' worth."""
     soon_pairs: int = 25_000_000
     """The same before the peak is packed first, about a second's worth."""
@@ -67,7 +67,7 @@ class SearchParams(NamedTuple):
     smallest_step: float = 1 / 16
     """Of the way to the bound: when a smaller step would be needed, it is time for something else."""
     peak_shares: tuple[float, ...] = (1.2, 2.0, 1.5)
-    """How many buffers are packed first, in turn, for each one that is alive at the peak."""
+    """How many buffers are packed first, in turn, for each one that is live at the peak."""
     peak_moves: int = 6_000
     """Moves in the first window around the peak; each later one is allowed half as many more."""
     peak_buffers: int = 3_000

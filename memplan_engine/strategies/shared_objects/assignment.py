@@ -216,12 +216,12 @@ SHARED_OBJECTS_BY_BREADTH = SharedObjects(
 """Pisarchyk and Lee's greedy by breadth for shared objects: objects may grow."""
 SHARED_OBJECTS_IN_ORDER = SharedObjects(
     name="shared_objects_in_order",
-    description="whole objects: as buffers come alive, free object of the closest size",
+    description="whole objects: as buffers become live, free object of the closest size",
     by=BY_START,
     rule=ObjectRule.CLOSEST,
     kernel=_closest,
 )
-"""TFLite's greedy in order: a new object only when none is free, so never more than are alive at once."""
+"""TFLite's greedy in order: a new object only when none is free, so never more than are live at once."""
 SHARED_OBJECTS_MIN_COST_FLOW = SharedObjects(
     name="shared_objects_min_cost_flow",
     description="whole objects: reuse as an assignment, least growth from buffer to buffer",

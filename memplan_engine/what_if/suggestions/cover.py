@@ -1,4 +1,4 @@
-"""Where more is alive than a capacity holds, and the buffers whose absence leaves no step overfull."""
+"""Where more is live than a capacity holds, and the buffers whose absence leaves no step overfull."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from memplan_engine.problem import Ints, Pieces, Problem
-from memplan_engine.profile import Load, Sections, alive_at, bytes_at, load_of
+from memplan_engine.profile import Load, Sections, bytes_at, live_at, load_of
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """In the steps `[start, end)` more is alive than fits at each; `nbytes` live bytes at the worst."""
+    """In the steps `[start, end)` more is live than fits at each; `nbytes` live bytes at the worst."""
 
     start: int
     end: int
@@ -22,7 +22,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A buffer alive at some overfull step: its index, size in bytes, and at how many of them it is alive."""
+    """A buffer live at some overfull step: its index, size in bytes, and at how many of them it is live."""
 
     buffer: int
     nbytes: int
@@ -34,8 +34,8 @@ class Shortage:
     """The live bytes pass `capacity`: whatever the packing, they must fall by `nbytes` at `step`, the worst.
 
     `stretches` are all overfull steps, in order of time, `steps` how many there are; `members` whoever is
-    alive at one of them, those at most steps first, then the largest. `single` has the buffers (ascending)
-    that alone could make room: alive at every overfull step with enough bytes.
+    live at one of them, those at most steps first, then the largest. `single` has the buffers (ascending)
+    that alone could make room: live at every overfull step with enough bytes.
     """
 
     capacity: int
@@ -103,7 +103,7 @@ def _single(problem: Problem, load: Load, over: Ints, excess: Ints) -> Ints:
 
 
 def _stretches_of(load: Load, row: int) -> list[tuple[int, int, int]]:
-    """Where a buffer is alive: sections `[first, last)` and the bytes that it holds there."""
+    """Where a buffer is live: sections `[first, last)` and the bytes that it holds there."""
     pieces, sections = load.pieces, load.sections
     own = slice(int(pieces.first[row]), int(pieces.first[row + 1]))
     held = pieces.high[own] - pieces.low[own]
@@ -128,13 +128,13 @@ def greedy_cover(problem: Problem, capacity: int, stop: Callable[[], bool]) -> t
     while live.max(initial=0) > capacity:
         if stop():
             return None
-        alive = alive_at(problem, int(bounds[np.argmax(live)]))
-        alive = alive[[row not in chosen for row in alive.tolist()]]
+        rows = live_at(problem, int(bounds[np.argmax(live)]))
+        rows = rows[[row not in chosen for row in rows.tolist()]]
         before = np.concatenate([[0], np.cumsum(live > capacity)])
-        first = np.searchsorted(bounds, problem.start[alive])
-        last = np.searchsorted(bounds, problem.end[alive])
-        gain = problem.size[alive].astype(np.float64) * (before[last] - before[first])
-        row = int(alive[int(np.argmax(gain))])
+        first = np.searchsorted(bounds, problem.start[rows])
+        last = np.searchsorted(bounds, problem.end[rows])
+        gain = problem.size[rows].astype(np.float64) * (before[last] - before[first])
+        row = int(rows[int(np.argmax(gain))])
         chosen[row] = None
         for begin, end, held in _stretches_of(load, row):
             live[begin:end] -= held
@@ -203,7 +203,7 @@ def smallest_cover(problem: Problem, capacity: int, stop: Callable[[], bool] = l
             return Cover(tuple(sorted(chosen)), True)
         worst = int(np.argmax(live))
         step = int(load.sections.bounds[worst])
-        held = {buffer: bytes_at(problem, buffer, step) for buffer in alive_at(problem, step).tolist()}
+        held = {buffer: bytes_at(problem, buffer, step) for buffer in live_at(problem, step).tolist()}
         rows.append(_Row(int(load.live[worst]) - capacity, held))
         chosen = search.solve(rows)
     greedy = greedy_cover(problem, capacity, stop)

@@ -13,7 +13,7 @@ from memplan_engine.bounds import contributors
 from memplan_engine.feasibility.decision import Decision, Verdict
 from memplan_engine.plan import Plan
 from memplan_engine.problem import Buffer, Problem
-from memplan_engine.profile import alive_at
+from memplan_engine.profile import live_at
 from memplan_engine.strategies.base import SolveLimits, limits_were_budget
 from memplan_engine.what_if.edits import Align, Drop, Edit, Pin, Resize, Shorten, Split
 from memplan_engine.what_if.suggestions.cover import (
@@ -87,7 +87,7 @@ class Suggestion:
 class FitReport:
     """The answer to "does it fit, and if not, what would make it?".
 
-    `decision` has the verdict with its plan or proof; `shortage` says where more is alive than fits (None
+    `decision` has the verdict with its plan or proof; `shortage` says where more is live than fits (None
     when only packing stands in the way); `suggestions` are ranked by the bytes they change. `complete`:
     nothing was left untried for want of time.
     """
@@ -105,7 +105,7 @@ def suggest(
     that change no bytes one of each edit: an offset freed, an alignment given up, a buffer in two.
 
     Candidates come from the proof that it does not fit: where live bytes pass the capacity, only a buffer
-    that is alive at every overfull step can help alone; else one of the core. Each trial is decided by the
+    that is live at every overfull step can help alone; else one of the core. Each trial is decided by the
     strategy `auto`. For equal plans the same, as long as `seconds` suffice. Where no trial fits in time, the
     best that a heuristic finds is suggested: of many buffers it is looked for first.
     """
@@ -179,7 +179,7 @@ def _candidates(decision: Decision, shortage: Shortage | None) -> tuple[tuple[in
     elif decision.verdict is Verdict.DOES_NOT_FIT:
         rows, proved = contributors(problem, decision.bound), True
     else:
-        rows, proved = alive_at(problem, decision.bound.step), False
+        rows, proved = live_at(problem, decision.bound.step), False
     return tuple(rows[np.lexsort((rows, problem.size[rows]))].tolist()), proved
 
 

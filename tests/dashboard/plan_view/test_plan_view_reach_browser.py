@@ -47,9 +47,9 @@ def test_a_local_peak_stands_out_on_both_sides(open_chart):
         ([0, 0], []),
         ([], []),
     ]:
-        found, alive = page.evaluate(PEAKS, [source, live])
+        found, third = page.evaluate(PEAKS, [source, live])
         assert found == peaks
-        assert alive == (live[1] if live else 0)
+        assert third == (live[1] if live else 0)
 
 
 def test_the_wheel_scrolls_the_page_until_the_chart_has_the_focus(open_chart):

@@ -1,1 +1,1 @@
-"""Order × fit over a tree of the gaps between rectangles, for many buffers alive at once."""
+"""Order × fit over a tree of the gaps between rectangles, for many buffers live at once."""

@@ -1,6 +1,6 @@
 """What is placed, as the gaps that it leaves: for many buffers with lifetimes of any length.
 
-Of thousands of rectangles alive at a time only the gaps between them count, which are several times fewer,
+Of thousands of rectangles live at a time only the gaps between them count, which are several times fewer,
 and fewer still over a longer time. Time is cut into cells, `CELLS` cells make a block, and a binary tree
 stands over all cells:
 
