@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 PATH = Path(__file__).parent
 SUFFIXES = (".json", ".csv", ".onnx", ".pt2", ".pickle")
 
 
-def examples() -> list[Path]:
-    """Return the paths of all example files, sorted."""
-    return sorted(path for path in PATH.rglob("*") if path.suffix in SUFFIXES)
+@cache
+def examples() -> tuple[Path, ...]:
+    """Return the paths of all example files, sorted. A package's files stay: they are looked for once."""
+    return tuple(sorted(path for path in PATH.rglob("*") if path.suffix in SUFFIXES))
 
 
 def pairs() -> dict[str, tuple[Path, Path]]:

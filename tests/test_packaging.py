@@ -180,7 +180,7 @@ def test_examples_lists_the_data_files() -> None:
         for path in (ROOT / "example_graphs").rglob("*")
         if path.suffix in (".json", ".csv", ".onnx", ".pt2", ".pickle")
     )
-    assert memplan_examples.examples() == expected
+    assert memplan_examples.examples() == tuple(expected)
 
 
 def test_make_alone_lists_the_two_commands() -> None:

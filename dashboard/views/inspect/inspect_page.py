@@ -26,7 +26,7 @@ from memplan_dashboard.views.inspect.fits import show_proof
 from memplan_dashboard.views.inspect.head_start import listen
 from memplan_dashboard.views.inspect.memory_tabs import is_recorded, reserved_curve
 from memplan_dashboard.views.inspect.recording_story import show_story
-from memplan_dashboard.views.inspect.suggestions import show_suggestions
+from memplan_dashboard.views.inspect.suggestions import room_for_cards, show_suggestions
 from memplan_dashboard.views.inspect.what_if_view import FAULT, show_bar, show_what_if
 from memplan_dashboard.widgets import controls, planning_options
 from memplan_dashboard.widgets.buffer_details import show_buffer
@@ -34,6 +34,7 @@ from memplan_dashboard.widgets.plan_panels import has_panes, make_panel
 from memplan_dashboard.widgets.planning_options import pick_symbols
 from memplan_dashboard.widgets.search_panel import settle, show_search
 from numpy.typing import NDArray
+from streamlit.delta_generator import DeltaGenerator
 
 from memplan_engine import MemplanError
 from memplan_engine.what_if.edits import Pin
@@ -109,10 +110,13 @@ class _Shown:
     view: ScenarioView
     facts: PlanFacts
     before: PlanFacts | None
+    strategy: str
     colour: str
     pattern: str
     capacity: int | None
     dimmed: NDArray[np.bool_] | None
+    cards: DeltaGenerator
+    """Where the suggestions go."""
 
 
 def _chart(shown: _Shown) -> int | None:
@@ -195,15 +199,17 @@ def _answer() -> _Shown | None:
     if len(facts.plan.problem):
         show_headline(facts, controls.marked_steps(facts.plan.problem))
     show_figures(facts, capacity)
-    if len(facts.plan.problem):
-        show_suggestions(view, strategy, capacity)
-    if search is not None:
-        show_search(search)
     if not len(facts.plan.problem):
         st.info(NOTHING_TO_PLACE)
         return None
+    # The chart is drawn before the cards that stand above it: they take longer to write than it does.
+    cards = room_for_cards(view)
+    if search is not None:
+        show_search(search)
     pattern = state.get("find")[:MOST_PATTERN]
-    return _Shown(view, facts, before, colour, pattern, capacity, _dimmed(facts.document, pattern))
+    return _Shown(
+        view, facts, before, strategy, colour, pattern, capacity, _dimmed(facts.document, pattern), cards
+    )
 
 
 def _to_take(shown: _Shown) -> None:
@@ -244,6 +250,8 @@ def _page() -> None:
         return
     with picture:
         selected = _chart(shown)
+    with shown.cards:
+        show_suggestions(shown.view, shown.strategy, shown.capacity)
     # The story of a recording leaves no room beneath the chart that is not below the fold.
     with answer if is_recorded(shown.view.original) else files:
         _to_take(shown)

@@ -14,6 +14,7 @@ from memplan_dashboard.session.plan_facts import MOST_AT_ONCE
 from memplan_dashboard.session.scenarios import ScenarioView
 from memplan_dashboard.views.inspect.allocator_tab import ALLOCATOR, is_simulated
 from memplan_dashboard.widgets.code_blocks import show_code
+from streamlit.delta_generator import DeltaGenerator
 
 from memplan_engine.advice.values import Suggestion
 from memplan_engine.units import format_bytes
@@ -29,6 +30,15 @@ HOW_READ = ("dims", "as_plan", "part")
 PLAIN = {"what_if": ""} | {name: text for name, text in state.NOTHING_ASKED.items() if name not in HOW_READ}
 CHANGED = tuple(PLAIN)
 """The choices that a suggestion may change, and those that go with a document."""
+
+
+def room_for_cards(view: ScenarioView) -> DeltaGenerator:
+    """Where they go, of their height, so that nothing moves when they come; lists and recordings rarely have
+    any."""
+    room = st.container(key="suggestions" if view.document.graph is not None else "suggestions_few")
+    # A container without anything in it has no height.
+    room.empty()
+    return room
 
 
 def show_suggestions(view: ScenarioView, strategy: str, capacity: int | None) -> None:
@@ -52,20 +62,18 @@ def _cards(advising: Advising, view: ScenarioView, looks: Iterator[int] | None) 
         advising.begin()
         if not waits:
             state.run_again()
-    # Room for cards, so that nothing moves when they come; lists and recordings rarely have any.
-    with st.container(key="suggestions" if view.document.graph is not None else "suggestions_few"):
-        _undo()
-        suggestions = advising.advice.suggestions[:MOST_CARDS] if advising.advice else ()
-        if suggestions:
-            columns = st.columns(MOST_CARDS, gap="small")
-            for place, (column, each) in enumerate(zip(columns, suggestions, strict=False)):
-                with column.container(border=True, key=f"card_{place}"):
-                    _card(place, each, view)
-        elif waits:
-            st.caption("Looking for ways to save memory …")
-        else:
-            why = advising.advice.why_none if advising.advice else advising.fault
-            _none(why, view)
+    _undo()
+    suggestions = advising.advice.suggestions[:MOST_CARDS] if advising.advice else ()
+    if suggestions:
+        columns = st.columns(MOST_CARDS, gap="small")
+        for place, (column, each) in enumerate(zip(columns, suggestions, strict=False)):
+            with column.container(border=True, key=f"card_{place}"):
+                _card(place, each, view)
+    elif waits:
+        st.caption("Looking for ways to save memory …")
+    else:
+        why = advising.advice.why_none if advising.advice else advising.fault
+        _none(why, view)
 
 
 def _none(why: str, view: ScenarioView) -> None:
