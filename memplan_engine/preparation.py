@@ -106,13 +106,11 @@ class Preparation:
     ] = None
     calibration: Annotated[
         Path | None,
-        PlanningOption("Add what kernels take for themselves: a file of `memplan calibrate`."),
+        PlanningOption("Add the kernels' own scratch, from a file that `memplan calibrate` wrote."),
     ] = None
     card: Annotated[
         int | None,
-        PlanningOption(
-            "Of a run on several devices the one to look at (default: the one with the most bytes)."
-        ),
+        PlanningOption("Device to look at, in a run on several (default: the one with the most bytes)."),
     ] = None
     unread: Annotated[
         Unread,
@@ -162,7 +160,7 @@ class Preparation:
     reorder: Annotated[
         bool,
         PlanningOption(
-            "Run the ops in the order with the fewest live bytes that a brief search finds.",
+            "Run the ops in the order with the lowest peak that a brief search finds.",
             label="Best order of the ops",
             parameter="reorder",
             at_one_size=True,

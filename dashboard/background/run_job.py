@@ -72,7 +72,7 @@ class RunJob(ProcessJob):
         with self._lock:
             if self.state is State.RUNNING:
                 self._enter(State.FAILED)
-                self.fault = f"ended after {self.until:.0f} s: `memplan run` has no limit"
+                self.fault = f"ended after {self.until:.0f} s: `memplan run` has no time limit"
         self.cancel()
 
     def _spawn(self, module: str) -> subprocess.Popen[bytes]:

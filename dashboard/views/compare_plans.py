@@ -92,7 +92,7 @@ def _table(several: list[PlanFacts]) -> None:
                 min_value=0.0,
                 max_value=max([*gaps, LEAST_SHARE]),
                 width=170,
-                help="Arena over the lower bound; 0 % is proved to be the smallest.",
+                help="Arena over the lower bound; 0 % is provably the smallest.",
             ),
             "ms": st.column_config.NumberColumn(
                 format="%.2f", width=75, help="Planning time, without reading the file."

@@ -258,7 +258,7 @@ def _hindrance(problem: Problem, name: str) -> str:
 
 def _too_large(problem: Problem, name: str) -> str:
     if name == "exact" and len(problem) > MOST_IN_A_TREE:
-        return f"{len(problem):,} buffers, and a search tree is shown of {MOST_IN_A_TREE} at most"
+        return f"{len(problem):,} buffers, and a search tree is shown for at most {MOST_IN_A_TREE}"
     return ""
 
 

@@ -34,8 +34,8 @@ MOST_BY_HAND = 40
 MOST_READY = 200
 """Rows of a table of ready ops."""
 GREEDY = (
-    "Least peak first, as Inductor's lpmf: of what stays below the worst so far the op that leaves least, "
-    "else the one that adds least"
+    "Least peak first, as Inductor's lpmf: of the ops that stay below the peak so far the one that leaves "
+    "the fewest live bytes, else the one that adds the fewest"
 )
 GUESSED = "order_guessed"
 
@@ -121,7 +121,7 @@ def _pick_way(count: int) -> Way:
     asked = state.get("mode")
     current = next((way for way in offered if way == asked), offered[0])
     st.segmented_control(
-        "Who orders the ops",
+        "Who chooses the order",
         offered,
         format_func=LABELS.__getitem__,
         required=True,

@@ -245,6 +245,6 @@ def pick_headroom() -> None:
     st.text_input(
         "Headroom",
         placeholder="0",
-        help="How much has to stay free, such as 2GiB.",
+        help="Memory that has to stay free, such as 2GiB.",
         **chooses("headroom", state.get("headroom")),
     )

@@ -163,8 +163,9 @@ LESSONS = (
         "Here are eight ops with the bytes that each makes. A greedy rule runs, of those that are ready, "
         "the op that leaves the fewest bytes without a new peak, else the one that adds least. It comes to "
         "24 KiB. Which op does it run next? And can you do better?",
-        "a, f, g, b, c, d, e, h has a peak of 16 KiB: what a needs is dear at once, and pays later. No "
-        "order is better. While c runs there are b and c itself, 14 KiB, and at least 2 KiB of a, f and g.",
+        "a, f, g, b, c, d, e, h has a peak of 16 KiB: what a needs costs more at first, and pays off "
+        "later. No order is better. While c runs there are b and c itself, 14 KiB, and at least 2 KiB "
+        "of a, f and g.",
         (
             Place("You order: beat greedy", "teaching_order", mode="order"),
             Place("Predict what greedy runs", "teaching_order", mode="order_guess"),

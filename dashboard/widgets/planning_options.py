@@ -84,7 +84,7 @@ def keep_part(document: Document, side: str = "") -> None:
         "Part of the recording",
         list(dict.fromkeys(("", *parts, current))),
         format_func=lambda part: parts.get(part, part) or "the device with the most bytes, all streams",
-        help="Devices share no memory, streams only freed blocks; a private pool, as of a CUDA graph, "
+        help="Devices share no memory, streams only freed blocks; a private pool, such as a CUDA graph's, "
         "shares nothing with the default one.",
         **chooses(f"{side}part", current, selected="", changed="", what_if=""),
     )
@@ -147,7 +147,7 @@ def _pick(symbol: Symbol, current: int | None, key: str, take: Callable[[object]
         )
         return
     low, high = (min(end, MOST_DIM) for end in ends(symbol))
-    end_words = f" to {symbol.high:,}." if symbol.high is not None else " on, no limit known."
+    end_words = f" to {symbol.high:,}." if symbol.high is not None else " up, no upper limit known."
     st.slider(
         plain(f"{symbol.name} (hint {symbol.hint:,})"),
         low,

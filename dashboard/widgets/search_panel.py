@@ -84,7 +84,7 @@ def _headline(search: Search, snapshot: JobSnapshot) -> str:
         return f"{'Fits' if fits else 'Proved not to fit'} into {format_bytes(capacity)} after {spent}"
     if snapshot.state is State.WAITING:
         if searches.scheduler().waits_for_its_own(search.job):
-            return "Starts when the search of the other side ends"
+            return "Starts when the other side's search ends"
         return f"Waiting for its turn: {searches.turn_text(searches.scheduler(), search.job)}"
     says = {State.SUSPENDED: "Paused", State.CANCELLED: "Cancelled", State.FAILED: "Ended early"}
     return f"{says.get(snapshot.state, 'Ended')} after {spent}, optimality not proved"

@@ -105,7 +105,7 @@ VERBS = {
     ),
     "calibrate": (
         "calibrate_command",
-        "Measure what kernels take for themselves on this machine, for predictions without a run.",
+        "Measure the kernels' own scratch on this machine, for predictions without a run.",
     ),
     "dashboard": ("dashboard_command", "Open the dashboard in the browser."),
 }

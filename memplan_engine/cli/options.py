@@ -35,7 +35,8 @@ ALL_ROWS = Annotated[bool, typer.Option("--all", help="Show every row of the tab
 CAPACITY = Annotated[
     str | None,
     typer.Option(
-        help="Arena size to fit into, as 512KiB, 100MB or bytes. Exit code: 0 fits, 1 does not, 3 undecided."
+        help="Arena size to fit into, such as 512KiB, 100MB or bytes. "
+        "Exit code: 0 fits, 1 does not, 3 undecided."
     ),
 ]
 STRATEGY = Annotated[str, typer.Option(help="Planning strategy; see `memplan strategies`.")]

@@ -325,7 +325,7 @@ def test_a_run_that_takes_too_long_is_ended_and_says_so():
     job = RunJob("one", Asked("perceptron"), until=7.0)
     job.run()
     job.suspend()
-    assert (job.state, job.fault) == (State.FAILED, "ended after 7 s: `memplan run` has no limit")
+    assert (job.state, job.fault) == (State.FAILED, "ended after 7 s: `memplan run` has no time limit")
 
 
 def test_why_transformers_is_missing_is_said(monkeypatch):

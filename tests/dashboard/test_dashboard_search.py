@@ -302,7 +302,7 @@ def test_diff_searches_on_for_one_side_after_the_other():
     app = open_app("diff", **BOTH, head_strategy="late_proof")
     slow, late = (search.job for search in searches(app).values())
     assert [each.partition(": ")[0] for each in headlines(app)] == ["base", "head"]
-    assert headlines(app)[1] == "head: Starts when the search of the other side ends"
+    assert headlines(app)[1] == "head: Starts when the other side's search ends"
     before = figure(app, "Arena, base → head")
     until(lambda: improved(slow))
     assert (late.state, late.process_id) == (State.WAITING, None)

@@ -104,7 +104,7 @@ def test_exact_bytes_and_what_is_known_of_them_stand_with_the_files():
     assert "Arena 53,477,376 B · Optimal for the graph's storages" in [each.value for each in app.caption]
     app = open_app(doc="example:gpt2", strategy="naive")
     (told,) = [each.value for each in app.caption if each.value.startswith("Arena 1,7")]
-    assert " B · Not proved optimal, " in told
+    assert " B · Optimality not proved, " in told
 
 
 def test_sentence_table_and_file_speak_of_the_step_that_is_marked():

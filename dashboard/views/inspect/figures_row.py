@@ -30,7 +30,7 @@ CAPACITY: dict[Verdict, tuple[str, Tone, str | None]] = {
     Verdict.UNDECIDED: (
         "This plan does not fit",
         "orange",
-        "The lower bound is within the capacity, so that a smaller plan may fit. Strategies that search look "
+        "The lower bound is within the capacity, so a smaller plan may fit. Strategies that search look "
         "for one.",
     ),
     Verdict.DOES_NOT_FIT: ("Does not fit", "red", "No plan fits: the lower bound is above the capacity."),
@@ -74,10 +74,10 @@ def show_figures(facts: PlanFacts, capacity: int | None) -> None:
         if len(ties) > 1:
             where = ", ".join(f"{tie.module or 'step'} {tie.step:,}".strip() for tie in ties[:MOST_TIES])
             told = f"Shrinking one of them alone saves nothing. Steps: {where}"
-            st.badge(f"{len(ties)} places reach the same peak", color="blue", help=plain(told))
+            st.badge(f"{len(ties)} steps tie for the peak", color="blue", help=plain(told))
         if device := on_device(plan.problem):
             parts = " · ".join(f"{name} {format_bytes(nbytes)}" for name, nbytes in device.items())
-            told = f"At the highest step: {parts}. Over the steps: Layout, below"
+            told = f"At the peak: {parts}. Step by step: Layout, below"
             st.badge(f"On the device {format_bytes(sum(device.values()))}", color="gray", help=plain(told))
         for card, meaning in figure_cards(facts.figures, "page"):
             told = ". ".join(filter(None, (card.exact, card.note, meaning)))
@@ -92,7 +92,7 @@ def verdict(facts: PlanFacts) -> str:
         return "Not valid"
     if plan.optimal:
         return f"Optimal for {optimal_for(plan.problem)}"
-    return f"Not proved optimal, {over_bound(plan)}"
+    return f"Optimality not proved, {over_bound(plan)}"
 
 
 def show_exactly(facts: PlanFacts) -> None:

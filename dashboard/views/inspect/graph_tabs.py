@@ -244,7 +244,7 @@ def _numbers(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     for part in parts:
         if not (part.isascii() and part.isdigit() and len(part) < 12 and int(part) <= MOST_DIM):
-            raise MemplanError(f"buckets: found {part[:40]!r}, expected whole numbers with commas between")
+            raise MemplanError(f"buckets: found {part[:40]!r}, expected whole numbers separated by commas")
     return tuple(int(part) for part in parts)
 
 

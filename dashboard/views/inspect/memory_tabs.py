@@ -31,8 +31,8 @@ def show_layout(facts: PlanFacts) -> None:
     if memory is not None:
         st.caption(
             plain(
-                f"On the device at most {format_bytes(memory.peak_bytes)} at one step, with what the caller "
-                "passes in. Not counted: what else an eager run or its allocator holds."
+                f"At most {format_bytes(memory.peak_bytes)} on the device at one step, inputs from the "
+                "caller included. Not counted: whatever else an eager run or its allocator holds."
             )
         )
         chart = phase_areas.figure(device_areas(memory))
@@ -90,11 +90,11 @@ def show_objects(plan: Plan) -> None:
             "offset": [row.offset for row in rows],
             "busy": [row.busy_steps / steps for row in rows],
             "buffers": [len(row.buffers) for row in rows],
-            "in order of time": [", ".join(row.buffers) for row in rows],
+            "in time order": [", ".join(row.buffers) for row in rows],
         }
     )
     busy = st.column_config.ProgressColumn(
-        format="percent", min_value=0, max_value=1, help="Share of the steps."
+        format="percent", min_value=0, max_value=1, help="Share of the steps at which it is in use."
     )
     show_table(table, {**whole("bytes", "offset"), "busy": busy})
 

@@ -32,7 +32,7 @@ def show_segments(run: AllocatorRun) -> None:
             "Step",
             0,
             len(run.reserved) - 1,
-            help="Events of the allocator. A click on the curves picks one, too.",
+            help="Allocator events. Clicking the curves picks one, too.",
             **chooses("event", step, text=lambda picked: "" if picked == highest else str(picked)),
         )
     bars = segment_bars.data(segments_at(run, step), run.recording.stacks)

@@ -124,9 +124,9 @@ def _change(view: ScenarioView, facts: PlanFacts, selected: int) -> None:
     key = f"what_if_{action}_{selected}_{hash(view.scenario.edits)}"
     offset = int(facts.plan.offsets[selected])
     in_bytes: dict[str, tuple[type[Resize | Pin | Align], str, int, str]] = {
-        "Resize": (Resize, "New size", buffer.size, "In bytes, or as 512KiB or 100MB."),
-        "Pin": (Pin, "Offset", offset, "In bytes, or as 512KiB or 100MB. Shown: where it lies now."),
-        "Align": (Align, "Alignment", buffer.alignment, "In bytes, or as 4KiB."),
+        "Resize": (Resize, "New size", buffer.size, "In bytes, or such as 512KiB or 100MB."),
+        "Pin": (Pin, "Offset", offset, "In bytes, or such as 512KiB or 100MB. Shown: where it lies now."),
+        "Align": (Align, "Alignment", buffer.alignment, "In bytes, or such as 4KiB."),
     }
     make: Callable[[], Edit]
     if action in in_bytes:

@@ -28,7 +28,7 @@ ABOUT = {
     "outputs that are written in place lie there.",
     "functional": "The functional form of the graph.",
     "check": "Poisoned memory, guard bytes, and every byte compared after every op.",
-    "order": "The order with the fewest live bytes that is found within 10 s, proved where it can be.",
+    "order": "The order with the lowest peak found within 10 s, proved optimal where possible.",
     "profile": "Against the original model and torch's interpreter, interleaved.",
 }
 OWN = (

@@ -40,7 +40,7 @@ def allocator(
         typer.Option(
             "--setting",
             "-s",
-            help="A setting, as PYTORCH_CUDA_ALLOC_CONF has it: expandable_segments:True. May be repeated.",
+            help="A setting as in PYTORCH_CUDA_ALLOC_CONF, such as expandable_segments:True. Repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -48,9 +48,9 @@ def allocator(
         str | None, typer.Option(help=f"Does it fit on this device? One of {', '.join(PRESETS)}.")
     ] = None,
     capacity: Annotated[
-        str | None, typer.Option(help="Memory of the device, as 24GiB, in place of the preset's.")
+        str | None, typer.Option(help="Memory of the device, such as 24GiB, instead of the preset's.")
     ] = None,
-    headroom: Annotated[str, typer.Option(help="How much has to stay free, such as 2GiB.")] = "0",
+    headroom: Annotated[str, typer.Option(help="Memory that has to stay free, such as 2GiB.")] = "0",
     communicators: Annotated[int, typer.Option(min=0, help="NCCL communicators of the process.")] = 0,
     index: Annotated[
         int | None,

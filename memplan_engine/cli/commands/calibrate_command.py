@@ -35,9 +35,7 @@ def calibrate(
     output: Annotated[Path, typer.Option("-o", "--output", help="Calibration file to write (.json).")],
     models: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="package.module:factory, whose calls are measured themselves", show_default=False
-        ),
+        typer.Argument(help="package.module:factory, whose own calls are measured", show_default=False),
     ] = None,
     onto: Annotated[
         Path | None,
@@ -52,7 +50,7 @@ def calibrate(
     as_json: AS_JSON = False,
     all_rows: ALL_ROWS = False,
 ) -> None:
-    """Measure what kernels take for themselves on this machine, for predictions without a run.
+    """Measure the kernels' own scratch on this machine, for predictions without a run.
 
     Some 5,000 calls of operators run on the CPU, in all floating types, for two or three minutes, and
     formulas of the sizes of their tensors are fitted to what torch's allocator was asked for. Of each of the

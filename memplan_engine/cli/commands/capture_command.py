@@ -79,7 +79,7 @@ def capture(
     functional: Annotated[bool, typer.Option(help="Functionalize: no in-place ops.")] = False,
     dynamic: Annotated[
         list[str] | None,
-        typer.Option(help="Dynamic dimension: INPUT:DIMENSION=NAME[LOW:HIGH], as input_ids:1=seq[2:1024]."),
+        typer.Option(help="Dynamic dimension, INPUT:DIMENSION=NAME[LOW:HIGH]: input_ids:1=seq[2:1024]."),
     ] = None,
     training: Annotated[
         Training | None,
@@ -104,7 +104,7 @@ def capture(
     runs under the meta device where it can. For --training the model needs a loss: those of Hugging Face
     compute one when labels are among their inputs. A factory that returns a dict can give more: "model",
     "args", "kwargs", "optimizer" (a function of the parameters), "loss" (a function of the output), or
-    "step", a function of model, optimizer and inputs that does a whole step in a way of its own.
+    "step", a function of model, optimizer and inputs that runs a whole step itself.
     """
     from memplan_engine.torch_capture import torch_factory
 

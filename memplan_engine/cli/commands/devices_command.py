@@ -33,7 +33,7 @@ def devices(
     arguments: Annotated[
         list[str] | None, typer.Argument(help="Arguments of the script, after --.", show_default=False)
     ] = None,
-    world: Annotated[int | None, typer.Option(help="How many ranks there are.", show_default=False)] = None,
+    world: Annotated[int | None, typer.Option(help="Number of ranks.", show_default=False)] = None,
     device: Annotated[
         str | None,
         typer.Option(
@@ -42,15 +42,15 @@ def devices(
         ),
     ] = None,
     ranks: Annotated[
-        str, typer.Option(help="Which ranks: distinct (one of those that are alike), all, or 0,7.")
+        str, typer.Option(help="Which ranks: distinct (one of each kind), all, or a list such as 0,7.")
     ] = "distinct",
     setting: Annotated[
         list[str] | None,
         typer.Option(
-            "--setting", "-s", help="A setting of the allocator. May be repeated.", show_default=False
+            "--setting", "-s", help="As in PYTORCH_CUDA_ALLOC_CONF. Repeatable.", show_default=False
         ),
     ] = None,
-    headroom: Annotated[str, typer.Option(help="How much has to stay free, such as 2GiB.")] = "0",
+    headroom: Annotated[str, typer.Option(help="Memory that has to stay free, such as 2GiB.")] = "0",
     seconds: Annotated[
         float | None, typer.Option(help="Time limit for each rank (default: 600).", show_default=False)
     ] = None,

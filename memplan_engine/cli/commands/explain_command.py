@@ -122,7 +122,7 @@ def buffers(
 ) -> None:
     """List every buffer with its size, offset, lifetime, op and source.
 
-    Of a strategy with shared objects, also the objects and which buffers take turns in each.
+    With a shared-objects strategy, also the objects and the buffers that take turns in each.
     """
     plan = _planned(file, how, strategy)
     show(

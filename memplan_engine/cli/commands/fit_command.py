@@ -46,13 +46,15 @@ MODEL = Annotated[
 BYTES = Annotated[
     str | None,
     typer.Option(
-        "--capacity", help="Bytes for weights, optimizer state, inputs and arena together, as 24GiB."
+        "--capacity", help="Bytes for weights, optimizer state, inputs and arena together, such as 24GiB."
     ),
 ]
 ALL_STAGES = ",".join(LOWERING)
 ONLY = Annotated[str, typer.Option(help="The stages that may be used, comma-separated.")]
-TRAINING = Annotated[Literal["step"] | None, typer.Option(help="Of a factory: a whole training step.")]
-SCHEDULE = Annotated[Path | None, typer.Option(help="Fix the order stage to this order (.json or .csv).")]
+TRAINING = Annotated[Literal["step"] | None, typer.Option(help="With a factory: a whole training step.")]
+SCHEDULE = Annotated[
+    Path | None, typer.Option(help="Use this order of the ops; search for none (.json or .csv).")
+]
 ORDER = Annotated[
     Path | None,
     typer.Option(
@@ -68,7 +70,8 @@ SAVE_PLAN = Annotated[
 PATCH = Annotated[
     Path | None,
     typer.Option(
-        help="Of file.py:factory: write the changes of its source as a patch, once captured again (.patch)."
+        help="With file.py:factory: write the changes to its source as a patch, "
+        "once a new capture confirms them (.patch)."
     ),
 ]
 

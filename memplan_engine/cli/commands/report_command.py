@@ -67,7 +67,7 @@ def report(
         str, typer.Option(help="Strategies to compare on the page: comma-separated names, all or none.")
     ] = "all",
     width: Annotated[
-        str, typer.Option(help="Width of the figure: pixels (1/96 inch), or as 85mm, 3.5in.")
+        str, typer.Option(help="Width of the figure: pixels (1/96 inch), or such as 85mm, 3.5in.")
     ] = "960",
     height: Annotated[str, typer.Option(help="Height of the figure, in the same units.")] = "600",
     dpi: Annotated[int, typer.Option(help="Resolution of the PNG.")] = 192,

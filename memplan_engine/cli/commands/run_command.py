@@ -87,10 +87,10 @@ def run_(
     all_rows: ALL_ROWS = False,
 ) -> None:
     """Run a model in its planned arena: bitwise equality, predicted against measured bytes. Exit code 1
-    unless equal, or if safety mode finds a fault. A training step is compared with an eager one, run apart.
+    unless equal, or if safety mode finds a fault. A training step is compared with an eager one.
 
     The factory is that of `memplan capture`; here it runs on the CPU, with random weights where it makes
-    them. A .pt2 file runs with its weights, on inputs that are made; nothing in it is unpickled.
+    them. A .pt2 file runs with its weights, on generated inputs; nothing in it is unpickled.
     """
     from memplan_engine.torch_capture.torch_fake import require_torch
 
@@ -255,7 +255,8 @@ ARCH = Annotated[
     typer.Option(help="With --device cuda: its architecture, sm80 (default: sm90).", show_default=False),
 ]
 CARDS = Annotated[
-    int, typer.Option(min=1, help="With --device cuda: how many cards a script finds, each with its figures.")
+    int,
+    typer.Option(min=1, help="With --device cuda: how many GPUs the script sees, with figures for each."),
 ]
 CALIBRATION = Annotated[
     Path | None,

@@ -28,7 +28,7 @@ def snapshot(
         typer.Option(help="Device index, -1 for the CPU (default: the device with the most bytes)."),
     ] = None,
     stream: Annotated[int | None, typer.Option(help="Only allocations of this stream.")] = None,
-    pool: Annotated[str | None, typer.Option(help="Only this memory pool, as 0:1.")] = None,
+    pool: Annotated[str | None, typer.Option(help="Only this memory pool, such as 0:1.")] = None,
     strategy: STRATEGY = "auto",
     seconds: SECONDS = None,
     seed: SEED = 0,
@@ -58,5 +58,5 @@ def _pool(text: str | None) -> tuple[int, int] | None:
         return None
     match = re.fullmatch(r"([0-9]{1,18}):([0-9]{1,18})", text, re.ASCII)
     if not match:
-        raise InputError("--pool", "", repr(text), "two numbers, as 0:1")
+        raise InputError("--pool", "", repr(text), "two numbers, such as 0:1")
     return int(match[1]), int(match[2])

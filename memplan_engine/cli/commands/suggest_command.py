@@ -38,7 +38,7 @@ def suggest(
     how: Preparation,
     capacity: Annotated[
         str | None,
-        typer.Option(help="Say with which changes it fits in this arena size, as 512KiB, 100MB or bytes."),
+        typer.Option(help="Say which changes make it fit this arena size, such as 512KiB, 100MB or bytes."),
     ] = None,
     strategy: STRATEGY = "auto",
     seconds: Annotated[
@@ -47,13 +47,13 @@ def suggest(
     seed: SEED = 0,
     threads: THREADS = 0,
     number: Annotated[
-        int | None, typer.Option("--apply", help="The number of a suggestion, for -o and --save-edits.")
+        int | None, typer.Option("--apply", help="Number of the suggestion that -o and --save-edits write.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="With --apply: write its plan, .json or .csv.")
     ] = None,
     save_edits: Annotated[
-        Path | None, typer.Option(help="With --apply: write its changes of buffers as memplan/edits JSON.")
+        Path | None, typer.Option(help="With --apply: write its buffer edits as memplan/edits JSON.")
     ] = None,
     as_json: AS_JSON = False,
     all_rows: Annotated[

@@ -75,7 +75,7 @@ def buckets(
     file: FILE,
     over: SYMBOL,
     highs: Annotated[
-        str, typer.Argument(help="Upper limits of the buckets, as 128,256,512.", show_default=False)
+        str, typer.Argument(help="Upper limits of the buckets, such as 128,256,512.", show_default=False)
     ],
     how: Preparation,
     strategy: STRATEGY = "auto",
@@ -104,7 +104,7 @@ def sweep(
     over: SYMBOL,
     how: Preparation,
     strategy: STRATEGY = "auto",
-    values: Annotated[str, typer.Option(help="Values, as 1,2,4 (default: spread over the range).")] = "",
+    values: Annotated[str, typer.Option(help="Values, such as 1,2,4 (default: spread over the range).")] = "",
     points: Annotated[int, typer.Option(help="Number of values to spread over the range.")] = POINTS,
     as_json: AS_JSON = False,
 ) -> None:
@@ -138,6 +138,6 @@ def _numbers(text: str, source: str) -> list[int]:
     numbers = []
     for part in (part.strip() for part in text.split(",")):
         if not part.isascii() or not part.isdigit() or len(part) > 18:
-            raise InputError(source, "", repr(part), "whole numbers with commas between")
+            raise InputError(source, "", repr(part), "whole numbers separated by commas")
         numbers.append(int(part))
     return numbers

@@ -53,7 +53,9 @@ def what_if(
         Repeated, typer.Option(help="Split it into NAME#1, NAME#2 … Repeatable, as those below.")
     ] = None,
     lifetime: Annotated[Repeated, typer.Option(help="Make it live in these steps only, half-open.")] = None,
-    resize: Annotated[Repeated, typer.Option(help="Give it a new size, as 512KiB, 500kB or bytes.")] = None,
+    resize: Annotated[
+        Repeated, typer.Option(help="Give it a new size, such as 512KiB, 500kB or bytes.")
+    ] = None,
     align: Annotated[Repeated, typer.Option(help="Give it a new alignment.")] = None,
     pin: Annotated[Repeated, typer.Option(help="Fix it at this byte; NAME=free releases it.")] = None,
     drop: Annotated[Repeated, typer.Option(help="Remove it.")] = None,
