@@ -131,8 +131,8 @@ def test_two_processes_at_once(compiler: Compiler) -> None:
         "import sys; from memplan_engine.runtime.recorder.cuda_library import guard_content; "
         "sys.stdout.buffer.write(guard_content())"
     )
-    several = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(3)]
-    assert [each.communicate(timeout=120)[0] for each in several] == [LIBRARY] * 3
+    several = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(2)]
+    assert [each.communicate(timeout=120)[0] for each in several] == [LIBRARY] * 2
     assert len(compiler.kept) == 1
     assert guard_content() == LIBRARY
     assert not list(compiler.kept[0].parent.glob(".*.part"))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from torch import nn
 from torch.nn import functional
 
@@ -28,7 +29,7 @@ from memplan_engine.graph import Graph
 from memplan_engine.recordings.allocator_recording import Selection
 from memplan_engine.recordings.observation import Observation
 from memplan_engine.recordings.observed_flow import flow_peak, fullest_device, state_bytes
-from memplan_engine.reporters.recording_tables import observation_summary
+from memplan_engine.reporters.recording_tables import observation_summary, observation_tables
 from tests.support.fake_cards import flow_of, needs_guard
 
 ROWS, INTO, HIDDEN, CLASSES = 32, 64, 256, 1000
@@ -187,6 +188,10 @@ def test_a_script_on_two_cards_from_the_command_line(memplan: Any, tmp_path: Pat
         asked = ("--card", str(card), "--alignment", "1", "--json")
         peak = json.loads(memplan("peak", str(file), *asked)[1])
         assert peak["peak_bytes"] == by_card[card]["peak_bytes"]
-    _, table, _ = memplan("observe", "--fake", str(script), *options)
+
+
+def test_the_table_names_each_card(seen: Observation, capsys: pytest.CaptureFixture[str]) -> None:
+    Console(width=140).print(*observation_tables(seen))
+    table = capsys.readouterr().out
     assert "peak on cuda:1" in table
     assert "peak on cuda:0" in table

@@ -1,7 +1,5 @@
 """One rank on fake tensors, as `memplan devices` runs it, with the bytes that are there during each op.
 
-    python tests/support/fake_rank.py RANK WORLD MAILBOX OUT SCRIPT ARGUMENTS …
-
 What an observation says of weights and moments, that they were there before, is undone: they count from the
 op that makes them, as in a real run.
 """
@@ -9,20 +7,18 @@ op that makes them, as in a real run.
 from __future__ import annotations
 
 import json
-import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from memplan_engine.recordings.observed_flow import HELD
+from memplan_engine.runtime.ranks.fake_world import fake_ranks
+from memplan_engine.runtime.recorder import fake_run, script_run
+from tests.support.rank_processes import RankProcesses, Rows
 
 
 def main(rank: str, world: str, mailbox: str, out: str, script: str, *arguments: str) -> None:
-    from memplan_engine.recordings.observed_flow import HELD
-    from memplan_engine.runtime.ranks.fake_world import fake_ranks
-    from memplan_engine.runtime.recorder import fake_run, script_run
-
+    """What the rank does, and writes to `out`; those of one world meet in the folder `mailbox`."""
     vars(fake_run)["settled_flow"] = lambda flow: flow
     with (
         fake_ranks(int(rank), int(world), mailbox=Path(mailbox)),
@@ -42,15 +38,6 @@ def main(rank: str, world: str, mailbox: str, out: str, script: str, *arguments:
     Path(out).write_text(json.dumps(list(zip(map(str, seen.ops.kinds), live, strict=True))))
 
 
-def run_on_fakes(
-    script: Path, world: int, arguments: list[str], seconds: float = 300
-) -> list[list[tuple[str, int]]]:
+def run_on_fakes(processes: RankProcesses, script: Path, world: int, arguments: list[str]) -> list[Rows]:
     """Of each rank its ops with the bytes that are there during them."""
-    from tests.support.rank_processes import run_ranks
-
-    with tempfile.TemporaryDirectory() as folder:
-        return run_ranks(__file__, folder, script, world, arguments, folder, seconds)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    return processes(__name__, "", script, world, arguments)

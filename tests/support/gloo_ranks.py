@@ -1,10 +1,8 @@
 """A script under real gloo processes, each with a recorder of its own that shares no code with memplan.
 
-    python tests/support/gloo_ranks.py RANK WORLD PORT OUT SCRIPT ARGUMENTS …
-
-runs one rank, and writes to OUT of each operator its name and the live bytes after it. A storage counts
-from the operator that first returns it until torch lets go of it. What is first seen as an argument was made
-by the backend itself (gloo clones what it reduces), or off the dispatcher, and is counted apart.
+Of each operator a rank writes its name and the live bytes after it. A storage counts from the operator that
+first returns it until torch lets go of it. What is first seen as an argument was made by the backend itself
+(gloo clones what it reduces), or off the dispatcher, and is counted apart.
 """
 
 from __future__ import annotations
@@ -13,8 +11,8 @@ import gc
 import json
 import os
 import runpy
+import socket
 import sys
-import tempfile
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +25,8 @@ import torch.distributed.tensor.parallel  # What it makes when it is imported is
 from torch._guards import active_fake_mode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.support.rank_processes import RankProcesses, Rows
 
 NOISE = ("prim.device", "profiler.")
 FRESH = ("aten.lift_fresh.default", "aten.lift.default")
@@ -90,6 +90,7 @@ class Live(TorchDispatchMode):
 
 
 def main(rank: str, world: str, port: str, out: str, script: str, *arguments: str) -> None:
+    """What the rank does, and writes to `out`; those of one world meet at `port`."""
     os.environ |= {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": world}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     sys.argv = [script, *arguments]
@@ -112,20 +113,9 @@ def main(rank: str, world: str, port: str, out: str, script: str, *arguments: st
     os._exit(0)
 
 
-def run_for_real(
-    script: Path, world: int, arguments: list[str], seconds: float = 300
-) -> list[list[tuple[str, int]]]:
+def run_for_real(processes: RankProcesses, script: Path, world: int, arguments: list[str]) -> list[Rows]:
     """Of each rank its operators with the live bytes after them."""
-    import socket
-
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    from tests.support.rank_processes import run_ranks
-
-    with tempfile.TemporaryDirectory() as folder:
-        return run_ranks(__file__, str(port), script, world, arguments, folder, seconds)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    return processes(__name__, str(port), script, world, arguments)
