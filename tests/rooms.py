@@ -118,8 +118,8 @@ ROOMS: dict[str, str] = {
     ),
     "runtime.trial": (
         "errors units system scope graph schedule problem profile lifetimes plan analysis strategies "
-        "recordings rewrites.order formats "
-        "formats.memplan_json torch_capture torch_capture.training runtime runtime.observer runtime.slab"
+        "recordings rewrites.order formats formats.memplan_json advice "
+        "torch_capture torch_capture.training runtime runtime.observer runtime.slab"
     ),
     "runtime.static": (
         "errors units graph schedule problem lifetimes plan strategies planner "
@@ -129,13 +129,13 @@ ROOMS: dict[str, str] = {
     "plotting": ("kernels.plotting errors units system graph problem profile plan analysis"),
     "reporters": (
         "errors units scope graph callers problem profile lifetimes bounds plan verify analysis calibration "
-        "strategies strategies.constructive diffing recordings symbolic replay rewrites rewrites.reuse "
+        "strategies strategies.constructive diffing recordings symbolic replay rewrites.reuse "
         "feasibility what_if what_if.suggestions formats.memplan_json preparation advice fx_estimator "
         "plotting"
     ),
     "reporters.allocator": "units allocator recordings reporters",
     "reporters.devices": "units accelerators allocator devices recordings reporters",
-    "reporters.fit": "units feasibility advice reporters",
+    "reporters.fit": "units graph analysis rewrites feasibility advice reporters",
     "reporters.html": ("errors units system problem profile plan verify analysis plotting reporters"),
     "warm_up": (
         "kernels problem profile bounds verify strategies planner diffing recordings allocator "
@@ -148,7 +148,7 @@ ROOMS: dict[str, str] = {
         "feasibility what_if what_if.suggestions formats formats.memplan_json torch_capture "
         "files preparation advice fx_estimator runtime runtime.observer runtime.calibrate runtime.ranks "
         "runtime.recorder runtime.slab runtime.trial devices plotting reporters reporters.allocator "
-        "reporters.devices reporters.html cli"
+        "reporters.devices reporters.fit reporters.html cli"
     ),
     "memplan_dashboard": "",
     "memplan_dashboard.background": (

@@ -12,13 +12,17 @@ from memplan_dashboard.session import documents, searches, state, uploads
 from memplan_dashboard.session.documents import Document
 from memplan_dashboard.session.plan_facts import OF_DOCUMENT
 
-from memplan_engine import Graph
+from memplan_engine import Graph, InputError
 from memplan_engine.advice.fit_stages import LOWERING, Fitted, Stage, StageName
+from memplan_engine.advice.source_patch import SourcePatch, proposed_patch
 from memplan_engine.advice.stage_changes import StageChange, stage_changes
 from memplan_engine.preparation import PLANNING_OPTIONS, Preparation, prepared_graph
 from memplan_engine.rewrites.held_gradients import HeldGradients
+from memplan_engine.units import format_bytes
 
 MOST_RESULTS = 16
+MOST_SOURCE_BYTES = 1 << 20
+"""Of a source to be patched: the longest model of transformers has a fifth of it."""
 KEPT = ("alignment", "unread", "round_sizes")
 """What of a document's options holds for every stage: the sizes it is opened with do, too."""
 SEARCH_SECONDS = {"10": "10 s", "60": "60 s", "600": "10 min"}
@@ -117,6 +121,18 @@ def collect(job: FitJob) -> None:
         for old in list(latest)[:-MOST_RESULTS]:
             del latest[old]
         st.session_state.fit_job = None
+
+
+def proposed(fitted: Fitted, name: str, raw: bytes) -> SourcePatch:
+    """The patch of the source `name` that does what the stages of `fitted` do. It is read and never run.
+    Raises MemplanError for what is no Python in UTF-8, or too long."""
+    if len(raw) > MOST_SOURCE_BYTES:
+        raise InputError(name, "", format_bytes(len(raw)), f"at most {format_bytes(MOST_SOURCE_BYTES)}")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(name, f"byte {error.start}", "no UTF-8", "Python in UTF-8") from None
+    return proposed_patch(text, name, fitted)
 
 
 def changes_of(asked: FitAsked, fitted: Fitted, graph: Graph) -> tuple[StageChange, ...]:

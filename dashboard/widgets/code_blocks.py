@@ -27,7 +27,10 @@ def _blocks(changes: Sequence[CodeChange]) -> None:
         times = f", {change.times} ×" if change.times > 1 else ""
         module = f" ({change.module}{times})" if change.module else times
         st.markdown(plain(f"{where}{module}"))
-        st.code("\n".join(_lines(change)), language="python")
+        if change.diff:
+            st.code("\n".join(change.diff), language="diff")
+        else:
+            st.code("\n".join(_lines(change)), language="python")
 
 
 def _lines(change: CodeChange) -> Iterator[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from memplan_engine.advice.code import code_changes, concat_code, in_place_code
 from memplan_engine.advice.situation import Situation
+from memplan_engine.advice.source_edits import edited_line
 from memplan_engine.advice.values import Candidate, CodeChange, OpChange
 from memplan_engine.advice.words import capitalised, count_of
 from memplan_engine.graph import Graph, Op
@@ -75,7 +77,11 @@ def _reuse_code(situation: Situation, reused: Reused, options: Mapping[str, Any]
         def instead(op: Op, written: Mapping[str, str] = written, name: str = name) -> str:
             return in_place_code(op, written[op.name]) if name == "in_place" else concat_code(op)
 
-        changes += code_changes(reused.graph, (op_of[op] for op in written), instead)
+        for change in code_changes(reused.graph, (op_of[op] for op in written), instead):
+            edited = ""
+            if name == "in_place" and change.source:
+                edited = edited_line(reused.graph, change.source, written)
+            changes += (replace(change, edited=edited),)
     return changes
 
 

@@ -8,11 +8,11 @@ import ast
 import difflib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memplan_engine.advice.code import WITH_FLAG
 from memplan_engine.advice.expressions import evaluated
-from memplan_engine.graph import Graph, Op, Phase
+from memplan_engine.graph import Graph, Op, Phase, Source
 from memplan_engine.rewrites.reuse.kinds import has_in_place_form, plain_kind
 
 AUGMENTED: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
@@ -27,11 +27,12 @@ Span = tuple[int, int, int, int]
 @dataclass(frozen=True, slots=True)
 class Edited:
     """`text` is the file after the edits at the 1-based `lines`; `left` says of other lines why nothing of it
-    is done there."""
+    is done there. `frees_gradients`: after a training step there are none any more."""
 
     text: str
     lines: tuple[int, ...]
     left: tuple[tuple[int, str], ...] = ()
+    frees_gradients: bool = False
 
 
 def write_in_place(text: str, file: str, graph: Graph, over: Mapping[str, str]) -> Edited:
@@ -67,6 +68,19 @@ def write_in_place(text: str, file: str, graph: Graph, over: Mapping[str, str]) 
             left.pop(line, None)
     changed = tuple(sorted({span[0] for span in edits}))
     return Edited(_applied(text, edits), changed, tuple(sorted(left.items())))
+
+
+def edited_line(graph: Graph, source: Source, over: Mapping[str, str]) -> str:
+    """The line `source` of `graph` with its ops in place as `over` says; "" where the line alone does not
+    tell how, or not each run of it is in place."""
+    begin = "def _(self):\n    "
+    ops = tuple(replace(op, source=replace(source, line=2)) for op in graph.ops if op.source == source)
+    try:
+        text = begin + source.code.strip()
+        edited = write_in_place(text, source.file, replace(graph, ops=ops), over)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    return edited.text.removeprefix(begin) if edited.lines and not edited.left else ""
 
 
 def _in_line(

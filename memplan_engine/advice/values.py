@@ -29,17 +29,26 @@ class CodeChange:
     """A line of the user's code and what to write there for the same effect.
 
     `source` is where it stands, None where the graph does not tell; `module` the modules that run it, with *
-    for the numbers of layers; `ops` what becomes of its ops, kind by kind.
+    for the numbers of layers; `ops` what becomes of its ops, kind by kind. `edited` is the whole line as it
+    reads then, "" where the line alone does not tell.
     """
 
     source: Source | None
     module: str
     ops: tuple[OpChange, ...]
+    edited: str = ""
 
     @property
     def times(self) -> int:
         """How many ops of the graph change."""
         return sum(each.times for each in self.ops)
+
+    @property
+    def diff(self) -> tuple[str, ...]:
+        """The line and what it becomes, as in a diff; () where the line alone does not tell."""
+        if self.source is None or not self.edited:
+            return ()
+        return f"- {self.source.code.strip()}", f"+ {self.edited}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memplan_engine.advice.source_edits import move_statements, unified_diff, write_in_place
+from memplan_engine.advice.source_edits import edited_line, move_statements, unified_diff, write_in_place
 from memplan_engine.graph import Graph, Op, Phase, Role, Source, Storage, Tensor
 
 FILE = "net.py"
@@ -78,6 +78,29 @@ def test_a_line_that_is_in_place_in_one_run_only_stays() -> None:
         (2, "the line runs several times, and not each time in place"),
     )
     assert write_in_place(text, FILE, graph, {"a": "x", "b": "a"}).lines == (2,)
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "expected"),
+    [
+        ("return F.relu(x)", "relu", "return F.relu(x, inplace=True)"),
+        ("a = torch.exp(x)  # hot", "exp", "a = torch.exp_(x)  # hot"),
+        ("F.relu(x),", "relu", "F.relu(x, inplace=True),"),
+        ("self.act(x)", "relu", ""),
+        ("F.relu(", "relu", ""),
+        ("y = F.relu(x) + F.relu(w)", "relu", ""),
+    ],
+)
+def test_a_line_alone_tells_how_it_reads_in_place(line: str, kind: str, expected: str) -> None:
+    graph = graph_of(f"\n\n\n{line}\n", (4, kind, "x", "y"))
+    assert edited_line(graph, Source(FILE, 4, line), {"y": "x"}) == expected
+    assert edited_line(graph, Source(FILE, 5, line), {"y": "x"}) == ""
+
+
+def test_a_line_that_is_in_place_in_one_run_only_reads_as_it_did() -> None:
+    line = "a = F.relu(x)"
+    graph = graph_of(line, (1, "relu", "x", "a"), (1, "relu", "a", "b"))
+    assert edited_line(graph, Source(FILE, 1, line), {"b": "a"}) == ""
 
 
 def test_a_layer_is_changed_where_it_is_made() -> None:

@@ -73,6 +73,29 @@ def clipped_step(model, optimizer, x):
 
 def clipped():
     return {"model": Chain(), "args": (torch.rand(4, 8),), "step": clipped_step}
+
+
+class Tall(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(32, 32) for _ in range(6))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x).sigmoid()
+        return x
+
+
+def plain_step(model, optimizer, x):
+    optimizer.zero_grad()
+    loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def tall():
+    return {"model": Tall(), "args": (torch.rand(2, 32),), "step": plain_step}
 """
 
 
@@ -100,6 +123,23 @@ def test_a_patch_is_written_once_it_gave_the_same_in_fewer_bytes(run, tmp_path):
         assert "nn.ReLU(inplace=True)" in after
         assert "torch.exp_(b)" in after
         assert json.loads(run("fit", "net.py:build", "--json")[1])["stages"][0]["load_bytes"] == 8192 + 6 * 32
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_a_patch_moves_the_optimizer_into_the_backward_pass(run, tmp_path, optimizer):
+    step = ("--training", "step", "--optimizer", optimizer)
+    code, out, err = run("fit", "net.py:tall", *step, "--only", "gradients", "--patch", "out.patch", "--json")
+    assert (code, err) == (0, "")
+    said = json.loads(out)
+    change, found = said["patch"], said["patch"]["recaptured"]
+    assert (found["same"], found["wrong"]) == (True, "")
+    # Six gradients of 32 × 32 floats are held before; then one after the other.
+    assert found["before"] > 6 * 4096 > 3 * 4096 > found["after"]
+    first = NET.splitlines().index("def plain_step(model, optimizer, x):") + 1
+    assert change["lines"] == [first + 3, first + 4]
+    assert change["notes"] == ["gradients freed early: none is there after the step"]
+    assert "-    optimizer.step()" in change["diff"]
+    assert "register_post_accumulate_grad_hook(update_now)" in (tmp_path / "out.patch").read_text()
 
 
 @pytest.mark.slow
@@ -207,7 +247,7 @@ def test_a_capacity_that_nothing_meets_is_proved_in_the_words_of_decide(run):
     state = json.loads(run("fit", "g.json", "--json")[1])["state_bytes"]
     code, out, _ = run("fit", "g.json", "--only", "", "--capacity", state + 30_000)
     assert code == 1
-    assert "the arena does not fit into 29.3 KiB (30,000 B), proved" in out
+    assert "Does not fit in 29.7 KiB, proved: 416 B state + at least 32 KiB arena (every arena for" in out
     core = next(line for line in out.splitlines() if line.startswith("core"))
     code, decided, _ = run("plan", "g.json", "--capacity", 30_000)
     assert code == 1

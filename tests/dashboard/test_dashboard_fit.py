@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 
 import pytest
 
@@ -18,8 +19,9 @@ from memplan_engine import fit_graph, load
 from memplan_engine.accelerators.presets import PRESETS
 from memplan_engine.advice.stage_changes import stage_changes
 from memplan_engine.formats.memplan_json.json_file import dumps
-from memplan_engine.reporters.fit.fit_words import fit_headline
+from memplan_engine.reporters.fit.fit_words import fit_verdict
 from tests import ROOT
+from tests.advice.test_source_edits import graph_of
 from tests.dashboard.background.test_jobs import until
 from tests.rewrites.test_held_gradients import clip, step, update
 from tests.support.apptest import CSV, address, check, chips_of, open_app, said, upload, widget
@@ -128,7 +130,7 @@ def test_the_command_asks_for_the_same(memplan, tmp_path, monkeypatch):
     words[1] = str(EXAMPLES / words[1])
     code, out, _ = memplan(*words)
     assert code == 0
-    assert "verdict        fits" in out
+    assert "verdict        Fits in 20 KiB: another order of the ops" in out
     order = json.loads((tmp_path / "order.json").read_text())["steps"]
     assert sorted(order, key=order.__getitem__) == list("afgbcdeh")
 
@@ -254,6 +256,43 @@ def test_a_training_step_frees_its_gradients_with_the_code_for_it():
     assert change.change.code[0].ops[0].instead.startswith("parameter.register_post_accumulate_grad_hook")
 
 
+SOURCE = """import torch.nn.functional as F
+
+
+def f(x):
+    a = x.big()
+    b = F.relu(a)
+    return b.exp().sum()
+"""
+
+
+def test_code_changes_have_their_lines_and_become_a_patch_of_the_source():
+    lines = ((5, "big", "x", "a"), (6, "relu", "a", "b"), (7, "exp", "b", "c"), (7, "sum", "c", "d"))
+    graph = graph_of(SOURCE, *lines)
+    app = upload(open_app("import_file"), "net.json", dumps(replace(graph, outputs=("d",))))
+    app.switch_page("views/fit/fit_page.py").run()
+    ended(app)
+    check(app.run())
+    diffs = [each.value for each in app.code if each.language == "diff"]
+    assert diffs == [
+        "- b = F.relu(a)\n+ b = F.relu(a, inplace=True)",
+        "- return b.exp().sum()\n+ return b.exp_().sum()",
+    ]
+    app.file_uploader[0].upload("net.py", SOURCE.encode())
+    check(app.run())
+    patch = [each.value for each in app.code if each.language == "diff"][-1]
+    assert patch.startswith("--- a/net.py\n+++ b/net.py\n@@")
+    assert [line for line in patch.splitlines() if line[:1] in "+-"][2:] == [
+        "-    b = F.relu(a)", "-    return b.exp().sum()",
+        "+    b = F.relu(a, inplace=True)", "+    return b.exp_().sum()",
+    ]  # fmt: skip
+    assert any("so no saving is claimed" in text for text in said(app.caption))
+    for raw, told in ((b"def f(:", "net.py: line 1"), (b"\xff", "no UTF-8"), (b"x = 1" * 2**18, "1 MiB")):
+        app.file_uploader[0].upload("net.py", raw)
+        check(app.run())
+        assert told in said(app.error)[0]
+
+
 def test_the_waterfall_has_what_the_stages_say():
     fitted = fit_graph(load(EXAMPLES / "teaching_order.json"), 20 * 1024 + 1024)
     shown = stage_waterfall.data(fitted)
@@ -269,4 +308,4 @@ def test_the_waterfall_has_what_the_stages_say():
     lines = profiles_overlaid.before_and_after(fitted.stages[0].plan, fitted.best.plan)
     assert [live // 1024 for live in lines.base] == [8, 14, 22, 17, 21, 26, 20, 15]
     assert [live // 1024 for live in lines.head] == [8, 14, 16, 16, 16, 11, 15, 15]
-    assert fit_headline(fitted)[0] == "Fits in 21 KiB:"
+    assert fit_verdict(fitted)[0] == "Fits in 21 KiB:"

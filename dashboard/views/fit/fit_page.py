@@ -16,13 +16,14 @@ from memplan_dashboard.views.fit.fit_result import (
     show_changes,
     show_downloads,
     show_held,
+    show_patch,
     show_profiles,
     show_stages,
 )
 
 from memplan_engine import Graph
 from memplan_engine.advice.fit_stages import StageName, stages_for, summed_up
-from memplan_engine.reporters.advice_tables import TOLD
+from memplan_engine.reporters.fit.fit_words import TOLD
 from memplan_engine.units import count_of, format_bytes
 
 EVERY_SECONDS = 0.5
@@ -128,6 +129,7 @@ def _page() -> None:
             st.code(command_of(asked, document.label, capacity), language=None, wrap_lines=True)
         with right:
             show_changes(fitted, fitting.changes_of(asked, fitted, graph))
+            show_patch(fitted)
             show_held(fitted)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 from memplan_dashboard.charts import profiles_overlaid, stage_waterfall
-from memplan_dashboard.session.messages import file_name, plain
+from memplan_dashboard.session import fitting
+from memplan_dashboard.session.messages import errors_shown, file_name, plain
 from memplan_dashboard.widgets.code_blocks import show_code
 from memplan_dashboard.widgets.tables import MOST_ROWS, show_table, whole
 
@@ -15,19 +16,20 @@ from memplan_engine.diffing.rewritten import Rewrote, rewritten_ops
 from memplan_engine.feasibility.decision import Verdict
 from memplan_engine.formats.memplan_json.json_file import dumps
 from memplan_engine.formats.memplan_json.schedule_format import order_bytes
-from memplan_engine.reporters.advice_tables import TOLD, held_words
 from memplan_engine.reporters.diff_words import rewrite_rows
-from memplan_engine.reporters.fit.fit_words import fit_headline, fit_proof
+from memplan_engine.reporters.fit.fit_words import TOLD, fit_proof, fit_verdict, held_words, patch_words
 from memplan_engine.units import exact, format_bytes, format_percent
 
 STILL = {"displayModeBar": False}
 MOST_LINES = 2
 """Of code, that a card shows at first."""
+MOST_FILES = 3
+"""Of sources, that are named."""
 
 
 def show_answer(fitted: Fitted, unfinished: bool) -> None:
     """The verdict first, in one sentence; then chips. `unfinished`: more stages may come."""
-    subject, rest = fit_headline(fitted, unfinished)
+    subject, rest = fit_verdict(fitted, unfinished)
     with st.container(key="headline"):
         st.subheader(f"{plain(subject)} :gray[{plain(rest)}]", anchor=False)
     with st.container(key="figures", horizontal=True, vertical_alignment="center", gap="small"):
@@ -154,6 +156,30 @@ def show_held(fitted: Fitted) -> None:
             for op in (group.op, *group.readers):
                 if op is not None and op.source is not None:
                     st.code(f"{op.source.code.strip()}  # {op.source}", language="python")
+
+
+def show_patch(fitted: Fitted) -> None:
+    """The changes as a patch of the user's own file, which is read here and never run."""
+    files = {op.source.file for op in fitted.stages[0].graph.ops if op.source is not None}
+    if len(fitted.stages) == 1 or not files:
+        return
+    with st.expander("As a patch of your file"):
+        shown = ", ".join(sorted(files)[:MOST_FILES]) + ", …" * (len(files) > MOST_FILES)
+        uploaded = st.file_uploader(
+            plain(f"The source, one of {shown}"), "py", key="fit_source", help="Read, not run, and not kept"
+        )
+        if uploaded is None:
+            return
+        with errors_shown():
+            change = fitting.proposed(fitted, uploaded.name, uploaded.getvalue())
+            for words in patch_words(change):
+                st.caption(plain(words))
+            if change.diff:
+                st.code(change.diff, language="diff")
+                st.caption(
+                    "Nothing was run here, so no saving is claimed: `memplan fit FILE.py:FACTORY --patch "
+                    "out.patch` runs and captures the changed file first, and writes only what holds."
+                )
 
 
 def _show_moved(fitted: Fitted, stage: Stage) -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import RenderableType
 
-from memplan_engine.advice.fit_stages import LOWERING, fit_graph
+from memplan_engine.advice.fit_stages import LOWERING, Fitted, fit_graph
+from memplan_engine.advice.source_edits import Edited
+from memplan_engine.advice.source_patch import Recaptured, SourcePatch, patch_of
+from memplan_engine.advice.stage_changes import stage_changes
 from memplan_engine.cli.app import app
 from memplan_engine.cli.commands.capacity_option import EXIT_CODES
 from memplan_engine.cli.commands.capture_command import ACCUMULATE, CLIP, FOREACH, OPTIMIZER, step_options
-from memplan_engine.cli.commands.fit_patch import SourcePatch, patch_of, source_of_factory
 from memplan_engine.cli.model_argument import is_factory
 from memplan_engine.cli.options import (
     AS_JSON,
@@ -29,10 +30,10 @@ from memplan_engine.cli.progress import solve_in_sight, stages
 from memplan_engine.errors import InputError
 from memplan_engine.files import recognise, write
 from memplan_engine.formats.order_files import SUFFIXES, load_schedule, write_order
+from memplan_engine.formats.read_limits import read_text
 from memplan_engine.graph import Graph
 from memplan_engine.preparation import Preparation
-from memplan_engine.reporters.advice_tables import fit_stages_summary, fit_stages_tables
-from memplan_engine.reporters.rich_tables import label_table
+from memplan_engine.reporters.fit.fit_tables import fit_stages_summary, fit_stages_tables
 from memplan_engine.system import write_atomically
 from memplan_engine.units import parse_bytes
 
@@ -109,7 +110,7 @@ def fit(
     check_targets((".json", ".csv"), None, save_plan)
     check_targets((".patch", ".diff"), None, patch)
     if patch:
-        source_of_factory(model)
+        _source_of_factory(model)
     step = step_options(training, optimizer, foreach, accumulate, clip_grad_norm)
     limits = make_limits("auto", seconds, seed, threads)
     with stages() as begin:
@@ -120,7 +121,8 @@ def fit(
             limits,
             quiet=True,
         )
-        change = patch_of(model, fitted, step, seed, begin) if patch else None
+        changes = stage_changes(fitted, graph, how)
+        change = _patch(model, fitted, step, seed, begin) if patch else None
     if patch and change and change.diff:
         write_atomically(patch, change.diff.encode())
     if output:
@@ -129,8 +131,8 @@ def fit(
         write(fitted.best.plan, save_plan)
     show(
         as_json,
-        lambda: fit_stages_summary(fitted) | ({"patch": change.summary()} if change else {}),
-        lambda: [*fit_stages_tables(fitted), *(_patch_table(change) if change else ())],
+        lambda: fit_stages_summary(fitted, changes) | ({"patch": change.summary()} if change else {}),
+        lambda: fit_stages_tables(fitted, changes, change),
     )
     if save_plan and save_plan.suffix == ".json" and (source is None or source.suffix == ".pt2"):
         tell(f"next: memplan run {' '.join([model, *_said(step), '--plan', str(save_plan)])}")
@@ -138,8 +140,28 @@ def fit(
         raise typer.Exit(EXIT_CODES[fitted.verdict])
 
 
-def _patch_table(change: SourcePatch) -> list[RenderableType]:
-    return [label_table([("patch" * (not row), words) for row, words in enumerate(change.words())])]
+def _source_of_factory(model: str) -> Path:
+    """The file of a factory. Raises InputError for what is no file.py:factory."""
+    file = Path(model.rpartition(":")[0])
+    if file.suffix != ".py" or not file.is_file():
+        raise InputError("--patch", "", repr(model), "file.py:factory, whose file can be changed")
+    return file
+
+
+def _patch(
+    model: str, fitted: Fitted, step: dict[str, Any] | None, seed: int, begin: Callable[[str], None]
+) -> SourcePatch:
+    from memplan_engine.runtime.trial.recapture import recapture
+
+    file = _source_of_factory(model)
+    here, whole = Path.cwd(), file.resolve()
+    path = whole.relative_to(here).as_posix() if whole.is_relative_to(here) else file.name
+
+    def tried(edited: Edited) -> Recaptured:
+        begin("capturing the changed source")
+        return recapture(model, edited.text, step, seed=seed, frees_gradients=edited.frees_gradients)
+
+    return patch_of(read_text(file), path, fitted, tried)
 
 
 def _said(step: dict[str, Any] | None) -> list[str]:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from memplan_engine.advice.fit_stages import Fitted, Stage, StageName
+from memplan_engine.advice.source_patch import SourcePatch
 from memplan_engine.feasibility.decision import Verdict
-from memplan_engine.reporters.advice_tables import TOLD
+from memplan_engine.graph import Op
+from memplan_engine.rewrites.held_gradients import HeldBy, HeldGradients
 from memplan_engine.units import exact, format_bytes
 
+TOLD = {
+    StageName.CAPTURED: "as captured",
+    StageName.IN_PLACE: "in place, zero-copy concat",
+    StageName.REORDER: "another order of the ops",
+    StageName.GRADIENTS: "gradients freed early",
+}
 
-def fit_headline(fitted: Fitted, unfinished: bool = False) -> tuple[str, str]:
+
+def fit_verdict(fitted: Fitted, unfinished: bool = False) -> tuple[str, str]:
     """The verdict, and what it rests on: "Fits in 24 GiB:", "another order of the ops, 18.2 GiB state + 4.1
     GiB arena". `unfinished`: more stages may come."""
     parts = f"{format_bytes(fitted.state_bytes)} state + {format_bytes(fitted.best.plan.arena_bytes)} arena"
@@ -42,3 +51,43 @@ def fit_proof(stage: Stage) -> str:
         )
     what = "this graph" if stage.name is StageName.CAPTURED else "this graph after the stage"
     return f"No arena for {what}, in the order it has, is smaller than {bound}"
+
+
+def held_words(group: HeldGradients) -> str:
+    """ "3, 18 KiB, wait for one another: aten.stack at train.py:21: clip_grad_norm_(…)"."""
+    several = f"{len(group.tensors):,}, {exact(group.nbytes)}"
+    words = f"{several}, {HELD_TOLD[group.why]}{_at(group.op)}"
+    return words + "".join(f"; read as well by{_at(op).removeprefix(':')}" for op in group.readers)
+
+
+HELD_TOLD = {
+    HeldBy.ORDER: "free as soon as the update of each has run",
+    HeldBy.TOGETHER: "held, since one op needs all of them",
+    HeldBy.ACCUMULATED: "held through all backward passes, which add to them",
+    HeldBy.RETURNED: "held, since the step returns them",
+}
+
+
+def _at(op: Op | None) -> str:
+    if op is None:
+        return ""
+    where = f" at {op.source}: {op.source.code.strip()}" if op.source else ""
+    return f": {op.kind}{where}"
+
+
+NO_PATCH = "no patch: no line of the file is one of these changes alone"
+
+
+def patch_words(change: SourcePatch) -> list[str]:
+    """What people read of a patch: what it claims, or why it is none, then the lines that stay."""
+    left = [*(f"line {line} stays: {why}" for line, why in change.left), *change.notes]
+    found = change.recaptured
+    if found is None:
+        lines = ", ".join(map(str, change.lines))
+        return [f"lines {lines}, not captured again" if change.diff else NO_PATCH, *left]
+    if not change.diff:
+        why = found.wrong or f"re-captured: live bytes stay at {exact(found.before or 0)}"
+        return [f"no patch: {why}", *left]
+    lines = ", ".join(map(str, change.lines))
+    saved = f"{exact(found.before or 0)} → {exact(found.after or 0)}"
+    return [f"lines {lines}, same results bit for bit, re-captured: live bytes of the graph {saved}", *left]

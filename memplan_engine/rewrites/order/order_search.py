@@ -15,6 +15,7 @@ from memplan_engine.kernels.order import closed_sets
 from memplan_engine.kernels.order.flow import ENDLESS, push_flow
 from memplan_engine.kernels.order.greedy import greedy_order, move_blocks
 from memplan_engine.problem import Ints
+from memplan_engine.rewrites.order.both_ends import with_ending
 from memplan_engine.rewrites.order.cut_bound import NOTHING, Cuts, cut_bound
 from memplan_engine.rewrites.order.heuristics import orders_by_rules
 from memplan_engine.rewrites.order.order_problem import OrderProblem, order_problem
@@ -45,6 +46,8 @@ POOL_BYTES = 400_000_000
 """What the states of a search may take in memory: one byte a unit, and 64 bytes, for each."""
 PAIR_NODES = 200
 """Nodes of a tree of pairs at most: set by hand, a limit on what a certificate may be."""
+NARROW = 1e-3
+"""Part of the peak below which a gap is not halved by orders from both ends."""
 RANDOM_ORDERS, MOVES = 8, 1_000
 """Randomised greedy orders at the start of a round, and moves of blocks between two looks at the clock."""
 GREEDY_NOISE = 0.3
@@ -170,9 +173,12 @@ class OrderSearch:
         if not self.is_done:
             for name, order in orders_by_rules(self.problem.arrays):
                 self._take(order, name)
+            self._meet()
 
     def _improve(self, seed: int, seconds: float) -> None:
-        """Randomised greedy orders, then blocks of the best one moved until `seconds` pass in vain."""
+        """Orders from both ends, randomised greedy ones, then blocks of the best one moved until `seconds`
+        pass in vain."""
+        self._meet()
         for number in range(RANDOM_ORDERS):
             if self.is_done:
                 return
@@ -185,6 +191,18 @@ class OrderSearch:
             moved = move_blocks(self.problem.arrays, moved, self.bound, MOVES, draw, self.limits.stop)
             if self._take(moved, "block moves"):
                 until = self.limits.elapsed + seconds
+
+    def _meet(self) -> None:
+        """Halve the gap: at a limit within it, what is free at the end is placed there, and the rest is run
+        greedily from the beginning."""
+        low, high = self.bound, self.peak
+        while not self.is_done and high - low > NARROW * high:
+            limit = low + (high - low) // 2
+            arrays = with_ending(self.problem.arrays, limit)
+            order = greedy_order(arrays, limit, 0.0, 0, True)
+            self._take(order, "both ends")
+            reached = int(self.problem.live(order).max())
+            low, high = (low, reached) if reached <= limit else (limit + 1, high)
 
     def _prove_pairs(self, seconds: float, units: int) -> None:
         """Prove by pairs what cuts alone do not, up to the peak of the best order, within `seconds`."""
@@ -210,7 +228,7 @@ class OrderSearch:
         share = self.limits.child(seconds)
         with share.running():
             ended, proved, order = closed_sets.search_closed_sets(
-                self.problem.arrays,
+                with_ending(self.problem.arrays, low),
                 low,
                 self.peak,
                 self._pruning(),
@@ -246,5 +264,6 @@ def load_order_kernels() -> None:
     graph = Graph("one", (one,), (Tensor("y", (), "", 1, "y"),), (Op("y", "", (), ("y",)),), (), ("y",))
     search = OrderSearch(order_problem(graph), SolveLimits())
     search._improve(0, 0.0)
+    with_ending(search.problem.arrays, 0)
     move_blocks(search.problem.arrays, search.order, 0, 1, 0, search.limits.stop)
     search._exact(0, 1, 1.0)

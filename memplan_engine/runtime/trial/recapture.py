@@ -8,13 +8,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+from memplan_engine.advice.source_patch import Recaptured
 from memplan_engine.errors import MemplanError
 from memplan_engine.graph import Graph
 from memplan_engine.lifetimes import to_problem
@@ -36,28 +37,17 @@ MOST_SECONDS = 600.0
 """Of both runs and captures together; a factory that takes longer is not waited for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recaptured:
-    """What came of an edit. `same` says whether the edited file gives and leaves what the file gave, bit for
-    bit, on the same random weights and inputs; `wrong` in what it does not, or why it did not run. Live bytes
-    at the worst step of the captured graphs, `before` and `after`, are None where it did not come to that."""
-
-    same: bool
-    wrong: str = ""
-    before: int | None = None
-    after: int | None = None
-
-    @property
-    def saves(self) -> bool:
-        """Whether the edit may be claimed: the same results, in fewer bytes."""
-        return self.same and self.before is not None and self.after is not None and self.after < self.before
-
-
 def recapture(
-    factory: str, text: str, options: Mapping[str, Any] | None = None, *, seed: int = 0
+    factory: str,
+    text: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    seed: int = 0,
+    frees_gradients: bool = False,
 ) -> Recaptured:
     """What becomes of `factory`, "file.py:function", with `text` in the place of its file. `options` are
-    those of a training step, by the names of `Recipe` in plain values; None for inference.
+    those of a training step, by the names of `Recipe` in plain values; None for inference. Where the edit
+    `frees_gradients`, those that are there after the step are not compared.
 
     The file itself stays as it is: the edited one lies in a folder of its own, and finds the modules beside
     the first. Both run in another process, with the same weights, inputs and random numbers.
@@ -71,6 +61,7 @@ def recapture(
             "after": f"{edited}:{function}",
             "options": None if options is None else dict(options),
             "seed": seed,
+            "frees_gradients": frees_gradients,
         }
         (folder / "request.json").write_text(json.dumps(request))
         beside = os.pathsep.join(
@@ -99,19 +90,21 @@ def main(folder: Path) -> None:
     end_with_parent()
     request = json.loads((folder / "request.json").read_text())
     try:
-        answer = _compared(request["before"], request["after"], request["options"], request["seed"])
+        answer = _compared(**request)
     except MemplanError as error:
         answer = Recaptured(False, str(error))
     (folder / "half.json").write_text(json.dumps(asdict(answer)))
     (folder / "half.json").rename(folder / "answer.json")
 
 
-def _compared(before: str, after: str, options: dict[str, Any] | None, seed: int) -> Recaptured:
+def _compared(
+    before: str, after: str, options: dict[str, Any] | None, seed: int, frees_gradients: bool
+) -> Recaptured:
     take: Callable[[Built, str], dict[str, Any]]
     if options is None:
         take = lambda built, spec: _called(built, seed)  # noqa: E731
     else:
-        take = lambda built, spec: _stepped(built, spec, options, seed)  # noqa: E731
+        take = lambda built, spec: _stepped(built, spec, options, seed, frees_gradients)  # noqa: E731
     built = build_factory(before, seed=seed)
     state = copy.deepcopy(built.model.state_dict())
     expected = take(built, before)
@@ -141,11 +134,13 @@ def _called(built: Built, seed: int) -> dict[str, Any]:
     return {**given, **inputs, **{f"buffer {name}": value for name, value in built.model.named_buffers()}}
 
 
-def _stepped(built: Built, spec: str, options: dict[str, Any], seed: int) -> dict[str, Any]:
+def _stepped(
+    built: Built, spec: str, options: dict[str, Any], seed: int, frees_gradients: bool
+) -> dict[str, Any]:
     recipe = built.recipe(options)
     optimizer = make_optimizer(recipe, built.model, spec)
     step = take_eager_step(built.model, built.args, built.kwargs, recipe, spec, optimizer, seed=seed)
-    return named_step(step)
+    return named_step(replace(step, gradients={}) if frees_gradients else step)
 
 
 def _graph(spec: str, options: dict[str, Any] | None) -> Graph:
