@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 from random import Random
@@ -74,23 +74,25 @@ def needs(graph: Graph) -> list[set[int]]:
     return before
 
 
-def least_peak(graph: Graph, over: dict[int, tuple[str, ...]] | None = None) -> int:
+def least_peak(
+    graph: Graph, over: dict[int, tuple[str, ...]] | None = None, before: Sequence[set[int]] = ()
+) -> int:
     """The least live bytes at the worst step over all orders, by trying all sets of ops that may have run.
-    `over` says which storages an op may write over when it is the last to touch them."""
+    `over` says which storages an op may write over when it is the last to touch them, `before` what each op
+    waits for, where that is not what `needs` says."""
     home = {tensor.name: tensor.storage for tensor in graph.tensors}
     touched = [{home[name] for name in (*op.inputs, *op.mutates, *op.outputs)} for op in graph.ops]
     counted = {s.name: s.nbytes for s in graph.storages if s.role in PRODUCED}
     kept = {home[name] for name in graph.outputs}
-    before, everything = needs(graph), frozenset(range(len(graph.ops)))
+    before, everything = before or needs(graph), frozenset(range(len(graph.ops)))
 
-    def users(storage: str) -> set[int]:
-        return {index for index, own in enumerate(touched) if storage in own}
+    users = {name: {index for index, own in enumerate(touched) if name in own} for name in home.values()}
 
     def while_running(done: frozenset[int], op: int) -> int:
-        begun = {storage for storage in counted if users(storage) & (done | {op})}
-        live = {storage for storage in begun if users(storage) - done or storage in kept}
-        fresh = {storage for storage in touched[op] if storage in live and not users(storage) & done}
-        dying = {storage for storage in (over or {}).get(op, ()) if users(storage) - done == {op}}
+        begun = {storage for storage in counted if users[storage] & (done | {op})}
+        live = {storage for storage in begun if users[storage] - done or storage in kept}
+        fresh = {storage for storage in touched[op] if storage in live and not users[storage] & done}
+        dying = {storage for storage in (over or {}).get(op, ()) if users[storage] - done == {op}}
         return sum(counted[storage] for storage in (live - fresh if dying - kept else live))
 
     @cache

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memplan_engine import SolveLimits, check_reorder, find_peak, load, reorder, to_problem
+from memplan_engine import SolveLimits, check_reorder, find_peak, load, reorder
 from memplan_engine.graph import Graph, Op
+from memplan_engine.rewrites.order.both_ends import with_ending
 from memplan_engine.rewrites.order.cut_bound import Cuts
 from memplan_engine.rewrites.order.heuristics import INDUCTOR, orders_by_rules
 from memplan_engine.rewrites.order.order_problem import order_problem
@@ -17,6 +18,7 @@ from memplan_engine.rewrites.order.order_search import OrderProgress, ProvedBy
 from memplan_engine.rewrites.reuse import check_reuse, reuse, reused_problem
 from memplan_engine.rewrites.reuse.in_place import take_over
 from tests import ROOT
+from tests.rewrites.brute_force import judged, peak_of
 from tests.rewrites.order_graphs import layered_graph, least_peak, orders, random_graph
 from tests.support.graphs import make_graph
 
@@ -30,27 +32,27 @@ def example_graph(name: str) -> Graph:
     return loaded
 
 
-def peak_of(graph: Graph) -> int:
-    """By the pipeline that plans it."""
-    return find_peak(to_problem(graph)).nbytes
-
-
 @given(seeds, st.integers(1, 11), st.booleans())
 @example(195, 10, True)  # what leads to an op that writes in place
 @settings(deadline=None, max_examples=200)
 def test_no_order_is_better(seed: int, ops: int, in_place: bool) -> None:
     graph = random_graph(seed, ops)
-    result = reorder(graph, in_place=in_place)
-    assert result.bound_bytes == result.live_after
-    assert result.live_after == least_peak(graph, take_over(graph) if in_place else None)
-    assert check_reorder(graph, result.graph, result.certificate) == ()
-    if in_place:
-        reused = reuse(result.graph, concat=False)
-        assert find_peak(reused_problem(reused)).nbytes == result.live_after
-        assert check_reuse(result.graph, reused.graph) == ()
-    else:
-        assert peak_of(result.graph) == result.live_after
-        assert peak_of(graph) == result.live_before
+    assert judged(graph, in_place) == ""
+    assert reorder(graph, in_place=in_place).proved
+
+
+@given(seeds, st.integers(1, 9), st.booleans(), st.integers(0, 20))
+@settings(deadline=None, max_examples=100)
+def test_no_order_within_a_limit_is_lost_by_placing_the_end(
+    seed: int, ops: int, in_place: bool, limit: int
+) -> None:
+    graph = random_graph(seed, ops)
+    over = take_over(graph) if in_place else None
+    arrays = with_ending(order_problem(graph, merge=False, take_over=over).arrays, limit)
+    before = [
+        set(arrays.before[arrays.before_of[op] : arrays.before_of[op + 1]].tolist()) for op in range(ops)
+    ]
+    assert max(limit, least_peak(graph, over, before)) == max(limit, least_peak(graph, over))
 
 
 @given(seeds, st.integers(1, 6))
