@@ -1,8 +1,8 @@
 """Units that may run last without loss, from the end of an order on: what `walk` does at its beginning, in a
 mirror.
 
-S is the set of units that have not been placed, closed as ever. With v last in it f(S − v) bytes are live before
-v: what v makes for later is gone, what it is the last to touch has come.
+S is the set of units that have not been placed, closed as ever. With v last in it f(S − v) bytes are live
+before v: what v makes for later is gone, what it is the last to touch has come.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ FREE, LEFT, LIVE = range(3)
 
 class Ending(NamedTuple):
     """What is placed behind S: per unit how many of those that wait for it are in S (`waiting`) and its
-    `place` among those that may be last, `free` (−1: not there); per storage how many of its users are placed,
-    a return counting as one (`later`), and how many units in S may write over it (`writers`). `order`: the
-    units, of which those from counts[LEFT] on are placed."""
+    `place` among those that may be last, `free` (−1: not there); per storage how many of its users are
+    placed, a return counting as one (`later`), and how many units in S may write over it (`writers`).
+    `order`: the units, of which those from counts[LEFT] on are placed."""
 
     waiting: Ints
     later: Ints

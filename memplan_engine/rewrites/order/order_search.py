@@ -35,7 +35,7 @@ MORE, LONGER = 4.0, 2.0
 """The exact search takes so much longer than other parts of a round, and a round than the one before."""
 PROOF_SECONDS = 3.0
 """Of a proof by pairs for a peak that the search alone has proved. 24 layered random graphs of 60 to 1,000
-ops took 0.01 to 1.1 s of processor time (`benchmarks order_parts`); the rest is for a core that others use."""
+ops took 0.01 to 1.1 s of processor time (`benchmarks order_parts`); the rest is for a shared core."""
 DIVES = (0.5, 0.25, 0.1)
 """Parts of the gap within which a search looks for any order at all."""
 TRIES = 2
@@ -53,8 +53,8 @@ on a step of 5,000 ops."""
 RANDOM_ORDERS, MOVES = 8, 1_000
 """Randomised greedy orders at the start of a round, and moves of blocks between two looks at the clock."""
 GREEDY_NOISE = 1.0
-"""Of the largest output. The best of seven orders is 3.5 % below the one without noise with 0.3, 5.6 with 0.5,
-10.0 with 1, 7.0 with 3, on nine layered random graphs; on training steps it makes no difference."""
+"""Of the largest output. On nine layered random graphs the best of seven orders is 3.5 % below the one
+without noise with 0.3, 5.6 with 0.5, 10.0 with 1, 7.0 with 3; on training steps nothing changes."""
 
 
 class ProvedBy(StrEnum):
