@@ -72,15 +72,22 @@ def write_in_place(text: str, file: str, graph: Graph, over: Mapping[str, str]) 
 
 def edited_line(graph: Graph, source: Source, over: Mapping[str, str]) -> str:
     """The line `source` of `graph` with its ops in place as `over` says; "" where the line alone does not
-    tell how, or not each run of it is in place."""
+    tell how for each of them, or not each run of it is in place."""
     begin = "def _(self):\n    "
-    ops = tuple(replace(op, source=replace(source, line=2)) for op in graph.ops if op.source == source)
-    try:
-        text = begin + source.code.strip()
-        edited = write_in_place(text, source.file, replace(graph, ops=ops), over)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ""
-    return edited.text.removeprefix(begin) if edited.lines and not edited.left else ""
+    text = begin + source.code.strip()
+    ops = [replace(op, source=replace(source, line=2)) for op in graph.ops if op.source == source]
+    kinds = {op.kind for op in ops if op.name in over}
+    for kind in sorted(kinds):
+        alike = replace(graph, ops=tuple(op for op in ops if op.kind == kind))
+        try:
+            edited = write_in_place(text, source.file, alike, over)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return ""
+        if edited.text == text:
+            return ""
+        text = edited.text
+        ops = [replace(op, source=Source(source.file, 2, text.removeprefix(begin))) for op in ops]
+    return text.removeprefix(begin) if kinds else ""
 
 
 def _in_line(

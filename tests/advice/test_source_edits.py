@@ -97,6 +97,17 @@ def test_a_line_alone_tells_how_it_reads_in_place(line: str, kind: str, expected
     assert edited_line(graph, Source(FILE, 5, line), {"y": "x"}) == ""
 
 
+def test_a_line_reads_in_place_only_where_all_its_ops_do() -> None:
+    line = "a = torch.tanh(F.relu(x))"
+    graph = graph_of(line, (1, "relu", "x", "a"), (1, "tanh", "a", "b"))
+    both = edited_line(graph, Source(FILE, 1, line), {"a": "x", "b": "a"})
+    assert both == "a = torch.tanh_(F.relu(x, inplace=True))"
+    assert edited_line(graph, Source(FILE, 1, line), {"b": "a"}) == "a = torch.tanh_(F.relu(x))"
+    line = "a = torch.tanh(x + y)"
+    graph = graph_of(line, (1, "add", "x y", "a"), (1, "tanh", "a", "b"))
+    assert edited_line(graph, Source(FILE, 1, line), {"a": "x", "b": "a"}) == ""
+
+
 def test_a_line_that_is_in_place_in_one_run_only_reads_as_it_did() -> None:
     line = "a = F.relu(x)"
     graph = graph_of(line, (1, "relu", "x", "a"), (1, "relu", "a", "b"))

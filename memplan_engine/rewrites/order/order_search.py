@@ -34,8 +34,9 @@ FIRST_SECONDS = 0.5
 MORE, LONGER = 4.0, 2.0
 """The exact search takes so much longer than other parts of a round, and a round than the one before."""
 PROOF_SECONDS = 3.0
-"""Of a proof by pairs for a peak that the search alone has proved. 24 layered random graphs of 60 to 1,000
-ops took 0.01 to 1.1 s of processor time (`benchmarks order_parts`); the rest is for a shared core."""
+"""Of a proof by pairs for a peak that the search alone has proved. 23 of 24 layered random graphs of 60 to
+1,000 ops took 0.01 to 1.1 s of processor time (`benchmarks order_parts`), the last has no such proof; the
+rest is for a shared core."""
 DIVES = (0.5, 0.25, 0.1)
 """Parts of the gap within which a search looks for any order at all."""
 TRIES = 2
@@ -45,7 +46,7 @@ PRUNING_CUTS = 16
 POOL_BYTES = 400_000_000
 """What the states of a search may take in memory: one byte a unit, and 64 bytes, for each."""
 PAIR_NODES = 256
-"""Nodes of a tree of pairs at most: the 24 proofs above had 3 to 207 with 64 units; those with 16 units that
+"""Nodes of a tree of pairs at most: the 23 proofs above had 3 to 207 with 64 units; those with 16 units that
 failed had 200 to 560 when their time was up, and proved nothing more."""
 NARROW = 1e-3
 """Part of the peak below which a gap is not halved by orders from both ends: ten halvings at most, 5 ms each
