@@ -12,7 +12,8 @@ from memplan_engine.graph import Graph, Op, Phase, Source
 from memplan_engine.rewrites.reuse.kinds import has_in_place_form, plain_kind, takes_several
 
 BY_AUTOGRAD = "# made by autograd: in place under torch.compile or in an autograd.Function of yours"
-"""Nobody writes the call, so that there is none to change."""
+BY_OPTIMIZER = "# made inside the optimizer: in place under torch.compile"
+"""Nobody writes these calls, so that there is none to change."""
 MOST_LINES = 8
 """How many lines of code a suggestion names."""
 _WITH_FLAG = """
@@ -62,6 +63,8 @@ def in_place_code(op: Op, written: str) -> str:
         return ""
     if op.phase is Phase.BACKWARD:
         return BY_AUTOGRAD
+    if op.phase is Phase.OPTIMIZER and op.source is not None and ".step(" in op.source.code:
+        return BY_OPTIMIZER
     name, plain = kind_label(op.kind).split(".")[0], plain_kind(op.kind)
     is_first = op.inputs[0] == written
     if plain in WITH_FLAG:

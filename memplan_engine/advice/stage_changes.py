@@ -20,7 +20,7 @@ OPTIONS: dict[StageName, tuple[str, ...]] = {
     StageName.GRADIENTS: ("early_updates",),
 }
 """The fields of `Preparation` that do what a stage does."""
-RUNS = "memplan run MODEL --schedule order.json runs the model in the order, a download here"
+RUNS = "the order is a download here; memplan run MODEL --schedule order.json runs the model in it"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

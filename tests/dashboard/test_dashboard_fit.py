@@ -269,7 +269,7 @@ def f(x):
 def test_code_changes_have_their_lines_and_become_a_patch_of_the_source():
     lines = ((5, "big", "x", "a"), (6, "relu", "a", "b"), (7, "exp", "b", "c"), (7, "sum", "c", "d"))
     graph = graph_of(SOURCE, *lines)
-    app = upload(open_app("import_file"), "net.json", dumps(replace(graph, outputs=("d",))))
+    app = upload(open_app("import"), "net.json", dumps(replace(graph, outputs=("d",))))
     app.switch_page("views/fit/fit_page.py").run()
     ended(app)
     check(app.run())

@@ -99,8 +99,12 @@ def show_stages(fitted: Fitted) -> None:
         }
     )
     columns = {
-        "stage": st.column_config.TextColumn(width=190),
-        **whole("live bytes", "arena", "saved", "bound"),
+        "stage": st.column_config.TextColumn(width=180),
+        **whole("live bytes", "arena", "bound"),
+        # By its first cell, 0, it would be too narrow for the others.
+        "saved": st.column_config.NumberColumn(format="localized", width=95),
+        "of": st.column_config.TextColumn(width=80),
+        "proved": st.column_config.TextColumn(width=70),
     }
     show_table(rows, columns, key="fit_stages_table")
 
