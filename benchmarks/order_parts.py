@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from statistics import mean
+from unittest.mock import patch
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
@@ -24,6 +25,7 @@ sys.path[:0] = [str(ROOT)]
 from memplan_engine import Graph, SolveLimits, reorder  # noqa: E402
 from memplan_engine.kernels.order.greedy import greedy_order  # noqa: E402
 from memplan_engine.rewrites.order import order_search  # noqa: E402
+from memplan_engine.rewrites.order.both_ends import with_ending  # noqa: E402
 from memplan_engine.rewrites.order.order_problem import OrderProblem, order_problem  # noqa: E402
 from memplan_engine.rewrites.order.order_search import OrderSearch, ProvedBy, load_order_kernels  # noqa: E402
 from memplan_engine.rewrites.order.pairs import PairSearch, PairTree  # noqa: E402
@@ -38,17 +40,15 @@ MOST_NODES = 2_000
 
 
 def ends(seconds: float) -> Iterator[str]:
-    placed = order_search.with_ending
     for ops, width in SEARCHED:
         graph = layered_graph(1, ops, width)
-        for name, ending in (("one end", lambda arrays, limit: arrays), ("both ends", placed)):
-            order_search.with_ending = ending
+        for name, ending in (("one end", lambda arrays, limit: arrays), ("both ends", with_ending)):
             began = time.process_time()
-            result = reorder(graph, SolveLimits(seconds))
+            with patch.object(order_search, "with_ending", ending):
+                result = reorder(graph, SolveLimits(seconds))
             gap = f"gap {result.live_after / result.bound_bytes - 1:.2%}"
             cpu = f"{time.process_time() - began:.1f} s"
             yield f"{ops} ops, width {width}, {name}: {gap}, {result.states} sets, {cpu} of processor"
-    order_search.with_ending = placed
 
 
 def noises() -> Iterator[str]:

@@ -95,8 +95,10 @@ def pick_strategy(problem: Problem) -> str:
     current = asked if asked in names else FIRST_STRATEGY if asked else first
     if asked and asked != current:
         st.session_state[NOTE] = f"{_why_not(problem, asked)} This is {current}."
-    # By hand there is nothing that a strategy decides.
-    idle = state.get("mode") == Mode.EXERCISE and len(problem) <= MOST_BY_HAND
+    # By hand there is nothing that a strategy decides, nor in the order of ops.
+    mode = state.get("mode")
+    idle = mode == Mode.EXERCISE and len(problem) <= MOST_BY_HAND
+    idle = idle or (mode.startswith(Mode.ORDER) and problem.origin is not None)
     st.selectbox("Strategy", names, disabled=idle, **chooses("strategy", current, "replay_strategy", step=""))
     return current
 

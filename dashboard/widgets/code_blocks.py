@@ -30,7 +30,7 @@ def _blocks(changes: Sequence[CodeChange]) -> None:
         if change.diff:
             st.code("\n".join(change.diff), language="diff")
         else:
-            st.code("\n".join(_lines(change)), language="python")
+            st.code("\n".join(_lines(change)), language="python", wrap_lines=True)
 
 
 def _lines(change: CodeChange) -> Iterator[str]:

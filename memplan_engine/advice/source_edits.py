@@ -19,6 +19,7 @@ AUGMENTED: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult
 """Operators whose statement `x = x + y` can be `x += y`."""
 _LAYER = "a layer that is called there has no call of its own: give it inplace=True where it is made"
 _NO_WORDS = "no call or operator in the line that is this op alone"
+_WITHIN = "one change of the line stands within another"
 _SOME = "the line runs several times, and not each time in place"
 Span = tuple[int, int, int, int]
 """Where in the source something stands: line and byte of the beginning and of the end, lines from 1 on."""
@@ -63,6 +64,8 @@ def write_in_place(text: str, file: str, graph: Graph, over: Mapping[str, str]) 
         found = _in_line(tree, text, line, kind, ops, firsts == {True})
         if isinstance(found, str):
             left.setdefault(line, found)
+        elif any(_overlap(one, other) for one in found for other in edits if one != other):
+            left.setdefault(line, _WITHIN)
         else:
             edits |= found
             left.pop(line, None)
@@ -105,7 +108,8 @@ def _in_line(
         return _NO_WORDS
     (node,) = nodes
     if isinstance(node, ast.BinOp):
-        return _augmented(tree, text, node, first)
+        two = all(len(set(op.inputs)) == 2 for op in ops)
+        return _augmented(tree, text, node, kind, first, two)
     if not isinstance(node, ast.Call) or not first:
         return _NO_WORDS
     name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
@@ -119,6 +123,10 @@ def _in_line(
     return _NO_WORDS
 
 
+def _overlap(one: Span, other: Span) -> bool:
+    return (one[:2] < other[2:] and other[:2] < one[2:]) or one[2:] == other[2:]
+
+
 def _with_flag(call: ast.Call) -> dict[Span, str] | str:
     if any(keyword.arg in ("inplace", None) for keyword in call.keywords):
         return _NO_WORDS
@@ -126,23 +134,33 @@ def _with_flag(call: ast.Call) -> dict[Span, str] | str:
     return {(*end, *end): ", inplace=True" if call.args or call.keywords else "inplace=True"}
 
 
-def _augmented(tree: ast.Module, text: str, node: ast.BinOp, first: bool) -> dict[Span, str] | str:
-    """`x += y` for a statement `x = x + y`."""
+def _augmented(
+    tree: ast.Module, text: str, node: ast.BinOp, kind: str, first: bool, two: bool
+) -> dict[Span, str] | str:
+    """`x += y` for a statement `x = x + y`, `x.add_(y)` for any other `x + y`; `two`: both are tensors."""
     statement = next(
         (each for each in ast.walk(tree) if isinstance(each, ast.Assign) and each.value is node), None
     )
     sign = AUGMENTED.get(type(node.op))
-    if statement is None or sign is None or len(statement.targets) != 1:
+    if sign is None:
         return _NO_WORDS
-    target, written = statement.targets[0], node.left if first else node.right
+    target = statement.targets[0] if statement and len(statement.targets) == 1 else None
+    written = node.left if first else node.right
     other = node.right if first else node.left
     swapped = not first and sign not in ("+", "*")
     same = isinstance(target, ast.Name) and isinstance(written, ast.Name) and target.id == written.id
+    value = ast.get_source_segment(text, other) or ""
+    if not same and two and isinstance(written, ast.Name) and not swapped:
+        return {_span(node): f"{written.id}.{kind}_({value})"}
     if not same or swapped:
         return _NO_WORDS
-    value = ast.get_source_segment(text, other) or ""
-    span = (statement.lineno, statement.col_offset, statement.end_lineno or 0, statement.end_col_offset or 0)
-    return {span: f"{ast.unparse(target)} {sign}= {value}"}
+    assert statement is not None
+    assert target is not None
+    return {_span(statement): f"{ast.unparse(target)} {sign}= {value}"}
+
+
+def _span(node: ast.expr | ast.stmt) -> Span:
+    return node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or 0
 
 
 def _of_layer(tree: ast.Module, kind: str, ops: Iterable[Op]) -> dict[Span, str] | str:

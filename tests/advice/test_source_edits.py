@@ -43,6 +43,8 @@ def graph_of(text: str, *ops: tuple[int, str, str, str], module: str = "") -> Gr
         ("y = self.a(x).sigmoid()", "sigmoid", "x", "y = self.a(x).sigmoid_()"),
         ("x = x + w", "add", "x w", "x += w"),
         ("x = x * (w + 1)", "mul", "x w", "x *= w + 1"),
+        ("y = x + w", "add", "x w", "y = x.add_(w)"),
+        ("return x - (w + 1)", "sub", "x w", "return x.sub_(w + 1)"),
         ("return F.relu(x)  # ä: é", "relu", "x", "return F.relu(x, inplace=True)  # ä: é"),
     ],
 )
@@ -58,7 +60,9 @@ def test_a_line_becomes_its_form_in_place(line: str, kind: str, inputs: str, exp
     [
         ("y = F.relu(x, inplace=False)", "relu", "x", "x"),
         ("y = F.relu(x) + F.relu(w)", "relu", "x", "x"),
-        ("y = x + w", "add", "x w", "x"),
+        ("y = x + scale", "add", "x", "x"),
+        ("y = x.T + w", "add", "x w", "x"),
+        ("y = w - x", "sub", "w x", "x"),
         ("y = F.gelu(x)", "gelu", "x", "x"),
         ("x = w - x", "sub", "w x", "x"),
         ("y = torch.exp_(x)", "exp", "x", "x"),
@@ -69,6 +73,17 @@ def test_a_line_without_such_a_form_stays_and_is_named(line: str, kind: str, inp
     edited = write_in_place(text, FILE, graph_of(text, (2, kind, inputs, "y")), {"y": over})
     assert (edited.text, edited.lines) == (text, ())
     assert [line for line, _ in edited.left] == [2]
+
+
+def test_of_two_changes_one_within_the_other_one_is_made() -> None:
+    text = "def f(x, y):\n    x = x + F.relu(y)\n"
+    graph = graph_of(text, (2, "relu", "y", "a"), (2, "add", "x a", "b"))
+    edited = write_in_place(text, FILE, graph, {"a": "y", "b": "x"})
+    assert edited.text.splitlines()[1] == "    x = x + F.relu(y, inplace=True)"
+    assert edited.left == ((2, "one change of the line stands within another"),)
+    source = graph.ops[0].source
+    assert source is not None
+    assert edited_line(graph, source, {"a": "y", "b": "x"}) == "x += F.relu(y, inplace=True)"
 
 
 def test_a_line_that_is_in_place_in_one_run_only_stays() -> None:
@@ -103,8 +118,8 @@ def test_a_line_reads_in_place_only_where_all_its_ops_do() -> None:
     both = edited_line(graph, Source(FILE, 1, line), {"a": "x", "b": "a"})
     assert both == "a = torch.tanh_(F.relu(x, inplace=True))"
     assert edited_line(graph, Source(FILE, 1, line), {"b": "a"}) == "a = torch.tanh_(F.relu(x))"
-    line = "a = torch.tanh(x + y)"
-    graph = graph_of(line, (1, "add", "x y", "a"), (1, "tanh", "a", "b"))
+    line = "a = torch.tanh(x + scale)"
+    graph = graph_of(line, (1, "add", "x", "a"), (1, "tanh", "a", "b"))
     assert edited_line(graph, Source(FILE, 1, line), {"a": "x", "b": "a"}) == ""
 
 

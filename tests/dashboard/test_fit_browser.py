@@ -38,7 +38,7 @@ def test_it_answers_by_itself_and_again_from_its_address(dashboard_url, open_pag
 def layers_url(tmp_path_factory):
     """A server with a graph whose best order nobody has proved within a minute."""
     path = tmp_path_factory.mktemp("layers") / "layers.json"
-    write_json(layered_graph(3, 400, 20), path)
+    write_json(layered_graph(3, 1_200, 50), path)
     with serve(ROOT / "dashboard" / "app.py", path) as address:
         yield address
 

@@ -43,8 +43,8 @@ def judged(graph: Graph, in_place: bool, seen: Counter[str] | None = None) -> st
         if in_place:
             reused = reuse(result.graph, concat=False)
             measured = find_peak(reused_problem(reused)).nbytes
-            if breaches := check_reuse(result.graph, reused.graph):
-                return f"{what}{breaches[0]}"
+            if wrong := check_reuse(result.graph, reused.graph):
+                return f"{what}{wrong[0]}"
         else:
             measured = peak_of(result.graph)
             if peak_of(graph) != result.live_before:
