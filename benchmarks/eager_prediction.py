@@ -3,7 +3,9 @@
     python benchmarks/eager_prediction.py [MODEL …] [--training sgd adam adamw] [--markdown]
 
 "predicted" is `observe_fake`, "measured" an eager run on the CPU that another process takes under a recorder
-of its own (`eager_measured.py`); "cost" is the CPU time of the prediction over that of `torch.export`.
+of its own (`eager_measured.py`); "cost" is the CPU time of the prediction over that of `torch.export`, each
+after a first small model in its process, whose times are told by themselves. `torch.export` takes models
+without the key/value caches that they return, predictions take them as they are.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
@@ -27,7 +30,7 @@ INFERENCE = "inference"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One model: peaks in bytes, and CPU seconds; `failure` says why there is no prediction."""
+    """One model: peaks in bytes, and CPU seconds; `failure` and `not_exported` say why there is none."""
 
     model: str
     run: str
@@ -36,6 +39,7 @@ class Row:
     seconds: float
     export_seconds: float | None
     failure: str = ""
+    not_exported: str = ""
 
     @property
     def equal(self) -> bool:
@@ -48,8 +52,8 @@ class Row:
         return self.predicted / self.measured
 
 
-def measure(models: Sequence[str], run: str) -> dict[str, dict[str, float]]:
-    """What another process measures of `models`, by name."""
+def measure(models: Sequence[str], run: str) -> dict[str, dict[str, Any]]:
+    """What another process measures of `models`, by name; of inference also of FIRST."""
     script = ROOT / "benchmarks" / "eager_measured.py"
     options = [] if run == INFERENCE else ["--training", run]
     command = [sys.executable, str(script), *models, *options]
@@ -58,7 +62,7 @@ def measure(models: Sequence[str], run: str) -> dict[str, dict[str, float]]:
     return {row["model"]: row for row in rows}
 
 
-def predict(name: str, run: str, measured: dict[str, float]) -> Row:
+def predict(name: str, run: str, measured: dict[str, Any]) -> Row:
     """The row of one model."""
     from benchmarks import eager_manifest
     from memplan_engine.errors import InputError
@@ -76,8 +80,26 @@ def predict(name: str, run: str, measured: dict[str, float]) -> Row:
         failure = str(error)
     seconds = time.process_time() - began
     return Row(
-        name, run, int(measured["peak_bytes"]), nbytes, seconds, measured.get("export_seconds"), failure
+        name,
+        run,
+        measured["peak_bytes"],
+        nbytes,
+        seconds,
+        measured.get("export_seconds"),
+        failure,
+        measured.get("not_exported", ""),
     )
+
+
+def predict_first() -> float:
+    """The CPU seconds of the first prediction of this process."""
+    from benchmarks.eager_export import first_model
+    from memplan_engine.runtime.recorder.fake_run import observe_fake
+
+    model, inputs = first_model()
+    began = time.process_time()
+    observe_fake(model, (), inputs)
+    return time.process_time() - began
 
 
 def table(rows: Sequence[Row], markdown: bool) -> list[str]:
@@ -99,19 +121,25 @@ def table(rows: Sequence[Row], markdown: bool) -> list[str]:
     else:
         lines = [f"{a:24} {b:10} {c:>12} {d:>12} {e:>8} {f:>6}" for a, b, c, d, e, f in (heads, *cells)]
     lines += [f"{row.model} ({row.run}): {row.failure}" for row in rows if row.failure]
+    lines += [f"{row.model}: torch.export: {row.not_exported}" for row in rows if row.not_exported]
     for run in dict.fromkeys(row.run for row in rows):
         those = [row for row in rows if row.run == run]
         within = sum(abs(row.ratio - 1) <= 0.02 for row in those)
         equal = sum(row.equal for row in those)
         lines.append(f"{run}: {equal} of {len(those)} equal to the byte, {within} within 2 %")
-    costs = [row.seconds / row.export_seconds for row in rows if row.export_seconds]
+    costs = {row.model: row.seconds / row.export_seconds for row in rows if row.export_seconds}
     if costs:
-        lines.append(f"cost: median {statistics.median(costs):.2f}, most {max(costs):.2f} of torch.export")
+        dearest = max(costs, key=costs.__getitem__)
+        lines.append(
+            f"cost: median {statistics.median(costs.values()):.2f}, most {costs[dearest]:.2f} ({dearest}) of "
+            f"torch.export, {len(costs)} models"
+        )
     return lines
 
 
 def main() -> None:
     from benchmarks import eager_manifest
+    from benchmarks.eager_export import FIRST
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*")
@@ -122,9 +150,13 @@ def main() -> None:
     logging.disable(logging.WARNING)
     trained = [*eager_manifest.TRAINED, *(f"{name} checkpointed" for name in eager_manifest.CHECKPOINTED)]
     rows = []
+    first = predict_first()
     for run in options.training or (INFERENCE,):
         models = options.models or (list(eager_manifest.MODELS) if run == INFERENCE else trained)
         measured = measure(models, run)
+        if FIRST in measured:
+            export = measured[FIRST]["export_seconds"]
+            print(f"{FIRST}: {first:.2f} s of CPU, torch.export {export:.2f} s")
         rows += [predict(name, run, measured[name]) for name in models]
     print("\n".join(table(rows, options.markdown)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -35,9 +35,10 @@ class Category(StrEnum):
     """What a storage is for.
 
     ACTIVATION: made in a forward pass, or again by a checkpoint, and, where there is a backward pass, read in
-    it. TEMPORARY: made by an op and none of the others. STATE: what optimizers keep between steps. UNKNOWN:
-    first seen as an argument, made by nobody that was watched. Buffers between ranks are told apart by the
-    collective that fills or reads them; COMMUNICATION is any other.
+    it. TEMPORARY: made by an op and none of the others. WEIGHT: also buffers, and what else a model keeps
+    between calls. STATE: what optimizers keep between steps. UNKNOWN: first seen as an argument, made by
+    nobody that was watched. Buffers between ranks are told apart by the collective that fills or reads them;
+    COMMUNICATION is any other.
     """
 
     WEIGHT = "weight"
@@ -154,8 +155,8 @@ def _there_before(flow: Flow, device: int) -> int:
 
 
 def state_bytes(flow: Flow, device: int | None = None) -> int:
-    """Bytes of weights, buffers and what optimizers keep on a device (the fullest one unless given), as they
-    were before the run."""
+    """Bytes of weights, buffers, what else a model keeps and what optimizers keep on a device (the fullest
+    one unless given), as they were before the run."""
     storages = flow.storages
     return sum(
         nbytes
@@ -190,12 +191,14 @@ def flow_peak(flow: Flow, device: int | None = None) -> tuple[int, int]:
     return (int(live.max()), int(live.argmax())) if len(live) else (0, -1)
 
 
-def settled_flow(flow: Flow) -> Flow:
+def settled_flow(flow: Flow, replaced: Collection[int] = ()) -> Flow:
     """`flow` of a run that has made its own model: what it keeps between steps counts as there before. What
-    it let go of before its last op (a model that another one replaced) it did not keep."""
+    it let go of before its last op (a model that another one replaced) it did not keep, nor the storages
+    `replaced`, which were gone after the last op, but before the run was over."""
     storages = flow.storages
     kept = np.array([category in KEPT for category in storages.categories], dtype=bool)
     kept &= (storages.released == HELD) | (storages.released >= len(flow.stages) - 1)
+    kept[list(replaced)] = False
     maker = np.where(kept, BEFORE, storages.maker)
     settled = replace(storages, maker=maker, released=np.where(kept, HELD, storages.released))
     return replace(flow, storages=settled, makes=made_by_op(maker, len(flow.stages)))

@@ -13,6 +13,10 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from memplan_engine.torch_capture.torch_fake import MOST_ELEMENTS, concrete, patched
@@ -74,14 +78,34 @@ def is_tracing(values: Values, source: str) -> Callable[..., bool]:
     return stand_in
 
 
+class _WhenImported(MetaPathFinder):
+    """Calls `then` when the module `name` has been imported, which it has not yet."""
+
+    def __init__(self, name: str, then: Callable[[], None]) -> None:
+        self.name, self.then = name, then
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """As the other finders have it, with one thing more to do."""
+        if name != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def executed(module: ModuleType) -> None:
+                execute(module)
+                self.then()
+
+            spec.loader.exec_module = executed  # type: ignore[method-assign]
+        return spec
+
+
 @contextmanager
 def replaced(name: str, stand_in: Callable[..., Any], but: Sequence[str] = ()) -> Iterator[None]:
     """With `stand_in(original, …)` for the function `name` of transformers wherever a module has it, those
-    named in `but` left out."""
-    original = getattr(sys.modules.get(TRANSFORMERS), name, None)
-    if original is None:
-        yield
-        return
+    named in `but` left out; also where transformers is imported meanwhile."""
+    original: Any = None
 
     def function(*args: Any, **kwargs: Any) -> Any:
         return stand_in(original, *args, **kwargs)
@@ -91,12 +115,25 @@ def replaced(name: str, stand_in: Callable[..., Any], but: Sequence[str] = ()) -
             if vars(module).get(name) is before and module.__name__ not in but:
                 setattr(module, name, after)
 
-    swap(original, function)
+    def begin() -> None:
+        nonlocal original
+        original = getattr(sys.modules[TRANSFORMERS], name, None)
+        if original is not None:
+            swap(original, function)
+
+    finder = _WhenImported(TRANSFORMERS, begin)
+    if TRANSFORMERS in sys.modules:
+        begin()
+    else:
+        sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
-        # Also where it was imported meanwhile.
-        swap(function, original)
+        if finder in sys.meta_path:
+            sys.meta_path.remove(finder)
+        if original is not None:
+            # Also where it was imported meanwhile.
+            swap(function, original)
 
 
 def export_as_eager(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from benchmarks import eager_manifest
-from benchmarks.eager_prediction import INFERENCE, measure, predict
+from benchmarks.eager_export import exported
+from benchmarks.eager_prediction import INFERENCE, Row, measure, predict, table
 
 CHECKPOINTED = [f"{name} checkpointed" for name in eager_manifest.CHECKPOINTED]
 QUICK = {INFERENCE: ["gru", "swin", "llama"], "adamw": ["lstm", "gpt2 checkpointed"]}
@@ -13,6 +15,23 @@ EVERY = {
     INFERENCE: list(eager_manifest.MODELS),
     **{run: [*eager_manifest.TRAINED, *CHECKPOINTED] for run in ("sgd", "adam", "adamw")},
 }
+
+
+class Branches(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x if x.sum() > 0 else -x
+
+
+def test_what_returns_caches_is_exported_and_what_branches_on_values_is_named() -> None:
+    assert set(exported(*eager_manifest.build("gpt2"))) == {"export_seconds"}
+    assert "data-dependent" in exported(Branches(), {"x": torch.rand(3)})["not_exported"]
+
+
+def test_costs_are_of_the_models_that_were_exported() -> None:
+    rows = [Row("a", "inference", 8, 8, 3.0, 2.0), Row("b", "inference", 8, 8, 9.0, None, not_exported="no")]
+    lines = table(rows, markdown=False)
+    assert lines[-1] == "cost: median 1.50, most 1.50 (a) of torch.export, 1 models"
+    assert "b: torch.export: no" in lines
 
 
 def wrong(run: str, models: list[str]) -> list[str]:

@@ -54,6 +54,20 @@ class Block(nn.Module):
         return result
 
 
+class Keeps(nn.Module):
+    """Keeps a table of positions from its first call on, in a cache, and numbers that are no buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.factors = nn.Linear(64, 64), torch.rand(64)
+        self.table: torch.Tensor | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.table is None:
+            self.table = torch.arange(64.0).sin()
+        return (self.layer(x) * self.factors + self.table[None]).sum()
+
+
 class Stack(nn.Module):
     def __init__(self, **kind: Any) -> None:
         super().__init__()
@@ -103,6 +117,14 @@ STEPS = {
 
 def real_peak(model: nn.Module, args: Any, recipe: Recipe | None) -> int:
     return observed_peak(observe_model(model, args, recipe=recipe), "dispatch")[0]
+
+
+def test_what_a_model_keeps_beside_its_buffers_is_state_and_in_no_peak() -> None:
+    flow = observe_fake(Keeps(), (torch.rand(8, 64),), recipe=SGD).flow
+    assert flow is not None
+    assert state_bytes(flow) == 4 * (64 * 64 + 64) + 2 * 4 * 64
+    # Both gradients, that of the layer's result, the loss and what it is differentiated with.
+    assert flow_peak(flow)[0] == 4 * (64 * 64 + 64) + 4 * 8 * 64 + 2 * 4
 
 
 @pytest.mark.parametrize("recipe", [SGD, ADAM, ADAMW, Recipe("adamw", foreach=True)], ids=str)

@@ -235,3 +235,17 @@ def test_weights_that_a_cast_replaces_count_while_the_model_is_built(tmp_path: P
     assert seen.flow is not None
     assert state_bytes(seen.flow) == 2 * (64 * 32 + 32)
     assert observed_peak(seen)[0] == 4 * (64 * 32 + 32)
+
+
+def test_transformers_sees_masks_of_ones_as_eager_mode_does(tmp_path: Path) -> None:
+    """Imported by the script itself; what is not known it takes for traced."""
+    text = """
+import torch
+from transformers.utils.import_utils import is_tracing
+from transformers.masking_utils import is_tracing as asked
+mask = torch.ones_like(torch.randint(3, 9, (2, 5)))
+assert not is_tracing(mask) and not asked(mask)
+assert asked(torch.rand(3))
+"""
+    seen = observe_script(script(tmp_path, text), [])
+    assert observed_peak(seen)[0] == 2 * 8 * 2 * 5

@@ -4,6 +4,8 @@ depend on them. Against real runs, whose values are like those that are taken.""
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,8 @@ from torch import nn
 from torch.nn import functional
 
 from memplan_engine import InputError, observe_fake
-from memplan_engine.recordings.observed_flow import flow_peak, state_bytes
+from memplan_engine.recordings.observed_flow import Flow, flow_peak, state_bytes
+from memplan_engine.runtime.recorder.assumed_values import LINE_SEARCH
 from memplan_engine.runtime.recorder.checks import _checks
 from memplan_engine.runtime.recorder.unknown_count import UnknownCount
 from tests.runtime.test_fake_habits import Kept, Lives, kept_storages, measured
@@ -123,10 +126,12 @@ def different_words() -> Kept:
     return [words]
 
 
-def quasi_newton() -> Kept:
+def quasi_newton(lr: float = 1e-3, history: int = 100, search: str | None = None) -> Kept:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
-    optimizer = torch.optim.LBFGS(model.parameters(), lr=1e-3, max_iter=5)
+    optimizer = torch.optim.LBFGS(
+        model.parameters(), lr=lr, max_iter=5, history_size=history, line_search_fn=search
+    )
     x, y = torch.rand(32, 8), torch.rand(32, 1)
 
     def closure() -> torch.Tensor:
@@ -158,6 +163,25 @@ def gradients_of_each_sample() -> Kept:
     return [model]
 
 
+def averaged() -> Kept:
+    """A copy of a model whose counts have values, and whose weights have gradients."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
+    model(torch.rand(2, 3, 8, 8)).sum().backward()
+    copy = deepcopy(model).requires_grad_(False)
+    model.zero_grad()
+    assert copy[0].weight.grad is None
+    assert copy[1].num_batches_tracked.item() == 1
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    for _ in range(2):
+        model(torch.rand(2, 3, 8, 8)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        with torch.no_grad():
+            for mean, each in zip(copy.parameters(), model.parameters(), strict=True):
+                mean.lerp_(each, 0.01)
+    return [model, copy, optimizer]
+
+
 def ensemble() -> Kept:
     """Two of whose three modules nobody calls, and no optimizer knows."""
     parts = [nn.Linear(6, 6) for _ in range(2)]
@@ -179,9 +203,16 @@ def statistics_of_instances() -> Kept:
     return [model]
 
 
+def flow_of(case: Callable[[], Kept]) -> tuple[Flow, tuple[str, ...]]:
+    """What is predicted of `case`, and its operators."""
+    seen = observe_fake(case, name="case")
+    assert seen.flow is not None
+    return seen.flow, seen.ops.kinds
+
+
 CASES = (
     accuracy, not_a_number, best_of, written_elsewhere, distributions, packed, sequences_aligned,
-    different_words, derivatives, gradients_of_each_sample, ensemble, statistics_of_instances,
+    different_words, derivatives, gradients_of_each_sample, ensemble, averaged, statistics_of_instances,
 )  # fmt: skip
 
 
@@ -192,17 +223,25 @@ def test_what_scripts_ask_for_is_answered(case: Callable[[], Kept]) -> None:
     assert flow_peak(seen.flow)[0] == measured(case) > 0
 
 
-def test_searches_of_lbfgs_go_on_to_their_end() -> None:
-    """As many evaluations as in a real run, and as many directions kept."""
-    seen = observe_fake(quasi_newton)
-    assert seen.flow is not None
+@pytest.mark.parametrize("options", [(1e-3, 100), (0.1, 2)])
+def test_searches_of_lbfgs_go_on_to_their_end(options: tuple[float, int]) -> None:
+    """As many evaluations as in a real run, as many directions kept, and the same peak: what the second step
+    puts another direction in place of is not kept."""
+    case = partial(quasi_newton, *options)
+    flow, kinds = flow_of(case)
     with Lives() as lives:
-        kept = quasi_newton()
-    assert sum(kind.startswith("aten.mse_loss_backward") for kind in seen.ops.kinds) == 10
-    state = sum(nbytes for ref, nbytes, *_ in lives.rows if ref.cdata in kept_storages(kept))
-    flat = 4 * (8 * 16 + 16 + 16 + 1)
-    assert abs(state_bytes(seen.flow) - state) <= flat + 4 * 16
-    assert flow_peak(seen.flow)[0] == pytest.approx(measured(quasi_newton), rel=0.1)
+        kept = case()
+    assert sum(kind.startswith("aten.mse_loss_backward") for kind in kinds) == 10
+    stays = kept_storages(kept)
+    state = sum(nbytes for ref, nbytes, _, gone in lives.rows if gone is None and ref.cdata in stays)
+    assert state_bytes(flow) == state
+    assert flow_peak(flow)[0] == measured(case)
+    assert LINE_SEARCH not in flow.assumed
+
+
+def test_a_line_search_says_that_its_peak_depends_on_values() -> None:
+    flow, _ = flow_of(partial(quasi_newton, 1.0, 100, "strong_wolfe"))
+    assert LINE_SEARCH in flow.assumed
 
 
 def test_each_answer_is_noted_with_its_line() -> None:

@@ -19,7 +19,7 @@ from tests.support.rank_processes import RankProcesses, Rows
 
 def main(rank: str, world: str, mailbox: str, out: str, script: str, *arguments: str) -> None:
     """What the rank does, and writes to `out`; those of one world meet in the folder `mailbox`."""
-    vars(fake_run)["settled_flow"] = lambda flow: flow
+    vars(fake_run)["settled_flow"] = lambda flow, replaced: flow
     with (
         fake_ranks(int(rank), int(world), mailbox=Path(mailbox)),
         script_run.as_script(script, arguments),

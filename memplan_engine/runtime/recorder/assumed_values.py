@@ -31,6 +31,11 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 ONE = 1.0
 """What a loss or a norm is taken as."""
+LINE_SEARCH = (
+    "the first point of each line search of LBFGS as good enough: where values have it try others, it holds "
+    "copies of the gradient beside, and the peak is as much higher"
+)
+"""What is said of a run whose peak depends on values that nobody knows."""
 
 
 class Assumed:
@@ -65,9 +70,9 @@ class Assumed:
             # Whether a gradient is infinite: or no step would be taken.
             return 0.0
         if asker == LBFGS:
-            # A loss that is less each time.
+            # A loss that is less each time, and never the bound of a first step.
             self._searches += 1
-            return ONE / self._searches
+            return ONE / (1 + self._searches)
         self._note(f"the value of a tensor of {tuple(args[0].shape)}, asked for {who_asks()}, as 1")
         return ONE
 
@@ -86,6 +91,8 @@ class Assumed:
             return None
         if self._asker(sys._getframe(1)) == LBFGS:
             self._note(f"searches {who_asks()} as going on for as many steps as they may")
+            if name == "aten::le" and isinstance(args[1], torch.Tensor):
+                self._note(LINE_SEARCH)
             return _goes_on(name, args[1])
         values = [self._number(arg, known) for arg in args[:2]]
         if None in values:
@@ -144,7 +151,10 @@ def _finite(name: str, args: Any) -> bool | None:
 
 def _goes_on(name: str, other: Any) -> bool:
     """How a comparison of LBFGS ends that goes on: gradients and steps are above their tolerances, slopes
-    below 0, a curvature is above its least, and the first step of a line search is good enough."""
+    below 0, a curvature is above its least, and the first step of a line search is good enough. The first
+    step of all is one over a sum of gradients, which is more than 1."""
     if name == "aten::gt":
         return not isinstance(other, torch.Tensor) and other > 0
+    if name == "aten::lt":
+        return not isinstance(other, torch.Tensor) and other == ONE
     return name == "aten::le" and isinstance(other, torch.Tensor)

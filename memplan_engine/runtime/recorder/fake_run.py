@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial, partialmethod
 from types import SimpleNamespace
@@ -38,7 +39,7 @@ from memplan_engine.torch_capture.capture_module import as_given, tracing
 from memplan_engine.torch_capture.torch_exporting import as_fused
 from memplan_engine.torch_capture.torch_fake import RECORDED, FakeTwins, fake_mode, patched
 from memplan_engine.torch_capture.training.torch_eager_ops import as_eager
-from memplan_engine.torch_capture.training.torch_origins import RunningModules, who_makes
+from memplan_engine.torch_capture.training.torch_origins import RunningModules, who_asks, who_makes
 from memplan_engine.torch_capture.training.torch_recipe import (
     Recipe,
     check_made,
@@ -171,6 +172,23 @@ def swapping() -> Iterator[None]:
         yield
 
 
+def _copied(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+    """`copy.deepcopy` of a tensor, a parameter without its gradient. torch's own copies the value too that a
+    fake one knows, in memory that the mode takes for its own: the process may crash."""
+    if id(tensor) not in memo:
+        if not tensor.is_leaf:
+            raise RuntimeError(f"a deep copy of a tensor that is no leaf of the graph {who_asks()}")
+        copy = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+        if isinstance(tensor, torch.nn.Parameter):
+            copy = torch.nn.Parameter(copy, tensor.requires_grad)
+        else:
+            copy.grad = deepcopy(tensor.grad, memo)
+            own = vars(copy)
+            own.update({name: deepcopy(kept, memo) for name, kept in vars(tensor).items() if name not in own})
+        memo[id(tensor)] = copy
+    return memo[id(tensor)]  # type: ignore[no-any-return]
+
+
 @contextmanager
 def _faking(label: str, expected: str) -> Iterator[FakeTwins]:
     """With what eager mode takes, for fake tensors; errors are InputErrors."""
@@ -186,6 +204,7 @@ def _faking(label: str, expected: str) -> Iterator[FakeTwins]:
         patched(
             (FakeTensorMode, "create_symbolic_nested_int", partial(_no_nested, label)),
             (LazyModuleMixin, "__init__", partialmethod(_no_lazy, label)),
+            (torch.Tensor, "__deepcopy__", _copied),
         ),
         random_state(SEED),
     ):
@@ -248,6 +267,7 @@ class _FakeRun:
         self.assumed = Assumed(_called.__code__)
         self.peaks: list[int] = []
         self._steps: list[int] = []
+        self._replaced: set[int] = set()
         self._last: Observation | None = None
 
     def whole(self, run: Callable[[], Any], most_steps: int | None) -> Observation:
@@ -256,7 +276,7 @@ class _FakeRun:
         self.record(run, most_steps=most_steps, makes_models=True)
         assert self._last is not None
         assert self._last.flow is not None
-        flow = settled_flow(self._last.flow)
+        flow = settled_flow(self._last.flow, self._replaced)
         steps = self._steps
         flow = replace(flow, steps=len(steps), step_peaks=step_peaks(flow, steps))
         changes = {Level.DISPATCH: flow_changes(flow, self._last.ops)}
@@ -291,11 +311,14 @@ class _FakeRun:
             recording(recorder),
         ):
             result = _called(run)
-        self._steps = recorder.step_ends
+        self._steps, self._replaced = recorder.step_ends, recorder.replaced
         gradients = (each.grad for each in parameters.values() if each.grad is not None)
         recorder.flow.table.mark(gradients, Category.GRADIENT)
         if makes_models:
             recorder.flow.table.mark(weights_of_all_modules(), Category.WEIGHT)
+        else:
+            # What nobody has given is the model's: tensors that are no buffers, caches of an earlier step.
+            recorder.flow.table.recategorize(Category.UNKNOWN, Category.WEIGHT)
         recorder.flow.table.close()
         del result
         self._last = self._finished(recorder)

@@ -137,13 +137,10 @@ class StorageTable(StorageWatch):
 
     def _copy(self, number: int, nbytes: int) -> int:
         self.names.append(self.names[number])
-        for column, value in (
-            (self.nbytes, nbytes),
-            (self.maker, self.op),
-            (self.released, HELD),
-            (self.device, self.device[number]),
-        ):
-            column.append(value)
+        self.nbytes.append(nbytes)
+        self.maker.append(self.op)
+        self.released.append(HELD)
+        self.device.append(self.device[number])
         self.categories.append(self.categories[number])
         self.shapes.append(self.shapes[number])
         self.dtypes.append(self.dtypes[number])
@@ -171,6 +168,10 @@ class StorageTable(StorageWatch):
             number = self._numbers.get(tensor.untyped_storage()._cdata)
             if number is not None and tensor.untyped_storage()._cdata in self._refs:
                 self.categories[number] = category
+
+    def recategorize(self, old: Category, new: Category) -> None:
+        """Say of all that is `old` that it is `new`."""
+        self.categories = [new if each is old else each for each in self.categories]
 
     def adopt(self, name: str, model: torch.nn.Module) -> None:
         """Say of the weights and buffers of `model`, which the run has made, what they are."""
@@ -227,11 +228,8 @@ class FlowLog:
         made = tuple(range(first, len(table.names)))
         read = table.numbers_in((args, kwargs)).difference(made)
         written = table.numbers_in(list(written_values(operator, args, kwargs))).difference(made)
-        self.reads[-1], self.writes[-1], self.makes[-1] = (
-            tuple(sorted(read)),
-            tuple(sorted(written)),
-            made,
-        )
+        self.reads[-1], self.writes[-1] = tuple(sorted(read)), tuple(sorted(written))
+        self.makes[-1] = made
         shown = next(tensors_in((value, args, kwargs)), None)
         self.device[-1] = device = CPU if shown is None else device_number(shown.device)
         if device >= self.on.cards:

@@ -18,7 +18,7 @@ from torch.optim.optimizer import (
 )
 from torch.utils import _foreach_utils
 
-from memplan_engine.recordings.observed_flow import Category, Flow
+from memplan_engine.recordings.observed_flow import HELD, KEPT, Category, Flow
 from memplan_engine.runtime.observer.allocations import OpLog
 from memplan_engine.runtime.recorder.eager_kernels import as_in_eager
 from memplan_engine.runtime.recorder.fake_device import CurrentDevice
@@ -65,6 +65,8 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
         self.origins, self.most_steps = origins, most_steps
         self.step_ends: list[int] = []
         """After each step that an optimizer took, how many ops there were."""
+        self.replaced: set[int] = set()
+        """Storages of weights and of optimizers' state that were gone when a step ended."""
         device = device or CurrentDevice()
         self.ops, self.flow = OpLog(), FlowLog(device)
         self.inside = False
@@ -123,6 +125,8 @@ def recording(recorder: Recorder) -> Iterator[None]:
         # Those of models that nobody calls, too: averages of weights.
         table.mark(weights_of_all_modules(), Category.WEIGHT)
         table.mark((tensor for _, _, tensor in kept_by_optimizers(optimizer)), Category.STATE)
+        kept = (number for number, category in enumerate(table.categories) if category in KEPT)
+        recorder.replaced.update(number for number in kept if table.released[number] != HELD)
         recorder.step_ends.append(len(recorder.flow.origins))
         if recorder.most_steps is not None and len(recorder.step_ends) >= recorder.most_steps:
             raise Enough

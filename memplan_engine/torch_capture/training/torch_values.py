@@ -38,6 +38,10 @@ SIZED_BY = {
     "aten::repeat_interleave": ("repeats",),
 }
 """Operators whose results have sizes that depend on the values of some arguments only."""
+OF_ITS_FORM = {
+    f"aten::{name}" for name in ("ones_like", "zeros_like", "full_like", "new_ones", "new_zeros", "new_full")
+}
+"""Operators that take of a tensor its form, and not its values."""
 NESTED = ("aten::_nested", "aten::nested")
 MOST_ASSUMED = 2**26
 """Of a tensor of truths of which all are the same: those of large activations, and gone with the next op."""
@@ -139,7 +143,8 @@ class KnownValues:
         if any(type(leaf) is torch.Tensor for leaf in written) or any(map(_is_large, results)):
             return None
         leaves, form = pytree.tree_flatten((args, kwargs))
-        values = [self.of(leaf) if isinstance(leaf, torch.Tensor) else on_host(leaf) for leaf in leaves]
+        of = self._of_or_zeros if _is_mask(operator, results) else self.of
+        values = [of(leaf) if isinstance(leaf, torch.Tensor) else on_host(leaf) for leaf in leaves]
         if any(value is None and leaf is not None for value, leaf in zip(values, leaves, strict=True)):
             return None
         real_args, real_kwargs = pytree.tree_unflatten(values, form)
@@ -333,6 +338,13 @@ def _answers(values: KnownValues, source: str, assumed: Assuming | None) -> Any:
             return result
 
     return Answers()  # type: ignore[no-untyped-call]
+
+
+def _is_mask(operator: Any, results: list[Any]) -> bool:
+    """Whether `operator` makes whole numbers or truths of the form of a tensor: a mask that models look at.
+    Moments of optimizers are made so, too, and nobody looks at them."""
+    named = operator._schema.name in OF_ITS_FORM
+    return named and not any(leaf.is_floating_point() or leaf.is_complex() for leaf in results)
 
 
 def _unplain(source: str, place: str, found: str, expected: str) -> InputError:
