@@ -64,7 +64,7 @@ ROOMS: dict[str, str] = {
     ),
     "replay": (
         "kernels kernels.constructive kernels.exact kernels.shared_objects errors "
-        "units graph problem bounds plan verify analysis strategies "
+        "units graph problem profile bounds plan verify analysis strategies "
         "strategies.constructive strategies.exact strategies.shared_objects planner"
     ),
     "rewrites": "errors graph schedule",

@@ -48,11 +48,12 @@ class Points:
 
 
 def data(plans: Sequence[Plan]) -> Points:
-    """The points of `plans`, which must be of one problem; naive is left out, it would flatten the rest."""
+    """The points of `plans`, which must be of one problem; left out are naive, which would flatten the
+    rest, and what nobody timed, as a placement that was recorded."""
     points = tuple(
         Point(plan.strategy, plan.arena_bytes, plan.seconds, plan.gap, plan.optimal)
         for plan in plans
-        if plan.strategy != "naive"
+        if plan.strategy != "naive" and plan.seconds
     )
     return Points(points, max((plan.bound.nbytes for plan in plans), default=0))
 

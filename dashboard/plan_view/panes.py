@@ -25,10 +25,13 @@ class Panes:
     names, names in the graph, source lines with their code, steps, the buffer that each makes (-1: none).
     `ties` are the places that reach the same peak, where there are several: a label and a step each.
     `maker` is the op that makes each buffer, `readers` the others that touch it and `inputs` the buffers that
-    each op reads, both as (ends, ids). `place` is where a buffer comes from if no op makes it.
+    each op reads, both as (ends, ids). `place` is where a buffer comes from if no op makes it. `by` is the
+    grouping to begin with. `stack` is the call stack that asked for each buffer (-1: none is known), of
+    `stacks`, as (ends, ids): each is some of `frames`, the innermost call first.
     """
 
     groupings: dict[str, Grouping]
+    by: str
     scratch_start: Ints
     scratch_bytes: Ints
     always: int
@@ -40,6 +43,9 @@ class Panes:
     ops: OpColumns
     maker: NDArray[np.int32]
     readers: tuple[NDArray[np.uint32], NDArray[np.int32]]
+    stack: NDArray[np.int32]
+    stacks: tuple[NDArray[np.uint32], NDArray[np.int32]]
+    frames: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +67,7 @@ def pack_panes(panes: Panes, columns: Columns) -> dict[str, Any]:
     ops = panes.ops
     return {
         "groupings": {by: _grouping(each, columns) for by, each in panes.groupings.items()},
+        "by": panes.by,
         "scratchStart": columns.add_steps(panes.scratch_start),
         "scratchBytes": columns.add_bytes(panes.scratch_bytes),
         "always": panes.always,
@@ -71,6 +78,9 @@ def pack_panes(panes: Panes, columns: Columns) -> dict[str, Any]:
         "places": columns.add_texts(panes.places),
         "maker": columns.add(panes.maker),
         "readers": [columns.add(each) for each in panes.readers],
+        "stack": columns.add(panes.stack),
+        "stacks": [columns.add(each) for each in panes.stacks],
+        "frames": columns.add_texts(panes.frames),
         "ops": {
             "names": columns.add_texts(ops.names),
             "ownNames": columns.add_texts(ops.own_names),

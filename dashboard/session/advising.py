@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import streamlit as st
+from memplan_dashboard.session import documents
 from memplan_dashboard.session.documents import Document
 from memplan_dashboard.session.plan_facts import OF_DOCUMENT
 
 from memplan_engine import MemplanError, SolveLimits
 from memplan_engine.advice.advise import advise
 from memplan_engine.advice.values import Advice
+from memplan_engine.allocator.answers import three_answers
+from memplan_engine.recordings.allocator_recording import Recording
+from memplan_engine.recordings.observation import Observation
 from memplan_engine.strategies import known_strategies
 from memplan_engine.what_if.edits import Edit
 
@@ -24,13 +29,27 @@ AT_ONCE = threading.Semaphore(1)
 """Planning is work for a core: the others are for the pages."""
 
 
+@dataclass(frozen=True, slots=True)
+class LessReserved:
+    """Allocator `settings` with which a simulation reserves `reserved` bytes, `saved` less than with the
+    defaults; by `rules_only`, which nobody has compared with recordings, or not."""
+
+    settings: str
+    reserved: int
+    saved: int
+    rules_only: bool
+
+
 @dataclass(slots=True, eq=False)
 class Advising:
-    """The advice on one plan, while it is looked for and when it is there; `fault` says why there is none."""
+    """The advice on one plan, while it is looked for and when it is there; `fault` says why there is none.
+    `less_reserved` is what other settings of the allocator do, where there are `requests` to simulate."""
 
     asked: tuple[Document, tuple[Edit, ...], str, int | None]
+    requests: Callable[[], tuple[Recording | Observation, int | None]] | None = None
     advice: Advice | None = None
     fault: str = ""
+    less_reserved: LessReserved | None = None
     done: threading.Event = field(default_factory=threading.Event)
 
     _begun: bool = False
@@ -55,6 +74,8 @@ class Advising:
                     limits=SolveLimits(SECONDS),
                     watch=self._hear,
                 )
+                if self.requests is not None:
+                    self.less_reserved = _less_reserved(*self.requests())
         except MemplanError as error:
             self.fault = str(error)
         finally:
@@ -64,7 +85,17 @@ class Advising:
         self.advice = advice
 
 
+def _less_reserved(source: Recording | Observation, index: int | None) -> LessReserved | None:
+    answers = three_answers(source, index=index)
+    for best in answers.less_reserved:
+        reserved = best.run.peak_reserved
+        saved = answers.chosen.run.peak_reserved - reserved
+        return LessReserved(str(best.settings), reserved, saved, best.run.is_rules_only)
+    return None
+
+
 @st.cache_resource(max_entries=24, show_spinner=False, hash_funcs=OF_DOCUMENT)
 def advising_of(document: Document, edits: tuple[Edit, ...], strategy: str, capacity: int | None) -> Advising:
     """The advice on `document` after `edits`, planned by `strategy`; nobody looks for it yet."""
-    return Advising((document, edits, strategy, capacity))
+    requests = documents.requests_of(document) if documents.is_simulated(document) else None
+    return Advising((document, edits, strategy, capacity), requests)

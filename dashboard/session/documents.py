@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import count
@@ -54,6 +55,7 @@ from memplan_engine.recordings.allocator_recording import (
     pools,
     streams,
 )
+from memplan_engine.recordings.observation import Observation
 from memplan_engine.units import format_bytes
 
 EXAMPLE = "example:gpt2"
@@ -280,6 +282,31 @@ def is_recording(path: Path) -> bool:
     if kind == "observation":
         return not has_flow(read_head(path, HEAD_BYTES))
     return kind == "pickle"
+
+
+def is_recorded(document: Document) -> bool:
+    """Whether `document` is a recording, with the placement that the allocator made."""
+    try:
+        return document.plan is not None and is_recording(path_of(document.key))
+    except MemplanError:
+        return False
+
+
+def is_simulated(document: Document) -> bool:
+    """Whether there are requests to simulate an allocator on: those of a recording, or of a predicted run."""
+    try:
+        return is_recorded(document) or is_observed_graph(path_of(document.key))
+    except MemplanError:
+        return False
+
+
+def requests_of(document: Document) -> Callable[[], tuple[Recording | Observation, int | None]]:
+    """What reads the requests of a document that `is_simulated`, and of an observation the device. The file
+    is found now: a thread that nobody visits finds no uploads. Both raise MemplanError."""
+    path, version, part = path_of(document.key), version_of(document.key), document.options.part
+    if is_observed_graph(path):
+        return lambda: (load_observation(path), card_of(part, path))
+    return lambda: (read_recording(path, version, part), None)
 
 
 def part_text(device: int, stream: int | None = None, pool: tuple[int, int] | None = None) -> str:

@@ -70,7 +70,7 @@ def _table(several: list[PlanFacts]) -> None:
             "arena": [format_bytes(plan.arena_bytes) for plan in plans],
             "bytes": [plan.arena_bytes for plan in plans],
             "over bound": [plan.gap for plan in plans],
-            "ms": [1000 * plan.seconds for plan in plans],
+            "ms": [1000 * plan.seconds if plan.seconds else None for plan in plans],
             "valid": [facts.report.valid for facts in several],
         }
     ).sort_values(["bytes", "ms"], kind="stable")

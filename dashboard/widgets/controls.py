@@ -66,7 +66,7 @@ def pick_key(
 ) -> None:
     """One of `known`, key → label; the `current` one is among them even where it is not known."""
     if current not in known:
-        known = {current: current.partition(":")[2], **known}
+        known = {current: current.partition(":")[2] or current, **known}
     st.selectbox(label, list(known), format_func=known.__getitem__, **bound(key, current, take))
 
 

@@ -200,9 +200,12 @@ def show_lesson() -> None:
         state.choose(lesson="")
         return
     lesson = LESSONS[number - 1]
-    with st.expander(f"Lesson {number} of {len(LESSONS)}: {lesson.title}", expanded=True):
+    title = f"Lesson {number} of {len(LESSONS)}: {lesson.title}"
+    with st.container(key="open_lesson"), st.expander(title, expanded=True):
         st.markdown(lesson.text)
-        show_answer(number)
+        answered = number in progress.done()
+        if answered:
+            show_answer(number)
         with st.container(horizontal=True):
             current = _current(lesson, number)
             for place in lesson.places:
@@ -214,6 +217,8 @@ def show_lesson() -> None:
                     on_click=go_to,
                     args=(place, number),
                 )
+            if not answered:
+                show_answer(number)
             st.space("stretch")
             if number > 1:
                 _to_lesson("Previous", ":material/arrow_back:", number - 1)

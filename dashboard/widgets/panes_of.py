@@ -31,8 +31,10 @@ def _panes_of(problem: Problem) -> Panes:
     ops = problem.origin.graph.ops if problem.origin else ()
     number = {op.name: index for index, op in enumerate(ops)}
     scratch = list(scratching(problem))
+    groupings, callers = groupings_of(problem), problem.callers
     return Panes(
-        groupings=groupings_of(problem),
+        groupings=groupings,
+        by="line" if callers and "line" in groupings else "module",
         scratch_start=np.array([step for _, step in scratch], np.int64),
         scratch_bytes=np.array([op.workspace.shared for op, _ in scratch], np.int64),
         always=workspace_of(problem).unique,
@@ -44,6 +46,9 @@ def _panes_of(problem: Problem) -> Panes:
         ops=_columns(problem, ops),
         maker=np.array([number.get(each.producer, NOBODY) for each in provenances], np.int32),
         readers=_rows([number[name] for name in each.readers] for each in provenances),
+        stack=np.array(callers.stack if callers else [NOBODY] * len(problem), np.int32),
+        stacks=_rows(callers.stacks.stacks if callers else ()),
+        frames=[str(frame) for frame in callers.stacks.frames] if callers else [],
     )
 
 

@@ -51,22 +51,26 @@ def _panel(
     snapshot = search.job.snapshot()
     if was_active and not snapshot.state.is_active:
         state.run_again()
+    height = arena_over_time.HEIGHT if side else arena_over_time.LOW_HEIGHT
     with st.container(border=True, key=f"search{side}"), st.container(key=f"halves_search{side}"):
-        left, right = st.columns([1.2 if beside else 2.2, 1], gap="medium")
+        # Above a plan a row, so that the plan stays in sight; a side of two has the room below.
+        columns = st.columns([1.2 if beside else 2.2, 1] if side else [1.5, 1, 1.2], gap="medium")
+    left, told, controls = columns[0], columns[1], columns[-1]
     if next(looks):
         st.session_state[DRAWN] = search.document.key
         until = snapshot.until if snapshot.state.is_active else snapshot.seconds
-        chart = arena_over_time.figure(arena_over_time.data(snapshot.history, until))
+        chart = arena_over_time.figure(arena_over_time.data(snapshot.history, until), height)
         left.plotly_chart(chart, key=f"arena_over_time{side}", config={"displayModeBar": False})
     else:
-        left.container(height=arena_over_time.HEIGHT, border=False)
-    with right:
+        left.container(height=height, border=False)
+    with told:
         st.markdown(f"**{plain(f'{side}: ' * bool(side) + _headline(search, snapshot))}**")
         # Always two lines: what is below must not move as the figures change.
         st.caption("  \n".join(plain(" · ".join(line)) for line in _figures(snapshot)))
         if snapshot.fault:
             show_error(snapshot.fault)
-        if snapshot.now.arena_bytes != snapshot.now.bound_bytes:
+    if snapshot.now.arena_bytes != snapshot.now.bound_bytes:
+        with controls:
             _buttons(search, snapshot, side, beside)
             _limit(search, side, beside)
 

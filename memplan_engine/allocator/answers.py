@@ -145,6 +145,12 @@ class Answers:
         return min(runs), max(runs)
 
     @property
+    def less_reserved(self) -> tuple[SettingsAnswer, ...]:
+        """Of the others those that reserve less than the chosen, the least first."""
+        less = (each for each in self.others if each.run.peak_reserved < self.chosen.run.peak_reserved)
+        return tuple(sorted(less, key=lambda each: (each.run.peak_reserved, each.run.is_rules_only)))
+
+    @property
     def suggested(self) -> SettingsAnswer | None:
         """Of the others that fit where the chosen do not, the one that reserves least; those that rest on
         rules alone come last. None if none does, or nothing needs to be mended."""

@@ -17,6 +17,7 @@ from memplan_engine.errors import InputError, PlanError
 from memplan_engine.plan import Plan
 from memplan_engine.planner import make_plan
 from memplan_engine.problem import FREE, Ints, Problem, cut, int_column, select
+from memplan_engine.profile import load_of
 from memplan_engine.replay.replay_values import UNPLACED, Family, Hole, Step
 from memplan_engine.replay.steps import meet
 from memplan_engine.strategies.base import SolveLimits
@@ -39,8 +40,9 @@ class Exercise:
 
     @property
     def bound_bytes(self) -> int:
-        """No placement needs less."""
-        return self.best.bound.nbytes
+        """The most bytes live at a step: no placement needs less. What a search has proved beyond that would
+        give the answer away."""
+        return load_of(self.problem).peak
 
     @property
     def optimum_bytes(self) -> int | None:
@@ -203,10 +205,10 @@ def _finished(exercise: Exercise, arena: int) -> str:
         return f"{sentence}: that is the optimum."
     against = f"{format_bytes(abs(arena - greedy))} {'less' if arena < greedy else 'more'} than"
     against = "as much as" if arena == greedy else against
-    least = exercise.bound_bytes if optimum is None else optimum
+    least = exercise.bound_bytes
     over = f"{format_percent(arena / least - 1)} over" if least else "over"
-    what = "the bound" if optimum is None else "the optimum"
-    return f"{sentence}: {against} {exercise.greedy.strategy}, and {over} {what} of {format_bytes(least)}."
+    bound = f"the lower bound of {format_bytes(least)}"
+    return f"{sentence}: {against} {exercise.greedy.strategy}, and {over} {bound}."
 
 
 class Agreement(StrEnum):

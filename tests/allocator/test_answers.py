@@ -71,6 +71,13 @@ def test_the_setting_that_makes_it_fit() -> None:
     assert answers.suggested is not None
     assert answers.suggested.settings == parse_settings("expandable_segments:True")
     assert answers.suggested.run.is_rules_only
+    # 50 and 40 MiB have segments of their own; the range grows to 66, by pages of 20.
+    (first, *_) = answers.less_reserved
+    assert (str(first.settings), first.run.peak_reserved) == ("expandable_segments:True", 80 * MIB)
+    assert answers.chosen.run.peak_reserved == 90 * MIB
+    reserved = [each.run.peak_reserved for each in answers.less_reserved]
+    assert reserved == sorted(reserved)
+    assert reserved[-1] < 90 * MIB
 
 
 @pytest.mark.parametrize("text", ["", "expandable_segments:True"])

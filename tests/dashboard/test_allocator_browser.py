@@ -1,5 +1,7 @@
 """The tab Allocator of Inspect in a browser: the way to it, its curves, its segments, other settings."""
 
+from itertools import pairwise
+
 import pytest
 
 pytest.importorskip("playwright")
@@ -10,8 +12,14 @@ def test_the_way_to_the_settings_the_curves_and_the_segments(dashboard_url, open
     page = DashboardPage(
         open_page(f"{dashboard_url}/?doc=example:cuda_snapshot", width=1440, height=900), wait=True
     )
-    page.page.get_by_role("button", name="Try allocator settings").click()
-    page.eventually(lambda: page.address.get("tab"), "Allocator")
+    told = page.page.get_by_text("−32 MiB reserved with expandable_segments:True: 1.39 GiB, rules only")
+    told.wait_for()
+    button = page.page.locator(".st-key-try_settings").get_by_role("button")
+    button.filter(has_text="Apply").click()
+    page.eventually(lambda: page.address.get("settings"), "expandable_segments:True")
+    assert page.address["tab"] == "Allocator"
+    button.filter(has_text="Undo").click()
+    page.eventually(lambda: page.address.get("settings", ""), "")
     curves = page.page.locator(".st-key-allocator_over_time")
     curves.get_by_text("fragmentation").wait_for()
     for name in ("live", "active", "reserved"):
@@ -58,11 +66,17 @@ def test_a_click_on_the_curves_picks_a_step_and_one_on_a_block_shows_its_stack(d
     assert "train.py" in stack
 
 
-def test_the_story_of_a_recording_leaves_the_row_of_files_above_the_fold(dashboard_url, open_page):
+def test_the_story_of_a_recording_stands_above_its_chart_and_both_above_the_fold(dashboard_url, open_page):
     page = DashboardPage(
         open_page(f"{dashboard_url}/?doc=example:cuda_snapshot", width=1440, height=900), wait=True
     )
-    row = page.page.locator(".st-key-to_take").bounding_box()
-    story = page.page.get_by_text("Out of memory at step").bounding_box()
-    assert story["y"] < row["y"]
-    assert row["y"] + row["height"] <= 900
+    order = (".st-key-headline", ".plan-view .stage", ".plan-view .details", ".st-key-to_take")
+    boxes = [page.page.locator(each).first.bounding_box() for each in order]
+    for above, below in pairwise(boxes):
+        assert above["y"] < below["y"]
+    assert boxes[-1]["y"] + boxes[-1]["height"] <= 900
+    # The tree and the buffer it begins with are of the request that failed, with the whole stack.
+    side = page.root.locator(".side")
+    assert side.get_by_role("heading", name="Step 1,952 is made of").count() == 1
+    assert side.locator("[aria-pressed=true]").inner_text() == "line"
+    assert "/home/me/train.py:88 <module>" in side.locator(".details .code").inner_text()

@@ -19,7 +19,7 @@ from memplan_engine.reporters.allocator.answer_tables import settings_columns
 from memplan_engine.units import format_signed
 from tests import ROOT
 from tests.allocator.test_answers import observed_step
-from tests.support.apptest import open_app
+from tests.support.apptest import address, advised, open_app
 
 EXAMPLE = ROOT / "example_graphs" / "cuda_snapshot.pickle"
 
@@ -126,9 +126,10 @@ def test_the_page_and_the_command_line_have_the_same_columns():
 
 
 def test_an_out_of_memory_leads_on_to_the_settings():
-    app = open_app(doc="example:cuda_snapshot")
+    app = advised(open_app(doc="example:cuda_snapshot"))
     app.button(key="try_settings").click().run()
-    assert metrics(app)["Reserved"] == "1.42 GiB"
+    assert metrics(app)["Reserved"] == "1.39 GiB"
+    assert address(app)["settings"] == "expandable_segments:True"
 
 
 def test_graphs_that_nobody_recorded_have_no_such_tab():

@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from memplan_dashboard.charts import call_flame, reserved_over_time
+from memplan_dashboard.charts import arena_seconds, call_flame, reserved_over_time
 from memplan_dashboard.session import documents, plan_facts, state, uploads
 from memplan_dashboard.views.inspect.memory_tabs import reserved_curve
 from memplan_dashboard.widgets.plan_panels import make_panel
@@ -63,14 +63,14 @@ def test_the_recorded_placement_is_a_strategy_beside_ours():
 
 def story(app):
     """The headline above the chart, and what stands below it."""
-    return app.markdown[0].value.replace("\\", ""), app.caption[0].value.replace("\\", "")
+    return app.subheader[0].value.replace("\\", ""), app.caption[0].value.replace("\\", "")
 
 
 def test_a_recording_opens_on_its_story():
     app = open_app(doc=EXAMPLE)
     headline, told = story(app)
     assert headline == (
-        "#### Out of memory at step 1,952: 24 MiB (25,165,824 B) requested by train.py:42 mlp; "
+        "Out of memory at step 1,952: 24 MiB (25,165,824 B) requested by train.py:42 mlp; "
         "enough bytes were unused, but not contiguous: fragmentation."
     )
     assert told == (
@@ -88,16 +88,31 @@ def test_a_recording_opens_on_its_story():
     ]
     moments.set_value("reserved")
     check(app.run())
-    assert story(app)[0].startswith(
-        "#### 1.33 GiB live at step 1,950; most of it is held by train.py:15 step"
-    )
-    assert address(app)["moment"] == "reserved"
+    assert story(app)[0].startswith("1.33 GiB live at step 1,950; most of it is held by train.py:15 step")
+    assert (address(app)["moment"], address(app)["at"]) == ("reserved", "1950")
+
+
+def test_a_step_that_is_marked_is_a_moment_of_the_story():
+    app = open_app(doc=EXAMPLE, at="700", moment="peak")
+    moments = app.button_group(key="moment_widget")
+    assert (moments.value, moments.options[-1]) == ("marked", "marked, step 700")
+    assert story(app)[0].startswith("406.12 MiB live at step 700; most")
+    # The failure is what is told where nothing is marked.
+    moments.set_value("1952")
+    check(app.run())
+    assert not {"at", "moment"} & set(address(app))
+    assert story(app)[0].startswith("Out of memory at step 1,952")
+    # A link of before that has the moment alone: the files and the table are of its step.
+    old = open_app(doc=EXAMPLE, moment="reserved", tab="Live buffers")
+    assert any(each.value.startswith("1.33 GiB live at step 1,950.") for each in old.caption)
+    # Two steps give the difference.
+    told = story(open_app(doc=EXAMPLE, at="700,1200"))[0]
+    assert told.startswith("Step 1,200 holds 477.56 MiB more than step 700")
 
 
 def test_a_line_shows_its_whole_stack_and_so_does_the_request_that_failed():
     app = open_app(doc=EXAMPLE, line="train.py:43 mlp")
     (asked, clicked) = (each.value.splitlines() for each in app.code)
-    assert app.expander[0].label == "Call stack of the request that failed"
     assert (asked[0], asked[-1]) == ("??:0 torch::unwind::unwind()", "/home/me/train.py:88 <module>")
     assert "/home/me/train.py:42 mlp" in asked
     assert "/home/me/train.py:43 mlp" in clicked
@@ -113,7 +128,7 @@ def test_only_recordings_have_a_story():
 
 def test_the_story_stays_what_was_recorded_when_another_plan_is_shown():
     app = open_app(doc=EXAMPLE, strategy="greedy_by_size", moment="nonsense")
-    assert story(app)[0].startswith("#### Out of memory at step 1,952")
+    assert story(app)[0].startswith("Out of memory at step 1,952")
 
 
 def test_the_flame_view_is_as_wide_as_what_is_live():
@@ -167,7 +182,13 @@ def test_compare_puts_what_was_recorded_first():
     shown = widget(app.multiselect, "Strategies, two to four")
     assert shown.value[:2] == ["imported", "auto"]
     assert "recorded" in shown.options
-    assert "recorded" in app.dataframe[0].value["strategy"].tolist()
+    times = app.dataframe[0].value.set_index("strategy")["ms"]
+    # Nobody planned it, so that it has no planning time, and no place on the axis of planning times.
+    assert np.isnan(times["recorded"])
+    assert times.drop("recorded").min() > 0
+    document = state.load_document(EXAMPLE, documents.Options())
+    plans = [plan_facts.facts_of(document, name).plan for name in ("imported", "linear_scan")]
+    assert [point.strategy for point in arena_seconds.data(plans).points] == ["linear_scan"]
 
 
 def test_import_takes_a_snapshot_and_a_part_of_it():

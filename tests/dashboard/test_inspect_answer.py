@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 pytest.importorskip("streamlit")
@@ -16,7 +14,7 @@ from memplan_engine.plotting.colouring import COLOURINGS
 from memplan_engine.preparation import Preparation, prepare
 from memplan_engine.units import format_bytes
 from tests import ROOT
-from tests.support.apptest import address, check, chips_of, figure, open_app, widget
+from tests.support.apptest import address, advised, check, chips_of, figure, open_app, widget
 
 GPT2 = ROOT / "example_graphs" / "gpt2.json"
 
@@ -24,16 +22,6 @@ GPT2 = ROOT / "example_graphs" / "gpt2.json"
 @pytest.fixture(autouse=True)
 def _no_file(monkeypatch):
     monkeypatch.setattr("sys.argv", ["app.py"])
-
-
-def advised(app):
-    """`app` once it has its suggestions."""
-    deadline = time.monotonic() + 60
-    while any("Looking for ways" in each.value for each in app.caption):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-        check(app.run())
-    return app
 
 
 @pytest.mark.parametrize("name", ["teaching_view", "teaching_sharing"])

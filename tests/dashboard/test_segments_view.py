@@ -63,9 +63,7 @@ def test_a_bar_that_is_clicked_is_its_block():
 
 def test_the_story_tells_the_step_that_is_marked():
     app = open_app(doc="example:cuda_snapshot", at="700", moment="marked")
-    story = app.markdown[0].value.replace("\\", "")
-    assert story.startswith("#### ")
-    assert "live at step 700" in story
+    assert "live at step 700" in app.subheader[0].value
     lines = app.dataframe[0].value
     # What is live at that step in the recording itself.
     recorded = simulate_allocator(load_recording(EXAMPLE).recordings[0])
@@ -78,3 +76,9 @@ def test_a_mark_that_makes_no_sense_is_said_once():
     assert [each.value.replace("\\", "") for each in app.warning] == [
         "at: found '77777', expected a step, 0 to 465"
     ]
+
+
+def test_segments_are_those_of_the_step_that_is_marked():
+    assert "segments at step 700," in told(opened(at="700"))
+    # One that is picked for the segments alone goes before it.
+    assert "segments at step 300," in told(opened(at="700", event="300"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -193,16 +194,25 @@ def test_an_exercise_by_hand():
     greedy = judge(exercise, exercise.greedy.offsets)
     assert (greedy.complete, greedy.beats_greedy, greedy.is_optimal) == (True, False, False)
     assert greedy.sentence == (
-        "Complete, with 11 B: as much as greedy_by_size, and 57.1 % over the optimum of 7 B."
+        "Complete, with 11 B: as much as greedy_by_size, and 57.1 % over the lower bound of 7 B."
     )
     good = judge(exercise, {"a": 0, "c": 2, "b": 4, "d": 5, "e": 0})
     assert (good.beats_greedy, good.is_optimal) == (True, False)
     assert good.sentence == (
-        "Complete, with 8 B: 3 B less than greedy_by_size, and 14.3 % over the optimum of 7 B."
+        "Complete, with 8 B: 3 B less than greedy_by_size, and 14.3 % over the lower bound of 7 B."
     )
     best = judge(exercise, {"a": 0, "c": 2, "b": 4, "d": 4, "e": 0})
     assert (best.arena_bytes, best.gap_bytes, best.gap, best.is_optimal) == (7, 0, 0.0, True)
     assert best.sentence == "Complete, with 7 B: that is the optimum."
+
+
+def test_what_a_search_has_proved_is_not_given_away():
+    # No step has more than 5 bytes, and yet 5 are not enough: that is for the reader to find out.
+    exercise = make_exercise(load(FOLDER / "teaching_no_way_out.csv"))
+    assert (exercise.bound_bytes, exercise.optimum_bytes, exercise.best.bound.nbytes) == (5, 6, 6)
+    stacked = np.cumsum(exercise.problem.size) - exercise.problem.size
+    assert judge(exercise, stacked).sentence.endswith("over the lower bound of 5 B.")
+    assert judge(exercise, exercise.best.offsets).is_optimal
 
 
 def test_alignment_and_fixed_offsets_of_an_exercise():

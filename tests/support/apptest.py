@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from functools import cache
 
 from streamlit.components.v2 import manifest_scanner
@@ -74,3 +75,13 @@ def address(app):
     """The query parameters."""
     given = app.query_params.items()
     return {name: value if isinstance(value, str) else value[0] for name, value in given}
+
+
+def advised(app):
+    """`app` once it has its suggestions."""
+    deadline = time.monotonic() + 60
+    while any("Looking for ways" in each.value for each in app.caption):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+        check(app.run())
+    return app

@@ -7,6 +7,8 @@ import { lineOf, lifetimeWords } from "./holders.js";
 
 const NOBODY = -1;
 const MOST_LINKS = 12;
+/** Characters that half the width of the pane has room for. */
+const SHORT = 30;
 
 export class Details {
   constructor(parent, chart) {
@@ -45,23 +47,23 @@ export class Details {
     const low = Math.min(...rects.map((rect) => panel.offset[rect]));
     const high = Math.max(...rects.map((rect) => panel.offset[rect] + panel.size[rect]));
     const list = element("dl", "facts", this.root);
-    const fact = (label, value, width = "") => {
+    const fact = (label, value) => {
       if (!value) return;
+      const width = value.length > SHORT ? "long" : "";
       element("dt", width, list, label);
       element("dd", width, list, value);
     };
-    const long = (label, value) => fact(label, value, "long");
     fact("shape", panel.panes.tensor(buffer));
     fact("bytes", `${formatCount(high - low)} (${formatBytes(high - low)})`);
     fact("lifetime", lifetimeWords(start, end) + (rects.length > 1 ? `, ${rects.length} pieces` : ""));
     fact("offset", `${formatCount(low)} (${formatBytes(low)})`);
     fact("kind", panel.panes.kind(buffer));
     const maker = panel.panes.maker[buffer];
-    if (maker !== NOBODY) for (const [label, text] of panel.panes.ops.properties) long(label, text(maker));
-    long("asked for at", panel.panes.place(buffer));
+    if (maker !== NOBODY) for (const [label, text] of panel.panes.ops.properties) fact(label, text(maker));
+    fact("asked for at", panel.panes.place(buffer));
     const { above, below } = neighboursOf(panel, rects, low, high);
-    long("above", above);
-    long("below", below);
+    fact("above", above);
+    fact("below", below);
   }
 
   links(buffer) {
@@ -75,9 +77,13 @@ export class Details {
     }
     const last = readers.reduce((most, op) => (most === null || panes.ops.step[op] > panes.ops.step[most] ? op : most), null);
     if (last !== null) this.row(list, "held longest by", [last]);
-    this.row(list, readers.length === 1 ? "reader" : `${readers.length} readers`, readers.length > 1 ? readers : []);
+    this.row(list, "other readers", readers.filter((op) => op !== last));
     const code = maker === NOBODY ? "" : panes.ops.code(maker);
     if (code) element("code", "code", this.root, code);
+    const stack = panes.stackOf(buffer);
+    if (stack.length === 0) return;
+    element("p", "pane-note", this.root, "call stack, innermost call first");
+    element("code", "code", this.root, stack.join("\n"));
   }
 
   /** A row of ops, each with the line that it comes from; a click goes to what it makes, or to its step. */

@@ -16,8 +16,10 @@ export function decodePanes(raw, reader) {
     leaf: texts(each.leaf),
   }]));
   const { ops } = raw;
+  const [stack, frames, framesOf] = [reader.raw(raw.stack), texts(raw.frames), rows(raw.stacks)];
   return {
     groupings,
+    by: raw.by,
     always: raw.always,
     ties: raw.ties,
     scratchStart: reader.scaled(raw.scratchStart),
@@ -28,6 +30,7 @@ export function decodePanes(raw, reader) {
     place: texts(raw.places),
     maker: reader.raw(raw.maker),
     readersOf: rows(raw.readers),
+    stackOf: (buffer) => (stack[buffer] === NOBODY ? [] : Array.from(framesOf(stack[buffer]), frames)),
     ops: {
       count: ops.makes[2],
       name: texts(ops.names),

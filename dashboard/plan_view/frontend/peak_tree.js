@@ -13,7 +13,7 @@ const KEYS = { ArrowDown: 1, ArrowUp: -1 };
 export class PeakTree {
   constructor(parent, chart) {
     this.chart = chart;
-    this.by = "module";
+    this.chosen = null;
     this.root = element("section", "peak-tree", parent);
     const head = element("div", "pane-head", this.root);
     this.title = element("h3", "pane-title", head);
@@ -33,7 +33,7 @@ export class PeakTree {
   show(panel) {
     this.panel = panel;
     this.groupings = panel.panes.groupings;
-    if (!this.groupings.has(this.by)) this.by = "module";
+    this.by = this.groupings.has(this.chosen) ? this.chosen : panel.panes.by;
     this.opened = null;
     this.switch.replaceChildren();
     this.switch.hidden = this.groupings.size < 2;
@@ -48,7 +48,7 @@ export class PeakTree {
   }
 
   groupBy(by) {
-    this.by = by;
+    [this.chosen, this.by] = [by, by];
     this.opened = null;
     this.fill();
   }

@@ -118,10 +118,8 @@ export class Attempt {
     if (arena === optimum) return `${told}: that is the optimum.`;
     const than = `${formatBytes(Math.abs(arena - greedy.bytes))} ${arena < greedy.bytes ? "less" : "more"} than`;
     const against = arena === greedy.bytes ? "as much as" : than;
-    const least = optimum ?? bound;
-    const over = least ? `${percent(arena / least - 1)} over` : "over";
-    const what = optimum === null ? "the bound" : "the optimum";
-    return `${told}: ${against} ${greedy.strategy}, and ${over} ${what} of ${formatBytes(least)}.`;
+    const over = bound ? `${percent(arena / bound - 1)} over` : "over";
+    return `${told}: ${against} ${greedy.strategy}, and ${over} the lower bound of ${formatBytes(bound)}.`;
   }
 }
 

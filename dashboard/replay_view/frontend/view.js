@@ -168,8 +168,10 @@ export class ReplayView {
     const width = this.stage.clientWidth;
     if (!this.trace || !this.theme || !width) return;
     const limit = this.mode === "exercise" ? this.hand.limit : Math.max(1, this.trace.arena_bytes) * HEADROOM;
-    this.frame = frameOf(width, TALL, this.trace.time_steps, limit);
-    const ctx = prepared(this.canvas, width, TALL);
+    // The page says how much room there is, if not that much.
+    const tall = parseInt(getComputedStyle(this.root).getPropertyValue("--picture-height"), 10) || TALL;
+    this.frame = frameOf(width, tall, this.trace.time_steps, limit);
+    const ctx = prepared(this.canvas, width, tall);
     if (this.mode === "exercise") this.hand.draw(ctx);
     else if (this.mode === "predict" && this.learner.asking) this.learner.draw(ctx);
     else this.drawReplay(ctx);

@@ -8,16 +8,14 @@ import streamlit as st
 from memplan_dashboard.session import documents, state
 from memplan_dashboard.session.documents import Document
 from memplan_dashboard.session.messages import errors_shown, plain
-from memplan_dashboard.views.inspect.memory_tabs import is_recorded
+from memplan_dashboard.session.plan_facts import OF_DOCUMENT
 from memplan_dashboard.views.inspect.segments_view import show_segments
 from memplan_dashboard.widgets.controls import QUIET, chooses, pick_headroom, pick_settings
 from memplan_dashboard.widgets.tables import show_table, whole
 
-from memplan_engine import MemplanError
 from memplan_engine.accelerators.presets import PRESETS, accelerator
 from memplan_engine.allocator.answers import Answers, Fit, three_answers
 from memplan_engine.allocator.settings import parse_settings
-from memplan_engine.formats.memplan_json.observation_file import load_observation
 from memplan_engine.reporters.allocator.answer_tables import basis, message_of, settings_columns
 from memplan_engine.units import format_bytes, parse_bytes
 
@@ -26,20 +24,9 @@ ALLOCATOR = "Allocator"
 """The name of the tab."""
 
 
-def is_simulated(document: Document) -> bool:
-    """Whether there are requests to simulate: those of a recording, or of a predicted run."""
-    return is_recorded(document) or _is_observed(document)
-
-
-def _is_observed(document: Document) -> bool:
-    try:
-        return documents.is_observed_graph(documents.path_of(document.key))
-    except MemplanError:
-        return False
-
-
-def show_allocator(document: Document) -> None:
-    """The choices, then the answers for them; an error stands below the choices."""
+def show_allocator(document: Document, marked: int | None = None) -> None:
+    """The choices, then the answers for them; an error stands below the choices. Segments are those of the
+    step that is `marked`, as long as no other was picked."""
     columns = st.columns([2, 1.4, 1], gap="small")
     with columns[0]:
         pick_settings()
@@ -56,35 +43,29 @@ def show_allocator(document: Document) -> None:
     with columns[2]:
         pick_headroom()
     with errors_shown():
-        _show_answers(_answers(document, state.get("settings"), current, state.get("headroom")))
+        _show_answers(_answers(document, state.get("settings"), current, state.get("headroom")), marked)
 
 
 def _answers(document: Document, settings: str, gpu: str, headroom: str) -> Answers:
     """Raises MemplanError for settings or headroom that are none."""
     parse_settings(settings)
     parse_bytes(headroom or "0", "headroom")
-    return _simulated(
-        document.key, document.options.part, documents.version_of(document.key), settings, gpu, headroom
-    )
+    return _simulated(document, settings, gpu, headroom)
 
 
-@st.cache_resource(max_entries=8, show_spinner="Simulating the allocator …")
-def _simulated(
-    key: str, part: str, version: tuple[int, int], settings: str, gpu: str, headroom: str
-) -> Answers:
-    path = documents.path_of(key)
-    observed = documents.is_observed_graph(path)
-    source = load_observation(path) if observed else documents.read_recording(path, version, part)
+@st.cache_resource(max_entries=8, show_spinner="Simulating the allocator …", hash_funcs=OF_DOCUMENT)
+def _simulated(document: Document, settings: str, gpu: str, headroom: str) -> Answers:
+    source, index = documents.requests_of(document)()
     return three_answers(
         source,
         parse_settings(settings),
         gpu=None if gpu == NO_DEVICE else accelerator(gpu),
         headroom=parse_bytes(headroom or "0", "headroom"),
-        index=documents.card_of(part, path) if observed else None,
+        index=index,
     )
 
 
-def _show_answers(answers: Answers) -> None:
+def _show_answers(answers: Answers, marked: int | None) -> None:
     chosen, run, device = answers.chosen, answers.chosen.run, answers.chosen.device
     columns = st.columns(3)
     columns[0].metric("Live", format_bytes(answers.live_bytes), "exact", **QUIET)
@@ -94,7 +75,7 @@ def _show_answers(answers: Answers) -> None:
         total = " to ".join(map(format_bytes, chosen.total))
         columns[2].metric("Device total", total, f"of {format_bytes(device.total_bytes)}", **QUIET)
         _show_verdict(answers)
-    show_segments(run)
+    show_segments(run, marked)
     show_table(pd.DataFrame(settings_columns(answers)), whole("bytes"), key="allocator_what_if")
     for note in answers.notes:
         st.caption(plain(note))

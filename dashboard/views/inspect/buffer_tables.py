@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 import streamlit as st
+from memplan_dashboard.plan_view.component import Marks
+from memplan_dashboard.session.documents import is_recorded, is_simulated
 from memplan_dashboard.session.messages import plain
 from memplan_dashboard.session.plan_facts import PlanFacts
-from memplan_dashboard.views.inspect.allocator_tab import ALLOCATOR, is_simulated, show_allocator
+from memplan_dashboard.views.inspect.allocator_tab import ALLOCATOR, show_allocator
 from memplan_dashboard.views.inspect.graph_tabs import show_reuse, show_sizes, show_values
-from memplan_dashboard.views.inspect.memory_tabs import is_recorded, show_layout, show_objects, show_reserved
+from memplan_dashboard.views.inspect.memory_tabs import show_layout, show_objects, show_reserved
+from memplan_dashboard.views.inspect.recording_story import Story, show_call_stacks
 from memplan_dashboard.views.inspect.training_tab import show_training
 from memplan_dashboard.widgets import controls
 from memplan_dashboard.widgets.planning_options import symbols_of
@@ -32,14 +35,20 @@ LIVE_FIRST = ["buffer", "size", "bytes", "share", "source"]
 
 def show_tables(
     facts: PlanFacts,
+    marks: Marks,
     selected: int | None,
     what_if: Callable[[], None] | None = None,
     missed: NDArray[np.bool_] | None = None,
+    story: Story | None = None,
 ) -> None:
-    """A tab for each of: what is live at the step that is looked at, all buffers, and what the graph behind
-    them offers; `what_if` fills one more. Of all buffers those are left out that a search has `missed`."""
-    parts: dict[str, Callable[[], None]] = {
-        "Live buffers": lambda: _show_live(facts, selected),
+    """A tab for each of: the calls of a recording's `story`, what is live at the step that is looked at, all
+    buffers, and what the graph behind them offers; `what_if` fills one more. Of all buffers those are left
+    out that a search has `missed`."""
+    parts: dict[str, Callable[[], None]] = {}
+    if story is not None:
+        parts["Call stacks"] = lambda: show_call_stacks(story)
+    parts |= {
+        "Live buffers": lambda: _show_live(facts, marks, selected),
         "All buffers": lambda: _show_all(facts, selected, missed),
         "Layout": lambda: show_layout(facts),
     }
@@ -49,7 +58,7 @@ def show_tables(
     if is_recorded(facts.document):
         parts["Reserved"] = lambda: show_reserved(facts.document)
     if is_simulated(facts.document):
-        parts[ALLOCATOR] = lambda: show_allocator(facts.document)
+        parts[ALLOCATOR] = lambda: show_allocator(facts.document, marks[0] if story else None)
     if facts.plan.objects is not None:
         parts["Shared objects"] = lambda: show_objects(facts.plan)
     if graph is not None:
@@ -63,9 +72,9 @@ def show_tables(
     controls.show_tabs("tables", parts)
 
 
-def _show_live(facts: PlanFacts, selected: int | None) -> None:
+def _show_live(facts: PlanFacts, marks: Marks, selected: int | None) -> None:
     """What is live at the peak or at the step that is marked; of two steps, what changes between them."""
-    step, second = controls.marked_steps(facts.plan.problem)
+    step, second = marks
     there = facts.at(step)
     if second is not None:
         st.caption(f"What is live at step {second:,} but not at step {there.step:,}; negative means less.")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import streamlit as st
+from memplan_dashboard.plan_view.component import Marks
 from memplan_dashboard.session.messages import file_name
 from memplan_dashboard.session.plan_facts import PlanFacts
-from memplan_dashboard.widgets import controls
 
 from memplan_engine import FigureStyle, ReportNotes
 from memplan_engine.analysis.peak_tree import peak_tree
@@ -19,10 +19,10 @@ from memplan_engine.reporters.html.report_html import to_html
 from memplan_engine.reporters.peak_report import tree_csv
 
 
-def show_downloads(facts: PlanFacts, colour: str) -> None:
-    """A button for each file; figures in the colouring that is shown."""
+def show_downloads(facts: PlanFacts, colour: str, marks: Marks) -> None:
+    """A button for each file; figures in the colouring that is shown, the tree of the step marked first."""
     plan, style = facts.plan, FigureStyle(colour_by=colour)
-    there = facts.at(controls.marked_steps(plan.problem)[0])
+    there = facts.at(marks[0])
     step = "peak" if there.step == facts.peak.step else f"step {there.step}"
     notes = ReportNotes(file=facts.document.label)
     name = f"{file_name(plan.problem.name)}_{plan.strategy}"

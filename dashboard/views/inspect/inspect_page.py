@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import streamlit as st
 from memplan_dashboard.plan_view import Found, plan_view
+from memplan_dashboard.plan_view.component import Marks
 from memplan_dashboard.session import scenarios, searches, state
 from memplan_dashboard.session.documents import Document
 from memplan_dashboard.session.messages import NOTHING_TO_PLACE, errors_shown, show_error, show_note
@@ -24,8 +25,8 @@ from memplan_dashboard.views.inspect.figures_row import (
 )
 from memplan_dashboard.views.inspect.fits import show_proof
 from memplan_dashboard.views.inspect.head_start import listen
-from memplan_dashboard.views.inspect.memory_tabs import is_recorded, reserved_curve
-from memplan_dashboard.views.inspect.recording_story import show_story
+from memplan_dashboard.views.inspect.memory_tabs import reserved_curve
+from memplan_dashboard.views.inspect.recording_story import Story, show_story, story_of
 from memplan_dashboard.views.inspect.suggestions import room_for_cards, show_suggestions
 from memplan_dashboard.views.inspect.what_if_view import FAULT, show_bar, show_what_if
 from memplan_dashboard.widgets import controls, planning_options
@@ -115,6 +116,8 @@ class _Shown:
     pattern: str
     capacity: int | None
     dimmed: NDArray[np.bool_] | None
+    story: Story | None
+    marks: Marks
     cards: DeltaGenerator
     """Where the suggestions go."""
 
@@ -144,7 +147,7 @@ def _chart(shown: _Shown) -> int | None:
         key="inspect_view",
         height=HEIGHT,
         on_select=controls.select(document.problem),
-        marks=controls.marked_steps(document.problem),
+        marks=shown.marks,
         on_mark=controls.mark,
         find=_found(document, shown.pattern, shown.dimmed),
         on_find=lambda text: state.choose(find=pattern_of(text)),
@@ -195,9 +198,13 @@ def _answer() -> _Shown | None:
         return None
     view, before, facts, search = shown
     show_note(controls.wrong_marks(facts.plan.problem))
-    show_story(view.original, facts)
-    if len(facts.plan.problem):
-        show_headline(facts, controls.marked_steps(facts.plan.problem))
+    marks = controls.marked_steps(facts.plan.problem)
+    story = story_of(view.original, marks)
+    if story is not None:
+        show_story(story)
+        marks = story.marks
+    if len(facts.plan.problem) and (story is None or marks[1] is not None):
+        show_headline(facts, marks)
     show_figures(facts, capacity)
     if not len(facts.plan.problem):
         st.info(NOTHING_TO_PLACE)
@@ -208,7 +215,17 @@ def _answer() -> _Shown | None:
         show_search(search)
     pattern = state.get("find")[:MOST_PATTERN]
     return _Shown(
-        view, facts, before, strategy, colour, pattern, capacity, _dimmed(facts.document, pattern), cards
+        view=view,
+        facts=facts,
+        before=before,
+        strategy=strategy,
+        colour=colour,
+        pattern=pattern,
+        capacity=capacity,
+        dimmed=_dimmed(facts.document, pattern),
+        story=story,
+        marks=marks,
+        cards=cards,
     )
 
 
@@ -217,7 +234,7 @@ def _to_take(shown: _Shown) -> None:
     with st.container(key="to_take", horizontal=True, vertical_alignment="center", gap="small"):
         show_exactly(shown.facts)
         show_proof(shown.view, shown.facts, shown.capacity)
-        show_downloads(shown.facts, shown.colour)
+        show_downloads(shown.facts, shown.colour, shown.marks)
 
 
 def _evidence(shown: _Shown, selected: int | None) -> None:
@@ -232,7 +249,7 @@ def _evidence(shown: _Shown, selected: int | None) -> None:
                 columns = st.columns(2)
             show_buffer(facts, selected, columns)
     what_if = lambda: show_what_if(shown.view, facts, selected)  # noqa: E731
-    show_tables(facts, selected, what_if, shown.dimmed)
+    show_tables(facts, shown.marks, selected, what_if, shown.dimmed, shown.story)
 
 
 def _page() -> None:
@@ -252,8 +269,7 @@ def _page() -> None:
         selected = _chart(shown)
     with shown.cards:
         show_suggestions(shown.view, shown.strategy, shown.capacity)
-    # The story of a recording leaves no room beneath the chart that is not below the fold.
-    with answer if is_recorded(shown.view.original) else files:
+    with files:
         _to_take(shown)
     with evidence:
         _evidence(shown, selected)

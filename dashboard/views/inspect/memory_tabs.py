@@ -99,17 +99,9 @@ def show_objects(plan: Plan) -> None:
     show_table(table, {**whole("bytes", "offset"), "busy": busy})
 
 
-def is_recorded(document: Document) -> bool:
-    """Whether `document` is a recording, so that there is something to show."""
-    try:
-        return document.plan is not None and documents.is_recording(documents.path_of(document.key))
-    except MemplanError:
-        return False
-
-
 def reserved_curve(document: Document) -> Curve | None:
     """What the allocator held, for the strip below the chart; None where `document` does not say it."""
-    if not is_recorded(document):
+    if not documents.is_recorded(document):
         return None
     try:
         over = over_time_of(document)

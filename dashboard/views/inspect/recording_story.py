@@ -1,20 +1,23 @@
 """What a recording tells before anything else: the out-of-memory, who asked for what, what was there.
 
-What is live is grouped by the line that asked for it; the whole stacks of a line show on a click, and all of
-them together as a flame view.
+Its tab groups what is live then by the line that asked for it; the whole stacks of a line show on a click,
+and all of them together as a flame view.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pandas as pd
 import streamlit as st
 from memplan_dashboard.charts import call_flame
+from memplan_dashboard.plan_view.component import Marks
 from memplan_dashboard.session import documents, state
 from memplan_dashboard.session.documents import Document
 from memplan_dashboard.session.messages import errors_shown, plain
-from memplan_dashboard.session.plan_facts import OF_DOCUMENT, PlanFacts
-from memplan_dashboard.views.inspect.memory_tabs import is_recorded, over_time_of, summary
-from memplan_dashboard.widgets.controls import bound, marked_steps
+from memplan_dashboard.session.plan_facts import OF_DOCUMENT
+from memplan_dashboard.views.inspect.memory_tabs import over_time_of, summary
+from memplan_dashboard.widgets.controls import bound
 from memplan_dashboard.widgets.tables import selectable, whole
 
 from memplan_engine.callers import Frame
@@ -37,52 +40,89 @@ LEAST_SHARE = 0.001
 PEAK, HEIGHT, MARKED = "peak", "reserved", "marked"
 
 
-def show_story(document: Document, facts: PlanFacts) -> None:
-    """The story of a recording above its chart; nothing for any other document. `facts` is the plan that is
-    shown: the story is of what the allocator did, whichever that is."""
-    if not is_recorded(document):
-        return
+@dataclass(frozen=True, slots=True, eq=False)
+class Story:
+    """What is told of the recording in `document`: the moment called `key` of `steps`, which is `failure`
+    where a request failed there. `marks` are the steps that the page is about."""
+
+    document: Document
+    over: OverTime
+    steps: dict[str, int]
+    key: str
+    failure: OutOfMemory | None
+    marks: Marks
+
+    @property
+    def moment(self) -> Moment:
+        """What is live at the moment that is told."""
+        if self.failure is not None:
+            return self.failure.moment
+        return _moment(self.document, self.over, self.steps[self.key])
+
+
+def story_of(document: Document, marks: Marks) -> Story | None:
+    """The story of a recording, of what the allocator did, whichever plan is shown; None for any other
+    document. The moment is that of the step marked first, else the first failure, else the peak."""
+    if not documents.is_recorded(document):
+        return None
     with errors_shown():
         over = over_time_of(document)
         failures = _failures(document, over)
-        marked = marked_steps(document.problem)[0]
-        key = _pick_moment(over, failures, marked)
-        failure = failures.get(key)
-        moment = failure.moment if failure else _moment(document, over, _step(key, over, marked))
-        _headline(document, over, failure, moment)
-        _what_is_live(document, moment)
+        steps = {key: each.moment.step for key, each in failures.items()}
+        steps[PEAK] = int(over.live.argmax())
+        if over.knows_reserved:
+            steps[HEIGHT] = int(over.reserved.argmax())
+        key = _told(steps, marks[0])
+        if marks[0] is None and key != PEAK:
+            marks = (steps[key], marks[1])
+        return Story(document, over, steps, key, failures.get(key), marks)
+    return None
 
 
-def _pick_moment(over: OverTime, failures: dict[str, OutOfMemory], marked: int | None) -> str:
-    """Which moment is told: a failure, the peak, the step with the most reserved, or the one that is `marked`
-    in the chart; the first failure unless the address says otherwise."""
-    moments = {key: f"out of memory, step {each.moment.step:,}" for key, each in failures.items()}
-    moments[PEAK] = f"peak live, step {_step(PEAK, over):,}"
-    if over.knows_reserved:
-        moments[HEIGHT] = f"peak reserved, step {_step(HEIGHT, over):,}"
-    if marked is not None and marked < len(over.live):
-        moments[MARKED] = f"marked, step {marked:,}"
-    default = next(iter(moments))
+def _told(steps: dict[str, int], marked: int | None) -> str:
+    """Which moment is told; a step `marked` that is none of them becomes one."""
     asked = state.get("moment")
-    current = asked if asked in moments else default
+    if asked in steps and marked in (None, steps[asked]):
+        return asked
+    if marked is None:
+        return next(iter(steps))
+    steps.setdefault(MARKED, marked)
+    return next(key for key, step in steps.items() if step == marked)
+
+
+def show_story(story: Story) -> None:
+    """The moments to choose from, the verdict on the one that is told, and what was there."""
+    with st.container(key="moments", horizontal=True, vertical_alignment="center", gap="small"):
+        _pick_moment(story)
+        _show_failed_request(story)
+    if story.marks[1] is None:
+        _headline(story)
+
+
+def _pick_moment(story: Story) -> None:
+    names = {PEAK: "peak live", HEIGHT: "peak reserved", MARKED: "marked"}
+    default = next(iter(story.steps))
 
     def take(picked: str | None) -> None:
-        state.choose(moment="" if picked in (None, default) else str(picked), line="")
+        if picked in (None, default):
+            state.choose(moment="", at="", line="")
+        else:
+            state.choose(moment=str(picked), at=str(story.steps[str(picked)]), line="")
 
     st.segmented_control(
         "Moment",
-        list(moments),
-        format_func=moments.__getitem__,
+        list(story.steps),
+        format_func=lambda key: f"{names.get(key, 'out of memory')}, step {story.steps[key]:,}",
         label_visibility="collapsed",
-        **bound("moment_widget", current, take),
+        **bound("moment_widget", story.key, take),
     )
-    return current
 
 
-def _step(key: str, over: OverTime, marked: int | None = None) -> int:
-    if key == MARKED and marked is not None:
-        return marked
-    return int((over.reserved if key == HEIGHT else over.live).argmax())
+def _show_failed_request(story: Story) -> None:
+    callers = story.document.problem.callers
+    if story.failure is not None and callers is not None and story.failure.stack >= 0:
+        with st.popover("Call stack of the request that failed", type="tertiary"):
+            _stack_text(callers.stacks.frames_of(story.failure.stack))
 
 
 @st.cache_resource(max_entries=8, show_spinner=False, hash_funcs={**OF_DOCUMENT, OverTime: id})
@@ -106,11 +146,11 @@ def _calls(document: Document, step: int) -> tuple[Call, ...]:
     return calls_at(document.problem, step, LEAST_SHARE)
 
 
-def _headline(document: Document, over: OverTime, failure: OutOfMemory | None, moment: Moment) -> None:
+def _headline(story: Story) -> None:
     """The verdict, and what was there."""
-    callers = document.problem.callers
-    if failure is not None and callers is not None:
-        asked, held, verdict = failure_words(failure, callers.stacks)
+    callers, over, moment = story.document.problem.callers, story.over, story.moment
+    if story.failure is not None and callers is not None:
+        asked, held, verdict = failure_words(story.failure, callers.stacks)
         verdict = f"{asked}; {verdict}"
         more = len(over.failures) - MOST_FAILURES
         told = [held, most_words(moment), *([f"{more:,} more requests failed"] if more > 0 else [])]
@@ -119,17 +159,17 @@ def _headline(document: Document, over: OverTime, failure: OutOfMemory | None, m
         if most := most_words(moment):
             verdict = f"{verdict}; {most}"
         told = [summary(over), held_words(moment)] if over.knows_reserved else []
-    st.markdown(f"#### {plain(sentence_case(verdict))}")
-    if told:
-        st.caption(" ".join(plain(sentence_case(each)) for each in told if each))
-    if failure is not None and callers is not None and failure.stack >= 0:
-        with st.expander("Call stack of the request that failed"):
-            _stack_text(callers.stacks.frames_of(failure.stack))
+    with st.container(key="headline"):
+        st.subheader(plain(sentence_case(verdict)), anchor=False)
+        if told:
+            st.caption(" ".join(plain(sentence_case(each)) for each in told if each))
 
 
-def _what_is_live(document: Document, moment: Moment) -> None:
+def show_call_stacks(story: Story) -> None:
     """By line on the left, by stack on the right; below them the stacks of the line that was clicked."""
+    document, moment = story.document, story.moment
     if not moment.groups:
+        st.caption("Nothing is live at this step.")
         return
     calls = _calls(document, moment.step)
     with st.container(key="halves_story"):

@@ -18,10 +18,12 @@ from memplan_engine.units import count_of, exact, format_bytes
 CURVES, BARS = "allocator_over_time", "segment_bars"
 
 
-def show_segments(run: AllocatorRun) -> None:
-    """The curves, and below them what is held at a step: a click on the curves or the slider picks it."""
-    highest = int(run.reserved.argmax())
-    step, wrong = _asked(highest, len(run.reserved))
+def show_segments(run: AllocatorRun, marked: int | None = None) -> None:
+    """The curves, and below them what is held at a step: a click on the curves or the slider picks it. Until
+    then it is the one that is `marked`, else that with the most reserved."""
+    highest, steps = int(run.reserved.argmax()), len(run.reserved)
+    first = highest if marked is None or marked >= steps else marked
+    step, wrong = _asked(first, steps)
     curves = reserved_over_time.figure(reserved_over_time.simulated(run), step)
     st.plotly_chart(
         curves, key=CURVES, config={"displayModeBar": False}, on_select=_take_step, selection_mode="points"
@@ -33,7 +35,7 @@ def show_segments(run: AllocatorRun) -> None:
             0,
             len(run.reserved) - 1,
             help="Allocator events. Clicking the curves picks one, too.",
-            **chooses("event", step, text=lambda picked: "" if picked == highest else str(picked)),
+            **chooses("event", step, text=lambda picked: "" if picked == first else str(picked)),
         )
     bars = segment_bars.data(segments_at(run, step), run.recording.stacks)
     shown = f", the largest {len(bars.segments):,} drawn" if bars.count > len(bars.segments) else ""
@@ -56,14 +58,14 @@ def show_segments(run: AllocatorRun) -> None:
     _show_stack(run, picked)
 
 
-def _asked(highest: int, steps: int) -> tuple[int, str]:
-    """The step that the address asks for, that with the most reserved unless it does; and what is wrong."""
+def _asked(first: int, steps: int) -> tuple[int, str]:
+    """The step that the address asks for, the `first` one unless it does; and what is wrong."""
     asked = state.get("event")
     if not asked:
-        return highest, ""
+        return first, ""
     if asked.isascii() and asked.isdigit() and len(asked) < 12 and int(asked) < steps:
         return int(asked), ""
-    return highest, f"event: found {asked[:40]!r}, expected a step, 0 to {steps - 1:,}"
+    return first, f"event: found {asked[:40]!r}, expected a step, 0 to {steps - 1:,}"
 
 
 def _take_step() -> None:

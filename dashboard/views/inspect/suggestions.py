@@ -8,15 +8,17 @@ from itertools import count
 
 import streamlit as st
 from memplan_dashboard.session import state
-from memplan_dashboard.session.advising import Advising, advising_of
+from memplan_dashboard.session.advising import Advising, LessReserved, advising_of
+from memplan_dashboard.session.documents import is_recorded, is_simulated
 from memplan_dashboard.session.messages import plain
 from memplan_dashboard.session.plan_facts import MOST_AT_ONCE
 from memplan_dashboard.session.scenarios import ScenarioView
-from memplan_dashboard.views.inspect.allocator_tab import ALLOCATOR, is_simulated
+from memplan_dashboard.views.inspect.allocator_tab import ALLOCATOR
 from memplan_dashboard.widgets.code_blocks import show_code
 from streamlit.delta_generator import DeltaGenerator
 
 from memplan_engine.advice.values import Suggestion
+from memplan_engine.reporters.allocator.answer_tables import RULES_ONLY, SIMULATED
 from memplan_engine.units import format_bytes
 from memplan_engine.what_if.edits import edits_text
 
@@ -72,29 +74,47 @@ def _cards(advising: Advising, view: ScenarioView, looks: Iterator[int] | None) 
     elif waits:
         st.caption("Looking for ways to save memory …")
     else:
-        why = advising.advice.why_none if advising.advice else advising.fault
-        _none(why, view)
+        _none(advising, view)
 
 
-def _none(why: str, view: ScenarioView) -> None:
-    """Why there are no cards, and who knows more."""
-    told = f"No suggestion. {why}"
-    if view.document.graph is None and not is_simulated(view.original):
-        told += " Prove it, below the chart, finds the smallest changes that make it fit a capacity."
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption(plain(told), width="content")
-        if is_simulated(view.original):
-            st.button(
-                "Try allocator settings",
-                key="try_settings",
-                type="tertiary",
-                help="What PyTorch's allocator would reserve with other settings: tab Allocator, below.",
-                on_click=_open_allocator,
-            )
+def _none(advising: Advising, view: ScenarioView) -> None:
+    """Why there are no cards, or what the allocator's settings would change."""
+    if not is_recorded(view.original):
+        told = f"No suggestion. {advising.advice.why_none if advising.advice else advising.fault}"
+        if view.document.graph is None:
+            told += " Prove it, below the chart, finds the smallest changes that make it fit a capacity."
+        st.caption(plain(told))
+    if is_simulated(view.original):
+        _show_settings(advising.less_reserved, advising.fault)
 
 
-def _open_allocator() -> None:
-    state.choose(tab=ALLOCATOR)
+def _show_settings(less: LessReserved | None, fault: str) -> None:
+    """The settings with which a simulated allocator reserves least, and the way to try them and others;
+    where there is none, the `fault` of the simulation."""
+    if fault:
+        told = plain(fault)
+    elif less is None:
+        told = "None of the allocator settings that were simulated reserves less."
+    else:
+        basis = RULES_ONLY if less.rules_only else SIMULATED
+        rest = f"reserved with {less.settings}: {format_bytes(less.reserved)}, {basis}"
+        told = f"**−{format_bytes(less.saved)}** {plain(rest)}"
+    applied = less is not None and state.get("settings") == less.settings
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="settings"):
+        # Green is for what rests on rules that were compared with recordings.
+        st.markdown(f":green[{told}]" if less and not less.rules_only else told, width="content")
+        st.button(
+            "Try allocator settings" if less is None else "Undo" if applied else "Apply",
+            key="try_settings",
+            type="tertiary" if less is None else "secondary",
+            help="What PyTorch's allocator would reserve: tab Allocator, below.",
+            on_click=_open_allocator,
+            args=(less.settings if less and not applied else "",),
+        )
+
+
+def _open_allocator(settings: str) -> None:
+    state.choose(tab=ALLOCATOR, settings=settings)
     st.session_state[CHANGED_NOW] = True
 
 
