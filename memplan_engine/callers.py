@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import PurePosixPath
 
 from memplan_engine.graph import Source
@@ -48,17 +48,17 @@ BACKWARD = Frame("backward", "??", 0)
 NOBODY = Caller("buffer", "no stack recorded", None)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Stacks:
     """`frames`, and each stack as their numbers, the innermost call first."""
 
     frames: tuple[Frame, ...] = ()
     stacks: tuple[tuple[int, ...], ...] = ()
-    callers: tuple[Caller, ...] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        callers = [find_caller([self.frames[frame] for frame in stack]) for stack in self.stacks]
-        object.__setattr__(self, "callers", tuple(callers))
+    @cached_property
+    def callers(self) -> tuple[Caller, ...]:
+        """Of each stack its caller: found when somebody asks, for there are as many stacks as ops."""
+        return tuple(find_caller([self.frames[frame] for frame in stack]) for stack in self.stacks)
 
     def caller(self, stack: int) -> Caller:
         """The caller of a stack; NOBODY for UNKNOWN_STACK."""

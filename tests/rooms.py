@@ -113,6 +113,7 @@ ROOMS: dict[str, str] = {
     "runtime.ranks": (
         "errors recordings formats.memplan_json torch_capture torch_capture.training runtime runtime.recorder"
     ),
+    "runtime.serving": "errors recordings torch_capture runtime.ranks runtime.recorder",
     "runtime.slab": (
         "errors units system graph schedule lifetimes plan verify rewrites.reuse torch_capture runtime"
     ),
@@ -147,14 +148,14 @@ ROOMS: dict[str, str] = {
         "strategies planner diffing recordings allocator symbolic replay rewrites.reuse "
         "feasibility what_if what_if.suggestions formats formats.memplan_json torch_capture "
         "files preparation advice fx_estimator runtime runtime.observer runtime.calibrate runtime.ranks "
-        "runtime.recorder runtime.slab runtime.trial devices plotting reporters reporters.allocator "
-        "reporters.devices reporters.fit reporters.html cli"
+        "runtime.recorder runtime.serving runtime.slab runtime.trial devices plotting reporters "
+        "reporters.allocator reporters.devices reporters.fit reporters.html cli"
     ),
     "memplan_dashboard": "",
     "memplan_dashboard.background": (
         "errors system graph problem lifetimes bounds plan strategies planner rewrites.order "
         "formats.memplan_json torch_capture torch_capture.training rewrites preparation advice runtime "
-        "runtime.trial"
+        "runtime.ranks runtime.trial"
     ),
     "memplan_dashboard.charts": (
         "units devices callers profile plan analysis strategies diffing recordings allocator symbolic "
@@ -190,8 +191,8 @@ ROOMS: dict[str, str] = {
         "memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.devices": (
-        "units accelerators allocator devices recordings reporters.devices memplan_dashboard.charts "
-        "memplan_dashboard.session memplan_dashboard.widgets"
+        "units accelerators allocator devices recordings reporters.devices memplan_dashboard.background "
+        "memplan_dashboard.charts memplan_dashboard.session memplan_dashboard.widgets"
     ),
     "memplan_dashboard.views.fit": (
         "units accelerators diffing feasibility formats.memplan_json preparation advice reporters "

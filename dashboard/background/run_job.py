@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from memplan_dashboard.background.jobs import ProcessJob, State
 from memplan_dashboard.background.spare import Spare
@@ -33,19 +33,17 @@ class Asked:
 
 
 @dataclass(eq=False)
-class RunJob(ProcessJob):
-    """One run, in the `spare` process where there is one. `part` is what it does now, `result` what came of
-    it, which `keep` is told of at once: while a page is loaded again nobody looks. A run cannot be held: at
-    its limit, `until` (seconds), it ends."""
+class WholeJob(ProcessJob):
+    """Work that cannot be held: at its limit, `until` (seconds), it ends. `part` is what it does now."""
 
-    WORK = "run"
+    PROCESS: ClassVar[str]
+    """The module that does it."""
+    ELSEWHERE: ClassVar[str] = ""
+    """What has no such limit."""
 
-    asked: Asked
+    asked: Any
     until: float = MOST_SECONDS
-    spare: Spare | None = None
-    keep: Callable[[RunJob], None] | None = None
     part: str = ""
-    result: RunFile | None = None
 
     def line_up(self) -> None:
         """Wait for a turn."""
@@ -55,7 +53,7 @@ class RunJob(ProcessJob):
         with self._lock:
             if self.state is State.WAITING:
                 self._enter(State.RUNNING)
-                self._start(PROCESS, asdict(self.asked))
+                self._start(self.PROCESS, asdict(self.asked))
 
     def cancel(self, patience: float = 0.0) -> None:
         """End it; there is nothing worth waiting for."""
@@ -72,16 +70,11 @@ class RunJob(ProcessJob):
         with self._lock:
             if self.state is State.RUNNING:
                 self._enter(State.FAILED)
-                self.fault = f"ended after {self.until:.0f} s: `memplan run` has no time limit"
+                self.fault = f"ended after {self.until:.0f} s: {self.ELSEWHERE} has no time limit"
         self.cancel()
 
-    def _spawn(self, module: str) -> subprocess.Popen[bytes]:
-        return (self.spare and self.spare.take()) or super()._spawn(module)
-
     def _hear(self, values: dict[str, Any], arrays: dict[str, Ints]) -> None:
-        result = None
-        if values["kind"] == "done":
-            result = check_run(parse(RunFile, values["run"], self.asked.model), self.asked.model)
+        result = self._read(values) if values["kind"] == "done" else None
         with self._lock:
             if self.state is not State.RUNNING:
                 return
@@ -92,6 +85,38 @@ class RunJob(ProcessJob):
                 self.fault = values["message"]
             else:
                 self._enter(State.DONE)
-                self.result = result
-                if self.keep is not None:
-                    self.keep(self)
+                self._take(result)
+
+    def _read(self, values: dict[str, Any]) -> Any:
+        """What the process has sent at its end."""
+        raise NotImplementedError
+
+    def _take(self, result: Any) -> None:
+        """Keep it."""
+        raise NotImplementedError
+
+
+@dataclass(eq=False)
+class RunJob(WholeJob):
+    """One run, in the `spare` process where there is one. `result` is what came of it, which `keep` is told
+    of at once: while a page is loaded again nobody looks."""
+
+    WORK = "run"
+    PROCESS = PROCESS
+    ELSEWHERE = "`memplan run`"
+
+    asked: Asked
+    spare: Spare | None = None
+    keep: Callable[[RunJob], None] | None = None
+    result: RunFile | None = None
+
+    def _spawn(self, module: str) -> subprocess.Popen[bytes]:
+        return (self.spare and self.spare.take()) or super()._spawn(module)
+
+    def _read(self, values: dict[str, Any]) -> RunFile:
+        return check_run(parse(RunFile, values["run"], self.asked.model), self.asked.model)
+
+    def _take(self, result: RunFile) -> None:
+        self.result = result
+        if self.keep is not None:
+            self.keep(self)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from memplan_dashboard.background.jobs import Job, State
-from memplan_dashboard.background.run_job import RunJob
+from memplan_dashboard.background.run_job import WholeJob
 
 from memplan_engine.system import count_cores
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     # Not for the first page: it brings all that rewrites graphs.
     from memplan_dashboard.background.fit_job import FitJob
 
-AnyJob: TypeAlias = "Job | FitJob | RunJob"
+AnyJob: TypeAlias = "Job | FitJob | WholeJob"
 """What a scheduler keeps: searches that can be held, and fits and runs that cannot."""
 TICK_SECONDS = 0.2
 GRACE_SECONDS = 10.0

@@ -21,6 +21,7 @@ COLOURS = {
     "gradient": "#AA3377",
     "input": "#66CCEE",
     "activation": "#44AA99",
+    "KV cache": "#DDCC77",
     "temporary": "#999933",
     "all-gather": "#CCBB44",
     "reduce-scatter": "#EE7733",

@@ -45,6 +45,7 @@ from memplan_engine.formats.memplan_json.observation_file import (
 from memplan_engine.formats.memplan_json.ranks_archive import is_ranks_archive
 from memplan_engine.formats.memplan_json.ranks_folder import INDEX
 from memplan_engine.formats.memplan_json.run_files import is_run
+from memplan_engine.formats.memplan_json.sweep_folder import is_sweep
 from memplan_engine.formats.read_limits import read_head
 from memplan_engine.preparation import Preparation, prepare
 from memplan_engine.recordings.allocator_recording import (
@@ -119,7 +120,7 @@ def first_key() -> str:
 
 def _is_document(path: Path) -> bool:
     """Whether Inspect may open it: neither a run nor ranks, which have pages of their own."""
-    return not is_run(_head(path)) and not is_ranks(path)
+    return not is_run(_head(path)) and not is_ranks(path) and not is_sweep(path)
 
 
 def is_ranks(path: Path) -> bool:
@@ -130,6 +131,11 @@ def is_ranks(path: Path) -> bool:
 def given_ranks() -> dict[str, str]:
     """The ranks of runs among what the command line names, key → name."""
     return {key: path.name for key, path in _given().items() if is_ranks(path)}
+
+
+def given_sweeps() -> dict[str, Path]:
+    """The folders of sweeps among what the command line names, by their names."""
+    return {key.partition(":")[2]: path for key, path in _given().items() if is_sweep(path)}
 
 
 def catalogue() -> dict[str, str]:

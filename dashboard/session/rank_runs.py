@@ -3,6 +3,7 @@ for a device and allocator settings without running anything."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import streamlit as st
@@ -14,10 +15,14 @@ from memplan_engine.allocator.settings import parse_settings
 from memplan_engine.devices.rank_answers import DeviceAnswers, device_answers
 from memplan_engine.formats.memplan_json.ranks_archive import load_ranks_archive
 from memplan_engine.formats.memplan_json.ranks_folder import INDEX, load_ranks
+from memplan_engine.formats.memplan_json.sweep_folder import INDEX as SWEEP_INDEX
+from memplan_engine.formats.memplan_json.sweep_folder import is_sweep, sweep_names
 from memplan_engine.recordings.rank_run import RankRun
 from memplan_engine.units import parse_bytes
 
 KIND = "ranks"
+SWEEP = "sweep"
+"""Keys of configurations of a sweep: "sweep:grid/0123456789abcdef"."""
 EXAMPLE = "recorded"
 """Keys of what comes with memplan: "recorded:llama_fsdp_8"."""
 MOST_LETTERS = 200
@@ -27,12 +32,35 @@ MOST_LETTERS = 200
 def catalogue() -> dict[str, str]:
     """All that can be chosen, key → label: the command line's, uploads, the folder's, and memplan's own."""
     labels = documents.given_ranks() | uploads.listed(KIND)
+    for name, sweep in _sweeps().items():
+        # A broken index is told of by `memplan devices FOLDER`; the others are listed.
+        with suppress(MemplanError):
+            labels |= {f"{SWEEP}:{name}/{each}": told or name for each, told in sweep_names(sweep).items()}
     below = folder.listed()
     for key, name in below.items():
         path = folder.find(key)
-        if path is not None and path.name == INDEX:
+        if path is not None and path.name == INDEX and not is_sweep(path.parent.parent):
             labels[key] = str(Path(name).parent)
     return labels | {f"{EXAMPLE}:{_name(path)}": _name(path).replace("_", " ") for path in _recorded()}
+
+
+def _sweeps() -> dict[str, Path]:
+    """The folders of sweeps, by name: those of the command line, the folder, and those below it."""
+    found = documents.given_sweeps()
+    root = folder.root()
+    if root is not None and is_sweep(root):
+        found[root.name] = root
+    for key, name in folder.listed().items():
+        path = folder.find(key)
+        if path is not None and path.name == SWEEP_INDEX and path.parent != root:
+            found[str(Path(name).parent)] = path.parent
+    return found
+
+
+def of_the_same_sweep(key: str) -> list[str]:
+    """The other configurations of the sweep that `key` is of, in its order; none where it is of none."""
+    sweep = key.rpartition("/")[0]
+    return [each for each in catalogue() if key.startswith(f"{SWEEP}:") and each.startswith(f"{sweep}/")]
 
 
 def _name(path: Path) -> str:
@@ -53,6 +81,12 @@ def path_of(key: str) -> Path:
             if _name(path) == name:
                 return path
         raise InputError(name[:80], "", "no such recording", "one of those in the list")
+    if kind == SWEEP:
+        of, _, digest = name.rpartition("/")
+        sweep = _sweeps().get(of)
+        if sweep is None or digest not in sweep_names(sweep):
+            raise InputError(name[:80], "", "no such configuration", "one of those in the list")
+        return sweep / digest
     path = documents.path_of(key)
     return path.parent if path.name == INDEX else path
 

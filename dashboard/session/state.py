@@ -179,9 +179,7 @@ PARAMETERS = {
     "fit_limit": "10",
     "order": "",
     "event": "",
-    "ranks": "",
-    "with": "",
-    "rank": "",
+    **dict.fromkeys(("ranks", "with", "rank", "block", "utilization"), ""),
 }
 """Every choice that the URL can hold, with its default; defaults are left out of the URL."""
 FORMER = {"budget": "capacity"}

@@ -119,6 +119,14 @@ NCCL = Overhead(
 )
 
 
+def nccl_buffers(ranks: int) -> Overhead:
+    """What NCCL keeps for a group of so many ranks; larger ones than were measured have no less."""
+    least = NCCL.least_bytes if ranks <= 2 else OF_THREE * MIB
+    return Overhead(f"NCCL buffers, a group of {ranks:,}", least, NCCL.most_bytes, NCCL.per, NCCL.source)
+
+
+OF_THREE = 688
+"""MiB for a group of 3 or 4 (`NCCL.source`)."""
 USUAL = "h100-80"
 """The preset that a run on many devices is judged for where nobody names one."""
 

@@ -6,12 +6,20 @@ And what follows: whether it fits on a device, which settings would make it fit,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
-from memplan_engine.accelerators.presets import CONTEXT, NCCL, Accelerator, Overhead, blas_workspace
+from memplan_engine.accelerators.presets import (
+    CONTEXT,
+    NCCL,
+    Accelerator,
+    Overhead,
+    blas_workspace,
+    nccl_buffers,
+)
 from memplan_engine.allocator.settings import DEFAULTS, AllocatorSettings, parse_settings
 from memplan_engine.allocator.simulation import AllocatorRun, resident_recording, simulate_allocator
 from memplan_engine.recordings.allocator_recording import Action, Recording
@@ -168,6 +176,7 @@ def three_answers(
     capacity: int | None = None,
     headroom: int = 0,
     communicators: int = 0,
+    groups: Sequence[int] = (),
     index: int | None = None,
     candidates: Sequence[AllocatorSettings] = CANDIDATES,
 ) -> Answers:
@@ -175,7 +184,8 @@ def three_answers(
     of `capacity` bytes, of which `headroom` stay free, whether it fits, and with which of `candidates` it
     would.
 
-    `communicators` are NCCL's. Of an observation `index` chooses the device.
+    `communicators` are NCCL's, of `groups` each has the sizes in ranks. Of an observation `index` chooses the
+    device.
 
     Raises
     ------
@@ -190,7 +200,9 @@ def three_answers(
         len(source.segments) or source.rows(Action.SEGMENT_ALLOC).size
     )
     streams = len({*recording.events["stream"].tolist()}) or 1
-    device = _device(gpu, capacity, headroom, communicators, 0 if seen else streams)
+    nccl = [(NCCL, communicators), *((nccl_buffers(ranks), n) for ranks, n in Counter(groups).items())]
+    beside = [(CONTEXT, 1), *nccl, (blas_workspace(gpu), 0 if seen else streams)]
+    device = _device(gpu, capacity, headroom, [(each, count) for each, count in beside if count])
     chosen = SettingsAnswer(recording, settings, device)
     others = tuple(
         SettingsAnswer(recording, candidate, device) for candidate in candidates if candidate != settings
@@ -200,16 +212,14 @@ def three_answers(
 
 
 def _device(
-    gpu: Accelerator | None, capacity: int | None, headroom: int, communicators: int, workspaces: int
+    gpu: Accelerator | None, capacity: int | None, headroom: int, beside: Sequence[tuple[Overhead, int]]
 ) -> Device | None:
     if gpu is None and capacity is None:
         return None
-    overheads = [(CONTEXT, 1), (NCCL, communicators), (blas_workspace(gpu), workspaces)]
-    kept = tuple((overhead, count) for overhead, count in overheads if count)
     if gpu is None or capacity is not None:
         assert capacity is not None
-        return Device(gpu.name if gpu else "capacity", capacity, "as given", headroom, kept)
-    return Device(gpu.name, gpu.usable_bytes, gpu.usable_source, headroom, kept)
+        return Device(gpu.name if gpu else "capacity", capacity, "as given", headroom, tuple(beside))
+    return Device(gpu.name, gpu.usable_bytes, gpu.usable_source, headroom, tuple(beside))
 
 
 def _notes(source: Recording | Observation, chosen: SettingsAnswer) -> tuple[str, ...]:

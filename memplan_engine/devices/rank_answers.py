@@ -98,8 +98,8 @@ def device_answers(
                 settings,
                 gpu=gpu,
                 headroom=headroom,
-                communicators=run.groups,
-                index=next((number for number in run.observation.devices if number >= 0), None),
+                communicators=run.groups - len(run.group_sizes),
+                groups=run.group_sizes,
                 candidates=candidates,
             ),
         )

@@ -324,23 +324,23 @@ def _stacks(observation: Observation, rows: Rows) -> tuple[Stacks, Rows, tuple[s
     temporary = passing(rows)
     key = np.stack([rows["op"], rows["kernel"], temporary, rows["inside"]]).astype(np.int64)
     distinct, numbers = np.unique(key, axis=1, return_inverse=True)
-    frames: dict[Frame, int] = {}
+    # The frames of Python keep their numbers; kernels and operators come after them.
+    known = observation.stacks.frames
+    inner: dict[str, int] = {}
     stacks, labels = [], []
     for op, kernel, passes, inside in distinct.T.tolist():
-        calls = [Frame(observation.kernels[kernel], "", 0)] if kernel >= 0 else []
+        calls = [observation.kernels[kernel]] if kernel >= 0 else []
         label = FIRST
+        outer: tuple[int, ...] = ()
         if op != NO_OP:
-            calls += _calls(observation, op)
+            # As C++ and the profiler have it, which is what callers are found by.
+            calls.append(observation.ops.kinds[op].replace("aten.", "aten::", 1))
+            stack = int(observation.ops.stack[op])
+            outer = observation.stacks.stacks[stack] if stack >= 0 else ()
             name = observation.ops.names[op]
             label = f"{name} temporary" if passes else name if inside else f"after {name}"
-        stacks.append(tuple(frames.setdefault(frame, len(frames)) for frame in calls))
+        numbered = (len(known) + inner.setdefault(call, len(inner)) for call in calls)
+        stacks.append((*numbered, *outer))
         labels.append(label)
-    return Stacks(tuple(frames), tuple(stacks)), numbers.reshape(-1), tuple(labels)
-
-
-def _calls(observation: Observation, op: int) -> list[Frame]:
-    kind = observation.ops.kinds[op]
-    # As C++ and the profiler have it, which is what callers are found by.
-    operator = Frame(kind.replace("aten.", "aten::", 1), "", 0)
-    stack = int(observation.ops.stack[op])
-    return [operator, *(observation.stacks.frames_of(stack) if stack >= 0 else ())]
+    frames = (*known, *(Frame(call, "", 0) for call in inner))
+    return Stacks(frames, tuple(stacks)), numbers.reshape(-1), tuple(labels)

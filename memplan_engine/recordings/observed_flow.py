@@ -36,8 +36,9 @@ class Category(StrEnum):
 
     ACTIVATION: made in a forward pass, or again by a checkpoint, and, where there is a backward pass, read in
     it. TEMPORARY: made by an op and none of the others. WEIGHT: also buffers, and what else a model keeps
-    between calls. STATE: what optimizers keep between steps. UNKNOWN: first seen as an argument, made by
-    nobody that was watched. Buffers between ranks are told apart by the collective that fills or reads them;
+    between calls. STATE: what optimizers keep between steps. KV_CACHE: keys and values of the tokens so far,
+    of a run whose cache is known (`inference_of`). UNKNOWN: first seen as an argument, made by nobody that
+    was watched. Buffers between ranks are told apart by the collective that fills or reads them;
     COMMUNICATION is any other.
     """
 
@@ -46,6 +47,7 @@ class Category(StrEnum):
     STATE = "optimizer state"
     GRADIENT = "gradient"
     ACTIVATION = "activation"
+    KV_CACHE = "KV cache"
     TEMPORARY = "temporary"
     ALL_GATHER = "all-gather"
     REDUCE_SCATTER = "reduce-scatter"

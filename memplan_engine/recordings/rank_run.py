@@ -24,7 +24,8 @@ class PipelineAction:
 class RankRun:
     """What `rank` of `world_size` does; `ranks` are those that do the same, itself included: the same stages
     of a pipeline, shards of the same shapes. `groups` are the process groups of more than one rank that it is
-    in: each has a communicator. `actions` are those of a pipeline, in the order in which they ran."""
+    in: each has a communicator; `group_sizes` are their ranks, where these are known. `actions` are those of
+    a pipeline, in the order in which they ran."""
 
     rank: int
     world_size: int
@@ -33,3 +34,4 @@ class RankRun:
     stages: tuple[int, ...]
     groups: int
     actions: tuple[PipelineAction, ...] = ()
+    group_sizes: tuple[int, ...] = ()

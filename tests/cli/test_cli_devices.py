@@ -73,3 +73,34 @@ def test_values_of_a_fake_tensor_are_refused_with_the_line_and_the_rank(memplan,
     assert err.startswith("memplan: train.py, rank 0: ")
     assert "train.py:3" in err
     assert err.count("\n") == 1
+
+
+def test_a_folder_of_ranks_or_of_a_sweep_is_opened_on_the_page_and_no_other(memplan, tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr("os.execv", lambda program, line: started.append(line[-1]))
+    for index in ("ranks.json", "sweep.json"):
+        folder = tmp_path / index.removesuffix(".json")
+        folder.mkdir()
+        (folder / index).write_text("{}")
+        assert memplan("dashboard", folder)[0] == 0
+        assert started.pop() == str(folder)
+    code, _, err = memplan("dashboard", tmp_path)
+    assert (code, started) == (2, [])
+    assert "found a folder of something else" in err
+
+
+def test_each_rank_takes_the_card_of_its_own_machine(memplan, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, torch\n"
+        "assert torch.cuda.device_count() == int(os.environ['LOCAL_WORLD_SIZE']) == 8\n"
+        "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))\n"
+        "here = torch.cuda.current_device()\n"
+        "assert here == int(os.environ['RANK']) % 8 == 3\n"
+        "kept = torch.empty(here << 20, dtype=torch.uint8, device='cuda')\n"
+        "assert kept.device == torch.device('cuda', 3)\n"
+    )
+    code, out, err = memplan("devices", script, "--world", "16", "--ranks", "11", "--json")
+    assert code == 0, err
+    (row,) = json.loads(out)["ranks"]
+    assert (row["rank"], row["live_bytes"], row["reserved_bytes"]["native"]) == (11, 3 << 20, 20 << 20)

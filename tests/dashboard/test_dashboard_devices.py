@@ -9,13 +9,19 @@ import zipfile
 import pytest
 
 pytest.importorskip("streamlit")
+from memplan_dashboard.background.jobs import State
+from memplan_dashboard.background.ranks_job import RanksAsked, RanksJob
 from memplan_dashboard.session import rank_runs
 
 from memplan_engine.accelerators.presets import accelerator
+from memplan_engine.devices.inference_answers import inference_answer
 from memplan_engine.devices.rank_answers import device_answers
 from memplan_engine.devices.rank_timeline import module_bytes, step_ranges, timeline
 from memplan_engine.errors import InputError
 from memplan_engine.formats.memplan_json.ranks_archive import load_ranks_archive
+from memplan_engine.formats.memplan_json.ranks_folder import write_ranks
+from memplan_engine.formats.memplan_json.sweep_folder import write_sweep
+from memplan_engine.recordings.configuration import Configuration
 from memplan_engine.reporters.devices.device_words import device_headline
 from tests import ROOT
 from tests.support.apptest import address, check, chips_of, open_app, said, upload, widget
@@ -146,3 +152,71 @@ def test_categories_over_the_step_sum_to_the_live_bytes():
             assert max(int(line.reserved.max()) for line in lines) == each.reserved_bytes
             assert sum(module_bytes(flow).values()) == each.answers.live_bytes
             assert all((line.reserved >= sum(line.live.values())).all() for line in lines)
+
+
+def test_a_model_that_is_served_says_how_many_blocks_are_left():
+    app = open_app("devices", ranks="recorded:llama_3_8b_served")
+    runs = load_ranks_archive(ROOT / "example_graphs" / "llama_3_8b_served.ranks.zip")
+    found = inference_answer(runs, accelerator("h100-80"))
+    low, high = found.blocks
+    assert any(f"Room for {low:,} to {high:,} KV blocks of 16 tokens" in text for text in said(app.markdown))
+    check(widget(app.number_input, "Tokens of a block").set_value(32).run())
+    low, high = inference_answer(runs, accelerator("h100-80"), block_tokens=32).blocks
+    assert any(f"Room for {low:,} to {high:,} KV blocks of 32 tokens" in text for text in said(app.markdown))
+    assert address(app)["block"] == "32"
+
+
+def test_a_run_that_is_no_serving_has_no_blocks():
+    app = open_app("devices", ranks=KEYS["fsdp"])
+    assert not any("KV" in text for text in said(app.markdown))
+
+
+def test_a_way_that_cannot_be_starts_no_worker():
+    app = open_app("devices", ranks=KEYS["fsdp"])
+    for label, value in (("Ranks", 2), ("Tensor parallel", 2), ("Pipeline stages", 2)):
+        widget(app.selectbox, label).set_value(value)
+    check(widget(app.button, "Run these ranks").click().run())
+    assert "found 2 × 2 of 2 ranks" in said(app.error)[0]
+    assert "ranks_job" not in app.session_state
+
+
+def test_what_a_worker_has_found_is_opened_and_listed():
+    app = open_app("devices", ranks=KEYS["fsdp"])
+    job = RanksJob("a session", RanksAsked(2, 1, 2, "GPipe"))
+    job.archive, job.state = GPIPE.read_bytes(), State.DONE
+    app.session_state["ranks_job"] = job
+    check(app.run())
+    assert address(app)["ranks"].startswith("ranks:")
+    assert "GPipe" in headline(app)
+    live = device_answers(load_ranks_archive(GPIPE), accelerator("h100-80")).fullest.answers.live_bytes
+    table = next(each.value for each in app.dataframe if "category" in each.value)
+    assert int(table.set_index("category").loc["live", "bytes"]) == live
+
+
+def test_a_worker_under_way_says_so_and_is_cancelled():
+    app = open_app("devices", ranks=KEYS["fsdp"])
+    job = RanksJob("a session", RanksAsked(16))
+    job.state, job.part = State.RUNNING, "running rank 0 of 16"
+    app.session_state["ranks_job"] = job
+    check(app.run())
+    assert any("FSDP 16 × TP 1" in text and "running rank 0 of 16" in text for text in said(app.markdown))
+    check(widget(app.button, "Cancel").click().run())
+    assert job.state is State.CANCELLED
+    assert any("was cancelled" in text for text in said(app.info))
+
+
+def test_the_configurations_of_a_sweep_stand_side_by_side(monkeypatch, tmp_path):
+    found = []
+    for digest, path, values in (("0" * 16, FSDP, {"pp": 1}), ("1" * 16, GPIPE, {"pp": 2})):
+        runs = load_ranks_archive(path)
+        write_ranks(runs, tmp_path / digest)
+        found.append((digest, Configuration(values, (), runs[0].world_size, "h100-80", runs)))
+    failed = Configuration({"pp": 4}, (), 2, "h100-80", error="does not run")
+    write_sweep(tmp_path, "train.py", [*found, ("2" * 16, failed)])
+    monkeypatch.setattr("sys.argv", ["app.py", f"--folder={tmp_path}"])
+    app = open_app("devices")
+    assert list(widget(app.selectbox, "Configuration").options[:2]) == ["pp=1", "pp=2"]
+    sides = next(each.value for each in app.dataframe if "configuration" in each.value)
+    assert sides["configuration"].tolist() == ["pp=1", "pp=2"]
+    app = open_app("devices", ranks=f"sweep:{tmp_path.name}/{'3' * 16}")
+    assert "no such configuration" in said(app.error)[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -160,3 +161,23 @@ def test_ranks_in_words() -> None:
     assert written([0, 1, 2, 7]) == "0 to 2, 7"
     assert written([0, 8, 16, 24]) == "0 to 24 by 8"
     assert written([0, 2, 3, 4]) == "0, 2 to 4"
+
+
+def test_each_process_group_counts_by_its_size(tmp_path: Path) -> None:
+    (run,) = runs(20)
+    run = replace(run, world_size=8, groups=3, group_sizes=(2, 4, 4))
+    write_ranks([run], tmp_path / "ranks")
+    (again,) = load_ranks(tmp_path / "ranks")
+    (answer,) = device_answers([again], GPU).ranks
+    # One group of two with 544 MiB at least, two of four with 688; a context, and workspaces of 32 MiB.
+    assert answer.total_bytes[0] == (120 + 544 + 2 * 688 + 300 + 32) * MIB
+    assert answer.total_bytes[1] == (120 + 3 * 1600 + 1100 + 64) * MIB
+    (row,) = devices_summary(device_answers([again], GPU), GPU)["ranks"]
+    assert [each["name"] for each in row["beside"]][1:3] == [
+        "NCCL buffers, a group of 2",
+        "NCCL buffers, a group of 4",
+    ]
+    index = tmp_path / "ranks" / "ranks.json"
+    index.write_text(index.read_text().replace('"groups": 3', '"groups": 2'))
+    with pytest.raises(InputError, match="group_sizes"):
+        load_ranks(tmp_path / "ranks")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.support.gloo_ranks import run_for_real
 from tests.support.rank_processes import RankProcesses
 
 SCRIPT = ROOT / "example_graphs" / "llama_ranks.py"
+EXPERTS = ROOT / "tests" / "support" / "expert_ranks.py"
 PIPED = "--data none --schedule"
 CASES = [
     (2, "--checkpoint selective --bfloat16 --clip 1"),
@@ -55,16 +57,26 @@ def processes() -> Iterator[RankProcesses]:
 def test_every_op_holds_what_a_real_process_holds(
     processes: RankProcesses, world: int, arguments: str
 ) -> None:
-    how = ["--device", "cpu", "--steps", str(STEPS), *arguments.split()]
-    fake = run_on_fakes(processes, SCRIPT, world, how)
+    check(processes, SCRIPT, world, ["--steps", str(STEPS), *arguments.split()])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [2, 4])
+def test_experts_with_a_capacity_hold_what_real_processes_hold(processes: RankProcesses, world: int) -> None:
+    check(processes, EXPERTS, world, [])
+
+
+def check(processes: RankProcesses, script: Path, world: int, arguments: list[str]) -> None:
+    how = ["--device", "cpu", *arguments]
+    fake = run_on_fakes(processes, script, world, how)
     held = [
         held_by_gloo(own, predicted)
-        for own, predicted in zip(run_for_real(processes, SCRIPT, world, how), fake, strict=True)
+        for own, predicted in zip(run_for_real(processes, script, world, how), fake, strict=True)
     ]
     for _ in range(MOST_RUNS - 1):
         if max(held) <= MOST_HELD:
             break
-        again = run_for_real(processes, SCRIPT, world, how)
+        again = run_for_real(processes, script, world, how)
         held = [min(pair) for pair in zip(held, map(held_by_gloo, again, fake), strict=True)]
     assert max(held) <= MOST_HELD, held
 

@@ -14,6 +14,8 @@ from memplan_dashboard.views.devices.devices_result import (
     show_held,
     show_ranks,
 )
+from memplan_dashboard.views.devices.ranks_start import show_start
+from memplan_dashboard.views.devices.serving_result import show_serving
 from memplan_dashboard.widgets import controls
 from memplan_dashboard.widgets.controls import chooses
 
@@ -71,8 +73,9 @@ def _pick(known: dict[str, str]) -> tuple[str, str]:
 
 
 def _compared(key: str, known: dict[str, str]) -> list[str]:
-    """Which configurations stand beside `key`: those of the address, else the first of the list."""
-    asked = [name for name in state.get("with").split(",") if name in known and name != key]
+    """Which configurations stand beside `key`: those of the address, else others of its sweep."""
+    chosen = state.get("with").split(",") if state.get("with") else rank_runs.of_the_same_sweep(key)
+    asked = [name for name in chosen if name in known and name != key][:MOST_SIDE_BY_SIDE]
     st.multiselect(
         "Side by side with",
         [name for name in known if name != key],
@@ -81,7 +84,7 @@ def _compared(key: str, known: dict[str, str]) -> list[str]:
         placeholder="pick configurations",
         **chooses("with", asked, text=",".join),
     )
-    return asked[:MOST_SIDE_BY_SIDE]
+    return asked
 
 
 def _chosen(ranks: tuple[RankAnswer, ...], fullest: RankAnswer) -> RankAnswer:
@@ -105,6 +108,7 @@ def _page() -> None:
         device = accelerator(gpu)
         chosen = _chosen(answers.ranks, answers.fullest)
         show_answer(answers, device, rank_runs.label_of(key))
+        show_serving(answers, device)
         left, right = st.container(key="halves_devices").columns([2.3, 1], gap="large")
         with left:
             show_chart(chosen)
@@ -124,4 +128,5 @@ def _page() -> None:
 
 
 _page()
+show_start()
 _upload()

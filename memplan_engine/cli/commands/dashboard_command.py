@@ -35,8 +35,10 @@ def dashboard(
 ) -> None:
     """Open the dashboard in the browser."""
     for file in files or []:
-        if not file.is_file():
-            raise InputError(str(file), "", "no such file", "a file to open")
+        if not file.is_file() and not _has_ranks(file):
+            found = "a folder of something else" if file.is_dir() else "no such file"
+            expected = "a file to open, or a folder that `memplan devices -o` wrote"
+            raise InputError(str(file), "", found, expected)
     if folder is not None and not folder.is_dir():
         raise InputError(str(folder), "", "no such folder", "a folder of files to open")
     arguments = [str(file.resolve()) for file in files or []]
@@ -46,3 +48,12 @@ def dashboard(
     # The engine does not import the dashboard: it is started as a program of its own. -P: a folder called
     # dashboard where one happens to be must not be taken for it.
     os.execv(sys.executable, [sys.executable, "-P", "-m", "memplan_dashboard.launch", *options, *arguments])
+
+
+def _has_ranks(folder: Path) -> bool:
+    """Whether it is a folder of ranks, or of configurations."""
+    # Not for who opens a file: they bring all formats.
+    from memplan_engine.formats.memplan_json.ranks_folder import is_ranks
+    from memplan_engine.formats.memplan_json.sweep_folder import is_sweep
+
+    return is_ranks(folder) or is_sweep(folder)

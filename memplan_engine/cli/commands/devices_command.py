@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,55 +15,86 @@ from memplan_engine.cli.commands.devices_sweep import Judge, check_place, operat
 from memplan_engine.cli.options import AS_JSON
 from memplan_engine.cli.output import show
 from memplan_engine.cli.progress import stages
+from memplan_engine.devices.inference_answers import BLOCK_TOKENS, inference_answer
 from memplan_engine.devices.rank_answers import device_answers
 from memplan_engine.errors import InputError
 from memplan_engine.formats.memplan_json.ranks_folder import load_ranks, write_ranks
 from memplan_engine.formats.memplan_json.sweep_folder import is_sweep, load_sweep
 from memplan_engine.recordings.rank_run import RankRun
 from memplan_engine.reporters.devices.device_tables import devices_summary, devices_tables
+from memplan_engine.reporters.devices.inference_tables import inference_summary, inference_tables
 from memplan_engine.units import parse_bytes
+
+TOKENS = 2048
+"""Of each prompt, where nobody says how many: a pass of as many is what servers take at a time at least
+(vLLM's max_num_batched_tokens)."""
+
+
+SCRIPT = Annotated[
+    str | None,
+    typer.Argument(
+        help="A Python script for torchrun, package.module:factory of a model to serve, or a folder that "
+        "-o wrote.",
+        show_default=False,
+    ),
+]
+ARGUMENTS = Annotated[
+    list[str] | None, typer.Argument(help="Arguments of the script, after --.", show_default=False)
+]
+WORLD = Annotated[int | None, typer.Option(help="Number of ranks.", show_default=False)]
+DEVICE = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Each rank's device: one of {', '.join(PRESETS)} (default: {USUAL}, or that of the grid).",
+        show_default=False,
+    ),
+]
+RANKS = Annotated[
+    str, typer.Option(help="Which ranks: distinct (one of each kind), all, or a list such as 0,7.")
+]
+SETTING = Annotated[
+    list[str] | None,
+    typer.Option("--setting", "-s", help="As in PYTORCH_CUDA_ALLOC_CONF. Repeatable.", show_default=False),
+]
+HEADROOM = Annotated[str, typer.Option(help="Memory that has to stay free, such as 2GiB.")]
+SECONDS_A_RANK = Annotated[
+    float | None, typer.Option(help="Time limit for each rank (default: 600).", show_default=False)
+]
+SWEEP = Annotated[
+    Path | None,
+    typer.Option(
+        help="Go through the configurations of this grid (TOML); -o keeps each.", show_default=False
+    ),
+]
+JOBS = Annotated[int, typer.Option(help="How many configurations of a grid run at a time.", min=1)]
+BATCH = Annotated[
+    int | None, typer.Option(help="Sequences of a model to serve (default: 1).", show_default=False)
+]
+CONTEXT = Annotated[
+    int | None, typer.Option(help="Tokens of each prompt (default: 2048).", show_default=False)
+]
+BLOCK = Annotated[int, typer.Option(help="Tokens of a block of the KV cache.")]
+UTILIZATION = Annotated[float, typer.Option(help="The part of the device's bytes that a server may use.")]
+OUTPUT = Annotated[Path | None, typer.Option("-o", "--output", help="Save what was observed to this folder.")]
 
 
 @app.command()
 def devices(
-    script: Annotated[
-        str | None,
-        typer.Argument(help="A Python script for torchrun, or a folder that -o wrote.", show_default=False),
-    ] = None,
-    arguments: Annotated[
-        list[str] | None, typer.Argument(help="Arguments of the script, after --.", show_default=False)
-    ] = None,
-    world: Annotated[int | None, typer.Option(help="Number of ranks.", show_default=False)] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Each rank's device: one of {', '.join(PRESETS)} (default: {USUAL}, or that of the grid).",
-            show_default=False,
-        ),
-    ] = None,
-    ranks: Annotated[
-        str, typer.Option(help="Which ranks: distinct (one of each kind), all, or a list such as 0,7.")
-    ] = "distinct",
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--setting", "-s", help="As in PYTORCH_CUDA_ALLOC_CONF. Repeatable.", show_default=False
-        ),
-    ] = None,
-    headroom: Annotated[str, typer.Option(help="Memory that has to stay free, such as 2GiB.")] = "0",
-    seconds: Annotated[
-        float | None, typer.Option(help="Time limit for each rank (default: 600).", show_default=False)
-    ] = None,
-    sweep: Annotated[
-        Path | None,
-        typer.Option(
-            help="Go through the configurations of this grid (TOML); -o keeps each.", show_default=False
-        ),
-    ] = None,
-    jobs: Annotated[int, typer.Option(help="How many configurations of a grid run at a time.", min=1)] = 1,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Save what was observed to this folder.")
-    ] = None,
+    script: SCRIPT = None,
+    arguments: ARGUMENTS = None,
+    world: WORLD = None,
+    device: DEVICE = None,
+    ranks: RANKS = "distinct",
+    setting: SETTING = None,
+    headroom: HEADROOM = "0",
+    seconds: SECONDS_A_RANK = None,
+    sweep: SWEEP = None,
+    jobs: JOBS = 1,
+    batch: BATCH = None,
+    context: CONTEXT = None,
+    block: BLOCK = BLOCK_TOKENS,
+    utilization: UTILIZATION = 1.0,
+    output: OUTPUT = None,
     as_json: AS_JSON = False,
 ) -> None:
     """Run SCRIPT as every rank of a distributed run, on fake tensors: what each holds, and whether it fits.
@@ -71,9 +102,13 @@ def devices(
     No GPU and no other machine is needed. The script is run unchanged, for three training steps, once for
     each rank that differs from the others. A folder that -o wrote is judged again for other devices and
     settings, without running anything. --sweep does it for each configuration of a grid.
+
+    Of a causal language model to serve, named by a factory as of `memplan capture`, prefill and one step of
+    decode are run: what they leave to the KV cache, in blocks.
     """
     settings = parse_settings(",".join(setting or ()), "--setting")
     judge = Judge(settings, parse_bytes(headroom, "--headroom"), device, as_json)
+    served = Served(batch, context, block, utilization)
     if sweep is not None:
         if script is not None or world is not None or arguments or ranks != "distinct":
             raise InputError("--sweep", "", "a script and its options", "a grid alone, which names them")
@@ -81,7 +116,17 @@ def devices(
     elif jobs != 1:
         raise InputError("--jobs", "", str(jobs), "--sweep, whose configurations it is of")
     else:
-        _judge(_Run(script, arguments or [], world, ranks, seconds, output), judge)
+        _judge(_Run(script, arguments or [], world, ranks, seconds, output, served), judge)
+
+
+@dataclass(frozen=True)
+class Served:
+    """How a model is served, and how what is left is cut into blocks of the KV cache."""
+
+    batch: int | None
+    context: int | None
+    block: int
+    utilization: float
 
 
 @dataclass(frozen=True)
@@ -94,6 +139,12 @@ class _Run:
     ranks: str
     seconds: float | None
     output: Path | None
+    served: Served
+
+    @property
+    def is_model(self) -> bool:
+        """Whether it is the factory of a model."""
+        return self.script is not None and ":" in self.script and not Path(self.script).exists()
 
     def folder(self) -> Path | None:
         """Where what was run lies; None for a script.
@@ -104,6 +155,8 @@ class _Run:
         """
         if self.script is None:
             raise InputError("SCRIPT", "", "none", "a Python script, a folder that -o wrote, or --sweep GRID")
+        if not self.is_model and any(each is not None for each in (self.served.batch, self.served.context)):
+            raise InputError(self.script, "", "--batch or --context", "a model to serve, as model.py:factory")
         if not Path(self.script).is_dir():
             return None
         if self.arguments or any(each is not None for each in (self.world, self.seconds, self.output)):
@@ -117,23 +170,29 @@ class _Run:
         require_torch("running ranks")
         from memplan_engine.runtime.ranks.rank_runs import observe_ranks
         from memplan_engine.runtime.recorder.script_run import SECONDS
+        from memplan_engine.runtime.serving.served_ranks import observe_served
 
-        if self.world is None:
+        if self.world is None and not self.is_model:
             raise InputError("--world", "", "none", "the number of ranks, as --world 8")
         if self.output is not None:
             check_place(self.output)
         assert self.script is not None
         with stages() as tell:
-            runs = observe_ranks(
-                self.script,
-                self.arguments,
-                world_size=self.world,
-                ranks=self.ranks,
-                device="cuda",
-                arch=operators_of(gpu),
-                seconds=SECONDS if self.seconds is None else self.seconds,
-                tell=tell,
-            )
+            how: dict[str, Any] = {
+                "world_size": 1 if self.world is None else self.world,
+                "ranks": self.ranks,
+                "arch": operators_of(gpu),
+                "seconds": SECONDS if self.seconds is None else self.seconds,
+                "tell": tell,
+            }
+            if self.is_model:
+                if self.arguments:
+                    raise InputError(self.script, "", "arguments", "a factory, which takes none")
+                batch, context = self.served.batch, self.served.context
+                batch, context = (1 if batch is None else batch), (TOKENS if context is None else context)
+                runs = observe_served(self.script, batch=batch, context=context, **how)
+            else:
+                runs = observe_ranks(self.script, self.arguments, device="cuda", **how)
         if self.output is not None:
             write_ranks(runs, self.output)
         return runs
@@ -147,4 +206,13 @@ def _judge(run: _Run, judge: Judge) -> None:
     gpu = accelerator(USUAL if judge.device is None else judge.device)
     runs = run.observed(gpu) if folder is None else load_ranks(folder)
     answers = device_answers(runs, gpu, judge.settings, headroom=judge.headroom)
-    show(judge.as_json, lambda: devices_summary(answers, gpu), lambda: devices_tables(answers, gpu))
+    cut: dict[str, Any] = {"utilization": run.served.utilization, "block_tokens": run.served.block}
+    served = inference_answer(runs, gpu, judge.settings, headroom=judge.headroom, **cut)
+    if served is None:
+        show(judge.as_json, lambda: devices_summary(answers, gpu), lambda: devices_tables(answers, gpu))
+        return
+    show(
+        judge.as_json,
+        lambda: {**devices_summary(answers, gpu), "inference": inference_summary(served)},
+        lambda: [*inference_tables(served), *devices_tables(answers, gpu)],
+    )

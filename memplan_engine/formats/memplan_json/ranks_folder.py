@@ -44,11 +44,18 @@ def write_ranks(runs: Sequence[RankRun], folder: Path) -> None:
             "stages": run.stages,
             "groups": run.groups,
         }
+        if run.group_sizes:
+            row["group_sizes"] = run.group_sizes
         if run.actions:
             row["actions"] = [astuple(action) for action in run.actions]
         rows.append(row)
     said = {"format": FORMAT, "version": VERSION, "world_size": runs[0].world_size, "ranks": rows}
     write_atomically(folder / INDEX, json.dumps(said, indent=1).encode())
+
+
+def is_ranks(folder: Path) -> bool:
+    """Whether `folder` is one of ranks."""
+    return (folder / INDEX).is_file()
 
 
 def load_ranks(folder: Path) -> tuple[RankRun, ...]:
@@ -80,6 +87,10 @@ def _check_ranks(path: Path, rows: Sequence[dict[str, Any]]) -> None:
             raise InputError(str(path), "rank", f"{wrong[0]:,}", f"0 to {world - 1:,}")
         if rank not in ranks or seen & set(ranks) or len(set(ranks)) != len(ranks):
             raise InputError(str(path), f"rank {rank:,}", "ranks that are there twice", "each rank once")
+        sizes = row["group_sizes"]
+        if sizes and (len(sizes) != row["groups"] or not 2 <= min(sizes) <= max(sizes) <= world):
+            expected = f"{row['groups']:,} groups of 2 to {world:,} ranks"
+            raise InputError(str(path), f"rank {rank:,}", f"group_sizes {list(sizes)[:8]}", expected)
         if row["groups"] < 0 or min(row["stages"], default=0) < 0:
             raise InputError(str(path), f"rank {rank:,}", "a negative number", "stages and groups from 0 on")
         seen |= set(ranks)
@@ -92,6 +103,7 @@ def _numbers(said: Any, row: Any) -> dict[str, Any]:
         "ranks": tuple(map(int, row["ranks"])),
         "stages": tuple(map(int, row["stages"])),
         "groups": int(row["groups"]),
+        "group_sizes": tuple(map(int, row.get("group_sizes", ()))),
         "actions": tuple(_action(each) for each in row.get("actions", ())),
     }
 

@@ -64,14 +64,31 @@ def load_sweep(folder: Path) -> tuple[Configuration, ...]:
     ------
     InputError: no such index, or another one; ranks that are broken.
     """
-    rows = read_index(
+    return tuple(_configuration(folder, numbers, name) for numbers, name in _rows(folder))
+
+
+def sweep_names(folder: Path) -> dict[str, str]:
+    """Of each configuration that has ranks the name of their folder, and its own; ranks are not read.
+
+    Raises
+    ------
+    InputError: no such index, or another one.
+    """
+    return {
+        _checked(folder, name): Configuration(**numbers).name
+        for numbers, name in _rows(folder)
+        if not numbers["error"]
+    }
+
+
+def _rows(folder: Path) -> list[tuple[dict[str, Any], Any]]:
+    return read_index(
         folder / INDEX,
         (FORMAT, VERSION),
         "memplan devices --sweep",
         "configurations",
         lambda said: [(_numbers(row), row.get("folder")) for row in said["configurations"]],
     )
-    return tuple(_configuration(folder, numbers, name) for numbers, name in rows)
 
 
 def _numbers(row: Any) -> dict[str, Any]:
@@ -87,6 +104,10 @@ def _numbers(row: Any) -> dict[str, Any]:
 def _configuration(folder: Path, numbers: dict[str, Any], name: Any) -> Configuration:
     if numbers["error"]:
         return Configuration(**numbers)
+    return Configuration(runs=load_ranks(folder / _checked(folder, name)), **numbers)
+
+
+def _checked(folder: Path, name: Any) -> str:
     if not isinstance(name, str) or Path(name).name != name or name in ("", ".", ".."):
         raise InputError(str(folder / INDEX), "folder", repr(name), "the name of a folder in this one")
-    return Configuration(runs=load_ranks(folder / name), **numbers)
+    return name

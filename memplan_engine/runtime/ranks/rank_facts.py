@@ -19,9 +19,9 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import _compute_local_shape_and_global_offset
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_pre_hook
-from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
+from torch.utils._python_dispatch import _disable_current_modes
 
-from memplan_engine.runtime.recorder.op_recorder import Recorder
+from memplan_engine.runtime.recorder.op_recorder import recorder_on
 from memplan_engine.torch_capture.torch_fake import patched
 
 FILE = "facts.json"
@@ -38,7 +38,8 @@ class RankFacts:
     stages: list[int] = field(default_factory=list)
     replicas: set[int] = field(default_factory=set)
     parameters: dict[int, torch.Tensor] = field(default_factory=dict)
-    groups: int = 0
+    groups: list[int] = field(default_factory=list)
+    """The sizes of its process groups of more than one rank."""
     actions: list[tuple[str, int, int, int, int]] = field(default_factory=list)
 
     @contextmanager
@@ -92,8 +93,12 @@ class RankFacts:
     def _step(self, optimizer: Any, *call: Any) -> None:
         for each in itertools.chain.from_iterable(group["params"] for group in optimizer.param_groups):
             self.parameters.setdefault(id(each), each)
-        self.groups = sum(
-            1 for group in distributed_c10d._world.pg_map if group.size() > 1 and group.rank() >= 0
+        self._count_groups()
+
+    def _count_groups(self) -> None:
+        groups = distributed_c10d._world.pg_map
+        self.groups = (
+            sorted(group.size() for group in groups if group.size() > 1 and group.rank() >= 0) or self.groups
         )
 
     def digests(self) -> dict[int, str]:
@@ -119,6 +124,8 @@ class RankFacts:
 
     def write(self, folder: Path) -> None:
         """Leave in `folder` what `read_facts` reads."""
+        # A run without a step, or with groups that came after the last one.
+        self._count_groups()
         said = {
             "groups": self.groups,
             "stages": sorted(set(self.stages)),
@@ -130,8 +137,7 @@ class RankFacts:
 
 def _ops_so_far() -> int | None:
     """How many ops the recorder of this process has; None without one."""
-    modes = _get_current_dispatch_mode_stack()
-    recorder = next((mode for mode in modes if isinstance(mode, Recorder)), None)
+    recorder = recorder_on()
     return None if recorder is None else len(recorder.flow.origins)
 
 
@@ -159,6 +165,6 @@ def read_facts(folder: Path) -> dict[str, Any]:
     """What `RankFacts.write` left there; nothing where it did not come to that."""
     path = folder / FILE
     if not path.exists():
-        return {"groups": 0, "stages": [], "digests": {}, "actions": []}
+        return {"groups": [], "stages": [], "digests": {}, "actions": []}
     said = json.loads(path.read_text())
     return {**said, "digests": {int(rank): digest for rank, digest in said["digests"].items()}}

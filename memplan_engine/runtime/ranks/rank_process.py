@@ -17,7 +17,7 @@ EXPECTED = "a script that runs on that many ranks, each on its own between colle
 @contextmanager
 def as_rank(request: dict[str, Any]) -> Iterator[None]:
     """As the rank that the request names; what it says of the others is left beside the answer."""
-    folder, one_card = Path(sys.argv[1]), request["device"] == "cuda"
+    folder, one_card = Path(sys.argv[1]), request["cards"] == 1
     with fake_ranks(
         request["rank"], request["world_size"], mailbox=Path(request["mailbox"]), one_card=one_card
     ) as facts:

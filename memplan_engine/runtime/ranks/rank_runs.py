@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from memplan_engine.errors import InputError
 from memplan_engine.recordings.observation import Observation
 from memplan_engine.recordings.rank_run import PipelineAction, RankRun
 from memplan_engine.runtime.ranks import rank_process
-from memplan_engine.runtime.ranks.fake_world import check_rank
+from memplan_engine.runtime.ranks.fake_world import A_MACHINE, check_rank
 from memplan_engine.runtime.ranks.mailbox import waiting
 from memplan_engine.runtime.ranks.rank_facts import read_facts
 from memplan_engine.runtime.recorder.fake_device import Target
@@ -66,7 +68,7 @@ def observe_ranks(
     """
     check_rank(0, world_size)
     chosen = chosen_ranks(ranks, world_size)
-    target = check_script(script, seconds, device, arch)
+    target = check_script(script, seconds, device, arch, cards=_cards(device, world_size))
     with scratch_folder() as folder:
         runs = _Runs(Path(script), tuple(arguments), world_size, target, seconds, folder, tell, stop)
         try:
@@ -99,6 +101,12 @@ def chosen_ranks(ranks: str | Sequence[int], world_size: int) -> tuple[int, ...]
     if not numbers:
         raise InputError("--ranks", "", "none", expected)
     return tuple(sorted(set(numbers)))
+
+
+def _cards(device: str, world_size: int) -> int:
+    """How many cards a rank finds: those of its machine, of which it takes that of its LOCAL_RANK. Where this
+    machine has cards of its own they are what it is, and a rank finds one."""
+    return 1 if device == "cpu" or torch.cuda.is_available() else min(A_MACHINE, world_size)
 
 
 @dataclass
@@ -142,9 +150,10 @@ class _Runs:
 
     def _run_of(self, rank: int, ranks: Sequence[int]) -> RankRun:
         facts = self.facts[rank]
-        stages, groups = tuple(facts["stages"]), int(facts["groups"])
+        stages, sizes = tuple(facts["stages"]), tuple(facts["groups"])
         actions = tuple(PipelineAction(*each) for each in facts["actions"])
-        return RankRun(rank, self.world_size, self.done[rank], tuple(ranks), stages, groups, actions)
+        seen = self.done[rank]
+        return RankRun(rank, self.world_size, seen, tuple(ranks), stages, len(sizes), actions, sizes)
 
     def run(self, ranks: Sequence[int]) -> None:
         """Run these, one after another, and at the same time whoever is waited for."""

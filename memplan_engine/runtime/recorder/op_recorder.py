@@ -17,6 +17,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 from torch.utils import _foreach_utils
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from memplan_engine.recordings.observed_flow import HELD, KEPT, Category, Flow
 from memplan_engine.runtime.observer.allocations import OpLog
@@ -106,6 +107,12 @@ class Recorder(OperatorMode):  # type: ignore[no-untyped-call]
         self._begin("resize_storage", origin)
         self.flow.resized(storage)
         self.ops.ended()
+
+
+def recorder_on() -> Recorder | None:
+    """The recorder that notes what runs now; None without one."""
+    modes = _get_current_dispatch_mode_stack()
+    return next((mode for mode in modes if isinstance(mode, Recorder)), None)
 
 
 @contextmanager

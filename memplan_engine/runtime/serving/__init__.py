@@ -1,0 +1,1 @@
+"""Causal language models as servers run them, on fake tensors."""
