@@ -104,7 +104,7 @@ def test_a_step_that_is_marked_is_a_moment_of_the_story():
     assert story(app)[0].startswith("Out of memory at step 1,952")
     # A link of before that has the moment alone: the files and the table are of its step.
     old = open_app(doc=EXAMPLE, moment="reserved", tab="Live buffers")
-    assert any(each.value.startswith("1.33 GiB live at step 1,950.") for each in old.caption)
+    assert any(each.startswith("1.33 GiB live at step 1,950.") for each in said(old.caption))
     # Two steps give the difference.
     told = story(open_app(doc=EXAMPLE, at="700,1200"))[0]
     assert told.startswith("Step 1,200 holds 477.56 MiB more than step 700")
