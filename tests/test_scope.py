@@ -254,10 +254,10 @@ def test_capture_says_at_once_what_is_left_out_and_takes_its_value(memplan: Any,
         "mask.json: 3 ops, 1 buffer",
         "mask.json: not planned: 2 storages whose size depends on the data: u0 has no value; set one "
         "(--symbol u0=…), or plan a recorded run (memplan observe)",
-        "next: memplan plan mask.json",
+        "next: memplan peak mask.json",
     ]
     assert memplan("capture", "models.py:mask", "-o", "known.json", "--symbol", "u0=11")[2] == (
-        "known.json: 3 ops, 3 buffers\nnext: memplan plan known.json\n"
+        "known.json: 3 ops, 3 buffers\nnext: memplan peak known.json\n"
     )
     given, captured = (
         json.loads(memplan("plan", *line, "--json")[1])

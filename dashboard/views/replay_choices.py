@@ -89,7 +89,8 @@ def strategy_names(problem: Problem) -> list[str]:
 
 
 def pick_strategy(problem: Problem) -> str:
-    """The strategy; one that cannot be replayed here is said to be none, and another shown."""
+    """The strategy, to be chosen where it decides something; one that cannot be replayed here is said to be
+    none, and another shown."""
     names, asked = strategy_names(problem), state.get("strategy")
     first = FIRST_STRATEGY if state.get("doc").startswith(TEACHING) else AUTO
     current = asked if asked in names else FIRST_STRATEGY if asked else first
@@ -99,7 +100,8 @@ def pick_strategy(problem: Problem) -> str:
     mode = state.get("mode")
     idle = mode == Mode.EXERCISE and len(problem) <= MOST_BY_HAND
     idle = idle or (mode.startswith(Mode.ORDER) and problem.origin is not None)
-    st.selectbox("Strategy", names, disabled=idle, **chooses("strategy", current, "replay_strategy", step=""))
+    if not idle:
+        st.selectbox("Strategy", names, **chooses("strategy", current, "replay_strategy", step=""))
     return current
 
 

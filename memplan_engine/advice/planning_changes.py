@@ -104,7 +104,7 @@ def propose_order(situation: Situation) -> Iterator[Candidate]:
         found = situation.reused(options)
         if found is None or not (moved := moved_ops(graph, found.graph)):
             continue
-        note = "the order of the ops alone changes; `memplan run --reorder` runs the model in it"
+        note = "only the order of the ops changes; memplan run --reorder runs the model in it"
         yield order_change(moved, options, note)
         return
 
@@ -114,7 +114,7 @@ def order_change(moved: Sequence[str], options: Mapping[str, Any], note: str) ->
     where `options` has them, too."""
     written = (PARTS["in_place"],) if "in_place" in options else ()
     title = ", ".join((f"Reorder {count_of(len(moved), 'op')}", *written))
-    return Candidate(tuple(options), title, dict(options), note=note, parts=("another order", *written))
+    return Candidate(tuple(options), title, dict(options), note=note, parts=("reordered ops", *written))
 
 
 def propose_early_updates(situation: Situation) -> Iterator[Candidate]:

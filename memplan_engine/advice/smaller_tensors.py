@@ -110,7 +110,7 @@ def _candidate(situation: Situation, patterns: list[Pattern], rows: list[int]) -
         title,
         edits=tuple(Resize(problem.names[row], -(-int(problem.size[row]) // 2)) for row in rows),
         same_bits=False,
-        note=f"compute {what} in {types}{times}; what if: results are rounded, and autocast keeps "
+        note=f"compute {what} in {types}{times}: results are rounded, so not the same bits; autocast keeps "
         "elementwise ops in float32",
         code=code_changes(graph, makers, lambda op: _code(dtype_of[repeated(op.module) + op.kind])),
         parts=(part,),
@@ -130,4 +130,4 @@ def _where(graph: Graph, modules: Iterable[str]) -> str:
 def _code(dtype: str) -> str:
     """Python by which an op makes a result of half the bytes of `dtype`."""
     half = HALF[dtype]
-    return f"… of {half} inputs: x.to(torch.{half})"
+    return f"x.to(torch.{half})  # for each input x of this op"

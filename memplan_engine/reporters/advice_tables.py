@@ -108,7 +108,7 @@ def _headline(advice: Advice) -> str:
     words = f"{plan.problem.name}: arena {exact(plan.arena_bytes)}, {over_bound(plan)}"
     peaks = tied_peaks(plan.problem)
     if len(peaks) > 1:
-        words += f"; {len(peaks)} places reach the same peak"
+        words += f"; {len(peaks)} steps tie for the peak"
     if advice.capacity is None:
         return words
     over = plan.arena_bytes - advice.capacity

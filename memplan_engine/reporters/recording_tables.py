@@ -144,6 +144,9 @@ def cost_tables(snapshot: Snapshot, cost: Cost, every_row: bool = False) -> list
         parts.append(plain_text(f"and {more:,} more failures (--all)\n"))
     title = f"live at the peak, {format_bytes(cost.peak.live)} at step {cost.peak.step:,}"
     figures = (_figures(snapshot, cost), plain_text(certificate(cost.plan)))
+    same = next((each.moment for each in cost.failures[:1] if each.moment.groups == cost.peak.groups), None)
+    if same is not None:
+        return [*parts, *figures, plain_text(f"{title}: the same as at step {same.step:,}, above")]
     return [*parts, *figures, _groups(title, cost.peak, every_row)]
 
 

@@ -205,7 +205,7 @@ def test_another_order_is_proposed_alone_and_planned_together_with_writes_in_pla
     """GPT-2: 12 MiB by either alone, 24 MiB by both; the ops that move are named in the title."""
     advice = advise(load(ROOT / "example_graphs" / "gpt2.json"), limits=SolveLimits(LONG_SECONDS))
     first, *others = (each for each in advice.suggestions if each.same_bits)
-    assert (first.title, set(first.kinds)) == ("In place, and another order", {"in_place", "reorder"})
+    assert (first.title, set(first.kinds)) == ("In place, and reordered ops", {"in_place", "reorder"})
     assert first.arena_bytes == 28_311_552
     assert {each.title: each.saved_bytes for each in others} == {
         "Write 98 results in place": 12_582_912,

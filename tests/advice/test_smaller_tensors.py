@@ -39,7 +39,9 @@ def test_counterparts_in_all_layers_become_smaller_together() -> None:
         ("resize", "mm1", 320),
         ("resize", "mm2", 320),
     ]
-    assert advice.suggestions[1].note.startswith("compute mm of layers.* in bfloat16, in 3 layers; what if: ")
+    assert advice.suggestions[1].note.startswith(
+        "compute mm of layers.* in bfloat16, in 3 layers: results are rounded"
+    )
     assert {each.numerics for each in advice.suggestions} == {"changes numerics"}
 
 

@@ -56,4 +56,4 @@ def test_capture_tells_its_stages_and_the_next_command(memplan, tmp_path, monkey
     code, out, err = memplan("capture", "models.py:net", "-o", "a model.json")
     assert (code, out) == (0, "")
     assert begun == ["loading torch", "building the model", "exporting the model"]
-    assert err.splitlines() == ["a model.json: 2 ops, 2 buffers", "next: memplan plan 'a model.json'"]
+    assert err.splitlines() == ["a model.json: 2 ops, 2 buffers", "next: memplan peak 'a model.json'"]

@@ -33,7 +33,7 @@ def test_what_opens_by_itself_is_gpt2_and_its_address_is_empty():
         "activations.py:66; h.0 · add 3 MiB (6 %), modeling_gpt2.py:282]"
     )
     assert chips_of(app) == [
-        "Optimal for the graph's storages", "12 places reach the same peak", "On the device 525.71 MiB",
+        "Optimal for the graph's storages", "12 steps tie for the peak", "On the device 525.71 MiB",
         "Arena 51 MiB", "Lower bound 51 MiB",
         "Fragmentation at peak 0 B", "Reuse saves 96.9 %",
     ]  # fmt: skip

@@ -185,7 +185,10 @@ def _zip_bytes(tree: Any, random: Random) -> bytes:
         warnings.simplefilter("ignore")  # A name may stand twice.
         for name, value in tree if isinstance(tree, Pairs) else []:
             raw = json_bytes(value, random) if str(name).endswith(".json") else _plain(value)
-            archive.writestr(str(name).replace("\ud800", "?") or "none", raw)
+            # The time of day is no part of a case.
+            member = zipfile.ZipInfo(str(name).replace("\ud800", "?") or "none")
+            member.compress_type = packing
+            archive.writestr(member, raw)
     return file.getvalue()
 
 

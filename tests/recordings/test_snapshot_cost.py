@@ -127,7 +127,7 @@ def test_stacks_by_number() -> None:
 
 def test_the_verb_as_a_table(memplan, file):
     code, out, err = memplan("snapshot", file)
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, f"next: memplan allocator {file}\n")
     lines = out.splitlines()
     assert lines[0] == "out of memory at step 11: 2 MiB (2,097,152 B) requested by train.py:50 forward"
     lines = lines[lines.index("recorded         train: 11 events in 0.10 ms, device 0") :]

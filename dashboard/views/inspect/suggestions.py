@@ -15,10 +15,12 @@ from memplan_dashboard.session.plan_facts import MOST_AT_ONCE
 from memplan_dashboard.session.scenarios import ScenarioView
 from memplan_dashboard.views.inspect.allocator_tab import ALLOCATOR
 from memplan_dashboard.widgets.code_blocks import show_code
+from memplan_dashboard.widgets.planning_options import WITH_WIDGET
 from streamlit.delta_generator import DeltaGenerator
 
 from memplan_engine.advice.values import Suggestion
 from memplan_engine.reporters.allocator.answer_tables import RULES_ONLY, SIMULATED
+from memplan_engine.reporters.diff_words import sentence_case
 from memplan_engine.units import format_bytes
 from memplan_engine.what_if.edits import edits_text
 
@@ -30,6 +32,7 @@ CHANGED_NOW = "suggestion_changed"
 HOW_READ = ("dims", "as_plan", "part")
 """How a file is read is nothing that was applied to it."""
 PLAIN = {"what_if": ""} | {name: text for name, text in state.NOTHING_ASKED.items() if name not in HOW_READ}
+LABELS = {option.parameter: option.label for option in WITH_WIDGET} | {"what_if": "what-if edits"}
 CHANGED = tuple(PLAIN)
 """The choices that a suggestion may change, and those that go with a document."""
 
@@ -120,7 +123,7 @@ def _open_allocator(settings: str) -> None:
 
 def _card(place: int, suggestion: Suggestion, view: ScenarioView) -> None:
     fits = {True: ", fits", False: ", does not fit", None: ""}[suggestion.fits]
-    told = f"{suggestion.title}. {suggestion.note}".removesuffix(". ")
+    told = f"{suggestion.title}. {sentence_case(suggestion.note)}".removesuffix(". ")
     st.markdown(f":green[**−{format_bytes(suggestion.saved_bytes)}**] {plain(suggestion.title)}")
     with st.container(horizontal=True, wrap=False, vertical_alignment="center", gap="small"):
         st.caption(f"{suggestion.numerics} · {format_bytes(suggestion.arena_bytes)}{fits}", width="stretch")
@@ -157,7 +160,7 @@ def _undo() -> None:
         told, label = f"Applied: {title}", "Undo"
     elif before := {name: plain for name, plain in PLAIN.items() if now[name] != plain}:
         # Another visit applied it: the address has only what it came to.
-        told, label = "Options or changes are applied to this graph", "Undo all"
+        told, label = f"Applied: {', '.join(LABELS.get(name, name) for name in before)}", "Undo all"
     else:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="applied"):

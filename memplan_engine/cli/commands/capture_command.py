@@ -145,7 +145,7 @@ def _tell(graph: Graph, output: Path) -> None:
     tell(f"{output}: {count_of(len(graph.ops), 'op')}, {count_of(len(problem), 'buffer')}")
     if unknown := left_out(problem):
         tell(f"{output}: not planned: {unknown}")
-    tell(f"next: memplan plan {shlex.quote(str(output))}")
+    tell(f"next: memplan peak {shlex.quote(str(output))}")
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 
 from memplan_engine.cli.app import app
 from memplan_engine.cli.options import ALL_ROWS, AS_JSON, SECONDS, SEED, STRATEGY, THREADS, make_limits
-from memplan_engine.cli.output import check_targets, show
+from memplan_engine.cli.output import check_targets, show, tell
 from memplan_engine.cli.progress import reading, solve_in_sight
 from memplan_engine.errors import InputError
 from memplan_engine.files import load_recording, write
@@ -50,6 +51,9 @@ def snapshot(
     if output:
         write(recorded_plan(recording, cost.problem), output)
     show(as_json, lambda: cost_summary(recorded, cost), lambda: cost_tables(recorded, cost, all_rows))
+    if cost.failures:
+        # What other settings of the allocator would reserve.
+        tell(f"next: memplan allocator {shlex.quote(str(file))}")
 
 
 def _pool(text: str | None) -> tuple[int, int] | None:
