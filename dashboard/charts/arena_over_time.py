@@ -11,8 +11,8 @@ from memplan_engine.strategies.base import Progress
 from memplan_engine.units import format_bytes
 
 MOST_POINTS = 400
-HEIGHT, LOW_HEIGHT = 215, 128
-"""Of the chart, CSS pixels: as one of two that stand side by side, and as a row above a plan."""
+HEIGHT = 215
+"""Of the chart, CSS pixels."""
 ARENA, BOUND = "#4477AA", "#228833"
 
 
@@ -38,9 +38,8 @@ def data(history: Sequence[Progress], until: float) -> Course:
     )
 
 
-def figure(course: Course, height: int = HEIGHT) -> go.Figure:
-    """Steps: each value holds until the next; what lies between the lines is not known yet. `height` in CSS
-    pixels."""
+def figure(course: Course) -> go.Figure:
+    """Steps: each value holds until the next; what lies between the lines is not known yet."""
     chart = go.Figure()
     for name, values, colour, dash, fill in (
         ("lower bound", course.bound, BOUND, "dash", None),
@@ -61,7 +60,7 @@ def figure(course: Course, height: int = HEIGHT) -> go.Figure:
     room = 0.08 * (high - low) or 1.0
     ticks = [low, high] if high > low else [low]
     chart.update_layout(
-        height=height,
+        height=HEIGHT,
         margin={"l": 0, "r": 12, "t": 4, "b": 4},
         xaxis={"range": [0, course.until], "ticksuffix": " s", "hoverformat": ".1f", "nticks": 8},
         yaxis={

@@ -386,7 +386,7 @@ def wait_for_kernels() -> None:
     """Return when the kernels are compiled."""
     compiling = start_compiling()
     if compiling.is_alive():
-        with st.spinner("Compiling kernels, once on this machine: about 30 s …"):
+        with st.spinner("Compiling kernels, once on this machine: about two minutes …"):
             compiling.join()
 
 

@@ -80,7 +80,7 @@ def choose_first_problem() -> None:
 def pick_problem() -> None:
     """The document, teaching graphs first."""
     known = sorted(documents.catalogue().items(), key=lambda item: not item[0].startswith(TEACHING))
-    pick_key("Problem", dict(known), state.get("doc"), "replay_doc", _take_problem)
+    pick_key("Graph", dict(known), state.get("doc"), "replay_doc", _take_problem)
 
 
 def strategy_names(problem: Problem) -> list[str]:

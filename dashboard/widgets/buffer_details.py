@@ -68,4 +68,4 @@ def _names(names: tuple[str, ...]) -> str:
 
 def _near(neighbours: tuple[int, ...], room: int, names: tuple[str, ...], end: str) -> str:
     who = _names(tuple(names[buffer] for buffer in neighbours)) or end
-    return who + (f", {format_bytes(room)} between" if room else ", touching")
+    return who + (f", {format_bytes(room)} between" if room else ", adjacent")

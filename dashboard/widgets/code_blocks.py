@@ -14,7 +14,7 @@ def show_code(changes: Sequence[CodeChange], most: int | None = None) -> None:
     """A block for each line of code that changes, which has a button to copy it; those beyond `most` folded
     away."""
     if changes:
-        st.caption("The same in your code:")
+        st.caption("In your code:")
     _blocks(changes[:most])
     if most is not None and len(changes) > most:
         with st.expander(f"{len(changes) - most} more"):

@@ -17,6 +17,8 @@ from memplan_engine.graph import Op
 from memplan_engine.profile import scratching, workspace_of
 
 NOBODY = -1
+FUNCTION = "function"
+"""What the grouping by module is called where functions asked for the memory, as in recordings."""
 MOST_TIES = 64
 """Places that reach the same peak: of more the row would have no end."""
 
@@ -33,8 +35,8 @@ def _panes_of(problem: Problem) -> Panes:
     scratch = list(scratching(problem))
     groupings, callers = groupings_of(problem), problem.callers
     return Panes(
-        groupings=groupings,
-        by="line" if callers and "line" in groupings else "module",
+        groupings={FUNCTION if callers and by == "module" else by: each for by, each in groupings.items()},
+        by="line" if callers and "line" in groupings else FUNCTION if callers else "module",
         scratch_start=np.array([step for _, step in scratch], np.int64),
         scratch_bytes=np.array([op.workspace.shared for op, _ in scratch], np.int64),
         always=workspace_of(problem).unique,

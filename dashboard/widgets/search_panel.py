@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import count
+from collections.abc import Sequence
 
 import streamlit as st
 from memplan_dashboard.background.jobs import JobSnapshot, State
 from memplan_dashboard.charts import arena_over_time
 from memplan_dashboard.session import searches, state
 from memplan_dashboard.session.messages import plain, show_error
-from memplan_dashboard.session.plan_facts import MOST_AT_ONCE
 from memplan_dashboard.session.searches import LIMITS, Search
 from memplan_dashboard.widgets.controls import bound
 
@@ -19,8 +17,6 @@ from memplan_engine.analysis.claims import optimal_for
 from memplan_engine.units import format_bytes, format_percent
 
 EVERY_SECONDS = 1.0
-DRAWN = "curve_drawn"
-"""The document whose curve was drawn last."""
 LIMIT = "Then the search is paused. Keep solving goes on from there."
 
 
@@ -28,14 +24,8 @@ def show_search(search: Search, side: str = "", beside: Sequence[Search] = ()) -
     """The panel, looked at anew every second while the search goes on. On a page with several searches
     `side` says which one it is, and `beside` has the others."""
     active = search.job.snapshot().state.is_active
-    document = search.document
-    # The script that draws the curve takes a browser about as long as the plan of a large list.
-    waits = active and len(document.problem) > MOST_AT_ONCE and st.session_state.get(DRAWN) != document.key
-    looks = count(0 if waits else 1)
     # A search that ends outside a page's own doing (limit, proof) shows its plan when the panel sees it.
-    st.fragment(_panel, run_every=EVERY_SECONDS if active else None)(
-        search, active, side, tuple(beside), looks
-    )
+    st.fragment(_panel, run_every=EVERY_SECONDS if active else None)(search, active, side, tuple(beside))
 
 
 def settle(search: Search) -> None:
@@ -44,35 +34,29 @@ def settle(search: Search) -> None:
         search.show_best()
 
 
-def _panel(
-    search: Search, was_active: bool, side: str, beside: tuple[Search, ...], looks: Iterator[int]
-) -> None:
-    """`looks` counts how often this was drawn; at 0 there is room for the curve only."""
+def _panel(search: Search, was_active: bool, side: str, beside: tuple[Search, ...]) -> None:
+    """One row, so that it pushes nothing out of sight; a browser draws the course, and loads what draws it,
+    when somebody opens it."""
     snapshot = search.job.snapshot()
     if was_active and not snapshot.state.is_active:
         state.run_again()
-    height = arena_over_time.HEIGHT if side else arena_over_time.LOW_HEIGHT
-    with st.container(border=True, key=f"search{side}"), st.container(key=f"halves_search{side}"):
-        # Above a plan a row, so that the plan stays in sight; a side of two has the room below.
-        columns = st.columns([1.2 if beside else 2.2, 1] if side else [1.5, 1, 1.2], gap="medium")
-    left, told, controls = columns[0], columns[1], columns[-1]
-    if next(looks):
-        st.session_state[DRAWN] = search.document.key
-        until = snapshot.until if snapshot.state.is_active else snapshot.seconds
-        chart = arena_over_time.figure(arena_over_time.data(snapshot.history, until), height)
-        left.plotly_chart(chart, key=f"arena_over_time{side}", config={"displayModeBar": False})
-    else:
-        left.container(height=height, border=False)
-    with told:
-        st.markdown(f"**{plain(f'{side}: ' * bool(side) + _headline(search, snapshot))}**")
-        # Always two lines: what is below must not move as the figures change.
-        st.caption("  \n".join(plain(" · ".join(line)) for line in _figures(snapshot)))
-        if snapshot.fault:
-            show_error(snapshot.fault)
-    if snapshot.now.arena_bytes != snapshot.now.bound_bytes:
-        with controls:
+    proved = snapshot.now.arena_bytes == snapshot.now.bound_bytes
+    headline = plain(f"{side}: " * bool(side) + _headline(search, snapshot))
+    row = st.container(
+        border=True, key=f"search{side}", horizontal=True, vertical_alignment="center", gap="small"
+    )
+    with row:
+        st.markdown(f"**{headline}** · {plain(' · '.join(_figures(snapshot)))}", width="stretch")
+        if not proved:
             _buttons(search, snapshot, side, beside)
-            _limit(search, side, beside)
+        with st.popover("Progress", icon=":material/monitoring:", type="tertiary"):
+            until = snapshot.until if snapshot.state.is_active else snapshot.seconds
+            chart = arena_over_time.figure(arena_over_time.data(snapshot.history, until))
+            st.plotly_chart(chart, key=f"arena_over_time{side}", config={"displayModeBar": False})
+            if not proved:
+                _limit(search, side, beside)
+    if snapshot.fault:
+        show_error(snapshot.fault)
 
 
 def _headline(search: Search, snapshot: JobSnapshot) -> str:
@@ -94,13 +78,14 @@ def _headline(search: Search, snapshot: JobSnapshot) -> str:
     return f"{says.get(snapshot.state, 'Ended')} after {spent}, optimality not proved"
 
 
-def _figures(snapshot: JobSnapshot) -> tuple[list[str], list[str]]:
+def _figures(snapshot: JobSnapshot) -> list[str]:
     now = snapshot.now
-    sizes = [f"best {format_bytes(now.arena_bytes or 0)}", f"bound {format_bytes(now.bound_bytes or 0)}"]
-    rates = [f"{format_percent(now.gap)} over bound" if now.gap else "meets the bound"]
+    told = [f"best {format_bytes(now.arena_bytes or 0)}", f"bound {format_bytes(now.bound_bytes or 0)}"]
+    if now.gap:
+        told.append(f"{format_percent(now.gap)} over bound")
     if snapshot.nodes_per_second and snapshot.state is State.RUNNING:
-        rates.append(f"{format_count(snapshot.nodes_per_second)} nodes/s")
-    return sizes, rates
+        told.append(f"{format_count(snapshot.nodes_per_second)} nodes/s")
+    return told
 
 
 def _limit(search: Search, side: str, beside: tuple[Search, ...]) -> None:
@@ -120,23 +105,22 @@ def _limit(search: Search, side: str, beside: tuple[Search, ...]) -> None:
 
 
 def _buttons(search: Search, snapshot: JobSnapshot, side: str, beside: tuple[Search, ...]) -> None:
-    with st.container(horizontal=True, gap="small"):
-        if snapshot.state.is_active:
-            if st.button("Cancel", icon=":material/stop_circle:", key=f"search_cancel{side}"):
-                search.job.cancel()
-                st.rerun()
-            better = snapshot.now.arena_bytes != search.shown.plan.arena_bytes
-            if st.button(
-                "Show the best so far",
-                icon=":material/update:",
-                key=f"search_show{side}",
-                disabled=not better,
-            ):
-                search.show_best()
-                st.rerun()
-        elif st.button("Keep solving", icon=":material/play_circle:", key=f"search_on{side}"):
-            searches.keep_on(search, beside)
+    if snapshot.state.is_active:
+        better = snapshot.now.arena_bytes != search.shown.plan.arena_bytes
+        if st.button(
+            "Show the best so far",
+            icon=":material/update:",
+            key=f"search_show{side}",
+            disabled=not better,
+        ):
+            search.show_best()
             st.rerun()
+        if st.button("Cancel", icon=":material/stop_circle:", key=f"search_cancel{side}"):
+            search.job.cancel()
+            st.rerun()
+    elif st.button("Keep solving", icon=":material/play_circle:", key=f"search_on{side}"):
+        searches.keep_on(search, beside)
+        st.rerun()
 
 
 def format_seconds(seconds: float) -> str:

@@ -29,7 +29,11 @@ class RegionKind(StrEnum):
     @property
     def words(self) -> str:
         """What it is called on screen; the value stands in JSON."""
-        return "weights" if self is RegionKind.CONSTANTS else str(self)
+        return _WORDS.get(self, str(self))
+
+
+_WORDS = {RegionKind.CONSTANTS: "weights and state", RegionKind.ACTIVATIONS: "arena"}
+"""A training step has the optimizer's state among its constants, and gradients in its arena."""
 
 
 @dataclass(frozen=True, slots=True)

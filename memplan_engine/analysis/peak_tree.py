@@ -189,12 +189,15 @@ def _by_line(problem: Problem) -> PathOf:
     makers = {id(each.maker): each.maker for each in find_provenance(problem) if each.maker}
     sources = {maker.source for maker in makers.values() if maker.source}
     short = _short_files({source.file for source in sources})
+    is_recorded = problem.callers is not None
 
     def path_of(name: str, provenance: Provenance) -> Path:
         source = provenance.source
         if source is None:
             return (NO_LINE,)
-        return (f"{short.get(source.file, source.file)}:{source.line}",)
+        line = f"{short.get(source.file, source.file)}:{source.line}"
+        # What a recording knows beside its lines are functions; of a graph the tree has modules.
+        return (f"{line} {provenance.module}" if is_recorded and provenance.module else line,)
 
     return path_of
 

@@ -263,9 +263,9 @@ def _magnitudes(
     palette = [MAGNITUDES[round(i * (len(MAGNITUDES) - 1) / max(1, bins - 1))] for i in range(bins)]
     index = (places - low).astype(np.uint8)
     least = int(values.min())
-    legend = [(f"from {text(scale[low + c] if c or least else 0)}", c) for c in np.unique(index).tolist()]
+    legend = [(f"≥ {text(scale[low + c] if c or least else 0)}", c) for c in np.unique(index).tolist()]
     if least < foot and least < scale[low]:
-        legend[0] = (f"below {text(scale[low + 1])}", 0)
+        legend[0] = (f"< {text(scale[low + 1])}", 0)
     return Colouring(index, tuple(palette), tuple(legend))
 
 

@@ -58,7 +58,7 @@ def test_the_layout_as_tables_and_for_machines(memplan, files):
     assert "741 B total" in out
     assert "│ unique workspaces │   384 │" in out
     assert "on the device at most 688 B at one step, of which" in out
-    assert out.index("weights") < out.index("activations") < out.index("unique") < out.index("shared")
+    assert out.index("weights and state") < out.index("arena") < out.index("unique") < out.index("shared")
     code, out, _ = memplan("layout", "net.json", "--json")
     told = json.loads(out)
     assert told["bytes"] == 741

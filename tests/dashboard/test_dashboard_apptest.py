@@ -251,7 +251,7 @@ def test_compiling_is_announced_and_waited_for(monkeypatch):
     monkeypatch.setattr(state.st, "spinner", announce)
     app = open_app()
     assert not slow.is_alive()
-    assert said == ["Compiling kernels, once on this machine: about 30 s …"]
+    assert said == ["Compiling kernels, once on this machine: about two minutes …"]
     assert figure(app, "Arena") == "51 MiB"
 
 

@@ -115,7 +115,7 @@ def test_chart_details_and_table_share_one_selection(dashboard):
     click_a_rectangle(page)
     name = page.address["selected"]
     text = page.details.inner_text()
-    for word in (name, "shape", "bytes", "offset", "lifetime", "producer", "held longest by", "module"):
+    for word in (name, "shape", "bytes", "offset", "lifetime", "producer", "last reader", "module"):
         assert word in text
     first = page.data("selected")
     row_of(page, 3)

@@ -110,10 +110,10 @@ def test_buffers_without_a_graph_have_no_options():
 
 def test_the_layout_is_told_drawn_and_listed():
     app = open_app(tab="Layout", doc="file:net.json")
-    assert "741 B total: weights 256 B · activations 128 B · unique workspaces 57 B" in captions(app)
+    assert "741 B total: weights and state 256 B · arena 128 B · unique workspaces 57 B" in captions(app)
     rows = app.dataframe[0].value
     assert rows["region"].value_counts().to_dict() == {
-        "weights": 2, "activations": 4, "unique workspaces": 2, "shared workspace": 3,
+        "weights and state": 2, "arena": 4, "unique workspaces": 2, "shared workspace": 3,
     }  # fmt: skip
     entry = rows[(rows.region == "unique workspaces") & (rows.entry == "topk")].iloc[0]
     assert (entry.offset, entry.address, entry.bytes) == (7, 391, 50)
@@ -122,7 +122,7 @@ def test_the_layout_is_told_drawn_and_listed():
 def test_the_bar_has_a_part_for_each_region_and_for_what_lies_side_by_side():
     parts = layout_bar.data(make_layout(make_plan(NET)))
     assert [(p.label, p.start, p.nbytes) for p in parts if p.whole] == [
-        ("weights", 0, 256), ("activations", 256, 128), ("unique workspaces", 384, 57),
+        ("weights and state", 0, 256), ("arena", 256, 128), ("unique workspaces", 384, 57),
         ("shared workspace", 441, 300),
     ]  # fmt: skip
     assert [(p.label, p.start) for p in parts if not p.whole] == [

@@ -53,9 +53,13 @@ def job_of(app):
     return search.job
 
 
+def headlines(app):
+    found = [re.match(r"\*\*(.+?)\*\* · ", each.value) for each in app.markdown]
+    return [each[1].replace("\\", "") for each in found if each]
+
+
 def headline(app):
-    found = [each.value for each in app.markdown if each.value.startswith("**")]
-    return found[0].strip("*").replace("\\", "") if found else None
+    return next(iter(headlines(app)), None)
 
 
 def buttons(app):
@@ -90,7 +94,7 @@ def test_a_search_is_shown_improves_and_is_cancelled():
     until(lambda: improved(job))
     check(app.run())
     assert figure(app, "Arena") == before  # not under the hands of whoever looks
-    assert buttons(app) == ["Cancel", "Show the best so far"]
+    assert buttons(app) == ["Show the best so far", "Cancel"]
     press(app, "Show the best so far")
     shown = figure(app, "Arena")
     assert shown != before
@@ -104,23 +108,6 @@ def test_a_search_is_shown_improves_and_is_cancelled():
     press(app, "Keep solving")
     assert headline(app).startswith("Searching:")
     assert job_of(app) is job
-
-
-def test_of_a_large_list_the_curve_waits_for_the_page(monkeypatch):
-    monkeypatch.setattr(search_panel, "MOST_AT_ONCE", len(PROBLEM) - 1)
-    app = open_app(strategy="slow_search")
-    assert widget(app.button, "Cancel")
-    assert not app.get("plotly_chart")
-    # The page has been drawn, and the panel looks again; here as a page does whose curve is there.
-    key = app.session_state["last_strategy"][0]
-    app.session_state[search_panel.DRAWN] = key
-    assert len(check(app.run()).get("plotly_chart")) == 1
-    # One that is not large has it at once.
-    monkeypatch.setattr(search_panel, "MOST_AT_ONCE", len(PROBLEM))
-    del app.session_state[search_panel.DRAWN]
-    assert len(check(app.run()).get("plotly_chart")) == 1
-    widget(app.button, "Cancel").click()
-    check(app.run())
 
 
 def test_a_search_held_at_its_limit_shows_its_best_and_goes_on():
@@ -286,11 +273,6 @@ def test_a_capacity_aims_the_search_and_without_it_the_smallest_arena_is_looked_
 
 
 BOTH = {"base": "file:twelve.csv", "head": "file:twelve.csv", "strategy": "slow_search"}
-
-
-def headlines(app):
-    told = [each.value.strip("*").replace("\\", "") for each in app.markdown if each.value.startswith("**")]
-    return [each for each in told if each.startswith(("base: ", "head: "))]
 
 
 def press_key(app, key):

@@ -82,22 +82,22 @@ def test_sizes_are_on_a_scale_of_powers_of_two():
     def legend(*sizes):
         return [label for label, _ in by_size(make_problem([0] * len(sizes), [1] * len(sizes), sizes)).legend]
 
-    assert legend(3, 5, 70) == ["from 2 B", "from 4 B", "from 64 B"]
+    assert legend(3, 5, 70) == ["≥ 2 B", "≥ 4 B", "≥ 64 B"]
     # What has a hundredth of the bytes or less is at the foot, and does not stretch the scale.
-    assert legend(700, 2**12, 2**17, 2**21) == ["below 256 KiB", "from 2 MiB"]
-    assert legend(64, *[2**12] * 900, *[2**17] * 30, 2**21) == ["below 16 KiB", "from 64 KiB", "from 1 MiB"]
-    assert legend(8, 2**20, 3 * 2**20, 12 * 2**20) == ["below 2 MiB", "from 2 MiB", "from 8 MiB"]
-    assert legend(0, 0) == ["from 0 B"]
+    assert legend(700, 2**12, 2**17, 2**21) == ["< 256 KiB", "≥ 2 MiB"]
+    assert legend(64, *[2**12] * 900, *[2**17] * 30, 2**21) == ["< 16 KiB", "≥ 64 KiB", "≥ 1 MiB"]
+    assert legend(8, 2**20, 3 * 2**20, 12 * 2**20) == ["< 2 MiB", "≥ 2 MiB", "≥ 8 MiB"]
+    assert legend(0, 0) == ["≥ 0 B"]
     assert legend() == []
 
 
 def test_a_scale_reaches_from_the_darkest_to_the_lightest():
     found = by_lifetime(make_problem([0, 0, 0], [1, 3, 900], [1, 1, 1]))
-    assert found.legend == (("from 1 step", 0), ("from 100 steps", 2))
+    assert found.legend == (("≥ 1 step", 0), ("≥ 100 steps", 2))
     found = by_lifetime(make_problem([0, 0], [2, 3], [1, 1]))
-    assert found.legend == (("from 2 steps", 0), ("from 3 steps", 1))
+    assert found.legend == (("≥ 2 steps", 0), ("≥ 3 steps", 1))
     found = by_lifetime(make_problem([0, 0, 0], [1, 3, 12], [1, 1, 1]))
-    assert found.legend == (("from 1 step", 0), ("from 2 steps", 1), ("from 10 steps", 3))
+    assert found.legend == (("≥ 1 step", 0), ("≥ 2 steps", 1), ("≥ 10 steps", 3))
     assert (found.palette[0], found.palette[-1]) == (MAGNITUDES[0], MAGNITUDES[-1])
 
 

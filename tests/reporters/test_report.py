@@ -386,7 +386,7 @@ def test_hover_click_search_zoom_and_colour(opened):
     assert tab.locator("#found").inner_text() == "1 of 3"
     tab.fill("#find", "")
     tab.select_option("#colouring", "lifetime")
-    assert "from 3 steps" in tab.locator("#legend").inner_text()
+    assert "≥ 3 steps" in tab.locator("#legend").inner_text()
     for _ in range(6):
         tab.click("#closer")
     tab.wait_for_function("() => Number(document.getElementById('chart').dataset.drawn) < 3")

@@ -1,4 +1,4 @@
-// Everything about the buffer that is selected: what it is, who makes and reads it, who holds it longest.
+// Everything about the buffer that is selected: what it is, who makes it, who reads it and who reads it last.
 
 import { formatBytes, formatCount } from "../../../memplan_engine/plotting/frontend/format.js";
 import { ownerOf } from "../../../memplan_engine/plotting/frontend/columns.js";
@@ -76,7 +76,7 @@ export class Details {
       this.buffers(list, "reads", panes.ops.inputsOf(maker));
     }
     const last = readers.reduce((most, op) => (most === null || panes.ops.step[op] > panes.ops.step[most] ? op : most), null);
-    if (last !== null) this.row(list, "held longest by", [last]);
+    if (last !== null) this.row(list, "last reader", [last]);
     this.row(list, "other readers", readers.filter((op) => op !== last));
     const code = maker === NOBODY ? "" : panes.ops.code(maker);
     if (code) element("code", "code", this.root, code);
@@ -147,6 +147,6 @@ function neighboursOf(panel, rects, low, high) {
     if (room >= 0 && room < near[side][0] && panel.size[rect] > 0 && meets(rect)) near[side] = [room, rect];
   }
   const words = ([room, rect]) => (rect < 0 ? ""
-    : `${panel.nameOf(ownerOf(panel, rect))}, ${room > 0 ? `${formatBytes(room)} between` : "touching"}`);
+    : `${panel.nameOf(ownerOf(panel, rect))}, ${room > 0 ? `${formatBytes(room)} between` : "adjacent"}`);
   return { above: words(near.above), below: words(near.below) };
 }

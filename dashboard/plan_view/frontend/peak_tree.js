@@ -4,7 +4,7 @@ import { formatBytes, formatCount } from "../../../memplan_engine/plotting/front
 import { element } from "./element.js";
 import { bytesAt, lineOf, minus, pathOf, sourceOf, treeOf } from "./holders.js";
 
-const NAMES = { module: "module", line: "line", op: "op", category: "category" };
+const NAMES = { module: "module", function: "function", line: "line", op: "op", category: "category" };
 const MOST_CHILDREN = 200;
 /** How far the tree is open at first: as long as one child has most of it. */
 const OPEN_SHARE = 0.5;

@@ -17,7 +17,7 @@ export class Toolbar {
     element("span", "space", this.bar);
     this.button("+", "Zoom in", () => chart.moves.zoomBy(true));
     this.button("−", "Zoom out", () => chart.moves.zoomBy(false));
-    this.fit = this.button("Fit", "Fit the selection (f)", () => chart.moves.fit());
+    this.fit = this.button("Zoom", "Zoom to the selection (f)", () => chart.moves.fit());
     this.reset = this.button("Reset", "Show everything (0)", () => chart.reset());
     this.measure = this.button("Measure", "Measure bytes × steps with a drag (m)", () => chart.measuring.toggle());
     this.link = this.button("Link", "Copy the address of what is shown", () => this.copy());

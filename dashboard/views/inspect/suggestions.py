@@ -24,6 +24,7 @@ from memplan_engine.reporters.diff_words import sentence_case
 from memplan_engine.units import format_bytes
 from memplan_engine.what_if.edits import edits_text
 
+PROVE = "Fits in …? Prove it, below the chart,"
 HOW = "What it does, and how"
 MOST_CARDS = 4
 EVERY_SECONDS = 0.4
@@ -85,7 +86,7 @@ def _none(advising: Advising, view: ScenarioView) -> None:
     if not is_recorded(view.original):
         told = f"No suggestion. {advising.advice.why_none if advising.advice else advising.fault}"
         if view.document.graph is None:
-            told += " Prove it, below the chart, finds the smallest changes that make it fit a capacity."
+            told += f" {PROVE} finds the smallest changes that make it fit a capacity."
         st.caption(plain(told))
     if is_simulated(view.original):
         _show_settings(advising.less_reserved, advising.fault)

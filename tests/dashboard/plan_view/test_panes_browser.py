@@ -90,7 +90,7 @@ def test_all_of_the_answer_is_above_the_fold_and_panes_stack_where_it_is_narrow(
     # What it is and who makes and holds it without scrolling; what comes next stands right below.
     shape, size = (page.details.locator(".facts dd").nth(i).bounding_box() for i in (0, 1))
     assert (shape["y"], shape["x"] < size["x"]) == (size["y"], True)
-    holder = page.details.locator(".ops dt").get_by_text("held longest by").bounding_box()
+    holder = page.details.locator(".ops dt").get_by_text("last reader").bounding_box()
     assert holder["y"] + holder["height"] <= box["y"] + box["height"]
     row = page.page.locator(".st-key-to_take").bounding_box()
     assert 0 < row["y"] - (box["y"] + box["height"]) < 30
@@ -171,7 +171,7 @@ def test_a_list_without_suggestions_says_it_in_full(dashboard_url, open_page):
 
 def test_the_details_have_all_their_room_where_the_panes_stack(dashboard_url, open_page):
     page = DashboardPage(open_page(f"{dashboard_url}/?doc=example:gpt2", width=800, height=1000))
-    page.details.get_by_text("held longest by").wait_for()
+    page.details.get_by_text("last reader").wait_for()
     assert page.details.evaluate("(box) => box.scrollHeight - box.clientHeight") <= 1
 
 

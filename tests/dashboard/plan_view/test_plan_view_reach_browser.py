@@ -85,9 +85,9 @@ def test_everything_of_the_pointer_can_be_done_with_buttons(open_chart):
     chart = open_chart()
     button = {
         name: chart.root.get_by_role("button", name=name, exact=True)
-        for name in ("Zoom in", "Zoom out", "Fit the selection (f)", "Show everything (0)", "Keys")
+        for name in ("Zoom in", "Zoom out", "Zoom to the selection (f)", "Show everything (0)", "Keys")
     }
-    assert button["Fit the selection (f)"].is_disabled()
+    assert button["Zoom to the selection (f)"].is_disabled()
     assert button["Show everything (0)"].is_disabled()
     button["Zoom in"].focus()
     chart.page.keyboard.press("Enter")
@@ -98,7 +98,7 @@ def test_everything_of_the_pointer_can_be_done_with_buttons(open_chart):
     chart.until("zoomed", "false")
     chart.press("ArrowUp", "ArrowDown", "ArrowRight")
     chart.reported(1)
-    button["Fit the selection (f)"].press("Enter")
+    button["Zoom to the selection (f)"].press("Enter")
     chart.until("zoomed", "true")
     # The second buffer, steps 5 to 10 below 4 MiB, with half its size around it, kept inside of the plan.
     x0, x1, y0, y1 = chart.view()

@@ -129,7 +129,7 @@ def test_predicting_begins_at_the_first_decision_that_is_one_wherever_the_replay
 def test_who_has_chosen_nothing_gets_a_teaching_graph_and_those_stand_first():
     app = open_app("replay")
     assert shown(app) == ("teaching_best_fit", "greedy_by_size", "replay", 1)
-    options = widget(app.selectbox, "Problem").options
+    options = widget(app.selectbox, "Graph").options
     kinds = [option.startswith("teaching") for option in options]
     assert kinds.count(True) == 9
     assert kinds == sorted(kinds, reverse=True)
@@ -172,7 +172,7 @@ def test_choosing_goes_into_the_url_and_begins_anew():
     assert shown(app) == ("teaching_best_fit", "partition", "replay", 1)
     assert message(app)["view"]["serial"] == first + 1
     assert address(app) == {"doc": "example:teaching_best_fit", "strategy": "partition"}
-    check(widget(app.selectbox, "Problem").set_value("example:teaching_gaps").run())
+    check(widget(app.selectbox, "Graph").set_value("example:teaching_gaps").run())
     assert shown(app)[:2] == ("teaching_gaps", "greedy_by_size")
     assert "partition cannot be replayed here" in warnings(app)
 
