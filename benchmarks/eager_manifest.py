@@ -19,13 +19,6 @@ Call = tuple[nn.Module, dict[str, Any]]
 BATCH, LENGTH, VOCABULARY = 2, 24, 99
 MODELS: dict[str, Callable[[], Call]] = {}
 """By name, what makes the model in eval mode and its inputs."""
-CHECKPOINTED = ("gpt2", "bert", "llama", "t5", "vit", "qwen2")
-"""Models that are trained with checkpoints, too: `NAME checkpointed`."""
-TRAINED = (
-    *("mlp", "conv", "unet", "lstm", "gru", "transformer", "attention", "embedding_bag", "resnet"),
-    *("gpt2", "bert", "roberta", "t5", "bart", "vit", "swin", "llama", "qwen2", "opt", "convnext"),
-    *("mobilenet_v2", "segformer", "distilbert", "clip"),
-)
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 TOKENS = {"vocab_size": VOCABULARY, "max_position_embeddings": 64}
 
@@ -376,23 +369,3 @@ def wav2vec2() -> Call:
                               num_feat_extract_layers=2, num_conv_pos_embeddings=16,
                               num_conv_pos_embedding_groups=4, **SIZES)  # fmt: skip
     return t.Wav2Vec2Model(config), {"input_values": torch.rand(BATCH, 800)}
-
-
-def build(name: str, trains: bool = False) -> Call:
-    """The model called so, with its inputs, in eval or in train mode; weights and inputs by one seed."""
-    torch.manual_seed(0)
-    base = name.removesuffix(" checkpointed")
-    made, inputs = MODELS[base]()
-    if base != name:
-        made.gradient_checkpointing_enable()  # type: ignore[operator]
-        made.config.use_cache = False  # type: ignore[union-attr]
-    return made.train(trains), inputs
-
-
-def loss_of(output: Any) -> torch.Tensor:
-    """What is differentiated: the model's own loss, or the sum of the first tensor that it returns."""
-    loss = None if isinstance(output, torch.Tensor) else getattr(output, "loss", None)
-    if loss is not None:
-        return loss
-    first = output if isinstance(output, torch.Tensor) else output[0]
-    return first.sum()

@@ -27,7 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.eager_export import FIRST, exported, first_model
-from benchmarks.eager_manifest import build, loss_of
+from benchmarks.eager_variants import build, loss_of
 
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 GIVES_BACK_NEW = (torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default)

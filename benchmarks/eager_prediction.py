@@ -1,6 +1,6 @@
 """Predicted against measured: peaks of eager runs of forty models, inference and whole training steps.
 
-    python benchmarks/eager_prediction.py [MODEL …] [--training sgd adam adamw] [--markdown]
+    python benchmarks/eager_prediction.py [MODEL …] [--training sgd adam adamw [--halved]] [--markdown]
 
 "predicted" is `observe_fake`, "measured" an eager run on the CPU that another process takes under a recorder
 of its own (`eager_measured.py`); "cost" is the CPU time of the prediction over that of `torch.export`, each
@@ -64,14 +64,14 @@ def measure(models: Sequence[str], run: str) -> dict[str, dict[str, Any]]:
 
 def predict(name: str, run: str, measured: dict[str, Any]) -> Row:
     """The row of one model."""
-    from benchmarks import eager_manifest
+    from benchmarks import eager_variants
     from memplan_engine.errors import InputError
     from memplan_engine.recordings.observation import observed_peak
     from memplan_engine.runtime.recorder.fake_run import observe_fake
     from memplan_engine.torch_capture.training.torch_recipe import Recipe
 
-    recipe = None if run == INFERENCE else Recipe(run, loss=eager_manifest.loss_of)
-    model, inputs = eager_manifest.build(name, trains=recipe is not None)
+    recipe = None if run == INFERENCE else Recipe(run, loss=eager_variants.loss_of)
+    model, inputs = eager_variants.build(name, trains=recipe is not None)
     began = time.process_time()
     nbytes, failure = 0, ""
     try:
@@ -138,21 +138,23 @@ def table(rows: Sequence[Row], markdown: bool) -> list[str]:
 
 
 def main() -> None:
-    from benchmarks import eager_manifest
     from benchmarks.eager_export import FIRST
+    from benchmarks.eager_manifest import MODELS
+    from benchmarks.eager_variants import CHECKPOINTED, HALVED, TRAINED
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*")
     parser.add_argument("--training", nargs="+", choices=("sgd", "adam", "adamw"), default=())
+    parser.add_argument("--halved", action="store_true", help="with --training: in half precision")
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    trained = [*eager_manifest.TRAINED, *(f"{name} checkpointed" for name in eager_manifest.CHECKPOINTED)]
+    trained = HALVED if options.halved else [*TRAINED, *CHECKPOINTED]
     rows = []
     first = predict_first()
     for run in options.training or (INFERENCE,):
-        models = options.models or (list(eager_manifest.MODELS) if run == INFERENCE else trained)
+        models = options.models or (list(MODELS) if run == INFERENCE else trained)
         measured = measure(models, run)
         if FIRST in measured:
             export = measured[FIRST]["export_seconds"]

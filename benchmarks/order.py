@@ -86,7 +86,8 @@ def manifest(moccasin: str) -> Iterator[tuple[str, Callable[[], Graph]]]:
     for path in sorted((ROOT / "example_graphs").iterdir()):
         if path.suffix in (".json", ".onnx"):
             yield f"example {path.name.partition('.')[0]}", partial(example, path)
-    from benchmarks.eager_manifest import MODELS, TRAINED
+    from benchmarks.eager_manifest import MODELS
+    from benchmarks.eager_variants import TRAINED
     from benchmarks.families.nas_networks import CELLS
     from benchmarks.families.published_models import PUBLISHED, STEPS
 

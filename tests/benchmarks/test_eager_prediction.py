@@ -5,19 +5,22 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks import eager_manifest
 from benchmarks.eager_export import exported
+from benchmarks.eager_manifest import MODELS
 from benchmarks.eager_prediction import INFERENCE, Row, measure, predict, table
+from benchmarks.eager_variants import CHECKPOINTED, HALVED, TRAINED, build
 
-CHECKPOINTED = [f"{name} checkpointed" for name in eager_manifest.CHECKPOINTED]
-QUICK = {INFERENCE: ["gru", "swin", "llama"], "adamw": ["lstm", "gpt2 checkpointed"]}
-STEPS = [*eager_manifest.TRAINED, *CHECKPOINTED]
+QUICK = {
+    INFERENCE: ["gru", "swin", "llama"],
+    "adamw": ["lstm", "gpt2 checkpointed", "mlp autocast", "vit bfloat16"],
+}
+STEPS = [*TRAINED, *CHECKPOINTED]
+# The passes are the same whichever optimizer follows: all of them in one, a part shows what the others do.
 EVERY = {
-    INFERENCE: list(eager_manifest.MODELS),
-    "adam": STEPS,
-    # The passes are those of Adam: half of the models each show what these optimizers do.
-    "sgd": STEPS[::2],
-    "adamw": STEPS[1::2],
+    INFERENCE: list(MODELS),
+    "adam": [*STEPS, *HALVED[::3]],
+    "sgd": [*STEPS[::2], *HALVED[1::3]],
+    "adamw": [*STEPS[1::2], *HALVED[2::3]],
 }
 
 
@@ -27,7 +30,7 @@ class Branches(torch.nn.Module):
 
 
 def test_what_returns_caches_is_exported_and_what_branches_on_values_is_named() -> None:
-    assert set(exported(*eager_manifest.build("gpt2"))) == {"export_seconds"}
+    assert set(exported(*build("gpt2"))) == {"export_seconds"}
     assert "data-dependent" in exported(Branches(), {"x": torch.rand(3)})["not_exported"]
 
 
@@ -52,5 +55,5 @@ def test_some_models_are_equal_to_the_byte(run: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("run", EVERY)
 def test_all_models_are_equal_to_the_byte(run: str) -> None:
-    assert len(eager_manifest.MODELS) >= 40
+    assert len(MODELS) >= 40
     assert wrong(run, EVERY[run]) == []
