@@ -175,6 +175,9 @@ HELD_OUT: dict[str, Callable[[], Call]] = {
     ),
     "regnet, bfloat16": lambda: halved("regnet", torch.bfloat16),
     "deit, bfloat16": lambda: halved("deit", torch.bfloat16),
+    "bit, bfloat16": lambda: halved("bit", torch.bfloat16),
+    "swin v2, bfloat16": lambda: halved("swin v2", torch.bfloat16),
+    "unet, bfloat16": lambda: halved("unet", torch.bfloat16),
     "unet, float16": lambda: halved("unet", torch.float16),
 }  # fmt: skip
 
